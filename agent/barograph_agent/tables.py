@@ -1,0 +1,148 @@
+"""The tables of the log: which columns each has, and what a value of each column may be.
+
+This is the one place that names columns. Producers build columns to it, the collector validates against it and
+derives its DDL from it, readers get arrays typed by it. A table grows by new columns at its end only.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+IDENTIFIER: Final = re.compile(r"[A-Za-z0-9_.:@/+-]{1,128}")
+TEXT_LIMIT: Final = 65536
+
+
+class Kind(enum.Enum):
+    """What a column holds, as it travels."""
+
+    NAME = "an identifier of 1-128 characters from A-Z a-z 0-9 _ . : @ / + -"
+    TEXT = f"text of at most {TEXT_LIMIT} characters"
+    F64 = "64-bit floats"
+    I64 = "64-bit signed integers"
+    U64 = "64-bit unsigned integers"
+
+    @property
+    def is_text(self) -> bool:
+        """True for the kinds that travel as strings, False for those that travel as array bytes."""
+        return self in (Kind.NAME, Kind.TEXT)
+
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        """The little-endian numpy type of a numeric kind."""
+        return _DTYPES[self]
+
+
+_DTYPES: Final[dict[Kind, np.dtype[np.generic]]] = {
+    Kind.F64: np.dtype("<f8"),
+    Kind.I64: np.dtype("<i8"),
+    Kind.U64: np.dtype("<u8"),
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """A named list of typed columns."""
+
+    name: str
+    columns: dict[str, Kind]
+
+
+def _table(name: str, **columns: Kind) -> Table:
+    return Table(name, columns)
+
+
+_N, _T, _F, _I, _U = Kind.NAME, Kind.TEXT, Kind.F64, Kind.I64, Kind.U64
+
+TABLES: Final[dict[str, Table]] = {
+    table.name: table
+    for table in (
+        # One row per job step, when its first MPI process has started (or at its end, if none did: ranks 0).
+        # `job` is cluster/id.restart.step; `workload` is what makes runs comparable; times are Unix seconds.
+        _table(
+            "jobs",
+            job=_N,
+            cluster=_N,
+            workload=_N,
+            app=_N,
+            user=_N,
+            params=_T,
+            ranks=_I,
+            nodes=_I,
+            host=_N,
+            started_at=_F,
+        ),
+        # What a class id stands for: the call sites an interval of this class lies between.
+        _table("sites", class_id=_U, before=_T, at=_T, operation=_N),
+        # Consecutive intervals of one class, reduced; a block of one is the raw interval. `world` tells apart the
+        # MPI worlds of one job step, `first_index` counts synchronizing collectives of that world from 0.
+        _table(
+            "blocks",
+            job=_N,
+            world=_I,
+            class_id=_U,
+            first_index=_I,
+            count=_I,
+            sum_seconds=_F,
+            sum_squares=_F,
+            sum_cubes=_F,
+            min_seconds=_F,
+            max_seconds=_F,
+            ended_at=_F,
+        ),
+        # One row per job step at its end. `exit_status` as a shell would say it, -1 where nobody knows it;
+        # `intervals` as the shim counted them, `dropped` those of them that never became a block.
+        _table("runs", job=_N, ended_at=_F, runtime_seconds=_F, exit_status=_I, intervals=_I, dropped=_I),
+        # Lower, expected, upper for one class (kind interval) or a whole run (kind runtime, class 0).
+        _table(
+            "bands",
+            workload=_N,
+            class_id=_U,
+            kind=_N,
+            method=_N,
+            samples=_I,
+            runs=_I,
+            lower_seconds=_F,
+            expected_seconds=_F,
+            upper_seconds=_F,
+            shape=_F,
+            location_seconds=_F,
+            scale_seconds=_F,
+            fitted_at=_F,
+        ),
+        # How fast healthy runs of a workload go, window by window; what the sequential score judges against.
+        # `means` maps class id to mean seconds, `residuals` lists sorted log ratios (both JSON).
+        _table(
+            "paces",
+            workload=_N,
+            runs=_I,
+            windows=_I,
+            window_seconds=_F,
+            spread=_F,
+            means=_T,
+            residuals=_T,
+            fitted_at=_F,
+        ),
+        # Evidence against "healthy" for one job; above 1 alarms. `final` is 1 in the row that follows the run's end.
+        _table(
+            "scores",
+            job=_N,
+            workload=_N,
+            state=_N,
+            score=_F,
+            slowdown=_F,
+            onset_at=_F,
+            alarmed_at=_F,
+            windows=_I,
+            final=_I,
+            sentence=_T,
+            at=_F,
+        ),
+        # What happened to the pipeline itself: drops, refusals, restarts.
+        _table("events", source=_N, kind=_N, rows=_I, detail=_T, at=_F),
+    )
+}

@@ -1,0 +1,215 @@
+"""The log protocol: the messages a producer or reader and the collector exchange over DEALER/ROUTER.
+
+Every ZeroMQ message is one frame, one msgpack map with a `type` field. From a client:
+
+    hello   version stream                             -> welcome, or refuse
+    append  stream seq table rows columns              -> ack once committed, or refuse
+    skip    stream seq rows reason                     -> ack: everything up to seq is dropped by its producer
+    read    request table after limit job              -> rows
+
+From the collector:
+
+    welcome version stream acked credit                   acked = highest committed seq of the stream, 0 for none
+    ack     stream seq credit                             cumulative: everything up to seq is durable
+    refuse  stream seq reason detail                      see Reason
+    rows    request table rows columns next_offset error
+
+A stream is one producer's sequence, 1, 2, 3 ... without gaps. A producer may have at most `credit` unacknowledged
+messages under way. Resending is always safe: the collector ignores what it has.
+
+A column travels as the raw little-endian bytes of an array of `rows` values (numeric kinds of tables.Kind), as a list
+of `rows` strings (text kinds), or as one scalar that holds for every row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from barograph_agent.tables import IDENTIFIER, TABLES, TEXT_LIMIT, Kind, Table
+
+VERSION: Final = 1
+MAX_ROWS: Final = 65536
+MAX_BYTES: Final = 16 * 2**20
+
+Reason: TypeAlias = Literal["version", "gap", "invalid", "unknown-stream"]
+"""Why the collector refused: version = it speaks another protocol; gap = seq is not the next one (say hello and resend);
+invalid = the message itself is bad and is consumed without rows; unknown-stream = say hello first."""
+
+Wire: TypeAlias = bytes | list[str] | str | int | float
+Column: TypeAlias = npt.NDArray[Any] | list[str]
+
+
+class Hello(msgspec.Struct, tag="hello", tag_field="type", frozen=True):
+    """Opens a stream, or opens it again after a silence."""
+
+    stream: str
+    version: int = VERSION
+
+
+class Append(msgspec.Struct, tag="append", tag_field="type", frozen=True):
+    """Rows for one table."""
+
+    stream: str
+    seq: int
+    table: str
+    rows: int
+    columns: dict[str, Wire]
+
+
+class Skip(msgspec.Struct, tag="skip", tag_field="type", frozen=True):
+    """The producer has dropped everything up to and including seq: `rows` rows, for `reason`."""
+
+    stream: str
+    seq: int
+    rows: int
+    reason: str
+
+
+class Read(msgspec.Struct, tag="read", tag_field="type", frozen=True):
+    """Asks for at most `limit` rows with offset > `after`; a negative `after` means the last -after rows.
+
+    A non-empty `job` keeps only that job's rows (tables with a job column).
+    """
+
+    request: int
+    table: str
+    after: int
+    limit: int = 10_000
+    job: str = ""
+
+
+class Welcome(msgspec.Struct, tag="welcome", tag_field="type", frozen=True):
+    """Answer to hello."""
+
+    stream: str
+    acked: int
+    credit: int
+    version: int = VERSION
+
+
+class Ack(msgspec.Struct, tag="ack", tag_field="type", frozen=True):
+    """Everything of the stream up to seq is committed."""
+
+    stream: str
+    seq: int
+    credit: int
+
+
+class Refuse(msgspec.Struct, tag="refuse", tag_field="type", frozen=True):
+    """The message with this seq was not taken; `detail` says what was wrong and what was expected."""
+
+    stream: str
+    seq: int
+    reason: Reason
+    detail: str
+
+
+class Rows(msgspec.Struct, tag="rows", tag_field="type", frozen=True):
+    """Answer to read. Columns are those of the table and `offset`; `error` is non-empty where the read failed."""
+
+    request: int
+    table: str
+    rows: int
+    columns: dict[str, Wire]
+    next_offset: int
+    error: str = ""
+
+
+FromClient: TypeAlias = Hello | Append | Skip | Read
+FromCollector: TypeAlias = Welcome | Ack | Refuse | Rows
+
+encode = msgspec.msgpack.Encoder().encode
+decode_from_client = msgspec.msgpack.Decoder(FromClient).decode
+decode_from_collector = msgspec.msgpack.Decoder(FromCollector).decode
+
+
+class Invalid(ValueError):
+    """A message that decodes but does not say what its table expects. The text names column, value and expectation."""
+
+
+def pack(values: Mapping[str, npt.ArrayLike | Sequence[str]], columns: Mapping[str, Kind]) -> dict[str, Wire]:
+    """Turn arrays, lists of strings and scalars into what travels, each as its column's kind wants it."""
+    packed: dict[str, Wire] = {}
+    for name, kind in columns.items():
+        value = values[name]
+        if kind.is_text:
+            packed[name] = value if isinstance(value, str) else list(value)  # type: ignore[arg-type]
+        else:
+            packed[name] = np.ascontiguousarray(value, dtype=kind.dtype).tobytes() if np.ndim(value) else _scalar(value)
+    return packed
+
+
+def _scalar(value: Any) -> int | float:
+    number: int | float = value.item() if isinstance(value, np.generic) else value
+    return number
+
+
+def append(
+    stream: str, seq: int, table: str, rows: int, values: Mapping[str, npt.ArrayLike | Sequence[str]]
+) -> Append:
+    """Build an append of `rows` rows; values may be arrays or lists of that length, or scalars."""
+    return Append(stream, seq, table, rows, pack(values, TABLES[table].columns))
+
+
+def unpack(
+    columns: Mapping[str, Wire], kinds: Mapping[str, Kind], rows: int, *, strict: bool = True
+) -> dict[str, Column]:
+    """Check columns against their kinds and return arrays and lists of `rows` values. Raises Invalid.
+
+    `strict=False` skips the checks on text, for columns that a collector has checked before storing them.
+    """
+    if unknown := columns.keys() - kinds.keys():
+        raise Invalid(f"unknown column {min(unknown)!r}, expected one of {', '.join(kinds)}")
+    out: dict[str, Column] = {}
+    for name, kind in kinds.items():
+        if name not in columns:
+            raise Invalid(f"column {name!r} is missing, expected {kind.value}")
+        out[name] = _unpack_text(name, columns[name], kind, rows, strict) if kind.is_text else _unpack_numbers(
+            name, columns[name], kind, rows
+        )
+    return out
+
+
+def _unpack_numbers(name: str, value: Wire, kind: Kind, rows: int) -> npt.NDArray[Any]:
+    dtype = kind.dtype
+    if isinstance(value, bytes):
+        if len(value) != rows * dtype.itemsize:
+            raise Invalid(f"column {name!r} has {len(value)} bytes, expected {rows} rows of {dtype.itemsize} bytes")
+        return np.frombuffer(value, dtype=dtype)
+    if isinstance(value, (list, str)) or (isinstance(value, float) and kind is not Kind.F64):
+        raise Invalid(f"column {name!r} is {type(value).__name__}, expected {kind.value}")
+    try:
+        return np.full(rows, value, dtype=dtype)
+    except OverflowError:
+        raise Invalid(f"column {name!r} is {value}, expected {kind.value}") from None
+
+
+def _unpack_text(name: str, value: Wire, kind: Kind, rows: int, strict: bool) -> list[str]:
+    if isinstance(value, str):
+        distinct, out = {value}, [value] * rows
+    elif isinstance(value, list):
+        if len(value) != rows:
+            raise Invalid(f"column {name!r} has {len(value)} values, expected {rows}")
+        distinct, out = set(value), value
+    else:
+        raise Invalid(f"column {name!r} is {type(value).__name__}, expected {kind.value}")
+    if strict:
+        for text in distinct:
+            if kind is Kind.NAME and not IDENTIFIER.fullmatch(text):
+                raise Invalid(f"column {name!r} is {text[:140]!r}, expected {kind.value}")
+            if len(text) > TEXT_LIMIT:
+                raise Invalid(f"column {name!r} has {len(text)} characters, expected {kind.value}")
+    return out
+
+
+def table_of(message: Append | Read) -> Table:
+    """The table a message names. Raises Invalid for one that does not exist."""
+    table = TABLES.get(message.table)
+    if table is None:
+        raise Invalid(f"unknown table {message.table[:140]!r}, expected one of {', '.join(TABLES)}")
+    return table

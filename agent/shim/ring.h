@@ -1,0 +1,90 @@
+/* The ring: one file per recording rank, written by the application's process, readable by anybody at any instant.
+ *
+ * Single producer (the shim), single consumer (the sidecar). The file is
+ *
+ *     struct ring_header        4096 bytes
+ *     struct ring_module        x module_capacity
+ *     struct ring_site          x site_capacity
+ *     struct ring_record        x capacity
+ *
+ * all little-endian, in this order. `barograph_agent/ring.py` reads the same layout; a test compares the two.
+ * Nothing in it is a pointer, so a copy of the file means the same as the file.
+ */
+#ifndef BAROGRAPH_RING_H
+#define BAROGRAPH_RING_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define RING_MAGIC "BAROGRPH"
+#define RING_VERSION 1u
+#define RING_HEADER_BYTES 4096u
+#define RING_PATH_BYTES 256u
+
+enum ring_clock { RING_CLOCK_MONOTONIC = 1 };
+enum ring_state { RING_RUNNING = 1, RING_FINALIZED = 2 };
+
+/* One synchronizing collective. It begins when the application calls it and ends when MPI returns. */
+struct ring_record {
+    uint64_t enter_ns; /* clock of the header, nanoseconds */
+    uint64_t exit_ns;
+    uint32_t site;  /* index into the site table */
+    uint16_t op;    /* enum ring_op */
+    uint16_t flags; /* 0 */
+    uint64_t reserved;
+};
+
+/* Where in the program a collective was called from. */
+struct ring_site {
+    uint32_t module; /* index into the module table */
+    uint32_t reserved;
+    uint64_t offset; /* return address minus the module's load address */
+};
+
+struct ring_module {
+    char path[RING_PATH_BYTES]; /* NUL-terminated; cut from the left where longer */
+};
+
+struct ring_header {
+    char magic[8]; /* RING_MAGIC, written last: a file without it is not ready */
+    uint32_t version;
+    uint32_t header_bytes;
+    uint32_t record_bytes;
+    uint32_t capacity; /* records; a power of two */
+    uint32_t site_capacity;
+    uint32_t module_capacity;
+    int32_t rank; /* in MPI_COMM_WORLD */
+    int32_t size; /* of MPI_COMM_WORLD */
+    int32_t pid;
+    uint32_t clock;         /* enum ring_clock */
+    uint64_t started_ns;    /* header clock when MPI_Init returned: the first interval begins here */
+    uint64_t started_unix_ns; /* CLOCK_REALTIME at the same instant */
+    char program[RING_PATH_BYTES]; /* /proc/self/exe */
+
+    /* Written by the shim, each on a cache line of its own. */
+    _Alignas(64) _Atomic uint64_t head; /* records ever written; record i is at i % capacity */
+    _Atomic uint64_t dropped;           /* collectives seen while the ring was full and not written */
+    _Atomic uint32_t state;             /* enum ring_state */
+    _Atomic uint32_t sites;             /* entries valid in the site table */
+    _Atomic uint32_t modules;           /* entries valid in the module table */
+
+    /* Written by the sidecar. */
+    _Alignas(64) _Atomic uint64_t tail; /* records read and safe elsewhere; may be overwritten */
+};
+
+_Static_assert(sizeof(struct ring_record) == 32, "record layout");
+_Static_assert(sizeof(struct ring_site) == 16, "site layout");
+_Static_assert(sizeof(struct ring_header) <= RING_HEADER_BYTES, "header layout");
+
+/* Synchronizing collectives: the numbers are stored, so they only ever grow. */
+enum ring_op {
+    OP_BARRIER = 8,
+    OP_ALLREDUCE = 9,
+    OP_ALLGATHER = 10,
+    OP_ALLGATHERV = 11,
+    OP_ALLTOALL = 12,
+    OP_ALLTOALLV = 13,
+    OP_REDUCE_SCATTER = 15,
+};
+
+#endif
