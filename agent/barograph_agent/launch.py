@@ -1,0 +1,212 @@
+"""`barograph run`: one command under the shim, its sidecar beside it, and three lines at the end.
+
+Whatever goes wrong with the watching, the command runs, and its exit status is the exit status.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+from barograph_agent import places, shim
+from barograph_agent.job import Job
+from barograph_agent.plan import PLAN, End, Plan, Report, load_report, myself, save
+from barograph_agent.plan import END as END_FILE
+
+NOT_FOUND: Final = 127
+NOT_EXECUTABLE: Final = 126
+_FORWARDED: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_RESTART_SECONDS: Final = 1.0
+_TERMINAL: Final = (signal.SIGINT, signal.SIGQUIT)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What `barograph run` was told about the watching."""
+
+    endpoint: str
+    drain_seconds: float = 10.0
+    spool_bytes: int = 256 * 2**20
+
+
+def run(command: Sequence[str], job: Job, settings: Settings, environment: Mapping[str, str], out: TextIO) -> int:
+    """Run `command` watched; returns its exit status as a shell says it, 126 or 127 where it could not be started."""
+    if (refusal := _cannot_start(command[0], environment)) is not None:
+        print(f"barograph: {refusal[1]}", file=out)
+        return refusal[0]
+    if environment.get("BAROGRAPH_DISABLE", "0") not in ("", "0"):
+        return _run_command(command, environment, None)[0]
+    try:
+        guard = Guard(job, settings, environment)
+    except (OSError, shim.ShimError) as error:
+        print(f"barograph: not watching this run: {error}", file=out)
+        return _run_command(command, environment, None)[0]
+    status, runtime = _run_command(command, guard.environment, guard)
+    _summarize(guard.finish(End(time.time(), runtime, status)), runtime, guard, settings, out)
+    return status
+
+
+class Guard:
+    """The sidecar of one run, kept alive: started, started again where it dies, and heard at the end."""
+
+    def __init__(self, job: Job, settings: Settings, environment: Mapping[str, str]) -> None:
+        unique = f"{job.key.replace('/', '-')}-{secrets.token_hex(4)}"
+        self.spool = places.private_directory(places.spool_root(environment)) / unique
+        rings = places.private_directory(places.ring_root(environment)) / unique
+        library = shim.library()
+        self.spool.mkdir(mode=0o700)
+        rings.mkdir(mode=0o700)
+        launcher, launcher_born = myself()
+        nodes = environment.get("SLURM_JOB_NUM_NODES", "1")
+        self.plan = Plan(
+            job=job,
+            nodes=int(nodes) if nodes.isdecimal() else 1,
+            stream=f"{job.key}/{secrets.token_hex(4)}",
+            endpoint=settings.endpoint,
+            ring_directory=str(rings),
+            started_at=time.time(),
+            launcher=launcher,
+            launcher_born=launcher_born,
+            drain_seconds=settings.drain_seconds,
+            spool_bytes=settings.spool_bytes,
+        )
+        save(self.spool, PLAN, self.plan)
+        preload = " ".join(filter(None, [str(library), environment.get("LD_PRELOAD", "")]))
+        self.environment = {**environment, "LD_PRELOAD": preload, "BAROGRAPH_RING_DIR": str(rings)}
+        self._start()
+
+    def check(self) -> None:
+        """Start the sidecar again where it has died."""
+        if self._process.poll() is not None and time.monotonic() - self._started > _RESTART_SECONDS:
+            self._start()
+
+    def finish(self, end: End) -> Report | None:
+        """Tell the sidecar how the run ended and wait for its report, for as long as the plan allows."""
+        with contextlib.suppress(OSError):
+            save(self.spool, END_FILE, end)
+        # The verdict is waited for after delivery; a sidecar that needs longer is told to stop where it stands.
+        deadline = time.monotonic() + self.plan.drain_seconds + 6.0
+        told = False
+        while (report := load_report(self.spool)) is None:
+            self.check()
+            if time.monotonic() > deadline:
+                if told:
+                    break
+                told, deadline = True, deadline + 2.0
+                self._process.terminate()
+            time.sleep(0.02)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(2.0)
+        if report is not None and report.reached and report.spooled == 0:
+            self._clear()
+        return report
+
+    def _start(self) -> None:
+        # A session of its own: the terminal's Ctrl-C is for the command, the sidecar must outlive it.
+        self._started = time.monotonic()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "barograph_agent.sidecar", str(self.spool)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=(self.spool / "sidecar.log").open("ab"),
+            start_new_session=True,
+        )
+
+    def _clear(self) -> None:
+        shutil.rmtree(self.plan.ring_directory, ignore_errors=True)
+        shutil.rmtree(self.spool, ignore_errors=True)
+
+
+def _cannot_start(program: str, environment: Mapping[str, str]) -> tuple[int, str] | None:
+    if shutil.which(program, path=environment.get("PATH")) is not None:
+        return None
+    path = Path(program)
+    if "/" in program and path.exists():
+        what = "a directory" if path.is_dir() else "not executable"
+        return NOT_EXECUTABLE, f"command {program!r} is {what}, expected an executable program"
+    where = "" if "/" in program else " in PATH"
+    return NOT_FOUND, f"command {program!r} not found{where}, expected a program to run"
+
+
+def _run_command(command: Sequence[str], environment: Mapping[str, str], guard: Guard | None) -> tuple[int, float]:
+    """Exit status and runtime in seconds of a command that gets our signals."""
+    started = time.monotonic()
+    with _signals_held() as held:
+        process = subprocess.Popen(command, env=dict(environment))
+        held.target = process
+        while True:
+            try:
+                status = process.wait(0.25)
+                break
+            except subprocess.TimeoutExpired:
+                if guard is not None:
+                    with contextlib.suppress(OSError):
+                        guard.check()
+    return (status if status >= 0 else 128 - status), time.monotonic() - started
+
+
+class _Held:
+    target: subprocess.Popen[bytes] | None = None
+
+    def forward(self, number: int, frame: Any) -> None:
+        if self.target is not None:
+            self.target.send_signal(number)
+
+    def ignore(self, number: int, frame: Any) -> None:
+        """The terminal has sent it to the command too. (A handler, because SIG_IGN would be inherited.)"""
+
+
+@contextlib.contextmanager
+def _signals_held() -> Iterator[_Held]:
+    held = _Held()
+    handlers = dict.fromkeys(_FORWARDED, held.forward) | dict.fromkeys(_TERMINAL, held.ignore)
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield held
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _summarize(report: Report | None, runtime: float, guard: Guard, settings: Settings, out: TextIO) -> None:
+    lines = {"runtime": f"{runtime:.2f} s"}
+    if report is None:
+        lines["intervals"] = f"unknown: the sidecar did not answer, see {guard.spool}/sidecar.log"
+        lines["verdict"] = "unknown: nothing was reported"
+    else:
+        lines["intervals"] = _intervals(report, guard)
+        lines["verdict"] = _verdict(report, settings)
+    for name in ("intervals", "runtime", "verdict"):
+        print(f"barograph: {name:<9} {lines[name]}", file=out)
+    for note in report.notes if report else []:
+        print(f"barograph: note      {note}", file=out)
+
+
+def _intervals(report: Report, guard: Guard) -> str:
+    if report.ranks == 0:
+        return "none seen: no process of this command called MPI_Init or MPI_Init_thread through a shared MPI library"
+    text = f"{report.seen:,} seen on {report.ranks} ranks, {report.stored:,} stored"
+    if report.spooled:
+        text += f", {report.spooled:,} spooled in {guard.spool} until the collector is back"
+    if report.dropped:
+        text += f", {report.dropped:,} dropped"
+    return text
+
+
+def _verdict(report: Report, settings: Settings) -> str:
+    if report.verdict:
+        return report.verdict
+    if not report.reached:
+        return f"unknown: no collector answered at {settings.endpoint}"
+    return "unknown: no alerts daemon gave one"
+

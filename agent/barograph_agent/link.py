@@ -1,0 +1,193 @@
+"""The producer's end of the log: delivers an outbox to the collector, in order, exactly once, and never blocks.
+
+A link says hello until it is welcomed, sends what credit allows, forgets what is acknowledged, and after a silence
+says hello again and resends from what the collector has. So it does not matter who is restarted when.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+import zmq
+
+from barograph_agent import wire
+from barograph_agent.outbox import Outbox
+
+SILENCE_SECONDS: Final = 2.0
+"""Without an answer for this long while one is due, the collector counts as away."""
+BACKOFF_LIMIT_SECONDS: Final = 5.0
+
+
+def backoff(attempt: int, rng: random.Random) -> float:
+    """Seconds until hello number `attempt` (0, 1, ...): 0.1 doubling to the limit, with up to half of it as jitter."""
+    return min(0.1 * 2.0 ** min(attempt, 16), BACKOFF_LIMIT_SECONDS) * (1.0 + 0.5 * rng.random())
+
+
+class Link:
+    """One stream to one collector. Not thread-safe; call `pump` often."""
+
+    def __init__(
+        self,
+        endpoint: str,
+        stream: str,
+        outbox: Outbox,
+        *,
+        context: zmq.Context[zmq.Socket[bytes]] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        seed: int | None = None,
+    ) -> None:
+        self.stream = stream
+        self.outbox = outbox
+        self.acked_rows = 0
+        self.dropped_rows: Counter[str] = Counter()
+        self.refusals: list[wire.Refuse] = []
+        self._clock = clock
+        self._rng = random.Random(seed)
+        self._socket = (context or zmq.Context.instance()).socket(zmq.DEALER)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        # Nothing may queue towards a collector that is not there: it would arrive after a resend, out of order.
+        self._socket.setsockopt(zmq.IMMEDIATE, 1)
+        self._socket.setsockopt(zmq.RECONNECT_IVL, 100)
+        self._socket.setsockopt(zmq.RECONNECT_IVL_MAX, 2000)
+        self._socket.connect(endpoint)
+        self._welcomed = False
+        self._attempt = 0
+        self._hello_at = clock()
+        self._heard_at = float("-inf")
+        self._acked = 0
+        self._sent = 0
+        self._credit = 0
+        self._rows_by_request: dict[int, wire.Rows] = {}
+        self._request = 0
+
+    @property
+    def connected(self) -> bool:
+        """True while the collector has welcomed this stream and answers."""
+        return self._welcomed
+
+    @property
+    def idle(self) -> bool:
+        """True once everything in the outbox is acknowledged."""
+        return self._welcomed and self._acked >= self.outbox.last_seq
+
+    @property
+    def acked(self) -> int:
+        """The highest acknowledged number: 0 before the first welcome."""
+        return self._acked
+
+    def pump(self, timeout: float = 0.0) -> None:
+        """Send and receive whatever can be, waiting at most `timeout` seconds for something to arrive."""
+        self._speak()
+        if self._socket.poll(int(timeout * 1000)):
+            self._listen()
+            self._speak()
+
+    def wait_idle(self, seconds: float) -> bool:
+        """Pump until everything is acknowledged or the time is over; says which."""
+        deadline = self._clock() + seconds
+        while not self.idle and (left := deadline - self._clock()) > 0:
+            self.pump(min(left, 0.05))
+        return self.idle
+
+    def read(self, table: str, after: int, limit: int, job: str, seconds: float) -> wire.Rows | None:
+        """One read over the same connection; None where no answer came in time."""
+        self._request += 1
+        deadline = self._clock() + seconds
+        if not self._send(wire.Read(self._request, table, after, limit, job)):
+            return None
+        while self._request not in self._rows_by_request and (left := deadline - self._clock()) > 0:
+            self.pump(min(left, 0.05))
+        return self._rows_by_request.pop(self._request, None)
+
+    def close(self) -> None:
+        """Drop the connection; the outbox keeps what was not acknowledged."""
+        self._socket.close()
+
+    def _speak(self) -> None:
+        now = self._clock()
+        if self._welcomed and self._sent > self._acked and now - self._heard_at > SILENCE_SECONDS:
+            self._welcomed = False
+            self._hello_at = now
+        if not self._welcomed:
+            if now >= self._hello_at:
+                self._send(wire.Hello(self.stream))
+                self._hello_at = now + backoff(self._attempt, self._rng)
+                self._attempt += 1
+            return
+        if self._sent == self._acked:
+            self._heard_at = now
+        if self._sent < (gone := self.outbox.first_seq - 1):
+            # Given up here, or acknowledged by a collector that has lost its database since.
+            rows, reason = (0, "forgotten") if (lost := self.outbox.dropped) is None else (lost.rows, lost.reason)
+            if not self._send(wire.Skip(self.stream, gone, rows, reason)):
+                return
+            self._sent = gone
+        while self._sent < self.outbox.last_seq and self._sent - self._acked < self._credit:
+            if not self._send_frame(self.outbox.get(self._sent + 1)):
+                return
+            self._sent += 1
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                frame = self._socket.recv(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            try:
+                message = wire.decode_from_collector(frame)
+            except msgspec.DecodeError:
+                continue
+            self._heard_at = self._clock()
+            match message:
+                case wire.Welcome():
+                    self._welcomed = True
+                    self._attempt = 0
+                    self._credit = message.credit
+                    self._advance(message.acked)
+                    self._acked = self._sent = message.acked
+                case wire.Ack():
+                    self._credit = message.credit
+                    self._advance(message.seq)
+                case wire.Refuse():
+                    self._refused(message)
+                case wire.Rows():
+                    self._rows_by_request = {message.request: message}
+
+    def _advance(self, seq: int) -> None:
+        if seq <= self._acked:
+            return
+        dropped = self.outbox.dropped
+        if dropped is not None and self._acked < dropped.seq <= seq:
+            self.dropped_rows[dropped.reason] += dropped.rows
+        self.acked_rows += self.outbox.ack(seq)
+        self._acked = seq
+        self._sent = max(self._sent, seq)
+
+    def _refused(self, message: wire.Refuse) -> None:
+        self.refusals = [*self.refusals[-9:], message]
+        if message.reason == "invalid":
+            if self.outbox.first_seq <= message.seq <= self.outbox.last_seq:
+                lost = wire.decode_from_client(self.outbox.get(message.seq))
+                rows = lost.rows if isinstance(lost, wire.Append) else 0
+                self.dropped_rows["refused"] += rows
+                self.acked_rows -= rows
+        else:
+            # The collector was restarted, or something was lost on the way: ask where it stands.
+            self._welcomed = False
+            self._hello_at = self._clock() + backoff(self._attempt, self._rng)
+            self._attempt += 1
+
+    def _send(self, message: wire.FromClient) -> bool:
+        return self._send_frame(wire.encode(message))
+
+    def _send_frame(self, frame: bytes) -> bool:
+        try:
+            self._socket.send(frame, zmq.NOBLOCK)
+        except zmq.Again:
+            return False
+        return True

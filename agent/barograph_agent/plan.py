@@ -1,0 +1,107 @@
+"""What a launcher leaves for its sidecar, and the sidecar for its launcher: three small files in the spool directory.
+
+`plan.json` before the command starts, `end.json` when it has ended, `report.json` when the sidecar is done.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from barograph_agent.job import Job
+from barograph_agent.spool import replace_file
+
+PLAN: Final = "plan.json"
+END: Final = "end.json"
+REPORT: Final = "report.json"
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """Everything a sidecar needs to know, also one that finds the run after its launcher is gone."""
+
+    job: Job
+    nodes: int
+    stream: str
+    endpoint: str
+    ring_directory: str
+    started_at: float
+    """Unix seconds."""
+    launcher: int
+    launcher_born: int
+    """Start time of the launcher's process, so that a reused process id is not taken for it."""
+    drain_seconds: float
+    spool_bytes: int
+
+    @property
+    def launcher_lives(self) -> bool:
+        """True while the process that started the run is there."""
+        return born(self.launcher) == self.launcher_born
+
+
+class End(msgspec.Struct, frozen=True):
+    """How the command ended: Unix seconds, seconds, exit status as a shell says it."""
+
+    ended_at: float
+    runtime_seconds: float
+    exit_status: int
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What became of a run's intervals: seen = stored + spooled + dropped."""
+
+    ranks: int
+    seen: int
+    stored: int
+    spooled: int
+    dropped: int
+    reached: bool
+    """True when the collector answered at the end."""
+    verdict: str
+    """The alerts daemon's sentence; empty where none came."""
+    notes: list[str] = []
+    """What went wrong on the way, a line each."""
+
+
+def born(pid: int) -> int:
+    """When process `pid` started, in clock ticks since boot; -1 where there is no such process."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return -1
+    # The command name may hold spaces and brackets; the fields after the last bracket are plain.
+    fields = stat.rpartition(")")[2].split()
+    return -1 if fields[0] == "Z" else int(fields[19])
+
+
+def myself() -> tuple[int, int]:
+    """This process and when it started."""
+    return os.getpid(), born(os.getpid())
+
+
+def save(directory: Path, name: str, value: Plan | End | Report) -> None:
+    """Write one of the three files, whole or not at all."""
+    replace_file(directory / name, msgspec.json.encode(value))
+
+
+def load_plan(directory: Path) -> Plan:
+    """The plan in a spool directory. Raises OSError or msgspec.DecodeError."""
+    return msgspec.json.decode((directory / PLAN).read_bytes(), type=Plan)
+
+
+def load_end(directory: Path) -> End | None:
+    """How the command ended, or None while it runs."""
+    try:
+        return msgspec.json.decode((directory / END).read_bytes(), type=End)
+    except FileNotFoundError:
+        return None
+
+
+def load_report(directory: Path) -> Report | None:
+    """The sidecar's report, or None where it has left none."""
+    try:
+        return msgspec.json.decode((directory / REPORT).read_bytes(), type=Report)
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,218 @@
+"""Reading the ring that the shim writes. The layout is `agent/shim/ring.h`, field by field; a test compares the two."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import numpy as np
+import numpy.typing as npt
+
+MAGIC: Final = b"BAROGRPH"
+VERSION: Final = 1
+HEADER_BYTES: Final = 4096
+CLOCKS: Final = {1: "CLOCK_MONOTONIC"}
+RUNNING: Final = 1
+FINALIZED: Final = 2
+
+HEADER: Final = np.dtype(
+    {
+        "names": ["magic", "version", "header_bytes", "record_bytes", "capacity", "site_capacity", "module_capacity",
+                  "rank", "size", "pid", "clock", "started_ns", "started_unix_ns", "program",
+                  "head", "dropped", "state", "sites", "modules", "tail"],
+        "formats": ["S8", "<u4", "<u4", "<u4", "<u4", "<u4", "<u4",
+                    "<i4", "<i4", "<i4", "<u4", "<u8", "<u8", "S256",
+                    "<u8", "<u8", "<u4", "<u4", "<u4", "<u8"],
+        "offsets": [0, 8, 12, 16, 20, 24, 28,
+                    32, 36, 40, 44, 48, 56, 64,
+                    320, 328, 336, 340, 344, 384],
+        "itemsize": HEADER_BYTES,
+    }
+)  # fmt: skip
+MODULE: Final = np.dtype([("path", "S256")])
+SITE: Final = np.dtype([("module", "<u4"), ("reserved", "<u4"), ("offset", "<u8")])
+RECORD: Final = np.dtype(
+    [("enter_ns", "<u8"), ("exit_ns", "<u8"), ("site", "<u4"), ("op", "<u2"), ("flags", "<u2"), ("index", "<u8")]
+)
+
+OPERATIONS: Final = {
+    8: "Barrier",
+    9: "Allreduce",
+    10: "Allgather",
+    11: "Allgatherv",
+    12: "Alltoall",
+    13: "Alltoallv",
+    15: "Reduce_scatter",
+}
+
+Records = npt.NDArray[np.void]
+
+
+class RingError(Exception):
+    """A file that is not a readable ring. The text names the file, what was found and what was expected."""
+
+
+class Ring:
+    """One rank's ring, opened from outside the process that writes it.
+
+    Records are fetched by reading the file, so a ring that somebody truncates is an error here and not a SIGBUS;
+    only the header is mapped, because the tail must be stored in one piece.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError as error:
+            raise RingError(f"ring {path}: {error.strerror}, expected a readable and writable file") from error
+        try:
+            self._header_map = self._map()
+        except BaseException:
+            os.close(self._file)
+            raise
+        self._header: Any = np.frombuffer(self._header_map, dtype=HEADER)[0:1]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file; it stays where it is."""
+        self._header = None
+        self._header_map.close()
+        os.close(self._file)
+
+    def _map(self) -> mmap.mmap:
+        size = os.fstat(self._file).st_size
+        if size < HEADER_BYTES:
+            raise RingError(f"ring {self.path}: {size} bytes, expected at least a header of {HEADER_BYTES}")
+        header = np.frombuffer(os.pread(self._file, HEADER_BYTES, 0), dtype=HEADER)[0]
+        found = {
+            "magic": bytes(header["magic"]),
+            "version": int(header["version"]),
+            "header_bytes": int(header["header_bytes"]),
+            "record_bytes": int(header["record_bytes"]),
+        }
+        expected = {
+            "magic": MAGIC,
+            "version": VERSION,
+            "header_bytes": HEADER_BYTES,
+            "record_bytes": RECORD.itemsize,
+        }
+        for field, value in expected.items():
+            if found[field] != value:
+                raise RingError(f"ring {self.path}: {field} is {found[field]!r}, expected {value!r}")
+        capacity = int(header["capacity"])
+        if capacity == 0 or capacity & (capacity - 1):
+            raise RingError(f"ring {self.path}: capacity is {capacity}, expected a power of two")
+        if int(header["clock"]) not in CLOCKS:
+            raise RingError(f"ring {self.path}: clock is {header['clock']}, expected one of {sorted(CLOCKS)}")
+        self._modules_at = HEADER_BYTES
+        self._sites_at = self._modules_at + int(header["module_capacity"]) * MODULE.itemsize
+        self._records_at = self._sites_at + int(header["site_capacity"]) * SITE.itemsize
+        self.capacity = capacity
+        whole = self._records_at + capacity * RECORD.itemsize
+        if size < whole:
+            raise RingError(f"ring {self.path}: {size} bytes, expected {whole} for {capacity} records")
+        return mmap.mmap(self._file, HEADER_BYTES)
+
+    def _get(self, field: str) -> Any:
+        return self._header[field][0]
+
+    @property
+    def rank(self) -> int:
+        """Rank in MPI_COMM_WORLD."""
+        return int(self._get("rank"))
+
+    @property
+    def size(self) -> int:
+        """Ranks in MPI_COMM_WORLD."""
+        return int(self._get("size"))
+
+    @property
+    def pid(self) -> int:
+        """Process that writes the ring."""
+        return int(self._get("pid"))
+
+    @property
+    def program(self) -> str:
+        """Path of the executable."""
+        return _text(self._get("program"))
+
+    @property
+    def started_ns(self) -> int:
+        """When MPI_Init returned, on the header's clock, in nanoseconds: the first interval begins here."""
+        return int(self._get("started_ns"))
+
+    @property
+    def started_unix_ns(self) -> int:
+        """The same instant in Unix nanoseconds."""
+        return int(self._get("started_unix_ns"))
+
+    @property
+    def dropped(self) -> int:
+        """Collectives that found the ring full."""
+        return int(self._get("dropped"))
+
+    @property
+    def finalized(self) -> bool:
+        """True once MPI_Finalize was called."""
+        return int(self._get("state")) == FINALIZED
+
+    @property
+    def tail(self) -> int:
+        """Records released so far."""
+        return int(self._get("tail"))
+
+    @property
+    def head(self) -> int:
+        """Records written so far. Raises RingError where head and tail contradict each other."""
+        tail, head = self.tail, int(self._get("head"))
+        if not tail <= head <= tail + self.capacity:
+            raise RingError(f"ring {self.path}: head is {head}, expected {tail} to {tail + self.capacity}")
+        return head
+
+    def records(self, start: int, stop: int) -> Records:
+        """Records start..stop-1, copied, as an array of RECORD. They must lie between tail and head."""
+        parts = []
+        while start < stop:
+            slot = start % self.capacity
+            count = min(stop - start, self.capacity - slot)
+            parts.append(self._read(self._records_at + slot * RECORD.itemsize, count, RECORD))
+            start += count
+        return np.concatenate(parts) if parts else np.empty(0, RECORD)
+
+    def release(self, position: int) -> None:
+        """Let the shim overwrite every record before `position`."""
+        self._header["tail"][0] = position
+
+    def site(self, index: int) -> str:
+        """Call site `index` as module+offset; "start" for 0, the start of the run."""
+        if index == 0:
+            return "start"
+        sites, modules = int(self._get("sites")), int(self._get("modules"))
+        if index >= sites:
+            raise RingError(f"ring {self.path}: site is {index}, expected less than {sites}")
+        site = self._read(self._sites_at + index * SITE.itemsize, 1, SITE)[0]
+        module = int(site["module"])
+        if module >= modules:
+            raise RingError(f"ring {self.path}: module is {module}, expected less than {modules}")
+        path = _text(self._read(self._modules_at + module * MODULE.itemsize, 1, MODULE)[0]["path"])
+        return f"{Path(path).name}+{int(site['offset']):#x}"
+
+    def _read(self, at: int, count: int, dtype: np.dtype[np.void]) -> Records:
+        want = count * dtype.itemsize
+        data = os.pread(self._file, want, at)
+        if len(data) != want:
+            raise RingError(f"ring {self.path}: {len(data)} bytes at {at}, expected {want}")
+        return np.frombuffer(data, dtype=dtype)
+
+
+def _text(field: bytes) -> str:
+    # numpy strips zero bytes at the end only; whatever stands behind the first one is not part of the string.
+    return bytes(field).partition(b"\0")[0].decode(errors="replace")

@@ -1,0 +1,21 @@
+"""The shim: the shared object that is preloaded into the application. Its sources are in agent/shim."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+LIBRARY = "libbarograph.so"
+
+
+def library() -> Path:
+    """The installed shim.
+
+    Raises FileNotFoundError where the installation has none: the package was copied instead of installed.
+    """
+    path = Path(__file__).resolve().with_name(LIBRARY)
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"the shim is not installed: {path} does not exist. "
+            f"Install barograph with pip, or build it: python agent/shim/build.py {path}"
+        )
+    return path

@@ -1,0 +1,240 @@
+"""One run being watched: its rings, its spool and its link, moved on step by step."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from barograph_agent import wire
+from barograph_agent.harvest import Cursor, Harvest
+from barograph_agent.link import Link
+from barograph_agent.plan import End, Plan, Report, load_end
+from barograph_agent.ring import Ring, RingError
+from barograph_agent.spool import Spool
+
+VERDICT_SECONDS = 4.0
+"""How long the end of a run waits for the alerts daemon's final word."""
+
+
+class State(msgspec.Struct):
+    """How far a run has been turned into messages; the spool's mark."""
+
+    cursors: dict[str, Cursor] = {}
+    ranks: int = 0
+    announced: bool = False
+    ended: bool = False
+
+
+class Watch:
+    """Turns one run's rings into messages and delivers them.
+
+    Made again from the same directory after a crash, it goes on where the spool's last mark says.
+    Raises SpoolError where another process watches this run.
+    """
+
+    def __init__(self, directory: Path, plan: Plan, *, clock: Callable[[], float] = time.time) -> None:
+        self.plan = plan
+        self.notes: list[str] = []
+        self._directory = directory
+        self._clock = clock
+        self._spool = Spool(directory, plan.spool_bytes)
+        mark = self._spool.mark
+        self._state = msgspec.json.decode(mark, type=State) if mark else State()
+        self._harvests: dict[str, Harvest] = {}
+        self._unreadable: set[str] = set()
+        self.link = Link(plan.endpoint, plan.stream, self._spool)
+
+    @property
+    def ended(self) -> bool:
+        """True once the run's last message is in the spool."""
+        return self._state.ended
+
+    @property
+    def delivered(self) -> bool:
+        """True once the collector has everything."""
+        return self.ended and self.link.idle
+
+    def step(self) -> None:
+        """Read what the rings hold, make it durable, end the run if it has ended. Never raises for a bad ring or disk."""
+        if self._state.ended:
+            return
+        end = self._end()
+        self._find_rings()
+        try:
+            while self._gather():
+                pass
+            if end is not None:
+                self._append_run(end)
+        except OSError as error:
+            # The disk is full or gone. The rings still hold what was not committed: try again next time.
+            self._note(f"spool {self._directory}: {error.strerror}; holding intervals in memory rings")
+            self._spool.rollback()
+            self._reset()
+
+    def report(self) -> Report:
+        """What became of the intervals so far, and the verdict where there is one."""
+        self._find_rings()
+        rows = sum(cursor.rows for cursor in self._state.cursors.values())
+        seen, missing = self._counted()
+        spooled = sum(
+            message.rows
+            for seq in range(self._spool.first_seq, self._spool.last_seq + 1)
+            if isinstance(message := wire.decode_from_client(self._spool.get(seq)), wire.Append)
+            and message.table == "blocks"
+        )
+        gone = self.link.dropped_rows.total() + (self._spool.dropped.rows if self._spool.dropped else 0)
+        return Report(
+            ranks=self._state.ranks,
+            seen=seen,
+            stored=max(rows - spooled - gone, 0),
+            spooled=spooled,
+            dropped=missing + gone,
+            reached=self.link.connected,
+            verdict=self._verdict() if self.delivered else "",
+            notes=self.notes + [f"refused by the collector: {refusal.detail}" for refusal in self.link.refusals],
+        )
+
+    def close(self) -> None:
+        """Let go of everything; what is undelivered stays for the next one."""
+        self.link.close()
+        for harvest in self._harvests.values():
+            harvest.ring.close()
+        self._spool.close()
+
+    def forget(self) -> None:
+        """Close, and delete rings and spool: everything is delivered."""
+        self.link.close()
+        for harvest in self._harvests.values():
+            harvest.ring.close()
+        shutil.rmtree(self.plan.ring_directory, ignore_errors=True)
+        self._spool.remove()
+
+    def _find_rings(self) -> None:
+        fresh: list[Ring] = []
+        for path in sorted(Path(self.plan.ring_directory).glob("*.ring")):
+            if path.name in self._harvests or path.name in self._unreadable:
+                continue
+            try:
+                fresh.append(Ring(path))
+            except RingError as error:
+                self._give_up_ring(path.name, error)
+        for ring in sorted(fresh, key=lambda ring: ring.started_ns):
+            name = ring.path.name
+            cursor = self._state.cursors.setdefault(name, Cursor(world=len(self._state.cursors)))
+            self._harvests[name] = Harvest(ring, cursor)
+            self._state.ranks = self._state.ranks or ring.size
+
+    def _gather(self) -> bool:
+        """One batch of every ring into the spool; says whether there may be more."""
+        taken = []
+        if self._harvests and not self._state.announced:
+            self._append_job()
+        for name, harvest in list(self._harvests.items()):
+            try:
+                rows, sites = harvest.take()
+            except RingError as error:
+                self._give_up_ring(name, error)
+                continue
+            if rows:
+                taken.append(harvest)
+                if sites:
+                    self._append("sites", len(sites["class_id"]), sites)
+                if len(rows["class_id"]):
+                    self._append("blocks", len(rows["class_id"]), {"job": self.plan.job.key, **rows})
+        if taken or self._spool.next_seq > self._spool.last_seq + 1:
+            self._commit()
+        for harvest in taken:
+            harvest.release()
+        return bool(taken)
+
+    def _end(self) -> End | None:
+        """How the run ended, or None while it goes on. Looked at before the rings, so that nothing comes after it."""
+        end = load_end(self._directory)
+        if end is None and not self.plan.launcher_lives and not self._writers_live():
+            return End(ended_at=self._clock(), runtime_seconds=math.nan, exit_status=-1)
+        return end
+
+    def _writers_live(self) -> bool:
+        return any(Path(f"/proc/{harvest.ring.pid}").exists() for harvest in self._harvests.values())
+
+    def _append_run(self, end: End) -> None:
+        if not self._state.announced:
+            self._append_job()
+        seen, missing = self._counted()
+        values = {
+            "job": self.plan.job.key,
+            "ended_at": end.ended_at,
+            "runtime_seconds": end.runtime_seconds,
+            "exit_status": end.exit_status,
+            "intervals": seen,
+            "dropped": missing,
+        }
+        self._append("runs", 1, values)
+        self._state.ended = True
+        self._commit()
+
+    def _append_job(self) -> None:
+        job = self.plan.job
+        values = {
+            "job": job.key,
+            "cluster": job.cluster,
+            "workload": job.workload(self._state.ranks, self.plan.nodes),
+            "app": job.app,
+            "user": job.user,
+            "params": msgspec.json.encode(job.params).decode(),
+            "ranks": self._state.ranks,
+            "nodes": self.plan.nodes,
+            "host": job.host,
+            "started_at": self.plan.started_at,
+        }
+        self._append("jobs", 1, values)
+        self._state.announced = True
+
+    def _append(self, table: str, rows: int, values: dict[str, Any]) -> None:
+        message = wire.append(self.plan.stream, self._spool.next_seq, table, rows, values)
+        self._spool.put(rows, wire.encode(message))
+
+    def _commit(self) -> None:
+        self._spool.commit(msgspec.json.encode(self._state))
+
+    def _reset(self) -> None:
+        """Back to the last commit."""
+        self._state = msgspec.json.decode(self._spool.mark, type=State) if self._spool.mark else State()
+        for harvest in self._harvests.values():
+            harvest.ring.close()
+        self._harvests.clear()
+
+    def _counted(self) -> tuple[int, int]:
+        """Collectives the shim has counted, and how many of their intervals never became a row."""
+        seen = sum(harvest.seen for harvest in self._harvests.values())
+        lost = sum(harvest.cursor.lost + harvest.ring.dropped for harvest in self._harvests.values())
+        return seen, lost
+
+    def _give_up_ring(self, name: str, error: RingError) -> None:
+        self._unreadable.add(name)
+        if harvest := self._harvests.pop(name, None):
+            harvest.ring.close()
+        self._note(str(error))
+        event = {"source": self.plan.job.key, "kind": "ring-unreadable", "rows": 0, "detail": str(error)}
+        self._append("events", 1, {**event, "at": self._clock()})
+
+    def _note(self, line: str) -> None:
+        if line not in self.notes:
+            self.notes.append(line)
+
+    def _verdict(self) -> str:
+        deadline = time.monotonic() + VERDICT_SECONDS
+        while (left := deadline - time.monotonic()) > 0:
+            answer = self.link.read("scores", -1, 1, self.plan.job.key, min(left, 1.0))
+            if answer is not None and answer.rows:
+                columns = wire.unpack(answer.columns, wire.READ_KINDS["scores"], answer.rows, strict=False)
+                if columns["final"][0]:
+                    return str(columns["sentence"][0])
+            self.link.pump(0.1)
+        return ""

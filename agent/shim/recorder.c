@@ -1,0 +1,89 @@
+#define _GNU_SOURCE
+#include "recorder.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "world.h"
+#include "writer.h"
+
+#define DEFAULT_CAPACITY 65536u
+
+static struct world world;
+static struct writer writer;
+static _Atomic(struct writer *) recording; /* &writer, or NULL */
+
+/* Wrapped calls this thread is in. initial-exec: a preloaded object has its place in the static TLS block, so this is
+ * one instruction and cannot call the allocator. */
+static _Thread_local int depth __attribute__((tls_model("initial-exec")));
+
+static uint32_t capacity(void)
+{
+    const char *text = getenv("BAROGRAPH_RING_RECORDS");
+    char *end = NULL;
+    unsigned long value = text ? strtoul(text, &end, 10) : 0;
+    bool valid = text && *text && !*end && value >= WRITER_MIN_CAPACITY && value <= WRITER_MAX_CAPACITY;
+    return valid && (value & (value - 1)) == 0 ? (uint32_t)value : DEFAULT_CAPACITY;
+}
+
+static bool disabled(void)
+{
+    const char *text = getenv("BAROGRAPH_DISABLE");
+    return text && *text && strcmp(text, "0") != 0;
+}
+
+/* A child made by fork shares the mapping, and with it the ring has one producer too many. */
+static void stop_in_child(void)
+{
+    atomic_store_explicit(&recording, NULL, memory_order_relaxed);
+}
+
+void recorder_start(const void *caller)
+{
+    const char *directory = getenv("BAROGRAPH_RING_DIR");
+    if (!directory || disabled() || atomic_load(&recording))
+        return;
+    int saved = errno;
+    /* Rank 0 sees every interval as long as the slowest rank made it, so one ring per job is enough. */
+    if (world_find(&world, caller) && world.rank == 0 && pthread_atfork(NULL, NULL, stop_in_child) == 0 &&
+        writer_open(&writer, directory, world.rank, world.size, capacity()))
+        atomic_store_explicit(&recording, &writer, memory_order_release);
+    errno = saved;
+}
+
+uint64_t recorder_enter(void)
+{
+    if (depth++ > 0 || !atomic_load_explicit(&recording, memory_order_acquire))
+        return 0;
+    return writer_clock_ns(CLOCK_MONOTONIC);
+}
+
+void recorder_leave(uint64_t enter_ns, enum ring_op op, word comm, int result, const void *caller)
+{
+    depth--;
+    if (!enter_ns || result != 0)
+        return;
+    uint64_t exit_ns = writer_clock_ns(CLOCK_MONOTONIC);
+    struct writer *ring = atomic_load_explicit(&recording, memory_order_acquire);
+    if (ring && world_spanned_by(&world, comm))
+        writer_put(ring, enter_ns, exit_ns, op, caller);
+}
+
+void recorder_hide(void)
+{
+    depth++;
+}
+
+void recorder_show(void)
+{
+    depth--;
+}
+
+void recorder_finish(void)
+{
+    struct writer *ring = atomic_load_explicit(&recording, memory_order_acquire);
+    if (ring)
+        writer_finalize(ring);
+}

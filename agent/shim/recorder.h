@@ -1,0 +1,24 @@
+/* One process's recording: from the return of MPI_Init to the call of MPI_Finalize, on rank 0 of the world. */
+#ifndef BAROGRAPH_RECORDER_H
+#define BAROGRAPH_RECORDER_H
+
+#include "resolve.h"
+#include "ring.h"
+
+/* Begins to record if BAROGRAPH_RING_DIR names a directory, BAROGRAPH_DISABLE does not forbid it, and this is rank 0.
+ * Silent where anything is in the way: then the calls below do nothing. */
+void recorder_start(const void *caller);
+
+/* Around each forwarded call. The MPI library may implement one MPI function by another: what happens between the two
+ * is not counted again. Returns when the call began, 0 where it is not to be recorded. */
+uint64_t recorder_enter(void);
+void recorder_leave(uint64_t enter_ns, enum ring_op op, word comm, int result, const void *caller);
+
+/* The same around a call that is never recorded. */
+void recorder_hide(void);
+void recorder_show(void);
+
+/* Says that no record will follow: one store. */
+void recorder_finish(void);
+
+#endif

@@ -1,0 +1,28 @@
+/* MPI_COMM_WORLD, of whichever MPI is beneath. */
+#ifndef BAROGRAPH_WORLD_H
+#define BAROGRAPH_WORLD_H
+
+#include <stdbool.h>
+
+#include "resolve.h"
+
+struct world {
+    word handle;
+    word mask; /* the bits of a handle that count */
+    int rank;
+    int size;
+    int (*comm_size)(word comm, int *size); /* PMPI_Comm_size */
+};
+
+/* Fills it in. To be called between MPI_Init and MPI_Finalize; false where it is not found. */
+bool world_find(struct world *world, const void *caller);
+
+/* Whether a communicator has as many ranks as the world. Asked anew each time, which is local and cheap: a handle may
+ * be freed and given to another communicator. */
+static inline bool world_spanned_by(const struct world *world, word comm)
+{
+    int size;
+    return ((comm ^ world->handle) & world->mask) == 0 || (world->comm_size(comm, &size) == 0 && size == world->size);
+}
+
+#endif

@@ -1,0 +1,132 @@
+#define _GNU_SOURCE
+#include "writer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the ring is little-endian");
+
+/* Beyond this limit ftruncate does not only fail, it kills the process with SIGXFSZ. */
+static bool within_file_size_limit(size_t bytes)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= bytes);
+}
+
+/* Reserves every page now: on a full /dev/shm this fails here, where a later store would raise SIGBUS. */
+static bool reserve(int file, size_t bytes)
+{
+    int error;
+    do
+        error = posix_fallocate(file, 0, (off_t)bytes);
+    while (error == EINTR);
+    return error == 0;
+}
+
+static void fill(struct writer *writer, int rank, int size, uint32_t capacity)
+{
+    struct ring_header *header = writer->header;
+    char program[4096];
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    program[length > 0 ? length : 0] = '\0';
+    header->version = RING_VERSION;
+    header->header_bytes = RING_HEADER_BYTES;
+    header->record_bytes = sizeof(struct ring_record);
+    header->capacity = capacity;
+    header->rank = rank;
+    header->size = size;
+    header->pid = getpid();
+    header->clock = RING_CLOCK_MONOTONIC;
+    header->started_ns = writer_clock_ns(CLOCK_MONOTONIC);
+    header->started_unix_ns = writer_clock_ns(CLOCK_REALTIME);
+    sites_copy_path(header->program, program);
+    sites_init(&writer->sites, header);
+    atomic_store_explicit(&header->state, RING_RUNNING, memory_order_relaxed);
+    writer->records = (struct ring_record *)(writer->sites.sites + SITE_CAPACITY);
+    writer->mask = capacity - 1;
+    writer->last_exit_ns = header->started_ns;
+    writer->seen = 0;
+    atomic_flag_clear(&writer->lock);
+    atomic_thread_fence(memory_order_release);
+    memcpy(header->magic, RING_MAGIC, sizeof header->magic);
+}
+
+static bool map(struct writer *writer, int file, size_t bytes)
+{
+    void *memory = MAP_FAILED;
+    if (ftruncate(file, (off_t)bytes) == 0 && reserve(file, bytes))
+        memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, 0);
+    if (memory == MAP_FAILED)
+        return false;
+    writer->header = memory;
+    return true;
+}
+
+bool writer_open(struct writer *writer, const char *directory, int rank, int size, uint32_t capacity)
+{
+    size_t bytes = RING_HEADER_BYTES + MODULE_CAPACITY * sizeof(struct ring_module) +
+                   SITE_CAPACITY * sizeof(struct ring_site) + capacity * sizeof(struct ring_record);
+    char name[64], draft[80];
+    snprintf(name, sizeof name, "rank-%d.%ld.ring", rank, (long)getpid());
+    snprintf(draft, sizeof draft, "%s.tmp", name);
+    if (!within_file_size_limit(bytes))
+        return false;
+    int folder = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0)
+        return false;
+    bool ready = false;
+    int file = openat(folder, draft, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (file >= 0) {
+        if (map(writer, file, bytes)) {
+            fill(writer, rank, size, capacity);
+            /* Not rename(): the ring of a program that this process ran before exec must not be replaced. */
+            ready = linkat(folder, draft, folder, name, 0) == 0;
+            if (!ready)
+                munmap(writer->header, bytes);
+        }
+        unlinkat(folder, draft, 0);
+        close(file);
+    }
+    close(folder);
+    return ready;
+}
+
+static void acquire(atomic_flag *lock)
+{
+    for (int spins = 1; atomic_flag_test_and_set_explicit(lock, memory_order_acquire); spins++)
+        if (spins % 64 == 0)
+            sched_yield(); /* the holder may wait for this core */
+}
+
+void writer_put(struct writer *writer, uint64_t enter_ns, uint64_t exit_ns, enum ring_op op, const void *caller)
+{
+    struct ring_header *header = writer->header;
+    acquire(&writer->lock);
+    uint64_t head = atomic_load_explicit(&header->head, memory_order_relaxed);
+    uint64_t tail = atomic_load_explicit(&header->tail, memory_order_acquire);
+    if (head - tail > writer->mask) {
+        uint64_t dropped = atomic_load_explicit(&header->dropped, memory_order_relaxed);
+        atomic_store_explicit(&header->dropped, dropped + 1, memory_order_relaxed);
+    } else {
+        /* Clocks are read outside the lock, so another thread's later exit may have come first. */
+        if (exit_ns < writer->last_exit_ns)
+            exit_ns = writer->last_exit_ns;
+        writer->records[head & writer->mask] = (struct ring_record){
+            .enter_ns = enter_ns,
+            .exit_ns = exit_ns,
+            .site = sites_index(&writer->sites, caller),
+            .op = (uint16_t)op,
+            .index = writer->seen,
+        };
+        writer->last_exit_ns = exit_ns;
+        atomic_store_explicit(&header->head, head + 1, memory_order_release);
+    }
+    writer->seen++;
+    atomic_flag_clear_explicit(&writer->lock, memory_order_release);
+}

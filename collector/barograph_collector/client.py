@@ -1,0 +1,117 @@
+"""How everybody reads the log: one request, one answer, over a connection that mends itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self
+
+import msgspec
+import zmq
+
+from barograph_agent import wire
+from barograph_agent.tables import TABLES, Kind
+
+ATTEMPTS: Final = 2
+_OFFSET: Final = {"offset": Kind.I64}
+
+
+class LogUnavailable(Exception):
+    """The collector did not answer. The text names its endpoint, how long it was waited for, and what to do."""
+
+
+class ReadRefused(ValueError):
+    """The collector answered that the request is wrong; the text is its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows in the order of their offsets.
+
+    `columns` has every column of the table and `offset`, each an array (numbers) or list (text) of `rows` values.
+    `next_offset` is the `after` of the next read.
+    """
+
+    columns: dict[str, wire.Column]
+    rows: int
+    next_offset: int
+
+
+class LogReader:
+    """Reads pages. Not thread-safe. An unanswered request goes out again on a fresh socket, half the time later."""
+
+    def __init__(self, endpoint: str, timeout: float = 10.0) -> None:
+        """`timeout` is for one read, in seconds."""
+        self.endpoint = endpoint
+        self.timeout = timeout
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._socket: zmq.Socket[bytes] | None = None
+        self._request = 0
+
+    def read(self, table: str, after: int, limit: int = wire.MAX_ROWS, job: str = "") -> Batch:
+        """At most `limit` rows of `table` with offset > `after`; a negative `after` means the last -after rows.
+
+        `job` keeps that job's rows only. A page may be shorter than `limit` though more rows follow: only an empty one
+        is the end. Raises LogUnavailable and ReadRefused.
+        """
+        for _ in range(ATTEMPTS):
+            self._request += 1
+            answer = self._ask(wire.Read(self._request, table, after, limit, job))
+            if answer is not None:
+                return _batch(answer)
+            self._hang_up()
+        raise LogUnavailable(
+            f"no answer from the collector at {self.endpoint} within {self.timeout:g} s;"
+            " check that `barograph collector` runs there"
+        )
+
+    def read_all(self, table: str, after: int = 0, job: str = "") -> Iterator[Batch]:
+        """Page after page up to the end of the table as it is then."""
+        while (batch := self.read(table, after, job=job)).rows:
+            yield batch
+            after = batch.next_offset
+
+    def close(self) -> None:
+        """Drop the connection."""
+        self._hang_up()
+        self._context.term()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _ask(self, request: wire.Read) -> wire.Rows | None:
+        socket = self._socket = self._socket or self._connect()
+        socket.send(wire.encode(request))
+        # After a read that was given up its answer may still come; the fresh socket does not see it, an old one might.
+        while socket.poll(int(1000 * self.timeout / ATTEMPTS)):
+            try:
+                answer = wire.decode_from_collector(socket.recv())
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise LogUnavailable(f"{self.endpoint} does not speak the log protocol: {error}") from None
+            if isinstance(answer, wire.Rows) and answer.request == request.request:
+                return answer
+        return None
+
+    def _connect(self) -> zmq.Socket[bytes]:
+        socket = self._context.socket(zmq.DEALER)
+        socket.setsockopt(zmq.LINGER, 0)
+        socket.setsockopt(zmq.IPV6, "[" in self.endpoint)
+        socket.setsockopt(zmq.MAXMSGSIZE, wire.MAX_BYTES)
+        socket.connect(self.endpoint)
+        return socket
+
+    def _hang_up(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+def _batch(answer: wire.Rows) -> Batch:
+    if answer.error:
+        raise ReadRefused(answer.error)
+    kinds = {**_OFFSET, **TABLES[answer.table].columns}
+    return Batch(wire.unpack(answer.columns, kinds, answer.rows, strict=False), answer.rows, answer.next_offset)

@@ -1,0 +1,144 @@
+"""What every daemon shares: exit statuses, shutdown, logging, the metrics endpoint."""
+
+from __future__ import annotations
+
+import enum
+import importlib.metadata
+import logging
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any, Final, Self
+from wsgiref.simple_server import WSGIServer
+
+from prometheus_client import CollectorRegistry, Gauge, start_http_server
+
+HEARTBEAT: Final = "barograph_heartbeat_timestamp_seconds"
+
+
+class Exit(enum.IntEnum):
+    """What a daemon's exit status says. Numbers from 64 on follow sysexits.h.
+
+    FAILED: something broke while at work; a supervisor restarts it.
+    USAGE: the command line is wrong; a restart will not help.
+    DATA: input data cannot be read.
+    UNAVAILABLE: an address is taken, or the collector cannot be reached.
+    STATE: the state directory or the database in it cannot be used.
+    """
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    DATA = 65
+    UNAVAILABLE = 69
+    STATE = 73
+
+
+class CannotListen(Exception):
+    """An address to listen on cannot be had. The text names it, the reason, and what to do."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"cannot listen on {address}: {reason}; stop what listens there or choose another address")
+        self.address = address
+
+
+class Shutdown:
+    """A flag that SIGTERM and SIGINT set, and a wait that ends as soon as it is set. For the main thread.
+
+    A handler runs between any two bytecodes, also inside a lock that an Event would want: so it only sets a flag and
+    writes to a descriptor, which `wait` has in its select.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._before[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        os.close(self._event)
+
+    def request(self) -> None:
+        """Ask for the shutdown, from any thread."""
+        self.requested = True
+        os.eventfd_write(self._event, 1)
+
+    def wait(self, seconds: float | None) -> bool:
+        """Wait at most `seconds` (None: for ever) for a request to stop; says whether there is one."""
+        if not self.requested:
+            select.select([self._event], [], [], seconds)
+        return self.requested
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.request()
+
+
+def log_to_stderr(daemon: str, level: int = logging.INFO) -> None:
+    """One plain line per record: time (UTC), level, daemon, message."""
+    formatter = logging.Formatter(f"%(asctime)s %(levelname)s {daemon} %(message)s", "%Y-%m-%dT%H:%M:%SZ")
+    formatter.converter = time.gmtime
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+
+
+def daemon_registry(daemon: str) -> tuple[CollectorRegistry, Callable[[], None]]:
+    """A registry with build information and heartbeat of this daemon, and the function that beats."""
+    registry = CollectorRegistry()
+    try:
+        version = importlib.metadata.version("barograph")
+    except importlib.metadata.PackageNotFoundError:
+        version = "unknown"
+    labels = ("daemon", "version")
+    Gauge("barograph_build_info", "Version of this daemon.", labels, registry=registry).labels(daemon, version).set(1)
+    help_text = "When this daemon last went through its main loop, as Unix time in seconds."
+    heartbeat = Gauge(HEARTBEAT, help_text, ("daemon",), registry=registry).labels(daemon)
+    heartbeat.set_to_current_time()
+    return registry, heartbeat.set_to_current_time
+
+
+class MetricsServer:
+    """A running metrics endpoint."""
+
+    def __init__(self, server: WSGIServer, thread: threading.Thread) -> None:
+        self._server = server
+        self._thread = thread
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port it listens on."""
+        host, port = self._server.server_address[:2]
+        return str(host), int(port)
+
+    @property
+    def url(self) -> str:
+        """Where to point a scraper."""
+        host, port = self.address
+        return f"http://[{host}]:{port}/metrics" if ":" in host else f"http://{host}:{port}/metrics"
+
+    def stop(self) -> None:
+        """End it and free the port."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def serve_metrics(registry: CollectorRegistry, host: str, port: int) -> MetricsServer:
+    """Serve the registry over HTTP from a thread of its own; port 0 picks one. Raises CannotListen."""
+    try:
+        server, thread = start_http_server(port, host, registry)
+    except (OSError, OverflowError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise CannotListen(f"http://{host}:{port}", reason) from None
+    return MetricsServer(server, thread)

@@ -1,0 +1,128 @@
+"""A daemon that lives on the log: reads what is new, thinks, writes back what came of it. Modeler and alerts are such."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, Protocol
+
+from prometheus_client.registry import Collector as Exporter
+
+from barograph_agent.places import DEFAULT_ENDPOINT
+from barograph_agent.wire import Column
+from barograph_collector.client import LogReader, LogUnavailable
+from barograph_collector.daemon import host_and_port
+from barograph_collector.follow import Follower, Writer
+from barograph_collector.service import CannotListen, Exit, Shutdown, daemon_registry, log_to_stderr, serve_metrics
+
+CYCLE_SECONDS: Final = 0.5
+READ_SECONDS: Final = 2.0
+STOP_SECONDS: Final = 1.0
+_log = logging.getLogger(__name__)
+
+
+class Output(NamedTuple):
+    """Rows for one table."""
+
+    table: str
+    rows: int
+    columns: Mapping[str, Any]
+
+
+class Mind(Protocol):
+    """What a station thinks with: no I/O, no clock of its own. Times are Unix seconds."""
+
+    def take(self, table: str, columns: Mapping[str, Column], now: float) -> None:
+        """Take a page of one table."""
+        ...
+
+    def step(self, now: float) -> list[Output]:
+        """Everything there was has been taken; what is to be written?"""
+        ...
+
+
+class Station:
+    """Moves rows between the log and a mind."""
+
+    def __init__(self, mind: Mind, follower: Follower, writer: Writer, clock: Callable[[], float] = time.time) -> None:
+        self._mind = mind
+        self._follower = follower
+        self._writer = writer
+        self._clock = clock
+        self._away = False
+
+    def step(self) -> None:
+        """One cycle. While the collector is away nothing is taken, and nothing is lost."""
+        try:
+            for table, columns in self._follower.poll():
+                self._mind.take(table, columns, self._clock())
+        except LogUnavailable as error:
+            if not self._away:
+                _log.warning("%s; going on when it is back", error)
+            self._away = True
+            return
+        if self._away:
+            _log.info("the collector is back")
+        self._away = False
+        for output in self._mind.step(self._clock()):
+            self._writer.put(*output)
+        self._writer.pump()
+
+
+def add_arguments(parser: argparse.ArgumentParser, metrics_port: int) -> None:
+    """The arguments every station has."""
+    parser.add_argument(
+        "--collector", default=DEFAULT_ENDPOINT, metavar="ENDPOINT", help="the collector (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--metrics",
+        type=host_and_port,
+        default=f"127.0.0.1:{metrics_port}",
+        metavar="HOST:PORT",
+        help="where Prometheus scrapes (default: %(default)s)",
+    )
+
+
+def serve(
+    name: str,
+    mind: Mind,
+    tables: list[str],
+    exporter: Exporter,
+    options: argparse.Namespace,
+    prepare: Callable[[Follower, LogReader], None] | None = None,
+) -> int:
+    """Run a station until SIGTERM or SIGINT; returns an `Exit`. `tables` in the order they are read each cycle.
+
+    prepare: called once before the first cycle, for a mind that need not read all of the past; it may be called again
+    where the collector was away.
+    """
+    log_to_stderr(name)
+    registry, beat = daemon_registry(name)
+    registry.register(exporter)
+    with Shutdown() as shutdown, LogReader(options.collector, READ_SECONDS) as reader:
+        try:
+            exposition = serve_metrics(registry, *options.metrics)
+        except CannotListen as error:
+            print(f"barograph {name}: {error}", file=sys.stderr)
+            return Exit.UNAVAILABLE
+        _log.info("following the log at %s, metrics on %s", options.collector, exposition.url)
+        follower = Follower(reader, tables)
+        # Each life of a daemon is a stream of its own: what the last one had not delivered is computed again.
+        writer = Writer(options.collector, f"{name}/{time.time_ns()}")
+        station = Station(mind, follower, writer)
+        prepared = prepare is None
+        while not shutdown.wait(CYCLE_SECONDS):
+            beat()
+            try:
+                if not prepared and prepare is not None:
+                    prepare(follower, reader)
+                    prepared = True
+            except LogUnavailable:
+                continue
+            station.step()
+        writer.close(STOP_SECONDS)
+        exposition.stop()
+    return Exit.OK

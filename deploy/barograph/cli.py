@@ -1,0 +1,81 @@
+"""The `barograph` command: finds the subcommand, imports only what it needs, and hands over.
+
+A compute node has the agent alone, so a subcommand that needs more says which extra to install.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Final, NamedTuple
+
+USAGE_ERROR: Final = 2
+MISSING_EXTRA: Final = 3
+
+
+class Command(NamedTuple):
+    """A subcommand: where its `main(argv) -> int` is, the extra it needs, and its line in the help."""
+
+    module: str
+    extra: str
+    help: str
+
+
+COMMANDS: Final[dict[str, Command]] = {
+    "run": Command("barograph.run", "", "run a command and watch it"),
+    "up": Command("barograph.up", "server", "run collector, modeler and alerts on this host, supervised"),
+    "status": Command("barograph.status", "server", "show jobs, bands and alarms"),
+    "demo": Command("barograph.demo", "demo", "watch real LAMMPS runs, disturb one, and tell the story"),
+    "collector": Command("barograph_collector.daemon", "server", "the log: takes rows, keeps them, gives them back"),
+    "modeler": Command("barograph_modeler.daemon", "server", "learns bands from the log and writes them back"),
+    "alerts": Command("barograph_alerts.daemon", "server", "scores running jobs against their bands"),
+    "spool": Command("barograph.spool", "", "list or deliver what earlier runs could not deliver"),
+    "ring": Command("barograph.ring", "", "print what a ring file holds"),
+}
+
+
+def usage() -> str:
+    """The help text."""
+    lines = [f"  {name:<10} {command.help}" for name, command in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: barograph COMMAND [ARGUMENT...]",
+            "",
+            "Watches MPI jobs from outside and says when one is slower than its history.",
+            "",
+            "commands:",
+            *lines,
+            "",
+            "`barograph COMMAND --help` tells more about one of them.",
+        ]
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one subcommand; returns its exit status."""
+    words = sys.argv[1:] if arguments is None else arguments
+    if words and words[0] == "--version":
+        from importlib.metadata import version
+
+        print(f"barograph {version('barograph')}")
+        return 0
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(usage())
+        return 0 if words else USAGE_ERROR
+    command = COMMANDS.get(words[0])
+    if command is None:
+        print(f"barograph: unknown command {words[0]!r}, expected one of {', '.join(COMMANDS)}", file=sys.stderr)
+        return USAGE_ERROR
+    try:
+        module = importlib.import_module(command.module)
+    except ModuleNotFoundError as error:
+        if not command.extra or (error.name or "").partition(".")[0].startswith("barograph"):
+            raise
+        print(
+            f"barograph: `{words[0]}` needs the module {error.name!r}, which is not installed here: "
+            f"pip install 'barograph[{command.extra}]'",
+            file=sys.stderr,
+        )
+        return MISSING_EXTRA
+    status: int = module.main(words[1:])
+    return status

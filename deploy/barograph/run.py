@@ -1,0 +1,68 @@
+"""`barograph run [--app NAME] [--param k=v]... -- COMMAND...`."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import os
+import platform
+import sys
+import time
+
+from barograph_agent import launch, places
+from barograph_agent.job import JobError, from_environment, parse_params
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parse = argparse.ArgumentParser(
+        prog="barograph run",
+        usage="barograph run [--app NAME] [--param NAME=VALUE]... [--] COMMAND [ARGUMENT...]",
+        description="Run COMMAND (an MPI launcher or any program) unchanged, watch its collectives, and print three "
+        "lines at its end. The exit status is the command's own; 127 if it does not exist, 126 if it cannot be run.",
+    )
+    parse.add_argument("--app", help="application name; runs of one application are compared (default: the program)")
+    parse.add_argument(
+        "--param",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a parameter that decides how long the run takes; runs with other values are not compared",
+    )
+    parse.add_argument(
+        "--collector",
+        metavar="ADDRESS",
+        help=f"the collector's address (default: $BAROGRAPH_COLLECTOR or {places.DEFAULT_ENDPOINT})",
+    )
+    parse.add_argument(
+        "--drain",
+        type=float,
+        default=10.0,
+        metavar="SECONDS",
+        help="how long the end may wait for delivery before leaving the rest in the spool (default: %(default)s)",
+    )
+    parse.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    return parse
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command; returns its exit status."""
+    parse = parser()
+    options = parse.parse_args(arguments)
+    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    if not command:
+        parse.error("COMMAND is missing, expected a program to run after --")
+    try:
+        job = from_environment(
+            os.environ,
+            command=command,
+            app=options.app,
+            params=parse_params(options.param),
+            user=getpass.getuser(),
+            host=platform.node(),
+            unique=f"{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}",
+        )
+    except JobError as error:
+        parse.error(str(error))
+    settings = launch.Settings(options.collector or places.endpoint(os.environ), options.drain)
+    return launch.run(command, job, settings, os.environ, sys.stderr)

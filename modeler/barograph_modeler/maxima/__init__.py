@@ -1,0 +1,1 @@
+"""The distribution of interval maxima: fits and bands."""

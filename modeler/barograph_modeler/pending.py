@@ -1,0 +1,70 @@
+"""What a job has said that has not been learned yet: held back until the job is known to be healthy."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from barograph_modeler.pace import RunPace
+from barograph_modeler.windows import Windower
+
+HELD_INTERVALS: Final = 262_144
+"""Intervals held per job: older ones are forgotten, not learned, so that a flood costs history and not memory."""
+
+
+class Batch(NamedTuple):
+    """Intervals of one job in the order they came: three arrays of one length, times in Unix seconds."""
+
+    class_ids: npt.NDArray[np.uint64]
+    seconds: npt.NDArray[np.float64]
+    ended_at: npt.NDArray[np.float64]
+
+
+class End(NamedTuple):
+    """How a job ended."""
+
+    runtime_seconds: float
+    exit_status: int
+    seen_at: float
+    """When this daemon read it."""
+
+
+class Pending:
+    """One job between its first interval and its verdict."""
+
+    def __init__(self, window_seconds: float) -> None:
+        self.workload = ""
+        self.score = 0.0
+        self.final = False
+        self.end: End | None = None
+        self.pace = RunPace(window_seconds)
+        self.forgotten = 0
+        self._windower = Windower(window_seconds)
+        self._held: deque[Batch] = deque()
+        self._count = 0
+
+    @property
+    def suspect(self) -> bool:
+        """True once the job has alarmed: nothing of it may be learned."""
+        return self.score > 1
+
+    def add(self, batch: Batch) -> None:
+        """Hold further intervals."""
+        self.pace.add(self._windower.add(*batch))
+        self._held.append(batch)
+        self._count += len(batch.seconds)
+        while self._count > HELD_INTERVALS:
+            gone = len(self._held.popleft().seconds)
+            self._count -= gone
+            self.forgotten += gone
+
+    def release(self, before: float) -> list[Batch]:
+        """Hand over what ended before this Unix time, oldest first."""
+        released = []
+        while self._held and self._held[0].ended_at[-1] < before:
+            released.append(self._held.popleft())
+            self._count -= len(released[-1].seconds)
+        return released

@@ -1,0 +1,117 @@
+"""Windows: a job's intervals cut into pieces long enough to compare, and what is kept of a run of them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+WINDOW_SECONDS: Final = 1.0
+MAX_WINDOWS: Final = 512
+
+
+@dataclass(frozen=True)
+class Window:
+    """Consecutive intervals of one job.
+
+    counts and seconds: for each class id, how many intervals and how long together. Times are Unix seconds.
+    """
+
+    counts: dict[int, int]
+    seconds: dict[int, float]
+    started_at: float
+    ended_at: float
+
+    @property
+    def actual_seconds(self) -> float:
+        """How long the window's intervals took together."""
+        return math.fsum(self.seconds.values())
+
+
+class Windower:
+    """Cuts the intervals of one job into windows, in the order they come.
+
+    A window closes with the interval that brings the sum of its durations to `window_seconds` or more, so an interval
+    longer than that closes its window at once. What is left open at the end of a job never becomes a window.
+    Feeding intervals one by one or in batches gives the same windows.
+    """
+
+    def __init__(self, window_seconds: float = WINDOW_SECONDS) -> None:
+        self.window_seconds = check_window_seconds(window_seconds)
+        self._open()
+
+    def _open(self) -> None:
+        self._counts: dict[int, int] = {}
+        self._seconds: dict[int, float] = {}
+        self._started_at = 0.0
+        self._total = 0.0
+
+    def add(
+        self, class_ids: npt.NDArray[np.uint64], seconds: npt.NDArray[np.float64], ended_at: npt.NDArray[np.float64]
+    ) -> list[Window]:
+        """Take intervals, given as three arrays of one length, and return the windows that they close.
+
+        seconds: durations, finite and at least 0. ended_at: Unix seconds.
+        Raises ValueError for other durations and for unequal lengths, and then has taken none of them.
+        """
+        if not len(class_ids) == len(seconds) == len(ended_at):
+            raise ValueError(
+                f"got {len(class_ids)} class ids, {len(seconds)} durations and {len(ended_at)} times, "
+                "expected as many of each"
+            )
+        if (bad := ~((seconds >= 0) & np.isfinite(seconds))).any():
+            i = int(np.argmax(bad))
+            raise ValueError(f"duration {i} is {seconds[i]} seconds, expected a finite number of at least 0")
+        closed = []
+        # A plain loop takes millions of intervals a second, and the sums do not depend on how batches were cut.
+        for class_id, duration, end in zip(class_ids.tolist(), seconds.tolist(), ended_at.tolist(), strict=True):
+            if not self._counts:
+                self._started_at = end - duration
+            self._counts[class_id] = self._counts.get(class_id, 0) + 1
+            self._seconds[class_id] = self._seconds.get(class_id, 0.0) + duration
+            self._total += duration
+            if self._total >= self.window_seconds:
+                closed.append(Window(self._counts, self._seconds, self._started_at, end))
+                self._open()
+        return closed
+
+
+class RunPace:
+    """What is kept of one run: per class the count and the seconds, and at most MAX_WINDOWS of its windows.
+
+    The sums are of all windows. When the windows outgrow the limit every second one goes, and from then on only every
+    2nd, 4th, 8th ... is kept: at any time they are evenly spread over the run.
+    """
+
+    def __init__(self, window_seconds: float = WINDOW_SECONDS) -> None:
+        self.window_seconds = check_window_seconds(window_seconds)
+        self.counts: Counter[int] = Counter()
+        self.seconds: dict[int, float] = {}
+        self.windows: list[Window] = []
+        self._stride = 1
+        self._seen = 0
+
+    def add(self, windows: Iterable[Window]) -> None:
+        """Take further windows of the run, in order."""
+        for window in windows:
+            self.counts.update(window.counts)
+            for class_id, seconds in window.seconds.items():
+                self.seconds[class_id] = self.seconds.get(class_id, 0.0) + seconds
+            if self._seen % self._stride == 0:
+                self.windows.append(window)
+                if len(self.windows) > MAX_WINDOWS:
+                    del self.windows[1::2]
+                    self._stride *= 2
+            self._seen += 1
+
+
+def check_window_seconds(window_seconds: float) -> float:
+    """The argument itself. Raises ValueError unless it is finite and above 0."""
+    if not (window_seconds > 0 and math.isfinite(window_seconds)):
+        raise ValueError(f"window length is {window_seconds} seconds, expected a finite number above 0")
+    return window_seconds

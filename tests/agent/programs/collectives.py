@@ -1,0 +1,40 @@
+"""The mpi4py side of collectives.c: ROUNDS rounds of 9 collectives that count, each checked; prints bad=N."""
+
+import sys
+
+import numpy as np
+from mpi4py import MPI
+
+world = MPI.COMM_WORLD
+rank, size = world.Get_rank(), world.Get_size()
+same, part = world.Dup(), world.Split(rank == 0)
+bad = 0
+ranks = np.arange(size)
+ones, reverse = np.ones(size, int), np.arange(size)[::-1].copy()
+
+for _ in range(int(sys.argv[1])):
+    world.Barrier()
+    total = np.array([rank])
+    world.Allreduce(MPI.IN_PLACE, total)
+    bad += total[0] != ranks.sum()
+    out = np.empty(size, int)
+    world.Allgather(np.array([rank]), out)
+    bad += (out != ranks).any()
+    world.Allgatherv(np.array([rank]), [out, ones, reverse, MPI.INT64_T])
+    bad += (out != ranks[::-1]).any()
+    sent = 100 * rank + ranks
+    world.Alltoall(sent, out)
+    bad += (out != 100 * ranks + rank).any()
+    world.Alltoallv([sent, ones, reverse, MPI.INT64_T], [out, ones, reverse, MPI.INT64_T])
+    bad += (out != (100 * ranks + size - 1 - rank)[::-1]).any()
+    out[:] = 100 * rank + ranks
+    world.Alltoallv(MPI.IN_PLACE, [out, ones, ranks, MPI.INT64_T])
+    bad += (out != 100 * ranks + rank).any()
+    one = np.empty(1, int)
+    world.Reduce_scatter(sent, one, ones)
+    bad += one[0] != 100 * ranks.sum() + size * rank
+    same.Barrier()
+    if size > 1:
+        part.Barrier()
+
+print(f"bad={int(bad)}")

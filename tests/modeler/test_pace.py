@@ -1,0 +1,192 @@
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barograph_agent.tables import TEXT_LIMIT
+from barograph_modeler.pace import Pace, fit_pace, means_of_text, residuals_of_text
+from barograph_modeler.windows import RunPace, Window, Windower
+
+durations = st.lists(
+    st.tuples(st.integers(0, 3) | st.just(2**64 - 1), st.floats(0, 3) | st.just(0.1)), min_size=1, max_size=60
+)
+
+
+def intervals(rows):
+    seconds = np.array([s for _, s in rows])
+    return np.array([c for c, _ in rows], dtype=np.uint64), seconds, 1000.0 + np.cumsum(seconds)
+
+
+def run_of(windows, window_seconds=1.0):
+    run = RunPace(window_seconds)
+    run.add(windows)
+    return run
+
+
+def steady(factor, windows=10, classes=(1, 2)):
+    """A run whose classes take `factor` times 10 ms and 20 ms, 30 intervals of each to a window."""
+    means = {c: 0.01 * (i + 1) * factor for i, c in enumerate(classes)}
+    return run_of(
+        Window(dict.fromkeys(means, 30), {c: 30 * m for c, m in means.items()}, float(i), i + 0.9)
+        for i in range(windows)
+    )
+
+
+@settings(deadline=None)
+@given(durations, st.lists(st.integers(0, 60), max_size=8).map(sorted))
+def test_windows_are_the_same_however_intervals_arrive(rows, at):
+    columns = intervals(rows)
+    whole = Windower().add(*columns)
+    pieces, single = Windower(), Windower()
+    cut = [w for part in zip(*(np.split(c, at) for c in columns), strict=True) for w in pieces.add(*part)]
+    one_by_one = [w for i in range(len(rows)) for w in single.add(*(c[i : i + 1] for c in columns))]
+    assert whole == cut == one_by_one
+    assert sum(sum(w.counts.values()) for w in whole) <= len(rows)
+    assert all(w.actual_seconds >= 1 - 1e-9 for w in whole)
+
+
+def test_a_window_closes_with_the_interval_that_fills_it():
+    class_ids, seconds, ended_at = intervals([(1, 0.5), (2, 0.25), (1, 0.5), (2, 3.0), (1, 0.75)])
+    assert Windower().add(class_ids, seconds, ended_at) == [
+        Window({1: 2, 2: 1}, {1: 1.0, 2: 0.25}, 1000.0, 1001.25),
+        Window({2: 1}, {2: 3.0}, 1001.25, 1004.25),
+    ]
+
+
+def test_bad_intervals_are_refused_and_none_of_the_batch_is_taken():
+    windower = Windower()
+    with pytest.raises(ValueError, match=r"^duration 1 is -1.0 seconds, expected a finite number of at least 0$"):
+        windower.add(*intervals([(1, 0.9), (1, -1.0)]))
+    with pytest.raises(ValueError, match=r"^got 2 class ids, 1 durations and 2 times, expected as many of each$"):
+        windower.add(np.ones(2, dtype=np.uint64), np.ones(1), np.ones(2))
+    assert windower.add(*intervals([(1, 0.9)])) == []
+    with pytest.raises(ValueError, match=r"^window length is 0 seconds, expected a finite number above 0$"):
+        Windower(0)
+
+
+def test_a_long_run_keeps_evenly_spread_windows_and_the_sums_of_all():
+    run = run_of(Window({7: 1}, {7: 2.0}, float(i), i + 1.0) for i in range(5000))
+    starts = np.array([w.started_at for w in run.windows])
+    assert 256 <= starts.size <= 512
+    assert set(np.diff(starts)) == {16.0}
+    assert run.counts == {7: 5000}
+    assert run.seconds == {7: 10_000.0}
+
+
+def test_spread_is_the_deviation_between_runs_and_residuals_are_within_them():
+    factors = np.exp([-0.03, 0.0, 0.03, 0.01])
+    pace = fit_pace([steady(f) for f in factors])
+    assert (pace.runs, pace.windows, pace.usable) == (4, 40, True)
+    assert pace.spread == pytest.approx(np.log(factors).std(ddof=1), rel=0.02)
+    assert pace.residuals == pytest.approx(np.zeros(40), abs=1e-12)
+    assert pace.means == pytest.approx({1: 0.01 * factors.mean(), 2: 0.02 * factors.mean()})
+
+
+def test_spread_and_residuals_of_random_runs_are_those_they_were_drawn_with():
+    rng = np.random.default_rng(11)
+    runs = []
+    for effect in rng.normal(0, 0.02, 200):
+        times = np.exp(effect + rng.normal(0, 0.03, 30))
+        runs.append(run_of(Window({1: 100}, {1: float(t)}, 0.0, 1.0) for t in times))
+    pace = fit_pace(runs)
+    # The mean of 30 windows adds its own error to the effect of a run.
+    assert pace.spread == pytest.approx(math.hypot(0.02, 0.03 / math.sqrt(30)), rel=0.12)
+    assert pace.residuals.std() == pytest.approx(0.03, rel=0.05)
+    assert pace.residuals.size == 512
+    assert (np.diff(pace.residuals) >= 0).all()
+
+
+def test_a_run_is_judged_by_the_others_alone():
+    # Against a mean that includes itself the slow run would look 1.5 / 1.125 times slower; against the others, 1.5.
+    pace = fit_pace([steady(1.0), steady(1.0), steady(1.0), steady(1.5)])
+    others = math.log(1 / (3.5 / 3))
+    rms = math.sqrt((3 * others**2 + math.log(1.5) ** 2) / 3)
+    assert pace.spread == pytest.approx(3 / 4 * rms)
+
+
+def test_classes_that_no_other_run_has_are_left_out_on_both_sides():
+    plain = fit_pace([steady(1.0), steady(1.0), steady(1.0)])
+    odd = steady(1.0)
+    odd.add([Window({99: 1}, {99: 0.5}, 10.0, 10.5), Window({1: 10, 99: 1}, {1: 0.1, 99: 0.05}, 11.0, 12.0)])
+    mixed = fit_pace([steady(1.0), steady(1.0), odd])
+    assert mixed.spread == pytest.approx(plain.spread, abs=1e-12)
+    assert mixed.residuals == pytest.approx(np.zeros(31), abs=1e-12)
+    assert mixed.means[99] == pytest.approx(0.275)
+
+
+def test_runs_with_nothing_in_common_do_not_make_a_usable_pace():
+    strangers = fit_pace([steady(1.0, classes=(i,)) for i in range(5)])
+    assert (strangers.runs, strangers.usable, strangers.residuals.size) == (1, False, 0)
+    assert math.isnan(strangers.spread)
+    assert fit_pace([RunPace(), RunPace()]).runs == 0
+    with pytest.raises(ValueError, match=r"^pace has 1 runs, expected at least 2 for a tolerance$"):
+        strangers.tolerance(0.05, 0.01)
+
+
+def test_runs_cut_differently_are_not_mixed():
+    with pytest.raises(ValueError, match=r"^window lengths of 2 runs are \[1.0, 2.0\], expected one length for all$"):
+        fit_pace([RunPace(1.0), RunPace(2.0)])
+
+
+def test_tolerance_is_the_prediction_limit_but_at_least_the_margin():
+    pace = Pace(8, 240, 1.0, 0.02, {}, np.zeros(0))
+    # t(7, 0.995) = 3.499483
+    assert pace.tolerance(0.05, 0.005) == pytest.approx(3.499483 * 0.02 * math.sqrt(9 / 8), rel=1e-6)
+    assert pace.tolerance(0.30, 0.005) == pytest.approx(math.log(1.3))
+    with pytest.raises(ValueError, match=r"^margin is -0.1, expected a finite number of at least 0$"):
+        pace.tolerance(-0.1, 0.01)
+    with pytest.raises(ValueError, match=r"^alpha is 1, expected a number between 0 and 1, both excluded$"):
+        pace.tolerance(0.05, 1)
+
+
+def test_a_healthy_next_run_exceeds_the_tolerance_as_seldom_as_alpha_says():
+    rng = np.random.default_rng(2)
+    exceeded = 0
+    for _ in range(2000):
+        *past, following = rng.normal(0, 0.03, 6)
+        pace = fit_pace([steady(math.exp(e), windows=1, classes=(1,)) for e in past])
+        [window] = steady(math.exp(following), windows=1, classes=(1,)).windows
+        exceeded += pace.log_ratio(window).log > pace.tolerance(0.0, 0.1)
+    # Standard error 0.0067.
+    assert exceeded / 2000 == pytest.approx(0.1, abs=0.02)
+
+
+def test_a_window_is_compared_over_the_classes_that_are_known():
+    pace = Pace(3, 30, 1.0, 0.01, {1: 0.01, 2: 0.02}, np.zeros(0))
+    ratio = pace.log_ratio(Window({1: 10, 3: 4}, {1: 0.2, 3: 0.6}, 0.0, 0.8))
+    assert ratio == pytest.approx((math.log(2), 0.25, 0.2, 0.1))
+    unknown = pace.log_ratio(Window({3: 4}, {3: 0.6}, 0.0, 0.8))
+    assert math.isnan(unknown.log)
+    assert unknown.share == 0
+
+
+def test_pace_survives_the_way_through_its_texts():
+    pace = fit_pace([steady(f, classes=(2**64 - 1, 5)) for f in (1.0, 1.1, 0.9)])
+    assert means_of_text(pace.means_text()) == pytest.approx(pace.means, rel=1e-8)
+    assert residuals_of_text(pace.residuals_text()) == pytest.approx(pace.residuals, rel=1e-5)
+    assert set(json.loads(pace.means_text())) == {"5", "18446744073709551615"}
+
+
+def test_texts_of_a_program_with_very_many_classes_fit_the_log_and_keep_the_longest():
+    big = 2**64
+    windows = [Window({big - i: 1}, {big - i: 1 + i / 7}, 0.0, 1.0) for i in range(1, 3000)]
+    pace = fit_pace([run_of(windows) for _ in range(3)])
+    assert len(pace.means_text()) < TEXT_LIMIT
+    assert len(pace.residuals_text()) < TEXT_LIMIT
+    assert big - 2999 in pace.means
+    assert big - 1 not in pace.means
+
+
+@pytest.mark.parametrize("text", ["", "[1]", '{"a": 1}', '{"1": null}', '{"1": -1}', '{"1": NaN}'])
+def test_texts_that_are_no_means_are_refused(text):
+    with pytest.raises(ValueError, match=r"^means are "):
+        means_of_text(text)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[[1]]", '["x"]', "[NaN]", "3"])
+def test_texts_that_are_no_residuals_are_refused(text):
+    with pytest.raises(ValueError, match=r"^residuals are "):
+        residuals_of_text(text)

@@ -1,0 +1,45 @@
+import math
+
+import numpy as np
+import pytest
+
+from barograph_modeler.runtime import runtime_band
+
+
+def test_three_runs_give_the_band_of_the_textbook():
+    band = runtime_band([100.0, 110.0, 121.0])
+    # Logarithms 4.605, 4.700, 4.796: s = ln 1.1, t(2, 0.975) = 4.302653.
+    reach = 4.302653 * math.log(1.1) * math.sqrt(4 / 3)
+    assert (band.method, band.samples) == ("log-t", 3)
+    assert (band.lower, band.expected, band.upper) == pytest.approx(
+        (110 * math.exp(-reach), 110.0, 110 * math.exp(reach)), rel=1e-6
+    )
+
+
+def test_two_runs_are_too_few():
+    assert runtime_band([100.0, 110.0]) is None
+    assert runtime_band([]) is None
+
+
+@pytest.mark.parametrize("n", [3, 8])
+def test_the_next_runtime_falls_inside_as_often_as_the_level_says(n):
+    runtimes = np.random.default_rng(n).lognormal(5.0, 0.03, size=(4000, n + 1))
+    inside = 0
+    for *past, following in runtimes:
+        band = runtime_band(past, 0.9)
+        inside += band.lower <= following <= band.upper
+    # Standard error 0.0047.
+    assert inside / 4000 == pytest.approx(0.9, abs=0.015)
+
+
+@pytest.mark.parametrize("bad", [0.0, -3.0])
+def test_a_runtime_that_cannot_be_is_refused(bad):
+    with pytest.raises(ValueError, match=f"^runtime 1 is {bad} seconds, expected more than 0$"):
+        runtime_band([1.0, bad])
+
+
+def test_a_runtime_that_is_no_number_is_refused():
+    with pytest.raises(ValueError, match=r"^sample value 0 is nan, expected finite numbers$"):
+        runtime_band([math.nan, 1.0, 1.0])
+    with pytest.raises(ValueError, match=r"^level is 0, expected a number between 0 and 1, both excluded$"):
+        runtime_band([1.0, 1.0, 1.0], 0)
