@@ -174,6 +174,16 @@ def test_mpi4py_is_seen_through_the_large_count_functions_or_without_them(
     assert seen.finalized  # mpi4py finalizes at exit by a tail call, from where its own scope is out of sight
 
 
+def test_mpi_is_found_where_neither_the_global_scope_nor_the_caller_has_it(
+    mpi: Mpi, compiled: Callable[..., Path], env: dict[str, str], folder: Path
+) -> None:
+    library = compiled("tail.c", "-O2", "-shared", "-fPIC")
+    script = f"from ctypes import CDLL; lib = CDLL({str(library)!r}); print(lib.start(), lib.barrier(), lib.stop())"
+    done = mpi.run(1, [sys.executable, "-c", script], env)
+    assert (done.returncode, done.stdout) == (0, "0 0 0\n"), done.stderr
+    assert only_ring(folder).operations == ["Barrier"]
+
+
 def test_threads_that_call_at_once_lose_and_disorder_nothing(
     mpi: Mpi, compiled: Callable[..., Path], env: dict[str, str], folder: Path
 ) -> None:

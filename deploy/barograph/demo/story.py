@@ -1,0 +1,101 @@
+"""The story in words and as a page: told from what the log holds, with the checks that make it true."""
+
+from __future__ import annotations
+
+import base64
+import html
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+
+from barograph.demo.chronicle import Band, Chapter
+
+
+@dataclass(frozen=True)
+class Story:
+    """Everything that happened. `learning` are the runs the bands were learned from."""
+
+    learning: list[Chapter]
+    disturbed: Chapter
+    healthy: Chapter
+    band: Band | None
+    hog_at: float
+
+    @property
+    def chapters(self) -> list[Chapter]:
+        """All runs in order."""
+        return [*self.learning, self.disturbed, self.healthy]
+
+    @property
+    def delay_seconds(self) -> float:
+        """From the hog's start to the alarm's row in the log; NaN without an alarm."""
+        return self.disturbed.alarm_at - self.hog_at
+
+    def checks(self) -> list[tuple[bool, str]]:
+        """What must be true for the demo to have worked, and whether it is."""
+        counted = sum(chapter.counted for chapter in self.chapters)
+        stored = sum(chapter.stored for chapter in self.chapters)
+        equal = all(chapter.counted == chapter.stored > 0 for chapter in self.chapters)
+        alarmed = self.disturbed.state == "slow" and self.delay_seconds > 0
+        delay = f", {self.delay_seconds:.1f} s after the hog began" if alarmed else ""
+        return [
+            (equal, f"every interval arrived once: {counted:,} counted by the shim, {stored:,} rows stored"),
+            (self.band is not None, f"bands were learned from {len(self.learning)} healthy runs"),
+            (alarmed, f"the disturbed run raised an alarm{delay}"),
+            (self.healthy.state == "healthy", "the healthy run after it raised none"),
+        ]
+
+    @property
+    def true(self) -> bool:
+        """All checks hold."""
+        return all(holds for holds, _ in self.checks())
+
+
+def learned(band: Band | None) -> str:
+    """The bands as a sentence."""
+    if band is None:
+        return "Nothing was learned."
+    lower, expected, upper = (1e3 * value for value in (band.lower, band.expected, band.upper))
+    return (
+        f"In the call-site class where the time goes, 95 % of healthy intervals take {lower:.2f} to {upper:.2f} ms "
+        f"(median {expected:.2f} ms); a whole run takes {band.runtime[1]:.1f} s "
+        f"(95 %: {band.runtime[0]:.1f} to {band.runtime[2]:.1f} s)."
+    )
+
+
+def headline(story: Story) -> str:
+    """What happened to the disturbed run."""
+    if not math.isfinite(story.delay_seconds):
+        return "The disturbed run raised no alarm"
+    return (
+        f"Caught: {story.disturbed.slowdown:.1f}x slower than its history, "
+        f"alarm {story.delay_seconds:.1f} s after the disturbance began"
+    )
+
+
+def write_page(story: Story, picture: Path, metrics: dict[str, str], path: Path) -> None:
+    """Write the report, one file that needs no other."""
+    template = Template(Path(__file__).with_name("report.html").read_text())
+    page = template.substitute(
+        headline=html.escape(headline(story)),
+        summary=f"Unmodified LAMMPS, {html.escape(story.disturbed.workload)}: {len(story.learning)} healthy runs to learn "
+        "from, one with a CPU hog on its cores from its middle on, one healthy again.",
+        picture=base64.b64encode(picture.read_bytes()).decode(),
+        runs="\n".join(_row(chapter) for chapter in story.chapters),
+        learned=html.escape(learned(story.band)) + _site(story.band),
+        checks="\n".join(f"<li>{'yes' if holds else '<b>NO</b>'}: {html.escape(text)}</li>" for holds, text in story.checks()),
+    )
+    path.write_text(page)
+
+
+def _site(band: Band | None) -> str:
+    return f" The class lies between <code>{html.escape(band.site)}</code>." if band else ""
+
+
+def _row(chapter: Chapter) -> str:
+    return (
+        f"<tr><td>{html.escape(chapter.title)}</td><td><code>{html.escape(chapter.job)}</code></td>"
+        f'<td class="n">{chapter.runtime_seconds:.2f} s</td><td class="n">{chapter.counted:,}</td>'
+        f'<td class="n">{chapter.stored:,}</td><td class="{html.escape(chapter.state)}">{html.escape(chapter.sentence)}</td></tr>'
+    )

@@ -1,0 +1,114 @@
+"""Keeping processes alive: start in order, start again what dies, stop in the opposite order within a time."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import logging
+import signal
+import subprocess
+import time
+import urllib.request
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from barograph_collector.service import Shutdown
+
+START_SECONDS: Final = 20.0
+STOP_SECONDS: Final = 4.5
+BACKOFF_LIMIT_SECONDS: Final = 10.0
+STABLE_SECONDS: Final = 30.0
+_PR_SET_PDEATHSIG: Final = 1
+_log = logging.getLogger(__name__)
+
+
+class Daemon(NamedTuple):
+    """A process to keep alive. `health` is a URL that answers once it is ready."""
+
+    name: str
+    command: list[str]
+    health: str
+
+
+class StartFailed(Exception):
+    """A daemon that did not come up; `status` is what it exited with."""
+
+    def __init__(self, text: str, status: int) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class _Kept:
+    def __init__(self, daemon: Daemon) -> None:
+        self.daemon = daemon
+        self.process: subprocess.Popen[bytes] | None = None
+        self.started = 0.0
+        self.failures = 0
+        self.again_at: float | None = None
+
+    def start(self) -> None:
+        self.started = time.monotonic()
+        self.again_at = None
+        # A session of its own: Ctrl-C at the terminal is for the supervisor, which stops the daemons in order.
+        # Should the supervisor be killed outright, the kernel stops them.
+        self.process = subprocess.Popen(
+            self.daemon.command, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_die_with_parent
+        )
+
+
+class Supervisor:
+    """Keeps daemons running in the order given."""
+
+    def __init__(self, daemons: Sequence[Daemon]) -> None:
+        self._kept = [_Kept(daemon) for daemon in daemons]
+
+    def start(self, shutdown: Shutdown) -> None:
+        """Start each once the one before it answers. Raises StartFailed; returns early when asked to stop."""
+        for kept in self._kept:
+            kept.start()
+            self._wait_ready(kept, shutdown)
+
+    def check(self, now: float) -> None:
+        """Start again what has died: at once the first time, later and later while it keeps dying."""
+        for kept in self._kept:
+            if kept.process is None or kept.process.poll() is None:
+                continue
+            if kept.again_at is None:
+                if now - kept.started > STABLE_SECONDS:
+                    kept.failures = 0
+                delay = 0.0 if kept.failures == 0 else min(2.0 ** (kept.failures - 1), BACKOFF_LIMIT_SECONDS)
+                kept.failures += 1
+                kept.again_at = now + delay
+                status = kept.process.returncode
+                _log.warning("%s ended with status %d, starting it again in %.0f s", kept.daemon.name, status, delay)
+            if now >= kept.again_at:
+                kept.start()
+
+    def stop(self) -> None:
+        """Ask each to stop, last started first, and kill what has not stopped when the time is over."""
+        deadline = time.monotonic() + STOP_SECONDS
+        for kept in reversed(self._kept):
+            if kept.process is None or kept.process.poll() is not None:
+                continue
+            kept.process.terminate()
+            try:
+                kept.process.wait(max(deadline - time.monotonic(), 0.1))
+            except subprocess.TimeoutExpired:
+                _log.warning("%s did not stop in time and is killed", kept.daemon.name)
+                kept.process.kill()
+                kept.process.wait()
+
+    def _wait_ready(self, kept: _Kept, shutdown: Shutdown) -> None:
+        assert kept.process is not None
+        deadline = time.monotonic() + START_SECONDS
+        while not shutdown.wait(0.05):
+            if (status := kept.process.poll()) is not None:
+                raise StartFailed(f"{kept.daemon.name} did not start (status {status}), see its line above", status)
+            with contextlib.suppress(OSError), urllib.request.urlopen(kept.daemon.health, timeout=1.0):
+                return
+            if time.monotonic() > deadline:
+                raise StartFailed(f"{kept.daemon.name} did not answer at {kept.daemon.health} in {START_SECONDS:g} s", 1)
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
