@@ -6,7 +6,6 @@ Whatever goes wrong with the watching, the command runs, and its exit status is 
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 import shutil
 import signal
@@ -20,8 +19,8 @@ from typing import Any, Final, TextIO
 
 from barograph_agent import places, shim
 from barograph_agent.job import Job
-from barograph_agent.plan import PLAN, End, Plan, Report, load_report, myself, save
 from barograph_agent.plan import END as END_FILE
+from barograph_agent.plan import PLAN, End, Plan, Report, load_report, myself, save
 
 NOT_FOUND: Final = 127
 NOT_EXECUTABLE: Final = 126
@@ -48,7 +47,7 @@ def run(command: Sequence[str], job: Job, settings: Settings, environment: Mappi
         return _run_command(command, environment, None)[0]
     try:
         guard = Guard(job, settings, environment)
-    except (OSError, shim.ShimError) as error:
+    except OSError as error:
         print(f"barograph: not watching this run: {error}", file=out)
         return _run_command(command, environment, None)[0]
     status, runtime = _run_command(command, guard.environment, guard)
@@ -209,4 +208,3 @@ def _verdict(report: Report, settings: Settings) -> str:
     if not report.reached:
         return f"unknown: no collector answered at {settings.endpoint}"
     return "unknown: no alerts daemon gave one"
-

@@ -1,4 +1,4 @@
-"""What a producer has said and the collector has not yet acknowledged: the interface, and the form that lives in memory.
+"""What a producer has said and the collector has not acknowledged yet: the interface, and a form that lives in memory.
 
 The form that survives a restart is `spool.Spool`.
 """

@@ -61,7 +61,7 @@ class Watch:
         return self.ended and self.link.idle
 
     def step(self) -> None:
-        """Read what the rings hold, make it durable, end the run if it has ended. Never raises for a bad ring or disk."""
+        """Read what the rings hold, make it durable, end the run if it has ended. A bad ring or disk does not raise."""
         if self._state.ended:
             return
         end = self._end()

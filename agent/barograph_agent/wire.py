@@ -37,8 +37,8 @@ MAX_ROWS: Final = 65536
 MAX_BYTES: Final = 16 * 2**20
 
 Reason: TypeAlias = Literal["version", "gap", "invalid", "unknown-stream"]
-"""Why the collector refused: version = it speaks another protocol; gap = seq is not the next one (say hello and resend);
-invalid = the message itself is bad and is consumed without rows; unknown-stream = say hello first."""
+"""Why the collector refused. version: it speaks another protocol. gap: seq is not the next one; say hello and resend.
+invalid: the message itself is bad and is consumed without rows. unknown-stream: say hello first."""
 
 Wire: TypeAlias = bytes | list[str] | str | int | float
 Column: TypeAlias = npt.NDArray[Any] | list[str]
@@ -155,9 +155,7 @@ def _scalar(value: Any) -> int | float:
     return number
 
 
-def append(
-    stream: str, seq: int, table: str, rows: int, values: Mapping[str, npt.ArrayLike | Sequence[str]]
-) -> Append:
+def append(stream: str, seq: int, table: str, rows: int, values: Mapping[str, npt.ArrayLike | Sequence[str]]) -> Append:
     """Build an append of `rows` rows; values may be arrays or lists of that length, or scalars."""
     return Append(stream, seq, table, rows, pack(values, TABLES[table].columns))
 
@@ -175,8 +173,10 @@ def unpack(
     for name, kind in kinds.items():
         if name not in columns:
             raise Invalid(f"column {name!r} is missing, expected {kind.value}")
-        out[name] = _unpack_text(name, columns[name], kind, rows, strict) if kind.is_text else _unpack_numbers(
-            name, columns[name], kind, rows
+        out[name] = (
+            _unpack_text(name, columns[name], kind, rows, strict)
+            if kind.is_text
+            else _unpack_numbers(name, columns[name], kind, rows)
         )
     return out
 

@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 scorer.take(table, page.columns, time.time())
         follower.offsets["blocks"] = scorer.first_open_offset
 
-    return serve("alerts", scorer, TABLES, AlertsExporter(scorer), options, prepare)
+    return serve("alerts", scorer, TABLES, AlertsExporter(scorer), options, prepare=prepare)
 
 
 def _between(low: float, high: float) -> Callable[[str], float]:

@@ -32,7 +32,9 @@ class AlertsExporter(Collector):
             "barograph_job_score", "Evidence that the job is slower than its history; above 1 alarms", labels=["job"]
         )
         slowdown = GaugeMetricFamily(
-            "barograph_job_slowdown_ratio", "Actual over expected time, since the onset of an alarm, as a ratio", labels=["job"]
+            "barograph_job_slowdown_ratio",
+            "Actual over expected time, since the onset of an alarm, as a ratio",
+            labels=["job"],
         )
         onset = GaugeMetricFamily(
             "barograph_job_onset_timestamp_seconds", "When the slowdown began, in Unix seconds", labels=["job"]
@@ -51,7 +53,9 @@ class AlertsExporter(Collector):
             if evidence.onset_at is not None:
                 onset.add_metric([name], evidence.onset_at)
         yield from (score, slowdown, onset, info)
-        finished = CounterMetricFamily("barograph_alerts_jobs_total", "Jobs that have ended, by verdict.", labels=["state"])
+        finished = CounterMetricFamily(
+            "barograph_alerts_jobs_total", "Jobs that have ended, by verdict.", labels=["state"]
+        )
         for state in ("healthy", "slow", "unknown"):
             finished.add_metric([state], self._scorer.finished[state])
         yield finished

@@ -22,6 +22,7 @@ JOBS: Final = 20_000
 REPORT_STEP: Final = 0.25
 """A running job's score is written again once it has moved by this much."""
 
+
 class Case(NamedTuple):
     """What a running job is judged by, fixed when its first intervals come."""
 

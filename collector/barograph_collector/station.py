@@ -1,4 +1,4 @@
-"""A daemon that lives on the log: reads what is new, thinks, writes back what came of it. Modeler and alerts are such."""
+"""A daemon that lives on the log: reads what is new, thinks, writes back what came of it: modeler and alerts."""
 
 from __future__ import annotations
 
@@ -92,6 +92,7 @@ def serve(
     tables: list[str],
     exporter: Exporter,
     options: argparse.Namespace,
+    *,
     prepare: Callable[[Follower, LogReader], None] | None = None,
 ) -> int:
     """Run a station until SIGTERM or SIGINT; returns an `Exit`. `tables` in the order they are read each cycle.

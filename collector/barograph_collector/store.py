@@ -24,7 +24,8 @@ from barograph_agent.wire import MAX_BYTES, Column
 OFFSET: Final = "offset"
 READ_BYTES: Final = MAX_BYTES // 2
 """A page holds at most about this many bytes, but always one row."""
-_PAGE_STEP: Final = 2048  # rows; DuckDB's own vector size, so a page of long texts is never materialised whole
+_TEXT_STEP: Final = 64
+_STEP_LIMIT: Final = 4096  # rows
 _SQL_TYPES: Final = {
     Kind.NAME: "VARCHAR",
     Kind.TEXT: "VARCHAR",
@@ -112,8 +113,9 @@ class Store:
         # No ORDER BY: insertion order is offset order and DuckDB preserves it, so a LIMIT ends the scan early. A sort
         # would go through everything behind `start` for every page.
         query = f'SELECT * FROM "{table}" WHERE "{OFFSET}" > ?{only} LIMIT ?'
-        reader = self._reader.execute(query, [start, *bound, limit]).to_arrow_reader(_PAGE_STEP)
-        found = _within(reader, READ_BYTES)
+        found = self._gather(
+            query, start, bound, limit, _TEXT_STEP if Kind.TEXT in TABLES[table].columns.values() else limit
+        )
         columns: dict[str, Column] = {
             name: column.to_pylist() if pa.types.is_string(column.type) else column.to_numpy()
             for name, column in zip(found.column_names, found.columns, strict=True)
@@ -158,6 +160,26 @@ class Store:
         self._writer.unregister("incoming")
         if stored != rows.num_rows:
             raise StoreError(f"table {table!r} in {self.path} took {stored} rows, expected {rows.num_rows}")
+
+    def _gather(self, query: str, after: int, bound: list[str], limit: int, step: int) -> pa.Table:
+        """At most `limit` rows of at most READ_BYTES, `step` rows first and then as many as are likely to fit.
+
+        One query for all would have DuckDB materialise long texts by the gigabyte, to have most of them cut off.
+        """
+        parts: list[pa.Table] = []
+        left = float(READ_BYTES)
+        while True:
+            asked = min(step, limit)
+            found = self._reader.execute(query, [after, *bound, asked]).to_arrow_table()
+            filled = np.cumsum(_weights(found))
+            fits = int(np.searchsorted(filled, left, side="right"))
+            parts.append(found.slice(0, fits if parts else max(fits, 1)))
+            limit -= fits
+            if fits < asked or limit == 0:
+                return pa.concat_tables(parts)
+            after = found[OFFSET][-1].as_py()
+            left -= filled[-1]
+            step = max(1, min(4 * step, _STEP_LIMIT, int(left / filled[-1] * fits)))
 
     def _before_last(self, table: str, count: int, only: str, bound: list[str]) -> int:
         where = f'SELECT "{OFFSET}" FROM "{table}" WHERE true{only} ORDER BY 1 DESC LIMIT ?'
@@ -208,20 +230,9 @@ def _to_arrow(table: str, entries: Sequence[Entry], offsets: Sequence[npt.NDArra
     return pa.table(columns)
 
 
-def _within(reader: pa.RecordBatchReader, budget: int) -> pa.Table:
-    kept: list[pa.RecordBatch] = []
-    used = 0.0
-    for batch in reader:
-        weights = np.zeros(batch.num_rows)
-        for column in batch.columns:
-            # As msgpack writes it: 8 bytes a number, a header of at most 5 before a string.
-            is_text = pa.types.is_string(column.type)
-            weights += pc.binary_length(column).to_numpy(zero_copy_only=False) + 5 if is_text else 8
-        total = used + np.cumsum(weights)
-        fits = max(int(np.searchsorted(total, budget, side="right")), 0 if kept else 1)
-        kept.append(batch.slice(0, fits))
-        if fits < batch.num_rows:
-            break
-        used = float(total[-1]) if batch.num_rows else used
-    reader.close()
-    return pa.Table.from_batches(kept, reader.schema)
+def _weights(rows: pa.Table) -> npt.NDArray[np.float64]:
+    """What each row takes in a message: 8 bytes a number; a string and a header of at most 5."""
+    weights = np.zeros(rows.num_rows)
+    for column in rows.columns:
+        weights += pc.binary_length(column).to_numpy() + 5 if pa.types.is_string(column.type) else 8
+    return weights

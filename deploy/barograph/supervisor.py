@@ -52,7 +52,10 @@ class _Kept:
         # A session of its own: Ctrl-C at the terminal is for the supervisor, which stops the daemons in order.
         # Should the supervisor be killed outright, the kernel stops them.
         self.process = subprocess.Popen(
-            self.daemon.command, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_die_with_parent
+            self.daemon.command,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            preexec_fn=_die_with_parent,  # noqa: PLW1509 - the supervisor has one thread
         )
 
 
@@ -107,7 +110,9 @@ class Supervisor:
             with contextlib.suppress(OSError), urllib.request.urlopen(kept.daemon.health, timeout=1.0):
                 return
             if time.monotonic() > deadline:
-                raise StartFailed(f"{kept.daemon.name} did not answer at {kept.daemon.health} in {START_SECONDS:g} s", 1)
+                raise StartFailed(
+                    f"{kept.daemon.name} gave no answer at {kept.daemon.health} in {START_SECONDS:g} s", 1
+                )
 
 
 def _die_with_parent() -> None:

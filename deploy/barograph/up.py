@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=DEFAULT_PORT,
         metavar="N",
-        help="the log listens here, the metrics of the three daemons on the three ports after it (default: %(default)s)",
+        help="the log's port; the metrics of the three daemons are on the next three (default: %(default)s)",
     )
     parser.add_argument("--alpha", help="bound on the share of healthy jobs that ever alarm (default: 0.01)")
     parser.add_argument("--margin", help="slowdown that does not matter, 0.05 is 5 %% (default: 0.05)")
@@ -91,7 +91,11 @@ def main(arguments: Sequence[str]) -> int:
         prog="barograph up", description="Run collector, modeler and alerts on loopback; start again what dies."
     )
     parser.add_argument(
-        "--state", type=Path, default=default_state(), metavar="DIR", help="where the log is kept (default: %(default)s)"
+        "--state",
+        type=Path,
+        default=default_state(),
+        metavar="DIR",
+        help="where the log is kept (default: %(default)s)",
     )
     add_arguments(parser)
     options = parser.parse_args(arguments)

@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         type=float,
         default=WINDOW_SECONDS,
         metavar="SECONDS",
-        help="pieces in which jobs are compared; longer ones are steadier, shorter ones alarm sooner (default: %(default)s)",
+        help="pieces in which jobs are compared: longer is steadier, shorter alarms sooner (default: %(default)s)",
     )
     parser.add_argument("--seed", type=int, default=0, help="of the reservoirs (default: %(default)s)")
     options = parser.parse_args(argv)

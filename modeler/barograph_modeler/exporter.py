@@ -55,7 +55,9 @@ class ModelerExporter(Collector):
         }
         gev = {
             "shape": GaugeMetricFamily(
-                "barograph_gev_shape", "Shape k of the fitted GEV, Hosking's sign: negative is heavy-tailed", labels=labels[:2]
+                "barograph_gev_shape",
+                "Shape k of the fitted GEV, Hosking's sign: negative is heavy-tailed",
+                labels=labels[:2],
             ),
             "location": GaugeMetricFamily(
                 "barograph_gev_location_seconds", "Location of the fitted GEV in seconds", labels=labels[:2]

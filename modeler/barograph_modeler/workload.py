@@ -102,5 +102,4 @@ class Workload:
 def _by_class(batch: Batch) -> Iterator[tuple[int, np.ndarray[tuple[int], np.dtype[np.float64]]]]:
     order = np.argsort(batch.class_ids, kind="stable")
     ids, starts = np.unique(batch.class_ids[order], return_index=True)
-    for class_id, seconds in zip(ids.tolist(), np.split(batch.seconds[order], starts[1:]), strict=True):
-        yield class_id, seconds
+    yield from zip(ids.tolist(), np.split(batch.seconds[order], starts[1:]), strict=True)

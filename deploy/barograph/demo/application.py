@@ -15,7 +15,8 @@ from typing import Final
 INPUT: Final = Path(__file__).with_name("in.melt")
 CELLS: Final = 14
 _LOOP: Final = re.compile(r"Loop time of ([0-9.e+-]+) on \d+ procs for (\d+) steps")
-_SPIN: Final = "while True: pass"
+_BIND: Final = "import os, sys; os.sched_setaffinity(0, {cores}); os.execv(sys.argv[1], sys.argv[1:])"
+_SPIN: Final = "import os; os.sched_setaffinity(0, [{core}])\nwhile True: pass"
 
 
 class DemoError(Exception):
@@ -37,14 +38,14 @@ class Lammps:
 
     def command(self, steps: int) -> list[str]:
         """The command line of a run of that many time steps."""
-        where = ["-in", str(INPUT), "-var", "x", str(CELLS), "-var", "steps", str(steps)]
-        return [str(self._mpiexec), "-n", str(self.ranks), str(self._lmp), *where, "-log", "none"]
+        # Where there are more cores than ranks, the ranks would move away from the hog.
+        bound = [sys.executable, "-c", _BIND.format(cores=self.cores), str(self._mpiexec), "-n", str(self.ranks)]
+        words = ["-in", str(INPUT), "-var", "x", str(CELLS), "-var", "steps", str(steps), "-log", "none"]
+        return [*bound, str(self._lmp), *words]
 
     def steps_per_second(self) -> float:
         """How fast it goes here, from a short run that also warms the file cache."""
-        done = subprocess.run(
-            self.command(200), cwd=self._directory, capture_output=True, text=True, check=False, preexec_fn=self._bind
-        )
+        done = subprocess.run(self.command(200), cwd=self._directory, capture_output=True, text=True, check=False)
         found = _LOOP.search(done.stdout)
         if done.returncode != 0 or found is None:
             raise DemoError(f"LAMMPS did not run (status {done.returncode}): {done.stderr.strip()[-500:]}")
@@ -60,23 +61,15 @@ class Lammps:
                 env=dict(environment),
                 stdout=subprocess.DEVNULL,
                 stderr=lines,
-                preexec_fn=self._bind,
             )
 
     @contextmanager
     def hogged(self) -> Iterator[float]:
         """Another program burning the cores this one runs on; yields when it began, in Unix seconds."""
-        hogs = [
-            subprocess.Popen([sys.executable, "-c", _SPIN], preexec_fn=lambda core=core: os.sched_setaffinity(0, [core]))
-            for core in self.cores
-        ]
+        hogs = [subprocess.Popen([sys.executable, "-c", _SPIN.format(core=core)]) for core in self.cores]
         try:
             yield time.time()
         finally:
             for hog in hogs:
                 hog.kill()
                 hog.wait()
-
-    def _bind(self) -> None:
-        # Where there are more cores than ranks, the ranks would move away from the hog.
-        os.sched_setaffinity(0, self.cores)

@@ -14,6 +14,7 @@ from barograph.status import latest, rows
 from barograph_collector.client import LogReader
 
 Floats = npt.NDArray[np.float64]
+Limits = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
@@ -73,14 +74,12 @@ def read_chapter(reader: LogReader, title: str, job: str) -> Chapter:
 
 @dataclass(frozen=True)
 class Band:
-    """The band of the class in which the workload spends most of its time, and of its runtime; seconds."""
+    """Lower, expected, upper seconds of the class in which the workload spends most of its time, and of its runtime."""
 
     class_id: int
     site: str
-    lower: float
-    expected: float
-    upper: float
-    runtime: tuple[float, float, float]
+    interval: Limits
+    runtime: Limits
 
 
 def read_band(reader: LogReader, workload: str, chapters: list[Chapter]) -> Band | None:
@@ -99,13 +98,17 @@ def read_band(reader: LogReader, workload: str, chapters: list[Chapter]) -> Band
     if band is None or runtime is None:
         return None
     sites = {row["class_id"]: row for page in reader.read_all("sites") for row in rows(page.columns)}
-    limits = ("lower_seconds", "expected_seconds", "upper_seconds")
+    site = sites.get(main)
     return Band(
         main,
-        f"{sites[main]['before']} to {sites[main]['at']} ({sites[main]['operation']})" if main in sites else "unknown",
-        *(float(band[limit]) for limit in limits),
-        runtime=(float(runtime[limits[0]]), float(runtime[limits[1]]), float(runtime[limits[2]])),
+        f"{site['before']} and {site['at']} ({site['operation']})" if site else "unknown",
+        interval=_limits(band),
+        runtime=_limits(runtime),
     )
+
+
+def _limits(band: dict[str, Any]) -> Limits:
+    return float(band["lower_seconds"]), float(band["expected_seconds"]), float(band["upper_seconds"])
 
 
 def newest_job(reader: LogReader, besides: set[str], seconds: float) -> str:

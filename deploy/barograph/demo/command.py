@@ -44,7 +44,7 @@ class Demo:
             speed = self._lammps.steps_per_second()
         self._steps = max(200, round(speed * RUN_SECONDS / 100) * 100)
         self._console.print(
-            f"LAMMPS makes {speed:,.0f} steps a second on {self._lammps.ranks} ranks here; runs are {self._steps:,} steps."
+            f"LAMMPS makes {speed:,.0f} steps a second on {self._lammps.ranks} ranks; runs are {self._steps:,} steps."
         )
         learning = self._learn()
         middle = sorted(chapter.runtime_seconds for chapter in learning)[len(learning) // 2] / 2
@@ -107,7 +107,7 @@ def tell(story: Story, service: Service, output: Path, console: Console) -> None
         from barograph.demo.picture import draw
 
         draw(story.disturbed, story.healthy, story.band, story.hog_at, output / "demo.png")
-        write_page(story, output / "demo.png", service.metrics, output / "demo.html")
+        write_page(story, output / "demo.png", output / "demo.html")
         console.print(f"Picture: {output / 'demo.png'}   Report: {output / 'demo.html'}")
     console.print("Metrics: " + "  ".join(service.metrics.values()))
     for holds, text in story.checks():
@@ -123,7 +123,11 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--keep", action="store_true", help="leave the daemons running, and say how to stop them")
     parser.add_argument(
-        "--output", type=Path, default=Path("demo-output"), metavar="DIR", help="for picture and report (default: %(default)s)"
+        "--output",
+        type=Path,
+        default=Path("demo-output"),
+        metavar="DIR",
+        help="for picture and report (default: %(default)s)",
     )
     options = parser.parse_args(arguments)
     console = Console(width=None if sys.stdout.isatty() else 200)

@@ -26,16 +26,21 @@ def draw(disturbed: Chapter, healthy: Chapter, band: Band, hog_at: float, path: 
     began = hog_at - disturbed.started_at
     left.axvspan(began, disturbed.runtime_seconds, color="#b3261e", alpha=0.07, lw=0)
     left.axvline(began, color="#b3261e", lw=1, ls=":")
-    left.text(began, 0.03, " CPU hog begins", color="#b3261e", transform=left.get_xaxis_transform())
+    words = {
+        "transform": left.get_xaxis_transform(),
+        "color": "#b3261e",
+        "bbox": {"fc": "white", "ec": "none", "pad": 2},
+    }
+    left.text(began, 0.03, " CPU hog begins", **words)
     if math.isfinite(disturbed.alarm_at):
         alarm = disturbed.alarm_at - disturbed.started_at
         left.axvline(alarm, color="#b3261e", lw=1.8)
         text = f" alarm after {disturbed.alarm_at - hog_at:.1f} s"
-        left.text(alarm, 0.97, text, color="#b3261e", va="top", weight="bold", transform=left.get_xaxis_transform())
+        left.text(alarm, 0.96, text, va="top", weight="bold", **words)
     left.set_ylabel("interval between two Allreduce calls, ms")
     left.set_title(f"disturbed from its middle on: {disturbed.slowdown:.1f}x slower", loc="left")
     right.set_title("the next run, left alone: no alarm", loc="left")
-    left.legend(loc="upper left", frameon=False)
+    right.legend(loc="upper right", framealpha=0.9, edgecolor="none")
     right.set_xlim(0, max(healthy.runtime_seconds, 0.4 * longest))
     figure.savefig(path)
     plt.close(figure)
@@ -45,8 +50,9 @@ def _run(axes: Axes, chapter: Chapter, band: Band, color: str) -> None:
     main = chapter.class_ids == band.class_id
     at = chapter.ended_at[main] - chapter.started_at
     label = "95 % of healthy intervals"
-    axes.axhspan(band.lower * 1e3, band.upper * 1e3, color="#4a6fa5", alpha=0.25, lw=0, label=label)
-    axes.axhline(band.expected * 1e3, color="#4a6fa5", lw=1)
+    lower, expected, upper = (1e3 * seconds for seconds in band.interval)
+    axes.axhspan(lower, upper, color="#4a6fa5", alpha=0.25, lw=0, label=label)
+    axes.axhline(expected, color="#4a6fa5", lw=1)
     axes.plot(at, chapter.seconds[main] * 1e3, ".", ms=3.5, color=color, alpha=0.7, label="one interval")
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(mpl.ticker.FuncFormatter(lambda value, _: f"{value:g}"))

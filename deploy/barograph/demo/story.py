@@ -56,7 +56,7 @@ def learned(band: Band | None) -> str:
     """The bands as a sentence."""
     if band is None:
         return "Nothing was learned."
-    lower, expected, upper = (1e3 * value for value in (band.lower, band.expected, band.upper))
+    lower, expected, upper = (1e3 * value for value in band.interval)
     return (
         f"In the call-site class where the time goes, 95 % of healthy intervals take {lower:.2f} to {upper:.2f} ms "
         f"(median {expected:.2f} ms); a whole run takes {band.runtime[1]:.1f} s "
@@ -74,19 +74,23 @@ def headline(story: Story) -> str:
     )
 
 
-def write_page(story: Story, picture: Path, metrics: dict[str, str], path: Path) -> None:
+def write_page(story: Story, picture: Path, path: Path) -> None:
     """Write the report, one file that needs no other."""
     template = Template(Path(__file__).with_name("report.html").read_text())
     page = template.substitute(
         headline=html.escape(headline(story)),
-        summary=f"Unmodified LAMMPS, {html.escape(story.disturbed.workload)}: {len(story.learning)} healthy runs to learn "
-        "from, one with a CPU hog on its cores from its middle on, one healthy again.",
+        summary=f"Unmodified LAMMPS, {html.escape(story.disturbed.workload)}: {len(story.learning)} healthy runs to "
+        "learn from, one with a CPU hog on its cores from its middle on, one healthy again.",
         picture=base64.b64encode(picture.read_bytes()).decode(),
         runs="\n".join(_row(chapter) for chapter in story.chapters),
         learned=html.escape(learned(story.band)) + _site(story.band),
-        checks="\n".join(f"<li>{'yes' if holds else '<b>NO</b>'}: {html.escape(text)}</li>" for holds, text in story.checks()),
+        checks="\n".join(_check(holds, text) for holds, text in story.checks()),
     )
     path.write_text(page)
+
+
+def _check(holds: bool, text: str) -> str:
+    return f"<li>{'yes' if holds else '<b>NO</b>'}: {html.escape(text)}</li>"
 
 
 def _site(band: Band | None) -> str:
@@ -97,5 +101,6 @@ def _row(chapter: Chapter) -> str:
     return (
         f"<tr><td>{html.escape(chapter.title)}</td><td><code>{html.escape(chapter.job)}</code></td>"
         f'<td class="n">{chapter.runtime_seconds:.2f} s</td><td class="n">{chapter.counted:,}</td>'
-        f'<td class="n">{chapter.stored:,}</td><td class="{html.escape(chapter.state)}">{html.escape(chapter.sentence)}</td></tr>'
+        f'<td class="n">{chapter.stored:,}</td>'
+        f'<td class="{html.escape(chapter.state)}">{html.escape(chapter.sentence)}</td></tr>'
     )
