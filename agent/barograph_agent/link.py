@@ -176,7 +176,7 @@ class Link:
                 rows = lost.rows if isinstance(lost, wire.Append) else 0
                 self.dropped_rows["refused"] += rows
                 self.acked_rows -= rows
-        else:
+        elif self._welcomed:
             # The collector was restarted, or something was lost on the way: ask where it stands.
             self._welcomed = False
             self._hello_at = self._clock() + backoff(self._attempt, self._rng)

@@ -67,7 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"barograph: unknown command {words[0]!r}, expected one of {', '.join(COMMANDS)}", file=sys.stderr)
         return USAGE_ERROR
     try:
-        module = importlib.import_module(command.module)
+        status: int = importlib.import_module(command.module).main(words[1:])
     except ModuleNotFoundError as error:
         if not command.extra or (error.name or "").partition(".")[0].startswith("barograph"):
             raise
@@ -77,5 +77,4 @@ def main(arguments: list[str] | None = None) -> int:
             file=sys.stderr,
         )
         return MISSING_EXTRA
-    status: int = module.main(words[1:])
     return status

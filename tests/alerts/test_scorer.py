@@ -1,0 +1,146 @@
+"""The scorer: which jobs alarm, what is written about them, and what a restart changes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from barograph_alerts.scorer import Scorer
+from barograph_modeler.learner import Learner
+from helpers.jobs import Simulation, part, verdict
+
+
+def history(simulation: Simulation, runs: int = 5) -> dict[str, dict]:
+    """What the modeler writes after so many healthy runs, as columns of the log."""
+    learner, written = Learner(), {}
+    for _ in range(runs):
+        job = simulation.job()
+        for table in ("runs", "jobs", "blocks"):
+            learner.take(table, job[table], simulation.now)
+        learner.take("scores", verdict(job, 0.0), simulation.now)
+        for output in learner.step(simulation.now):
+            rows = {k: [v] * output.rows if np.isscalar(v) else v for k, v in output.columns.items()}
+            written[output.table] = rows
+    return written
+
+
+def judge(scorer: Scorer, job: dict, *, until: int | None = None) -> list[dict]:
+    """Feed a job as a live daemon would see it: 200 intervals a cycle, then its end."""
+    scorer.take("jobs", job["jobs"], 0.0)
+    scores, stop = [], until or len(job["blocks"]["job"])
+    for start in range(0, stop, 200):
+        page = part(job["blocks"], start, min(start + 200, stop))
+        scorer.take("blocks", page, 0.0)
+        scores += scorer.step(float(page["ended_at"][-1]))
+    if until is None:
+        scorer.take("runs", job["runs"], 0.0)
+        scores += scorer.step(float(job["blocks"]["ended_at"][-1]))
+    return [dict(score.columns) for score in scores]
+
+
+def prepared(simulation: Simulation, runs: int = 5, **settings: float) -> Scorer:
+    scorer = Scorer(**settings)
+    for table, columns in history(simulation, runs).items():
+        scorer.take(table, columns, 0.0)
+    return scorer
+
+
+def test_a_healthy_job_ends_healthy_and_says_how_it_compares():
+    simulation = Simulation()
+    scorer = prepared(simulation)
+    final = judge(scorer, simulation.job())[-1]
+    assert (final["state"], final["final"]) == ("healthy", 1)
+    assert final["score"] < 1
+    assert final["slowdown"] == pytest.approx(1.0, abs=0.02)
+    assert final["sentence"].startswith("healthy: 1.00x its history (score ")
+    assert "; ran 20." in final["sentence"]
+    assert scorer.finished["healthy"] == 1
+
+
+def test_a_job_slowed_from_its_middle_on_alarms_once_with_onset_and_slowdown():
+    simulation = Simulation()
+    scorer = prepared(simulation)
+    job = simulation.job(slow_from=4000, factor=1.5)
+    onset = float(job["blocks"]["ended_at"][4000])
+    scores = judge(scorer, job)
+    slow = [score for score in scores if score["state"] == "slow"]
+    assert slow[0]["at"] - onset < 12
+    assert slow[0]["score"] > 1
+    final = scores[-1]
+    assert final["onset_at"] == pytest.approx(onset, abs=1.5)
+    assert final["slowdown"] == pytest.approx(1.5, rel=0.03)
+    assert "slow: 1.5" in final["sentence"]
+    assert [score["final"] for score in scores].count(1) == 1
+
+
+def test_a_slowdown_below_the_margin_is_no_alarm_and_above_it_is():
+    simulation = Simulation()
+    scorer = prepared(simulation, margin=0.3)
+    assert judge(scorer, simulation.job(slow_from=0, factor=1.2))[-1]["state"] == "healthy"
+    assert judge(scorer, simulation.job(slow_from=0, factor=1.6))[-1]["state"] == "slow"
+
+
+def test_without_enough_history_the_state_is_unknown_and_says_what_is_missing():
+    simulation = Simulation()
+    scorer = prepared(simulation, runs=2)
+    final = judge(scorer, simulation.job())[-1]
+    assert final["state"] == "unknown"
+    assert np.isnan(final["score"])
+    assert final["sentence"].startswith("unknown: 2 healthy runs of lab/app@2x1 in the history, 3 needed; ran 20.")
+
+
+def test_a_job_is_judged_by_the_pace_there_was_when_it_began():
+    simulation = Simulation()
+    scorer = prepared(simulation)
+    job = simulation.job(slow_from=0, factor=2.0)
+    judge(scorer, job, until=400)
+    fooled = Simulation(workload="lab/app@2x1", seed=5)
+    slow_history = {}
+    learner = Learner()
+    for _ in range(5):
+        slow = fooled.job(slow_from=0, factor=2.0)
+        for table in ("runs", "jobs", "blocks"):
+            learner.take(table, slow[table], 0.0)
+        learner.take("scores", verdict(slow, 0.0), 0.0)
+        for output in learner.step(0.0):
+            slow_history[output.table] = {
+                k: [v] * output.rows if np.isscalar(v) else v for k, v in output.columns.items()
+            }
+    scorer.take("paces", slow_history["paces"], 0.0)
+    rest = dict(job, blocks=part(job["blocks"], 400, 8000))
+    assert judge(scorer, rest)[-1]["state"] == "slow"
+
+
+def test_after_a_restart_finished_jobs_are_left_alone_and_open_ones_judged_again():
+    simulation = Simulation()
+    written = history(simulation)
+    done, running = simulation.job(), simulation.job(slow_from=0, factor=2.0)
+    restarted = Scorer()
+    for table, columns in written.items():
+        restarted.take(table, columns, 0.0)
+    restarted.take("scores", verdict(done, 0.1), 0.0)
+    for job in (done, running):
+        restarted.take("jobs", job["jobs"], 0.0)
+    assert restarted.first_open_offset == running["jobs"]["offset"][0]
+    for job in (done, running):
+        restarted.take("blocks", job["blocks"], 0.0)
+    scores = [score.columns for score in restarted.step(simulation.now)]
+    assert [(score["job"], score["state"]) for score in scores] == [(running["jobs"]["job"][0], "slow")]
+
+
+def test_an_unfinished_verdict_does_not_close_a_job():
+    simulation = Simulation()
+    scorer = prepared(simulation)
+    job = simulation.job()
+    scorer.take("scores", verdict(job, 0.1, final=0), 0.0)
+    assert judge(scorer, job)[-1]["final"] == 1
+
+
+def test_blocks_that_arrive_before_their_job_are_judged_with_it():
+    simulation = Simulation()
+    scorer = prepared(simulation)
+    job = simulation.job(slow_from=0, factor=2.0)
+    scorer.take("blocks", job["blocks"], 0.0)
+    assert scorer.step(simulation.now) == []
+    scorer.take("jobs", job["jobs"], 0.0)
+    assert [score.columns["state"] for score in scorer.step(simulation.now)] == ["slow"]

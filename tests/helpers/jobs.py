@@ -1,0 +1,59 @@
+"""Simulated jobs as columns of the log: what modeler and alerts read, without a log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+Columns = dict[str, Any]
+CLASSES = (11, 22)
+
+
+@dataclass
+class Simulation:
+    """Makes jobs of one workload: two classes of intervals, 4 ms and 1 ms, a few per cent of noise. Seeded."""
+
+    workload: str = "lab/app@2x1"
+    seed: int = 1
+    intervals: int = 8000
+    now: float = 1_000_000.0
+    _made: int = 0
+    rng: np.random.Generator = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rng = np.random.default_rng(self.seed)
+
+    def job(self, *, slow_from: int | None = None, factor: float = 1.0, status: int = 0) -> dict[str, Columns]:
+        """One whole job; from interval `slow_from` on everything takes `factor` times as long."""
+        self._made += 1
+        name = f"lab/{self._made}.0.0"
+        n = self.intervals
+        seconds = np.where(np.arange(n) % 2 == 0, 0.004, 0.001) * self.rng.lognormal(0, 0.03, n)
+        if slow_from is not None:
+            seconds[slow_from:] *= factor
+        started, ends = self.now, self.now + np.cumsum(seconds)
+        self.now = float(ends[-1]) + 1
+        return {
+            "jobs": {"offset": [self._made], "job": [name], "workload": [self.workload], "app": ["app"],
+                     "started_at": [started]},
+            "blocks": {
+                "job": [name] * n,
+                "class_id": np.tile(np.array(CLASSES, dtype=np.uint64), n // 2),
+                "count": np.ones(n, dtype=np.int64),
+                "sum_seconds": seconds,
+                "ended_at": ends,
+            },
+            "runs": {"job": [name], "runtime_seconds": [float(seconds.sum())], "exit_status": [status]},
+        }  # fmt: skip
+
+
+def verdict(job: dict[str, Columns], score: float, final: int = 1) -> Columns:
+    """A row of `scores` for the job."""
+    return {"job": job["jobs"]["job"], "score": [score], "final": [final]}
+
+
+def part(columns: Columns, start: int, stop: int) -> Columns:
+    """Rows start..stop-1."""
+    return {name: values[start:stop] for name, values in columns.items()}

@@ -1,0 +1,142 @@
+"""The learner: what it learns, when, and what it keeps out."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from barograph_collector.station import Output
+from barograph_modeler import learner as module
+from barograph_modeler.learner import Learner
+from helpers.jobs import CLASSES, Simulation, part, verdict
+
+
+def feed(learner: Learner, job: dict, now: float, score: float | None = 0.0) -> list[Output]:
+    if score is not None:
+        learner.take("scores", verdict(job, score), now)  # unknown to the learner yet: must not matter
+    for table in ("runs", "jobs", "blocks"):
+        learner.take(table, job[table], now)
+    if score is not None:
+        learner.take("scores", verdict(job, score), now)
+    return learner.step(now)
+
+
+def bands(outputs: list[Output]) -> dict[tuple[int, str], dict]:
+    found = {}
+    for output in outputs:
+        if output.table == "bands":
+            for row in range(output.rows):
+                values = {k: v if np.isscalar(v) else v[row] for k, v in output.columns.items()}
+                found[int(values["class_id"]), values["method"]] = values
+    return found
+
+
+def paces(outputs: list[Output]) -> list[dict]:
+    return [dict(output.columns) for output in outputs if output.table == "paces"]
+
+
+def test_a_healthy_run_gives_bands_of_each_class_that_hold_new_intervals():
+    learner, simulation = Learner(), Simulation()
+    found = bands(feed(learner, simulation.job(), simulation.now))
+    for class_id, seconds in zip(CLASSES, (0.004, 0.001), strict=True):
+        fresh = seconds * np.random.default_rng(9).lognormal(0, 0.03, 20_000)
+        for method in ("empirical", "gev"):
+            band = found[class_id, method]
+            inside = np.mean((fresh >= band["lower_seconds"]) & (fresh <= band["upper_seconds"]))
+            assert inside == pytest.approx(0.95, abs=0.03)
+            assert band["expected_seconds"] == pytest.approx(seconds, rel=0.02)
+
+
+def test_three_runs_give_a_runtime_band_and_five_a_pace_that_rests_on_five():
+    learner, simulation = Learner(), Simulation()
+    seen = [feed(learner, simulation.job(), simulation.now) for _ in range(5)]
+    assert [any(key[1] == "log-t" for key in bands(outputs)) for outputs in seen] == [False, False, True, True, True]
+    pace = paces(seen[-1])[0]
+    assert pace["runs"] == 5
+    means = {int(key): value for key, value in json.loads(pace["means"]).items()}
+    assert means == {11: pytest.approx(0.004, rel=0.01), 22: pytest.approx(0.001, rel=0.01)}
+
+
+def test_a_job_that_alarmed_teaches_nothing():
+    learner, simulation = Learner(), Simulation()
+    for _ in range(3):
+        feed(learner, simulation.job(), simulation.now)
+    before = learner.workloads["lab/app@2x1"].pace
+    assert feed(learner, simulation.job(slow_from=0, factor=3.0), simulation.now, score=1.2) == []
+    assert learner.workloads["lab/app@2x1"].pace is before
+    assert learner.withheld_intervals == simulation.intervals
+    assert len(learner.workloads["lab/app@2x1"].runtimes) == 3
+
+
+def test_a_failed_run_teaches_its_intervals_but_not_its_runtime():
+    learner, simulation = Learner(), Simulation()
+    found = bands(feed(learner, simulation.job(status=137), simulation.now))
+    assert (11, "empirical") in found
+    assert not learner.workloads["lab/app@2x1"].runtimes
+    assert learner.learned_runs == 0
+
+
+def test_intervals_of_a_running_job_are_held_back_and_then_learned():
+    learner, simulation = Learner(), Simulation()
+    job = simulation.job()
+    began = job["jobs"]["started_at"][0]
+    learner.take("jobs", job["jobs"], began)
+    learner.take("blocks", part(job["blocks"], 0, 2000), began)
+    assert learner.step(began + 5 + module.HOLD_SECONDS - 1) == []
+    assert learner.learned_intervals == 0
+    assert bands(learner.step(began + 5 + module.HOLD_SECONDS + 1))
+    assert learner.learned_intervals == 2000
+
+
+def test_the_end_of_a_run_waits_for_its_verdict_but_not_for_ever():
+    learner, simulation = Learner(), Simulation()
+    assert feed(learner, simulation.job(), 50.0, score=None) == []
+    assert learner.step(50.0 + module.VERDICT_SECONDS - 1) == []
+    assert learner.step(50.0 + module.VERDICT_SECONDS + 1) != []
+    assert learner.held_jobs == 0
+
+
+def test_the_order_and_cut_of_pages_does_not_matter():
+    first, second = Learner(seed=3), Learner(seed=3)
+    jobs = [Simulation(seed=7).job()]
+    whole = bands(feed(first, jobs[0], 99.0))
+    for start in range(0, 8000, 333):
+        second.take("blocks", part(jobs[0]["blocks"], start, start + 333), 99.0)
+    second.take("jobs", jobs[0]["jobs"], 99.0)
+    second.take("runs", jobs[0]["runs"], 99.0)
+    second.take("scores", verdict(jobs[0], 0.0), 99.0)
+    cut = bands(second.step(99.0))
+    assert {k: (b["lower_seconds"], b["upper_seconds"]) for k, b in whole.items()} == {
+        k: (b["lower_seconds"], b["upper_seconds"]) for k, b in cut.items()
+    }
+
+
+def test_coverage_is_counted_on_intervals_before_they_are_learned():
+    learner, simulation = Learner(), Simulation()
+    feed(learner, simulation.job(), simulation.now)
+    assert learner.workloads["lab/app@2x1"].coverage == (0, 0)
+    feed(learner, simulation.job(), simulation.now)
+    inside, judged = learner.workloads["lab/app@2x1"].coverage
+    assert judged == simulation.intervals
+    assert inside / judged == pytest.approx(0.95, abs=0.02)
+
+
+def test_a_runtime_that_is_not_a_number_is_not_learned():
+    learner, simulation = Learner(), Simulation()
+    job = simulation.job()
+    job["runs"]["runtime_seconds"] = [math.nan]
+    feed(learner, job, simulation.now)
+    assert not learner.workloads["lab/app@2x1"].runtimes
+    assert learner.learned_runs == 1
+
+
+def test_jobs_beyond_the_limit_are_forgotten_oldest_first(monkeypatch):
+    monkeypatch.setattr(module, "JOBS", 2)
+    learner, simulation = Learner(), Simulation(intervals=10)
+    jobs = [simulation.job() for _ in range(3)]
+    for job in jobs:
+        learner.take("jobs", job["jobs"], 0.0)
+    assert learner.held_jobs == 2
