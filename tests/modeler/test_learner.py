@@ -79,15 +79,16 @@ def test_a_failed_run_teaches_its_intervals_but_not_its_runtime():
     assert learner.learned_runs == 0
 
 
-def test_intervals_of_a_running_job_are_held_back_and_then_learned():
+@pytest.mark.parametrize("late", [0.0, 1e6])
+def test_intervals_of_a_running_job_are_held_back_from_their_arrival_however_late_they_come(late):
     learner, simulation = Learner(), Simulation()
     job = simulation.job()
-    began = job["jobs"]["started_at"][0]
-    learner.take("jobs", job["jobs"], began)
-    learner.take("blocks", part(job["blocks"], 0, 2000), began)
-    assert learner.step(began + 5 + module.HOLD_SECONDS - 1) == []
+    came = job["jobs"]["started_at"][0] + 5 + late
+    learner.take("jobs", job["jobs"], came)
+    learner.take("blocks", part(job["blocks"], 0, 2000), came)
+    assert learner.step(came + module.HOLD_SECONDS - 1) == []
     assert learner.learned_intervals == 0
-    assert bands(learner.step(began + 5 + module.HOLD_SECONDS + 1))
+    assert bands(learner.step(came + module.HOLD_SECONDS + 1))
     assert learner.learned_intervals == 2000
 
 

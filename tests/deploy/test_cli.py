@@ -1,0 +1,65 @@
+"""The `barograph` command line: what it says to those who mistype, and to those who lack an extra."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from barograph import cli
+
+WITHOUT_SERVER = """
+import sys
+for name in ("duckdb", "pyarrow", "prometheus_client", "rich", "scipy", "matplotlib"):
+    sys.modules[name] = None
+from barograph.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def barograph(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "barograph", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def agent_only(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", WITHOUT_SERVER, *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_an_unknown_command_is_one_clear_line_and_status_2():
+    done = barograph("rnu")
+    expected = "barograph: unknown command 'rnu', expected one of run, up, status, demo, collector, modeler, alerts, spool, ring\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", expected)
+
+
+def test_help_names_every_command():
+    done = barograph("--help")
+    assert done.returncode == 0
+    assert [name for name in cli.COMMANDS if f"\n  {name} " not in done.stdout] == []
+    assert barograph().returncode == 2
+
+
+@pytest.mark.parametrize("name", list(cli.COMMANDS))
+def test_every_command_explains_itself(name):
+    done = barograph(name, "--help")
+    assert done.returncode == 0
+    assert f"barograph {name}" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "extra"), [(name, command.extra) for name, command in cli.COMMANDS.items() if command.extra]
+)
+def test_without_its_extra_a_command_says_which_to_install(name, extra):
+    done = agent_only(name, "--help")
+    assert done.returncode == 3
+    assert done.stderr.startswith(f"barograph: `{name}` needs the module ")
+    assert done.stderr.endswith(f"pip install 'barograph[{extra}]'\n")
+
+
+def test_run_needs_no_extra(monkeypatch, tmp_path):
+    monkeypatch.setenv("BAROGRAPH_SPOOL", str(tmp_path))
+    done = agent_only("run", "--drain", "0", "--collector", "tcp://127.0.0.1:1", "--", "sh", "-c", "exit 7")
+    assert done.returncode == 7
+    assert "barograph: verdict   unknown: no collector answered at tcp://127.0.0.1:1" in done.stderr

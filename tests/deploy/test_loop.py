@@ -1,0 +1,130 @@
+"""The loop, closed: simulated jobs through the real agent's link, real daemons, real metrics and tables."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from barograph_agent import wire
+from barograph_agent.link import Link
+from barograph_agent.outbox import Memory
+from helpers.jobs import Simulation
+from helpers.up import Up
+
+WORKLOAD = "lab/app@2x1"
+
+
+def deliver(service: Up, job: dict[str, dict]) -> str:
+    """Send one simulated job as a sidecar would and return its name."""
+    name = job["jobs"]["job"][0]
+    outbox = Memory()
+    link = Link(service.endpoint, f"{name}/test", outbox)
+
+    def put(table: str, rows: int, **values: object) -> None:
+        outbox.put(rows, wire.encode(wire.append(link.stream, outbox.next_seq, table, rows, {"job": name, **values})))
+
+    started = job["jobs"]["started_at"][0]
+    put("jobs", 1, cluster="lab", workload=WORKLOAD, app="app", user="u", params="{}", ranks=2, nodes=1, host="h",
+        started_at=started)  # fmt: skip
+    seconds, ends = job["blocks"]["sum_seconds"], job["blocks"]["ended_at"]
+    for at in range(0, len(seconds), 500):
+        part = slice(at, at + 500)
+        one = seconds[part]
+        put("blocks", len(one), world=0, class_id=job["blocks"]["class_id"][part], count=1,
+            first_index=np.arange(at, at + len(one)), sum_seconds=one, sum_squares=one**2, sum_cubes=one**3,
+            min_seconds=one, max_seconds=one, ended_at=ends[part])  # fmt: skip
+    put("runs", 1, ended_at=float(ends[-1]), runtime_seconds=float(seconds.sum()), exit_status=0,
+        intervals=len(seconds), dropped=0)  # fmt: skip
+    assert link.wait_idle(60)
+    link.close()
+    return name
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """A service that has seen six healthy jobs and a slow one."""
+    simulation = Simulation(intervals=6000)
+    with Up(tmp_path_factory.mktemp("loop")) as up:
+        for count in range(1, 7):
+            deliver(up, simulation.job())
+            up.wait_for_metric("modeler", rf"barograph_modeler_runs_total {count}\.0")
+        up.slow = deliver(up, simulation.job(slow_from=3000, factor=1.6))  # type: ignore[attr-defined]
+        up.wait_for_metric("alerts", r'barograph_alerts_jobs_total\{state="slow"\} 1\.0')
+        yield up
+
+
+def test_the_slow_job_and_only_it_is_exposed_as_an_alarm(service):
+    text = service.metrics("alerts")
+    scores = [line for line in text.splitlines() if line.startswith("barograph_job_score{")]
+    assert len(scores) == 1
+    assert f'job="{service.slow}"' in scores[0]
+    assert float(scores[0].rpartition(" ")[2]) > 1
+    slowdown = next(line for line in text.splitlines() if line.startswith("barograph_job_slowdown_ratio{"))
+    assert float(slowdown.rpartition(" ")[2]) == pytest.approx(1.6, rel=0.03)
+    assert 'barograph_alerts_jobs_total{state="healthy"} 3.0' in text
+    assert 'barograph_alerts_jobs_total{state="unknown"} 3.0' in text
+
+
+def test_bands_and_runtimes_are_exposed_and_the_slow_job_was_kept_out_of_them(service):
+    line = service.wait_for_metric("modeler", r'barograph_modeler_intervals_total\{result="withheld"\} 6000\.0')
+    assert line
+    text = service.metrics("modeler")
+    expected = next(x for x in text.splitlines() if x.startswith('barograph_runtime_predicted_seconds{quantile="0.5"'))
+    assert float(expected.rpartition(" ")[2]) == pytest.approx(15.0, rel=0.01)
+    upper = [x for x in text.splitlines() if x.startswith("barograph_interval_upper_seconds{")]
+    assert len(upper) == 4  # two classes, two methods
+    assert sorted(float(x.rpartition(" ")[2]) for x in upper) == pytest.approx(
+        [0.00106, 0.00106, 0.00424, 0.00424], rel=0.02
+    )
+
+
+def test_status_shows_jobs_bands_and_the_alarm(service):
+    done = service.run("status")
+    assert done.returncode == 0
+    assert re.search(rf"{service.slow}: slow: 1\.(5[5-9]|6\d)x its history since ", done.stdout)
+    assert "Alarms: 1" in done.stdout
+    assert "15.0" in done.stdout
+
+
+def test_a_restarted_alerts_daemon_judges_no_finished_job_again(service):
+    offset = service.wait_for_metric("collector", r'barograph_collector_rows_total\{table="scores"\}')
+    os.kill(service.pid("alerts"), signal.SIGKILL)
+    service.wait_for(" alerts following the log", times=2)
+    simulation = Simulation(seed=77, intervals=6000)
+    simulation._made = 100
+    deliver(service, simulation.job())
+    service.wait_for_metric("alerts", r'barograph_alerts_jobs_total\{state="healthy"\} 1\.0')
+    after = service.wait_for_metric("collector", r'barograph_collector_rows_total\{table="scores"\}')
+    assert float(after.rpartition(" ")[2]) - float(offset.rpartition(" ")[2]) <= 3  # rows of the new job alone
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("daemon", ["collector", "modeler", "alerts"])
+def test_promtool_finds_nothing_to_say_about_the_exposition(service, daemon):
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        assert not os.environ.get("CI"), "promtool is missing: tests/install-packages installs it"
+        pytest.skip("promtool is missing")
+    done = subprocess.run(
+        [promtool, "check", "metrics"], input=service.metrics(daemon), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+@pytest.mark.integration
+def test_promtool_accepts_the_alerting_rules():
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        assert not os.environ.get("CI"), "promtool is missing: tests/install-packages installs it"
+        pytest.skip("promtool is missing")
+    rules = Path(__file__).parents[2] / "alerts/rules/barograph.rules.yml"
+    done = subprocess.run([promtool, "check", "rules", rules], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,114 @@
+"""`barograph up` for real: starts, keeps alive, stops; and says what is wrong when it cannot start."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from helpers.up import Up, free_ports
+
+DAEMONS = ("collector", "modeler", "alerts")
+
+
+def up(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "barograph", "up", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_killed_daemon_is_started_again_and_ctrl_c_stops_everything_in_order(tmp_path):
+    with Up(tmp_path) as service:
+        before = {name: service.pid(name) for name in DAEMONS}
+        for name, pid in before.items():
+            os.kill(pid, signal.SIGKILL)
+            service.wait_for(f"{name} ended with status -9, starting it again")
+        service.wait_for(" collector listening on ", times=2)
+        service.wait_for(" alerts following the log", times=2)
+        after = {name: service.pid(name) for name in DAEMONS}
+        assert not set(before.values()) & set(after.values())
+        stopped = time.monotonic()
+        service.process.send_signal(signal.SIGINT)
+        assert service.process.wait(30) == 0
+        # The budget is the supervisor's own promise; twice of it tells a hang from a busy machine.
+        assert time.monotonic() - stopped < 10
+        assert [name for name, pid in after.items() if Path(f"/proc/{pid}").exists()] == []
+    assert "is killed" not in service.log.read_text()
+
+
+def test_daemons_go_when_their_supervisor_is_killed_outright(tmp_path):
+    with Up(tmp_path) as service:
+        pids = [service.pid(name) for name in DAEMONS]
+        service.process.kill()
+        service.process.wait()
+        deadline = time.monotonic() + 30
+        while left := [pid for pid in pids if Path(f"/proc/{pid}").exists()]:
+            assert time.monotonic() < deadline, f"still there: {left}"
+            time.sleep(0.02)
+
+
+def test_a_taken_port_is_one_clear_line_and_status_69(tmp_path):
+    port = free_ports(4)
+    with socket.create_server(("127.0.0.1", port)):
+        done = up(f"--state={tmp_path}", f"--port={port}")
+    assert done.returncode == 69
+    assert f"barograph collector: cannot listen on tcp://127.0.0.1:{port}: " in done.stderr
+    assert "barograph up: collector did not start (status 69), see its line above" in done.stderr
+
+
+def test_a_taken_metrics_port_of_a_later_daemon_stops_the_earlier_ones(tmp_path):
+    port = free_ports(4)
+    with socket.create_server(("127.0.0.1", port + 3)):
+        done = up(f"--state={tmp_path}", f"--port={port}")
+    assert done.returncode == 69
+    assert f"barograph alerts: cannot listen on http://127.0.0.1:{port + 3}: " in done.stderr
+    with socket.create_server(("127.0.0.1", port)):
+        pass  # the collector has let go of it
+
+
+def test_a_state_directory_that_cannot_be_used_is_status_73(tmp_path):
+    (tmp_path / "file").write_text("")
+    done = up(f"--state={tmp_path / 'file'}")
+    assert done.returncode == 73
+    assert done.stderr == (
+        f"barograph up: state directory {tmp_path / 'file'}: File exists, expected a writable directory\n"
+    )
+
+
+def test_a_state_directory_has_one_owner(tmp_path):
+    with Up(tmp_path) as service:
+        done = up(f"--state={service.state}", f"--port={free_ports(4)}")
+        assert done.returncode == 73
+        assert done.stderr == (
+            f"barograph up: state directory {service.state}: in use by another `barograph up`, expected one\n"
+        )
+
+
+@pytest.mark.parametrize(
+    ("option", "line"),
+    [
+        ("--port=80", "argument --port: 80, expected 1024 to 65532"),
+        ("--alpha=2", "argument --alpha: '2', expected a number between 0 and 1"),
+        ("--window=0", "argument --window: window length is 0.0 seconds, expected a finite number above 0"),
+    ],
+)
+def test_a_wrong_option_is_a_usage_error(tmp_path, option, line):
+    done = up(f"--state={tmp_path}", f"--port={free_ports(4)}", option)
+    assert done.returncode == 2
+    assert line in done.stderr
+
+
+def test_status_without_a_collector_says_so_and_ends(tmp_path):
+    port = free_ports(1)
+    command = [sys.executable, "-m", "barograph", "status", "--collector", f"tcp://127.0.0.1:{port}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 69
+    assert done.stderr == (
+        f"barograph status: no answer from the collector at tcp://127.0.0.1:{port} within 5 s; "
+        "check that `barograph collector` runs there\n"
+    )

@@ -1,0 +1,115 @@
+"""A real `barograph up` for tests: three daemons on free ports, in a directory of their own."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+DEADLINE_SECONDS = 60.0
+
+
+def free_ports(count: int) -> int:
+    """The first of `count` neighbouring free ports, from a range that depends on this process."""
+    base = 20000 + (os.getpid() * 7) % 20000
+    while True:
+        base += count
+        sockets = [socket.socket() for _ in range(count)]
+        try:
+            for number, one in enumerate(sockets):
+                one.bind(("127.0.0.1", base + number))
+        except OSError:
+            continue
+        else:
+            return base
+        finally:
+            for one in sockets:
+                one.close()
+
+
+class Up:
+    """`barograph up`, started on entry and interrupted on exit unless it has ended by then."""
+
+    def __init__(self, directory: Path, *arguments: str) -> None:
+        self.port = free_ports(4)
+        self.state = directory / "state"
+        self.log = directory / "up.log"
+        self.endpoint = f"tcp://127.0.0.1:{self.port}"
+        self.environment = {
+            **os.environ,
+            "BAROGRAPH_COLLECTOR": self.endpoint,
+            "BAROGRAPH_SPOOL": str(directory / "spool"),
+        }
+        self._arguments = arguments
+
+    def __enter__(self) -> Self:
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "barograph",
+                    "up",
+                    f"--state={self.state}",
+                    f"--port={self.port}",
+                    *self._arguments,
+                ],
+                stdout=log,
+                stderr=log,
+            )
+        self.wait_for("ready:")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+        self.process.wait(DEADLINE_SECONDS)
+
+    def wait_for(self, text: str, times: int = 1) -> None:
+        """Wait until the log holds `text` so many times."""
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while (log := self.log.read_text()).count(text) < times:
+            assert self.process.poll() is None, f"up ended with {self.process.returncode}:\n{log}"
+            assert time.monotonic() < deadline, f"{text!r} not {times} times within {DEADLINE_SECONDS:g} s:\n{log}"
+            time.sleep(0.02)
+
+    def metrics(self, daemon: str) -> str:
+        """The exposition of one daemon."""
+        number = ("collector", "modeler", "alerts").index(daemon)
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port + 1 + number}/metrics", timeout=30) as answer:
+            return answer.read().decode()
+
+    def wait_for_metric(self, daemon: str, pattern: str) -> str:
+        """Wait until a line of the exposition matches; returns the line."""
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while not (found := re.search(f"^{pattern}.*$", self.metrics(daemon), re.MULTILINE)):
+            assert time.monotonic() < deadline, f"no line {pattern!r} within {DEADLINE_SECONDS:g} s"
+            time.sleep(0.1)
+        return found[0]
+
+    def pid(self, daemon: str) -> int:
+        """The process of one daemon."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        for child in children:
+            if f"barograph_{daemon}.daemon".encode() in Path(f"/proc/{child}/cmdline").read_bytes():
+                return int(child)
+        raise AssertionError(f"no {daemon} among {children}")
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        """A `barograph` command that talks to this service."""
+        return subprocess.run(
+            [sys.executable, "-m", "barograph", *command],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
