@@ -8,10 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
+
 from barograph_agent.tables import TABLES
+from barograph_collector.store import Entry
 
 RESULTS: Final = ("accepted", "duplicate", "refused")
 REASONS: Final = ("version", "gap", "invalid", "unknown-stream", "credit", "undecodable", "multipart")
+DROPS: Final = ("ring-full", "spool-cap", "spool-corrupt", "memory-cap", "forgotten", "other")
 
 
 @dataclass
@@ -21,8 +25,27 @@ class Counters:
     rows: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TABLES, 0))
     appends: dict[str, int] = field(default_factory=lambda: dict.fromkeys(RESULTS, 0))
     refused: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REASONS, 0))
+    agent_counted: int = 0
+    """Intervals of ended runs, as shims counted them."""
+    agent_stored: int = 0
+    agent_dropped: dict[str, int] = field(default_factory=lambda: dict.fromkeys(DROPS, 0))
     commits: int = 0
     commit_seconds: float = 0.0
     last_offset: int = 0
     queue_rows: int = 0
     streams: int = 0
+
+    def count(self, entry: Entry) -> None:
+        """Take note of committed rows, and of what they say about the agents' own balance."""
+        self.rows[entry.table] += entry.rows
+        match entry.table:
+            case "blocks":
+                self.agent_stored += int(np.sum(entry.columns["count"]))
+            case "runs":
+                self.agent_counted += int(np.sum(entry.columns["intervals"]))
+                self.agent_dropped["ring-full"] += int(np.sum(entry.columns["dropped"]))
+            case "events":
+                columns = (entry.columns[name] for name in ("kind", "rows", "detail"))
+                for kind, rows, detail in zip(*columns, strict=True):
+                    if kind == "dropped":
+                        self.agent_dropped[detail if detail in DROPS else "other"] += int(rows)

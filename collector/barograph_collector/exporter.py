@@ -25,6 +25,19 @@ class Exporter(Collector):
         yield _counts("rows", "Rows committed since the start, by table.", "table", now.rows)
         yield _counts("appends", "Appends received since the start, by result.", "result", now.appends)
         yield _counts("refused", "Messages not taken since the start, by reason.", "reason", now.refused)
+        # What agents owe: counted by shims = stored + dropped, once all runs have ended.
+        counted = "Intervals of ended runs, as shims counted them, since the start."
+        yield CounterMetricFamily("barograph_agent_intervals_counted", counted, now.agent_counted)
+        stored = "Intervals committed since the start, those of running jobs too."
+        yield CounterMetricFamily("barograph_agent_intervals_stored", stored, now.agent_stored)
+        dropped = CounterMetricFamily(
+            "barograph_agent_rows_dropped",
+            "Rows that agents had to give up since the start, by reason.",
+            labels=["reason"],
+        )
+        for reason, rows in now.agent_dropped.items():
+            dropped.add_metric([reason], rows)
+        yield dropped
         yield _gauge("queue_rows", "Rows accepted and not yet committed.", now.queue_rows)
         yield _gauge("streams", "Streams known.", now.streams)
         yield _gauge("last_offset", "Offset of the last row committed.", now.last_offset)

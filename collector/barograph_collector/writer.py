@@ -67,5 +67,5 @@ class Writer:
         self._counters.commit_seconds += time.perf_counter() - began
         self._counters.commits += 1
         for item in batch:
-            self._counters.rows[item.entry.table] += item.entry.rows
+            self._counters.count(item.entry)
         self._done(batch)

@@ -90,7 +90,7 @@ class ModelerExporter(Collector):
         predicted = GaugeMetricFamily(
             "barograph_runtime_predicted_seconds",
             "Quantile of the next run's runtime in seconds",
-            labels=["workload", "quantile"],
+            labels=["workload", "probability"],
         )
         coverage = GaugeMetricFamily(
             "barograph_band_coverage_ratio",
@@ -98,14 +98,14 @@ class ModelerExporter(Collector):
             labels=["workload"],
         )
         outside = CounterMetricFamily(
-            "barograph_intervals_out_of_band_total",
+            "barograph_job_out_of_interval_total",
             "Intervals that fell out of the band of their class.",
             labels=["workload"],
         )
         for name, workload in itertools.islice(reversed(list(self._learner.workloads.items())), MAX_BANDS):
             if (band := workload.runtime) is not None:
-                for quantile, value in (("0.025", band.lower), ("0.5", band.expected), ("0.975", band.upper)):
-                    predicted.add_metric([name, quantile], value)
+                for probability, value in (("0.025", band.lower), ("0.5", band.expected), ("0.975", band.upper)):
+                    predicted.add_metric([name, probability], value)
             inside, judged = workload.coverage
             if judged:
                 coverage.add_metric([name], inside / judged)

@@ -128,19 +128,28 @@ def test_the_exposition_counts_what_happened(tmp_path: Path) -> None:
         producer.receive_ack(1)
         producer.append(3, "blocks", 5, blocks(5))
         producer.receive(wire.Refuse)
+        producer.send(wire.Skip(producer.stream, 4, 7, "spool-cap"))
+        producer.receive_ack(4)
+        ended = {"job": "test/1.0.0", "ended_at": 1.0, "runtime_seconds": 1.0, "exit_status": 0, "intervals": 13}
+        producer.append(5, "runs", 1, {**ended, "dropped": 1})
+        producer.receive_ack(5)
         with urllib.request.urlopen(collector.metrics_url) as answer:
             text = answer.read().decode()
     lines = text.splitlines()
     for expected in (
         'barograph_collector_rows_total{table="blocks"} 5.0',
-        'barograph_collector_appends_total{result="accepted"} 1.0',
+        'barograph_collector_appends_total{result="accepted"} 2.0',
         'barograph_collector_appends_total{result="duplicate"} 1.0',
         'barograph_collector_appends_total{result="refused"} 1.0',
         'barograph_collector_refused_total{reason="gap"} 1.0',
         "barograph_collector_queue_rows 0.0",
         "barograph_collector_streams 1.0",
-        "barograph_collector_last_offset 5.0",
-        "barograph_collector_commit_seconds_count 1.0",
+        "barograph_collector_last_offset 7.0",
+        "barograph_collector_commit_seconds_count 3.0",
+        "barograph_agent_intervals_counted_total 13.0",
+        "barograph_agent_intervals_stored_total 5.0",
+        'barograph_agent_rows_dropped_total{reason="spool-cap"} 7.0',
+        'barograph_agent_rows_dropped_total{reason="ring-full"} 1.0',
     ):
         assert expected in lines
     assert any(line.startswith('barograph_heartbeat_timestamp_seconds{daemon="collector"} ') for line in lines)

@@ -77,7 +77,8 @@ def test_bands_and_runtimes_are_exposed_and_the_slow_job_was_kept_out_of_them(se
     line = service.wait_for_metric("modeler", r'barograph_modeler_intervals_total\{result="withheld"\} 6000\.0')
     assert line
     text = service.metrics("modeler")
-    expected = next(x for x in text.splitlines() if x.startswith('barograph_runtime_predicted_seconds{quantile="0.5"'))
+    median = 'barograph_runtime_predicted_seconds{probability="0.5"'
+    expected = next(x for x in text.splitlines() if x.startswith(median))
     assert float(expected.rpartition(" ")[2]) == pytest.approx(15.0, rel=0.01)
     upper = [x for x in text.splitlines() if x.startswith("barograph_interval_upper_seconds{")]
     assert len(upper) == 4  # two classes, two methods
