@@ -14,7 +14,7 @@ from barograph_agent.wire import Column
 from barograph_alerts.evidence import ALPHA, MARGIN, Evidence
 from barograph_alerts.verdict import runtime_clause, sentence
 from barograph_collector.station import Output
-from barograph_modeler.pace import Pace, means_of_text, residuals_of_text
+from barograph_modeler.pace import Pace
 from barograph_modeler.windows import Windower
 
 JOBS: Final = 20_000
@@ -126,14 +126,7 @@ class Scorer:
 
     def _take_paces(self, columns: Mapping[str, Column]) -> None:
         for row, workload in enumerate(columns["workload"]):
-            self._paces[workload] = Pace(
-                runs=int(columns["runs"][row]),
-                windows=int(columns["windows"][row]),
-                window_seconds=float(columns["window_seconds"][row]),
-                spread=float(columns["spread"][row]),
-                means=means_of_text(columns["means"][row]),
-                residuals=residuals_of_text(columns["residuals"][row]),
-            )
+            self._paces[workload] = Pace.from_row({name: values[row] for name, values in columns.items()})
 
     def _take_bands(self, columns: Mapping[str, Column]) -> None:
         for row, kind in enumerate(columns["kind"]):

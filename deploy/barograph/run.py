@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import getpass
+import math
 import os
 import platform
 import sys
@@ -36,13 +37,30 @@ def parser() -> argparse.ArgumentParser:
     )
     parse.add_argument(
         "--drain",
-        type=float,
+        type=_seconds,
         default=10.0,
         metavar="SECONDS",
         help="how long the end may wait for delivery before leaving the rest in the spool (default: %(default)s)",
     )
     parse.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parse
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not (math.isfinite(seconds) and seconds >= 0):
+        raise argparse.ArgumentTypeError(f"{text!r}, expected seconds, 0 or more")
+    return seconds
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container without an entry for this uid
+        return str(os.getuid())
 
 
 def main(arguments: list[str]) -> int:
@@ -58,7 +76,7 @@ def main(arguments: list[str]) -> int:
             command=command,
             app=options.app,
             params=parse_params(options.param),
-            user=getpass.getuser(),
+            user=_user(),
             host=platform.node(),
             unique=f"{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}",
         )

@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +56,18 @@ class Pace:
     spread: float
     means: Mapping[int, float]
     residuals: Floats
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
+        """A pace as a row of the table `paces` holds it. Raises ValueError for texts that are not what they must be."""
+        return cls(
+            runs=int(row["runs"]),
+            windows=int(row["windows"]),
+            window_seconds=float(row["window_seconds"]),
+            spread=float(row["spread"]),
+            means=means_of_text(row["means"]),
+            residuals=residuals_of_text(row["residuals"]),
+        )
 
     @property
     def usable(self) -> bool:

@@ -14,9 +14,16 @@ from typing import Final
 
 INPUT: Final = Path(__file__).with_name("in.melt")
 CELLS: Final = 14
+HOGS_PER_CORE: Final = 2
 _LOOP: Final = re.compile(r"Loop time of ([0-9.e+-]+) on \d+ procs for (\d+) steps")
 _BIND: Final = "import os, sys; os.sched_setaffinity(0, {cores}); os.execv(sys.argv[1], sys.argv[1:])"
-_SPIN: Final = "import os; os.sched_setaffinity(0, [{core}])\nwhile True: pass"
+# A hog must not outlive a demo that is killed.
+_SPIN: Final = """
+import os
+os.sched_setaffinity(0, [{core}])
+while os.getppid() == {parent}:
+    sum(range(1_000_000))
+"""
 
 
 class DemoError(Exception):
@@ -66,7 +73,14 @@ class Lammps:
     @contextmanager
     def hogged(self) -> Iterator[float]:
         """Another program burning the cores this one runs on; yields when it began, in Unix seconds."""
-        hogs = [subprocess.Popen([sys.executable, "-c", _SPIN.format(core=core)]) for core in self.cores]
+        # A session each: schedulers that share the processor among sessions would count them all as one program.
+        hogs = [
+            subprocess.Popen(
+                [sys.executable, "-c", _SPIN.format(core=core, parent=os.getpid())], start_new_session=True
+            )
+            for core in self.cores
+            for _ in range(HOGS_PER_CORE)
+        ]
         try:
             yield time.time()
         finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy.typing as npt
 
 from barograph.status import latest, rows
 from barograph_collector.client import LogReader
+from barograph_modeler.pace import Pace
 
 Floats = npt.NDArray[np.float64]
 Limits = tuple[float, float, float]
@@ -122,16 +124,27 @@ def newest_job(reader: LogReader, besides: set[str], seconds: float) -> str:
     raise TimeoutError(f"no new job in the log after {seconds:g} s")
 
 
-def wait_learned(reader: LogReader, workload: str, runs: int, seconds: float) -> tuple[int, int]:
-    """Wait until the workload's pace rests on `runs` runs; returns runs and windows it rests on by then."""
+def wait_intervals(reader: LogReader, job: str, count: int, running: Callable[[], bool]) -> None:
+    """Wait until the log holds `count` intervals of the job, or the job no longer runs."""
+    seen = after = 0
+    while seen < count and running():
+        page = reader.read("blocks", after, job=job)
+        if not page.rows:
+            time.sleep(0.1)
+            continue
+        seen += int(np.sum(page.columns["count"]))
+        after = page.next_offset
+
+
+def wait_learned(reader: LogReader, workload: str, runs: int, seconds: float) -> Pace | None:
+    """Wait until the workload's pace rests on `runs` runs; returns the newest pace there is by then."""
     deadline = time.monotonic() + seconds
-    found = (0, 0)
-    while found[0] < runs and time.monotonic() < deadline:
-        for row in rows(reader.read("paces", -50).columns):
-            if row["workload"] == workload:
-                found = (int(row["runs"]), int(row["windows"]))
+    while True:
+        found = [row for row in rows(reader.read("paces", -50).columns) if row["workload"] == workload]
+        pace = Pace.from_row(found[-1]) if found else None
+        if (pace is not None and pace.runs >= runs) or time.monotonic() > deadline:
+            return pace
         time.sleep(0.1)
-    return found
 
 
 def _last(reader: LogReader, table: str, job: str) -> dict[str, Any]:

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -16,13 +15,16 @@ from typing import Final
 from rich.console import Console
 
 from barograph.demo.application import DemoError, Lammps
-from barograph.demo.chronicle import Chapter, newest_job, read_band, read_chapter, wait_learned
+from barograph.demo.chronicle import Chapter, newest_job, read_band, read_chapter, wait_intervals, wait_learned
 from barograph.demo.service import MARGIN, Service
 from barograph.demo.story import Story, headline, learned, write_page
+from barograph_alerts.evidence import ALPHA
 
 RUN_SECONDS: Final = 8.0
 LEARNING_RUNS: Final = 5
 MAX_LEARNING_RUNS: Final = 8
+CLEAR: Final = math.log(2.0)
+"""Enough has been learned once healthy runs would have to go this much slower to be taken for disturbed."""
 RUN_LIMIT_SECONDS: Final = 180.0
 
 
@@ -47,24 +49,26 @@ class Demo:
             f"LAMMPS makes {speed:,.0f} steps a second on {self._lammps.ranks} ranks; runs are {self._steps:,} steps."
         )
         learning = self._learn()
-        middle = sorted(chapter.runtime_seconds for chapter in learning)[len(learning) // 2] / 2
-        disturbed, hog_at = self._run("disturbed", disturb_after=middle)
+        disturbed, hog_at = self._run("disturbed", disturb_after=learning[0].counted // 2)
         healthy, _ = self._run("healthy again")
         band = read_band(self._reader, disturbed.workload, learning)
         return Story(learning, disturbed, healthy, band, hog_at)
 
     def _learn(self) -> list[Chapter]:
+        """Healthy runs until the pace rests on enough of them: on a restless machine more are needed."""
         chapters: list[Chapter] = []
-        runs = 0
-        while runs < LEARNING_RUNS and len(chapters) < MAX_LEARNING_RUNS:
+        pace = None
+        while len(chapters) < MAX_LEARNING_RUNS:
             chapter, _ = self._run(f"healthy {len(chapters) + 1}")
             chapters.append(chapter)
-            runs, _ = wait_learned(self._reader, chapter.workload, runs + 1, 15.0)
-        if runs < LEARNING_RUNS:
-            raise DemoError(f"{runs} of {len(chapters)} healthy runs were learned from, expected {LEARNING_RUNS}")
+            pace = wait_learned(self._reader, chapter.workload, (pace.runs if pace else 0) + 1, 15.0)
+            if pace is not None and pace.runs >= LEARNING_RUNS and pace.tolerance(MARGIN, ALPHA / 2) < CLEAR:
+                break
+        if pace is None or not pace.usable:
+            raise DemoError(f"only {pace.runs if pace else 0} of {len(chapters)} healthy runs were learned from")
         return chapters
 
-    def _run(self, title: str, disturb_after: float | None = None) -> tuple[Chapter, float]:
+    def _run(self, title: str, disturb_after: int | None = None) -> tuple[Chapter, float]:
         lines = self._directory / "run.txt"
         hog_at = math.nan
         process = self._lammps.start_watched(self._steps, self._service.environment, lines)
@@ -75,7 +79,7 @@ class Demo:
                 if disturb_after is None:
                     process.wait(RUN_LIMIT_SECONDS)
                 else:
-                    time.sleep(disturb_after)
+                    wait_intervals(self._reader, job, disturb_after, lambda: process.poll() is None)
                     status.update(f"{title}: a CPU hog is on its cores")
                     with self._lammps.hogged() as hog_at:
                         process.wait(RUN_LIMIT_SECONDS)
