@@ -38,12 +38,16 @@ def draw(disturbed: Chapter, healthy: Chapter, band: Band, hog_at: float, path: 
         text = f" alarm after {disturbed.alarm_at - hog_at:.1f} s"
         left.text(alarm, 0.96, text, va="top", weight="bold", **words)
     left.set_ylabel("interval between two Allreduce calls, ms")
-    left.set_title(f"disturbed from its middle on: {disturbed.slowdown:.1f}x slower", loc="left")
-    right.set_title("the next run, left alone: no alarm", loc="left")
-    right.legend(loc="upper right", framealpha=0.9, edgecolor="none")
+    left.set_title(f"disturbed from its middle on: {_outcome(disturbed)}", loc="left")
+    right.set_title(f"the next run, left alone: {_outcome(healthy)}", loc="left")
+    right.legend(loc="lower right", framealpha=0.9, edgecolor="none")
     right.set_xlim(0, max(healthy.runtime_seconds, 0.4 * longest))
     figure.savefig(path)
     plt.close(figure)
+
+
+def _outcome(chapter: Chapter) -> str:
+    return f"{chapter.slowdown:.1f}x slower" if chapter.state == "slow" else f"{chapter.state}, no alarm"
 
 
 def _run(axes: Axes, chapter: Chapter, band: Band, color: str) -> None:

@@ -1,0 +1,244 @@
+"""The documentation says what the code does: metrics, settings, commands, links and paths."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from prometheus_client.metrics_core import Metric
+
+from barograph.cli import COMMANDS
+from barograph.cli import main as barograph
+from barograph_alerts.exporter import AlertsExporter
+from barograph_alerts.scorer import Scorer
+from barograph_collector.counters import Counters
+from barograph_collector.exporter import Exporter
+from barograph_collector.service import Exit, daemon_registry
+from barograph_modeler.exporter import ModelerExporter
+from barograph_modeler.learner import Learner
+from helpers.jobs import Simulation, verdict
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+DOCS = REPOSITORY / "docs"
+PAGES = sorted([*REPOSITORY.glob("*.md"), *DOCS.rglob("*.md")])
+FOLDERS = ["agent", "collector", "modeler", "alerts", "deploy"]
+PACKAGES = {path.parent.name for folder in FOLDERS for path in (REPOSITORY / folder).glob("*/__init__.py")}
+SETTINGS = (DOCS / "reference/settings.md").read_text()
+TOOLS = {"make", "pip", "python", "curl", "promtool"}
+
+by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+
+
+def table_rows(text: str) -> Iterator[list[str]]:
+    """The cells of every row of every Markdown table whose first cell is code."""
+    for line in text.splitlines():
+        if line.startswith("| `"):
+            yield [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def code(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+# Metrics
+
+
+def filled() -> tuple[Learner, Scorer]:
+    """A learner that has learned from four runs, and a scorer that has their pace and a slow job."""
+    simulation, learner, scorer = Simulation(), Learner(), Scorer()
+    now = simulation.now
+    for job in [simulation.job() for _ in range(4)]:
+        for table, columns in job.items():
+            learner.take(table, columns, now)
+        learner.take("scores", verdict(job, 0.0), now)
+    for output in learner.step(now):
+        if output.table == "paces":
+            scorer.take("paces", {name: [value] for name, value in output.columns.items()}, now)
+    slow = simulation.job(slow_from=0, factor=2.0)
+    for table in ("jobs", "blocks"):
+        learner.take(table, slow[table], now)
+        scorer.take(table, slow[table], now)
+    scorer.step(now)
+    return learner, scorer
+
+
+@cache
+def exposed() -> dict[str, list[Metric]]:
+    """Per section of the reference, what its exporters give when they have nothing and when they have something."""
+    learner, scorer = filled()
+    now = Simulation.now
+    daemon, _ = daemon_registry("any")
+    exporters = {
+        "Every daemon": [daemon],
+        "Collector": [Exporter(Counters(), Path("nowhere/log.duckdb"))],
+        "Modeler": [ModelerExporter(Learner()), ModelerExporter(learner)],
+        "Alerts": [AlertsExporter(Scorer(), lambda: now), AlertsExporter(scorer, lambda: now)],
+    }
+    return {name: [metric for one in each for metric in one.collect()] for name, each in exporters.items()}
+
+
+def name_of(metric: Metric) -> str:
+    return metric.name + ("_total" if metric.type == "counter" else "")
+
+
+def labels_of(metric: Metric) -> set[str]:
+    return {label for sample in metric.samples for label in sample.labels}
+
+
+def test_the_reference_lists_every_metric_with_its_type_and_labels_and_no_other() -> None:
+    page = (DOCS / "reference/metrics.md").read_text()
+    for section, metrics in exposed().items():
+        text = page.partition(f"## {section}\n")[2].partition("\n## ")[0]
+        written = {code(row[0])[0]: (row[1], set(code(row[2]))) for row in table_rows(text)}
+        found: dict[str, tuple[str, set[str]]] = {}
+        for metric in metrics:
+            _, labels = found.get(name_of(metric), ("", set()))
+            found[name_of(metric)] = (metric.type, labels | labels_of(metric))
+        assert written == found, section
+
+
+def test_something_of_every_metric_is_exposed_once_there_is_something_to_say() -> None:
+    silent = {name_of(metric) for metrics in exposed().values() for metric in metrics}
+    silent -= {name_of(metric) for metrics in exposed().values() for metric in metrics if metric.samples}
+    assert not silent
+
+
+def test_names_have_base_units_and_the_help_ends_with_them() -> None:
+    for metric in (metric for metrics in exposed().values() for metric in metrics):
+        assert re.fullmatch(r"barograph(_[a-z0-9]+)+", metric.name)
+        assert not re.search(r"_(ms|us|ns|milli|micro|nano|minutes?|hours?|kb|mb|kib|mib|percent)", metric.name)
+        assert metric.documentation
+        if unit := re.search(r"_(seconds|bytes|ratio)$", metric.name):
+            assert metric.documentation.rstrip(".").endswith(unit[1]), metric.name
+
+
+def test_rules_and_pages_name_only_metrics_that_exist() -> None:
+    names = {name_of(metric) for metrics in exposed().values() for metric in metrics}
+    rules = (REPOSITORY / "alerts/rules/barograph.rules.yml").read_text()
+    asked = set(re.findall(r"\bbarograph_\w+", rules))
+    for page in PAGES:
+        asked |= {text for text in re.findall(r"`(barograph_\w+)`", page.read_text()) if text not in PACKAGES}
+    assert asked <= names
+
+
+# Settings
+
+
+def variables_read() -> set[str]:
+    """Every environment variable that the sources name: our own anywhere, others where they are read."""
+    found: set[str] = set()
+    for folder in [*FOLDERS, "tests"]:
+        for path in sorted((REPOSITORY / folder).rglob("*.py")):
+            if path != Path(__file__):
+                text = path.read_text()
+                found.update(re.findall(r"\bBAROGRAPH_[A-Z_]*[A-Z]", text))
+                if folder != "tests":
+                    found.update(re.findall(r"environ(?:ment)?(?:\.get\(|\[)[\"']([A-Z_]+)", text))
+    for path in sorted((REPOSITORY / "agent/shim").glob("*.[ch]")):
+        found.update(re.findall(r"\bgetenv\(\"([A-Z_]+)\"", path.read_text()))
+    return found
+
+
+def test_the_reference_lists_every_environment_variable_and_no_other() -> None:
+    text = SETTINGS.partition("## Environment variables")[2].partition("\n## ")[0]
+    written = {code(row[0])[0] for row in table_rows(text)}
+    assert written == variables_read() | {"CI"}
+
+
+def options_of(command: str, capsys: pytest.CaptureFixture[str]) -> set[str]:
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        barograph([command, "--help"])
+    return set(re.findall(r"^ +(?:-\w, )?(--[a-z-]+)", capsys.readouterr().out, re.MULTILINE)) - {"--help"}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_reference_lists_every_option_of_every_command_and_no_other(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    section = re.search(rf"^### `barograph {command}\b.*?`\n(.*?)(?=^##)", SETTINGS, re.MULTILINE | re.DOTALL)
+    assert section, f"no section for {command}"
+    assert {code(row[0])[0] for row in table_rows(section[1])} == options_of(command, capsys)
+
+
+def test_the_reference_has_no_section_for_a_command_that_does_not_exist() -> None:
+    assert re.findall(r"^### `barograph (\w+)", SETTINGS, re.MULTILINE) == list(COMMANDS)
+
+
+def test_every_exit_status_is_explained() -> None:
+    text = SETTINGS.partition("## Exit statuses")[2]
+    written = {int(status) for status in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)}
+    named = {int(status) for status in Exit}
+    for path in (path for folder in FOLDERS for path in (REPOSITORY / folder).rglob("*.py")):
+        pattern = r"^(?:EXIT_\w+|NOT_\w+|USAGE_ERROR|MISSING_EXTRA): Final = (\d+)$"
+        named.update(map(int, re.findall(pattern, path.read_text(), re.MULTILINE)))
+    assert named <= written <= named | {130}  # 130 is what a shell says of Ctrl-C
+
+
+# Pages
+
+
+@by_page
+def test_every_command_in_a_page_exists_with_the_options_it_is_given(
+    page: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    verbs = set(re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
+    for line in (line for block in blocks(page.read_text(), "sh") for line in block.splitlines() if line):
+        for part in line.split(" && "):
+            words = [word for word in shlex.split(part) if not re.match(r"[A-Z_]+=", word)]
+            program = words[0].rpartition("/")[2]
+            assert program in TOOLS | {"barograph"}, line
+            if program == "make":
+                assert words[1] in verbs, line
+            if program == "barograph":
+                assert words[1] in COMMANDS, line
+                own = words[2 : words.index("--")] if "--" in words else words[2:]
+                given = {word.partition("=")[0] for word in own if word.startswith("--")}
+                assert given <= options_of(words[1], capsys), line
+
+
+def anchors(text: str) -> set[str]:
+    """The names that links can point to, as GitHub makes them from headings."""
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    slugs = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return slugs | set(re.findall(r'<a id="([^"]+)"', text))
+
+
+@by_page
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if not re.match(r"[a-z]+:", target):
+            path, _, anchor = target.partition("#")
+            there = (page.parent / path).resolve() if path else page
+            assert there.exists(), target
+            assert not anchor or anchor in anchors(there.read_text()), target
+
+
+@by_page
+def test_every_path_of_the_repository_that_a_page_names_exists(page: Path) -> None:
+    for text in re.findall(r"`([\w./-]+)`", page.read_text()):
+        if text.partition("/")[0] in {*FOLDERS, "tests", "docs"} and "/" in text:
+            assert (REPOSITORY / text).exists(), text
+
+
+def test_every_page_can_be_reached_from_the_index() -> None:
+    text = (DOCS / "index.md").read_text()
+    reached = {(DOCS / target.partition("#")[0]).resolve() for target in re.findall(r"\]\(([^)\s]+)\)", text)}
+    assert set(DOCS.rglob("*.md")) - reached == {DOCS / "index.md"}
+
+
+def test_every_decision_is_numbered_on_and_has_its_four_parts() -> None:
+    pages = sorted((DOCS / "adr").glob("*.md"))
+    for number, page in enumerate(pages, 1):
+        text = page.read_text()
+        assert page.name.startswith(f"{number:04}-")
+        assert text.startswith(f"# {number}. ")
+        assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ["Status", "Context", "Decision", "Consequences"]
