@@ -13,8 +13,7 @@ from barograph_collector.follow import Follower
 from barograph_collector.station import add_arguments, serve
 
 METRICS_PORT = 7453
-# Models before the jobs they judge, an end before the blocks that came before it.
-TABLES = ["paces", "bands", "runs", "jobs", "blocks"]
+TABLES = ["paces", "bands", "jobs", "blocks", "runs"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -60,8 +60,8 @@ class Scorer:
     """Scores jobs as their intervals come in.
 
     alpha: bound on the share of healthy jobs that ever alarm. margin: slowdown that does not matter, 0.05 is 5 %.
-    `take` once per page of a table, `step` once per cycle; rows of `runs` may come before the `blocks` that precede
-    them in the log, as long as both come before the same `step`.
+    `take` rows of `paces`, `bands`, `jobs`, `blocks` and `runs` as the log has them, `step` whenever everything up to
+    some offset has been taken.
     """
 
     def __init__(self, *, alpha: float = ALPHA, margin: float = MARGIN) -> None:

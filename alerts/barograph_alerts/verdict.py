@@ -17,17 +17,16 @@ def sentence(evidence: Evidence | None, pace: Pace | None, workload: str, runtim
     if evidence.state == "slow" and evidence.onset_at is not None:
         since = time.strftime("%H:%M:%S", time.localtime(evidence.onset_at))
         return f"slow: {evidence.slowdown:.2f}x its history since {since} (score {evidence.highest:.1f}){tail}"
-    if evidence.windows == 0:
-        return f"healthy: too short to compare with {workload}{tail}"
     return f"healthy: {evidence.slowdown:.2f}x its history (score {evidence.highest:.2f}, slow above 1){tail}"
 
 
 def _missing(pace: Pace | None, workload: str) -> str:
     runs = pace.runs if pace is not None else 0
-    if runs < MINIMUM_RUNS:
+    if pace is None or runs < MINIMUM_RUNS:
         return f"{runs} healthy runs of {workload} in the history, {MINIMUM_RUNS} needed"
-    windows = int(pace.residuals.size) if pace is not None else 0
-    return f"{windows} comparable windows of {workload} in the history, {MINIMUM_RESIDUALS} needed"
+    if (windows := int(pace.residuals.size)) < MINIMUM_RESIDUALS:
+        return f"{windows} comparable windows of {workload} in the history, {MINIMUM_RESIDUALS} needed"
+    return f"not one window of {pace.window_seconds:g} s of the work that {workload} is known for"
 
 
 def runtime_clause(runtime_seconds: float, band: tuple[float, float, float] | None) -> str:

@@ -5,12 +5,21 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from barograph_collector.service import CannotListen, Exit, Shutdown, daemon_registry, log_to_stderr, serve_metrics
+from barograph_collector.service import (
+    CannotListen,
+    Exit,
+    Shutdown,
+    daemon_registry,
+    log_to_stderr,
+    notify_ready,
+    serve_metrics,
+)
 
 HEARTBEAT_SECONDS = 5.0
 _log = logging.getLogger(__name__)
@@ -55,6 +64,7 @@ def _serve(state: Path, listen: str, metrics: tuple[str, int]) -> int:
             store.path,
             exposition.url,
         )
+        notify_ready(os.environ)
         while not shutdown.wait(HEARTBEAT_SECONDS):
             beat()
         in_time = collector.stop()

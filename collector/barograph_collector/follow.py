@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
 
 from barograph_agent import wire
 from barograph_agent.link import Link
 from barograph_agent.outbox import Memory
 from barograph_agent.wire import Column
+
+Rows: TypeAlias = tuple[str, Mapping[str, Column]]
+"""A table's name and some of its rows as columns, `offset` among them."""
 
 
 class Page(Protocol):
@@ -39,24 +44,49 @@ class Reader(Protocol):
 
 
 class Follower:
-    """Reads tables on from where it stands, in the order given, each to its present end.
+    """Reads tables on from where it stands, in the order of the log.
 
-    A row of an earlier table may refer to rows of a later one: when `poll` is through, those have been given too.
+    tables: in the order in which a round hands them over. Rows come in rounds, and what came by the end of a round is
+    everything the log holds up to some offset: a run's end never comes in an earlier round than its intervals,
+    neither live nor when years are read again after a restart.
     """
 
     def __init__(self, reader: Reader, tables: Sequence[str], page: int = 10_000) -> None:
         self.offsets = dict.fromkeys(tables, 0)
         self._reader = reader
         self._page = page
+        self._held: dict[str, Mapping[str, Column]] = {}
 
-    def poll(self) -> Iterator[tuple[str, Mapping[str, Column]]]:
-        """Every new row, as (table, columns) in pages. Raises LogUnavailable; what was given by then counts as read."""
-        for table, offset in self.offsets.items():
-            after = offset
-            while (page := self._reader.read(table, after, self._page)).rows:
-                after = page.next_offset
-                self.offsets[table] = after
-                yield table, page.columns
+    def poll(self) -> Iterator[list[Rows]]:
+        """Rounds of new rows up to the present end. Raises LogUnavailable; rounds given by then count as read."""
+        while True:
+            self._fill()
+            if not self._held:
+                return
+            # Behind the last row of a page more may stand, so nothing beyond the first page's end is safe yet.
+            horizon = min(int(columns["offset"][-1]) for columns in self._held.values())
+            yield [(table, rows) for table in self.offsets if (rows := self._up_to(table, horizon)) is not None]
+
+    def _fill(self) -> None:
+        # The other way round than handed over: what a row refers to is read after it, and so cannot be missing.
+        for table in reversed(self.offsets):
+            if table not in self._held:
+                page = self._reader.read(table, self.offsets[table], self._page)
+                if page.rows:
+                    self._held[table] = page.columns
+                    self.offsets[table] = page.next_offset
+
+    def _up_to(self, table: str, horizon: int) -> Mapping[str, Column] | None:
+        columns = self._held.get(table)
+        if columns is None:
+            return None
+        count = int(np.searchsorted(np.asarray(columns["offset"]), horizon, side="right"))
+        if count == len(columns["offset"]):
+            return self._held.pop(table)
+        if count == 0:
+            return None
+        self._held[table] = {name: values[count:] for name, values in columns.items()}
+        return {name: values[:count] for name, values in columns.items()}
 
 
 class Writer:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import importlib.metadata
 import logging
 import os
 import select
 import signal
+import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FrameType, TracebackType
 from typing import Any, Final, Self
 from wsgiref.simple_server import WSGIServer
@@ -82,6 +84,15 @@ class Shutdown:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.request()
+
+
+def notify_ready(environment: Mapping[str, str]) -> None:
+    """Tell the supervisor that work has begun, as sd_notify(3) does: a datagram to $NOTIFY_SOCKET, if there is one."""
+    if address := environment.get("NOTIFY_SOCKET"):
+        # A leading @ stands for a name outside the file system.
+        name = "\0" + address[1:] if address.startswith("@") else address
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel, contextlib.suppress(OSError):
+            channel.sendto(b"READY=1", name)
 
 
 def log_to_stderr(daemon: str, level: int = logging.INFO) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -11,12 +12,20 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from prometheus_client.registry import Collector as Exporter
 
-from barograph_agent.places import DEFAULT_ENDPOINT
+from barograph_agent import places
 from barograph_agent.wire import Column
-from barograph_collector.client import LogReader, LogUnavailable
+from barograph_collector.client import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.daemon import host_and_port
 from barograph_collector.follow import Follower, Writer
-from barograph_collector.service import CannotListen, Exit, Shutdown, daemon_registry, log_to_stderr, serve_metrics
+from barograph_collector.service import (
+    CannotListen,
+    Exit,
+    Shutdown,
+    daemon_registry,
+    log_to_stderr,
+    notify_ready,
+    serve_metrics,
+)
 
 CYCLE_SECONDS: Final = 0.5
 READ_SECONDS: Final = 2.0
@@ -40,7 +49,7 @@ class Mind(Protocol):
         ...
 
     def step(self, now: float) -> list[Output]:
-        """Everything there was has been taken; what is to be written?"""
+        """Everything up to some offset of the log has been taken; what is to be written?"""
         ...
 
 
@@ -57,9 +66,11 @@ class Station:
     def step(self) -> None:
         """One cycle. While the collector is away nothing is taken, and nothing is lost."""
         try:
-            for table, columns in self._follower.poll():
-                self._mind.take(table, columns, self._clock())
-        except LogUnavailable as error:
+            for round_ in self._follower.poll():
+                for table, columns in round_:
+                    self._mind.take(table, columns, self._clock())
+                self._think()
+        except (LogUnavailable, ReadRefused) as error:
             if not self._away:
                 _log.warning("%s; going on when it is back", error)
             self._away = True
@@ -67,6 +78,9 @@ class Station:
         if self._away:
             _log.info("the collector is back")
         self._away = False
+        self._think()
+
+    def _think(self) -> None:
         for output in self._mind.step(self._clock()):
             self._writer.put(*output)
         self._writer.pump()
@@ -75,7 +89,10 @@ class Station:
 def add_arguments(parser: argparse.ArgumentParser, metrics_port: int) -> None:
     """The arguments every station has."""
     parser.add_argument(
-        "--collector", default=DEFAULT_ENDPOINT, metavar="ENDPOINT", help="the collector (default: %(default)s)"
+        "--collector",
+        default=places.endpoint(os.environ),
+        metavar="ENDPOINT",
+        help="the collector (default: $BAROGRAPH_COLLECTOR or %(default)s)",
     )
     parser.add_argument(
         "--metrics",
@@ -95,7 +112,7 @@ def serve(
     *,
     prepare: Callable[[Follower, LogReader], None] | None = None,
 ) -> int:
-    """Run a station until SIGTERM or SIGINT; returns an `Exit`. `tables` in the order they are read each cycle.
+    """Run a station until SIGTERM or SIGINT; returns an `Exit`. `tables` in the order a mind wants them.
 
     prepare: called once before the first cycle, for a mind that need not read all of the past; it may be called again
     where the collector was away.
@@ -110,6 +127,7 @@ def serve(
             print(f"barograph {name}: {error}", file=sys.stderr)
             return Exit.UNAVAILABLE
         _log.info("following the log at %s, metrics on %s", options.collector, exposition.url)
+        notify_ready(os.environ)
         follower = Follower(reader, tables)
         # Each life of a daemon is a stream of its own: what the last one had not delivered is computed again.
         writer = Writer(options.collector, f"{name}/{time.time_ns()}")

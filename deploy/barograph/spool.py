@@ -41,15 +41,15 @@ def main(arguments: list[str]) -> int:
     parse.add_argument("--seconds", type=float, default=30.0, help="how long to try (default: %(default)s)")
     options = parse.parse_args(arguments)
     root = places.spool_root(os.environ)
-    if not root.is_dir():
+    waiting = orphans(root, _NOBODY) if root.is_dir() else []
+    if not waiting:
         print("nothing is waiting")
         return 0
     if not options.send:
-        waiting = orphans(root, _NOBODY)
         for directory in waiting:
             size = sum(path.stat().st_size for path in directory.glob("*.seg"))
             print(f"{directory}  {size:,} bytes")
-        print(f"{len(waiting)} runs wait" if waiting else "nothing is waiting")
+        print(f"{len(waiting)} runs wait")
         return 0
     endpoint = options.collector or places.endpoint(os.environ)
     left = send(root, endpoint, options.seconds)

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from barograph_agent import places
 from barograph_agent.wire import Column
-from barograph_collector.client import LogReader, LogUnavailable
+from barograph_collector.client import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.service import Exit
 
 TAIL: Final = 2000
@@ -110,7 +110,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         with LogReader(options.collector, 5.0) as reader:
             show(reader, console, options.jobs)
-    except LogUnavailable as error:
+    except (LogUnavailable, ReadRefused) as error:
         print(f"barograph status: {error}", file=sys.stderr)
         return Exit.UNAVAILABLE
     return Exit.OK

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import logging
+import os
+import select
 import signal
+import socket
 import subprocess
 import time
-import urllib.request
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from barograph_collector.service import Shutdown
+from barograph_collector.service import Exit, Shutdown
 
 START_SECONDS: Final = 20.0
 STOP_SECONDS: Final = 4.5
@@ -23,11 +24,10 @@ _log = logging.getLogger(__name__)
 
 
 class Daemon(NamedTuple):
-    """A process to keep alive. `health` is a URL that answers once it is ready."""
+    """A process to keep alive; it says READY=1 to $NOTIFY_SOCKET once it is at work, as under systemd."""
 
     name: str
     command: list[str]
-    health: str
 
 
 class StartFailed(Exception):
@@ -45,6 +45,9 @@ class _Kept:
         self.started = 0.0
         self.failures = 0
         self.again_at: float | None = None
+        # Bound to an abstract name that the kernel picks. Ready is what this process says, not who answers on a port.
+        self.channel = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.channel.bind("")
 
     def start(self) -> None:
         self.started = time.monotonic()
@@ -53,6 +56,7 @@ class _Kept:
         # Should the supervisor be killed outright, the kernel stops them.
         self.process = subprocess.Popen(
             self.daemon.command,
+            env={**os.environ, "NOTIFY_SOCKET": "@" + self.channel.getsockname()[1:].decode()},
             stdin=subprocess.DEVNULL,
             start_new_session=True,
             preexec_fn=_die_with_parent,  # noqa: PLW1509 - the supervisor has one thread
@@ -66,7 +70,7 @@ class Supervisor:
         self._kept = [_Kept(daemon) for daemon in daemons]
 
     def start(self, shutdown: Shutdown) -> None:
-        """Start each once the one before it answers. Raises StartFailed; returns early when asked to stop."""
+        """Start each once the one before it is ready. Raises StartFailed; returns early when asked to stop."""
         for kept in self._kept:
             kept.start()
             self._wait_ready(kept, shutdown)
@@ -100,19 +104,20 @@ class Supervisor:
                 _log.warning("%s did not stop in time and is killed", kept.daemon.name)
                 kept.process.kill()
                 kept.process.wait()
+        for kept in self._kept:
+            kept.channel.close()
 
     def _wait_ready(self, kept: _Kept, shutdown: Shutdown) -> None:
         assert kept.process is not None
         deadline = time.monotonic() + START_SECONDS
-        while not shutdown.wait(0.05):
+        while not shutdown.requested:
+            if select.select([kept.channel], [], [], 0.05)[0]:
+                kept.channel.recv(64)
+                return
             if (status := kept.process.poll()) is not None:
                 raise StartFailed(f"{kept.daemon.name} did not start (status {status}), see its line above", status)
-            with contextlib.suppress(OSError), urllib.request.urlopen(kept.daemon.health, timeout=1.0):
-                return
             if time.monotonic() > deadline:
-                raise StartFailed(
-                    f"{kept.daemon.name} gave no answer at {kept.daemon.health} in {START_SECONDS:g} s", 1
-                )
+                raise StartFailed(f"{kept.daemon.name} was not ready after {START_SECONDS:g} s", Exit.FAILED)
 
 
 def _die_with_parent() -> None:

@@ -53,7 +53,7 @@ def daemons(state: Path, options: argparse.Namespace) -> list[Daemon]:
         module = {"collector": "barograph_collector", "modeler": "barograph_modeler", "alerts": "barograph_alerts"}
         address = f"127.0.0.1:{metrics}"
         command = [sys.executable, "-m", f"{module[name]}.daemon", "--metrics", address, *words]
-        return Daemon(name, command, f"http://{address}/metrics")
+        return Daemon(name, command)
 
     def given(name: str) -> list[str]:
         value = getattr(options, name)

@@ -10,8 +10,7 @@ from barograph_collector.station import add_arguments, serve
 from barograph_modeler.windows import WINDOW_SECONDS, check_window_seconds
 
 METRICS_PORT = 7452
-# A verdict or an end is read before the blocks that came before it, never after.
-TABLES = ["scores", "runs", "jobs", "blocks"]
+TABLES = ["jobs", "blocks", "runs", "scores"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -29,8 +29,8 @@ WORKLOADS: Final = 5_000
 class Learner:
     """Learns from healthy runs and says what it has learned.
 
-    `take` once per batch of a table, `step` once per cycle. Rows of `runs` and `scores` may be given before the
-    `blocks` that precede them in the log, as long as both come before the same `step`.
+    `take` rows of `jobs`, `blocks`, `runs` and `scores` as the log has them, `step` whenever everything up to some
+    offset has been taken.
     """
 
     def __init__(self, *, seed: int = 0, window_seconds: float = WINDOW_SECONDS) -> None:

@@ -144,3 +144,21 @@ def test_blocks_that_arrive_before_their_job_are_judged_with_it():
     assert scorer.step(simulation.now) == []
     scorer.take("jobs", job["jobs"], 0.0)
     assert [score.columns["state"] for score in scorer.step(simulation.now)] == ["slow"]
+
+
+def test_a_job_too_short_for_a_window_is_unknown_and_says_so():
+    simulation = Simulation()
+    scorer = prepared(simulation)
+    simulation.intervals = 100
+    final = judge(scorer, simulation.job())[-1]
+    assert final["sentence"].startswith(
+        "unknown: not one window of 1 s of the work that lab/app@2x1 is known for; ran "
+    )
+
+
+def test_a_job_too_short_for_a_window_is_unknown_and_says_so():
+    simulation = Simulation()
+    scorer = prepared(simulation)
+    simulation.intervals = 100
+    final = judge(scorer, simulation.job())[-1]
+    assert final["sentence"].startswith("unknown: not one window of 1 s of the work that lab/app@2x1 is known for; ran ")
