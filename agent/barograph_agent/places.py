@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import argparse
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 DEFAULT_ENDPOINT: Final = "tcp://127.0.0.1:7450"
+_ENDPOINT: Final = re.compile(r"tcp://[^\s:/]+:[0-9]{1,5}|tcp://\[[0-9a-fA-F:.]+\]:[0-9]{1,5}|ipc://\S+")
 
 
 def endpoint(environment: Mapping[str, str]) -> str:
     """The collector's address: BAROGRAPH_COLLECTOR, or this host's default."""
     return environment.get("BAROGRAPH_COLLECTOR") or DEFAULT_ENDPOINT
+
+
+def check_endpoint(text: str) -> str:
+    """The address itself, fit for a socket. Raises ValueError naming it and what was expected."""
+    if not _ENDPOINT.fullmatch(text):
+        raise ValueError(f"collector is {text!r}, expected tcp://HOST:PORT or ipc://PATH")
+    return text
+
+
+def endpoint_argument(text: str) -> str:
+    """The same for a command line. Raises argparse.ArgumentTypeError."""
+    try:
+        return check_endpoint(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def ring_root(environment: Mapping[str, str]) -> Path:
@@ -27,7 +45,10 @@ def spool_root(environment: Mapping[str, str]) -> Path:
 
 def private_directory(path: Path) -> Path:
     """Create `path` for its owner alone, or check that it is. Raises PermissionError naming what is wrong."""
-    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise PermissionError(f"{path}: {error.strerror}, expected a directory that this user can write") from error
     status = path.lstat()
     if status.st_uid != os.getuid():
         raise PermissionError(f"{path} belongs to uid {status.st_uid}, expected {os.getuid()}")

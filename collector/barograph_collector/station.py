@@ -90,6 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser, metrics_port: int) -> None:
     """The arguments every station has."""
     parser.add_argument(
         "--collector",
+        type=places.endpoint_argument,
         default=places.endpoint(os.environ),
         metavar="ENDPOINT",
         help="the collector (default: $BAROGRAPH_COLLECTOR or %(default)s)",

@@ -32,6 +32,7 @@ def parser() -> argparse.ArgumentParser:
     )
     parse.add_argument(
         "--collector",
+        type=places.endpoint_argument,
         metavar="ADDRESS",
         help=f"the collector's address (default: $BAROGRAPH_COLLECTOR or {places.DEFAULT_ENDPOINT})",
     )

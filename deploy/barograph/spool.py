@@ -37,7 +37,13 @@ def main(arguments: list[str]) -> int:
     """List undelivered runs, or deliver them; 69 if some could not be delivered."""
     parse = argparse.ArgumentParser(prog="barograph spool", description=main.__doc__)
     parse.add_argument("--send", action="store_true", help="deliver them now")
-    parse.add_argument("--collector", metavar="ADDRESS", help="the collector's address")
+    parse.add_argument(
+        "--collector",
+        type=places.endpoint_argument,
+        default=places.endpoint(os.environ),
+        metavar="ADDRESS",
+        help="the collector's address (default: %(default)s)",
+    )
     parse.add_argument("--seconds", type=float, default=30.0, help="how long to try (default: %(default)s)")
     options = parse.parse_args(arguments)
     root = places.spool_root(os.environ)
@@ -51,8 +57,7 @@ def main(arguments: list[str]) -> int:
             print(f"{directory}  {size:,} bytes")
         print(f"{len(waiting)} runs wait")
         return 0
-    endpoint = options.collector or places.endpoint(os.environ)
-    left = send(root, endpoint, options.seconds)
+    left = send(root, options.collector, options.seconds)
     if left:
-        print(f"barograph: {left} runs not delivered in {options.seconds:g} s to {endpoint}", file=sys.stderr)
+        print(f"barograph: {left} runs not delivered in {options.seconds:g} s to {options.collector}", file=sys.stderr)
     return EXIT_UNAVAILABLE if left else 0

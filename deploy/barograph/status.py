@@ -99,7 +99,11 @@ def main(arguments: Sequence[str]) -> int:
     """Print the tables; 69 if no collector answers."""
     parser = argparse.ArgumentParser(prog="barograph status", description="Show jobs, bands and alarms.")
     parser.add_argument(
-        "--collector", default=places.endpoint(os.environ), metavar="ENDPOINT", help="(default: %(default)s)"
+        "--collector",
+        type=places.endpoint_argument,
+        default=places.endpoint(os.environ),
+        metavar="ENDPOINT",
+        help="(default: %(default)s)",
     )
     parser.add_argument("--jobs", type=int, default=20, metavar="N", help="newest jobs shown (default: %(default)s)")
     options = parser.parse_args(arguments)

@@ -64,3 +64,19 @@ def test_run_needs_no_extra(monkeypatch, tmp_path):
     done = agent_only("run", "--drain", "0", "--collector", "tcp://127.0.0.1:1", "--", "sh", "-c", "exit 7")
     assert done.returncode == 7
     assert "barograph: verdict   unknown: no collector answered at tcp://127.0.0.1:1" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["run", "status", "spool", "modeler", "alerts"])
+def test_a_collector_that_is_no_address_is_a_usage_error(name):
+    done = barograph(name, "--collector", "foo", *(["--", "true"] if name == "run" else []))
+    assert done.returncode == 2
+    assert "argument --collector: collector is 'foo', expected tcp://HOST:PORT or ipc://PATH\n" in done.stderr
+
+
+def test_a_collector_of_the_environment_that_is_no_address_does_not_keep_the_command_from_running(monkeypatch):
+    monkeypatch.setenv("BAROGRAPH_COLLECTOR", "foo")
+    done = barograph("run", "--", "sh", "-c", "exit 5")
+    assert (done.returncode, done.stderr) == (
+        5,
+        "barograph: not watching this run: collector is 'foo', expected tcp://HOST:PORT or ipc://PATH\n",
+    )

@@ -119,18 +119,6 @@ def test_a_restarted_modeler_knows_which_job_to_leave_out(service):
     assert after == before
 
 
-def test_a_restarted_modeler_knows_which_job_to_leave_out(service):
-    service.wait_for_metric("modeler", r"barograph_modeler_runs_total 7\.0")
-    before = service.wait_for_metric("modeler", r'barograph_runtime_predicted_seconds\{probability="0.975"')
-    os.kill(service.pid("modeler"), signal.SIGKILL)
-    service.wait_for(" modeler following the log", times=2)
-    service.wait_for_metric("modeler", r'barograph_modeler_intervals_total\{result="withheld"\} 6000\.0')
-    service.wait_for_metric("modeler", r"barograph_modeler_held_jobs 0\.0")
-    service.wait_for_metric("modeler", r"barograph_modeler_runs_total 7\.0")
-    after = service.wait_for_metric("modeler", r'barograph_runtime_predicted_seconds\{probability="0.975"')
-    assert after == before
-
-
 @pytest.mark.integration
 @pytest.mark.parametrize("daemon", ["collector", "modeler", "alerts"])
 def test_promtool_finds_nothing_to_say_about_the_exposition(service, daemon):

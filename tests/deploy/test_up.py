@@ -78,13 +78,6 @@ def test_the_ports_of_another_service_are_taken_ports_though_they_answer(tmp_pat
     assert "barograph up: collector did not start (status 69), see its line above" in done.stderr
 
 
-def test_the_ports_of_another_service_are_taken_ports_though_they_answer(tmp_path):
-    with Up(tmp_path) as service:
-        done = up(f"--state={tmp_path / 'other'}", f"--port={service.port}")
-    assert done.returncode == 69
-    assert "barograph up: collector did not start (status 69), see its line above" in done.stderr
-
-
 def test_a_state_directory_that_cannot_be_used_is_status_73(tmp_path):
     (tmp_path / "file").write_text("")
     done = up(f"--state={tmp_path / 'file'}")
