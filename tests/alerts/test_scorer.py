@@ -151,4 +151,5 @@ def test_a_job_too_short_for_a_window_is_unknown_and_says_so():
     scorer = prepared(simulation)
     simulation.intervals = 100
     final = judge(scorer, simulation.job())[-1]
-    assert final["sentence"].startswith("unknown: not one window of 1 s of the work that lab/app@2x1 is known for; ran ")
+    expected = "unknown: not one window of 1 s of the work that lab/app@2x1 is known for; ran "
+    assert final["sentence"].startswith(expected)

@@ -6,18 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import genextreme
 
-from barograph_modeler.maxima.gev import MINIMUM_SAMPLES, SHAPE_RANGE, Gev, fit_pwm
+from barograph_modeler.maxima.gev import MINIMUM_SAMPLES, SHAPE_RANGE, Gev, Gevs, fit_pwm, fit_pwms
+from helpers.extremes import PORT_PIRIE
 
 lmoments3 = pytest.importorskip("lmoments3.distr", reason="lmoments3 comes with the extra dev")
-
-# Annual maximum sea levels at Port Pirie, 1923-1987, metres: Coles (2001), An Introduction to Statistical Modeling of
-# Extreme Values, example 1.1.
-PORT_PIRIE = [
-    *(4.03, 3.83, 3.65, 3.88, 4.01, 4.08, 4.18, 3.80, 4.36, 3.96, 3.98, 4.69, 3.85, 3.96, 3.85, 3.93, 3.75, 3.63, 3.57),
-    *(4.25, 3.97, 4.05, 4.24, 4.22, 3.73, 4.37, 4.06, 3.71, 3.96, 4.06, 4.55, 3.79, 3.89, 4.11, 3.85, 3.86, 3.86, 4.21),
-    *(4.01, 4.11, 4.24, 3.96, 4.21, 3.74, 3.85, 3.88, 3.66, 4.11, 3.71, 4.18, 3.90, 3.78, 3.91, 3.72, 4.00, 3.66, 3.62),
-    *(4.33, 4.55, 3.75, 4.08, 3.90, 3.88, 3.94, 4.33),
-]
 
 samples = st.lists(st.floats(-1e3, 1e3), min_size=MINIMUM_SAMPLES, max_size=60).filter(
     # Without some spread between the values there is only rounding to fit.
@@ -123,6 +115,41 @@ def test_large_samples_give_the_parameters_they_were_drawn_from(k, name):
     assert fit.type_name == name
 
 
+def test_return_levels_are_those_of_the_books():
+    # Coles (2001), section 3.4.1: levels exceeded once in 10 and 100 years under the maximum likelihood fit.
+    gev = Gev(0.050, 3.87, 0.198)
+    assert gev.return_level(10) == pytest.approx(4.30, abs=0.01)
+    assert gev.return_level(100) == pytest.approx(4.69, abs=0.01)
+    assert gev.return_level(20) == pytest.approx(gev.quantile(0.95))
+    assert Gev(0.0, 0.0, 1.0).return_level(1e18) == pytest.approx(18 * math.log(10))  # 1 - 1e-18 is 1 in floats
+
+
+@settings(deadline=None)
+@given(shapes, st.floats(0.25, 4096), st.floats(1e-3, 1 - 1e-3))
+def test_scaling_up_is_the_distribution_function_to_the_power_of_the_factor(k, factor, q):
+    gev = Gev(k, 3.0, 0.5)
+    x = gev.quantile(q)
+    assert gev.scaled_up(factor).cdf(x) == pytest.approx(q**factor, rel=1e-6, abs=1e-12)
+    assert gev.scaled_up(factor).scaled_up(2).cdf(x) == pytest.approx(q ** (2 * factor), rel=1e-6, abs=1e-12)
+
+
+def test_many_at_once_are_each_as_one():
+    rng = np.random.default_rng(1)
+    shape = np.array([-0.6, -0.1, 0.0, 1e-9, 0.3, 1.5])
+    truth = Gevs(shape, np.full(6, 10.0), np.linspace(0.5, 3, 6))
+    x = truth.draw(400, rng)
+    fits = fit_pwms(x)
+    for i, sample in enumerate(x):
+        alone = fit_pwm(sample)
+        assert (fits[i].shape, fits[i].location, fits[i].scale) == pytest.approx(
+            (alone.shape, alone.location, alone.scale), rel=1e-9, abs=1e-12
+        )
+    levels = [0.01, 0.5, 0.999]
+    assert truth.quantile(levels) == pytest.approx(np.array([[g.quantile(q) for q in levels] for g in truth]))
+    assert truth.quantile(0.9) == pytest.approx(np.array([gev.quantile(0.9) for gev in truth]))
+    assert truth.scaled_up(8).quantile(0.9) == pytest.approx(np.array([g.scaled_up(8).quantile(0.9) for g in truth]))
+
+
 def test_constant_sample_is_a_step():
     fit = fit_pwm([2.5] * 20)
     assert fit == Gev(0.0, 2.5, 0.0)
@@ -157,3 +184,20 @@ def test_bad_parameters_are_refused_by_name():
         Gev(0.0, 0.0, -1.0)
     with pytest.raises(ValueError, match=r"^quantile level is 1, expected a number between 0 and 1, both excluded$"):
         Gev(0.0, 0.0, 1.0).quantile(1)
+    with pytest.raises(ValueError, match=r"^quantile level is 1.0, expected a number between 0 and 1, both excluded$"):
+        fit_pwms(np.ones((1, 15))).quantile([0.5, 1])
+    with pytest.raises(ValueError, match=r"^return period is 1, expected a finite number above 1$"):
+        Gev(0.0, 0.0, 1.0).return_level(1)
+    with pytest.raises(ValueError, match=r"^scale factor is 0, expected a finite number above 0$"):
+        Gev(0.0, 0.0, 1.0).scaled_up(0)
+
+
+def test_bad_rows_are_refused_by_row_and_column():
+    samples = np.ones((3, 20))
+    samples[1, 7] = math.nan
+    with pytest.raises(ValueError, match=r"^sample 1 value 7 is nan, expected finite numbers$"):
+        fit_pwms(samples)
+    with pytest.raises(ValueError, match=r"^samples have 14 values, expected at least 15$"):
+        fit_pwms(np.ones((3, 14)))
+    with pytest.raises(ValueError, match=r"^samples have 1 dimensions, expected 2: one sample per row$"):
+        fit_pwms(np.ones(20))

@@ -19,14 +19,16 @@ class Band:
     """Lower limit, median and upper limit for one new value, in the unit of the sample.
 
     method: how it came about. samples: values it was learned from. gev: the fit of method "gev", else None.
+    level: the share of new values it expects to hold, limits included.
     """
 
-    method: Literal["empirical", "gev", "log-t"]
+    method: Literal["empirical", "gev", "log-t", "nearest", "tracked", "trend"]
     samples: int
     lower: float
     expected: float
     upper: float
     gev: Gev | None = None
+    level: float = LEVEL
 
 
 def minimum_samples(level: float = LEVEL) -> int:
@@ -51,7 +53,7 @@ def empirical_band(sample: npt.ArrayLike, level: float = LEVEL) -> Band | None:
         return None
     tail = (1 - level) / 2
     lower, expected, upper = (float(v) for v in np.quantile(x, [tail, 0.5, 1 - tail], method="weibull"))
-    return Band("empirical", x.size, lower, expected, upper)
+    return Band("empirical", x.size, lower, expected, upper, level=level)
 
 
 def gev_band(sample: npt.ArrayLike, level: float = LEVEL) -> Band:
@@ -63,7 +65,7 @@ def gev_band(sample: npt.ArrayLike, level: float = LEVEL) -> Band:
     check_level(level)
     gev = fit_pwm(sample)
     tail = (1 - level) / 2
-    return Band("gev", np.size(sample), gev.quantile(tail), gev.quantile(0.5), gev.quantile(1 - tail), gev)
+    return Band("gev", np.size(sample), gev.quantile(tail), gev.quantile(0.5), gev.quantile(1 - tail), gev, level)
 
 
 def check_level(level: float) -> None:

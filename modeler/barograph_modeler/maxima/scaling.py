@@ -1,0 +1,110 @@
+"""Scaling up: what the maximum over m times as many ranks is like, if those would behave as the observed ones do.
+
+Non-parametric: the maximum of m independent draws with replacement from n observed maxima has distribution F_n ** m, so
+its q-quantile is the order statistic x_(ceil(n q ** (1 / m))); the resampling of the paper approaches it as replicas
+grow. Parametric: Gev.scaled_up is exact under max-stability, EMMA is the one number the paper projects.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from barograph_modeler.maxima.distribution import Gev, Gevs, check_factor, check_levels
+from barograph_modeler.maxima.sample import Floats, check_sample
+
+EMMA: Final = 0.570376002
+"""P of the expected mean maximum approximation, E(max of m) ~ F**-1(P ** (1 / m)): Sun and Peterson (2012)."""
+
+REPLICAS_AT_ONCE: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class Projection:
+    """Lower limit, median and upper limit of a predicted time, in the unit of the sample. replicas: 0 if exact."""
+
+    lower: float
+    expected: float
+    upper: float
+    replicas: int
+
+
+def emma(gev: Gev, factor: float) -> float:
+    """About the expected maximum of `factor` independent draws. factor: at least 1. Raises ValueError otherwise."""
+    return gev.quantile(_emma_level(factor))
+
+
+def emmas(gevs: Gevs, factor: float) -> Floats:
+    """The same for many: (count,)."""
+    return gevs.quantile(_emma_level(factor))
+
+
+def maximum_quantiles(sample: npt.ArrayLike, factor: float, levels: npt.ArrayLike) -> Floats:
+    """Quantiles of the maximum of `factor` draws with replacement from the sample, exactly: values of the sample.
+
+    sample: at least 1 finite value in any order, left as it is. factor: finite, above 0, not necessarily whole; 1
+    describes the sample itself. levels: (count,) between 0 and 1. Raises ValueError otherwise.
+    """
+    x = check_sample(sample, 1)
+    check_factor(factor)
+    q = np.asarray(levels, dtype=np.float64)
+    check_levels(q)
+    # Less a little, lest rounding carry a whole number over to the next order statistic.
+    at = np.ceil(x.size * q ** (1 / factor) - 1e-9 * x.size).astype(np.int64).clip(1, x.size) - 1
+    return np.asarray(np.partition(x, at)[at])
+
+
+def maximum_band(sample: npt.ArrayLike, factor: float, level: float = 0.95) -> Projection:
+    """The central interval of the maximum of `factor` draws with replacement from the sample, exactly.
+
+    Arguments as maximum_quantiles; level: between 0 and 1. It describes the observed values: it does not allow for
+    having seen only n of them, and it cannot lie above the largest.
+    """
+    tail = (1 - level) / 2
+    lower, expected, upper = maximum_quantiles(sample, factor, (tail, 0.5, 1 - tail)).tolist()
+    return Projection(lower, expected, upper, 0)
+
+
+def resampled_maxima(sample: npt.ArrayLike, factor: int, replicas: int, *, seed: int) -> Floats:
+    """`replicas` maxima of `factor` draws with replacement each: the paper's non-parametric bootstrap, by Monte Carlo.
+
+    sample: at least 1 finite value. factor, replicas: at least 1. maximum_quantiles gives its limit.
+    """
+    x = check_sample(sample, 1)
+    if factor < 1 or replicas < 1:
+        raise ValueError(f"factor and replicas are {factor} and {replicas}, expected at least 1 each")
+    rng = np.random.default_rng(seed)
+    rows = max(1, REPLICAS_AT_ONCE // factor)
+    chunks = (min(rows, replicas - start) for start in range(0, replicas, rows))
+    return np.concatenate([x[rng.integers(0, x.size, size=(count, factor))].max(axis=1) for count in chunks])
+
+
+def percentile_positions(count: int, level: float) -> tuple[int, int]:
+    """The paper's positions of the limits among `count` ordered replicas, from 1: count (1 -+ level) / 2, rounded up.
+
+    For 1,000 replicas and level 0.95 the 25th and the 975th.
+    """
+    if count < 1:
+        raise ValueError(f"replicas are {count}, expected at least 1")
+    if not 0 < level < 1:
+        raise ValueError(f"level is {level}, expected a number between 0 and 1, both excluded")
+    lower, upper = (math.ceil(count * share / 2 - 1e-9) for share in (1 - level, 1 + level))
+    return max(1, lower), upper
+
+
+def percentile_interval(replicas: npt.ArrayLike, level: float = 0.95) -> Projection:
+    """The limits at the paper's positions among bootstrap replicas, and their median."""
+    x = np.sort(check_sample(replicas, 1))
+    lower, upper = percentile_positions(x.size, level)
+    return Projection(float(x[lower - 1]), float(np.median(x)), float(x[upper - 1]), x.size)
+
+
+def _emma_level(factor: float) -> float:
+    check_factor(factor)
+    if factor < 1:
+        raise ValueError(f"scale factor is {factor}, expected at least 1")
+    return math.pow(EMMA, 1 / factor)

@@ -1,0 +1,104 @@
+"""Whether a sample may be described by a GEV at all, and by which type.
+
+Two fits that look at a sample differently, by probability-weighted moments and by moments, come to the same shape
+where the sample is of a GEV and to different ones where it is a mixture or has outliers. So their agreement is the
+paper's sign of trust; here it is judged by what their bootstrap errors allow.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtri
+
+from barograph_modeler.maxima.bootstrap import paired_replicas
+from barograph_modeler.maxima.distribution import Gev, Gevs, TypeName
+from barograph_modeler.maxima.moments import HEAVIEST, SHAPE_ENDS, fit_mom
+from barograph_modeler.maxima.pwm import SHAPE_RANGE, fit_pwm
+
+ERROR_REPLICAS: Final = 200
+"""Efron (1987): enough for a standard error."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A fitted shape k with its standard error, and the type that is certain at a level.
+
+    type_name: "gumbel" where 0 lies within `lower` to `upper`, that is: where the sample does not say on which side.
+    """
+
+    k: float
+    error: float
+    lower: float
+    upper: float
+    type_name: TypeName
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Both fits of a sample with their shapes, and whether they are trusted. reason: one line, in words and numbers.
+
+    Where not trusted, bands should be non-parametric.
+    """
+
+    pwm: Gev
+    mom: Gev
+    pwm_shape: Shape
+    mom_shape: Shape
+    trusted: bool
+    reason: str
+
+
+def classify(k: float, error: float, level: float = 0.95) -> Shape:
+    """The type of a shape k known to a standard error, by the normal interval of `level`, between 0 and 1."""
+    if not (error >= 0 and math.isfinite(error)):
+        raise ValueError(f"standard error is {error}, expected a finite number of at least 0")
+    if not 0 < level < 1:
+        raise ValueError(f"level is {level}, expected a number between 0 and 1, both excluded")
+    reach = float(ndtri((1 + level) / 2)) * error
+    lower, upper = k - reach, k + reach
+    type_name: TypeName = "gumbel" if lower <= 0 <= upper else "frechet" if k < 0 else "weibull"
+    return Shape(k, error, lower, upper, type_name)
+
+
+def judge(sample: npt.ArrayLike, *, seed: int, replicas: int = ERROR_REPLICAS, level: float = 0.95) -> Verdict:
+    """Fit a sample twice and say whether the fits agree.
+
+    Neither may lie at an end of its range: there the sample asks for a shape that the fit cannot give, and the errors
+    are so large that everything agrees. They agree on k where the difference lies within the `level` interval of its
+    error, sqrt(e1**2 + e2**2), and on the type unless one is certain of Frechet and the other of Weibull.
+    sample: as for fit_pwm. replicas: at least 2.
+    A constant sample is not trusted: it has no shape. Raises ValueError for other arguments.
+    """
+    if replicas < 2:
+        raise ValueError(f"replicas are {replicas}, expected at least 2")
+    pwm, mom = fit_pwm(sample), fit_mom(sample)
+    shapes = [
+        classify(fit.shape, _error(gevs), level)
+        for fit, gevs in zip((pwm, mom), paired_replicas(sample, replicas, seed=seed), strict=True)
+    ]
+    trusted, reason = _compare(shapes[0], shapes[1], level)
+    if pwm.scale == 0:
+        trusted, reason = False, "all values are equal"
+    elif not SHAPE_RANGE[0] < pwm.shape < SHAPE_RANGE[1]:
+        trusted, reason = False, f"shape {pwm.shape:.3f} (PWM) is at the end of its range"
+    elif not HEAVIEST + 1e-3 < mom.shape < SHAPE_ENDS[1]:
+        trusted, reason = False, f"shape {mom.shape:.3f} (MOM) is at the end of its range"
+    return Verdict(pwm, mom, shapes[0], shapes[1], trusted, reason)
+
+
+def _compare(pwm: Shape, mom: Shape, level: float) -> tuple[bool, str]:
+    if {pwm.type_name, mom.type_name} == {"frechet", "weibull"}:
+        return False, f"PWM says {pwm.type_name}, MOM says {mom.type_name}"
+    apart = abs(pwm.k - mom.k)
+    reach = float(ndtri((1 + level) / 2)) * math.hypot(pwm.error, mom.error)
+    said = f"shapes {pwm.k:.3f} (PWM) and {mom.k:.3f} (MOM) differ by {apart:.3f}"
+    return (True, f"{said}, within {reach:.3f}") if apart <= reach else (False, f"{said}, more than {reach:.3f}")
+
+
+def _error(replicas: Gevs) -> float:
+    return float(np.std(replicas.shape, ddof=1))
