@@ -55,9 +55,13 @@ class Harvest:
         """
         cursor = self.cursor
         head = self.ring.head
-        stop = min(head, cursor.position + BATCH)
         if cursor.position > head:
             raise RingError(f"ring {self.ring.path}: head is {head}, expected at least {cursor.position}")
+        if cursor.position < (tail := self.ring.tail):
+            # The cursor is older than what was released, after a damaged spool: those records may be overwritten.
+            cursor.lost += tail - cursor.position
+            cursor.position = tail
+        stop = min(head, cursor.position + BATCH)
         records = self.ring.records(cursor.position, stop)
         if not len(records):
             return {}, {}

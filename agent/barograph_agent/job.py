@@ -14,6 +14,7 @@ import msgspec
 from barograph_agent.tables import IDENTIFIER
 
 _LAUNCHERS: Final = {"mpiexec", "mpirun", "srun", "env", "nice", "taskset", "numactl", "time", "timeout"}
+_INTERPRETER: Final = re.compile(r"python[0-9.]*|bash|sh")
 _FOREIGN: Final = re.compile(r"[^A-Za-z0-9_.:@+-]+")
 
 
@@ -96,7 +97,7 @@ def guess_app(command: Sequence[str]) -> str:
         script = name.endswith((".py", ".sh"))
         if name in _LAUNCHERS or name.startswith(("mpiexec.", "mpirun.")) or name.isdecimal():
             continue
-        if name.startswith(("python", "bash", "sh")) and not script and position + 1 < len(words):
+        if _INTERPRETER.fullmatch(name) and position + 1 < len(words):
             continue
         return clean(Path(word).stem if script else name, "unknown")
     return clean(Path(command[0]).name, "unknown") if command else "unknown"

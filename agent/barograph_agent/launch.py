@@ -20,7 +20,7 @@ from typing import Any, Final, TextIO
 from barograph_agent import places, shim
 from barograph_agent.job import Job
 from barograph_agent.plan import END as END_FILE
-from barograph_agent.plan import PLAN, End, Plan, Report, load_report, myself, save
+from barograph_agent.plan import PLAN, REPORT, RING_VARIABLE, End, Plan, Report, load_report, myself, save
 
 NOT_FOUND: Final = 127
 NOT_EXECUTABLE: Final = 126
@@ -40,29 +40,45 @@ class Settings:
 
 def run(command: Sequence[str], job: Job, settings: Settings, environment: Mapping[str, str], out: TextIO) -> int:
     """Run `command` watched; returns its exit status as a shell says it, 126 or 127 where it could not be started."""
-    if (refusal := _cannot_start(command[0], environment)) is not None:
-        print(f"barograph: {refusal[1]}", file=out)
-        return refusal[0]
-    if environment.get("BAROGRAPH_DISABLE", "0") not in ("", "0"):
-        return _run_command(command, environment, None)[0]
+    guard = None
     try:
-        guard = Guard(job, settings, environment)
-    except OSError as error:
-        print(f"barograph: not watching this run: {error}", file=out)
-        return _run_command(command, environment, None)[0]
-    status, runtime = _run_command(command, guard.environment, guard)
-    _summarize(guard.finish(End(time.time(), runtime, status)), runtime, guard, settings, out)
+        _check_startable(command[0], environment)
+        if environment.get("BAROGRAPH_DISABLE", "0") in ("", "0"):
+            try:
+                guard = Guard(job, settings, environment)
+            except (OSError, ValueError) as error:
+                print(f"barograph: not watching this run: {error}", file=out)
+        status, runtime = _run_command(command, guard.environment if guard else environment, guard)
+    except CannotStart as error:
+        if guard is not None:
+            guard.cancel()
+        print(f"barograph: {error}", file=out)
+        return error.status
+    if guard is not None:
+        try:
+            _summarize(guard.finish(End(time.time(), runtime, status)), runtime, guard, settings, out)
+        except KeyboardInterrupt:
+            print("barograph: interrupted; the sidecar goes on and delivers what it can", file=out)
     return status
+
+
+class CannotStart(Exception):
+    """A command that cannot be started. The text says why; `status` is what a shell would exit with."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
 
 
 class Guard:
     """The sidecar of one run, kept alive: started, started again where it dies, and heard at the end."""
 
     def __init__(self, job: Job, settings: Settings, environment: Mapping[str, str]) -> None:
+        places.check_endpoint(settings.endpoint)
+        preload = shim.preload(shim.library(), environment.get("LD_PRELOAD", ""))
         unique = f"{job.key.replace('/', '-')}-{secrets.token_hex(4)}"
         self.spool = places.private_directory(places.spool_root(environment)) / unique
         rings = places.private_directory(places.ring_root(environment)) / unique
-        library = shim.library()
         self.spool.mkdir(mode=0o700)
         rings.mkdir(mode=0o700)
         launcher, launcher_born = myself()
@@ -80,14 +96,21 @@ class Guard:
             spool_bytes=settings.spool_bytes,
         )
         save(self.spool, PLAN, self.plan)
-        preload = " ".join(filter(None, [str(library), environment.get("LD_PRELOAD", "")]))
-        self.environment = {**environment, "LD_PRELOAD": preload, "BAROGRAPH_RING_DIR": str(rings)}
+        self.environment = {**environment, "LD_PRELOAD": preload, RING_VARIABLE: str(rings)}
         self._start()
 
     def check(self) -> None:
         """Start the sidecar again where it has died."""
-        if self._process.poll() is not None and time.monotonic() - self._started > _RESTART_SECONDS:
+        if self._process.poll() is None or time.monotonic() - self._started <= _RESTART_SECONDS:
+            return
+        if not (self.spool / REPORT).exists():
             self._start()
+
+    def cancel(self) -> None:
+        """Leave no trace of a run that did not begin."""
+        self._process.kill()
+        self._process.wait()
+        self._clear()
 
     def finish(self, end: End) -> Report | None:
         """Tell the sidecar how the run ended and wait for its report, for as long as the plan allows."""
@@ -104,45 +127,50 @@ class Guard:
                 told, deadline = True, deadline + 2.0
                 self._process.terminate()
             time.sleep(0.02)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(2.0)
-        if report is not None and report.reached and report.spooled == 0:
+        # The sidecar itself may stay: it goes on with what earlier runs have left.
+        if report is not None and report.delivered:
             self._clear()
         return report
 
     def _start(self) -> None:
         # A session of its own: the terminal's Ctrl-C is for the command, the sidecar must outlive it.
         self._started = time.monotonic()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "barograph_agent.sidecar", str(self.spool)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=(self.spool / "sidecar.log").open("ab"),
-            start_new_session=True,
-        )
+        with (self.spool / "sidecar.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                # -P: the user's working directory may hold a random.py of its own.
+                [sys.executable, "-P", "-m", "barograph_agent.sidecar", str(self.spool)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                start_new_session=True,
+            )
 
     def _clear(self) -> None:
         shutil.rmtree(self.plan.ring_directory, ignore_errors=True)
         shutil.rmtree(self.spool, ignore_errors=True)
 
 
-def _cannot_start(program: str, environment: Mapping[str, str]) -> tuple[int, str] | None:
+def _check_startable(program: str, environment: Mapping[str, str]) -> None:
     if shutil.which(program, path=environment.get("PATH")) is not None:
-        return None
+        return
     path = Path(program)
     if "/" in program and path.exists():
         what = "a directory" if path.is_dir() else "not executable"
-        return NOT_EXECUTABLE, f"command {program!r} is {what}, expected an executable program"
+        raise CannotStart(NOT_EXECUTABLE, f"command {program!r} is {what}, expected an executable program")
     where = "" if "/" in program else " in PATH"
-    return NOT_FOUND, f"command {program!r} not found{where}, expected a program to run"
+    raise CannotStart(NOT_FOUND, f"command {program!r} not found{where}, expected a program to run")
 
 
 def _run_command(command: Sequence[str], environment: Mapping[str, str], guard: Guard | None) -> tuple[int, float]:
     """Exit status and runtime in seconds of a command that gets our signals."""
     started = time.monotonic()
     with _signals_held() as held:
-        process = subprocess.Popen(command, env=dict(environment))
-        held.target = process
+        try:
+            process = subprocess.Popen(command, env=dict(environment))
+        except OSError as error:
+            text = f"command {command[0]!r} cannot be run: {error.strerror}, expected an executable program"
+            raise CannotStart(NOT_EXECUTABLE, text) from error
+        held.begin(process)
         while True:
             try:
                 status = process.wait(0.25)
@@ -155,11 +183,21 @@ def _run_command(command: Sequence[str], environment: Mapping[str, str], guard: 
 
 
 class _Held:
-    target: subprocess.Popen[bytes] | None = None
+    def __init__(self) -> None:
+        self._target: subprocess.Popen[bytes] | None = None
+        self._early: list[int] = []
+
+    def begin(self, process: subprocess.Popen[bytes]) -> None:
+        """From now on signals are this process's, those that came while it was being started too."""
+        self._target = process
+        for number in self._early:
+            process.send_signal(number)
 
     def forward(self, number: int, frame: Any) -> None:
-        if self.target is not None:
-            self.target.send_signal(number)
+        if self._target is None:
+            self._early.append(number)
+        else:
+            self._target.send_signal(number)
 
     def ignore(self, number: int, frame: Any) -> None:
         """The terminal has sent it to the command too. (A handler, because SIG_IGN would be inherited.)"""
@@ -169,12 +207,15 @@ class _Held:
 def _signals_held() -> Iterator[_Held]:
     held = _Held()
     handlers = dict.fromkeys(_FORWARDED, held.forward) | dict.fromkeys(_TERMINAL, held.ignore)
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    # What is ignored stays ignored, here and in the command: nohup means it so.
+    heard = {number: handler for number, handler in handlers.items() if signal.getsignal(number) != signal.SIG_IGN}
+    before = {number: signal.signal(number, handler) for number, handler in heard.items()}
     try:
         yield held
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            # None: a preloaded library had installed one, which Python can neither name nor put back.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 def _summarize(report: Report | None, runtime: float, guard: Guard, settings: Settings, out: TextIO) -> None:

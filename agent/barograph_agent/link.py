@@ -114,8 +114,8 @@ class Link:
             self._welcomed = False
             self._hello_at = now
         if not self._welcomed:
-            if now >= self._hello_at:
-                self._send(wire.Hello(self.stream))
+            # Only a hello that went out is waited for: while nobody is connected, each pump is a new chance.
+            if now >= self._hello_at and self._send(wire.Hello(self.stream)):
                 self._hello_at = now + backoff(self._attempt, self._rng)
                 self._attempt += 1
             return
@@ -172,8 +172,7 @@ class Link:
         self.refusals = [*self.refusals[-9:], message]
         if message.reason == "invalid":
             if self.outbox.first_seq <= message.seq <= self.outbox.last_seq:
-                lost = wire.decode_from_client(self.outbox.get(message.seq))
-                rows = lost.rows if isinstance(lost, wire.Append) else 0
+                rows = self.outbox.rows_in(message.seq)
                 self.dropped_rows["refused"] += rows
                 self.acked_rows -= rows
         elif self._welcomed:

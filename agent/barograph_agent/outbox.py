@@ -48,6 +48,10 @@ class Outbox(Protocol):
         """The message with this number, first_seq <= seq < next_seq."""
         ...
 
+    def rows_in(self, seq: int) -> int:
+        """How many rows it was put with."""
+        ...
+
     def ack(self, seq: int) -> int:
         """Forget everything up to seq; returns how many rows that was."""
         ...
@@ -93,6 +97,10 @@ class Memory:
     def get(self, seq: int) -> bytes:
         """The message with this number."""
         return self._held[seq][1]
+
+    def rows_in(self, seq: int) -> int:
+        """How many rows it was put with."""
+        return self._held[seq][0]
 
     def ack(self, seq: int) -> int:
         """Forget everything up to seq; returns how many rows that was."""

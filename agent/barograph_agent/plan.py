@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,8 @@ from barograph_agent.spool import replace_file
 PLAN: Final = "plan.json"
 END: Final = "end.json"
 REPORT: Final = "report.json"
+RING_VARIABLE: Final = "BAROGRAPH_RING_DIR"
+"""Where the shim puts its ring; without it the shim does nothing."""
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -39,6 +42,16 @@ class Plan(msgspec.Struct, frozen=True):
     def launcher_lives(self) -> bool:
         """True while the process that started the run is there."""
         return born(self.launcher) == self.launcher_born
+
+    @property
+    def command_lives(self) -> bool:
+        """True while a process is there that was started with this run's ring directory in its environment."""
+        entry = os.fsencode(f"{RING_VARIABLE}={self.ring_directory}")
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            with contextlib.suppress(OSError):
+                if entry in path.read_bytes().split(b"\0"):
+                    return True
+        return False
 
 
 class End(msgspec.Struct, frozen=True):
@@ -63,6 +76,8 @@ class Report(msgspec.Struct, frozen=True):
     """The alerts daemon's sentence; empty where none came."""
     notes: list[str] = []
     """What went wrong on the way, a line each."""
+    delivered: bool = False
+    """True when the collector has everything and nothing needs to be kept."""
 
 
 def born(pid: int) -> int:

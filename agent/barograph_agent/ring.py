@@ -113,8 +113,9 @@ class Ring:
         if int(header["clock"]) not in CLOCKS:
             raise RingError(f"ring {self.path}: clock is {header['clock']}, expected one of {sorted(CLOCKS)}")
         self._modules_at = HEADER_BYTES
-        self._sites_at = self._modules_at + int(header["module_capacity"]) * MODULE.itemsize
-        self._records_at = self._sites_at + int(header["site_capacity"]) * SITE.itemsize
+        self._module_capacity, self._site_capacity = int(header["module_capacity"]), int(header["site_capacity"])
+        self._sites_at = self._modules_at + self._module_capacity * MODULE.itemsize
+        self._records_at = self._sites_at + self._site_capacity * SITE.itemsize
         self.capacity = capacity
         whole = self._records_at + capacity * RECORD.itemsize
         if size < whole:
@@ -195,7 +196,8 @@ class Ring:
         """Call site `index` as module+offset; "start" for 0, the start of the run."""
         if index == 0:
             return "start"
-        sites, modules = int(self._get("sites")), int(self._get("modules"))
+        sites = min(int(self._get("sites")), self._site_capacity)
+        modules = min(int(self._get("modules")), self._module_capacity)
         if index >= sites:
             raise RingError(f"ring {self.path}: site is {index}, expected less than {sites}")
         site = self._read(self._sites_at + index * SITE.itemsize, 1, SITE)[0]

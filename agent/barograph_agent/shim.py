@@ -7,6 +7,16 @@ from pathlib import Path
 LIBRARY = "libbarograph.so"
 
 
+def preload(path: Path, others: str) -> str:
+    """The value of LD_PRELOAD with this shim in front of what else is preloaded.
+
+    Raises ValueError for a path that the variable cannot hold.
+    """
+    if {" ", ":"} & set(str(path)):
+        raise ValueError(f"the shim is {str(path)!r}, expected a path without space or colon, which cut LD_PRELOAD")
+    return " ".join(filter(None, [str(path), others]))
+
+
 def library() -> Path:
     """The installed shim.
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from barograph_agent.plan import REPORT, Plan, load_plan, save
+from barograph_agent.plan import REPORT, Plan, load_end, load_plan, save
 from barograph_agent.spool import SpoolError
 from barograph_agent.watch import Watch
 
@@ -47,7 +47,7 @@ def adopt(root: Path, besides: Path, endpoint: str) -> list[Watch]:
 
 
 class Sidecar:
-    """Watches one run to its end, within the time its plan allows for delivery."""
+    """Watches one run to its end, within the time its plan allows for delivery; then delivers for earlier ones."""
 
     def __init__(self, directory: Path, plan: Plan) -> None:
         self._directory = directory
@@ -76,20 +76,25 @@ class Sidecar:
                 deadline = time.monotonic() + self._plan.drain_seconds
             if main.delivered or time.monotonic() > deadline or self._stopping:
                 break
-        save(self._directory, REPORT, main.report())
-        for watch in self._adopted:
-            watch.close()
-        if main.delivered and self._plan.launcher_lives:
-            main.close()  # the launcher reads the report, then clears up
-        elif main.delivered:
+        report = main.report()
+        if main.delivered and not self._plan.launcher_lives:
             main.forget()
         else:
             main.close()
+            # Told to stop while the command runs, it is only the sidecar that ends: the launcher starts another.
+            if load_end(self._directory) is not None:
+                save(self._directory, REPORT, report)
+        # The launcher is free to go from here on.
+        deadline = time.monotonic() + self._plan.drain_seconds
+        while any(watch.ended for watch in self._adopted) and time.monotonic() < deadline and not self._stopping:
+            self._serve_adopted(0.02)
+        for watch in self._adopted:
+            watch.close()
 
-    def _serve_adopted(self) -> None:
+    def _serve_adopted(self, timeout: float = 0.0) -> None:
         for watch in list(self._adopted):
             watch.step()
-            watch.link.pump()
+            watch.link.pump(timeout)
             if watch.delivered:
                 watch.forget()
                 self._adopted.remove(watch)

@@ -12,6 +12,7 @@ Each segment begins with a copy of the mark before it, so that segments of ackno
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import struct
@@ -114,19 +115,27 @@ class Spool:
         self._take(self._waiting)
         self._waiting = []
         self._committed = self._sizes[self._current]
-        if self._committed >= self._segment_bytes:
-            self._open_segment()
+        if self._committed >= self._segment_bytes and self._current <= self._last_seq:
+            # Where the disk is full this segment grows: what is committed must not be undone by what comes after.
+            with contextlib.suppress(OSError):
+                self._open_segment()
         self._keep_to_cap()
 
     def rollback(self) -> None:
         """Forget what was put since the last commit: for a producer whose disk was full half-way."""
         self._waiting = []
         self._sizes[self._current] = self._committed
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._files[self._current], self._committed)
 
     def get(self, seq: int) -> bytes:
         """The message with this number."""
         place = self._places[seq]
         return os.pread(self._files[place.segment], place.length, place.at)
+
+    def rows_in(self, seq: int) -> int:
+        """Rows of the message with this number."""
+        return self._places[seq].rows
 
     def ack(self, seq: int) -> int:
         """Forget everything up to seq; returns how many rows that was."""
@@ -151,20 +160,17 @@ class Spool:
         os.close(self._lock)
 
     def remove(self) -> None:
-        """Close, and delete everything."""
+        """Delete everything, and close."""
+        # The lock goes last, or somebody could take over what is half gone.
+        for path in sorted(self.directory.iterdir(), key=lambda path: path.name == "lock"):
+            path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self.directory.rmdir()
         self.close()
-        for path in self.directory.iterdir():
-            path.unlink()
-        self.directory.rmdir()
 
     def _write(self, kind: int, rows: int, payload: bytes) -> None:
-        body = _BODY.pack(kind, rows) + payload
-        data = _HEAD.pack(len(body), zlib.crc32(body)) + body
         at = self._sizes[self._current]
-        while data:
-            written = os.pwrite(self._files[self._current], data, at)
-            data, at = data[written:], at + written
-        self._sizes[self._current] = at
+        self._sizes[self._current] = _write_entry(self._files[self._current], at, kind, rows, payload)
 
     def _path(self, segment: int) -> Path:
         return self.directory / f"{segment:012d}.seg"
@@ -175,12 +181,18 @@ class Spool:
             self._places[self._last_seq] = place
 
     def _open_segment(self) -> None:
-        self._current = self._last_seq + 1
-        path = self._path(self._current)
-        self._files[self._current] = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        self._sizes[self._current] = 0
-        self._write(_MARK, 0, self.mark)
-        self._committed = self._sizes[self._current]
+        segment = self._last_seq + 1
+        path = self._path(segment)
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            size = _write_entry(file, 0, _MARK, 0, self.mark)
+            os.fsync(file)
+        except OSError:
+            os.close(file)
+            path.unlink()
+            raise
+        self._current, self._committed = segment, size
+        self._files[segment], self._sizes[segment] = file, size
 
     def _remove(self, segment: int) -> None:
         os.close(self._files.pop(segment))
@@ -210,7 +222,7 @@ class Spool:
         for path in paths:
             self._current = int(path.stem)
             self._files[self._current] = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-            if self._last_seq and self._current != self._last_seq + 1:
+            if path != paths[0] and self._current != self._last_seq + 1:
                 self._give_up(self._current - 1, "spool-corrupt")
             self._last_seq = self._current - 1
             waiting: list[_Place] = []
@@ -226,6 +238,14 @@ class Spool:
             self._sizes[self._current] = self._committed
         if not paths:
             self._open_segment()
+        elif self._committed == 0:
+            # Killed while it opened this segment: the mark must be in it before those that have the mark may go.
+            self._write(_MARK, 0, self.mark)
+            self._committed = self._sizes[self._current]
+        if self._dropped:
+            # Killed between noting this and deleting the segment.
+            while self._places and self.first_seq <= self._dropped.seq:
+                self._places.popitem(last=False)
 
     def _give_up(self, seq: int, reason: str) -> None:
         """Drop every message up to seq, and remember that."""
@@ -234,6 +254,15 @@ class Spool:
             rows += self._places.popitem(last=False)[1].rows
         self._dropped = Dropped(seq, rows, reason)
         replace_file(self.directory / "dropped", msgspec.json.encode(self._dropped))
+
+
+def _write_entry(file: int, at: int, kind: int, rows: int, payload: bytes) -> int:
+    body = _BODY.pack(kind, rows) + payload
+    data = _HEAD.pack(len(body), zlib.crc32(body)) + body
+    while data:
+        written = os.pwrite(file, data, at)
+        data, at = data[written:], at + written
+    return at
 
 
 def _entries(file: int) -> Iterator[tuple[int, int, int, bytes]]:

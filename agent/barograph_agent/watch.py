@@ -19,7 +19,9 @@ from barograph_agent.ring import Ring, RingError
 from barograph_agent.spool import Spool
 
 VERDICT_SECONDS = 4.0
-"""How long the end of a run waits for the alerts daemon's final word."""
+"""How long the end of a run waits for the alerts daemon's final word, within the time its plan allows."""
+STRAGGLERS_SECONDS = 2.0
+"""How long it waits for ranks that outlive the command: a killed launcher's go a moment after it."""
 
 
 class State(msgspec.Struct):
@@ -29,6 +31,9 @@ class State(msgspec.Struct):
     ranks: int = 0
     announced: bool = False
     ended: bool = False
+    seen: int = 0
+    dropped: int = 0
+    """The last two as they were when the run ended."""
 
 
 class Watch:
@@ -65,8 +70,8 @@ class Watch:
         if self._state.ended:
             return
         end = self._end()
-        self._find_rings()
         try:
+            self._find_rings()
             while self._gather():
                 pass
             if end is not None:
@@ -79,15 +84,10 @@ class Watch:
 
     def report(self) -> Report:
         """What became of the intervals so far, and the verdict where there is one."""
-        self._find_rings()
         rows = sum(cursor.rows for cursor in self._state.cursors.values())
-        seen, missing = self._counted()
-        spooled = sum(
-            message.rows
-            for seq in range(self._spool.first_seq, self._spool.last_seq + 1)
-            if isinstance(message := wire.decode_from_client(self._spool.get(seq)), wire.Append)
-            and message.table == "blocks"
-        )
+        state = self._state
+        seen, missing = (state.seen, state.dropped) if state.ended else self._counted()
+        spooled = self._spool.rows
         gone = self.link.dropped_rows.total() + (self._spool.dropped.rows if self._spool.dropped else 0)
         return Report(
             ranks=self._state.ranks,
@@ -98,20 +98,19 @@ class Watch:
             reached=self.link.connected,
             verdict=self._verdict() if self.delivered else "",
             notes=self.notes + [f"refused by the collector: {refusal.detail}" for refusal in self.link.refusals],
+            delivered=self.delivered,
         )
 
     def close(self) -> None:
         """Let go of everything; what is undelivered stays for the next one."""
         self.link.close()
-        for harvest in self._harvests.values():
-            harvest.ring.close()
+        self._close_rings()
         self._spool.close()
 
     def forget(self) -> None:
         """Close, and delete rings and spool: everything is delivered."""
         self.link.close()
-        for harvest in self._harvests.values():
-            harvest.ring.close()
+        self._close_rings()
         shutil.rmtree(self.plan.ring_directory, ignore_errors=True)
         self._spool.remove()
 
@@ -156,12 +155,12 @@ class Watch:
     def _end(self) -> End | None:
         """How the run ended, or None while it goes on. Looked at before the rings, so that nothing comes after it."""
         end = load_end(self._directory)
-        if end is None and not self.plan.launcher_lives and not self._writers_live():
+        if end is None:
+            if self.plan.launcher_lives or self.plan.command_lives:
+                return None
             return End(ended_at=self._clock(), runtime_seconds=math.nan, exit_status=-1)
-        return end
-
-    def _writers_live(self) -> bool:
-        return any(Path(f"/proc/{harvest.ring.pid}").exists() for harvest in self._harvests.values())
+        waited = self._clock() - end.ended_at
+        return None if 0 <= waited < STRAGGLERS_SECONDS and self.plan.command_lives else end
 
     def _append_run(self, end: End) -> None:
         if not self._state.announced:
@@ -176,8 +175,11 @@ class Watch:
             "dropped": missing,
         }
         self._append("runs", 1, values)
-        self._state.ended = True
+        self._state.ended, self._state.seen, self._state.dropped = True, seen, missing
         self._commit()
+        # Rings take memory, and everything in them is on the disk now.
+        self._close_rings()
+        shutil.rmtree(self.plan.ring_directory, ignore_errors=True)
 
     def _append_job(self) -> None:
         job = self.plan.job
@@ -198,7 +200,8 @@ class Watch:
 
     def _append(self, table: str, rows: int, values: dict[str, Any]) -> None:
         message = wire.append(self.plan.stream, self._spool.next_seq, table, rows, values)
-        self._spool.put(rows, wire.encode(message))
+        # Counted in intervals: what is spooled or dropped is to balance with what the shim has seen.
+        self._spool.put(rows if table == "blocks" else 0, wire.encode(message))
 
     def _commit(self) -> None:
         self._spool.commit(msgspec.json.encode(self._state))
@@ -206,14 +209,21 @@ class Watch:
     def _reset(self) -> None:
         """Back to the last commit."""
         self._state = msgspec.json.decode(self._spool.mark, type=State) if self._spool.mark else State()
+        self._close_rings()
+
+    def _close_rings(self) -> None:
         for harvest in self._harvests.values():
             harvest.ring.close()
         self._harvests.clear()
 
     def _counted(self) -> tuple[int, int]:
         """Collectives the shim has counted, and how many of their intervals never became a row."""
-        seen = sum(harvest.seen for harvest in self._harvests.values())
-        lost = sum(harvest.cursor.lost + harvest.ring.dropped for harvest in self._harvests.values())
+        seen = lost = 0
+        for name, cursor in self._state.cursors.items():
+            # A ring that became unreadable has shown what its cursor counted, and nobody knows more.
+            harvest = self._harvests.get(name)
+            seen += harvest.seen if harvest else cursor.rows + cursor.lost
+            lost += cursor.lost + (harvest.ring.dropped if harvest else 0)
         return seen, lost
 
     def _give_up_ring(self, name: str, error: RingError) -> None:
@@ -229,7 +239,7 @@ class Watch:
             self.notes.append(line)
 
     def _verdict(self) -> str:
-        deadline = time.monotonic() + VERDICT_SECONDS
+        deadline = time.monotonic() + min(VERDICT_SECONDS, self.plan.drain_seconds)
         while (left := deadline - time.monotonic()) > 0:
             answer = self.link.read("scores", -1, 1, self.plan.job.key, min(left, 1.0))
             if answer is not None and answer.rows:

@@ -1,0 +1,26 @@
+/* paced BARRIERS MICROSECONDS PROGRESS - so many barriers of the world, with a pause before each. Rank 0 keeps the number
+ * of those that have returned in the file PROGRESS, so that whoever kills it knows. */
+#include <fcntl.h>
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+int main(int argc, char **argv)
+{
+    int rank, barriers = argc == 4 ? atoi(argv[1]) : 0;
+    useconds_t pause = argc == 4 ? (useconds_t)atoi(argv[2]) : 0;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    int file = open(argv[3], O_WRONLY | O_CREAT, 0600);
+    for (int i = 1; i <= barriers; i++) {
+        char line[16];
+        usleep(pause);
+        MPI_Barrier(MPI_COMM_WORLD);
+        int length = snprintf(line, sizeof line, "%8d\n", i);
+        if (rank == 0 && pwrite(file, line, (size_t)length, 0) != length)
+            return 1;
+    }
+    MPI_Finalize();
+    return 0;
+}

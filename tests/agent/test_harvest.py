@@ -1,0 +1,161 @@
+"""From a ring's records to rows: which intervals are known, what they are called, and that none is counted twice."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barograph_agent import harvest as module
+from barograph_agent.harvest import Cursor, Harvest, class_id
+from barograph_agent.ring import Ring, RingError
+from helpers.rings import STARTED_UNIX_NS, FakeShim
+
+
+@pytest.fixture
+def shim(tmp_path: Path) -> FakeShim:
+    shim = FakeShim(tmp_path / "0.ring")
+    shim.site(0x10)
+    shim.site(0x20)
+    return shim
+
+
+def test_an_interval_reaches_from_the_end_of_one_collective_to_the_end_of_the_next(shim: FakeShim) -> None:
+    for exit_ns, site in [(1_000_000, 1), (1_500_000, 2), (4_000_000, 1), (4_000_000, 2)]:
+        shim.put(exit_ns, site, op=7 + site)
+    with Ring(shim.path) as ring:
+        harvest = Harvest(ring, Cursor(world=3))
+        rows, sites = harvest.take()
+        assert harvest.take() == ({}, {})
+    assert rows["world"] == 3
+    assert rows["first_index"].tolist() == [0, 1, 2, 3]
+    assert rows["sum_seconds"] == pytest.approx([0.001, 0.0005, 0.0025, 0.0])
+    for power, name in enumerate(("sum_seconds", "sum_squares", "sum_cubes"), 1):
+        assert rows[name] == pytest.approx(rows["sum_seconds"] ** power)
+    assert rows["min_seconds"] is rows["max_seconds"] is rows["sum_seconds"]
+    assert rows["count"] == 1
+    ends = np.array([1e-3, 1.5e-3, 4e-3, 4e-3]) + STARTED_UNIX_NS * 1e-9
+    assert np.abs(rows["ended_at"] - ends).max() < 1e-6
+    pairs = [("start", "lmp+0x10"), ("lmp+0x10", "lmp+0x20"), ("lmp+0x20", "lmp+0x10"), ("lmp+0x10", "lmp+0x20")]
+    assert rows["class_id"].tolist() == [class_id(*pair) for pair in pairs]
+    named = dict(
+        zip(sites["class_id"], zip(sites["before"], sites["at"], sites["operation"], strict=True), strict=True)
+    )
+    assert named == {
+        class_id("start", "lmp+0x10"): ("start", "lmp+0x10", "Barrier"),
+        class_id("lmp+0x10", "lmp+0x20"): ("lmp+0x10", "lmp+0x20", "Allreduce"),
+        class_id("lmp+0x20", "lmp+0x10"): ("lmp+0x20", "lmp+0x10", "Barrier"),
+    }
+
+
+def test_a_class_keeps_its_id_whatever_place_its_sites_have_in_the_table(shim: FakeShim, tmp_path: Path) -> None:
+    other = FakeShim(tmp_path / "1.ring")
+    other.module(b"/somewhere/else/lmp")
+    for offset in (0x99, 0x20, 0x10):
+        other.site(offset, module=1)
+    ids = []
+    for ring_file, sites in ((shim, (1, 2)), (other, (3, 2))):
+        for exit_ns, site in enumerate(sites):
+            ring_file.put(exit_ns, site)
+        with Ring(ring_file.path) as ring:
+            ids.append(Harvest(ring, Cursor(world=0)).take()[0]["class_id"].tolist())
+    assert ids[0] == ids[1]
+    # Bands of last year are found by this number, so it may never change: printf 'start\0lmp+0x10' | b2sum -l 64
+    assert class_id("start", "lmp+0x10").to_bytes(8, "little").hex() == "e5d7cf0a7036d3e7"
+    assert class_id("a", "bc") != class_id("ab", "c")
+
+
+def test_a_head_behind_the_cursor_is_refused(shim: FakeShim) -> None:
+    shim.put(1)
+    with Ring(shim.path) as ring:
+        harvest = Harvest(ring, Cursor(world=0))
+        harvest.take()
+        shim.set(head=0)
+        with pytest.raises(RingError) as raised:
+            harvest.take()
+    assert str(raised.value) == f"ring {shim.path}: head is 0, expected at least 1"
+
+
+def test_records_released_before_the_cursor_knew_them_are_lost_and_not_read(shim: FakeShim) -> None:
+    for i in range(20):
+        shim.put(i)
+    with Ring(shim.path) as ring:
+        ring.release(12)
+        cursor = Cursor(world=0)
+        rows, _ = Harvest(ring, cursor).take()
+    assert rows["first_index"].tolist() == list(range(13, 20))  # where 12 began is not known
+    assert (cursor.rows, cursor.lost, cursor.position) == (7, 13, 20)
+
+
+ACTIONS = st.lists(
+    st.one_of(st.integers(1, 100), st.sampled_from(["take", "commit", "commit", "restart"])), min_size=1, max_size=40
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(actions=ACTIONS, batch=st.integers(1, 70), seed=st.integers(0, 2**32))
+def test_every_collective_is_a_row_or_lost_or_dropped_whatever_is_full_cut_or_restarted(
+    actions: list[int | str], batch: int, seed: int
+) -> None:
+    """Integers: so many collectives. take: into memory. commit: rows, cursor and release. restart: memory is gone."""
+    rng = np.random.default_rng(seed)
+    times: list[int] = []
+    sites: list[int] = []
+    recorded: list[bool] = []
+    stored: list[tuple[Any, ...]] = []
+    waiting: list[tuple[Any, ...]] = []
+    saved = msgspec.json.encode(Cursor(world=0))
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "BATCH", batch)
+        shim = FakeShim(Path(folder) / "0.ring")
+        shim.site(0x10)
+        shim.site(0x20)
+        with Ring(shim.path) as ring:
+            harvest = Harvest(ring, msgspec.json.decode(saved, type=Cursor))
+
+            def take() -> bool:
+                rows, _ = harvest.take()
+                if rows:
+                    names = ("first_index", "class_id", "sum_seconds")
+                    waiting.extend(zip(*(rows[name].tolist() for name in names), strict=True))
+                return bool(rows)
+
+            def commit() -> None:
+                nonlocal saved
+                stored.extend(waiting)
+                waiting.clear()
+                saved = msgspec.json.encode(harvest.cursor)
+                harvest.release()
+
+            for action in actions:
+                if isinstance(action, int):
+                    for _ in range(action):
+                        times.append((times[-1] if times else 0) + int(rng.integers(0, 10**6)))
+                        sites.append(int(rng.integers(1, 3)))
+                        recorded.append(shim.put(times[-1], sites[-1]))
+                elif action == "restart":
+                    waiting.clear()
+                    harvest = Harvest(ring, msgspec.json.decode(saved, type=Cursor))
+                else:
+                    take()
+                    if action == "commit":
+                        commit()
+            while take():
+                pass
+            commit()
+            cursor = harvest.cursor
+            assert cursor.rows + cursor.lost + ring.dropped == harvest.seen == len(times)
+    names = ["start", "lmp+0x10", "lmp+0x20"]
+    expected = [
+        (i, class_id(names[sites[i - 1] if i else 0], names[sites[i]]), times[i] - (times[i - 1] if i else 0))
+        for i in range(len(times))
+        if recorded[i] and (i == 0 or recorded[i - 1])
+    ]
+    assert [(i, kind, round(seconds * 1e9)) for i, kind, seconds in stored] == expected
+    assert cursor.rows == len(expected)

@@ -1,0 +1,133 @@
+"""Who a run is: job identity from the environment, the application's name, parameters, workload."""
+
+from __future__ import annotations
+
+import pytest
+
+from barograph import run as command
+from barograph_agent.job import Job, JobError, from_environment, guess_app, parse_params
+from barograph_agent.tables import IDENTIFIER
+
+
+def job(environment: dict[str, str] | None = None, **changes: object) -> Job:
+    arguments: dict[str, object] = {
+        "command": ["./a.out"],
+        "app": None,
+        "params": {},
+        "user": "ada",
+        "host": "n1",
+        "unique": "20250101T000000-77",
+        **changes,
+    }
+    return from_environment(environment or {}, **arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("environment", "key"),
+    [
+        ({}, "local/20250101T000000-77.0.0"),
+        ({"SLURM_JOB_ID": "4711"}, "local/4711.0.20250101T000000-77"),
+        ({"SLURM_JOB_ID": "4711", "SLURM_CLUSTER_NAME": "blue"}, "blue/4711.0.20250101T000000-77"),
+        (
+            {"SLURM_JOB_ID": "4711", "SLURM_CLUSTER_NAME": "blue", "BAROGRAPH_CLUSTER": "red"},
+            "red/4711.0.20250101T000000-77",
+        ),
+        ({"SLURM_JOB_ID": "4711", "SLURM_RESTART_COUNT": "2"}, "local/4711.2.20250101T000000-77"),
+        ({"SLURM_JOB_ID": "4711", "SLURM_RESTART_COUNT": "x"}, "local/4711.0.20250101T000000-77"),
+        (
+            {"SLURM_JOB_ID": "4713", "SLURM_ARRAY_JOB_ID": "4711", "SLURM_ARRAY_TASK_ID": "2"},
+            "local/4711_2.0.20250101T000000-77",
+        ),
+        ({"BAROGRAPH_CLUSTER": ""}, "local/20250101T000000-77.0.0"),
+        ({"BAROGRAPH_CLUSTER": "lab 1/\u00fc"}, "lab-1/20250101T000000-77.0.0"),
+        ({"BAROGRAPH_CLUSTER": "\u00fc"}, "local/20250101T000000-77.0.0"),
+    ],
+)
+def test_a_job_is_who_slurm_says_or_else_itself(environment: dict[str, str], key: str) -> None:
+    assert job(environment).key == key
+
+
+def test_whatever_the_environment_holds_the_names_are_identifiers() -> None:
+    long = "\u00e9 x" * 500
+    names = ("BAROGRAPH_CLUSTER", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID")
+    one = job(dict.fromkeys(names, long), user=long, host=long, unique="u" * 40, command=[long], params={"a": long})
+    # A stream is the job's key, a slash and eight digits.
+    for name in (one.user, one.host, one.app, f"{one.key}/12345678", one.workload(2**31 - 1, 99999)):
+        assert IDENTIFIER.fullmatch(name), name
+    assert (job(user="").user, job(host="\u00fc").host) == ("unknown", "unknown")
+
+
+@pytest.mark.parametrize(
+    ("words", "app"),
+    [
+        ("./a.out", "a.out"),
+        ("mpiexec -n 2 /opt/lammps/bin/lmp -in in.lj", "lmp"),
+        ("mpirun.openmpi --oversubscribe -n 4 ./xhpcg", "xhpcg"),
+        ("srun --ntasks=8 --mpi=pmix ./cp2k.psmp -i H2O.inp", "cp2k.psmp"),
+        ("env OMP_NUM_THREADS=1 mpiexec.hydra -n 2 lmp", "lmp"),
+        ("nice -n 5 time mpiexec -n 2 lmp", "lmp"),
+        ("mpiexec -n 2 python train.py --steps 10", "train"),
+        ("mpiexec -n 2 python3.11 -m mpi4py solver.py", "mpi4py"),
+        ("bash run.sh", "run"),
+        ("./job.sh arg", "job"),
+        ("python", "python"),
+        ("sh", "sh"),
+        # Programs whose names begin like an interpreter's.
+        ("mpiexec -n 2 shallow_water input.nml", "shallow_water"),
+        ("pythia8 main.cmnd", "pythia8"),
+        ("bashful x", "bashful"),
+        # What can only be wrong: `--app` settles it.
+        ("taskset -c 0,1 lmp", "0-1"),
+        ("mpirun --bind-to none -n 4 ./xhpcg", "none"),
+        ("mpiexec -n 2", "mpiexec"),
+    ],
+)
+def test_the_application_is_guessed_from_its_command_line(words: str, app: str) -> None:
+    assert guess_app(words.split()) == app
+
+
+def test_without_a_word_the_application_is_unknown_and_a_given_name_wins() -> None:
+    assert guess_app([]) == "unknown"
+    assert guess_app(["\u00fc"]) == "unknown"
+    assert job(app="LAMMPS@2023+kokkos").app == "LAMMPS@2023+kokkos"
+
+
+@pytest.mark.parametrize("app", ["", "two words", "x" * 41, "\u00fc", "x\n"])
+def test_an_application_name_that_is_no_identifier_is_refused(app: str) -> None:
+    with pytest.raises(JobError) as raised:
+        job(app=app)
+    assert str(raised.value) == f"app is {app!r}, expected 1-40 characters from A-Z a-z 0-9 _ . : @ / + -"
+
+
+def test_parameters_are_name_and_value_and_the_last_one_counts() -> None:
+    pairs = ["x=4", "in.file=a=b c", "empty=", "x=5"]
+    assert parse_params(pairs) == {"x": "5", "in.file": "a=b c", "empty": ""}
+    assert parse_params([]) == {}
+
+
+@pytest.mark.parametrize(
+    ("word", "quoted"), [("x", "x"), ("=4", "=4"), ("a b=4", "'a b=4'"), ("", "''"), ("\u00fc=1", "'\u00fc=1'")]
+)
+def test_a_word_that_is_no_parameter_is_refused(word: str, quoted: str) -> None:
+    with pytest.raises(JobError) as raised:
+        parse_params(["fine=1", word])
+    assert str(raised.value) == f"--param is {quoted}, expected NAME=VALUE, such as x=4"
+
+
+def test_runs_are_compared_within_a_workload_of_application_scale_and_parameters() -> None:
+    assert job().workload(2, 1) == "local/a.out@2x1"
+    # Bands of last year are found by this, so it may never change: printf '[["steps","100"],["x","4"]]' | b2sum -l 32
+    known = "local/a.out@64x4:94fad9c2"
+    assert job(params={"x": "4", "steps": "100"}).workload(64, 4) == known
+    assert job(params={"steps": "100", "x": "4"}).workload(64, 4) == known
+    others = [{"x": "4"}, {"x": "4", "steps": "101"}, {"steps": "4", "x": "100"}]
+    assert len({job(params=params).workload(64, 4) for params in others} | {known}) == 4
+
+
+def test_a_user_without_a_name_is_known_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown() -> str:
+        raise KeyError("getpwuid(): uid not found: 12345")
+
+    monkeypatch.setattr(command.getpass, "getuser", unknown)
+    monkeypatch.setattr(command.os, "getuid", lambda: 12345)
+    assert command._user() == "12345"

@@ -1,0 +1,309 @@
+"""SIGKILL of everything that can be killed, in the middle: each interval that happened is in the log, and once.
+
+The programs say in a file how many barriers have returned, so kills are aimed at seeded points of progress and what
+must be in the log is known without asking the shim.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from barograph_agent.job import Job
+from barograph_agent.plan import END, PLAN, End, Plan, myself, save
+from barograph_agent.watch import Watch
+from helpers import mpi as mpis
+from helpers.log import wait_until
+from helpers.rings import FakeShim
+from helpers.service import NOWHERE, Node, Oracle, Service, sidecars
+
+BARRIERS = 400
+PAUSE = "2000"  # microseconds: a run of about a second
+ROUNDS = 3
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with Service(tmp_path_factory.mktemp("service")) as service, Oracle(service.endpoint):
+        yield service
+
+
+@pytest.fixture(scope="module")
+def paced(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("programs") / "paced"
+    return mpis.find("mpich").compile(Path(__file__).with_name("programs") / "paced.c", output)
+
+
+@pytest.fixture
+def node(tmp_path: Path, service: Service) -> Node:
+    return Node(tmp_path, service.endpoint)
+
+
+class Watched:
+    """A run of the program on one rank, started; `app` names it in the log."""
+
+    def __init__(self, node: Node, paced: Path, app: str, ranks: int = 1) -> None:
+        self.node, self.app = node, app
+        self.progress = node.spools.with_name(f"{app}.progress")
+        command: list[str | Path] = [paced, str(BARRIERS), PAUSE, self.progress]
+        if ranks > 1:
+            command = [*mpis.find("mpich").command(ranks, command)]
+        self.process = node.start(*command, app=app)
+
+    def barriers(self) -> int:
+        """How many have returned."""
+        text = self.progress.read_text() if self.progress.exists() else ""
+        return int(text or 0)
+
+    def wait_for(self, barriers: int) -> None:
+        """Wait until so many barriers have returned."""
+        wait_until(lambda: self.barriers() >= barriers, f"{barriers} barriers of {self.app}")
+
+    def sidecar(self) -> int:
+        """The process of its sidecar, waiting for one where it is being started again."""
+        found: list[int] = []
+
+        def there() -> bool:
+            found[:] = sidecars(self.node.spools)
+            return len(found) == 1
+
+        wait_until(there, "there is one sidecar")
+        return found[0]
+
+    def ranks(self) -> list[int]:
+        """The processes of the program itself."""
+        mine = f"{self.progress}".encode()
+        found = []
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                words = path.read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if words[0].endswith(b"/paced") and mine in words:
+                found.append(int(path.parent.name))
+        return sorted(found)
+
+    def end(self) -> list[str]:
+        """Wait for its end; the lines it printed."""
+        _, said = self.process.communicate(timeout=100)
+        return said.splitlines()
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+
+
+def assert_once(service: Service, app: str, count: int) -> None:
+    assert service.indices(app) == list(range(count))
+    ((end,), (job,)) = service.rows("runs", app), service.rows("jobs", app)
+    assert (end["intervals"], end["dropped"]) == (count, 0)
+    assert job["app"] == app
+
+
+@pytest.mark.parametrize("victim", ["launcher", "rank 0", "rank 1"])
+def test_a_killed_application_leaves_every_barrier_that_returned(
+    node: Node, service: Service, paced: Path, victim: str
+) -> None:
+    rng = random.Random(victim)
+    for round_ in range(2):
+        run = Watched(node, paced, f"app-{victim.replace(' ', '')}-{round_}", ranks=2)
+        run.wait_for(rng.randrange(1, BARRIERS - 50))
+        if victim == "launcher":
+            children = Path(f"/proc/{run.process.pid}/task/{run.process.pid}/children").read_text().split()
+            (mpiexec,) = (int(pid) for pid in children if int(pid) != run.sidecar())
+            kill(mpiexec)
+        else:
+            kill(run.ranks()[int(victim[-1])])
+        lines = run.end()
+        assert run.process.returncode != 0
+        assert run.ranks() == []
+        count = len(service.indices(run.app))
+        # Killed between the return of a barrier and the note of it, it is one more.
+        assert count in (run.barriers(), run.barriers() + 1)
+        assert_once(service, run.app, count)
+        assert f"barograph: intervals {count:,} seen on 2 ranks, {count:,} stored" in lines
+        assert node.waiting() == []
+
+
+def test_a_killed_sidecar_is_started_again_and_nothing_is_lost_or_doubled(
+    node: Node, service: Service, paced: Path
+) -> None:
+    rng = random.Random(2)
+    for round_ in range(ROUNDS):
+        run = Watched(node, paced, f"sidecar-{round_}")
+        for at in sorted(rng.sample(range(BARRIERS), 2)):
+            run.wait_for(at)
+            kill(run.sidecar())
+        lines = run.end()
+        assert run.process.returncode == 0
+        assert f"barograph: intervals {BARRIERS} seen on 1 ranks, {BARRIERS} stored" in lines
+        assert_once(service, run.app, BARRIERS)
+
+
+def test_a_sidecar_told_to_stop_in_mid_run_is_started_again_too(node: Node, service: Service, paced: Path) -> None:
+    run = Watched(node, paced, "sidecar-term")
+    run.wait_for(100)
+    os.kill(run.sidecar(), signal.SIGTERM)
+    lines = run.end()
+    assert f"barograph: intervals {BARRIERS} seen on 1 ranks, {BARRIERS} stored" in lines
+    assert_once(service, run.app, BARRIERS)
+    assert node.waiting() == []
+
+
+def test_a_killed_collector_comes_back_and_gets_what_it_lacks_once(node: Node, service: Service, paced: Path) -> None:
+    rng = random.Random(3)
+    for round_ in range(ROUNDS):
+        run = Watched(node, paced, f"collector-{round_}")
+        for at in sorted(rng.sample(range(BARRIERS), 2)):
+            run.wait_for(at)
+            service.kill()
+            service.start()
+        lines = run.end()
+        assert run.process.returncode == 0
+        assert f"barograph: intervals {BARRIERS} seen on 1 ranks, {BARRIERS} stored" in lines
+        assert_once(service, run.app, BARRIERS)
+
+
+def test_collector_and_sidecar_killed_in_any_order_lose_and_double_nothing(
+    node: Node, service: Service, paced: Path
+) -> None:
+    rng = random.Random(4)
+    run = Watched(node, paced, "both")
+    for at in sorted(rng.sample(range(BARRIERS), 4)):
+        run.wait_for(at)
+        if rng.random() < 0.5:
+            kill(run.sidecar())
+        else:
+            service.kill()
+            service.start()
+    run.end()
+    assert_once(service, run.app, BARRIERS)
+
+
+def gone(run: Watched) -> None:
+    """Kills the launcher; the program goes on alone."""
+    run.process.kill()
+    # Its pipes stay open as long as the program has them, so it is waited for and not communicated with.
+    run.process.wait()
+    for stream in (run.process.stdout, run.process.stderr):
+        assert stream is not None
+        stream.close()
+
+
+def test_when_barograph_run_itself_is_killed_its_sidecar_sees_the_program_to_its_end(
+    node: Node, service: Service, paced: Path
+) -> None:
+    rng = random.Random(5)
+    # At 0 the program has just been started, and MPI_Init is to come.
+    for round_, at in enumerate([0, *rng.sample(range(1, BARRIERS), 2)]):
+        run = Watched(node, paced, f"run-{round_}")
+        if at:
+            run.wait_for(at)
+        else:
+            wait_until(lambda run=run: run.ranks() != [], "the program has been started")
+        gone(run)
+        wait_until(lambda: node.waiting() == [], "the sidecar has delivered everything and cleared up")
+        assert run.barriers() == BARRIERS
+        assert_once(service, run.app, BARRIERS)
+        assert service.rows("runs", run.app)[0]["exit_status"] == -1
+        assert list(node.rings.iterdir()) == []
+
+
+def test_when_its_sidecar_is_killed_too_the_next_run_finishes_the_job(
+    node: Node, service: Service, paced: Path
+) -> None:
+    rng = random.Random(6)
+    for round_ in range(2):
+        run = Watched(node, paced, f"orphan-{round_}")
+        run.wait_for(rng.randrange(1, BARRIERS))
+        sidecar = run.sidecar()
+        gone(run)
+        kill(sidecar)
+        wait_until(lambda run=run: run.ranks() == [], "the program has ended")
+        assert len(node.waiting()) == 1
+        assert node.run("true", app=f"next-{round_}").returncode == 0
+        wait_until(lambda: node.waiting() == [], "the next run's sidecar has delivered the orphan")
+        assert_once(service, run.app, BARRIERS)
+
+
+def test_a_run_of_which_everything_was_killed_while_nobody_collected_is_delivered_by_hand(
+    node: Node, service: Service, paced: Path
+) -> None:
+    node.environment["BAROGRAPH_COLLECTOR"] = NOWHERE
+    run = Watched(node, paced, "by-hand", ranks=1)
+    run.wait_for(BARRIERS // 2)
+    (program,) = run.ranks()
+    for pid in (run.sidecar(), program):
+        kill(pid)
+    gone(run)
+    wait_until(lambda: run.ranks() == [], "the program is gone")
+    for pid in sidecars(node.spools):  # the launcher may have started another before it went
+        kill(pid)
+    wait_until(lambda: sidecars(node.spools) == [], "no sidecar is left")
+    done = node.barograph("spool", "--send", "--collector", service.endpoint)
+    assert (done.returncode, done.stdout) == (0, f"delivered  {service.job('by-hand')}\n"), done.stderr
+    count = len(service.indices("by-hand"))
+    assert count in (run.barriers(), run.barriers() + 1)
+    assert_once(service, "by-hand", count)
+
+
+# Steps and delivers without a pause, so that a kill at any time falls into some of its work.
+STEPPER = """
+import sys
+from pathlib import Path
+from barograph_agent.plan import load_plan
+from barograph_agent.watch import Watch
+directory = Path(sys.argv[1])
+watch = Watch(directory, load_plan(directory))
+print(flush=True)
+while True:
+    watch.step()
+    watch.link.pump()
+"""
+
+
+def test_a_watch_killed_in_the_middle_of_its_work_leaves_what_the_next_one_needs(
+    node: Node, service: Service, tmp_path: Path
+) -> None:
+    rng = random.Random(7)
+    directory, rings = tmp_path / "run", tmp_path / "ring"
+    rings.mkdir()
+    directory.mkdir()
+    launcher, born = myself()
+    job = Job("lab", "stepper", 0, "0", "ada", "n1", "stepper", {})
+    # A quarter of the spool is a segment: several are begun and deleted on the way, and it never comes near its cap.
+    plan = Plan(job, 1, "lab/stepper/1", service.endpoint, str(rings), 0.0, launcher, born, 0.0, 2**20)
+    save(directory, PLAN, plan)
+    shim = FakeShim(rings / "0.ring", capacity=1024)
+    shim.site(0x10)
+    for _ in range(30):
+        command = [sys.executable, "-c", STEPPER, str(directory)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as stepper:
+            assert stepper.stdout is not None
+            stepper.stdout.readline()
+            for _ in range(rng.randrange(10, 2000)):
+                if shim.get("head") - shim.get("tail") == shim.capacity:
+                    wait_until(lambda: shim.get("head") - shim.get("tail") < shim.capacity, "there is room in the ring")
+                shim.put(1000 * shim.seen)
+            stepper.kill()
+    save(directory, END, End(0.0, 1.0, 0))
+    watch = Watch(directory, plan)
+
+    def delivered() -> bool:
+        watch.step()
+        watch.link.pump(0.01)
+        return watch.delivered
+
+    wait_until(delivered, "everything is delivered")
+    report = watch.report()
+    watch.forget()
+    assert shim.get("dropped") == 0
+    assert (report.seen, report.stored, report.dropped) == (shim.seen, shim.seen, 0)
+    assert_once(service, "stepper", shim.seen)

@@ -1,0 +1,358 @@
+"""The link against a collector that says what the test wants, on a clock that only the test moves."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+
+import pytest
+import zmq
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barograph_agent import wire
+from barograph_agent.link import BACKOFF_LIMIT_SECONDS, SILENCE_SECONDS, Link, backoff
+from barograph_agent.outbox import Memory
+from helpers.up import free_ports
+
+FIRST_BACKOFF = 0.15
+"""The longest wait before the second hello, jitter included, in seconds."""
+
+
+class Clock:
+    """Seconds, moved by hand, and by `tick` at every look."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.tick = 0.0
+
+    def __call__(self) -> float:
+        self.now += self.tick
+        return self.now
+
+
+class Script:
+    """The other end: a ROUTER in this thread that answers only when told to."""
+
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], endpoint: str) -> None:
+        self.socket = context.socket(zmq.ROUTER)
+        self.socket.bind(endpoint)
+        self.peer = b""
+
+    def heard(self) -> list[wire.FromClient]:
+        """Everything that has arrived since the last call."""
+        messages = []
+        while self.socket.poll(0):
+            self.peer, frame = self.socket.recv_multipart()
+            messages.append(wire.decode_from_client(frame))
+        return messages
+
+    def say(self, *messages: wire.FromCollector | bytes) -> None:
+        """Send these."""
+        for message in messages:
+            self.socket.send_multipart([self.peer, message if isinstance(message, bytes) else wire.encode(message)])
+
+
+class Pair:
+    """A link with an outbox in memory, and its script."""
+
+    def __init__(self, cap_messages: int = 1000) -> None:
+        self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self.script = Script(self.context, "inproc://collector")
+        self.clock = Clock()
+        self.outbox = Memory(cap_messages=cap_messages)
+        self.link = Link("inproc://collector", "s", self.outbox, context=self.context, clock=self.clock, seed=1)
+
+    def put(self, *rows: int) -> None:
+        for count in rows:
+            values = {"source": "s", "kind": "k", "rows": 0, "detail": "", "at": 0.0}
+            message = wire.append("s", self.outbox.next_seq, "events", count, values)
+            self.outbox.put(count, wire.encode(message))
+
+    def pump(self, seconds: float = 0.0) -> list[wire.FromClient]:
+        """Let time pass, let the link act; what the collector heard."""
+        self.clock.now += seconds
+        self.link.pump()
+        return self.script.heard()
+
+    def pump_seqs(self, seconds: float = 0.0) -> list[int]:
+        messages = self.pump(seconds)
+        assert all(isinstance(message, wire.Append) for message in messages), messages
+        return [message.seq for message in messages]
+
+    def answer(self, *messages: wire.FromCollector | bytes) -> list[wire.FromClient]:
+        self.script.say(*messages)
+        return self.pump()
+
+    def greet(self, acked: int = 0, credit: int = 64) -> list[int]:
+        """Hello and welcome; the numbers of what is sent upon it."""
+        assert self.pump() == [wire.Hello("s")]
+        return [message.seq for message in self.answer(wire.Welcome("s", acked, credit))]
+
+    def close(self) -> None:
+        self.link.close()
+        self.script.socket.close()
+        self.context.term()
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    pair = Pair()
+    yield pair
+    pair.close()
+
+
+def ack(seq: int, credit: int = 64) -> wire.Ack:
+    return wire.Ack("s", seq, credit)
+
+
+def refuse(seq: int, reason: wire.Reason, detail: str = "because") -> wire.Refuse:
+    return wire.Refuse("s", seq, reason, detail)
+
+
+def test_it_says_hello_first_and_then_sends_what_the_collector_has_not(pair: Pair) -> None:
+    pair.put(1, 2, 3)
+    assert not pair.link.connected
+    assert pair.greet(acked=1) == [2, 3]
+    assert pair.link.connected
+    assert (pair.link.acked, pair.link.acked_rows, pair.link.idle, pair.outbox.first_seq) == (1, 1, False, 2)
+    assert pair.answer(ack(3)) == []
+    assert (pair.link.acked, pair.link.acked_rows, pair.link.idle, pair.outbox.first_seq) == (3, 6, True, 4)
+    pair.put(4)
+    assert not pair.link.idle
+    assert pair.pump_seqs() == [4]
+
+
+def test_it_never_has_more_under_way_than_the_collector_grants(pair: Pair) -> None:
+    pair.put(*[1] * 10)
+    assert pair.greet(credit=3) == [1, 2, 3]
+    assert pair.pump() == []
+    assert [m.seq for m in pair.answer(ack(1, credit=3))] == [4]
+    assert [m.seq for m in pair.answer(ack(2, credit=5))] == [5, 6, 7]
+    assert pair.answer(ack(3, credit=0)) == []
+    assert [m.seq for m in pair.answer(ack(7, credit=1))] == [8]
+
+
+def test_after_a_silence_it_says_hello_again_and_resends_from_what_is_durable(pair: Pair) -> None:
+    pair.put(1, 1, 1)
+    assert pair.greet() == [1, 2, 3]
+    assert pair.pump(SILENCE_SECONDS) == []
+    assert pair.link.connected
+    assert pair.pump(0.01) == [wire.Hello("s")]
+    assert not pair.link.connected
+    assert pair.pump() == []  # one hello is enough
+    assert pair.pump(FIRST_BACKOFF) == [wire.Hello("s")]
+    assert [m.seq for m in pair.answer(wire.Welcome("s", 1, 64))] == [2, 3]
+    # An answer ends the silence, however long it takes to be complete.
+    pair.clock.now += SILENCE_SECONDS
+    assert pair.answer(ack(2)) == []
+    assert pair.pump(SILENCE_SECONDS) == []
+
+
+def test_with_nothing_due_a_silence_means_nothing(pair: Pair) -> None:
+    pair.put(1)
+    assert pair.greet() == [1]
+    pair.answer(ack(1))
+    assert pair.pump(3600) == []
+    pair.put(1)
+    assert pair.pump_seqs() == [2]
+    assert pair.pump(SILENCE_SECONDS) == []
+
+
+@pytest.mark.parametrize("reason", ["gap", "unknown-stream"])
+def test_refused_it_asks_once_where_the_collector_stands_however_many_refusals_come(pair: Pair, reason: str) -> None:
+    pair.put(*[1] * 50)
+    assert len(pair.greet()) == 50
+    assert pair.answer(*(refuse(seq, reason) for seq in range(3, 51))) == []
+    assert not pair.link.connected
+    assert pair.pump(FIRST_BACKOFF) == [wire.Hello("s")]
+    assert [m.seq for m in pair.answer(wire.Welcome("s", 2, 64))] == list(range(3, 51))
+    assert pair.link.dropped_rows.total() == 0
+
+
+def test_a_message_refused_as_invalid_is_given_up_counted_and_remembered(pair: Pair) -> None:
+    pair.put(5, 7, 9)
+    assert pair.greet() == [1, 2, 3]
+    assert pair.answer(refuse(2, "invalid", "column 'x' is bad"), ack(3)) == []
+    assert pair.link.connected
+    assert pair.link.idle
+    assert dict(pair.link.dropped_rows) == {"refused": 7}
+    assert pair.link.acked_rows == 14
+    assert [refusal.detail for refusal in pair.link.refusals] == ["column 'x' is bad"]
+    pair.answer(refuse(2, "invalid"))  # of what is gone already
+    assert dict(pair.link.dropped_rows) == {"refused": 7}
+
+
+def test_only_the_last_ten_refusals_are_remembered(pair: Pair) -> None:
+    pair.put(*[1] * 20)
+    pair.greet()
+    pair.answer(*(refuse(seq, "invalid", str(seq)) for seq in range(1, 15)))
+    assert [refusal.detail for refusal in pair.link.refusals] == [str(seq) for seq in range(5, 15)]
+
+
+def test_a_collector_that_lost_its_database_is_told_what_is_gone_and_gets_the_rest(pair: Pair) -> None:
+    pair.put(1, 2, 3, 4)
+    pair.greet()
+    pair.answer(ack(3))
+    assert pair.pump(SILENCE_SECONDS + 0.01) == [wire.Hello("s")]
+    skip, rest = pair.answer(wire.Welcome("s", 0, 64))
+    assert skip == wire.Skip("s", 3, 0, "forgotten")
+    assert isinstance(rest, wire.Append)
+    assert rest.seq == 4
+    pair.answer(ack(4))
+    assert pair.link.idle
+    assert (pair.link.acked_rows, pair.link.dropped_rows.total()) == (10, 0)
+
+
+def test_what_the_outbox_had_to_give_up_is_skipped_with_its_rows_and_reason() -> None:
+    pair = Pair(cap_messages=3)
+    pair.put(1, 2, 4, 8, 16)
+    assert pair.outbox.first_seq == 3
+    pair.pump()
+    skip, *rest = pair.answer(wire.Welcome("s", 0, 2))
+    assert skip == wire.Skip("s", 2, 3, "memory-cap")
+    assert rest == []  # the skip itself takes part of the credit
+    assert pair.link.dropped_rows.total() == 0  # nobody has taken note of it yet
+    (third, fourth) = pair.answer(ack(2, credit=2))
+    assert (third.seq, fourth.seq) == (3, 4)
+    assert dict(pair.link.dropped_rows) == {"memory-cap": 3}
+    pair.answer(ack(4))
+    pair.answer(ack(5))
+    assert pair.link.idle
+    assert dict(pair.link.dropped_rows) == {"memory-cap": 3}
+    assert pair.link.acked_rows == 28
+    assert pair.outbox.dropped is None
+    pair.close()
+
+
+def test_a_collector_of_another_version_gets_hellos_and_nothing_else(pair: Pair) -> None:
+    pair.put(1)
+    assert pair.pump() == [wire.Hello("s")]
+    hellos = 0
+    for _ in range(1000):
+        heard = pair.answer(refuse(0, "version")) + pair.pump(0.1)
+        assert set(heard) <= {wire.Hello("s")}
+        hellos += len(heard)
+    # 100 s: the waits are 0.1 s doubling to the limit, with up to half as much again.
+    assert 100 / (1.5 * BACKOFF_LIMIT_SECONDS) < hellos < 8 + 100 / BACKOFF_LIMIT_SECONDS
+
+
+def test_what_is_no_message_is_passed_over(pair: Pair) -> None:
+    pair.put(1)
+    pair.greet()
+    pair.answer(b"", b"\xc1", b"garbage", wire.encode(wire.Hello("s")), ack(1))
+    assert pair.link.idle
+
+
+def test_hellos_wait_longer_and_longer_up_to_the_limit() -> None:
+    waits = [[backoff(attempt, random.Random(seed)) for seed in range(200)] for attempt in range(12)]
+    for attempt, found in enumerate(waits):
+        base = min(0.1 * 2**attempt, BACKOFF_LIMIT_SECONDS)
+        assert base <= min(found) < 1.1 * base
+        assert 1.4 * base < max(found) <= 1.5 * base
+    assert backoff(10**6, random.Random(0)) <= 1.5 * BACKOFF_LIMIT_SECONDS
+
+
+def test_however_long_nobody_was_there_the_first_chance_to_say_hello_is_taken() -> None:
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    port = free_ports(1)
+    clock = Clock()
+    link = Link(f"tcp://127.0.0.1:{port}", "s", Memory(), context=context, clock=clock, seed=1)
+    for _ in range(100):
+        clock.now += 1
+        link.pump()
+    router = context.socket(zmq.ROUTER)
+    router.bind(f"tcp://127.0.0.1:{port}")
+    for _ in range(1000):  # from here on the clock stands still
+        link.pump(0.02)
+        if router.poll(0):
+            break
+    assert wire.decode_from_client(router.recv_multipart(zmq.NOBLOCK)[1]) == wire.Hello("s")
+    link.close()
+    router.close()
+    context.term()
+
+
+def test_a_read_travels_on_the_same_connection_and_ends_when_no_answer_comes(pair: Pair) -> None:
+    pair.clock.tick = 0.1
+    assert pair.link.read("scores", -1, 1, "j", 0.5) is None
+    requests = [message for message in pair.script.heard() if isinstance(message, wire.Read)]
+    assert requests == [wire.Read(1, "scores", -1, 1, "j")]
+    late, answer = (wire.Rows(number, "scores", 0, {}, 7) for number in (1, 2))
+    pair.script.say(late, answer)
+    assert pair.link.read("scores", -1, 1, "j", 0.5) == answer
+    assert pair.link.wait_idle(0.5) is False
+
+
+def test_waiting_for_idle_ends_as_soon_as_everything_is_acknowledged(pair: Pair) -> None:
+    pair.put(1)
+    pair.greet()
+    pair.script.say(ack(1))
+    assert pair.link.wait_idle(1e9)
+
+
+class Ledger:
+    """A collector that keeps the protocol, and a network that drops and restarts as it is told."""
+
+    def __init__(self, pair: Pair) -> None:
+        self.pair = pair
+        self.stored: list[int] = []
+        self.greeted = False
+
+    def serve(self, lossy: Callable[[], bool]) -> None:
+        for message in self.pair.script.heard():
+            if lossy():
+                continue
+            for answer in self.answers(message):
+                if not lossy():
+                    self.pair.script.say(answer)
+
+    def answers(self, message: wire.FromClient) -> list[wire.FromCollector]:
+        acked = len(self.stored)
+        if isinstance(message, wire.Hello):
+            self.greeted = True
+            return [wire.Welcome("s", acked, 4)]
+        assert isinstance(message, wire.Append)
+        if not self.greeted:
+            return [refuse(message.seq, "unknown-stream")]
+        if message.seq > acked + 1:
+            return [refuse(message.seq, "gap")]
+        if message.seq == acked + 1:
+            self.stored.append(message.seq)
+        return [ack(len(self.stored), 4)]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    steps=st.lists(st.sampled_from(["put", "pump", "serve", "lose", "restart", "wait"]), max_size=80),
+    seed=st.integers(0, 2**32),
+)
+def test_whatever_is_lost_or_restarted_on_the_way_everything_arrives_once_and_in_order(
+    steps: list[str], seed: int
+) -> None:
+    pair = Pair()
+    ledger = Ledger(pair)
+    rng = random.Random(seed)
+    try:
+        for step in steps:
+            if step == "put":
+                pair.put(1)
+            elif step == "restart":
+                ledger.greeted = False
+            elif step == "wait":
+                pair.clock.now += rng.choice([0.1, 1.0, 10.0])
+            elif step == "pump":
+                pair.link.pump()
+            else:
+                ledger.serve(lambda lossy=step == "lose": lossy and rng.random() < 0.5)
+        for _ in range(200):
+            pair.clock.now += 0.3
+            pair.link.pump()
+            ledger.serve(lambda: False)
+            if pair.link.idle:
+                break
+        assert pair.link.idle
+        assert ledger.stored == list(range(1, pair.outbox.next_seq))
+        assert pair.link.acked_rows == len(ledger.stored)
+    finally:
+        pair.close()

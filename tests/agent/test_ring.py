@@ -1,0 +1,170 @@
+"""The reading end of a ring: what it gives back, and what it refuses."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from barograph import ring as command
+from barograph_agent.ring import Ring, RingError
+from helpers.rings import STARTED_NS, STARTED_UNIX_NS, FakeShim
+
+
+@pytest.fixture
+def shim(tmp_path: Path) -> FakeShim:
+    shim = FakeShim(tmp_path / "rank-0.1.ring")
+    shim.site(0x10)
+    return shim
+
+
+def refusal(path: Path, act: Callable[[Ring], object] = lambda ring: None) -> str:
+    with pytest.raises(RingError) as raised, Ring(path) as ring:
+        act(ring)
+    words = str(raised.value)
+    assert words.startswith(f"ring {path}: ")
+    return words.removeprefix(f"ring {path}: ")
+
+
+def test_the_header_is_told_field_by_field(shim: FakeShim) -> None:
+    shim.set(rank=3, size=128, pid=4711, dropped=17, state=2, tail=5, head=9, program=b"/usr/bin/x\0behind")
+    with Ring(shim.path) as ring:
+        assert (ring.rank, ring.size, ring.pid, ring.dropped, ring.finalized) == (3, 128, 4711, 17, True)
+        assert (ring.tail, ring.head, ring.capacity) == (5, 9, 64)
+        assert (ring.started_ns, ring.started_unix_ns) == (STARTED_NS, STARTED_UNIX_NS)
+        assert ring.program == "/usr/bin/x"
+        shim.set(state=1)
+        assert not ring.finalized
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"magic": b""}, "magic is b'', expected b'BAROGRPH'"),
+        ({"magic": b"BAROGRAF"}, "magic is b'BAROGRAF', expected b'BAROGRPH'"),
+        ({"version": 2}, "version is 2, expected 1"),
+        ({"header_bytes": 8192}, "header_bytes is 8192, expected 4096"),
+        ({"record_bytes": 40}, "record_bytes is 40, expected 32"),
+        ({"capacity": 0}, "capacity is 0, expected a power of two"),
+        ({"capacity": 48}, "capacity is 48, expected a power of two"),
+        ({"clock": 0}, "clock is 0, expected one of [1]"),
+        ({"clock": 2}, "clock is 2, expected one of [1]"),
+        ({"capacity": 128}, "7296 bytes, expected 9344 for 128 records"),
+        ({"site_capacity": 9}, "7296 bytes, expected 7312 for 64 records"),
+        (
+            {"module_capacity": 2**32 - 1},
+            f"7296 bytes, expected {4096 + 256 * (2**32 - 1) + 128 + 2048} for 64 records",
+        ),
+    ],
+)
+def test_a_header_that_says_something_else_is_refused(shim: FakeShim, fields: dict[str, int], words: str) -> None:
+    assert shim.size == 7296
+    shim.set(**fields)
+    assert refusal(shim.path) == words
+
+
+def test_what_is_no_file_or_a_short_one_is_refused(shim: FakeShim, tmp_path: Path) -> None:
+    wanted = "expected a readable and writable file"
+    assert refusal(tmp_path / "none") == f"No such file or directory, {wanted}"
+    assert refusal(tmp_path) == f"Is a directory, {wanted}"
+    (tmp_path / "link").symlink_to(shim.path)
+    assert refusal(tmp_path / "link") == f"Too many levels of symbolic links, {wanted}"
+    os.mkfifo(tmp_path / "pipe")
+    assert refusal(tmp_path / "pipe") == "0 bytes, expected at least a header of 4096"
+    for size, words in {
+        0: "0 bytes, expected at least a header of 4096",
+        4095: "4095 bytes, expected at least a header of 4096",
+        4096: "4096 bytes, expected 7296 for 64 records",
+        7295: "7295 bytes, expected 7296 for 64 records",
+    }.items():
+        cut = tmp_path / "cut"
+        cut.write_bytes(shim.path.read_bytes()[:size])
+        assert refusal(cut) == words
+
+
+@pytest.mark.parametrize(
+    ("tail", "head", "words"),
+    [
+        (0, 65, "head is 65, expected 0 to 64"),
+        (10, 75, "head is 75, expected 10 to 74"),
+        (10, 9, "head is 9, expected 10 to 74"),
+    ],
+)
+def test_head_and_tail_that_contradict_each_other_are_refused(shim: FakeShim, tail: int, head: int, words: str) -> None:
+    shim.set(tail=tail, head=head)
+    assert refusal(shim.path, lambda ring: ring.head) == words
+
+
+def test_records_cut_off_while_the_ring_is_open_are_an_error_and_no_signal(shim: FakeShim) -> None:
+    def cut_and_read(ring: Ring) -> None:
+        os.truncate(shim.path, shim.size - 32)
+        assert len(ring.records(0, 63)) == 63
+        ring.records(60, 64)
+
+    assert refusal(shim.path, cut_and_read) == "96 bytes at 7168, expected 128"
+
+
+def test_records_are_read_around_the_end_of_the_ring_in_order(shim: FakeShim) -> None:
+    with Ring(shim.path) as ring:
+        for i in range(60):
+            shim.put(i)
+        ring.release(60)
+        for i in range(60, 124):
+            assert shim.put(i)
+        assert not shim.put(124)
+        assert ring.head == 124
+        for start, stop in [(60, 124), (60, 64), (64, 124), (63, 65), (61, 61)]:
+            records = ring.records(start, stop)
+            assert records["index"].tolist() == list(range(start, stop))
+            assert (records["exit_ns"] - STARTED_NS).tolist() == list(range(start, stop))
+
+
+def test_what_is_released_is_where_the_shim_looks_for_it(shim: FakeShim) -> None:
+    with Ring(shim.path) as ring:
+        ring.release(2**40 + 7)
+        assert ring.tail == 2**40 + 7
+    assert shim.path.read_bytes()[384:392] == (2**40 + 7).to_bytes(8, "little")
+
+
+def test_a_site_is_named_by_its_module_and_offset(shim: FakeShim) -> None:
+    library = shim.module("/usr/lib/libm\N{LATIN SMALL LETTER O WITH DIAERESIS}d.so.6".encode() + b"\0/garbage")
+    latin = shim.module(b"/x/caf\xe9")
+    shim.site(2**40, library)
+    shim.site(0xFF, latin)
+    with Ring(shim.path) as ring:
+        names = [ring.site(index) for index in range(4)]
+    assert names == ["start", "lmp+0x10", "libm\u00f6d.so.6+0x10000000000", "caf\ufffd+0xff"]
+
+
+def test_sites_and_modules_beyond_their_tables_are_refused(shim: FakeShim) -> None:
+    shim.site(0x20, module=1)
+    assert refusal(shim.path, lambda ring: ring.site(3)) == "site is 3, expected less than 3"
+    assert refusal(shim.path, lambda ring: ring.site(2)) == "module is 1, expected less than 1"
+    shim.set(sites=1000, modules=1000)
+    shim.sites["module"] = 4
+    assert refusal(shim.path, lambda ring: ring.site(8)) == "site is 8, expected less than 8"
+    assert refusal(shim.path, lambda ring: ring.site(7)) == "module is 4, expected less than 4"
+
+
+def test_the_ring_command_tells_what_a_ring_holds_and_goes_on_after_a_bad_one(
+    shim: FakeShim, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shim.set(pid=42, dropped=3)
+    for i in range(4):
+        shim.put(1_000_000 * i, op=8 + i % 2)
+    (tmp_path / "bad").write_bytes(b"x" * 5000)
+    assert command.main(["--last", "2", str(tmp_path / "bad"), str(shim.path)]) == 65
+    said = capsys.readouterr()
+    assert said.err == f"barograph: ring {tmp_path}/bad: magic is b'xxxxxxxx', expected b'BAROGRPH'\n"
+    assert said.out.splitlines() == [
+        str(shim.path),
+        "  program    /opt/bin/lmp (pid 42)",
+        "  rank       0 of 2, running or killed",
+        "  counted    7 synchronizing collectives, 3 dropped",
+        "  read       up to record 0 of 4; room for 64",
+        "      0.002000 s  Barrier              0.000 ms  lmp+0x10",
+        "      0.003000 s  Allreduce            0.000 ms  lmp+0x10",
+    ]
+    assert command.main([str(shim.path)]) == 0

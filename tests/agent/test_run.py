@@ -1,0 +1,408 @@
+"""`barograph run` from outside: the command notices nothing, its intervals are in the log, every failure is said."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import barograph_agent
+from barograph_agent import shim
+from helpers import mpi as mpis
+from helpers.log import wait_until
+from helpers.mpi import Mpi
+from helpers.service import NOWHERE, SENTENCE, Node, Oracle, Service, sidecars
+
+PROGRAMS = Path(__file__).with_name("programs")
+NONE_SEEN = (
+    "barograph: intervals none seen: no process of this command called MPI_Init or MPI_Init_thread "
+    "through a shared MPI library"
+)
+UNREACHED = f"barograph: verdict   unknown: no collector answered at {NOWHERE}"
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with Service(tmp_path_factory.mktemp("service")) as service, Oracle(service.endpoint):
+        yield service
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Node:
+    """A node without a collector."""
+    return Node(tmp_path)
+
+
+@pytest.fixture
+def node(tmp_path: Path, service: Service) -> Node:
+    return Node(tmp_path, service.endpoint)
+
+
+@pytest.fixture(scope="module", params=mpis.PARAMS)
+def mpi(request: pytest.FixtureRequest) -> Mpi:
+    return mpis.find(request.param)
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    folder = tmp_path_factory.mktemp("programs")
+
+    def compile_once(mpi: Mpi, name: str, *flags: str) -> Path:
+        output = folder / f"{mpi.name}-{name.removesuffix('.c')}"
+        return output if output.exists() else mpi.compile(PROGRAMS / name, output, *flags)
+
+    return compile_once
+
+
+@pytest.fixture(scope="module")
+def paced(compiled: Callable[..., Path]) -> Path:
+    return compiled(mpis.find("mpich"), "paced.c")
+
+
+def summary(done: Any) -> list[str]:
+    """The three lines, the runtime's number cut out."""
+    return [re.sub(r"runtime   \d+\.\d\d s", "runtime   T s", line) for line in done.stderr.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("script", "status"),
+    [("exit 0", 0), ("exit 3", 3), ("kill -KILL $$", 137), ("kill -TERM $$", 143), ("exit 255", 255)],
+)
+def test_the_exit_status_is_the_commands_own(alone: Node, script: str, status: int) -> None:
+    done = alone.run("sh", "-c", script, drain=0)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert summary(done) == [NONE_SEEN, "barograph: runtime   T s", UNREACHED]
+
+
+def test_input_output_and_arguments_are_the_commands_own(alone: Node) -> None:
+    script = 'cat; echo "$0|$1|$2"; echo loud >&2'
+    done = alone.run("sh", "-c", script, "a b", "--", "--app", drain=0, input="from\0outside\n")
+    assert done.stdout == "from\0outside\na b|--|--app\n"
+    assert summary(done) == ["loud", NONE_SEEN, "barograph: runtime   T s", UNREACHED]
+
+
+def test_a_command_that_cannot_be_started_is_one_line_and_a_shells_status(alone: Node, tmp_path: Path) -> None:
+    text, broken, orphan = tmp_path / "text", tmp_path / "broken", tmp_path / "orphan"
+    text.write_text("#!/bin/sh\n")
+    broken.write_bytes(b"\x7fELF and nothing else")
+    orphan.write_text("#!/no/such/interpreter\n")
+    for path in (broken, orphan):
+        path.chmod(0o755)
+    wanted = "expected an executable program"
+    cases = {
+        "no-such-program": (127, "command 'no-such-program' not found in PATH, expected a program to run"),
+        "./no/such/program": (127, "command './no/such/program' not found, expected a program to run"),
+        str(text): (126, f"command '{text}' is not executable, {wanted}"),
+        str(tmp_path): (126, f"command '{tmp_path}' is a directory, {wanted}"),
+        str(broken): (126, f"command '{broken}' cannot be run: Exec format error, {wanted}"),
+        str(orphan): (126, f"command '{orphan}' cannot be run: No such file or directory, {wanted}"),
+    }
+    for command, (status, words) in cases.items():
+        done = alone.run(command)
+        assert (done.returncode, done.stdout, done.stderr) == (status, "", f"barograph: {words}\n")
+    assert alone.waiting() == []
+    assert not alone.rings.exists() or list(alone.rings.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--app", "a"], "COMMAND is missing, expected a program to run after --"),
+        (["--app", "a b", "true"], "app is 'a b', expected 1-40 characters from A-Z a-z 0-9 _ . : @ / + -"),
+        (["--param", "x", "true"], "--param is x, expected NAME=VALUE, such as x=4"),
+        (["--drain", "nan", "true"], "argument --drain: 'nan', expected seconds, 0 or more"),
+        (["--drain", "-1", "true"], "argument --drain: '-1', expected seconds, 0 or more"),
+        (["--drain", "inf", "true"], "argument --drain: 'inf', expected seconds, 0 or more"),
+        (["--drain", "soon", "true"], "argument --drain: 'soon', expected seconds, 0 or more"),
+    ],
+)
+def test_a_wrong_option_is_a_usage_error(alone: Node, words: list[str], line: str) -> None:
+    done = alone.barograph("run", *words)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, f"barograph run: error: {line}")
+
+
+def test_only_the_command_is_preloaded_and_the_shim_stands_before_what_the_user_preloads(
+    alone: Node, tmp_path: Path
+) -> None:
+    script = (
+        "import os; print(os.environ['LD_PRELOAD']); print(os.environ['BAROGRAPH_RING_DIR'], flush=True); "
+        "import sys; sys.stdin.read()"
+    )
+    alone.environment["LD_PRELOAD"] = "/no/such.so"
+    run = alone.start(sys.executable, "-c", script, drain=0, stdin=subprocess.PIPE)
+    assert run.stdout is not None
+    assert run.stdout.readline() == f"{shim.library()} /no/such.so\n"
+    rings = Path(run.stdout.readline().strip())
+    assert rings.parent == alone.rings
+    for directory in (rings, rings.parent, *alone.waiting()):
+        assert directory.stat().st_mode & 0o777 == 0o700
+    wait_until(lambda: len(sidecars(alone.spools)) == 1, "the sidecar is there")
+    (sidecar,) = sidecars(alone.spools)
+    for pid in (run.pid, sidecar):
+        assert b"libbarograph" not in Path(f"/proc/{pid}/environ").read_bytes()
+        assert "libbarograph" not in Path(f"/proc/{pid}/maps").read_text()
+    run.communicate()
+    assert run.returncode == 0
+
+
+def test_disabled_it_only_runs_the_command(alone: Node) -> None:
+    alone.environment["BAROGRAPH_DISABLE"] = "1"
+    done = alone.run("sh", "-c", 'echo "[$LD_PRELOAD]"; exit 4')
+    assert (done.returncode, done.stdout, done.stderr) == (4, "[]\n", "")
+    assert alone.waiting() == []
+    alone.environment["BAROGRAPH_DISABLE"] = "0"
+    assert "libbarograph.so" in alone.run("sh", "-c", 'echo "[$LD_PRELOAD]"', drain=0).stdout
+
+
+@pytest.mark.parametrize("variable", ["BAROGRAPH_SPOOL", "BAROGRAPH_RINGS"])
+def test_without_a_place_to_keep_things_the_command_runs_unwatched_and_it_is_said_why(
+    alone: Node, variable: str
+) -> None:
+    alone.environment[variable] = "/dev/null/here"
+    done = alone.run("sh", "-c", 'echo "[$LD_PRELOAD]"; exit 5')
+    assert (done.returncode, done.stdout) == (5, "[]\n")
+    assert done.stderr == (
+        "barograph: not watching this run: /dev/null/here: Not a directory, "
+        "expected a directory that this user can write\n"
+    )
+
+
+@pytest.mark.parametrize("folder", ["with space", "with:colon"])
+def test_installed_where_ld_preload_cannot_name_it_the_command_runs_unwatched(
+    alone: Node, tmp_path: Path, folder: str
+) -> None:
+    package = Path(barograph_agent.__file__).parent
+    installed = tmp_path / folder / package.name
+    shutil.copytree(package, installed, ignore=shutil.ignore_patterns("__pycache__"))
+    main = "import sys; sys.path.insert(0, sys.argv.pop(1)); from barograph.cli import main; sys.exit(main())"
+    words = ["run", "--", "sh", "-c", 'echo "[$LD_PRELOAD]"; exit 6']
+    command = [sys.executable, "-c", main, str(installed.parent), *words]
+    done = subprocess.run(command, env=alone.environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (6, "[]\n")
+    assert done.stderr == (
+        f"barograph: not watching this run: the shim is '{installed}/libbarograph.so', "
+        "expected a path without space or colon, which cut LD_PRELOAD\n"
+    )
+    assert alone.waiting() == []
+
+
+def test_a_parameter_that_is_no_text_leaves_the_command_unwatched(alone: Node) -> None:
+    done = alone.barograph("run", "--param", os.fsdecode(b"x=\xff"), "--", "sh", "-c", "exit 7")
+    assert done.returncode == 7
+    assert done.stderr.startswith("barograph: not watching this run: 'utf-8' codec can't encode ")
+
+
+WAIT = "trap 'exit 42' {trap}; echo ready; while :; do sleep 0.02; done"
+
+
+@pytest.mark.parametrize("name", ["TERM", "HUP", "USR1", "USR2"])
+def test_signals_reach_the_command(alone: Node, name: str) -> None:
+    run = alone.start("sh", "-c", WAIT.format(trap=name), drain=0)
+    assert run.stdout is not None
+    assert run.stdout.readline() == "ready\n"
+    run.send_signal(signal.Signals[f"SIG{name}"])
+    run.communicate(timeout=60)
+    assert run.returncode == 42
+
+
+def test_ctrl_c_is_left_to_the_command_that_has_got_it_from_the_terminal_too(alone: Node) -> None:
+    run = alone.start("sh", "-c", WAIT.format(trap="INT"), drain=0, start_new_session=True)
+    assert run.stdout is not None
+    assert run.stdout.readline() == "ready\n"
+    os.killpg(run.pid, signal.SIGINT)
+    _, said = run.communicate(timeout=60)
+    assert run.returncode == 42
+    assert said.splitlines()[0] == NONE_SEEN
+
+
+def test_a_signal_that_was_ignored_stays_ignored(alone: Node) -> None:
+    script = "echo ready; kill -HUP $$; read line; exit 8"
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        run = alone.start("sh", "-c", script, drain=0, stdin=subprocess.PIPE)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert run.stdout is not None
+    assert run.stdout.readline() == "ready\n"
+    run.send_signal(signal.SIGHUP)
+    run.communicate("line\n", timeout=60)
+    assert run.returncode == 8
+
+
+def test_ctrl_c_while_it_waits_for_the_collector_ends_the_waiting(alone: Node) -> None:
+    run = alone.start("sh", "-c", "exit 9", drain=60)
+    wait_until(lambda: any((path / "end.json").exists() for path in alone.waiting()), "the command has ended")
+    run.send_signal(signal.SIGINT)
+    _, said = run.communicate(timeout=30)
+    assert run.returncode == 9
+    assert said == "barograph: interrupted; the sidecar goes on and delivers what it can\n"
+    for pid in sidecars(alone.spools):
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_a_working_directory_full_of_pythons_own_names_does_not_confuse_the_sidecar(
+    node: Node, service: Service, paced: Path, tmp_path: Path
+) -> None:
+    for name in ("random", "struct", "signal", "zmq", "barograph_agent"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('not me')")
+    words = ["run", "--app", "names", "--", str(paced), "5", "0", "progress"]
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "barograph", *words],
+        cwd=tmp_path, env=node.environment, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert summary(done)[0] == "barograph: intervals 5 seen on 1 ranks, 5 stored"
+    assert service.indices("names") == list(range(5))
+
+
+def test_the_end_of_a_run_is_three_lines_and_nothing_is_left_behind(
+    node: Node, service: Service, paced: Path, tmp_path: Path
+) -> None:
+    done = node.run(paced, "1234", "0", tmp_path / "progress", app="lines")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert summary(done) == [
+        "barograph: intervals 1,234 seen on 1 ranks, 1,234 stored",
+        "barograph: runtime   T s",
+        f"barograph: verdict   {SENTENCE}",
+    ]
+    assert service.indices("lines") == list(range(1234))
+    (end,) = service.rows("runs", "lines")
+    assert (end["intervals"], end["dropped"], end["exit_status"]) == (1234, 0, 0)
+    assert node.waiting() == []
+    assert list(node.rings.iterdir()) == []
+
+
+def test_without_a_collector_the_intervals_wait_and_the_next_run_delivers_them_once(
+    node: Node, service: Service, paced: Path, tmp_path: Path
+) -> None:
+    node.environment["BAROGRAPH_COLLECTOR"] = NOWHERE
+    for app in ("away-1", "away-2"):
+        done = node.run(paced, "50", "100", tmp_path / "progress", app=app, drain=0)
+        assert done.returncode == 0
+        place = next(path for path in node.waiting() if str(path) in done.stderr)
+        assert summary(done) == [
+            f"barograph: intervals 50 seen on 1 ranks, 0 stored, 50 spooled in {place} until the collector is back",
+            "barograph: runtime   T s",
+            UNREACHED,
+        ]
+    assert list(node.rings.iterdir()) == []  # rings take memory; the spool does not
+    listed = node.barograph("spool")
+    assert listed.returncode == 0
+    sizes = [sum(file.stat().st_size for file in path.glob("*.seg")) for path in node.waiting()]
+    lines = [f"{path}  {size:,} bytes" for path, size in zip(node.waiting(), sizes, strict=True)]
+    assert listed.stdout.splitlines() == [*lines, "2 runs wait"]
+    node.environment["BAROGRAPH_COLLECTOR"] = service.endpoint
+    assert summary(node.run("true", app="away-3"))[0] == NONE_SEEN
+    wait_until(lambda: node.waiting() == [], "the next run's sidecar has delivered everything")
+    for app in ("away-1", "away-2"):
+        assert service.indices(app) == list(range(50))
+        assert len(service.rows("runs", app)) == 1
+    assert node.barograph("spool").stdout == "nothing is waiting\n"
+
+
+def test_the_spool_command_delivers_once_what_waits(node: Node, service: Service, paced: Path, tmp_path: Path) -> None:
+    node.run(paced, "70", "0", tmp_path / "progress", app="sent", drain=0, env=node.environment | {
+        "BAROGRAPH_COLLECTOR": NOWHERE})  # fmt: skip
+    vain = node.barograph("spool", "--send", "--collector", NOWHERE, "--seconds", "0.2")
+    assert (vain.returncode, vain.stdout) == (69, "")
+    assert vain.stderr == f"barograph: 1 runs not delivered in 0.2 s to {NOWHERE}\n"
+    done = node.barograph("spool", "--send")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"delivered  {service.job('sent')}\n"
+    assert service.indices("sent") == list(range(70))
+    assert node.waiting() == []
+    again = node.barograph("spool", "--send")
+    assert (again.returncode, again.stdout, again.stderr) == (0, "nothing is waiting\n", "")
+
+
+def balanced(service: Service, app: str, count: int, ranks: int, done: Any) -> None:
+    """The log has `count` intervals of this run, each once, and everybody says so."""
+    assert done.returncode == 0, done.stderr
+    assert f"barograph: intervals {count:,} seen on {ranks} ranks, {count:,} stored" in done.stderr.splitlines()
+    assert service.indices(app) == list(range(count))
+    (job,), (end,) = service.rows("jobs", app), service.rows("runs", app)
+    assert (job["ranks"], end["intervals"], end["dropped"]) == (ranks, count, 0)
+    known = {row["class_id"] for row in service.rows("sites")}
+    assert {row["class_id"] for row in service.rows("blocks", app)} <= known
+
+
+def test_rows_in_the_log_equal_what_an_independent_witness_counts_in_a_c_program(
+    mpi: Mpi, node: Node, service: Service, compiled: Callable[..., Path], tmp_path: Path
+) -> None:
+    node.environment |= {
+        "LD_PRELOAD": str(compiled(mpi, "witness.c", "-shared", "-fPIC")),
+        "WITNESS": str(tmp_path / "count"),
+    }
+    app = f"c-{mpi.name}"
+    done = node.run(*mpi.command(2, [compiled(mpi, "collectives.c"), "300", "finalize"]), app=app)
+    count = int((tmp_path / "count").read_text())
+    assert count == 9 * 300
+    balanced(service, app, count, 2, done)
+
+
+def test_rows_in_the_log_equal_the_collectives_of_an_mpi4py_program(mpi: Mpi, node: Node, service: Service) -> None:
+    if mpi.python is None:
+        pytest.skip(f"{mpi.name} has no mpi4py here")
+    app = f"mpi4py-{mpi.name}"
+    done = node.run(*mpi.command(2, [mpi.python, PROGRAMS / "collectives.py", "200"]), app=app)
+    balanced(service, app, 9 * 200, 2, done)
+
+
+LJ = """
+units lj
+atom_style atomic
+lattice fcc 0.8442
+region box block 0 6 0 6 0 6
+create_box 1 box
+create_atoms 1 box
+mass 1 1.0
+velocity all create 1.44 87287
+pair_style lj/cut 2.5
+pair_coeff 1 1 1.0 1.0 2.5
+fix 1 all nvt temp 1.0 1.0 0.1
+run 400
+"""
+
+
+def test_rows_in_the_log_equal_what_the_witness_counts_in_lammps(
+    node: Node, service: Service, compiled: Callable[..., Path], tmp_path: Path
+) -> None:
+    mpi = mpis.find("mpich")
+    lammps = mpi.mpiexec.with_name("lmp")
+    if not lammps.exists():
+        pytest.skip(f"{lammps} does not exist")
+    (tmp_path / "in.lj").write_text(LJ)
+    node.environment |= {
+        "LD_PRELOAD": str(compiled(mpi, "witness.c", "-shared", "-fPIC")),
+        "WITNESS": str(tmp_path / "count"),
+    }
+    done = node.run(*mpi.command(2, [lammps, "-in", tmp_path / "in.lj", "-log", "none"]), app="lammps")
+    count = int((tmp_path / "count").read_text())
+    assert count > 400
+    balanced(service, "lammps", count, 2, done)
+
+
+def test_a_ring_too_small_for_a_busy_program_is_counted_and_never_blocks_it(
+    node: Node, service: Service, paced: Path, tmp_path: Path
+) -> None:
+    node.environment["BAROGRAPH_RING_RECORDS"] = "64"
+    done = node.run(paced, "20000", "0", tmp_path / "progress", app="small")
+    assert done.returncode == 0
+    found = re.search(
+        r"intervals 20,000 seen on 1 ranks, ([\d,]+) stored, ([\d,]+) dropped$", done.stderr, re.MULTILINE
+    )
+    assert found, done.stderr
+    stored, dropped = (int(number.replace(",", "")) for number in found.groups())
+    assert stored + dropped == 20000
+    assert stored >= 64
+    indices = service.indices("small")
+    assert len(indices) == len(set(indices)) == stored
+    assert set(indices) <= set(range(20000))
+    assert service.rows("runs", "small")[0]["dropped"] == dropped

@@ -1,0 +1,390 @@
+"""One run's rings, spool and link together, in this process: what survives a full disk, a bad ring, a late rank."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from barograph_agent import places
+from barograph_agent import spool as spool_module
+from barograph_agent.job import Job
+from barograph_agent.plan import END as END_FILE
+from barograph_agent.plan import PLAN, End, Plan, load_plan, myself, save
+from barograph_agent.sidecar import adopt, orphans
+from barograph_agent.watch import STRAGGLERS_SECONDS, Watch
+from barograph_collector.client import LogReader
+from barograph_collector.server import Collector
+from helpers.log import collector_on, wait_until
+from helpers.rings import FakeShim
+
+NOWHERE = "tcp://127.0.0.1:1"
+NOW = 1_700_000_100.0
+
+
+class Run:
+    """A watched run without a launcher, a sidecar process or an application: only their files."""
+
+    def __init__(self, root: Path, name: str = "run", endpoint: str = NOWHERE, **changes: Any) -> None:
+        self.directory = root / "spools" / name
+        self.rings = root / "rings" / name
+        self.directory.mkdir(parents=True)
+        self.rings.mkdir(parents=True)
+        self.job = Job("lab", name, 0, "0", "ada", "n1", "app", {"x": "4"})
+        launcher, born = myself()
+        fields = {
+            "job": self.job,
+            "nodes": 1,
+            "stream": f"{self.job.key}/1",
+            "endpoint": endpoint,
+            "ring_directory": str(self.rings),
+            "started_at": NOW - 100,
+            "launcher": launcher,
+            "launcher_born": born,
+            "drain_seconds": 0.0,
+            "spool_bytes": 2**20,
+            **changes,
+        }
+        self.plan = Plan(**fields)
+        save(self.directory, PLAN, self.plan)
+
+    def ring(self, name: str = "0.ring", **options: Any) -> FakeShim:
+        shim = FakeShim(self.rings / name, **options)
+        shim.site(0x10)
+        return shim
+
+    def end(self, status: int = 0) -> None:
+        save(self.directory, END_FILE, End(NOW - 50, 50.0, status))
+
+    def watch(self, endpoint: str = "") -> Watch:
+        plan = msgspec.structs.replace(self.plan, endpoint=endpoint or self.plan.endpoint)
+        return Watch(self.directory, plan, clock=lambda: NOW)
+
+
+def put(shim: FakeShim, count: int) -> int:
+    """So many collectives; how many the ring had room for."""
+    return sum(shim.put(1000 * (shim.seen + 1)) for _ in range(count))
+
+
+def deliver(watch: Watch) -> None:
+    def step() -> bool:
+        watch.step()
+        watch.link.pump(0.01)
+        return watch.delivered
+
+    wait_until(step, "the run is delivered")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run(tmp_path)
+
+
+@pytest.fixture
+def collector(tmp_path: Path) -> Iterator[Collector]:
+    with collector_on(tmp_path / "log.duckdb") as collector:
+        yield collector
+
+
+def rows(collector: Collector, table: str) -> list[dict[str, Any]]:
+    with LogReader(collector.endpoint) as reader:
+        found = []
+        for batch in reader.read_all(table):
+            found += [dict(zip(batch.columns, row, strict=True)) for row in zip(*batch.columns.values(), strict=True)]
+    return found
+
+
+def indices(collector: Collector, world: int = 0) -> list[int]:
+    return [row["first_index"] for row in rows(collector, "blocks") if row["world"] == world]
+
+
+def test_a_run_is_a_job_its_sites_its_intervals_and_an_end(run: Run, collector: Collector) -> None:
+    shim = run.ring()
+    watch = run.watch(collector.endpoint)
+    watch.step()  # before the first collective: the job is announced
+    for _ in range(3):
+        put(shim, 40)
+        watch.step()
+    run.end(3)
+    deliver(watch)
+    report = watch.report()
+    watch.close()
+    assert (report.ranks, report.seen, report.stored, report.spooled, report.dropped) == (2, 120, 120, 0, 0)
+    assert (report.reached, report.delivered, report.notes, report.verdict) == (True, True, [], "")
+    (job,) = rows(collector, "jobs")
+    assert (job["job"], job["ranks"], job["user"], job["params"]) == ("lab/run.0.0", 2, "ada", '{"x":"4"}')
+    assert job["workload"] == run.job.workload(2, 1)
+    assert indices(collector) == list(range(120))
+    assert len(rows(collector, "sites")) == 2
+    (end,) = rows(collector, "runs")
+    assert (end["exit_status"], end["runtime_seconds"], end["intervals"], end["dropped"]) == (3, 50.0, 120, 0)
+    assert [row["offset"] for row in (job, end)] == [1, 1 + 2 + 120 + 1]
+    assert not run.rings.exists()  # a ring takes memory, and nobody needs it now
+
+
+def test_a_run_without_mpi_is_a_job_of_no_ranks(run: Run, collector: Collector) -> None:
+    run.end()
+    watch = run.watch(collector.endpoint)
+    deliver(watch)
+    assert (watch.report().ranks, watch.report().seen) == (0, 0)
+    watch.forget()
+    assert rows(collector, "jobs")[0]["ranks"] == 0
+    assert rows(collector, "runs")[0]["intervals"] == 0
+    assert not run.directory.exists()
+
+
+def test_the_mpi_worlds_of_one_run_are_numbered_as_they_began(run: Run, collector: Collector) -> None:
+    for name, started_ns, count in [("a.ring", 3 * 10**9, 5), ("b.ring", 2 * 10**9, 7)]:
+        put(run.ring(name, started_ns=started_ns), count)
+    watch = run.watch(collector.endpoint)
+    watch.step()
+    put(run.ring("0.ring", started_ns=10**9), 9)  # found later: a number once given stays
+    run.end()
+    deliver(watch)
+    watch.close()
+    assert [indices(collector, world) for world in (0, 1, 2)] == [list(range(n)) for n in (7, 5, 9)]
+
+
+def test_what_a_full_ring_dropped_is_in_the_balance_of_report_and_log(run: Run, collector: Collector) -> None:
+    shim = run.ring()
+    watch = run.watch(collector.endpoint)
+    put(shim, 100)  # room for 64
+    watch.step()
+    put(shim, 10)
+    run.end()
+    deliver(watch)
+    report = watch.report()
+    watch.close()
+    # 36 dropped, and of the next one nobody knows where it began.
+    assert (report.seen, report.stored, report.dropped) == (110, 73, 37)
+    assert indices(collector) == [*range(64), *range(101, 110)]
+    assert (rows(collector, "runs")[0]["intervals"], rows(collector, "runs")[0]["dropped"]) == (110, 37)
+
+
+def test_a_full_disk_leaves_the_intervals_in_the_ring_until_there_is_room(
+    run: Run, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shim = run.ring()
+    watch = run.watch(collector.endpoint)
+    put(shim, 20)
+    watch.step()
+
+    def full(*arguments: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for call in ("pwrite", "fsync"):
+        with monkeypatch.context() as patch:
+            patch.setattr(spool_module.os, call, full)
+            put(shim, 15)
+            (run.rings / f"{call}.ring").write_text("no ring")
+            watch.step()
+            watch.step()
+        assert shim.get("tail") == 20
+    assert watch.notes[0].startswith(f"ring {run.rings}/pwrite.ring: 7 bytes, expected")
+    assert f"spool {run.directory}: No space left on device; holding intervals in memory rings" in watch.notes
+    run.end()
+    deliver(watch)
+    report = watch.report()
+    watch.close()
+    assert (report.seen, report.stored, report.dropped) == (50, 50, 0)
+    assert indices(collector) == list(range(50))
+
+
+def test_made_again_at_any_point_a_watch_goes_on_where_the_last_one_was(run: Run, collector: Collector) -> None:
+    shim = run.ring()
+    for _ in range(6):
+        put(shim, 10)
+        watch = run.watch(collector.endpoint)
+        watch.step()
+        watch.link.pump(0.05)
+        watch.close()  # as good as killed: nothing is written here
+    run.end()
+    watch = run.watch(collector.endpoint)
+    watch.step()
+    watch.close()
+    watch = run.watch(collector.endpoint)
+    assert watch.ended
+    deliver(watch)
+    report = watch.report()
+    watch.close()
+    assert (report.ranks, report.seen, report.stored, report.spooled, report.dropped) == (2, 60, 60, 0, 0)
+    assert indices(collector) == list(range(60))
+    assert (len(rows(collector, "jobs")), len(rows(collector, "runs"))) == (1, 1)
+
+
+def test_rings_that_cannot_be_read_are_reported_and_the_others_are_not_disturbed(
+    run: Run, collector: Collector
+) -> None:
+    good, broken = run.ring("good.ring"), run.ring("later.ring", started_ns=6 * 10**9)
+    (run.rings / "garbage.ring").write_bytes(b"x" * 9000)
+    (run.rings / "empty.ring").touch()
+    watch = run.watch(collector.endpoint)
+    put(good, 10)
+    put(broken, 10)
+    watch.step()
+    broken.set(head=10**6)
+    put(good, 10)
+    watch.step()
+    run.end()
+    deliver(watch)
+    report = watch.report()
+    watch.close()
+    words = [
+        f"ring {run.rings}/empty.ring: 0 bytes, expected at least a header of 4096",
+        f"ring {run.rings}/garbage.ring: magic is b'xxxxxxxx', expected b'BAROGRPH'",
+        f"ring {run.rings}/later.ring: head is 1000000, expected 10 to 74",
+    ]
+    assert report.notes == words
+    events = rows(collector, "events")
+    assert [(row["source"], row["kind"], row["detail"]) for row in events] == [
+        ("lab/run.0.0", "ring-unreadable", word) for word in words
+    ]
+    assert (report.seen, report.stored, report.dropped) == (30, 30, 0)
+    assert [indices(collector, world) for world in (0, 1)] == [list(range(20)), list(range(10))]
+
+
+def test_beyond_the_cap_the_oldest_intervals_are_dropped_and_the_balance_still_holds(
+    tmp_path: Path, collector: Collector
+) -> None:
+    run = Run(tmp_path, spool_bytes=20_000)
+    shim = run.ring()
+    watch = run.watch()
+    for _ in range(20):
+        put(shim, 30)
+        watch.step()
+    run.end()
+    watch.step()
+    report = watch.report()
+    watch.close()
+    assert not report.reached
+    assert report.stored == 0
+    assert report.spooled + report.dropped == report.seen == 600
+    assert 0 < report.spooled < 200
+    watch = run.watch(collector.endpoint)
+    deliver(watch)
+    late = watch.report()
+    watch.close()
+    stored = indices(collector)
+    assert stored == list(range(600 - len(stored), 600))
+    assert len(stored) == report.spooled == late.stored
+    assert (late.seen, late.spooled, late.dropped) == (600, 0, report.dropped)
+    (event,) = rows(collector, "events")
+    assert (event["kind"], event["detail"], event["rows"]) == ("dropped", "spool-cap", report.dropped)
+
+
+def test_what_the_collector_refuses_is_noted_and_in_the_balance(tmp_path: Path, collector: Collector) -> None:
+    run = Run(tmp_path, name="bad name", stream="lab/s/1")  # no identifier: `from_environment` would not make it
+    put(run.ring(), 12)
+    run.end()
+    watch = run.watch(collector.endpoint)
+    deliver(watch)
+    report = watch.report()
+    watch.close()
+    assert (report.seen, report.stored, report.dropped) == (12, 0, 12)
+    assert len(report.notes) == 3  # jobs, blocks, runs
+    assert all(note.startswith("refused by the collector: column 'job' is 'lab/bad name.0.0'") for note in report.notes)
+
+
+def started_with(run: Run) -> subprocess.Popen[bytes]:
+    """A process like a rank: it carries the run's variable, and lives until its input is closed."""
+    environment = {**os.environ, "BAROGRAPH_RING_DIR": str(run.rings)}
+    command = [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()"]
+    process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    return process
+
+
+def test_an_end_waits_a_little_for_ranks_that_outlive_the_command(run: Run) -> None:
+    shim = run.ring()
+    now = NOW
+    watch = Watch(run.directory, run.plan, clock=lambda: now)
+    with started_with(run) as rank:
+        save(run.directory, END_FILE, End(NOW, 50.0, 137))
+        put(shim, 5)
+        watch.step()
+        assert not watch.ended
+        put(shim, 5)
+        rank.communicate()
+    watch.step()
+    assert watch.ended
+    assert watch.report().seen == 10
+    watch.close()
+
+
+def test_an_end_does_not_wait_for_what_the_command_left_running(run: Run) -> None:
+    now = NOW
+    watch = Watch(run.directory, run.plan, clock=lambda: now)
+    with started_with(run) as left:
+        save(run.directory, END_FILE, End(NOW, 50.0, 0))
+        watch.step()
+        assert not watch.ended
+        now += STRAGGLERS_SECONDS
+        watch.step()
+        assert watch.ended
+        left.communicate()
+    watch.close()
+
+
+def test_a_run_whose_launcher_is_gone_ends_with_its_last_process(run: Run, collector: Collector) -> None:
+    run.plan = msgspec.structs.replace(run.plan, launcher_born=0)  # the number is another process's now
+    watch = run.watch(collector.endpoint)
+    with started_with(run) as rank:
+        watch.step()
+        assert not watch.ended  # it may be about to call MPI_Init
+        shim = run.ring()
+        put(shim, 10)
+        rank.communicate()
+    deliver(watch)
+    watch.close()
+    assert indices(collector) == list(range(10))
+    (end,) = rows(collector, "runs")
+    assert (end["exit_status"], end["runtime_seconds"] != end["runtime_seconds"], end["ended_at"]) == (-1, True, NOW)
+
+
+def test_only_runs_without_a_launcher_and_without_a_watch_are_adopted(tmp_path: Path) -> None:
+    running, own = Run(tmp_path, "running"), Run(tmp_path, "own")
+    gone, watched = (Run(tmp_path, name, launcher_born=0) for name in ("gone", "watched"))
+    root = running.directory.parent
+    (root / "no plan").mkdir()
+    (root / "half").mkdir()
+    (root / "half" / PLAN).write_text("{")
+    (root / "file").touch()
+    save(own.directory, PLAN, msgspec.structs.replace(own.plan, launcher_born=0))
+    assert orphans(root, own.directory) == [gone.directory, watched.directory]
+    holder = watched.watch()
+    (adopted,) = adopt(root, own.directory, "tcp://127.0.0.1:2")
+    assert adopted.plan == msgspec.structs.replace(load_plan(gone.directory), endpoint="tcp://127.0.0.1:2")
+    adopted.close()
+    holder.close()
+
+
+def test_a_directory_of_somebody_else_or_behind_a_link_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = places.private_directory(tmp_path / "a" / "b")
+    assert made.stat().st_mode & 0o777 == 0o700
+    assert places.private_directory(made) == made
+    (tmp_path / "link").symlink_to(made)
+    (tmp_path / "file").touch()
+    uid = os.getuid()
+    cases = {
+        tmp_path / "link": "is not a directory, expected one of this user's",
+        tmp_path / "file": "File exists, expected a directory that this user can write",
+        tmp_path / "file" / "x": "Not a directory, expected a directory that this user can write",
+    }
+    for path, words in cases.items():
+        with pytest.raises(PermissionError) as raised:
+            places.private_directory(path)
+        assert str(raised.value).removeprefix(str(path)).lstrip(": ") == words
+    monkeypatch.setattr(places.os, "getuid", lambda: uid + 1)
+    with pytest.raises(PermissionError) as raised:
+        places.private_directory(made)
+    assert str(raised.value) == f"{made} belongs to uid {uid}, expected {uid + 1}"

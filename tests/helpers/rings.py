@@ -1,0 +1,88 @@
+"""A ring written from Python, as the shim writes it: what a test wants in it, and nothing that MPI would add."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from barograph_agent.ring import HEADER, HEADER_BYTES, MAGIC, MODULE, RECORD, SITE, VERSION
+
+STARTED_NS = 5_000_000_000
+STARTED_UNIX_NS = 1_700_000_000_000_000_000
+
+
+class FakeShim:
+    """The writing end of a ring: drops what finds it full, numbers what it sees, dropped or not."""
+
+    def __init__(self, path: Path, capacity: int = 64, *, pid: int | None = None, started_ns: int = STARTED_NS) -> None:
+        self.path = path
+        modules, sites = 4, 8
+        at = HEADER_BYTES + modules * MODULE.itemsize + sites * SITE.itemsize
+        self._bytes = np.memmap(path, np.uint8, "w+", shape=at + capacity * RECORD.itemsize)
+        self.header = self._bytes[:HEADER_BYTES].view(HEADER)
+        self.modules = self._bytes[HEADER_BYTES : HEADER_BYTES + modules * MODULE.itemsize].view(MODULE)
+        self.sites = self._bytes[HEADER_BYTES + modules * MODULE.itemsize : at].view(SITE)
+        self.records = self._bytes[at:].view(RECORD)
+        self.capacity = capacity
+        self.seen = 0
+        self.set(
+            version=VERSION,
+            header_bytes=HEADER_BYTES,
+            record_bytes=RECORD.itemsize,
+            capacity=capacity,
+            module_capacity=modules,
+            site_capacity=sites,
+            size=2,
+            pid=os.getpid() if pid is None else pid,
+            clock=1,
+            started_ns=started_ns,
+            started_unix_ns=STARTED_UNIX_NS,
+            program=b"/opt/bin/lmp",
+            state=1,
+            sites=1,
+            magic=MAGIC,
+        )
+        self.module(b"/opt/bin/lmp")
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return len(self._bytes)
+
+    def get(self, field: str) -> int:
+        """A number of the header."""
+        return int(self.header[field][0])
+
+    def set(self, **fields: int | bytes) -> None:
+        """Overwrite fields of the header, whatever they say."""
+        for name, value in fields.items():
+            self.header[name] = value
+
+    def module(self, path: bytes) -> int:
+        """Add a module; returns its index."""
+        index = self.get("modules")
+        self.modules[index] = path
+        self.set(modules=index + 1)
+        return index
+
+    def site(self, offset: int, module: int = 0) -> int:
+        """Add a call site; returns its index."""
+        index = self.get("sites")
+        self.sites[index] = (module, 0, offset)
+        self.set(sites=index + 1)
+        return index
+
+    def put(self, exit_ns: int, site: int = 1, op: int = 8) -> bool:
+        """One collective that ends `exit_ns` after the start; says whether there was room for it."""
+        head = self.get("head")
+        room = head - self.get("tail") < self.capacity
+        if room:
+            at = STARTED_NS + exit_ns
+            self.records[head % self.capacity] = (at - 1, at, site, op, 0, self.seen)
+            self.set(head=head + 1)
+        else:
+            self.set(dropped=self.get("dropped") + 1)
+        self.seen += 1
+        return room
