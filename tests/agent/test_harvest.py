@@ -122,6 +122,7 @@ def test_every_collective_is_a_row_or_lost_or_dropped_whatever_is_full_cut_or_re
             def take() -> bool:
                 rows, _ = harvest.take()
                 if rows:
+                    assert len(rows["first_index"]) <= batch
                     names = ("first_index", "class_id", "sum_seconds")
                     waiting.extend(zip(*(rows[name].tolist() for name in names), strict=True))
                 return bool(rows)

@@ -347,9 +347,9 @@ def test_rows_in_the_log_equal_what_an_independent_witness_counts_in_a_c_program
     balanced(service, app, count, 2, done)
 
 
+@pytest.mark.parametrize("mpi", ["mpich", "openmpi"], indirect=True)
 def test_rows_in_the_log_equal_the_collectives_of_an_mpi4py_program(mpi: Mpi, node: Node, service: Service) -> None:
-    if mpi.python is None:
-        pytest.skip(f"{mpi.name} has no mpi4py here")
+    assert mpi.python is not None
     app = f"mpi4py-{mpi.name}"
     done = node.run(*mpi.command(2, [mpi.python, PROGRAMS / "collectives.py", "200"]), app=app)
     balanced(service, app, 9 * 200, 2, done)
@@ -371,22 +371,22 @@ run 400
 """
 
 
+@pytest.mark.parametrize("name", mpis.LAMMPS_PARAMS)
 def test_rows_in_the_log_equal_what_the_witness_counts_in_lammps(
-    node: Node, service: Service, compiled: Callable[..., Path], tmp_path: Path
+    name: str, node: Node, service: Service, compiled: Callable[..., Path], tmp_path: Path
 ) -> None:
-    mpi = mpis.find("mpich")
-    lammps = mpi.mpiexec.with_name("lmp")
-    if not lammps.exists():
-        pytest.skip(f"{lammps} does not exist")
+    mpi = mpis.find(name)
+    lammps, environment = mpi.lammps()
     (tmp_path / "in.lj").write_text(LJ)
-    node.environment |= {
+    node.environment |= environment | {
         "LD_PRELOAD": str(compiled(mpi, "witness.c", "-shared", "-fPIC")),
         "WITNESS": str(tmp_path / "count"),
     }
-    done = node.run(*mpi.command(2, [lammps, "-in", tmp_path / "in.lj", "-log", "none"]), app="lammps")
+    app = f"lammps-{name}"
+    done = node.run(*mpi.command(2, [lammps, "-in", tmp_path / "in.lj", "-log", "none"]), app=app)
     count = int((tmp_path / "count").read_text())
     assert count > 400
-    balanced(service, "lammps", count, 2, done)
+    balanced(service, app, count, 2, done)
 
 
 def test_a_ring_too_small_for_a_busy_program_is_counted_and_never_blocks_it(

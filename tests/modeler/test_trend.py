@@ -31,7 +31,7 @@ def test_a_trend_that_resampling_alone_does_not_see_is_followed():
     assert held(trend_band(samples, 16), later) > 0.94
 
 
-@pytest.mark.parametrize("slope", [0.0, 0.5, 0.9])
+@pytest.mark.parametrize("slope", [0.0, 0.5, 0.8])
 def test_one_scale_alone_allows_for_anything_between_no_growth_and_proportional_growth(slope):
     rng = np.random.default_rng(13)
     for factor in (2, 4):

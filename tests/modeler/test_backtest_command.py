@@ -1,0 +1,145 @@
+"""`barograph backtest bands` as it is typed."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from barograph.cli import main
+
+SUMMARY = {
+    "method",
+    "task",
+    "factor",
+    "series",
+    "unknown",
+    "mean_coverage",
+    "pooled_coverage",
+    "share_within_2pp",
+    "median_width_ratio",
+    "pinball",
+}
+SERIES = {
+    "method",
+    "task",
+    "by",
+    "scale",
+    "factor",
+    "fitted",
+    "scored",
+    "coverage",
+    "below",
+    "above",
+    "width_ratio",
+    "pinball",
+    "pinball_ratio",
+    "reason",
+}
+
+
+@pytest.fixture
+def measured(tmp_path):
+    """Two applications at 4, 8 and 16 ranks, 120 values each, and one with two values."""
+    rng = np.random.default_rng(0)
+    lines = ["app,ranks,i,seconds"]
+    for app in ("cg", "mg"):
+        for ranks in (4, 8, 16):
+            lines += [f"{app},{ranks},{i},{v:.4f}" for i, v in enumerate(rng.gumbel(10, 1, 120) * ranks**0.3)]
+    lines += ["lu,4,0,1.0", "lu,4,1,1.0"]
+    path = tmp_path / "measured.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def bands(*words):
+    return main(["backtest", "bands", *map(str, words)])
+
+
+def test_json_has_a_row_per_method_and_task_and_a_row_per_series(measured, capsys):
+    assert bands(measured, "--value", "seconds", "--by", "app", "--scale", "ranks", "--order", "i", "--json") == 0
+    out, err = capsys.readouterr()
+    assert err == "barograph backtest: 1 of 7 series have fewer than 6 values and are left out\n"
+    answer = json.loads(out)
+    assert set(answer) == {"summary", "series"}
+    assert all(set(row) == SUMMARY for row in answer["summary"])
+    assert all(set(row) == SERIES for row in answer["series"])
+    series = {(row["method"], row["task"]): row["series"] for row in answer["summary"]}
+    assert len(series) == len(answer["summary"])
+    assert [series["barograph", task] for task in ("same-scale", "scale-up-2x", "scale-up-4x")] == [6, 4, 2]
+    assert {row["method"] for row in answer["summary"]} == {
+        "nonparametric",
+        "emma",
+        "gev",
+        "empirical",
+        "range",
+        "barograph",
+        "barograph-live",
+    }
+    one = next(row for row in answer["series"] if row["method"] == "barograph" and row["factor"] == 4.0)
+    assert (one["by"], one["scale"], one["fitted"], one["scored"]) == ({"app": "cg"}, 16.0, 120, 120)
+
+
+def test_the_table_names_methods_and_tasks(measured, capsys):
+    assert bands(measured, "--value", "seconds", "--by", "app,ranks", "--mode", "prequential") == 0
+    out = capsys.readouterr().out
+    assert [
+        word for word in ("prequential", "nonparametric", "gev", "barograph", "width ratio") if word not in out
+    ] == []
+    assert "same-scale" not in out
+
+
+def test_a_plot_is_written_beside_the_answer(measured, tmp_path, capsys):
+    for words in (["--by", "app", "--scale", "ranks"], ["--by", "app,ranks"]):
+        plot = tmp_path / f"{len(words)}.png"
+        assert bands(measured, "--value", "seconds", *words, "--json", "--plot", plot) == 0
+        assert json.loads(capsys.readouterr().out)["summary"]
+        assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "{} is empty, expected a line of column names and lines of values"),
+        ("app,s\na,1\n", "{} has no column 'seconds', expected one of app, s"),
+        ("app,seconds\na,1\na,1 s\n", "{}, line 3: column 'seconds' is '1 s', expected a finite number"),
+        (
+            "app,seconds\na,1\nb,2\n",
+            "{}: the longest of 2 series by app has 1 value, expected at least 6: some to learn from and some to score",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_one_line_and_status_65(tmp_path, capsys, text, message):
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    assert bands(path, "--value", "seconds", "--by", "app") == 65
+    assert capsys.readouterr() == ("", f"barograph backtest: {message.format(path)}\n")
+
+
+def test_a_file_that_is_not_there_is_one_line_and_status_65(tmp_path, capsys):
+    assert bands(tmp_path / "none.csv", "--value", "seconds", "--by", "app") == 65
+    assert capsys.readouterr().err == f"barograph backtest: {tmp_path / 'none.csv'}: No such file or directory\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--mode", "sideways"], "argument --mode: 'sideways', expected half or prequential"),
+        (["--by", "app,"], "argument --by: 'app,', expected names of columns with commas between them"),
+        (["--join", "sets.csv"], "--join and --on go together, expected both or none"),
+    ],
+)
+def test_a_mistyped_line_is_refused_with_status_2(measured, capsys, words, message):
+    with pytest.raises(SystemExit) as refused:
+        bands(measured, "--value", "seconds", "--by", "app", *words)
+    assert refused.value.code == 2
+    assert capsys.readouterr().err.splitlines()[-1].endswith(f": error: {message}")
+
+
+def test_one_page_of_help_has_every_option(capsys):
+    with pytest.raises(SystemExit):
+        main(["backtest", "--help"])
+    out = capsys.readouterr().out
+    options = ("--value", "--by", "--scale", "--order", "--mode", "--join", "--on", "--json", "--plot")
+    assert [option for option in options if f"\n  {option} " not in out] == []
