@@ -29,6 +29,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "collector": Command("barograph_collector.daemon", "server", "the log: takes rows, keeps them, gives them back"),
     "modeler": Command("barograph_modeler.daemon", "server", "learns bands from the log and writes them back"),
     "alerts": Command("barograph_alerts.daemon", "server", "scores running jobs against their bands"),
+    "backtest": Command("barograph.backtest", "server", "score bands on measurements that are there already"),
     "spool": Command("barograph.spool", "", "list or deliver what earlier runs could not deliver"),
     "ring": Command("barograph.ring", "", "print what a ring file holds"),
 }

@@ -1,0 +1,1 @@
+"""How bands would have done on given measurements: `series` reads, `methods` fits, `tasks` tests, `score` counts."""

@@ -1,0 +1,132 @@
+"""The band at a scale not seen yet, from samples at smaller scales: resampled maxima, moved along the observed trend.
+
+The maximum of m times as many independent ranks has distribution F ** m, and where only noise grows with scale that is
+the whole story. Where each interval holds communication, its cost grows too: the logarithm of interval length drifts
+with the logarithm of scale, at a slope that the scales seen tell about and that itself changes from one doubling to the
+next. The band is a quantile range of the mixture of all these, and never narrower than F ** m alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from barograph_modeler.maxima.band import LEVEL, Band, check_level, minimum_samples
+from barograph_modeler.maxima.sample import Floats, check_sample
+
+SLOPE: Final = 0.5
+"""Expected growth in doublings of length per doubling of scale before any is observed: half-way between a cost that
+does not depend on scale (0: rings, pure computation) and one that is proportional to it (1: all-to-all)."""
+SLOPE_ERROR: Final = 0.2
+"""Standard error of SLOPE where one scale alone was seen. On public measurements of collectives on 4 to 16 ranks this
+and CHANGE hold 93 to 95 % of the values at twice and four times the scale."""
+OBSERVED_SLOPE_ERROR: Final = 0.35
+"""The same where slopes were observed: they count for more than the expectation."""
+CHANGE: Final = 0.2
+"""Standard deviation of the slope from one doubling to the next, at most: observed slopes allow CHANGE_RATIO of their
+root mean square, but at least CHANGE_FLOOR."""
+CHANGE_RATIO: Final = 0.25
+CHANGE_FLOOR: Final = 0.03
+FOLDED: Final = 0.25
+"""Weight of the case that noise grows as F ** m besides the trend; the rest has the shape of the largest scale seen."""
+BLOCKS: Final = 10
+"""Pieces of a sample whose medians tell how much the regime moves within it."""
+REGIMES: Final = 1.5
+"""How many such variances lie between a sample and another time: 2 if both were independent, less as they are near."""
+
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
+"""Nine points and weights stand for the normal distribution of the growth."""
+
+
+class Drift(NamedTuple):
+    """Expected growth from the largest scale seen, in doublings of length, and its standard error."""
+
+    mean: float
+    error: float
+
+
+def trend_band(samples: Mapping[float, npt.ArrayLike], scale: float, level: float = LEVEL) -> Band | None:
+    """The band for one interval at `scale`, or None where the largest scale seen has < minimum_samples(level) values.
+
+    samples: for each scale (ranks, nodes: above 0) its values in the order they came, finite and above 0, left as they
+    are. scale: above all of them. level: between 0 and 1. Raises ValueError otherwise.
+    """
+    check_level(level)
+    if not samples:
+        raise ValueError("samples of no scale, expected at least one")
+    logs = {own: _logs(own, samples[own]) for own in sorted(samples)}
+    seen = max(logs)
+    if not (seen < scale < math.inf):
+        raise ValueError(f"scale is {scale}, expected a finite number above the largest scale seen, {seen}")
+    x = np.sort(logs[seen])
+    if x.size < minimum_samples(level):
+        return None
+    drift = growth(logs, scale)
+    shares = np.arange(x.size + 1) / x.size
+    folded = np.diff(shares ** (scale / seen))
+    mass = (1 - FOLDED) / x.size + FOLDED * folded
+    moved = (x + drift.mean + drift.error * NODES[:, None]).ravel()
+    tail = (1 - level) / 2
+    lower, expected, upper = _quantiles(moved, np.outer(WEIGHTS, mass).ravel(), (tail, 0.5, 1 - tail))
+    least, _, most = _quantiles(x, folded, (tail, 0.5, 1 - tail))
+    lower, upper = 2.0 ** min(lower, least), 2.0 ** max(upper, most)
+    return Band("trend", x.size, lower, 2.0**expected, upper, level=level)
+
+
+def growth(logs: Mapping[float, Floats], scale: float) -> Drift:
+    """How far interval lengths move from the largest scale to `scale`. logs: binary logarithms, in order, by scale.
+
+    The slope's posterior under a normal expectation and normal observations, one per pair of neighbouring scales, each
+    blurred by the regimes of both; then the way to `scale`, along which the slope changes once more.
+    """
+    scales = sorted(logs)
+    regime = {own: _regime(logs[own]) for own in scales}
+    slopes, widths, blurs = [], [], []
+    for smaller, larger in pairwise(scales):
+        width = math.log2(larger / smaller)
+        slopes.append(float(np.median(logs[larger]) - np.median(logs[smaller])) / width)
+        widths.append(width)
+        blurs.append(REGIMES / 2 * (regime[smaller] + regime[larger]) / width**2)
+    change = CHANGE
+    if slopes:
+        change = min(
+            CHANGE, max(CHANGE_FLOOR, CHANGE_RATIO * math.sqrt(math.fsum(s * s for s in slopes) / len(slopes)))
+        )
+    precision = (OBSERVED_SLOPE_ERROR if slopes else SLOPE_ERROR) ** -2
+    total = SLOPE * precision
+    for slope, width, blur in zip(slopes, widths, blurs, strict=True):
+        one = 1 / (change**2 / width + blur)
+        precision += one
+        total += slope * one
+    way = math.log2(scale / scales[-1])
+    variance = way**2 / precision + change**2 * way + REGIMES * regime[scales[-1]]
+    return Drift(total / precision * way, math.sqrt(variance))
+
+
+def _logs(scale: float, sample: npt.ArrayLike) -> Floats:
+    if not 0 < scale < math.inf:
+        raise ValueError(f"scale is {scale}, expected a finite number above 0")
+    x = check_sample(sample, 1)
+    if (bad := x <= 0).any():
+        raise ValueError(f"value {int(np.argmax(bad))} at scale {scale:g} is {x[bad][0]}, expected more than 0")
+    return np.log2(x)
+
+
+def _regime(logs: Floats) -> float:
+    """Variance of the medians of consecutive pieces."""
+    if logs.size < 2 * BLOCKS:
+        return float(logs.var())
+    return float(np.var([np.median(block) for block in np.array_split(logs, BLOCKS)], ddof=1))
+
+
+def _quantiles(values: Floats, mass: Floats, levels: tuple[float, ...]) -> list[float]:
+    order = np.argsort(values, kind="stable")
+    upto = np.cumsum(mass[order])
+    at = np.minimum(np.searchsorted(upto, np.array(levels) * upto[-1]), values.size - 1)
+    found: list[float] = values[order[at]].tolist()
+    return found
