@@ -253,7 +253,9 @@ class Spool:
         while self._places and next(iter(self._places)) <= seq:
             rows += self._places.popitem(last=False)[1].rows
         self._dropped = Dropped(seq, rows, reason)
-        replace_file(self.directory / "dropped", msgspec.json.encode(self._dropped))
+        # Where the disk is full, making room goes before remembering it beyond this process.
+        with contextlib.suppress(OSError):
+            replace_file(self.directory / "dropped", msgspec.json.encode(self._dropped))
 
 
 def _write_entry(file: int, at: int, kind: int, rows: int, payload: bytes) -> int:

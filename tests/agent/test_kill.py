@@ -56,6 +56,7 @@ class Watched:
         if ranks > 1:
             command = [*mpis.find("mpich").command(ranks, command)]
         self.process = node.start(*command, app=app)
+        self._memory: set[Path] = set()
 
     def barriers(self) -> int:
         """How many have returned."""
@@ -90,6 +91,18 @@ class Watched:
                 found.append(int(path.parent.name))
         return sorted(found)
 
+    def kill(self, pid: int) -> None:
+        """SIGKILL for something that takes the program with it."""
+        for rank in self.ranks():
+            maps = Path(f"/proc/{rank}/maps").read_text()
+            self._memory |= {Path(line.split()[5]) for line in maps.splitlines() if "/dev/shm/mpich" in line}
+        kill(pid)
+
+    def clear(self) -> None:
+        """Delete what MPICH leaves in shared memory when its ranks are killed."""
+        for path in self._memory:
+            path.unlink(missing_ok=True)
+
     def end(self) -> list[str]:
         """Wait for its end; the lines it printed."""
         _, said = self.process.communicate(timeout=100)
@@ -118,12 +131,13 @@ def test_a_killed_application_leaves_every_barrier_that_returned(
         if victim == "launcher":
             children = Path(f"/proc/{run.process.pid}/task/{run.process.pid}/children").read_text().split()
             (mpiexec,) = (int(pid) for pid in children if int(pid) != run.sidecar())
-            kill(mpiexec)
+            run.kill(mpiexec)
         else:
-            kill(run.ranks()[int(victim[-1])])
+            run.kill(run.ranks()[int(victim[-1])])
         lines = run.end()
         assert run.process.returncode != 0
         assert run.ranks() == []
+        run.clear()
         count = len(service.indices(run.app))
         # Killed between the return of a barrier and the note of it, it is one more.
         assert count in (run.barriers(), run.barriers() + 1)
@@ -145,6 +159,17 @@ def test_a_killed_sidecar_is_started_again_and_nothing_is_lost_or_doubled(
         assert run.process.returncode == 0
         assert f"barograph: intervals {BARRIERS} seen on 1 ranks, {BARRIERS} stored" in lines
         assert_once(service, run.app, BARRIERS)
+
+
+def test_a_killed_sidecar_is_back_while_the_command_still_runs(node: Node) -> None:
+    run = node.start("cat", stdin=subprocess.PIPE)
+    wait_until(lambda: len(sidecars(node.spools)) == 1, "the sidecar is there")
+    (first,) = sidecars(node.spools)
+    kill(first)
+    wait_until(lambda: len(set(sidecars(node.spools)) - {first}) == 1, "another sidecar is there")
+    assert run.poll() is None
+    run.communicate("", timeout=60)
+    assert run.returncode == 0
 
 
 def test_a_sidecar_told_to_stop_in_mid_run_is_started_again_too(node: Node, service: Service, paced: Path) -> None:
@@ -241,9 +266,10 @@ def test_a_run_of_which_everything_was_killed_while_nobody_collected_is_delivere
     run.wait_for(BARRIERS // 2)
     (program,) = run.ranks()
     for pid in (run.sidecar(), program):
-        kill(pid)
+        run.kill(pid)
     gone(run)
     wait_until(lambda: run.ranks() == [], "the program is gone")
+    run.clear()
     for pid in sidecars(node.spools):  # the launcher may have started another before it went
         kill(pid)
     wait_until(lambda: sidecars(node.spools) == [], "no sidecar is left")

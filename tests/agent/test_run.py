@@ -9,13 +9,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import barograph_agent
-from barograph_agent import shim
+from barograph_agent import launch, shim
 from helpers import mpi as mpis
 from helpers.log import wait_until
 from helpers.mpi import Mpi
@@ -200,12 +201,23 @@ def test_a_parameter_that_is_no_text_leaves_the_command_unwatched(alone: Node) -
     assert done.stderr.startswith("barograph: not watching this run: 'utf-8' codec can't encode ")
 
 
+@contextmanager
+def inherited(number: signal.Signals, disposition: signal.Handlers) -> Iterator[None]:
+    """What a process that is started now finds set; where tests run in the background some signals are ignored."""
+    before = signal.signal(number, disposition)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
 WAIT = "trap 'exit 42' {trap}; echo ready; while :; do sleep 0.02; done"
 
 
 @pytest.mark.parametrize("name", ["TERM", "HUP", "USR1", "USR2"])
 def test_signals_reach_the_command(alone: Node, name: str) -> None:
-    run = alone.start("sh", "-c", WAIT.format(trap=name), drain=0)
+    with inherited(signal.Signals[f"SIG{name}"], signal.SIG_DFL):
+        run = alone.start("sh", "-c", WAIT.format(trap=name), drain=0)
     assert run.stdout is not None
     assert run.stdout.readline() == "ready\n"
     run.send_signal(signal.Signals[f"SIG{name}"])
@@ -214,7 +226,8 @@ def test_signals_reach_the_command(alone: Node, name: str) -> None:
 
 
 def test_ctrl_c_is_left_to_the_command_that_has_got_it_from_the_terminal_too(alone: Node) -> None:
-    run = alone.start("sh", "-c", WAIT.format(trap="INT"), drain=0, start_new_session=True)
+    with inherited(signal.SIGINT, signal.SIG_DFL):
+        run = alone.start("sh", "-c", WAIT.format(trap="INT"), drain=0, start_new_session=True)
     assert run.stdout is not None
     assert run.stdout.readline() == "ready\n"
     os.killpg(run.pid, signal.SIGINT)
@@ -223,13 +236,23 @@ def test_ctrl_c_is_left_to_the_command_that_has_got_it_from_the_terminal_too(alo
     assert said.splitlines()[0] == NONE_SEEN
 
 
+def test_a_signal_that_comes_while_the_command_is_being_started_is_kept_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    popen = subprocess.Popen
+
+    def interrupted(*arguments: Any, **named: Any) -> subprocess.Popen[bytes]:
+        signal.raise_signal(signal.SIGTERM)
+        return popen(*arguments, **named)
+
+    monkeypatch.setattr(launch.subprocess, "Popen", interrupted)
+    assert launch._run_command(["sleep", "60"], os.environ, None)[0] == 128 + signal.SIGTERM
+
+
 def test_a_signal_that_was_ignored_stays_ignored(alone: Node) -> None:
     script = "echo ready; kill -HUP $$; read line; exit 8"
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
+    with inherited(signal.SIGHUP, signal.SIG_IGN):
         run = alone.start("sh", "-c", script, drain=0, stdin=subprocess.PIPE)
-    finally:
-        signal.signal(signal.SIGHUP, before)
     assert run.stdout is not None
     assert run.stdout.readline() == "ready\n"
     run.send_signal(signal.SIGHUP)
@@ -238,7 +261,8 @@ def test_a_signal_that_was_ignored_stays_ignored(alone: Node) -> None:
 
 
 def test_ctrl_c_while_it_waits_for_the_collector_ends_the_waiting(alone: Node) -> None:
-    run = alone.start("sh", "-c", "exit 9", drain=60)
+    with inherited(signal.SIGINT, signal.SIG_DFL):
+        run = alone.start("sh", "-c", "exit 9", drain=60)
     wait_until(lambda: any((path / "end.json").exists() for path in alone.waiting()), "the command has ended")
     run.send_signal(signal.SIGINT)
     _, said = run.communicate(timeout=30)

@@ -17,7 +17,7 @@ from barograph_agent import places
 from barograph_agent import spool as spool_module
 from barograph_agent.job import Job
 from barograph_agent.plan import END as END_FILE
-from barograph_agent.plan import PLAN, End, Plan, load_plan, myself, save
+from barograph_agent.plan import PLAN, End, Plan, born, load_plan, myself, save
 from barograph_agent.sidecar import adopt, orphans
 from barograph_agent.watch import STRAGGLERS_SECONDS, Watch
 from barograph_collector.client import LogReader
@@ -347,6 +347,18 @@ def test_a_run_whose_launcher_is_gone_ends_with_its_last_process(run: Run, colle
     assert indices(collector) == list(range(10))
     (end,) = rows(collector, "runs")
     assert (end["exit_status"], end["runtime_seconds"] != end["runtime_seconds"], end["ended_at"]) == (-1, True, NOW)
+
+
+def test_a_process_is_known_by_its_birth_and_a_zombie_is_dead(tmp_path: Path) -> None:
+    assert born(os.getpid()) == born(os.getpid()) > 0
+    assert born(2**22 + 1) == -1  # beyond what Linux gives out
+    program = tmp_path / "a) S 1 (b"
+    program.symlink_to("/bin/cat")
+    with subprocess.Popen([program], stdin=subprocess.PIPE) as process:
+        assert born(process.pid) >= born(os.getpid())
+        assert process.stdin is not None
+        process.stdin.close()
+        wait_until(lambda: born(process.pid) == -1, "it has ended; nobody has collected it yet")
 
 
 def test_only_runs_without_a_launcher_and_without_a_watch_are_adopted(tmp_path: Path) -> None:
