@@ -33,6 +33,8 @@ class Job(msgspec.Struct, frozen=True):
     host: str
     app: str
     params: dict[str, str]
+    guessed: bool = False
+    """True where the application's name is only what the command line suggests."""
 
     @property
     def key(self) -> str:
@@ -46,6 +48,16 @@ class Job(msgspec.Struct, frozen=True):
             return name
         canonical = msgspec.json.encode(sorted(self.params.items()))
         return f"{name}:{hashlib.blake2b(canonical, digest_size=4).hexdigest()}"
+
+    def seen_as(self, program: str) -> Job:
+        """This job once the executable of rank 0 is known: it names the application better than any guess.
+
+        An interpreter's name says nothing: there the guess stays.
+        """
+        name = Path(program).name
+        if not self.guessed or not name or _INTERPRETER.fullmatch(name):
+            return self
+        return msgspec.structs.replace(self, app=clean(name, self.app))
 
 
 def clean(text: str, fallback: str, limit: int = 40) -> str:
@@ -83,13 +95,15 @@ def from_environment(
         host=clean(host, "unknown", 64),
         app=app or guess_app(command),
         params=dict(params),
+        guessed=not app,
     )
 
 
 def guess_app(command: Sequence[str]) -> str:
     """The application's name as its command line gives it away: the program behind launchers, options and python.
 
-    Options that take a value cannot be told from programs, so a value may be taken for the name; `--app` settles it.
+    Options that take a value cannot be told from programs, so a value may be taken for the name: `Job.seen_as` and
+    `--app` settle it.
     """
     words = [word for word in command if not word.startswith("-") and "=" not in word]
     for position, word in enumerate(words):

@@ -29,6 +29,7 @@ class State(msgspec.Struct):
 
     cursors: dict[str, Cursor] = {}
     ranks: int = 0
+    program: str = ""
     announced: bool = False
     ended: bool = False
     seen: int = 0
@@ -128,6 +129,7 @@ class Watch:
             cursor = self._state.cursors.setdefault(name, Cursor(world=len(self._state.cursors)))
             self._harvests[name] = Harvest(ring, cursor)
             self._state.ranks = self._state.ranks or ring.size
+            self._state.program = self._state.program or ring.program
 
     def _gather(self) -> bool:
         """One batch of every ring into the spool; says whether there may be more."""
@@ -182,7 +184,7 @@ class Watch:
         shutil.rmtree(self.plan.ring_directory, ignore_errors=True)
 
     def _append_job(self) -> None:
-        job = self.plan.job
+        job = self.plan.job.seen_as(self._state.program)
         values = {
             "job": job.key,
             "cluster": job.cluster,

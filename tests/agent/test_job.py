@@ -131,3 +131,19 @@ def test_a_user_without_a_name_is_known_by_number(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(command.getpass, "getuser", unknown)
     monkeypatch.setattr(command.os, "getuid", lambda: 12345)
     assert command._user() == "12345"
+
+
+@pytest.mark.parametrize(
+    ("given", "program", "app"),
+    [
+        (None, "/opt/hpcg/bin/xhpcg", "xhpcg"),
+        (None, "/usr/bin/python3.11", "none"),
+        (None, "", "none"),
+        ("mine", "/opt/hpcg/bin/xhpcg", "mine"),
+    ],
+)
+def test_the_executable_names_an_application_that_was_only_guessed(given, program, app):
+    command = ["mpirun", "--bind-to", "none", "xhpcg"]
+    job = from_environment({}, command=command, app=given, params={}, user="u", host="h", unique="1")
+    assert job.seen_as(program).app == app
+    assert job.seen_as(program).workload(4, 1) == f"local/{app}@4x1"

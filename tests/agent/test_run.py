@@ -371,6 +371,17 @@ def test_rows_in_the_log_equal_what_an_independent_witness_counts_in_a_c_program
     balanced(service, app, count, 2, done)
 
 
+def test_an_application_without_a_name_gets_that_of_its_executable_whatever_the_launchers_options(
+    node: Node, service: Service, compiled: Callable[..., Path]
+) -> None:
+    mpi = mpis.find("openmpi")
+    command = mpi.command(1, [compiled(mpi, "collectives.c"), "3", "finalize"])
+    assert command[1:3] == ["--bind-to", "none"]
+    done = node.barograph("run", "--drain", "60", "--", *command)
+    assert done.returncode == 0, done.stderr
+    assert service.job("openmpi-collectives").startswith("local/")
+
+
 @pytest.mark.parametrize("mpi", ["mpich", "openmpi"], indirect=True)
 def test_rows_in_the_log_equal_the_collectives_of_an_mpi4py_program(mpi: Mpi, node: Node, service: Service) -> None:
     assert mpi.python is not None
