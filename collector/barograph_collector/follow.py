@@ -49,13 +49,22 @@ class Follower:
     tables: in the order in which a round hands them over. Rows come in rounds, and what came by the end of a round is
     everything the log holds up to some offset: a run's end never comes in an earlier round than its intervals,
     neither live nor when years are read again after a restart.
+
+    offsets: where each table is read on, ahead of what was handed over. delivered: the last row of each table that was
+    handed over, 0 for none: where to resume for what the rounds so far have led to.
     """
 
     def __init__(self, reader: Reader, tables: Sequence[str], page: int = 10_000) -> None:
         self.offsets = dict.fromkeys(tables, 0)
+        self.delivered = dict.fromkeys(tables, 0)
         self._reader = reader
         self._page = page
         self._held: dict[str, Mapping[str, Column]] = {}
+
+    def resume(self, offsets: Mapping[str, int]) -> None:
+        """Read on from offsets that `delivered` gave, for the same tables, before the first poll."""
+        self.offsets.update(offsets)
+        self.delivered.update(offsets)
 
     def poll(self) -> Iterator[list[Rows]]:
         """Rounds of new rows up to the present end. Raises LogUnavailable; rounds given by then count as read."""
@@ -81,10 +90,11 @@ class Follower:
         if columns is None:
             return None
         count = int(np.searchsorted(np.asarray(columns["offset"]), horizon, side="right"))
-        if count == len(columns["offset"]):
-            return self._held.pop(table)
         if count == 0:
             return None
+        self.delivered[table] = int(columns["offset"][count - 1])
+        if count == len(columns["offset"]):
+            return self._held.pop(table)
         self._held[table] = {name: values[count:] for name, values in columns.items()}
         return {name: values[:count] for name, values in columns.items()}
 
@@ -105,7 +115,13 @@ class Writer:
         """Send and receive what can be without waiting."""
         self.link.pump()
 
-    def close(self, seconds: float) -> None:
-        """Deliver what is held, for at most this long, and let go."""
-        self.link.wait_idle(seconds)
+    @property
+    def idle(self) -> bool:
+        """True once everything put so far is acknowledged."""
+        return self.link.idle
+
+    def close(self, seconds: float) -> bool:
+        """Deliver what is held, for at most this long, and let go; says whether all of it was delivered."""
+        delivered = self.link.wait_idle(seconds)
         self.link.close()
+        return delivered

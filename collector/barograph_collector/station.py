@@ -112,11 +112,14 @@ def serve(
     options: argparse.Namespace,
     *,
     prepare: Callable[[Follower, LogReader], None] | None = None,
+    keep: Callable[[Mapping[str, int], bool], None] | None = None,
 ) -> int:
     """Run a station until SIGTERM or SIGINT; returns an `Exit`. `tables` in the order a mind wants them.
 
     prepare: called once before the first cycle, for a mind that need not read all of the past; it may be called again
     where the collector was away.
+    keep: called between cycles with the offsets that the mind has taken and True at the end, for a mind that keeps a
+    snapshot; only while everything it has said is in the log, for a snapshot will not say it again.
     """
     log_to_stderr(name)
     registry, beat = daemon_registry(name)
@@ -143,6 +146,10 @@ def serve(
             except LogUnavailable:
                 continue
             station.step()
-        writer.close(STOP_SECONDS)
+            if keep is not None and writer.idle:
+                keep(follower.delivered, False)
+        delivered = writer.close(STOP_SECONDS)
+        if keep is not None and prepared and delivered:
+            keep(follower.delivered, True)
         exposition.stop()
     return Exit.OK

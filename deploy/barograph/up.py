@@ -61,7 +61,7 @@ def daemons(state: Path, options: argparse.Namespace) -> list[Daemon]:
 
     return [
         daemon("collector", port + 1, f"--state={state}", f"--listen={endpoint}"),
-        daemon("modeler", port + 2, f"--collector={endpoint}", *given("window")),
+        daemon("modeler", port + 2, f"--collector={endpoint}", f"--state={state}", *given("window")),
         daemon("alerts", port + 3, f"--collector={endpoint}", *given("alpha"), *given("margin")),
     ]
 

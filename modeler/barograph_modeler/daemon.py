@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
 
+from barograph_collector.service import Exit
 from barograph_collector.station import add_arguments, serve
 from barograph_modeler.windows import WINDOW_SECONDS, check_window_seconds
 
 METRICS_PORT = 7452
 TABLES = ["jobs", "blocks", "runs", "scores"]
+Number = TypeVar("Number", int, float)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -26,7 +30,34 @@ def main(argv: Sequence[str] | None = None) -> int:
         metavar="SECONDS",
         help="pieces in which jobs are compared: longer is steadier, shorter alarms sooner (default: %(default)s)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the reservoirs (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of the bootstraps (default: %(default)s)")
+    parser.add_argument(
+        "--state",
+        type=Path,
+        metavar="DIR",
+        help="where a snapshot is kept, to go on from after a restart (default: none, the log is read again)",
+    )
+    parser.add_argument(
+        "--classes",
+        type=_at_least(1),
+        default=100_000,
+        metavar="N",
+        help="classes kept, over all workloads; the least recently learned go first (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--accept",
+        type=_at_least(0),
+        default=5,
+        metavar="N",
+        help="alarmed runs in a row that, if they agree, become the history; 0: never (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--refit",
+        type=_at_least(0.0),
+        default=0.2,
+        metavar="SECONDS",
+        help="of CPU time for fits in each half second (default: %(default)s)",
+    )
     options = parser.parse_args(argv)
     try:
         check_window_seconds(options.window)
@@ -35,9 +66,42 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     from barograph_modeler.exporter import ModelerExporter
     from barograph_modeler.learner import Learner
+    from barograph_modeler.snapshot import Keeper
 
-    learner = Learner(seed=options.seed, window_seconds=options.window)
-    return serve("modeler", learner, TABLES, ModelerExporter(learner), options)
+    learner = Learner(
+        seed=options.seed,
+        window_seconds=options.window,
+        classes=options.classes,
+        accept=options.accept,
+        refit_seconds=options.refit,
+    )
+    exporter = ModelerExporter(learner)
+    if options.state is None:
+        return serve("modeler", learner, TABLES, exporter, options)
+    try:
+        options.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        print(
+            f"barograph modeler: state directory {options.state}: {error.strerror}, expected a writable directory",
+            file=sys.stderr,
+        )
+        return Exit.STATE
+    keeper = Keeper(options.state, learner, f"window of {options.window:g} s")
+    return serve("modeler", learner, TABLES, exporter, options, prepare=keeper.restore, keep=keeper.keep)
+
+
+def _at_least(least: Number) -> Callable[[str], Number]:
+    def parse(text: str) -> Number:
+        try:
+            value = type(least)(text)
+        except ValueError:
+            value = least - 1
+        if not least <= value < float("inf"):
+            kind = "a whole number" if isinstance(least, int) else "a number"
+            raise argparse.ArgumentTypeError(f"{text!r}, expected {kind} of at least {least:g}")
+        return value
+
+    return parse
 
 
 if __name__ == "__main__":

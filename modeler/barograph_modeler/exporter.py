@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -10,11 +11,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from barograph_modeler.coverage import Coverage
+from barograph_modeler.interval import Interval
 from barograph_modeler.learner import Learner
-from barograph_modeler.maxima.band import Band
 
 MAX_BANDS: Final = 2000
-"""Classes shown, those of the most recently learned workloads first: four series a class and method."""
+"""Classes shown, those of the most recently learned workloads first: ten series each at most."""
 
 
 class ModelerExporter(Collector):
@@ -39,6 +41,16 @@ class ModelerExporter(Collector):
         yield GaugeMetricFamily(
             "barograph_modeler_held_jobs", "Jobs that have begun and are not learned yet.", self._learner.held_jobs
         )
+        yield GaugeMetricFamily("barograph_modeler_classes", "Classes there are.", self._learner.classes)
+        yield GaugeMetricFamily(
+            "barograph_modeler_refit_backlog", "Classes waiting to be fitted again.", len(self._learner.backlog)
+        )
+        closed = CounterMetricFamily(
+            "barograph_modeler_regimes_closed_total", "Regimes closed, by what closed them.", labels=["reason"]
+        )
+        for reason in ("accepted", "drift"):
+            closed.add_metric([reason], self._learner.closed_regimes[reason])
+        yield closed
 
     def _bands(self) -> Iterator[Metric]:
         labels = ["workload", "class", "method"]
@@ -66,25 +78,31 @@ class ModelerExporter(Collector):
                 "barograph_gev_scale_seconds", "Scale of the fitted GEV in seconds", labels=labels[:2]
             ),
         }
+        trusted = GaugeMetricFamily(
+            "barograph_gev_trusted", "Whether fits by PWM and by MOM agree on the GEV: 1 or 0", labels=labels[:2]
+        )
         every = list(self._every_class())
-        for workload, class_id, bands in every[:MAX_BANDS]:
-            for band in bands:
+        for workload, class_id, interval in every[:MAX_BANDS]:
+            for band in interval.bands:
                 for name, family in limits.items():
                     family.add_metric([workload, class_id, band.method], getattr(band, name))
                 for name, family in gev.items() if band.gev else ():
                     family.add_metric([workload, class_id], getattr(band.gev, name))
+                if band.gev:
+                    trusted.add_metric([workload, class_id], int(interval.trusted))
         yield from limits.values()
         yield from gev.values()
+        yield trusted
         yield GaugeMetricFamily(
             "barograph_modeler_classes_hidden", "Classes left out of this exposition.", max(0, len(every) - MAX_BANDS)
         )
 
-    def _every_class(self) -> Iterator[tuple[str, str, list[Band]]]:
+    def _every_class(self) -> Iterator[tuple[str, str, Interval]]:
         # The learner runs in another thread: lists are taken in one step each.
         for name, workload in reversed(list(self._learner.workloads.items())):
             for class_id, interval in list(workload.intervals.items()):
                 if interval.bands:
-                    yield name, f"{class_id:016x}", interval.bands
+                    yield name, f"{class_id:016x}", interval
 
     def _workloads(self) -> Iterator[Metric]:
         predicted = GaugeMetricFamily(
@@ -94,8 +112,13 @@ class ModelerExporter(Collector):
         )
         coverage = GaugeMetricFamily(
             "barograph_band_coverage_ratio",
-            "Share of later intervals that fell into the 95 % band of their class, as a ratio",
-            labels=["workload"],
+            "Share of later intervals or runs of healthy jobs that fell into their 95 % band, as a ratio",
+            labels=["workload", "kind"],
+        )
+        judged = CounterMetricFamily(
+            "barograph_band_judged_total",
+            "Later intervals or runs for which there was a band, by where they fell; withheld: of jobs that alarmed.",
+            labels=["workload", "kind", "result"],
         )
         outside = CounterMetricFamily(
             "barograph_job_out_of_interval_total",
@@ -106,8 +129,18 @@ class ModelerExporter(Collector):
             if (band := workload.runtime) is not None:
                 for probability, value in (("0.025", band.lower), ("0.5", band.expected), ("0.975", band.upper)):
                     predicted.add_metric([name, probability], value)
-            inside, judged = workload.coverage
-            if judged:
-                coverage.add_metric([name], inside / judged)
-                outside.add_metric([name], judged - inside)
-        yield from (predicted, coverage, outside)
+            for kind, seen in (("interval", workload.interval_coverage), ("runtime", workload.runtime_coverage)):
+                results = _results(seen)
+                if not math.isnan(seen.ratio):
+                    coverage.add_metric([name, kind], seen.ratio)
+                for result, count in results.items() if any(results.values()) else ():
+                    judged.add_metric([name, kind, result], count)
+            seen = workload.interval_coverage
+            if any(_results(seen).values()):
+                outside.add_metric([name], seen.outside + seen.withheld_outside)
+        yield from (predicted, coverage, judged, outside)
+
+
+def _results(seen: Coverage) -> dict[str, int]:
+    withheld = seen.withheld_inside + seen.withheld_outside
+    return {"inside": seen.inside, "outside": seen.outside, "withheld": withheld}

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import OrderedDict
-from collections.abc import Mapping
-from typing import Final
-
-import numpy as np
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from barograph_agent.wire import Column
 from barograph_collector.station import Output
+from barograph_modeler.backlog import Backlog, Key
 from barograph_modeler.maxima.band import Band
-from barograph_modeler.pace import Pace
 from barograph_modeler.pending import Batch, End, Pending
+from barograph_modeler.rows import accepted_output, bands_output, drift_output, pace_output
 from barograph_modeler.windows import WINDOW_SECONDS
-from barograph_modeler.workload import Workload
+from barograph_modeler.workload import CLASSES as WORKLOAD_CLASSES
+from barograph_modeler.workload import Run, Workload
 
 HOLD_SECONDS: Final = 60.0
 """How long intervals of a running job wait before they are learned: an alarm by then keeps them out."""
@@ -24,6 +25,9 @@ VERDICT_SECONDS: Final = 10.0
 """How long the end of a run waits for its final score; after that no alerts daemon is taken to be running."""
 JOBS: Final = 20_000
 WORKLOADS: Final = 5_000
+CLASSES: Final = 100_000
+ACCEPT: Final = 5
+REFIT_SECONDS: Final = 0.2
 
 
 class Learner:
@@ -31,21 +35,54 @@ class Learner:
 
     `take` rows of `jobs`, `blocks`, `runs` and `scores` as the log has them, `step` whenever everything up to some
     offset has been taken.
+    classes: kept in all, at least 1; the least recently learned go first. accept: so many runs in a row that alarmed
+    and agree with each other become the history; 0 for never. refit_seconds: of `clock` per step, after which classes
+    wait for the next one; each step fits at least one. seed: of the bootstraps.
     """
 
-    def __init__(self, *, seed: int = 0, window_seconds: float = WINDOW_SECONDS) -> None:
+    def __init__(
+        self,
+        *,
+        seed: int = 0,
+        window_seconds: float = WINDOW_SECONDS,
+        classes: int = CLASSES,
+        accept: int = ACCEPT,
+        refit_seconds: float = REFIT_SECONDS,
+        clock: Callable[[], float] = time.thread_time,
+    ) -> None:
         self.workloads: OrderedDict[str, Workload] = OrderedDict()
+        self.backlog = Backlog()
         self.withheld_intervals = 0
         self.learned_intervals = 0
         self.learned_runs = 0
+        self.closed_regimes: Counter[str] = Counter()
         self._seed = seed
         self._window_seconds = window_seconds
+        self._classes = classes
+        self._accept = accept
+        self._refit_seconds = refit_seconds
+        self._clock = clock
         self._pending: OrderedDict[str, Pending] = OrderedDict()
+        self._recent: OrderedDict[Key, None] = OrderedDict()
 
     @property
     def held_jobs(self) -> int:
         """Jobs that have begun and are not learned yet."""
         return len(self._pending)
+
+    @property
+    def classes(self) -> int:
+        """Classes there are, over all workloads."""
+        return len(self._recent)
+
+    def state(self) -> dict[str, Any]:
+        """Everything learned and held, as it is now: not a copy. For `restore`."""
+        return {name: getattr(self, name) for name in _STATE}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` gave, under the same arguments."""
+        for name in _STATE:
+            setattr(self, name, state[name])
 
     def take(self, table: str, columns: Mapping[str, Column], now: float) -> None:
         """Take rows of one table as the log gives them. now: Unix seconds."""
@@ -54,7 +91,11 @@ class Learner:
                 for job, workload in zip(columns["job"], columns["workload"], strict=True):
                     self._job(job).workload = workload
             case "blocks":
-                self._take_blocks(columns, now)
+                at = 0
+                for job, rows in itertools.groupby(columns["job"]):
+                    stop = at + sum(1 for _ in rows)
+                    self._job(job).add(Batch.of_rows(columns, slice(at, stop)), now)
+                    at = stop
             case "runs":
                 for job, runtime, status in zip(
                     columns["job"], columns["runtime_seconds"], columns["exit_status"], strict=True
@@ -67,40 +108,112 @@ class Learner:
                         self._pending[job].final |= bool(final)
 
     def step(self, now: float) -> list[Output]:
-        """Learn what may be learned by now and return what came of it. now: Unix seconds."""
-        touched: dict[str, set[str]] = {}
+        """Learn what may be learned by now, fit for a while, and return what came of it. now: Unix seconds."""
+        events: list[Output] = []
+        new_runs: dict[str, None] = {}
         for job, pending in list(self._pending.items()):
             if not pending.workload:
                 continue
             over = pending.end is not None and (pending.final or now - pending.end.seen_at > VERDICT_SECONDS)
-            batches = pending.release(math.inf if over or pending.suspect else now - HOLD_SECONDS)
-            if pending.suspect:
-                self.withheld_intervals += sum(len(batch.seconds) for batch in batches)
-            elif batches or over:
-                touched.setdefault(pending.workload, set())
-                self._learn(self._workload(pending.workload), batches)
+            learn = self._learn_suspect if pending.suspect else self._learn_healthy
+            events += learn(pending, over, new_runs, now)
             if over:
                 self.withheld_intervals += pending.forgotten
-                if not pending.suspect and self._learn_run(pending):
-                    touched[pending.workload].add("run")
                 del self._pending[job]
-        return [output for name, what in touched.items() for output in self._outputs(name, "run" in what, now)]
+        return [*events, *self._outputs(new_runs, now)]
 
-    def _take_blocks(self, columns: Mapping[str, Column], now: float) -> None:
-        at = 0
-        for job, rows in itertools.groupby(columns["job"]):
-            stop = at + sum(1 for _ in rows)
-            count = np.asarray(columns["count"][at:stop])
-            batch = Batch(
-                np.asarray(columns["class_id"][at:stop]),
-                np.asarray(columns["sum_seconds"][at:stop]) / count,
-                np.asarray(columns["ended_at"][at:stop]),
-            )
-            pending = self._job(job)
-            pending.add(batch, now)
-            if pending.workload in self.workloads:
-                self.workloads[pending.workload].judge(batch)
-            at = stop
+    def _learn_healthy(self, pending: Pending, over: bool, new_runs: dict[str, None], now: float) -> list[Output]:
+        batches = pending.release(math.inf if over else now - HOLD_SECONDS)
+        if not (batches or over):
+            return []
+        name, workload = pending.workload, self._workload(pending.workload)
+        events = []
+        for batch in batches:
+            workload.judge(batch, healthy=True)
+            events += self._learn_batch(name, workload, batch, now)
+        if over and (run := _run(pending)) is not None:
+            workload.judge_run(run.runtime_seconds, healthy=True)
+            workload.learn_run(run)
+            self.learned_runs += 1
+            new_runs[name] = None
+        return events
+
+    def _learn_batch(self, name: str, workload: Workload, batch: Batch, now: float) -> list[Output]:
+        events: list[Output] = []
+        for class_id, closed in workload.learn_intervals(batch):
+            key, interval = (name, class_id), workload.intervals[class_id]
+            self._recent[key] = None
+            self._recent.move_to_end(key)
+            self.closed_regimes["drift"] += len(closed)
+            events += [drift_output(name, class_id, one, now) for one in closed]
+            if interval.due:
+                importance = interval.seconds / workload.seconds if workload.seconds else 0.0
+                self.backlog.add(key, interval.staleness * importance)
+        while len(workload.intervals) > WORKLOAD_CLASSES:
+            self._forget((name, next(iter(workload.intervals))))
+        while len(self._recent) > self._classes:
+            self._forget(next(iter(self._recent)))
+        self.learned_intervals += batch.intervals
+        return events
+
+    def _learn_suspect(self, pending: Pending, over: bool, new_runs: dict[str, None], now: float) -> list[Output]:
+        """Learn nothing, unless the job is the last of a row of withheld runs that agree."""
+        name, workload = pending.workload, self._workload(pending.workload)
+        if not over and 0 < self._accept <= len(workload.withheld) + 1:
+            return []  # held, for it may yet be learned
+        batches = pending.release(math.inf)
+        for batch in batches:
+            workload.judge(batch, healthy=False)
+        if over and (run := _run(pending)) is not None:
+            workload.judge_run(run.runtime_seconds, healthy=False)
+            if workload.withhold(run, self._accept):
+                new_runs[name] = None
+                return self._accept_runs(name, workload, batches, now)
+        self.withheld_intervals += sum(batch.intervals for batch in batches)
+        return []
+
+    def _accept_runs(self, name: str, workload: Workload, batches: list[Batch], now: float) -> list[Output]:
+        old = list(workload.runtimes)
+        for class_id in workload.accept():
+            self.backlog.discard((name, class_id))
+        self.closed_regimes["accepted"] += 1
+        self.learned_runs += self._accept
+        events = [accepted_output(name, old, list(workload.runtimes), now)]
+        for batch in batches:
+            events += self._learn_batch(name, workload, batch, now)
+        return events
+
+    def _outputs(self, new_runs: Mapping[str, None], now: float) -> list[Output]:
+        bands = self._refit()
+        paces = []
+        for name in (name for name in new_runs if name in self.workloads):
+            workload = self.workloads[name]
+            if workload.runtime is not None:
+                bands.setdefault(name, []).append((0, "runtime", workload.runtime))
+            if workload.pace is not None:
+                paces.append(pace_output(name, workload.pace, now))
+        return [
+            *(bands_output(name, rows, len(self.workloads[name].runs), now) for name, rows in bands.items()),
+            *paces,
+        ]
+
+    def _refit(self) -> dict[str, list[tuple[int, str, Band]]]:
+        bands: dict[str, list[tuple[int, str, Band]]] = {}
+        began = self._clock()
+        while (key := self.backlog.pop()) is not None:
+            name, class_id = key
+            interval = self.workloads[name].intervals[class_id]
+            interval.refit(self._seed)
+            bands.setdefault(name, []).extend((class_id, "interval", band) for band in interval.bands)
+            if self._clock() - began >= self._refit_seconds:
+                break
+        return {name: rows for name, rows in bands.items() if rows}
+
+    def _forget(self, key: Key) -> None:
+        name, class_id = key
+        del self.workloads[name].intervals[class_id]
+        del self._recent[key]
+        self.backlog.discard(key)
 
     def _job(self, job: str) -> Pending:
         if job not in self._pending:
@@ -111,70 +224,31 @@ class Learner:
 
     def _workload(self, name: str) -> Workload:
         if name not in self.workloads:
-            self.workloads[name] = Workload(self._seed)
+            self.workloads[name] = Workload()
             if len(self.workloads) > WORKLOADS:
-                self.workloads.popitem(last=False)
+                oldest = next(iter(self.workloads))
+                for class_id in list(self.workloads[oldest].intervals):
+                    self._forget((oldest, class_id))
+                del self.workloads[oldest]
         self.workloads.move_to_end(name)
         return self.workloads[name]
 
-    def _learn(self, workload: Workload, batches: list[Batch]) -> None:
-        for batch in batches:
-            workload.learn_intervals(batch)
-            self.learned_intervals += len(batch.seconds)
 
-    def _learn_run(self, pending: Pending) -> bool:
-        end = pending.end
-        if end is None or end.exit_status != 0:
-            return False  # how long a failed run took says nothing about the next one
-        runtime = end.runtime_seconds if math.isfinite(end.runtime_seconds) and end.runtime_seconds > 0 else None
-        self._workload(pending.workload).learn_run(runtime, pending.pace)
-        self.learned_runs += 1
-        return True
-
-    def _outputs(self, name: str, new_run: bool, now: float) -> list[Output]:
-        workload = self.workloads[name]
-        bands: list[tuple[int, str, Band]] = []
-        for class_id in workload.refit():
-            bands += [(class_id, "interval", band) for band in workload.intervals[class_id].bands]
-        if new_run and workload.runtime is not None:
-            bands.append((0, "runtime", workload.runtime))
-        outputs = []
-        if bands:
-            outputs.append(_bands_output(name, bands, len(workload.runs), now))
-        if new_run and workload.pace is not None:
-            outputs.append(_pace_output(name, workload.pace, now))
-        return outputs
+def _run(pending: Pending) -> Run | None:
+    end = pending.end
+    if end is None or end.exit_status != 0:
+        return None  # how long a failed run took says nothing about the next one
+    usable = math.isfinite(end.runtime_seconds) and end.runtime_seconds > 0
+    return Run(end.runtime_seconds if usable else None, pending.pace)
 
 
-def _bands_output(workload: str, bands: list[tuple[int, str, Band]], runs: int, now: float) -> Output:
-    gevs = [band.gev for _, _, band in bands]
-    columns = {
-        "workload": workload,
-        "class_id": np.array([class_id for class_id, _, _ in bands], dtype=np.uint64),
-        "kind": [kind for _, kind, _ in bands],
-        "method": [band.method for _, _, band in bands],
-        "samples": np.array([band.samples for _, _, band in bands]),
-        "runs": runs,
-        "lower_seconds": np.array([band.lower for _, _, band in bands]),
-        "expected_seconds": np.array([band.expected for _, _, band in bands]),
-        "upper_seconds": np.array([band.upper for _, _, band in bands]),
-        "shape": np.array([gev.shape if gev else math.nan for gev in gevs]),
-        "location_seconds": np.array([gev.location if gev else math.nan for gev in gevs]),
-        "scale_seconds": np.array([gev.scale if gev else math.nan for gev in gevs]),
-        "fitted_at": now,
-    }
-    return Output("bands", len(bands), columns)
-
-
-def _pace_output(workload: str, pace: Pace, now: float) -> Output:
-    columns = {
-        "workload": workload,
-        "runs": pace.runs,
-        "windows": pace.windows,
-        "window_seconds": pace.window_seconds,
-        "spread": pace.spread,
-        "means": pace.means_text(),
-        "residuals": pace.residuals_text(),
-        "fitted_at": now,
-    }
-    return Output("paces", 1, columns)
+_STATE: Final = (
+    "workloads",
+    "backlog",
+    "withheld_intervals",
+    "learned_intervals",
+    "learned_runs",
+    "closed_regimes",
+    "_pending",
+    "_recent",
+)

@@ -3,24 +3,52 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from barograph_agent.wire import Column
+from barograph_modeler.moments import Blocks
 from barograph_modeler.pace import RunPace
 from barograph_modeler.windows import Windower
 
 HELD_INTERVALS: Final = 262_144
-"""Intervals held per job: older ones are forgotten, not learned, so that a flood costs history and not memory."""
+"""Blocks held per job: older ones are forgotten, not learned, so that a flood costs history and not memory."""
 
 
 class Batch(NamedTuple):
-    """Intervals of one job in the order they came: three arrays of one length, times in Unix seconds."""
+    """Blocks of one job in the order they came: arrays of one length, times in Unix seconds.
+
+    seconds: mean interval of each block. reduced: their sums and extremes; None where every block is one interval.
+    """
 
     class_ids: npt.NDArray[np.uint64]
     seconds: npt.NDArray[np.float64]
     ended_at: npt.NDArray[np.float64]
+    reduced: Blocks | None = None
+
+    @classmethod
+    def of_rows(cls, columns: Mapping[str, Column], rows: slice) -> Batch:
+        """Rows of the table `blocks`, as columns."""
+        counts = np.asarray(columns["count"][rows], dtype=np.float64)
+        sums = np.asarray(columns["sum_seconds"][rows])
+        reduced = None
+        if (counts != 1).any():
+            names = ("sum_squares", "sum_cubes", "min_seconds", "max_seconds")
+            reduced = Blocks(counts, sums, *(np.asarray(columns[name][rows]) for name in names))
+        return cls(np.asarray(columns["class_id"][rows]), sums / counts, np.asarray(columns["ended_at"][rows]), reduced)
+
+    @property
+    def blocks(self) -> Blocks:
+        """The blocks with all they carry."""
+        return Blocks.of_values(self.seconds) if self.reduced is None else self.reduced
+
+    @property
+    def intervals(self) -> int:
+        """How many intervals the blocks stand for."""
+        return len(self.seconds) if self.reduced is None else int(self.reduced.counts.sum())
 
 
 class End(NamedTuple):
@@ -53,13 +81,13 @@ class Pending:
 
     def add(self, batch: Batch, now: float) -> None:
         """Hold further intervals, which came at Unix time `now`: what a spool delivers late has ended long before."""
-        self.pace.add(self._windower.add(*batch))
+        self.pace.add(self._windower.add(batch.class_ids, batch.seconds, batch.ended_at))
         self._held.append((now, batch))
         self._count += len(batch.seconds)
         while self._count > HELD_INTERVALS:
-            gone = len(self._held.popleft()[1].seconds)
-            self._count -= gone
-            self.forgotten += gone
+            gone = self._held.popleft()[1]
+            self._count -= len(gone.seconds)
+            self.forgotten += gone.intervals
 
     def release(self, before: float) -> list[Batch]:
         """Hand over what came before this Unix time, oldest first."""

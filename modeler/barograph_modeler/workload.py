@@ -2,104 +2,121 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict, deque
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from barograph_modeler.maxima.band import Band, empirical_band, gev_band
-from barograph_modeler.maxima.gev import MINIMUM_SAMPLES
+from barograph_modeler.coverage import Coverage
+from barograph_modeler.interval import Interval
+from barograph_modeler.maxima.band import Band
+from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.moments import Blocks
 from barograph_modeler.pace import Pace, RunPace, fit_pace
 from barograph_modeler.pending import Batch
-from barograph_modeler.reservoir import Reservoir
+from barograph_modeler.regime import Closed
 from barograph_modeler.runtime import runtime_band
+from barograph_modeler.windows import Window
 
 RUNS: Final = 64
 """Past runs that count: enough for a spread, few enough to follow a machine that changes."""
-SAMPLES: Final = 1024
 CLASSES: Final = 512
-"""Classes per workload: the least recently met go first."""
-REFIT_GROWTH: Final = 1.05
-"""A class is fitted again once it has this many times the values of the last fit."""
+"""Classes per workload, so that one of endless call sites drives out its own: the least recently met go first."""
 
 
-class Interval:
-    """One class: a sample of its intervals, and the bands last fitted to it."""
+class Run(NamedTuple):
+    """A run that has ended with status 0. runtime_seconds: None where the log has no usable one."""
 
-    def __init__(self, seed: int) -> None:
-        self.reservoir = Reservoir(SAMPLES, seed)
-        self.bands: list[Band] = []
-        self.fitted_count = 0
-        self.inside = 0
-        self.judged = 0
-
-    def judge(self, seconds: np.ndarray[tuple[int], np.dtype[np.float64]]) -> None:
-        """Count how many new intervals the present empirical band holds, before anything is learned from them."""
-        for band in self.bands:
-            if band.method == "empirical":
-                self.judged += len(seconds)
-                self.inside += int(((seconds >= band.lower) & (seconds <= band.upper)).sum())
-
-    def refit(self) -> bool:
-        """Fit again if the sample has grown enough to matter; says whether it did."""
-        if self.reservoir.count < max(self.fitted_count * REFIT_GROWTH, MINIMUM_SAMPLES):
-            return False
-        sample = self.reservoir.values
-        self.fitted_count = self.reservoir.count
-        fits = [empirical_band(sample), gev_band(sample)]
-        self.bands = [band for band in fits if band is not None]
-        return True
+    runtime_seconds: float | None
+    pace: RunPace
 
 
 class Workload:
-    """The history of one workload. `seed` makes its reservoirs reproducible."""
+    """The history of one workload."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self) -> None:
         self.runtimes: deque[float] = deque(maxlen=RUNS)
         self.runs: deque[RunPace] = deque(maxlen=RUNS)
         self.intervals: OrderedDict[int, Interval] = OrderedDict()
         self.runtime: Band | None = None
         self.pace: Pace | None = None
-        self._seed = seed
+        self.seconds = 0.0
+        """Time spent in intervals that were learned."""
+        self.interval_coverage = Coverage()
+        self.runtime_coverage = Coverage()
+        self.withheld: list[Run] = []
+        """Runs that alarmed since the last one that did not, the newest last."""
 
-    @property
-    def coverage(self) -> tuple[int, int]:
-        """New intervals the bands held, and new intervals that had a band."""
-        intervals = self.intervals.values()
-        return sum(one.inside for one in intervals), sum(one.judged for one in intervals)
+    def judge(self, batch: Batch, *, healthy: bool) -> None:
+        """Score the published bands on new intervals."""
+        for class_id, blocks, _ in _by_class(batch):
+            values = blocks.sums[blocks.counts == 1]
+            if class_id in self.intervals and (inside := self.intervals[class_id].inside(values)) is not None:
+                self.interval_coverage.count(inside, values.size - inside, healthy=healthy)
 
-    def judge(self, batch: Batch) -> None:
-        """Score the present bands on new intervals."""
-        for class_id, seconds in _by_class(batch):
-            if class_id in self.intervals:
-                self.intervals[class_id].judge(seconds)
+    def judge_run(self, runtime_seconds: float | None, *, healthy: bool) -> None:
+        """Score the published runtime band on a run that has ended."""
+        if self.runtime is not None and runtime_seconds is not None:
+            inside = int(self.runtime.lower <= runtime_seconds <= self.runtime.upper)
+            self.runtime_coverage.count(inside, 1 - inside, healthy=healthy)
 
-    def learn_intervals(self, batch: Batch) -> None:
-        """Take intervals of a healthy run."""
-        for class_id, seconds in _by_class(batch):
-            if class_id not in self.intervals:
-                self.intervals[class_id] = Interval(hash((self._seed, class_id)) & 0xFFFFFFFF)
-                if len(self.intervals) > CLASSES:
-                    self.intervals.popitem(last=False)
-            self.intervals[class_id].reservoir.extend(seconds)
+    def learn_intervals(self, batch: Batch) -> Iterator[tuple[int, list[Closed]]]:
+        """Take intervals of a healthy run, class by class, with the regimes that this has closed."""
+        for class_id, blocks, ended_at in _by_class(batch):
+            interval = self.intervals.setdefault(class_id, Interval())
             self.intervals.move_to_end(class_id)
+            self.seconds += float(blocks.sums.sum())
+            yield class_id, interval.learn(blocks, ended_at)
 
-    def learn_run(self, runtime_seconds: float | None, pace: RunPace) -> None:
-        """Take a healthy run that has ended; without a runtime only its pace."""
-        if runtime_seconds is not None:
-            self.runtimes.append(runtime_seconds)
+    def learn_run(self, run: Run) -> None:
+        """Take a healthy run that has ended."""
+        self.withheld.clear()
+        self._remember(run)
+
+    def withhold(self, run: Run, accept: int) -> bool:
+        """Take note of a run that alarmed; True where the last `accept` of them agree with each other: see `accept`."""
+        self.withheld = [*self.withheld, run][-accept:] if accept else []
+        return accept > 0 and len(self.withheld) == accept and self._agree()
+
+    def accept(self) -> list[int]:
+        """Close the old regime, of the runs and of every class, and learn the withheld runs. Returns the classes."""
+        runs, self.withheld = self.withheld, []
+        self.runtimes.clear()
+        self.runs.clear()
+        self.runtime, self.pace = None, None
+        for interval in self.intervals.values():
+            if interval.moments.count:
+                interval.close(interval.until)
+            interval.bands = ()
+        for run in runs:
+            self._remember(run)
+        return list(self.intervals)
+
+    def _agree(self) -> bool:
+        """Whether withheld runs differ from each other by less than the nearest of them from the history."""
+        if self.pace is None:
+            return False
+        logs = [self.pace.log_ratio(_whole(run.pace)).log for run in self.withheld]
+        return all(math.isfinite(x) for x in logs) and max(logs) - min(logs) < min(abs(x) for x in logs)
+
+    def _remember(self, run: Run) -> None:
+        if run.runtime_seconds is not None:
+            self.runtimes.append(run.runtime_seconds)
             self.runtime = runtime_band(self.runtimes)
-        if pace.windows:
-            self.runs.append(pace)
+        if run.pace.windows:
+            self.runs.append(run.pace)
             self.pace = fit_pace(self.runs)
 
-    def refit(self) -> list[int]:
-        """Fit what has grown; returns the classes whose bands are new."""
-        return [class_id for class_id, interval in self.intervals.items() if interval.refit()]
+
+def _whole(run: RunPace) -> Window:
+    return Window(run.counts, run.seconds, 0.0, 0.0)
 
 
-def _by_class(batch: Batch) -> Iterator[tuple[int, np.ndarray[tuple[int], np.dtype[np.float64]]]]:
+def _by_class(batch: Batch) -> Iterator[tuple[int, Blocks, Floats]]:
     order = np.argsort(batch.class_ids, kind="stable")
     ids, starts = np.unique(batch.class_ids[order], return_index=True)
-    yield from zip(ids.tolist(), np.split(batch.seconds[order], starts[1:]), strict=True)
+    blocks = batch.blocks
+    for class_id, rows in zip(ids.tolist(), np.split(order, starts[1:]), strict=True):
+        yield class_id, blocks.take(rows), batch.ended_at[rows]

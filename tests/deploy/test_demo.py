@@ -107,8 +107,14 @@ def test_the_demo_counts_everything_and_catches_the_disturbed_run(tmp_path: Path
     lines = [line.strip() for line in done.stdout.splitlines()]
     checks = {line[5:].split(":")[0].split(",")[0]: line[:3] for line in lines if line[:5] in ("yes  ", "NO   ")}
     assert checks["every interval arrived once"] == "yes", done.stdout
-    assert checks["the disturbed run raised an alarm"] == "yes", done.stdout
-    # On a machine that others use meanwhile the last run may really be slow; the status must then say so.
+    # On a machine that others use meanwhile nothing stands out, or the last run may really be slow. Then the healthy
+    # runs tell of it, and the status must say that the story did not come about.
+    healthy = [
+        float(seconds) for seconds in re.findall(r"^healthy \d+ .* (\d+\.\d\d) s  ", "\n".join(lines), re.MULTILINE)
+    ]
+    assert len(healthy) >= 5, done.stdout
+    restless = max(healthy) / min(healthy) > 1.3
+    assert checks["the disturbed run raised an alarm"] == "yes" or restless, done.stdout
     assert (done.returncode == 0) == ("NO " not in checks.values())
     assert (tmp_path / "out/demo.png").stat().st_size > 10_000
     assert "<h1>Caught: " in (tmp_path / "out/demo.html").read_text()

@@ -59,9 +59,9 @@ def filled() -> tuple[Learner, Scorer]:
         for table, columns in job.items():
             learner.take(table, columns, now)
         learner.take("scores", verdict(job, 0.0), now)
-    for output in learner.step(now):
-        if output.table == "paces":
-            scorer.take("paces", {name: [value] for name, value in output.columns.items()}, now)
+        for output in learner.step(now):
+            if output.table == "paces":
+                scorer.take("paces", {name: [value] for name, value in output.columns.items()}, now)
     slow = simulation.job(slow_from=0, factor=2.0)
     for table in ("jobs", "blocks"):
         learner.take(table, slow[table], now)

@@ -119,6 +119,14 @@ def test_a_restarted_modeler_knows_which_job_to_leave_out(service):
     assert after == before
 
 
+def test_a_modeler_that_was_stopped_goes_on_from_its_snapshot(service):
+    asked = (r"barograph_modeler_runs_total", r'barograph_runtime_predicted_seconds\{probability="0.975"')
+    before = [service.wait_for_metric("modeler", pattern) for pattern in asked]
+    os.kill(service.pid("modeler"), signal.SIGTERM)
+    service.wait_for(" modeler going on from snapshot ")
+    assert [service.wait_for_metric("modeler", pattern) for pattern in asked] == before
+
+
 @pytest.mark.integration
 @pytest.mark.parametrize("daemon", ["collector", "modeler", "alerts"])
 def test_promtool_finds_nothing_to_say_about_the_exposition(service, daemon):

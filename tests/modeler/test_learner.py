@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 
@@ -10,6 +11,7 @@ import pytest
 
 from barograph_collector.station import Output
 from barograph_modeler import learner as module
+from barograph_modeler.coverage import Coverage
 from barograph_modeler.learner import Learner
 from helpers.jobs import CLASSES, Simulation, part, verdict
 
@@ -43,7 +45,7 @@ def test_a_healthy_run_gives_bands_of_each_class_that_hold_new_intervals():
     found = bands(feed(learner, simulation.job(), simulation.now))
     for class_id, seconds in zip(CLASSES, (0.004, 0.001), strict=True):
         fresh = seconds * np.random.default_rng(9).lognormal(0, 0.03, 20_000)
-        for method in ("empirical", "gev"):
+        for method in ("tracked", "gev"):
             band = found[class_id, method]
             inside = np.mean((fresh >= band["lower_seconds"]) & (fresh <= band["upper_seconds"]))
             assert inside == pytest.approx(0.95, abs=0.03)
@@ -74,7 +76,7 @@ def test_a_job_that_alarmed_teaches_nothing():
 def test_a_failed_run_teaches_its_intervals_but_not_its_runtime():
     learner, simulation = Learner(), Simulation()
     found = bands(feed(learner, simulation.job(status=137), simulation.now))
-    assert (11, "empirical") in found
+    assert (11, "tracked") in found
     assert not learner.workloads["lab/app@2x1"].runtimes
     assert learner.learned_runs == 0
 
@@ -118,11 +120,99 @@ def test_the_order_and_cut_of_pages_does_not_matter():
 def test_coverage_is_counted_on_intervals_before_they_are_learned():
     learner, simulation = Learner(), Simulation()
     feed(learner, simulation.job(), simulation.now)
-    assert learner.workloads["lab/app@2x1"].coverage == (0, 0)
+    coverage = learner.workloads["lab/app@2x1"].interval_coverage
+    assert coverage == Coverage()
     feed(learner, simulation.job(), simulation.now)
-    inside, judged = learner.workloads["lab/app@2x1"].coverage
-    assert judged == simulation.intervals
-    assert inside / judged == pytest.approx(0.95, abs=0.02)
+    assert coverage.inside + coverage.outside == simulation.intervals
+    assert coverage.ratio == pytest.approx(0.95, abs=0.03)
+
+
+def test_the_runtime_band_is_judged_by_each_run_before_it_learns_it_and_alarmed_jobs_stand_apart():
+    learner, simulation = Learner(), Simulation(intervals=400)
+    for _ in range(5):
+        feed(learner, simulation.job(), simulation.now)
+    workload = learner.workloads["lab/app@2x1"]
+    seen = workload.runtime_coverage
+    assert seen.inside + seen.outside == 2  # three runs for the first band
+    before = workload.interval_coverage.inside, workload.interval_coverage.outside
+    feed(learner, simulation.job(slow_from=0, factor=3.0), simulation.now, score=2.0)
+    assert (seen.inside + seen.outside, seen.withheld_outside) == (2, 1)
+    assert (workload.interval_coverage.inside, workload.interval_coverage.outside) == before
+    assert workload.interval_coverage.withheld_outside == 400
+
+
+def slow(simulation: Simulation, factor: float) -> dict:
+    return simulation.job(slow_from=0, factor=factor)
+
+
+def test_runs_that_alarm_one_after_the_other_and_agree_become_the_history():
+    learner, simulation = Learner(accept=4), Simulation(intervals=2000)
+    for _ in range(3):
+        feed(learner, simulation.job(), simulation.now)
+    outputs = []
+    for _ in range(4):
+        assert not outputs
+        outputs = feed(learner, slow(simulation, 1.5), simulation.now, score=2.0)
+    event = next(dict(output.columns) for output in outputs if output.table == "events")
+    assert (event["source"], event["kind"], event["rows"]) == ("lab/app@2x1", "regime-closed", 3)
+    detail = json.loads(event["detail"])
+    assert detail["new_mean_seconds"] / detail["old_mean_seconds"] == pytest.approx(1.5, rel=0.02)
+    assert paces(outputs)[0]["runs"] == 4
+    means = json.loads(paces(outputs)[0]["means"])
+    assert means["11"] == pytest.approx(0.006, rel=0.01)
+    assert bands(outputs)[11, "tracked"]["expected_seconds"] == pytest.approx(0.006, rel=0.02)
+    assert bands(outputs)[0, "log-t"]["runs"] == 4
+    interval = learner.workloads["lab/app@2x1"].intervals[11]
+    assert [regime.moments.count for regime in interval.regimes] == [3000]
+    assert interval.regimes[0].moments.mean == pytest.approx(0.004, rel=0.01)
+    assert interval.moments.count == 1000  # of the last one: the intervals of the others are gone
+
+
+@pytest.mark.parametrize(
+    "runs", [[1.5, 1.5, 2.5, 1.5], [1.5, 1.5, None, 1.5, 1.5]], ids=["one differs", "a healthy one between"]
+)
+def test_runs_that_alarm_but_do_not_agree_or_not_in_a_row_are_not_learned(runs):
+    learner, simulation = Learner(accept=4), Simulation(intervals=2000)
+    for _ in range(3):
+        feed(learner, simulation.job(), simulation.now)
+    for factor in runs:
+        job = simulation.job() if factor is None else slow(simulation, factor)
+        outputs = feed(learner, job, simulation.now, score=0.0 if factor is None else 2.0)
+        assert not [output for output in outputs if output.table == "events"]
+    assert learner.closed_regimes.total() == 0
+    assert learner.withheld_intervals == 2000 * sum(factor is not None for factor in runs)
+
+
+def test_accept_0_never_learns_from_a_job_that_alarmed():
+    learner, simulation = Learner(accept=0), Simulation(intervals=2000)
+    for _ in range(3):
+        feed(learner, simulation.job(), simulation.now)
+    assert not any(feed(learner, slow(simulation, 1.5), simulation.now, score=2.0) for _ in range(7))
+
+
+def test_fits_stop_at_the_budget_and_what_waits_is_fitted_by_later_steps():
+    ticks = itertools.count()
+    learner = Learner(refit_seconds=1.0, clock=lambda: float(next(ticks)))  # each look at the clock costs a second
+    first = feed(learner, Simulation(intervals=2000).job(), 50.0)
+    assert {class_id for class_id, _ in bands(first)} == {11}  # 4 of every 5 seconds
+    assert len(learner.backlog) == 1
+    assert {class_id for class_id, _ in bands(learner.step(50.5))} == {22}
+    assert len(learner.backlog) == 0
+    assert learner.step(51.0) == []
+
+
+def test_classes_beyond_the_limit_go_the_least_recently_learned_first_whatever_their_workload():
+    learner = Learner(classes=3)
+    simulations = [Simulation(workload=f"lab/{name}@2x1", intervals=100) for name in "ab"]
+    for number, simulation in enumerate(simulations):
+        simulation._made = 10 * number
+        feed(learner, simulation.job(), simulation.now)
+    assert learner.classes == 3
+    assert list(learner.workloads["lab/a@2x1"].intervals) == [22]
+    assert list(learner.workloads["lab/b@2x1"].intervals) == [11, 22]
+    feed(learner, simulations[0].job(), simulations[0].now)
+    assert list(learner.workloads["lab/a@2x1"].intervals) == [11, 22]
+    assert list(learner.workloads["lab/b@2x1"].intervals) == [22]
 
 
 def test_a_runtime_that_is_not_a_number_is_not_learned():

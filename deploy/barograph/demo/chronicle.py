@@ -96,7 +96,7 @@ def read_band(reader: LogReader, workload: str, chapters: list[Chapter]) -> Band
         for class_id, seconds in zip(ids.tolist(), np.bincount(inverse, chapter.seconds).tolist(), strict=True):
             time_by_class[class_id] = time_by_class.get(class_id, 0.0) + seconds
     main = max(time_by_class, key=lambda class_id: time_by_class[class_id])
-    band = bands.get((workload, "interval", main, "empirical"))
+    band = bands.get((workload, "interval", main, "tracked"))
     if band is None or runtime is None:
         return None
     sites = {row["class_id"]: row for page in reader.read_all("sites") for row in rows(page.columns)}

@@ -1,0 +1,77 @@
+"""What 100,000 classes cost the modeler: memory, learning, fitting, a snapshot.
+
+Only memory is asserted, with slack: nothing here depends on how fast the machine is.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from pathlib import Path
+
+import numpy as np
+
+from barograph_modeler.interval import WINDOW, Interval
+from barograph_modeler.learner import CLASSES, Learner
+from barograph_modeler.moments import Blocks
+from barograph_modeler.snapshot import read_snapshot, write_snapshot
+from barograph_modeler.workload import CLASSES as WORKLOAD_CLASSES
+from barograph_modeler.workload import Workload
+
+BYTES_PER_CLASS = 12_000
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+def full() -> Interval:
+    """A class with a full window, both bands and a change detector at work."""
+    interval, rng = Interval(), np.random.default_rng(1)
+    values = rng.lognormal(0, 0.05, 4 * WINDOW)
+    interval.learn(Blocks.of_values(values), np.arange(values.size, dtype=np.float64))
+    interval.refit(0)
+    return interval
+
+
+def test_a_hundred_thousand_classes(tmp_path: Path) -> None:
+    made = pickle.dumps(full(), protocol=5)
+    learner = Learner(refit_seconds=5.0)
+    before = resident_bytes()
+    for number in range(CLASSES):
+        name, class_id = f"lab/app{number // WORKLOAD_CLASSES}@2x1", number % WORKLOAD_CLASSES
+        workload = learner.workloads.setdefault(name, Workload())
+        workload.intervals[class_id] = pickle.loads(made)
+        learner._recent[name, class_id] = None
+        learner.backlog.add((name, class_id), number % 97 / 97)
+    each = (resident_bytes() - before) / CLASSES
+
+    waiting = len(learner.backlog)
+    start = time.thread_time()
+    rows = sum(output.rows for output in learner.step(0.0))
+    fits = (waiting - len(learner.backlog)) / (time.thread_time() - start)
+
+    interval, values = full(), np.random.default_rng(2).lognormal(0, 0.05, 50_000)
+    times = np.arange(values.size, dtype=np.float64)
+    start = time.thread_time()
+    for at in range(0, values.size, 500):
+        interval.learn(Blocks.of_values(values[at : at + 500]), times[at : at + 500])
+    learned = values.size / (time.thread_time() - start)
+
+    path = tmp_path / "snapshot"
+    start = time.perf_counter()
+    write_snapshot(path, {}, "", learner.state())
+    wrote = time.perf_counter() - start
+    start = time.perf_counter()
+    _, state = read_snapshot(path, "")
+    read = time.perf_counter() - start
+    assert sum(len(workload.intervals) for workload in state["workloads"].values()) == CLASSES
+
+    print(f"\n\n{CLASSES:,} classes with full windows of {WINDOW} values\n" + "-" * 48)
+    print(f"memory               {each:10,.0f} bytes a class, {each * CLASSES / 2**20:,.0f} MiB")
+    print(f"fits                 {fits:10,.0f} classes a second of CPU time ({rows} rows)")
+    print(f"learning             {learned:10,.0f} intervals a second of CPU time")
+    print(
+        f"snapshot             {path.stat().st_size / 2**20:10,.0f} MiB, written in {wrote:.1f} s, read in {read:.1f} s"
+    )
+    assert each < BYTES_PER_CLASS
