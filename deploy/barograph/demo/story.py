@@ -28,6 +28,11 @@ class Story:
         return [*self.learning, self.disturbed, self.healthy]
 
     @property
+    def learned_runs(self) -> int:
+        """How many runs were learned from: one that alarmed, because something else disturbed it, is left out."""
+        return sum(chapter.state != "slow" for chapter in self.learning)
+
+    @property
     def delay_seconds(self) -> float:
         """From the hog's start to the alarm's row in the log; NaN without an alarm."""
         return self.disturbed.alarm_at - self.hog_at
@@ -41,7 +46,7 @@ class Story:
         delay = f", {self.delay_seconds:.1f} s after the hog began" if alarmed else ""
         return [
             (equal, f"every interval arrived once: {counted:,} counted by the shim, {stored:,} rows stored"),
-            (self.band is not None, f"bands were learned from {len(self.learning)} healthy runs"),
+            (self.band is not None, f"bands were learned from {self.learned_runs} healthy runs"),
             (alarmed, f"the disturbed run raised an alarm{delay}"),
             (self.healthy.state == "healthy", "the healthy run after it raised none"),
         ]
@@ -79,7 +84,7 @@ def write_page(story: Story, picture: Path, path: Path) -> None:
     template = Template(Path(__file__).with_name("report.html").read_text())
     page = template.substitute(
         headline=html.escape(headline(story)),
-        summary=f"Unmodified LAMMPS, {html.escape(story.disturbed.workload)}: {len(story.learning)} healthy runs to "
+        summary=f"Unmodified LAMMPS, {html.escape(story.disturbed.workload)}: {story.learned_runs} healthy runs to "
         "learn from, one with a CPU hog on its cores from its middle on, one healthy again.",
         picture=base64.b64encode(picture.read_bytes()).decode(),
         runs="\n".join(_row(chapter) for chapter in story.chapters),
