@@ -14,7 +14,7 @@ import numpy.typing as npt
 MAGIC: Final = b"BAROGRPH"
 VERSION: Final = 1
 HEADER_BYTES: Final = 4096
-CLOCKS: Final = {1: "CLOCK_MONOTONIC"}
+CLOCKS: Final = {1: "CLOCK_MONOTONIC", 2: "CLOCK_MONOTONIC by the time stamp counter"}
 RUNNING: Final = 1
 FINALIZED: Final = 2
 
@@ -144,6 +144,11 @@ class Ring:
     def program(self) -> str:
         """Path of the executable."""
         return _text(self._get("program"))
+
+    @property
+    def clock(self) -> str:
+        """What the shim reads its times from; they are nanoseconds of CLOCK_MONOTONIC in either case."""
+        return CLOCKS[int(self._get("clock"))]
 
     @property
     def started_ns(self) -> int:

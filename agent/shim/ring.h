@@ -21,13 +21,14 @@
 #define RING_HEADER_BYTES 4096u
 #define RING_PATH_BYTES 256u
 
-enum ring_clock { RING_CLOCK_MONOTONIC = 1 };
+/* Both are nanoseconds of CLOCK_MONOTONIC; the second is read from the time stamp counter and kept within 100 ns of it. */
+enum ring_clock { RING_CLOCK_MONOTONIC = 1, RING_CLOCK_TSC = 2 };
 enum ring_state { RING_RUNNING = 1, RING_FINALIZED = 2 };
 
 /* One synchronizing collective. It begins when the application calls it and ends when MPI returns. */
 struct ring_record {
-    uint64_t enter_ns; /* clock of the header, nanoseconds */
-    uint64_t exit_ns;
+    uint64_t enter_ns; /* clock of the header, nanoseconds; not above exit_ns */
+    uint64_t exit_ns;  /* not below the record's before */
     uint32_t site;  /* index into the site table */
     uint16_t op;    /* enum ring_op */
     uint16_t flags; /* 0 */

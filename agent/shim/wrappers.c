@@ -75,6 +75,7 @@ COLLECTIVE_BOTH(MPI_Reduce_scatter, OP_REDUCE_SCATTER, narrow_reduce_scatter,
         int(*real) PARAMETERS = target_find(&target, CALLER);   \
         if (!real)                                              \
             return ERR_OTHER;                                   \
+        recorder_prepare();                                     \
         recorder_hide();                                        \
         int result = real(__VA_ARGS__);                         \
         recorder_show();                                        \

@@ -49,8 +49,8 @@ def test_the_header_is_told_field_by_field(shim: FakeShim) -> None:
         ({"record_bytes": 40}, "record_bytes is 40, expected 32"),
         ({"capacity": 0}, "capacity is 0, expected a power of two"),
         ({"capacity": 48}, "capacity is 48, expected a power of two"),
-        ({"clock": 0}, "clock is 0, expected one of [1]"),
-        ({"clock": 2}, "clock is 2, expected one of [1]"),
+        ({"clock": 0}, "clock is 0, expected one of [1, 2]"),
+        ({"clock": 3}, "clock is 3, expected one of [1, 2]"),
         ({"capacity": 128}, "7296 bytes, expected 9344 for 128 records"),
         ({"site_capacity": 9}, "7296 bytes, expected 7312 for 64 records"),
         (

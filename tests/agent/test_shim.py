@@ -104,6 +104,7 @@ class Seen:
     rank: int
     size: int
     started_ns: int
+    clock: str
 
 
 def read(path: Path) -> Seen:
@@ -118,6 +119,7 @@ def read(path: Path) -> Seen:
             rank=ring.rank,
             size=ring.size,
             started_ns=ring.started_ns,
+            clock=ring.clock,
         )
 
 
@@ -225,22 +227,55 @@ def test_a_file_size_limit_below_the_ring_does_not_kill_the_program(
     assert list(folder.iterdir()) == []
 
 
-@pytest.fixture(scope="module")
-def ring_alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Seen]:
-    """Runs programs/ring_alone.c: the ring's writing end, with no MPI anywhere."""
+SANITIZERS = {"plain": [], "sanitized": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]}
+WITHOUT_MPI = [SOURCES / name for name in ("writer.c", "sites.c", "module.c", "ticker.c")]
+
+
+@pytest.fixture(scope="module", params=SANITIZERS)
+def alone(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Compiles a program with the ring's writing end and no MPI anywhere; all of it again under the sanitizers."""
     folder = tmp_path_factory.mktemp("alone")
-    program = folder / "ring_alone"
-    sources = [SOURCES / name for name in ("writer.c", "sites.c", "module.c")]
-    command = ["cc", "-std=gnu11", "-g", "-Wall", "-Werror", f"-I{SOURCES}", "-o", program]
-    subprocess.run([*map(str, command), str(PROGRAMS / "ring_alone.c"), *map(str, sources)], check=True)
+
+    def compile_once(name: str, *flags: str) -> Path:
+        output = folder / name.removesuffix(".c")
+        command = ["cc", "-std=gnu11", "-g", "-Wall", "-Wextra", "-Werror", f"-I{SOURCES}", "-pthread", *flags]
+        if not output.exists():
+            sources = [PROGRAMS / name, *WITHOUT_MPI]
+            subprocess.run([*command, *SANITIZERS[request.param], "-o", output, *sources, "-ldl"], check=True)
+        return output
+
+    return compile_once
+
+
+@pytest.fixture
+def ring_alone(alone: Callable[..., Path], folder: Path) -> Callable[..., Seen]:
+    """Runs programs/ring_alone.c and reads its ring."""
 
     def run(capacity: int, records: int, sites: int) -> Seen:
-        rings = folder / f"{capacity}-{records}-{sites}"
-        rings.mkdir()
-        subprocess.run([program, str(rings), str(capacity), str(records), str(sites)], check=True)
-        return only_ring(rings)
+        subprocess.run([alone("ring_alone.c"), folder, str(capacity), str(records), str(sites)], check=True)
+        return only_ring(folder)
 
     return run
+
+
+@pytest.mark.parametrize("jump", [0, 3600 * 10**10, -3600 * 10**10, 10**6, -(10**6)])
+def test_the_ring_keeps_to_the_kernels_clock_and_never_goes_back_whatever_the_counter_does(
+    alone: Callable[..., Path], folder: Path, jump: int
+) -> None:
+    said = subprocess.run([alone("clock.c"), folder, "500", str(jump)], capture_output=True, text=True, check=True)
+    if said.stdout == "unusable\n":
+        pytest.skip("no time stamp counter to trust on this machine")
+    seen = only_ring(folder)
+    assert seen.clock == "CLOCK_MONOTONIC by the time stamp counter"
+    assert_in_order(seen)
+    before, after = np.array([line.split() for line in said.stdout.splitlines()], np.int64).T
+    exits = seen.records["exit_ns"].astype(np.int64)
+    off = np.maximum(np.maximum(before - exits, exits - after), 0)
+    if abs(jump) > 10**9:
+        assert off.max() < 10_000  # found by the first tick after the jump, whose entry cannot be told any more
+    else:
+        assert off[:250].max() < 10_000
+        assert off[-1] < 10_000  # a jump too short to be told from time passing is gone with the next reading
 
 
 def test_a_full_ring_counts_what_it_drops_and_goes_on_once_the_reader_has_read(
