@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 MAGIC: Final = b"BAROGRPH"
-VERSION: Final = 1
+VERSION: Final = 2
 HEADER_BYTES: Final = 4096
 CLOCKS: Final = {1: "CLOCK_MONOTONIC", 2: "CLOCK_MONOTONIC by the time stamp counter"}
 RUNNING: Final = 1
@@ -33,7 +33,8 @@ HEADER: Final = np.dtype(
     }
 )  # fmt: skip
 MODULE: Final = np.dtype([("path", "S256")])
-SITE: Final = np.dtype([("module", "<u4"), ("reserved", "<u4"), ("offset", "<u8")])
+FRAMES: Final = 3
+SITE: Final = np.dtype([("offset", "<u8", (FRAMES,)), ("module", "<u4", (FRAMES,)), ("frames", "<u4")])
 RECORD: Final = np.dtype(
     [("enter_ns", "<u8"), ("exit_ns", "<u8"), ("site", "<u4"), ("op", "<u2"), ("flags", "<u2"), ("index", "<u8")]
 )
@@ -198,7 +199,7 @@ class Ring:
         self._header["tail"][0] = position
 
     def site(self, index: int) -> str:
-        """Call site `index` as module+offset; "start" for 0, the start of the run."""
+        """Call site `index` as module+offset of each frame, innermost first; "start" for 0, the start of the run."""
         if index == 0:
             return "start"
         sites = min(int(self._get("sites")), self._site_capacity)
@@ -206,11 +207,16 @@ class Ring:
         if index >= sites:
             raise RingError(f"ring {self.path}: site is {index}, expected less than {sites}")
         site = self._read(self._sites_at + index * SITE.itemsize, 1, SITE)[0]
-        module = int(site["module"])
-        if module >= modules:
-            raise RingError(f"ring {self.path}: module is {module}, expected less than {modules}")
-        path = _text(self._read(self._modules_at + module * MODULE.itemsize, 1, MODULE)[0]["path"])
-        return f"{Path(path).name}+{int(site['offset']):#x}"
+        frames = int(site["frames"])
+        if not 1 <= frames <= FRAMES:
+            raise RingError(f"ring {self.path}: site {index} has {frames} frames, expected 1 to {FRAMES}")
+        names = []
+        for module, offset in zip(site["module"][:frames].tolist(), site["offset"][:frames].tolist(), strict=True):
+            if module >= modules:
+                raise RingError(f"ring {self.path}: module is {module}, expected less than {modules}")
+            path = _text(self._read(self._modules_at + module * MODULE.itemsize, 1, MODULE)[0]["path"])
+            names.append(f"{Path(path).name}+{offset:#x}")
+        return " < ".join(names)
 
     def _read(self, at: int, count: int, dtype: np.dtype[np.void]) -> Records:
         want = count * dtype.itemsize

@@ -68,7 +68,7 @@ uint64_t recorder_enter(void)
     return ring ? ticker_now(&ring->ticker) : 0;
 }
 
-void recorder_leave(uint64_t entered, enum ring_op op, word comm, int result, const void *caller)
+void recorder_leave(uint64_t entered, enum ring_op op, word comm, int result, struct caller from)
 {
     depth--;
     if (!entered || result != 0)
@@ -78,7 +78,7 @@ void recorder_leave(uint64_t entered, enum ring_op op, word comm, int result, co
         return;
     uint64_t left = ticker_now(&ring->ticker);
     if (world_spanned_by(&world, comm))
-        writer_put(ring, entered, left, op, caller);
+        writer_put(ring, entered, left, op, from);
 }
 
 void recorder_hide(void)

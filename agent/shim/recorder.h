@@ -2,6 +2,7 @@
 #ifndef BAROGRAPH_RECORDER_H
 #define BAROGRAPH_RECORDER_H
 
+#include "callers.h"
 #include "resolve.h"
 #include "ring.h"
 
@@ -15,7 +16,7 @@ void recorder_start(const void *caller);
 /* Around each forwarded call. The MPI library may implement one MPI function by another: what happens between the two
  * is not counted again. Returns the tick when the call began, 0 where it is not to be recorded. */
 uint64_t recorder_enter(void);
-void recorder_leave(uint64_t entered, enum ring_op op, word comm, int result, const void *caller);
+void recorder_leave(uint64_t entered, enum ring_op op, word comm, int result, struct caller from);
 
 /* The same around a call that is never recorded. */
 void recorder_hide(void);

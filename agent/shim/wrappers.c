@@ -5,6 +5,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 #define CALLER __builtin_return_address(0)
+#define FROM ((struct caller){CALLER, __builtin_dwarf_cfa()})
 #define ERR_OTHER 15 /* there is no MPI to forward to; without the shim the program could not have come here */
 
 #define TARGET(VARIABLE, NAME) static struct target VARIABLE = {.name = #NAME, .wrapper = (const void *)NAME}
@@ -19,7 +20,7 @@
             return ERR_OTHER;                                   \
         uint64_t entered = recorder_enter();                    \
         int result = real(__VA_ARGS__);                         \
-        recorder_leave(entered, OP, comm, result, CALLER);      \
+        recorder_leave(entered, OP, comm, result, FROM);      \
         return result;                                          \
     }
 
@@ -36,7 +37,7 @@
             return ERR_OTHER;                                                                   \
         uint64_t entered = recorder_enter();                                                    \
         int result = real ? real(__VA_ARGS__) : NARROW(fallback, CALLER, __VA_ARGS__);          \
-        recorder_leave(entered, OP, comm, result, CALLER);                                      \
+        recorder_leave(entered, OP, comm, result, FROM);                                      \
         return result;                                                                          \
     }
 

@@ -120,7 +120,7 @@ static void convert(struct writer *writer, uint64_t *enter, uint64_t *exit)
         *enter = *exit;
 }
 
-void writer_put(struct writer *writer, uint64_t enter, uint64_t exit, enum ring_op op, const void *caller)
+void writer_put(struct writer *writer, uint64_t enter, uint64_t exit, enum ring_op op, struct caller from)
 {
     struct ring_header *header = writer->header;
     acquire(&writer->lock);
@@ -134,7 +134,7 @@ void writer_put(struct writer *writer, uint64_t enter, uint64_t exit, enum ring_
         writer->records[head & writer->mask] = (struct ring_record){
             .enter_ns = enter,
             .exit_ns = exit,
-            .site = sites_index(&writer->sites, caller),
+            .site = sites_index(&writer->sites, from),
             .op = (uint16_t)op,
             .index = writer->seen,
         };

@@ -30,7 +30,7 @@ bool writer_open(struct writer *writer, const char *directory, int rank, int siz
 
 /* Appends one record, or counts it as dropped where the reader is a whole ring behind. Times in ticks, the exit
  * just now. Any thread; never blocks on the reader. */
-void writer_put(struct writer *writer, uint64_t enter, uint64_t exit, enum ring_op op, const void *caller);
+void writer_put(struct writer *writer, uint64_t enter, uint64_t exit, enum ring_op op, struct caller from);
 
 /* Says that no record will follow. */
 static inline void writer_finalize(struct writer *writer)

@@ -20,8 +20,8 @@ int main(int argc, char **argv)
     for (unsigned i = 0; i < records; i++) {
         if (i == records / 2)
             atomic_store(&writer.header->tail, 10);
-        writer_put(&writer, start + i, start + i + 1, OP_BARRIER, (const char *)main + i % sites);
+        writer_put(&writer, start + i, start + i + 1, OP_BARRIER, (struct caller){(const char *)main + i % sites, NULL});
     }
-    writer_put(&writer, start, start, OP_ALLREDUCE, (const char *)main);
+    writer_put(&writer, start, start, OP_ALLREDUCE, (struct caller){main, NULL});
     return 0;
 }
