@@ -46,7 +46,9 @@ OPERATIONS: Final = {
     11: "Allgatherv",
     12: "Alltoall",
     13: "Alltoallv",
+    14: "Alltoallw",
     15: "Reduce_scatter",
+    16: "Reduce_scatter_block",
 }
 
 Records = npt.NDArray[np.void]

@@ -81,6 +81,12 @@ void recorder_leave(uint64_t entered, enum ring_op op, word comm, int result, st
         writer_put(ring, entered, left, op, from);
 }
 
+void recorder_leave_fortran(uint64_t entered, enum ring_op op, const int *comm, const int *ierror, struct caller from)
+{
+    word handle = entered ? world_from_fortran(&world, *comm) : 0;
+    recorder_leave(entered, op, handle, ierror ? *ierror : 0, from);
+}
+
 void recorder_hide(void)
 {
     depth++;

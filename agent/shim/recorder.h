@@ -18,6 +18,9 @@ void recorder_start(const void *caller);
 uint64_t recorder_enter(void);
 void recorder_leave(uint64_t entered, enum ring_op op, word comm, int result, struct caller from);
 
+/* The same of a Fortran entry point; ierror may be NULL. */
+void recorder_leave_fortran(uint64_t entered, enum ring_op op, const int *comm, const int *ierror, struct caller from);
+
 /* The same around a call that is never recorded. */
 void recorder_hide(void);
 void recorder_show(void);

@@ -86,7 +86,9 @@ enum ring_op {
     OP_ALLGATHERV = 11,
     OP_ALLTOALL = 12,
     OP_ALLTOALLV = 13,
+    OP_ALLTOALLW = 14,
     OP_REDUCE_SCATTER = 15,
+    OP_REDUCE_SCATTER_BLOCK = 16,
 };
 
 #endif

@@ -23,7 +23,7 @@ from helpers.mpi import Mpi
 PROGRAMS = Path(__file__).with_name("programs")
 SOURCES = mpis.REPOSITORY / "agent/shim"
 
-# What one round of programs/collectives.c makes on rank 0, in order; collectives.py makes a different nine.
+# What one round of programs/collectives.c makes on rank 0, in order; collectives.py makes a different eleven.
 ROUND = [
     "Barrier",
     "Allreduce",
@@ -33,6 +33,8 @@ ROUND = [
     "Alltoall",
     "Alltoallv",
     "Reduce_scatter",
+    "Alltoallw",
+    "Reduce_scatter_block",
     "Barrier",
 ]
 ROUND_MPI4PY = [
@@ -44,10 +46,17 @@ ROUND_MPI4PY = [
     "Alltoallv",
     "Alltoallv",
     "Reduce_scatter",
+    "Alltoallw",
+    "Reduce_scatter_block",
     "Barrier",
 ]
-WRAPPED = [f"MPI_{name}" for name in ("Init", "Init_thread", "Finalize", "Barrier")] + [
-    f"MPI_{name}{suffix}" for name in sorted({*ROUND} - {"Barrier"}) for suffix in ("", "_c")
+FORTRAN = {"mpif.h": 1, "use mpi": 2, "use mpi_f08": 3}
+WRAPPED = [
+    *(f"MPI_{name}" for name in ("Init", "Init_thread", "Finalize", "Barrier")),
+    *(f"MPI_{name}{suffix}" for name in {*ROUND} - {"Barrier"} for suffix in ("", "_c")),
+    *(f"MPI_{name.upper()}" for name in {*ROUND, "Init", "Init_thread", "Finalize"}),
+    *(f"mpi_{name.lower()}_{end}" for name in {*ROUND, "Init", "Init_thread", "Finalize"} for end in ("", "_", "f08_")),
+    *(f"mpi_{name.lower()}_f08ts_{end}" for name in {*ROUND} for end in ("", "large_")),
 ]
 
 
@@ -155,7 +164,7 @@ def test_every_collective_of_world_size_is_recorded_once_in_order_and_on_rank_0_
     assert seen.operations == ROUND * 20
     assert_in_order(seen)
     assert (seen.rank, seen.size, seen.dropped, seen.finalized) == (0, ranks, 0, True)
-    assert len(set(seen.sites)) == len(ROUND)  # nine places in the source, the same in each round
+    assert len(set(seen.sites)) == len(ROUND)  # eleven places in the source, the same in each round
     assert seen.sites == seen.sites[: len(ROUND)] * 20
     assert {site.split("+")[0] for site in seen.sites} == {"collectives"}
 
@@ -238,6 +247,29 @@ def test_every_call_path_through_python_is_what_an_unwind_finds(
     command = [mpi.python, PROGRAMS / "collectives.py", "50"]
     done = mpi.run(1, command, {**env, "LD_PRELOAD": str(verifying_library)})
     assert (done.returncode, done.stdout) == (0, "bad=0\n"), done.stderr
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("mpi", ["debian-mpich", "debian-openmpi"], indirect=True)
+@pytest.mark.parametrize("binding", [*FORTRAN, "mpif.h, two underscores"])
+def test_fortran_is_seen_by_its_own_entry_points_and_counted_once(
+    mpi: Mpi, tmp_path: Path, env: dict[str, str], folder: Path, verifying_library: Path, binding: str
+) -> None:
+    include, *underscores = binding.split(", ")
+    if underscores and mpi.is_openmpi:
+        pytest.skip("the names of Open MPI's constants, which are variables, have one underscore")
+    flags = [f"-DBINDING={FORTRAN[include]}", *(["-fsecond-underscore"] if underscores else [])]
+    program = mpi.compile_fortran(PROGRAMS / "collectives.F90", tmp_path / "fortran", *flags)
+    for ranks in (1, 2):
+        done = mpi.run(ranks, [program, "20"], {**env, "LD_PRELOAD": str(verifying_library)})
+        assert (done.returncode, done.stdout.split()) == (0, ["bad=0"] * ranks), done.stderr
+        seen = only_ring(folder)
+        assert seen.operations == ROUND * 20
+        assert_in_order(seen)
+        assert seen.finalized
+        assert len(set(seen.sites)) == len(ROUND)
+        assert {site.split("+")[0] for site in seen.sites} == {"fortran"}
+        next(folder.iterdir()).unlink()
 
 
 def test_mpi_is_found_where_neither_the_global_scope_nor_the_caller_has_it(

@@ -1,4 +1,4 @@
-"""The mpi4py side of collectives.c: ROUNDS rounds of 9 collectives that count, each checked; prints bad=N."""
+"""The mpi4py side of collectives.c: ROUNDS rounds of 11 collectives that count, each checked; prints bad=N."""
 
 import sys
 
@@ -32,6 +32,11 @@ for _ in range(int(sys.argv[1])):
     bad += (out != 100 * ranks + rank).any()
     one = np.empty(1, int)
     world.Reduce_scatter(sent, one, ones)
+    bad += one[0] != 100 * ranks.sum() + size * rank
+    types, bytes_ = [MPI.INT64_T] * size, 8 * reverse
+    world.Alltoallw([sent, ones, bytes_, types], [out, ones, bytes_, types])
+    bad += (out != (100 * ranks + size - 1 - rank)[::-1]).any()
+    world.Reduce_scatter_block(sent, one)
     bad += one[0] != 100 * ranks.sum() + size * rank
     same.Barrier()
     if size > 1:
