@@ -65,29 +65,19 @@ void callers_find(struct callers *callers, struct caller from)
         callers->count = 0;
 }
 
-/* Bounds of the thread's stack; asked of the C library once per thread, which costs the first thread some 30 us. */
-static _Thread_local const char *lowest __attribute__((tls_model("initial-exec")));
-static _Thread_local const char *end __attribute__((tls_model("initial-exec")));
+_Thread_local struct stack callers_stack;
 
-static void find_stack(void)
+void callers_find_stack(void)
 {
     pthread_attr_t attributes;
     void *address;
     size_t size;
-    end = (const char *)1; /* nothing lies below: unknown */
+    callers_stack.end = (const char *)1; /* nothing lies below: unknown */
     if (pthread_getattr_np(pthread_self(), &attributes) != 0)
         return;
     if (pthread_attr_getstack(&attributes, &address, &size) == 0) {
-        lowest = address;
-        end = lowest + size;
+        callers_stack.lowest = address;
+        callers_stack.end = callers_stack.lowest + size;
     }
     pthread_attr_destroy(&attributes);
-}
-
-/* A coroutine has a stack of its own, which nobody here knows: its frame lies outside. */
-bool callers_in_stack(const char *frame, const char *word)
-{
-    if (!end)
-        find_stack();
-    return frame >= lowest && word >= frame && word + sizeof(void *) <= end;
 }

@@ -81,10 +81,11 @@ static uint32_t add_site(struct sites *sites, uint32_t node)
     return count;
 }
 
-static uint32_t site_of(struct sites *sites, uint32_t node)
+__attribute__((noinline)) static uint32_t site_of(struct sites *sites, uint32_t node)
 {
-    if (sites->nodes[node].site == SITE_UNSET)
-        sites->nodes[node].site = add_site(sites, node);
+    int saved = errno;
+    sites->nodes[node].site = add_site(sites, node);
+    errno = saved;
     return sites->nodes[node].site;
 }
 
@@ -101,18 +102,19 @@ static int64_t distance(const struct sites *sites, const struct callers *callers
 {
     struct module module;
     if (depth >= callers->count || !callers->slot[depth] || !module_find(callers->address[depth], &module) ||
-        module.base == sites->libc.base || !callers_in_stack(from.frame, callers->slot[depth]))
+        module.base == sites->libc.base || callers->slot[depth] <= from.frame)
         return 0;
     return callers->slot[depth] - from.frame;
 }
 
 /* The first visit of `address` after `parent`: a new node, or 0 where it is not what an unwind finds there, or where no
  * room is left. */
-static uint32_t add_node(struct sites *sites, uint32_t parent, const void *address, struct caller from, uint32_t slot)
+__attribute__((noinline)) static uint32_t add_node(struct sites *sites, uint32_t parent, const void *address, struct caller from, uint32_t slot)
 {
     struct callers callers;
-    int depth = depth_of(sites, parent);
+    int depth = depth_of(sites, parent), saved = errno;
     callers_find(&callers, from);
+    errno = saved;
     if (depth > 0 && (depth >= callers.count || callers.address[depth] != address ||
                       callers.slot[depth] != from.frame + sites->nodes[parent].next)) {
         sites->nodes[parent].next = 0;
@@ -131,17 +133,14 @@ static uint32_t add_node(struct sites *sites, uint32_t parent, const void *addre
     return node;
 }
 
-static uint32_t child(struct sites *sites, uint32_t parent, const void *address, struct caller from)
+static inline uint32_t child(struct sites *sites, uint32_t parent, const void *address, struct caller from)
 {
     uint64_t hash = ((uint64_t)address + parent) * 0x9e3779b97f4a7c15u;
     uint32_t slot = (uint32_t)(hash >> 32) & (SLOTS - 1);
     for (uint32_t node; (node = sites->slots[slot]) != 0; slot = (slot + 1) & (SLOTS - 1))
         if (sites->nodes[node].address == address && sites->nodes[node].parent == parent)
             return node;
-    int saved = errno;
-    uint32_t node = add_node(sites, parent, address, from, slot);
-    errno = saved;
-    return node;
+    return add_node(sites, parent, address, from, slot);
 }
 
 /* The word may be anything: the frame below it may turn out to have no fixed size. */
@@ -173,14 +172,16 @@ static void verify(const struct sites *sites, uint32_t node, struct caller from)
  * Programs that unload code between collectives are too rare to pay a check per call for. */
 uint32_t sites_index(struct sites *sites, struct caller from)
 {
+    const char *end = callers_stack_end(from.frame);
     uint32_t node = child(sites, 0, from.address, from);
-    while (node && sites->nodes[node].next) {
-        const char *word = from.frame + sites->nodes[node].next;
-        uint32_t longer = callers_in_stack(from.frame, word) ? child(sites, node, load(word), from) : 0;
+    for (int64_t next; (next = sites->nodes[node].next) != 0;) {
+        uint32_t longer = end && next <= end - from.frame - (int64_t)sizeof(void *) ?
+                              child(sites, node, load(from.frame + next), from) : 0;
         if (!longer)
             break;
         node = longer;
     }
     verify(sites, node, from);
-    return site_of(sites, node);
+    uint32_t site = sites->nodes[node].site;
+    return site != SITE_UNSET ? site : site_of(sites, node);
 }

@@ -186,7 +186,7 @@ def test_mpi4py_is_seen_through_the_large_count_functions_or_without_them(
     mpi: Mpi, env: dict[str, str], folder: Path
 ) -> None:
     assert mpi.python is not None
-    done = mpi.run(2, [mpi.python, PROGRAMS / "collectives.py", "5"], env)
+    done = mpi.run(2, [mpi.python, PROGRAMS / "collectives.py", "5", "finalize"], env)
     assert (done.returncode, done.stdout.split()) == (0, ["bad=0"] * 2), done.stderr
     seen = only_ring(folder)
     assert seen.operations == ROUND_MPI4PY * 5
@@ -244,7 +244,7 @@ def test_every_call_path_through_python_is_what_an_unwind_finds(
     mpi: Mpi, env: dict[str, str], verifying_library: Path
 ) -> None:
     assert mpi.python is not None
-    command = [mpi.python, PROGRAMS / "collectives.py", "50"]
+    command = [mpi.python, PROGRAMS / "collectives.py", "50", "finalize"]
     done = mpi.run(1, command, {**env, "LD_PRELOAD": str(verifying_library)})
     assert (done.returncode, done.stdout) == (0, "bad=0\n"), done.stderr
 
@@ -261,7 +261,7 @@ def test_fortran_is_seen_by_its_own_entry_points_and_counted_once(
     flags = [f"-DBINDING={FORTRAN[include]}", *(["-fsecond-underscore"] if underscores else [])]
     program = mpi.compile_fortran(PROGRAMS / "collectives.F90", tmp_path / "fortran", *flags)
     for ranks in (1, 2):
-        done = mpi.run(ranks, [program, "20"], {**env, "LD_PRELOAD": str(verifying_library)})
+        done = mpi.run(ranks, [program, "20", "finalize"], {**env, "LD_PRELOAD": str(verifying_library)})
         assert (done.returncode, done.stdout.split()) == (0, ["bad=0"] * ranks), done.stderr
         seen = only_ring(folder)
         assert seen.operations == ROUND * 20

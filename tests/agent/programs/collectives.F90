@@ -1,4 +1,4 @@
-! The Fortran side of collectives.c: ROUNDS rounds of the same 11 collectives that count, in the same order, checked.
+! The Fortran side of collectives.c: ROUNDS END: rounds of the same 11 collectives that count, in the same order, checked.
 ! -DBINDING=1: mpif.h, 2: use mpi, 3: use mpi_f08. Prints bad=N.
 program collectives
 #if BINDING == 1
@@ -11,6 +11,19 @@ program collectives
   use mpi_f08
   implicit none
 #endif
+  interface
+    subroutine c_exit(status) bind(c, name='exit')
+      integer, value :: status
+    end subroutine
+    subroutine c_quick_exit(status) bind(c, name='_exit')
+      integer, value :: status
+    end subroutine
+    subroutine c_abort() bind(c, name='abort')
+    end subroutine
+    integer function c_raise(signal) bind(c, name='raise')
+      integer, value :: signal
+    end function
+  end interface
 #if BINDING == 3
   type(MPI_Comm) :: same, part
   type(MPI_Datatype) :: types(16)
@@ -61,5 +74,21 @@ program collectives
     if (size > 1) call MPI_Barrier(part, ierr)
   end do
   print '(a,i0)', 'bad=', bad
+  flush (6)
+  if (rank == 0) then
+    call get_command_argument(2, argument)
+    select case (argument)
+    case ('exit')
+      call c_exit(5)
+    case ('_exit')
+      call c_quick_exit(5)
+    case ('abort')
+      call c_abort()
+    case ('MPI_Abort')
+      call MPI_Abort(MPI_COMM_WORLD, 5, ierr)
+    case ('kill')
+      ierr = c_raise(9)
+    end select
+  end if
   call MPI_Finalize(ierr)
 end program

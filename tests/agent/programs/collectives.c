@@ -4,7 +4,7 @@
  *     Barrier 1, Allreduce 2 (one in place), Allgather 1, Allgatherv 1, Alltoall 1, Alltoallv 1, Reduce_scatter 1,
  *     Alltoallw 1, Reduce_scatter_block 1 on the world, Barrier 1 on a duplicate of it
  * and, where there are two ranks or more, calls that do not: a Barrier and an Allreduce on a part of the world, a Bcast.
- * END is how rank 0 leaves after the rounds: finalize, exit, _exit, abort, kill; or fork: rank 0 forks a child that calls
+ * END is how rank 0 leaves after the rounds: finalize, exit, _exit, abort, MPI_Abort, kill; or fork: rank 0 forks a child that calls
  * Barrier on its own communicator, then finalizes. Prints "bad=N", the wrong results of this rank. */
 #include <mpi.h>
 #include <signal.h>
@@ -93,6 +93,8 @@ int main(int argc, char **argv)
             _exit(5);
         if (!strcmp(argv[2], "abort"))
             abort();
+        if (!strcmp(argv[2], "MPI_Abort"))
+            MPI_Abort(MPI_COMM_WORLD, 5);
         if (!strcmp(argv[2], "kill"))
             raise(SIGKILL);
         if (!strcmp(argv[2], "fork")) {
