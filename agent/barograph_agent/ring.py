@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 MAGIC: Final = b"BAROGRPH"
-VERSION: Final = 1
+VERSION: Final = 2
 HEADER_BYTES: Final = 4096
-CLOCKS: Final = {1: "CLOCK_MONOTONIC"}
+CLOCKS: Final = {1: "CLOCK_MONOTONIC", 2: "CLOCK_MONOTONIC by the time stamp counter"}
 RUNNING: Final = 1
 FINALIZED: Final = 2
 
@@ -33,7 +33,8 @@ HEADER: Final = np.dtype(
     }
 )  # fmt: skip
 MODULE: Final = np.dtype([("path", "S256")])
-SITE: Final = np.dtype([("module", "<u4"), ("reserved", "<u4"), ("offset", "<u8")])
+FRAMES: Final = 3
+SITE: Final = np.dtype([("offset", "<u8", (FRAMES,)), ("module", "<u4", (FRAMES,)), ("frames", "<u4")])
 RECORD: Final = np.dtype(
     [("enter_ns", "<u8"), ("exit_ns", "<u8"), ("site", "<u4"), ("op", "<u2"), ("flags", "<u2"), ("index", "<u8")]
 )
@@ -45,7 +46,9 @@ OPERATIONS: Final = {
     11: "Allgatherv",
     12: "Alltoall",
     13: "Alltoallv",
+    14: "Alltoallw",
     15: "Reduce_scatter",
+    16: "Reduce_scatter_block",
 }
 
 Records = npt.NDArray[np.void]
@@ -146,6 +149,11 @@ class Ring:
         return _text(self._get("program"))
 
     @property
+    def clock(self) -> str:
+        """What the shim reads its times from; they are nanoseconds of CLOCK_MONOTONIC in either case."""
+        return CLOCKS[int(self._get("clock"))]
+
+    @property
     def started_ns(self) -> int:
         """When MPI_Init returned, on the header's clock, in nanoseconds: the first interval begins here."""
         return int(self._get("started_ns"))
@@ -193,7 +201,7 @@ class Ring:
         self._header["tail"][0] = position
 
     def site(self, index: int) -> str:
-        """Call site `index` as module+offset; "start" for 0, the start of the run."""
+        """Call site `index` as module+offset of each frame, innermost first; "start" for 0, the start of the run."""
         if index == 0:
             return "start"
         sites = min(int(self._get("sites")), self._site_capacity)
@@ -201,11 +209,16 @@ class Ring:
         if index >= sites:
             raise RingError(f"ring {self.path}: site is {index}, expected less than {sites}")
         site = self._read(self._sites_at + index * SITE.itemsize, 1, SITE)[0]
-        module = int(site["module"])
-        if module >= modules:
-            raise RingError(f"ring {self.path}: module is {module}, expected less than {modules}")
-        path = _text(self._read(self._modules_at + module * MODULE.itemsize, 1, MODULE)[0]["path"])
-        return f"{Path(path).name}+{int(site['offset']):#x}"
+        frames = int(site["frames"])
+        if not 1 <= frames <= FRAMES:
+            raise RingError(f"ring {self.path}: site {index} has {frames} frames, expected 1 to {FRAMES}")
+        names = []
+        for module, offset in zip(site["module"][:frames].tolist(), site["offset"][:frames].tolist(), strict=True):
+            if module >= modules:
+                raise RingError(f"ring {self.path}: module is {module}, expected less than {modules}")
+            path = _text(self._read(self._modules_at + module * MODULE.itemsize, 1, MODULE)[0]["path"])
+            names.append(f"{Path(path).name}+{offset:#x}")
+        return " < ".join(names)
 
     def _read(self, at: int, count: int, dtype: np.dtype[np.void]) -> Records:
         want = count * dtype.itemsize

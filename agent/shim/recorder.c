@@ -14,6 +14,7 @@
 static struct world world;
 static struct writer writer;
 static _Atomic(struct writer *) recording; /* &writer, or NULL */
+static struct reading prepared;            /* of both clocks, before MPI was initialized */
 
 /* Wrapped calls this thread is in. initial-exec: a preloaded object has its place in the static TLS block, so this is
  * one instruction and cannot call the allocator. */
@@ -40,6 +41,11 @@ static void stop_in_child(void)
     atomic_store_explicit(&recording, NULL, memory_order_relaxed);
 }
 
+void recorder_prepare(void)
+{
+    prepared = ticker_read();
+}
+
 void recorder_start(const void *caller)
 {
     const char *directory = getenv("BAROGRAPH_RING_DIR");
@@ -47,28 +53,38 @@ void recorder_start(const void *caller)
         return;
     int saved = errno;
     /* Rank 0 sees every interval as long as the slowest rank made it, so one ring per job is enough. */
-    if (world_find(&world, caller) && world.rank == 0 && pthread_atfork(NULL, NULL, stop_in_child) == 0 &&
-        writer_open(&writer, directory, world.rank, world.size, capacity()))
-        atomic_store_explicit(&recording, &writer, memory_order_release);
+    if (world_find(&world, caller) && world.rank == 0 && pthread_atfork(NULL, NULL, stop_in_child) == 0) {
+        struct ticker ticker;
+        ticker_start(&ticker, ticker_tsc_usable(), prepared, ticker_read());
+        if (writer_open(&writer, directory, world.rank, world.size, capacity(), &ticker))
+            atomic_store_explicit(&recording, &writer, memory_order_release);
+    }
     errno = saved;
 }
 
 uint64_t recorder_enter(void)
 {
-    if (depth++ > 0 || !atomic_load_explicit(&recording, memory_order_acquire))
-        return 0;
-    return writer_clock_ns(CLOCK_MONOTONIC);
+    struct writer *ring = depth++ > 0 ? NULL : atomic_load_explicit(&recording, memory_order_acquire);
+    return ring ? ticker_now(&ring->ticker) : 0;
 }
 
-void recorder_leave(uint64_t enter_ns, enum ring_op op, word comm, int result, const void *caller)
+void recorder_leave(uint64_t entered, enum ring_op op, word comm, int result, struct caller from)
 {
     depth--;
-    if (!enter_ns || result != 0)
+    if (!entered || result != 0)
         return;
-    uint64_t exit_ns = writer_clock_ns(CLOCK_MONOTONIC);
     struct writer *ring = atomic_load_explicit(&recording, memory_order_acquire);
-    if (ring && world_spanned_by(&world, comm))
-        writer_put(ring, enter_ns, exit_ns, op, caller);
+    if (!ring)
+        return;
+    uint64_t left = ticker_now(&ring->ticker);
+    if (world_spanned_by(&world, comm))
+        writer_put(ring, entered, left, op, from);
+}
+
+void recorder_leave_fortran(uint64_t entered, enum ring_op op, const int *comm, const int *ierror, struct caller from)
+{
+    word handle = entered ? world_from_fortran(&world, *comm) : 0;
+    recorder_leave(entered, op, handle, ierror ? *ierror : 0, from);
 }
 
 void recorder_hide(void)

@@ -59,6 +59,12 @@ static void *search(void *scope, const char *name, const void *caller)
         }
         symbol = handle ? dlsym(handle, name) : NULL;
     }
+    /* The Fortran interface is a library of its own, which not every object that uses MPI depends on. */
+    struct module module;
+    if (!symbol && module_find(caller, &module)) {
+        void *handle = open_loaded(module.path);
+        symbol = handle ? dlsym(handle, name) : NULL;
+    }
     dlerror(); /* the application must not find our failures in its own */
     errno = saved;
     return symbol;
@@ -79,6 +85,8 @@ void *resolve_data(const char *name, const void *caller)
 void *target_look_up(struct target *target, const void *caller)
 {
     void *function = resolve_function(target->name, caller);
+    if (!function && target->instead)
+        function = resolve_function(target->instead, caller);
     if (!function || function == target->wrapper)
         function = &target_missing;
     atomic_store_explicit(&target->function, function, memory_order_relaxed);

@@ -20,6 +20,7 @@ void *resolve_data(const char *name, const void *caller);
 /* What one wrapper stands before, looked up at its first call. */
 struct target {
     const char *name;
+    const char *instead; /* another name of the same function, or NULL */
     const void *wrapper;
     _Atomic(void *) function; /* NULL = not looked up yet, target_missing = there is none */
 };

@@ -17,28 +17,30 @@
 #include <stdint.h>
 
 #define RING_MAGIC "BAROGRPH"
-#define RING_VERSION 1u
+#define RING_VERSION 2u
 #define RING_HEADER_BYTES 4096u
 #define RING_PATH_BYTES 256u
+#define RING_FRAMES 3
 
-enum ring_clock { RING_CLOCK_MONOTONIC = 1 };
+/* Both are nanoseconds of CLOCK_MONOTONIC; the second is read from the time stamp counter and kept within 100 ns of it. */
+enum ring_clock { RING_CLOCK_MONOTONIC = 1, RING_CLOCK_TSC = 2 };
 enum ring_state { RING_RUNNING = 1, RING_FINALIZED = 2 };
 
 /* One synchronizing collective. It begins when the application calls it and ends when MPI returns. */
 struct ring_record {
-    uint64_t enter_ns; /* clock of the header, nanoseconds */
-    uint64_t exit_ns;
+    uint64_t enter_ns; /* clock of the header, nanoseconds; not above exit_ns */
+    uint64_t exit_ns;  /* not below the record's before */
     uint32_t site;  /* index into the site table */
     uint16_t op;    /* enum ring_op */
     uint16_t flags; /* 0 */
     uint64_t index; /* synchronizing collectives before this one in this process, dropped ones included */
 };
 
-/* Where in the program a collective was called from. */
+/* Where in the program a collective was called from: a call path, innermost frame first. */
 struct ring_site {
-    uint32_t module; /* index into the module table */
-    uint32_t reserved;
-    uint64_t offset; /* return address minus the module's load address */
+    uint64_t offset[RING_FRAMES]; /* return address minus the module's load address */
+    uint32_t module[RING_FRAMES]; /* index into the module table */
+    uint32_t frames;              /* how many of them there are */
 };
 
 struct ring_module {
@@ -73,7 +75,7 @@ struct ring_header {
 };
 
 _Static_assert(sizeof(struct ring_record) == 32, "record layout");
-_Static_assert(sizeof(struct ring_site) == 16, "site layout");
+_Static_assert(sizeof(struct ring_site) == 40, "site layout");
 _Static_assert(sizeof(struct ring_header) <= RING_HEADER_BYTES, "header layout");
 
 /* Synchronizing collectives: the numbers are stored, so they only ever grow. */
@@ -84,7 +86,9 @@ enum ring_op {
     OP_ALLGATHERV = 11,
     OP_ALLTOALL = 12,
     OP_ALLTOALLV = 13,
+    OP_ALLTOALLW = 14,
     OP_REDUCE_SCATTER = 15,
+    OP_REDUCE_SCATTER_BLOCK = 16,
 };
 
 #endif

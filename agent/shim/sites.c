@@ -1,11 +1,11 @@
 #include "sites.h"
 
 #include <errno.h>
+#include <gnu/libc-version.h>
 #include <string.h>
 
-#include "module.h"
-
-#define SLOTS (2 * SITE_CAPACITY)
+#define SLOTS (2 * NODE_CAPACITY)
+#define SITE_UNSET UINT32_MAX
 
 _Static_assert((SLOTS & (SLOTS - 1)) == 0, "the probe wraps by a mask");
 
@@ -22,6 +22,10 @@ void sites_init(struct sites *sites, struct ring_header *header)
 {
     memset(sites, 0, sizeof *sites);
     sites->header = header;
+    sites->nodes_used = 1;
+    sites->nodes[0].site = SITE_UNKNOWN;
+    callers_prepare();
+    module_find((const void *)gnu_get_libc_version, &sites->libc);
     sites->modules = (struct ring_module *)((char *)header + RING_HEADER_BYTES);
     sites->sites = (struct ring_site *)(sites->modules + MODULE_CAPACITY);
     header->site_capacity = SITE_CAPACITY;
@@ -50,37 +54,134 @@ static uint32_t module_index(struct sites *sites, const struct module *module)
     return count;
 }
 
-static uint32_t add(struct sites *sites, const void *address)
+/* A new site for the path that ends in this node. */
+static uint32_t add_site(struct sites *sites, uint32_t node)
 {
     uint32_t count = atomic_load_explicit(&sites->header->sites, memory_order_relaxed);
-    struct module module;
-    if (count == SITE_CAPACITY || !module_find(address, &module))
+    if (count == SITE_CAPACITY)
         return SITE_UNKNOWN;
-    uint32_t index = module_index(sites, &module);
-    if (index == 0)
+    struct ring_site site = {.frames = 0};
+    const void *path[RING_FRAMES];
+    int length = 0;
+    for (uint32_t at = node; at; at = sites->nodes[at].parent)
+        path[length++] = sites->nodes[at].address;
+    while (length-- > 0) {
+        struct module module;
+        uint32_t index = module_find(path[length], &module) ? module_index(sites, &module) : 0;
+        if (index == 0)
+            break;
+        site.module[site.frames] = index;
+        site.offset[site.frames] = (uint64_t)path[length] - module.base;
+        site.frames++;
+    }
+    if (site.frames == 0)
         return SITE_UNKNOWN;
-    sites->sites[count] = (struct ring_site){.module = index, .offset = (uint64_t)address - module.base};
+    sites->sites[count] = site;
     atomic_store_explicit(&sites->header->sites, count + 1, memory_order_release);
     return count;
 }
 
+__attribute__((noinline)) static uint32_t site_of(struct sites *sites, uint32_t node)
+{
+    int saved = errno;
+    sites->nodes[node].site = add_site(sites, node);
+    errno = saved;
+    return sites->nodes[node].site;
+}
+
+static int depth_of(const struct sites *sites, uint32_t node)
+{
+    int depth = 0;
+    for (; node; node = sites->nodes[node].parent)
+        depth++;
+    return depth;
+}
+
+/* Where the frame after the node's is stored, relative to the wrapper's; 0 where the path is to end. */
+static int64_t distance(const struct sites *sites, const struct callers *callers, int depth, struct caller from)
+{
+    struct module module;
+    if (depth >= callers->count || !callers->slot[depth] || !module_find(callers->address[depth], &module) ||
+        module.base == sites->libc.base || callers->slot[depth] <= from.frame)
+        return 0;
+    return callers->slot[depth] - from.frame;
+}
+
+/* The first visit of `address` after `parent`: a new node, or 0 where it is not what an unwind finds there, or where no
+ * room is left. */
+__attribute__((noinline)) static uint32_t add_node(struct sites *sites, uint32_t parent, const void *address, struct caller from, uint32_t slot)
+{
+    struct callers callers;
+    int depth = depth_of(sites, parent), saved = errno;
+    callers_find(&callers, from);
+    errno = saved;
+    if (depth > 0 && (depth >= callers.count || callers.address[depth] != address ||
+                      callers.slot[depth] != from.frame + sites->nodes[parent].next)) {
+        sites->nodes[parent].next = 0;
+        return 0;
+    }
+    if (sites->nodes_used == NODE_CAPACITY)
+        return 0;
+    uint32_t node = sites->nodes_used++;
+    sites->nodes[node] = (struct node){
+        .address = address,
+        .parent = parent,
+        .site = SITE_UNSET,
+        .next = depth + 1 < RING_FRAMES ? distance(sites, &callers, depth + 1, from) : 0,
+    };
+    sites->slots[slot] = node;
+    return node;
+}
+
+static inline uint32_t child(struct sites *sites, uint32_t parent, const void *address, struct caller from)
+{
+    uint64_t hash = ((uint64_t)address + parent) * 0x9e3779b97f4a7c15u;
+    uint32_t slot = (uint32_t)(hash >> 32) & (SLOTS - 1);
+    for (uint32_t node; (node = sites->slots[slot]) != 0; slot = (slot + 1) & (SLOTS - 1))
+        if (sites->nodes[node].address == address && sites->nodes[node].parent == parent)
+            return node;
+    return add_node(sites, parent, address, from, slot);
+}
+
+/* The word may be anything: the frame below it may turn out to have no fixed size. */
+__attribute__((no_sanitize("address"))) static const void *load(const char *word)
+{
+    return *(const void *const volatile *)word;
+}
+
+/* For tests: each path that was put together is compared with an unwind, each time. */
+#ifdef BAROGRAPH_VERIFY_PATHS
+#include <stdio.h>
+#include <stdlib.h>
+
+static void verify(const struct sites *sites, uint32_t node, struct caller from)
+{
+    struct callers callers;
+    callers_find(&callers, from);
+    for (int depth = depth_of(sites, node); node; node = sites->nodes[node].parent)
+        if (depth-- > callers.count || callers.address[depth] != sites->nodes[node].address) {
+            fprintf(stderr, "call path: %p is not frame %d\n", sites->nodes[node].address, depth);
+            abort();
+        }
+}
+#else
+#define verify(sites, node, from) ((void)0)
+#endif
+
 /* A library that is unloaded and another loaded in its place may reuse an address; its calls then carry the old site.
  * Programs that unload code between collectives are too rare to pay a check per call for. */
-uint32_t sites_index(struct sites *sites, const void *address)
+uint32_t sites_index(struct sites *sites, struct caller from)
 {
-    uint32_t slot = (uint32_t)(((uint64_t)address * 0x9e3779b97f4a7c15u) >> 32) & (SLOTS - 1);
-    while (sites->slots[slot].address) {
-        if (sites->slots[slot].address == address)
-            return sites->slots[slot].site;
-        slot = (slot + 1) & (SLOTS - 1);
+    const char *end = callers_stack_end(from.frame);
+    uint32_t node = child(sites, 0, from.address, from);
+    for (int64_t next; (next = sites->nodes[node].next) != 0;) {
+        uint32_t longer = end && next <= end - from.frame - (int64_t)sizeof(void *) ?
+                              child(sites, node, load(from.frame + next), from) : 0;
+        if (!longer)
+            break;
+        node = longer;
     }
-    if (sites->used == SITE_CAPACITY)
-        return SITE_UNKNOWN;
-    int saved = errno;
-    uint32_t site = add(sites, address);
-    errno = saved;
-    sites->slots[slot].address = address;
-    sites->slots[slot].site = site;
-    sites->used++;
-    return site;
+    verify(sites, node, from);
+    uint32_t site = sites->nodes[node].site;
+    return site != SITE_UNSET ? site : site_of(sites, node);
 }

@@ -22,6 +22,7 @@ bool world_find(struct world *world, const void *caller)
 {
     int (*comm_rank)(word, int *) = resolve_function("PMPI_Comm_rank", caller);
     world->comm_size = resolve_function("PMPI_Comm_size", caller);
+    world->f2c = resolve_function("PMPI_Comm_f2c", caller);
     if (!comm_rank || !world->comm_size)
         return false;
     find_handle(world, caller);

@@ -12,10 +12,17 @@ struct world {
     int rank;
     int size;
     int (*comm_size)(word comm, int *size); /* PMPI_Comm_size */
+    word (*f2c)(int comm);                  /* PMPI_Comm_f2c, NULL where Fortran's handles are C's */
 };
 
 /* Fills it in. To be called between MPI_Init and MPI_Finalize; false where it is not found. */
 bool world_find(struct world *world, const void *caller);
+
+/* The handle of a communicator that Fortran calls by an integer. */
+static inline word world_from_fortran(const struct world *world, int comm)
+{
+    return world->f2c ? world->f2c(comm) : (word)(uint32_t)comm;
+}
 
 /* Whether a communicator has as many ranks as the world. Asked anew each time, which is local and cheap: a handle may
  * be freed and given to another communicator. */

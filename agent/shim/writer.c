@@ -29,7 +29,7 @@ static bool reserve(int file, size_t bytes)
     return error == 0;
 }
 
-static void fill(struct writer *writer, int rank, int size, uint32_t capacity)
+static void fill(struct writer *writer, int rank, int size, uint32_t capacity, const struct ticker *ticker)
 {
     struct ring_header *header = writer->header;
     char program[4096];
@@ -42,9 +42,9 @@ static void fill(struct writer *writer, int rank, int size, uint32_t capacity)
     header->rank = rank;
     header->size = size;
     header->pid = getpid();
-    header->clock = RING_CLOCK_MONOTONIC;
-    header->started_ns = writer_clock_ns(CLOCK_MONOTONIC);
-    header->started_unix_ns = writer_clock_ns(CLOCK_REALTIME);
+    header->clock = ticker->tsc ? RING_CLOCK_TSC : RING_CLOCK_MONOTONIC;
+    header->started_ns = clock_ns(CLOCK_MONOTONIC);
+    header->started_unix_ns = clock_ns(CLOCK_REALTIME);
     sites_copy_path(header->program, program);
     sites_init(&writer->sites, header);
     atomic_store_explicit(&header->state, RING_RUNNING, memory_order_relaxed);
@@ -52,6 +52,7 @@ static void fill(struct writer *writer, int rank, int size, uint32_t capacity)
     writer->mask = capacity - 1;
     writer->last_exit_ns = header->started_ns;
     writer->seen = 0;
+    writer->ticker = *ticker;
     atomic_flag_clear(&writer->lock);
     atomic_thread_fence(memory_order_release);
     memcpy(header->magic, RING_MAGIC, sizeof header->magic);
@@ -68,7 +69,8 @@ static bool map(struct writer *writer, int file, size_t bytes)
     return true;
 }
 
-bool writer_open(struct writer *writer, const char *directory, int rank, int size, uint32_t capacity)
+bool writer_open(struct writer *writer, const char *directory, int rank, int size, uint32_t capacity,
+                 const struct ticker *ticker)
 {
     size_t bytes = RING_HEADER_BYTES + MODULE_CAPACITY * sizeof(struct ring_module) +
                    SITE_CAPACITY * sizeof(struct ring_site) + capacity * sizeof(struct ring_record);
@@ -84,7 +86,7 @@ bool writer_open(struct writer *writer, const char *directory, int rank, int siz
     int file = openat(folder, draft, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (file >= 0) {
         if (map(writer, file, bytes)) {
-            fill(writer, rank, size, capacity);
+            fill(writer, rank, size, capacity, ticker);
             /* Not rename(): the ring of a program that this process ran before exec must not be replaced. */
             ready = linkat(folder, draft, folder, name, 0) == 0;
             if (!ready)
@@ -104,7 +106,21 @@ static void acquire(atomic_flag *lock)
             sched_yield(); /* the holder may wait for this core */
 }
 
-void writer_put(struct writer *writer, uint64_t enter_ns, uint64_t exit_ns, enum ring_op op, const void *caller)
+/* Ticks to nanoseconds, such that exits never go back and no record ends before it begins: another thread's later exit
+ * may have come first, since ticks are read outside the lock; and clocks jump. */
+static void convert(struct writer *writer, uint64_t *enter, uint64_t *exit)
+{
+    struct ticker *ticker = &writer->ticker;
+    bool steady = !ticker_lags(ticker, *exit) || ticker_follow(ticker, ticker_read());
+    *exit = ticker_ns(ticker, *exit);
+    *enter = steady ? ticker_ns(ticker, *enter) : writer->last_exit_ns;
+    if (*exit < writer->last_exit_ns)
+        *exit = writer->last_exit_ns;
+    if (*enter > *exit)
+        *enter = *exit;
+}
+
+void writer_put(struct writer *writer, uint64_t enter, uint64_t exit, enum ring_op op, struct caller from)
 {
     struct ring_header *header = writer->header;
     acquire(&writer->lock);
@@ -114,17 +130,15 @@ void writer_put(struct writer *writer, uint64_t enter_ns, uint64_t exit_ns, enum
         uint64_t dropped = atomic_load_explicit(&header->dropped, memory_order_relaxed);
         atomic_store_explicit(&header->dropped, dropped + 1, memory_order_relaxed);
     } else {
-        /* Clocks are read outside the lock, so another thread's later exit may have come first. */
-        if (exit_ns < writer->last_exit_ns)
-            exit_ns = writer->last_exit_ns;
+        convert(writer, &enter, &exit);
         writer->records[head & writer->mask] = (struct ring_record){
-            .enter_ns = enter_ns,
-            .exit_ns = exit_ns,
-            .site = sites_index(&writer->sites, caller),
+            .enter_ns = enter,
+            .exit_ns = exit,
+            .site = sites_index(&writer->sites, from),
             .op = (uint16_t)op,
             .index = writer->seen,
         };
-        writer->last_exit_ns = exit_ns;
+        writer->last_exit_ns = exit;
         atomic_store_explicit(&header->head, head + 1, memory_order_release);
     }
     writer->seen++;

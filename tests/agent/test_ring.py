@@ -44,23 +44,23 @@ def test_the_header_is_told_field_by_field(shim: FakeShim) -> None:
     [
         ({"magic": b""}, "magic is b'', expected b'BAROGRPH'"),
         ({"magic": b"BAROGRAF"}, "magic is b'BAROGRAF', expected b'BAROGRPH'"),
-        ({"version": 2}, "version is 2, expected 1"),
+        ({"version": 1}, "version is 1, expected 2"),
         ({"header_bytes": 8192}, "header_bytes is 8192, expected 4096"),
         ({"record_bytes": 40}, "record_bytes is 40, expected 32"),
         ({"capacity": 0}, "capacity is 0, expected a power of two"),
         ({"capacity": 48}, "capacity is 48, expected a power of two"),
-        ({"clock": 0}, "clock is 0, expected one of [1]"),
-        ({"clock": 2}, "clock is 2, expected one of [1]"),
-        ({"capacity": 128}, "7296 bytes, expected 9344 for 128 records"),
-        ({"site_capacity": 9}, "7296 bytes, expected 7312 for 64 records"),
+        ({"clock": 0}, "clock is 0, expected one of [1, 2]"),
+        ({"clock": 3}, "clock is 3, expected one of [1, 2]"),
+        ({"capacity": 128}, "7488 bytes, expected 9536 for 128 records"),
+        ({"site_capacity": 9}, "7488 bytes, expected 7528 for 64 records"),
         (
             {"module_capacity": 2**32 - 1},
-            f"7296 bytes, expected {4096 + 256 * (2**32 - 1) + 128 + 2048} for 64 records",
+            f"7488 bytes, expected {4096 + 256 * (2**32 - 1) + 320 + 2048} for 64 records",
         ),
     ],
 )
 def test_a_header_that_says_something_else_is_refused(shim: FakeShim, fields: dict[str, int], words: str) -> None:
-    assert shim.size == 7296
+    assert shim.size == 7488
     shim.set(**fields)
     assert refusal(shim.path) == words
 
@@ -76,8 +76,8 @@ def test_what_is_no_file_or_a_short_one_is_refused(shim: FakeShim, tmp_path: Pat
     for size, words in {
         0: "0 bytes, expected at least a header of 4096",
         4095: "4095 bytes, expected at least a header of 4096",
-        4096: "4096 bytes, expected 7296 for 64 records",
-        7295: "7295 bytes, expected 7296 for 64 records",
+        4096: "4096 bytes, expected 7488 for 64 records",
+        7487: "7487 bytes, expected 7488 for 64 records",
     }.items():
         cut = tmp_path / "cut"
         cut.write_bytes(shim.path.read_bytes()[:size])
@@ -103,7 +103,7 @@ def test_records_cut_off_while_the_ring_is_open_are_an_error_and_no_signal(shim:
         assert len(ring.records(0, 63)) == 63
         ring.records(60, 64)
 
-    assert refusal(shim.path, cut_and_read) == "96 bytes at 7168, expected 128"
+    assert refusal(shim.path, cut_and_read) == "96 bytes at 7360, expected 128"
 
 
 def test_records_are_read_around_the_end_of_the_ring_in_order(shim: FakeShim) -> None:
@@ -131,17 +131,26 @@ def test_what_is_released_is_where_the_shim_looks_for_it(shim: FakeShim) -> None
 def test_a_site_is_named_by_its_module_and_offset(shim: FakeShim) -> None:
     library = shim.module("/usr/lib/libm\N{LATIN SMALL LETTER O WITH DIAERESIS}d.so.6".encode() + b"\0/garbage")
     latin = shim.module(b"/x/caf\xe9")
-    shim.site(2**40, library)
-    shim.site(0xFF, latin)
+    shim.site(2**40, module=library)
+    shim.site(0xFF, 0x20, 0x3, module=latin)
     with Ring(shim.path) as ring:
         names = [ring.site(index) for index in range(4)]
-    assert names == ["start", "lmp+0x10", "libm\u00f6d.so.6+0x10000000000", "caf\ufffd+0xff"]
+    assert names == [
+        "start",
+        "lmp+0x10",
+        "libm\u00f6d.so.6+0x10000000000",
+        "caf\ufffd+0xff < caf\ufffd+0x20 < caf\ufffd+0x3",
+    ]
 
 
 def test_sites_and_modules_beyond_their_tables_are_refused(shim: FakeShim) -> None:
     shim.site(0x20, module=1)
     assert refusal(shim.path, lambda ring: ring.site(3)) == "site is 3, expected less than 3"
     assert refusal(shim.path, lambda ring: ring.site(2)) == "module is 1, expected less than 1"
+    for frames in (0, 4, 2**32 - 1):
+        shim.sites["frames"] = frames
+        assert refusal(shim.path, lambda ring: ring.site(1)) == f"site 1 has {frames} frames, expected 1 to 3"
+    shim.sites["frames"] = 3
     shim.set(sites=1000, modules=1000)
     shim.sites["module"] = 4
     assert refusal(shim.path, lambda ring: ring.site(8)) == "site is 8, expected less than 8"

@@ -23,7 +23,7 @@ from helpers.mpi import Mpi
 PROGRAMS = Path(__file__).with_name("programs")
 SOURCES = mpis.REPOSITORY / "agent/shim"
 
-# What one round of programs/collectives.c makes on rank 0, in order; collectives.py makes a different nine.
+# What one round of programs/collectives.c makes on rank 0, in order; collectives.py makes a different eleven.
 ROUND = [
     "Barrier",
     "Allreduce",
@@ -33,6 +33,8 @@ ROUND = [
     "Alltoall",
     "Alltoallv",
     "Reduce_scatter",
+    "Alltoallw",
+    "Reduce_scatter_block",
     "Barrier",
 ]
 ROUND_MPI4PY = [
@@ -44,10 +46,17 @@ ROUND_MPI4PY = [
     "Alltoallv",
     "Alltoallv",
     "Reduce_scatter",
+    "Alltoallw",
+    "Reduce_scatter_block",
     "Barrier",
 ]
-WRAPPED = [f"MPI_{name}" for name in ("Init", "Init_thread", "Finalize", "Barrier")] + [
-    f"MPI_{name}{suffix}" for name in sorted({*ROUND} - {"Barrier"}) for suffix in ("", "_c")
+FORTRAN = {"mpif.h": 1, "use mpi": 2, "use mpi_f08": 3}
+WRAPPED = [
+    *(f"MPI_{name}" for name in ("Init", "Init_thread", "Finalize", "Barrier")),
+    *(f"MPI_{name}{suffix}" for name in {*ROUND} - {"Barrier"} for suffix in ("", "_c")),
+    *(f"MPI_{name.upper()}" for name in {*ROUND, "Init", "Init_thread", "Finalize"}),
+    *(f"mpi_{name.lower()}_{end}" for name in {*ROUND, "Init", "Init_thread", "Finalize"} for end in ("", "_", "f08_")),
+    *(f"mpi_{name.lower()}_f08ts_{end}" for name in {*ROUND} for end in ("", "large_")),
 ]
 
 
@@ -60,6 +69,15 @@ def run_build(output: Path, **env: str) -> subprocess.CompletedProcess[str]:
 def shim_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("shim") / "libbarograph.so"
     done = run_build(output)
+    assert done.returncode == 0, done.stderr
+    return output
+
+
+@pytest.fixture(scope="session")
+def verifying_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A shim that unwinds at every collective, and aborts where a call path is not what it had put together."""
+    output = tmp_path_factory.mktemp("verifying") / "libbarograph.so"
+    done = run_build(output, CC="cc -Werror -DBAROGRAPH_VERIFY_PATHS")
     assert done.returncode == 0, done.stderr
     return output
 
@@ -104,6 +122,7 @@ class Seen:
     rank: int
     size: int
     started_ns: int
+    clock: str
 
 
 def read(path: Path) -> Seen:
@@ -118,6 +137,7 @@ def read(path: Path) -> Seen:
             rank=ring.rank,
             size=ring.size,
             started_ns=ring.started_ns,
+            clock=ring.clock,
         )
 
 
@@ -144,7 +164,7 @@ def test_every_collective_of_world_size_is_recorded_once_in_order_and_on_rank_0_
     assert seen.operations == ROUND * 20
     assert_in_order(seen)
     assert (seen.rank, seen.size, seen.dropped, seen.finalized) == (0, ranks, 0, True)
-    assert len(set(seen.sites)) == len(ROUND)  # nine places in the source, the same in each round
+    assert len(set(seen.sites)) == len(ROUND)  # eleven places in the source, the same in each round
     assert seen.sites == seen.sites[: len(ROUND)] * 20
     assert {site.split("+")[0] for site in seen.sites} == {"collectives"}
 
@@ -166,12 +186,90 @@ def test_mpi4py_is_seen_through_the_large_count_functions_or_without_them(
     mpi: Mpi, env: dict[str, str], folder: Path
 ) -> None:
     assert mpi.python is not None
-    done = mpi.run(2, [mpi.python, PROGRAMS / "collectives.py", "5"], env)
+    done = mpi.run(2, [mpi.python, PROGRAMS / "collectives.py", "5", "finalize"], env)
     assert (done.returncode, done.stdout.split()) == (0, ["bad=0"] * 2), done.stderr
     seen = only_ring(folder)
     assert seen.operations == ROUND_MPI4PY * 5
     assert_in_order(seen)
     assert seen.finalized  # mpi4py finalizes at exit by a tail call, from where its own scope is out of sight
+
+
+@pytest.mark.parametrize("optimize", ["-O0", "-O2", "-O2 -march=native", "-O2 -fno-omit-frame-pointer"])
+def test_a_site_is_the_call_path_and_ends_where_a_frame_has_no_fixed_size(
+    mpi: Mpi, tmp_path: Path, env: dict[str, str], folder: Path, verifying_library: Path, optimize: str
+) -> None:
+    program = mpi.compile(PROGRAMS / "paths.c", tmp_path / "paths", *optimize.split())
+    done = mpi.run(1, [program, "100"], {**env, "LD_PRELOAD": str(verifying_library)})
+    assert (done.returncode, done.stderr) == (0, "")
+    seen = only_ring(folder)
+    assert len(seen.sites) == 1200
+    assert {frame.split("+")[0] for site in seen.sites for frame in site.split(" < ")} == {"paths"}
+    # From the second round on, what is dynamic is known to be.
+    paths = [tuple(site.split(" < ")) for site in seen.sites[12:]]
+    for at in range(6):
+        assert len(set(paths[at::12])) == 1
+    assert len(set(paths[:6])) == 6
+    assert {len(path) for at in range(6) for path in paths[at::12]} == {3}
+    assert len({path[0] for path in paths[:6]}) == 1
+    assert len({path[1] for path in paths[:6]}) == 2
+    for at in (6, 7, 8):
+        assert {len(path) for path in paths[at::12]} == {1}
+
+
+def test_without_an_unwinder_a_site_is_the_return_address(
+    mpi: Mpi, compiled: Callable[..., Path], tmp_path: Path, env: dict[str, str], folder: Path
+) -> None:
+    library = tmp_path / "libbarograph.so"
+    assert run_build(library, CC="""cc -Werror '-DUNWINDER="libabsent.so"'""").returncode == 0
+    done = mpi.run(1, [compiled("paths.c", "-O2"), "3"], {**env, "LD_PRELOAD": str(library)})
+    assert (done.returncode, done.stderr) == (0, "")
+    seen = only_ring(folder)
+    assert len(seen.sites) == 36
+    assert len(set(seen.sites)) == 3
+    assert all(" < " not in site for site in seen.sites)
+
+
+@pytest.mark.parametrize("program", ["collectives.c", "threads.c"])
+def test_every_call_path_is_what_an_unwind_finds(
+    mpi: Mpi, compiled: Callable[..., Path], env: dict[str, str], folder: Path, verifying_library: Path, program: str
+) -> None:
+    arguments = {"collectives.c": ["100", "finalize"], "threads.c": ["4", "500"]}[program]
+    built = compiled(program, "-pthread")
+    done = mpi.run(1, [built, *arguments], {**env, "LD_PRELOAD": str(verifying_library)})
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("mpi", ["mpich", "openmpi"], indirect=True)
+def test_every_call_path_through_python_is_what_an_unwind_finds(
+    mpi: Mpi, env: dict[str, str], verifying_library: Path
+) -> None:
+    assert mpi.python is not None
+    command = [mpi.python, PROGRAMS / "collectives.py", "50", "finalize"]
+    done = mpi.run(1, command, {**env, "LD_PRELOAD": str(verifying_library)})
+    assert (done.returncode, done.stdout) == (0, "bad=0\n"), done.stderr
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("mpi", ["debian-mpich", "debian-openmpi"], indirect=True)
+@pytest.mark.parametrize("binding", [*FORTRAN, "mpif.h, two underscores"])
+def test_fortran_is_seen_by_its_own_entry_points_and_counted_once(
+    mpi: Mpi, tmp_path: Path, env: dict[str, str], folder: Path, verifying_library: Path, binding: str
+) -> None:
+    include, *underscores = binding.split(", ")
+    if underscores and mpi.is_openmpi:
+        pytest.skip("the names of Open MPI's constants, which are variables, have one underscore")
+    flags = [f"-DBINDING={FORTRAN[include]}", *(["-fsecond-underscore"] if underscores else [])]
+    program = mpi.compile_fortran(PROGRAMS / "collectives.F90", tmp_path / "fortran", *flags)
+    for ranks in (1, 2):
+        done = mpi.run(ranks, [program, "20", "finalize"], {**env, "LD_PRELOAD": str(verifying_library)})
+        assert (done.returncode, done.stdout.split()) == (0, ["bad=0"] * ranks), done.stderr
+        seen = only_ring(folder)
+        assert seen.operations == ROUND * 20
+        assert_in_order(seen)
+        assert seen.finalized
+        assert len(set(seen.sites)) == len(ROUND)
+        assert {site.split("+")[0] for site in seen.sites} == {"fortran"}
+        next(folder.iterdir()).unlink()
 
 
 def test_mpi_is_found_where_neither_the_global_scope_nor_the_caller_has_it(
@@ -225,22 +323,53 @@ def test_a_file_size_limit_below_the_ring_does_not_kill_the_program(
     assert list(folder.iterdir()) == []
 
 
-@pytest.fixture(scope="module")
-def ring_alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Seen]:
-    """Runs programs/ring_alone.c: the ring's writing end, with no MPI anywhere."""
+SANITIZERS = {"plain": [], "sanitized": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]}
+WITHOUT_MPI = [SOURCES / name for name in ("writer.c", "sites.c", "callers.c", "module.c", "ticker.c")]
+
+
+@pytest.fixture(scope="module", params=SANITIZERS)
+def alone(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Compiles a program with the ring's writing end and no MPI anywhere; all of it again under the sanitizers."""
     folder = tmp_path_factory.mktemp("alone")
-    program = folder / "ring_alone"
-    sources = [SOURCES / name for name in ("writer.c", "sites.c", "module.c")]
-    command = ["cc", "-std=gnu11", "-g", "-Wall", "-Werror", f"-I{SOURCES}", "-o", program]
-    subprocess.run([*map(str, command), str(PROGRAMS / "ring_alone.c"), *map(str, sources)], check=True)
+
+    def compile_once(name: str, *flags: str) -> Path:
+        output = folder / name.removesuffix(".c")
+        command = ["cc", "-std=gnu11", "-g", "-Wall", "-Wextra", "-Werror", f"-I{SOURCES}", "-pthread", *flags]
+        if not output.exists():
+            sources = [PROGRAMS / name, *WITHOUT_MPI]
+            subprocess.run([*command, *SANITIZERS[request.param], "-o", output, *sources, "-ldl"], check=True)
+        return output
+
+    return compile_once
+
+
+@pytest.fixture
+def ring_alone(alone: Callable[..., Path], folder: Path) -> Callable[..., Seen]:
+    """Runs programs/ring_alone.c and reads its ring."""
 
     def run(capacity: int, records: int, sites: int) -> Seen:
-        rings = folder / f"{capacity}-{records}-{sites}"
-        rings.mkdir()
-        subprocess.run([program, str(rings), str(capacity), str(records), str(sites)], check=True)
-        return only_ring(rings)
+        subprocess.run([alone("ring_alone.c"), folder, str(capacity), str(records), str(sites)], check=True)
+        return only_ring(folder)
 
     return run
+
+
+@pytest.mark.parametrize("jump", [0, 3600 * 10**10, -3600 * 10**10, 10**6, -(10**6)])
+def test_the_ring_keeps_to_the_kernels_clock_and_never_goes_back_whatever_the_counter_does(
+    alone: Callable[..., Path], folder: Path, jump: int
+) -> None:
+    said = subprocess.run([alone("clock.c"), folder, "500", str(jump)], capture_output=True, text=True, check=True)
+    if said.stdout == "unusable\n":
+        pytest.skip("no time stamp counter to trust on this machine")
+    seen = only_ring(folder)
+    assert seen.clock == "CLOCK_MONOTONIC by the time stamp counter"
+    assert_in_order(seen)
+    before, after = np.array([line.split() for line in said.stdout.splitlines()], np.int64).T
+    exits = seen.records["exit_ns"].astype(np.int64)
+    off = np.maximum(np.maximum(before - exits, exits - after), 0)
+    assert off[:250].max() < 10_000
+    # A long jump is found by the first tick after it; a short one looks like time passing until the next reading.
+    assert off.max() < 10_000 + (0 if abs(jump) > 10**9 else 2 * abs(jump))
 
 
 def test_a_full_ring_counts_what_it_drops_and_goes_on_once_the_reader_has_read(

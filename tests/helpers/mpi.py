@@ -58,6 +58,17 @@ class Mpi:
         """What mpiexec needs in the environment here."""
         return dict(OPENMPI_ENVIRONMENT) if self.is_openmpi else {}
 
+    def compile_fortran(self, source: Path, output: Path, *flags: str) -> Path:
+        """Compiles a Fortran program; skips, or fails in CI, where this MPI has no mpifort beside its mpicc."""
+        mpifort = self.mpicc.with_name(self.mpicc.name.replace("mpicc", "mpifort"))
+        if not (mpifort.exists() and shutil.which("gfortran")):
+            _missing(f"{self.name}: no {mpifort} or no gfortran (Debian package gfortran)")
+        # gfortran 10 and later take one procedure called with different types for a mistake, which in mpif.h it is not.
+        command = [str(mpifort), "-O1", "-g", "-fallow-argument-mismatch", *flags, "-o", str(output), str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
+        return output
+
     def compile(self, source: Path, output: Path, *flags: str) -> Path:
         """Compiles a C program (or, with -shared, a library) and returns `output`."""
         command = [str(self.mpicc), "-O1", "-g", *flags, "-o", str(output), str(source)]

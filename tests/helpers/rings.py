@@ -67,10 +67,12 @@ class FakeShim:
         self.set(modules=index + 1)
         return index
 
-    def site(self, offset: int, module: int = 0) -> int:
-        """Add a call site; returns its index."""
+    def site(self, *offsets: int, module: int = 0) -> int:
+        """Add a call site, the frames of its path innermost first, all of one module; returns its index."""
         index = self.get("sites")
-        self.sites[index] = (module, 0, offset)
+        self.sites[index]["offset"][: len(offsets)] = offsets
+        self.sites[index]["module"][: len(offsets)] = module
+        self.sites[index]["frames"] = len(offsets)
         self.set(sites=index + 1)
         return index
 

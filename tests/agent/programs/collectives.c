@@ -1,10 +1,10 @@
 /* Every collective the shim wraps, its results checked, a known number of times: collectives ROUNDS END
  *
- * One round makes 9 calls that count, on the world or on communicators as large:
- *     Barrier 1, Allreduce 2 (one in place), Allgather 1, Allgatherv 1, Alltoall 1, Alltoallv 1, Reduce_scatter 1 on the
- *     world, Barrier 1 on a duplicate of it
+ * One round makes 11 calls that count, on the world or on communicators as large:
+ *     Barrier 1, Allreduce 2 (one in place), Allgather 1, Allgatherv 1, Alltoall 1, Alltoallv 1, Reduce_scatter 1,
+ *     Alltoallw 1, Reduce_scatter_block 1 on the world, Barrier 1 on a duplicate of it
  * and, where there are two ranks or more, calls that do not: a Barrier and an Allreduce on a part of the world, a Bcast.
- * END is how rank 0 leaves after the rounds: finalize, exit, _exit, abort, kill; or fork: rank 0 forks a child that calls
+ * END is how rank 0 leaves after the rounds: finalize, exit, _exit, abort, MPI_Abort, kill; or fork: rank 0 forks a child that calls
  * Barrier on its own communicator, then finalizes. Prints "bad=N", the wrong results of this rank. */
 #include <mpi.h>
 #include <signal.h>
@@ -54,6 +54,16 @@ static void one_round(MPI_Comm same, MPI_Comm part)
     MPI_Reduce_scatter(sent, ranks, counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     check(ranks, 100 * size * (size - 1) / 2 + size * rank, 0, 1);
 
+    MPI_Datatype types[MOST];
+    for (int i = 0; i < size; i++) {
+        types[i] = MPI_INT;
+        at[i] = (size - 1 - i) * (int)sizeof(int);
+    }
+    MPI_Alltoallw(sent, counts, at, types, ranks, counts, at, types, MPI_COMM_WORLD);
+    check(ranks, 100 * (size - 1) + (size - 1 - rank), -100, size);
+    MPI_Reduce_scatter_block(sent, ranks, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    check(ranks, 100 * size * (size - 1) / 2 + size * rank, 0, 1);
+
     MPI_Barrier(same);
     MPI_Bcast(&total, 1, MPI_INT, 0, MPI_COMM_WORLD);
     if (size > 1) {
@@ -83,6 +93,8 @@ int main(int argc, char **argv)
             _exit(5);
         if (!strcmp(argv[2], "abort"))
             abort();
+        if (!strcmp(argv[2], "MPI_Abort"))
+            MPI_Abort(MPI_COMM_WORLD, 5);
         if (!strcmp(argv[2], "kill"))
             raise(SIGKILL);
         if (!strcmp(argv[2], "fork")) {

@@ -1,5 +1,7 @@
-"""The mpi4py side of collectives.c: ROUNDS rounds of 9 collectives that count, each checked; prints bad=N."""
+"""The mpi4py side of collectives.c: ROUNDS END: rounds of 11 collectives that count, each checked; prints bad=N."""
 
+import os
+import signal
 import sys
 
 import numpy as np
@@ -33,8 +35,25 @@ for _ in range(int(sys.argv[1])):
     one = np.empty(1, int)
     world.Reduce_scatter(sent, one, ones)
     bad += one[0] != 100 * ranks.sum() + size * rank
+    types, bytes_ = [MPI.INT64_T] * size, 8 * reverse
+    world.Alltoallw([sent, ones, bytes_, types], [out, ones, bytes_, types])
+    bad += (out != (100 * ranks + size - 1 - rank)[::-1]).any()
+    world.Reduce_scatter_block(sent, one)
+    bad += one[0] != 100 * ranks.sum() + size * rank
     same.Barrier()
     if size > 1:
         part.Barrier()
 
 sys.stdout.write(f"bad={int(bad)}\n")  # one write: the ranks share the pipe, and print makes two
+sys.stdout.flush()
+end = sys.argv[2] if rank == 0 else "finalize"
+if end == "exit":
+    sys.exit(5)
+if end == "_exit":
+    os._exit(5)
+if end == "abort":
+    os.abort()
+if end == "MPI_Abort":
+    world.Abort(5)
+if end == "kill":
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -36,7 +36,7 @@ int main(void)
     FIELD(ring_record, flags);
     FIELD(ring_record, index);
     FIELD(ring_site, module);
-    FIELD(ring_site, reserved);
+    FIELD(ring_site, frames);
     FIELD(ring_site, offset);
     FIELD(ring_module, path);
     return 0;

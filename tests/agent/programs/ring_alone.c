@@ -13,14 +13,15 @@ int main(int argc, char **argv)
     if (argc != 5)
         return 2;
     unsigned records = (unsigned)atoi(argv[3]), sites = (unsigned)atoi(argv[4]);
-    if (!writer_open(&writer, argv[1], 0, 4, (uint32_t)atoi(argv[2])))
+    struct ticker ticker = {.tsc = false};
+    if (!writer_open(&writer, argv[1], 0, 4, (uint32_t)atoi(argv[2]), &ticker))
         return 3;
     uint64_t start = writer.header->started_ns;
     for (unsigned i = 0; i < records; i++) {
         if (i == records / 2)
             atomic_store(&writer.header->tail, 10);
-        writer_put(&writer, start + i, start + i + 1, OP_BARRIER, (const char *)main + i % sites);
+        writer_put(&writer, start + i, start + i + 1, OP_BARRIER, (struct caller){(const char *)main + i % sites, NULL});
     }
-    writer_put(&writer, start, start, OP_ALLREDUCE, (const char *)main);
+    writer_put(&writer, start, start, OP_ALLREDUCE, (struct caller){main, NULL});
     return 0;
 }

@@ -27,11 +27,15 @@ COUNTED(Barrier, (MPI_Comm c), (c))
             (s, sn, st, r, rn, rt, c))                                                                                    \
     COUNTED(Alltoall##S, (const void *s, N sn, MPI_Datatype st, void *r, N rn, MPI_Datatype rt, MPI_Comm c),              \
             (s, sn, st, r, rn, rt, c))                                                                                    \
+    COUNTED(Reduce_scatter_block##S, (const void *s, void *r, N n, MPI_Datatype t, MPI_Op o, MPI_Comm c),                 \
+            (s, r, n, t, o, c))                                                                                           \
     COUNTED(Reduce_scatter##S, (const void *s, void *r, const N *n, MPI_Datatype t, MPI_Op o, MPI_Comm c),                \
             (s, r, n, t, o, c))
 #define BOTH_V(N, D, S)                                                                                                   \
     COUNTED(Allgatherv##S, (const void *s, N sn, MPI_Datatype st, void *r, const N *rn, const D *d, MPI_Datatype rt,      \
                             MPI_Comm c), (s, sn, st, r, rn, d, rt, c))                                                    \
+    COUNTED(Alltoallw##S, (const void *s, const N *sn, const D *sd, const MPI_Datatype *st, void *r, const N *rn,         \
+                           const D *rd, const MPI_Datatype *rt, MPI_Comm c), (s, sn, sd, st, r, rn, rd, rt, c))           \
     COUNTED(Alltoallv##S, (const void *s, const N *sn, const D *sd, MPI_Datatype st, void *r, const N *rn, const D *rd,   \
                            MPI_Datatype rt, MPI_Comm c), (s, sn, sd, st, r, rn, rd, rt, c))
 

