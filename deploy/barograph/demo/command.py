@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -135,6 +136,8 @@ def main(arguments: Sequence[str]) -> int:
     )
     options = parser.parse_args(arguments)
     console = Console(width=None if sys.stdout.isatty() else 200)
+    # Terminated, it must take its daemons and hogs along as it does for Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     state = Path(tempfile.mkdtemp(prefix="barograph-demo-"))
     service = None
     kept = False
