@@ -11,10 +11,8 @@ import msgspec
 import zmq
 
 from barograph_agent import wire
-from barograph_agent.tables import TABLES, Kind
 
 ATTEMPTS: Final = 2
-_OFFSET: Final = {"offset": Kind.I64}
 
 
 class LogUnavailable(Exception):
@@ -113,5 +111,8 @@ class LogReader:
 def _batch(answer: wire.Rows) -> Batch:
     if answer.error:
         raise ReadRefused(answer.error)
-    kinds = {**_OFFSET, **TABLES[answer.table].columns}
-    return Batch(wire.unpack(answer.columns, kinds, answer.rows, strict=False), answer.rows, answer.next_offset)
+    return Batch(
+        wire.unpack(answer.columns, wire.READ_KINDS[answer.table], answer.rows, strict=False),
+        answer.rows,
+        answer.next_offset,
+    )
