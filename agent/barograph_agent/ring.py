@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 MAGIC: Final = b"BAROGRPH"
-VERSION: Final = 2
+VERSION: Final = 3
 HEADER_BYTES: Final = 4096
 CLOCKS: Final = {1: "CLOCK_MONOTONIC", 2: "CLOCK_MONOTONIC by the time stamp counter"}
 RUNNING: Final = 1
@@ -36,10 +36,15 @@ MODULE: Final = np.dtype([("path", "S256")])
 FRAMES: Final = 3
 SITE: Final = np.dtype([("offset", "<u8", (FRAMES,)), ("module", "<u4", (FRAMES,)), ("frames", "<u4")])
 RECORD: Final = np.dtype(
-    [("enter_ns", "<u8"), ("exit_ns", "<u8"), ("site", "<u4"), ("op", "<u2"), ("flags", "<u2"), ("index", "<u8")]
-)
+    [("enter_ns", "<u8"), ("exit_ns", "<u8"), ("p2p_ns", "<u8"), ("bytes", "<u8"), ("index", "<u8"),
+     ("site", "<u4"), ("op", "<u2"), ("flags", "<u2")]
+)  # fmt: skip
+BYTES_UNKNOWN: Final = 2**64 - 1
+NAMED: Final = 2**64 - 1
+"""A frame's offset where its module is a name that the application gave."""
 
 OPERATIONS: Final = {
+    1: "Interval",
     8: "Barrier",
     9: "Allreduce",
     10: "Allgather",
@@ -201,7 +206,10 @@ class Ring:
         self._header["tail"][0] = position
 
     def site(self, index: int) -> str:
-        """Call site `index` as module+offset of each frame, innermost first; "start" for 0, the start of the run."""
+        """Call site `index` as module+offset of each frame, innermost first; "start" for 0, the start of the run.
+
+        A place that the application named itself is that name.
+        """
         if index == 0:
             return "start"
         sites = min(int(self._get("sites")), self._site_capacity)
@@ -217,7 +225,7 @@ class Ring:
             if module >= modules:
                 raise RingError(f"ring {self.path}: module is {module}, expected less than {modules}")
             path = _text(self._read(self._modules_at + module * MODULE.itemsize, 1, MODULE)[0]["path"])
-            names.append(f"{Path(path).name}+{offset:#x}")
+            names.append(path if offset == NAMED else f"{Path(path).name}+{offset:#x}")
         return " < ".join(names)
 
     def _read(self, at: int, count: int, dtype: np.dtype[np.void]) -> Records:

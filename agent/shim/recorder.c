@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ranks.h"
 #include "world.h"
 #include "writer.h"
 
@@ -52,8 +53,9 @@ void recorder_start(const void *caller)
     if (!directory || disabled() || atomic_load(&recording))
         return;
     int saved = errno;
-    /* Rank 0 sees every interval as long as the slowest rank made it, so one ring per job is enough. */
-    if (world_find(&world, caller) && world.rank == 0 && pthread_atfork(NULL, NULL, stop_in_child) == 0) {
+    /* Rank 0 sees every interval as long as the slowest rank made it; who that was, only all ranks together can tell. */
+    if (world_find(&world, caller) && ranks_name(getenv("BAROGRAPH_RANKS"), world.rank) &&
+        pthread_atfork(NULL, NULL, stop_in_child) == 0) {
         struct ticker ticker;
         ticker_start(&ticker, ticker_tsc_usable(), prepared, ticker_read());
         if (writer_open(&writer, directory, world.rank, world.size, capacity(), &ticker))

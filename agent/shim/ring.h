@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #define RING_MAGIC "BAROGRPH"
-#define RING_VERSION 2u
+#define RING_VERSION 3u
 #define RING_HEADER_BYTES 4096u
 #define RING_PATH_BYTES 256u
 #define RING_FRAMES 3
@@ -26,22 +26,29 @@
 enum ring_clock { RING_CLOCK_MONOTONIC = 1, RING_CLOCK_TSC = 2 };
 enum ring_state { RING_RUNNING = 1, RING_FINALIZED = 2 };
 
-/* One synchronizing collective. It begins when the application calls it and ends when MPI returns. */
+/* One synchronizing collective. It begins when the application calls it and ends when MPI returns. With the record before
+ * (index one less) it makes an interval: gap = enter - exit before, own work = gap - p2p, wait = exit - enter. */
 struct ring_record {
     uint64_t enter_ns; /* clock of the header, nanoseconds; not above exit_ns */
     uint64_t exit_ns;  /* not below the record's before */
-    uint32_t site;  /* index into the site table */
-    uint16_t op;    /* enum ring_op */
-    uint16_t flags; /* 0 */
-    uint64_t index; /* synchronizing collectives before this one in this process, dropped ones included */
+    uint64_t p2p_ns;   /* of the gap, in blocking MPI calls that do not synchronize the world; not above the gap */
+    uint64_t bytes;    /* count times size of the type, where the call has one count; else RING_BYTES_UNKNOWN */
+    uint64_t index;    /* synchronizing collectives before this one in this process, dropped ones included */
+    uint32_t site;     /* index into the site table */
+    uint16_t op;       /* enum ring_op */
+    uint16_t flags;    /* 0 */
 };
+
+#define RING_BYTES_UNKNOWN UINT64_MAX
 
 /* Where in the program a collective was called from: a call path, innermost frame first. */
 struct ring_site {
-    uint64_t offset[RING_FRAMES]; /* return address minus the module's load address */
+    uint64_t offset[RING_FRAMES]; /* return address minus the module's load address, or RING_NAMED */
     uint32_t module[RING_FRAMES]; /* index into the module table */
     uint32_t frames;              /* how many of them there are */
 };
+
+#define RING_NAMED UINT64_MAX /* the module is no file but the name that the application itself gave the place */
 
 struct ring_module {
     char path[RING_PATH_BYTES]; /* NUL-terminated; cut from the left where longer */
@@ -74,12 +81,13 @@ struct ring_header {
     _Alignas(64) _Atomic uint64_t tail; /* records read and safe elsewhere; may be overwritten */
 };
 
-_Static_assert(sizeof(struct ring_record) == 32, "record layout");
+_Static_assert(sizeof(struct ring_record) == 48, "record layout");
 _Static_assert(sizeof(struct ring_site) == 40, "site layout");
 _Static_assert(sizeof(struct ring_header) <= RING_HEADER_BYTES, "header layout");
 
-/* Synchronizing collectives: the numbers are stored, so they only ever grow. */
+/* What ended the interval: the numbers are stored, so they only ever grow. */
 enum ring_op {
+    OP_INTERVAL = 1, /* no collective: the application said so itself, barograph_agent.interval() */
     OP_BARRIER = 8,
     OP_ALLREDUCE = 9,
     OP_ALLGATHER = 10,

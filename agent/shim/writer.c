@@ -134,6 +134,7 @@ void writer_put(struct writer *writer, uint64_t enter, uint64_t exit, enum ring_
         writer->records[head & writer->mask] = (struct ring_record){
             .enter_ns = enter,
             .exit_ns = exit,
+            .bytes = RING_BYTES_UNKNOWN,
             .site = sites_index(&writer->sites, from),
             .op = (uint16_t)op,
             .index = writer->seen,

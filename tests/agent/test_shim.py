@@ -7,7 +7,7 @@ import stat
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -324,7 +324,7 @@ def test_a_file_size_limit_below_the_ring_does_not_kill_the_program(
 
 
 SANITIZERS = {"plain": [], "sanitized": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]}
-WITHOUT_MPI = [SOURCES / name for name in ("writer.c", "sites.c", "callers.c", "module.c", "ticker.c")]
+WITHOUT_MPI = [SOURCES / name for name in ("writer.c", "sites.c", "callers.c", "module.c", "ticker.c", "ranks.c")]
 
 
 @pytest.fixture(scope="module", params=SANITIZERS)
@@ -370,6 +370,38 @@ def test_the_ring_keeps_to_the_kernels_clock_and_never_goes_back_whatever_the_co
     assert off[:250].max() < 10_000
     # A long jump is found by the first tick after it; a short one looks like time passing until the next reading.
     assert off.max() < 10_000 + (0 if abs(jump) > 10**9 else 2 * abs(jump))
+
+
+@pytest.mark.parametrize(
+    ("ranks", "named"),
+    [
+        ("-", [0]),
+        ("", [0]),
+        ("all", range(9)),
+        ("3", [3]),
+        ("1,4-6", [1, 4, 5, 6]),
+        ("0-99999999999", range(9)),
+        *((nonsense, [0]) for nonsense in ("6-4x", "1,", ",1", "-3", "4-", "every", "1;2", "1 2")),
+    ],
+)
+def test_a_list_names_ranks_and_nonsense_names_rank_0(
+    alone: Callable[..., Path], ranks: str, named: Iterable[int]
+) -> None:
+    program = alone("ranks.c")
+    said = [subprocess.run([program, ranks, str(rank)], capture_output=True, check=True).stdout for rank in range(9)]
+    assert [rank for rank in range(9) if said[rank] == b"1\n"] == list(named)
+
+
+def test_all_ranks_record_where_that_is_asked_for(
+    mpi: Mpi, compiled: Callable[..., Path], env: dict[str, str], folder: Path
+) -> None:
+    done = mpi.run(3, [compiled("collectives.c"), "5", "finalize"], {**env, "BAROGRAPH_RANKS": "all"})
+    assert done.returncode == 0, done.stderr
+    seen = sorted(map(read, folder.iterdir()), key=lambda ring: ring.rank)
+    assert [ring.rank for ring in seen] == [0, 1, 2]
+    # The same collective has the same index and the same site on every rank.
+    assert all(ring.operations == ROUND * 5 and ring.sites == seen[0].sites for ring in seen)
+    assert all(ring.records["index"].tolist() == list(range(55)) for ring in seen)
 
 
 def test_a_full_ring_counts_what_it_drops_and_goes_on_once_the_reader_has_read(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from barograph_agent.ring import HEADER, HEADER_BYTES, MAGIC, MODULE, RECORD, SITE, VERSION
+from barograph_agent.ring import BYTES_UNKNOWN, HEADER, HEADER_BYTES, MAGIC, MODULE, RECORD, SITE, VERSION
 
 STARTED_NS = 5_000_000_000
 STARTED_UNIX_NS = 1_700_000_000_000_000_000
@@ -76,13 +76,22 @@ class FakeShim:
         self.set(sites=index + 1)
         return index
 
-    def put(self, exit_ns: int, site: int = 1, op: int = 8) -> bool:
+    def put(
+        self,
+        exit_ns: int,
+        site: int = 1,
+        op: int = 8,
+        *,
+        wait_ns: int = 1,
+        p2p_ns: int = 0,
+        bytes_: int = BYTES_UNKNOWN,
+    ) -> bool:
         """One collective that ends `exit_ns` after the start; says whether there was room for it."""
         head = self.get("head")
         room = head - self.get("tail") < self.capacity
         if room:
             at = STARTED_NS + exit_ns
-            self.records[head % self.capacity] = (at - 1, at, site, op, 0, self.seen)
+            self.records[head % self.capacity] = (at - wait_ns, at, p2p_ns, bytes_, self.seen, site, op, 0)
             self.set(head=head + 1)
         else:
             self.set(dropped=self.get("dropped") + 1)

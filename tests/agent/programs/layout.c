@@ -31,10 +31,12 @@ int main(void)
     FIELD(ring_header, tail);
     FIELD(ring_record, enter_ns);
     FIELD(ring_record, exit_ns);
+    FIELD(ring_record, p2p_ns);
+    FIELD(ring_record, bytes);
+    FIELD(ring_record, index);
     FIELD(ring_record, site);
     FIELD(ring_record, op);
     FIELD(ring_record, flags);
-    FIELD(ring_record, index);
     FIELD(ring_site, module);
     FIELD(ring_site, frames);
     FIELD(ring_site, offset);
