@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from barograph_agent.batch import allocation
 from barograph_agent.tables import IDENTIFIER
 
 _LAUNCHERS: Final = {"mpiexec", "mpirun", "srun", "env", "nice", "taskset", "numactl", "time", "timeout"}
@@ -35,6 +36,11 @@ class Job(msgspec.Struct, frozen=True):
     params: dict[str, str]
     guessed: bool = False
     """True where the application's name is only what the command line suggests."""
+    scheduler: str = "none"
+    nodes: int = 1
+    account: str = ""
+    unique_id: str = ""
+    """The batch system's own id that never comes again, where it has one."""
 
     @property
     def key(self) -> str:
@@ -75,27 +81,29 @@ def from_environment(
     host: str,
     unique: str,
 ) -> Job:
-    """The job this process belongs to: Slurm's where there is one, else one of its own.
+    """The job this process belongs to: the batch system's where there is one, else one of its own.
 
     `unique` tells apart runs that the environment alone does not: two commands of one batch script.
     Raises JobError for an app name or a parameter that cannot become an identifier.
     """
     if app is not None and not re.fullmatch(IDENTIFIER.pattern.replace("128", "40"), app):
         raise JobError(f"app is {app!r}, expected 1-40 characters from A-Z a-z 0-9 _ . : @ / + -")
-    slurm_id = environment.get("SLURM_JOB_ID", "")
-    if array := environment.get("SLURM_ARRAY_JOB_ID"):
-        slurm_id = f"{array}_{environment.get('SLURM_ARRAY_TASK_ID', '')}"
-    restart = environment.get("SLURM_RESTART_COUNT", "0")
+    found = allocation(environment)
     return Job(
-        cluster=clean(environment.get("BAROGRAPH_CLUSTER") or environment.get("SLURM_CLUSTER_NAME", ""), "local", 24),
-        id=clean(slurm_id, unique),
-        restart=int(restart) if restart.isdecimal() else 0,
-        step=unique if slurm_id else "0",
+        cluster=clean(environment.get("BAROGRAPH_CLUSTER") or found.cluster, "local", 24),
+        id=clean(found.id, unique),
+        restart=found.restart,
+        # Two commands of one batch script, and two programs of one step, are told apart by what is unique.
+        step=f"{found.step}-{unique}"[:46].lstrip("-") if found.id else "0",
         user=clean(user, "unknown", 32),
         host=clean(host, "unknown", 64),
         app=app or guess_app(command),
         params=dict(params),
         guessed=not app,
+        scheduler=found.scheduler,
+        nodes=found.nodes,
+        account=clean(found.account, "", 64),
+        unique_id=clean(found.unique_id, "", 64),
     )
 
 

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -21,6 +21,7 @@ from barograph_agent import places, shim
 from barograph_agent.job import Job
 from barograph_agent.plan import END as END_FILE
 from barograph_agent.plan import PLAN, REPORT, RING_VARIABLE, End, Plan, Report, load_report, myself, save
+from barograph_agent.rules import Findings
 
 NOT_FOUND: Final = 127
 NOT_EXECUTABLE: Final = 126
@@ -36,6 +37,7 @@ class Settings:
     endpoint: str
     drain_seconds: float = 10.0
     spool_bytes: int = 256 * 2**20
+    findings: Findings = field(default_factory=Findings)
 
 
 def run(command: Sequence[str], job: Job, settings: Settings, environment: Mapping[str, str], out: TextIO) -> int:
@@ -82,10 +84,8 @@ class Guard:
         self.spool.mkdir(mode=0o700)
         rings.mkdir(mode=0o700)
         launcher, launcher_born = myself()
-        nodes = environment.get("SLURM_JOB_NUM_NODES", "1")
         self.plan = Plan(
             job=job,
-            nodes=int(nodes) if nodes.isdecimal() else 1,
             stream=f"{job.key}/{secrets.token_hex(4)}",
             endpoint=settings.endpoint,
             ring_directory=str(rings),
@@ -94,6 +94,7 @@ class Guard:
             launcher_born=launcher_born,
             drain_seconds=settings.drain_seconds,
             spool_bytes=settings.spool_bytes,
+            findings=settings.findings,
         )
         save(self.spool, PLAN, self.plan)
         self.environment = {**environment, "LD_PRELOAD": preload, RING_VARIABLE: str(rings)}

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 DEFAULT_ENDPOINT: Final = "tcp://127.0.0.1:7450"
+SITE_RULES: Final = Path("/etc/barograph/rules.toml")
 _ENDPOINT: Final = re.compile(r"tcp://[^\s:/]+:[0-9]{1,5}|tcp://\[[0-9a-fA-F:.]+\]:[0-9]{1,5}|ipc://\S+")
 
 
@@ -41,6 +42,13 @@ def ring_root(environment: Mapping[str, str]) -> Path:
 def spool_root(environment: Mapping[str, str]) -> Path:
     """Where spools live: a disk of this node (BAROGRAPH_SPOOL), never a parallel file system."""
     return Path(environment.get("BAROGRAPH_SPOOL") or f"/var/tmp/barograph-{os.getuid()}")
+
+
+def rules(environment: Mapping[str, str]) -> Path | None:
+    """The site's rules: BAROGRAPH_RULES, else the usual file where it exists, else None."""
+    if given := environment.get("BAROGRAPH_RULES"):
+        return Path(given)
+    return SITE_RULES if SITE_RULES.exists() else None
 
 
 def private_directory(path: Path) -> Path:

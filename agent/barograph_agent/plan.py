@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from barograph_agent.job import Job
+from barograph_agent.rules import Findings
 from barograph_agent.spool import replace_file
 
 PLAN: Final = "plan.json"
@@ -26,7 +27,6 @@ class Plan(msgspec.Struct, frozen=True):
     """Everything a sidecar needs to know, also one that finds the run after its launcher is gone."""
 
     job: Job
-    nodes: int
     stream: str
     endpoint: str
     ring_directory: str
@@ -37,6 +37,7 @@ class Plan(msgspec.Struct, frozen=True):
     """Start time of the launcher's process, so that a reused process id is not taken for it."""
     drain_seconds: float
     spool_bytes: int
+    findings: Findings = Findings()
 
     @property
     def launcher_lives(self) -> bool:

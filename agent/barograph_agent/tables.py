@@ -63,6 +63,7 @@ TABLES: Final[dict[str, Table]] = {
     for table in (
         # One row per job step, when its first MPI process has started (or at its end, if none did: ranks 0).
         # `job` is cluster/id.restart.step; `workload` is what makes runs comparable; times are Unix seconds.
+        # `scheduler` is slurm, pbs, flux or none; `unique_id` is Slurm's SLUID, empty where there is none.
         _table(
             "jobs",
             job=_N,
@@ -75,6 +76,9 @@ TABLES: Final[dict[str, Table]] = {
             nodes=_I,
             host=_N,
             started_at=_F,
+            scheduler=_N,
+            account=_T,
+            unique_id=_T,
         ),
         # What a class id stands for: the call sites an interval of this class lies between.
         _table("sites", class_id=_U, before=_T, at=_T, operation=_N),

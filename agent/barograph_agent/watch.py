@@ -16,6 +16,7 @@ from barograph_agent.harvest import Cursor, Harvest
 from barograph_agent.link import Link
 from barograph_agent.plan import End, Plan, Report, load_end
 from barograph_agent.ring import Ring, RingError
+from barograph_agent.rules import RulesError
 from barograph_agent.spool import Spool
 
 VERDICT_SECONDS = 4.0
@@ -184,18 +185,25 @@ class Watch:
         shutil.rmtree(self.plan.ring_directory, ignore_errors=True)
 
     def _append_job(self) -> None:
-        job = self.plan.job.seen_as(self._state.program)
+        try:
+            job = self.plan.findings.settle(self.plan.job, self._state.program)
+        except RulesError as error:
+            job = self.plan.job.seen_as(self._state.program)
+            self._note(str(error))
         values = {
             "job": job.key,
             "cluster": job.cluster,
-            "workload": job.workload(self._state.ranks, self.plan.nodes),
+            "workload": job.workload(self._state.ranks, job.nodes),
             "app": job.app,
             "user": job.user,
             "params": msgspec.json.encode(job.params).decode(),
             "ranks": self._state.ranks,
-            "nodes": self.plan.nodes,
+            "nodes": job.nodes,
             "host": job.host,
             "started_at": self.plan.started_at,
+            "scheduler": job.scheduler,
+            "account": job.account,
+            "unique_id": job.unique_id,
         }
         self._append("jobs", 1, values)
         self._state.announced = True

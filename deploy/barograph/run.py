@@ -9,8 +9,9 @@ import os
 import platform
 import sys
 import time
+from collections.abc import Sequence
 
-from barograph_agent import launch, places
+from barograph_agent import launch, places, rules
 from barograph_agent.job import JobError, from_environment, parse_params
 
 
@@ -64,6 +65,16 @@ def _user() -> str:
         return str(os.getuid())
 
 
+def _findings(command: Sequence[str]) -> rules.Findings:
+    """What the site's rules find in this command; nothing, and a line that says why, where they cannot be used."""
+    path = places.rules(os.environ)
+    try:
+        return rules.apply(rules.read(path), command) if path else rules.Findings()
+    except rules.RulesError as error:
+        print(f"barograph: {error}; running without them", file=sys.stderr)
+        return rules.Findings()
+
+
 def main(arguments: list[str]) -> int:
     """Run the command; returns its exit status."""
     parse = parser()
@@ -83,5 +94,7 @@ def main(arguments: list[str]) -> int:
         )
     except JobError as error:
         parse.error(str(error))
-    settings = launch.Settings(options.collector or places.endpoint(os.environ), options.drain)
+    settings = launch.Settings(
+        options.collector or places.endpoint(os.environ), options.drain, findings=_findings(command)
+    )
     return launch.run(command, job, settings, os.environ, sys.stderr)

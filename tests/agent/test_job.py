@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from barograph import run as command
@@ -34,6 +36,12 @@ def job(environment: dict[str, str] | None = None, **changes: object) -> Job:
         ),
         ({"SLURM_JOB_ID": "4711", "SLURM_RESTART_COUNT": "2"}, "local/4711.2.20250101T000000-77"),
         ({"SLURM_JOB_ID": "4711", "SLURM_RESTART_COUNT": "x"}, "local/4711.0.20250101T000000-77"),
+        ({"SLURM_JOB_ID": "4711", "SLURM_STEP_ID": "3"}, "local/4711.0.3-20250101T000000-77"),
+        ({"SLURM_JOB_ID": "4711", "SLURM_STEP_ID": "4294967291"}, "local/4711.0.20250101T000000-77"),
+        ({"PBS_JOBID": "4711.pbs01.site.org"}, "pbs01/4711.0.20250101T000000-77"),
+        ({"PBS_JOBID": "4711[2].pbs01"}, "pbs01/4711_2.0.20250101T000000-77"),
+        ({"FLUX_JOB_ID": "\u01922WwSbk9J"}, "local/f2WwSbk9J.0.20250101T000000-77"),
+        ({"FLUX_JOB_ID": "f2Ww", "SLURM_JOB_ID": "1", "SLURM_STEP_ID": "0"}, "local/f2Ww.0.20250101T000000-77"),
         (
             {"SLURM_JOB_ID": "4713", "SLURM_ARRAY_JOB_ID": "4711", "SLURM_ARRAY_TASK_ID": "2"},
             "local/4711_2.0.20250101T000000-77",
@@ -43,14 +51,17 @@ def job(environment: dict[str, str] | None = None, **changes: object) -> Job:
         ({"BAROGRAPH_CLUSTER": "\u00fc"}, "local/20250101T000000-77.0.0"),
     ],
 )
-def test_a_job_is_who_slurm_says_or_else_itself(environment: dict[str, str], key: str) -> None:
+def test_a_job_is_who_the_batch_system_says_or_else_itself(environment: dict[str, str], key: str) -> None:
     assert job(environment).key == key
 
 
 def test_whatever_the_environment_holds_the_names_are_identifiers() -> None:
     long = "\u00e9 x" * 500
-    names = ("BAROGRAPH_CLUSTER", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID")
-    one = job(dict.fromkeys(names, long), user=long, host=long, unique="u" * 40, command=[long], params={"a": long})
+    names = ("BAROGRAPH_CLUSTER", "SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_JOB_ACCOUNT")
+    numbers = dict.fromkeys(("SLURM_RESTART_COUNT", "SLURM_STEP_ID", "SLURM_JOB_NUM_NODES"), "4294967290" * 9)
+    one = job(
+        dict.fromkeys(names, long) | numbers, user=long, host=long, unique="u" * 40, command=[long], params={"a": long}
+    )
     # A stream is the job's key, a slash and eight digits.
     for name in (one.user, one.host, one.app, f"{one.key}/12345678", one.workload(2**31 - 1, 99999)):
         assert IDENTIFIER.fullmatch(name), name
@@ -147,3 +158,20 @@ def test_the_executable_names_an_application_that_was_only_guessed(given, progra
     job = from_environment({}, command=command, app=given, params={}, user="u", host="h", unique="1")
     assert job.seen_as(program).app == app
     assert job.seen_as(program).workload(4, 1) == f"local/{app}@4x1"
+
+
+def test_the_batch_system_says_nodes_account_and_the_id_that_never_comes_again(tmp_path: Path) -> None:
+    slurm = {"SLURM_JOB_ID": "1", "SLURM_JOB_NUM_NODES": "4", "SLURM_JOB_ACCOUNT": "phys", "SLURM_JOB_SLUID": "sAB1"}
+    hosts = tmp_path / "nodes"
+    hosts.write_text("n1\nn1\nn2\nn2\n")
+    cases = [
+        (slurm, ("slurm", 4, "phys", "sAB1")),
+        ({"SLURM_JOB_ID": "1", "SLURM_JOB_NUM_NODES": "-4"}, ("slurm", 1, "", "")),
+        ({"PBS_JOBID": "1.s", "PBS_NODEFILE": str(hosts), "PBS_ACCOUNT": "chem"}, ("pbs", 2, "chem", "")),
+        ({"PBS_JOBID": "1.s", "PBS_NODEFILE": str(tmp_path / "none")}, ("pbs", 1, "", "")),
+        ({"FLUX_JOB_ID": "f1", "FLUX_JOB_NNODES": "3"}, ("flux", 3, "", "")),
+        ({}, ("none", 1, "", "")),
+    ]
+    for environment, facts in cases:
+        found = job(environment)
+        assert (found.scheduler, found.nodes, found.account, found.unique_id) == facts

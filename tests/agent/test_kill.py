@@ -305,7 +305,7 @@ def test_a_watch_killed_in_the_middle_of_its_work_leaves_what_the_next_one_needs
     launcher, born = myself()
     job = Job("lab", "stepper", 0, "0", "ada", "n1", "stepper", {})
     # A quarter of the spool is a segment: several are begun and deleted on the way, and it never comes near its cap.
-    plan = Plan(job, 1, "lab/stepper/1", service.endpoint, str(rings), 0.0, launcher, born, 0.0, 2**20)
+    plan = Plan(job, "lab/stepper/1", service.endpoint, str(rings), 0.0, launcher, born, 0.0, 2**20)
     save(directory, PLAN, plan)
     shim = FakeShim(rings / "0.ring", capacity=1024)
     shim.site(0x10)

@@ -441,3 +441,23 @@ def test_a_ring_too_small_for_a_busy_program_is_counted_and_never_blocks_it(
     assert len(indices) == len(set(indices)) == stored
     assert set(indices) <= set(range(20000))
     assert service.rows("runs", "small")[0]["dropped"] == dropped
+
+
+def test_a_sites_rules_name_the_run_and_bad_rules_are_one_line_and_the_run_goes_on(
+    node: Node, service: Service
+) -> None:
+    rules = node.spools.with_name("rules.toml")
+    rules.write_text("[[app]]\nmatch='^rules-'\nname='ruled'\n[[param]]\nargv='-x ([0-9]+)'\nname='x'\n")
+    node.environment["BAROGRAPH_RULES"] = str(rules)
+    script = node.spools.with_name("rules-script.sh")
+    script.write_text("exit 0\n")
+    done = node.barograph("run", "--", "sh", script, "-x", "7", "--password", "s3cr3t")
+    assert done.returncode == 0
+    (job,) = [row for row in service.rows("jobs") if row["app"] == "ruled"]
+    assert job["params"] == '{"x":"7"}'
+    rules.write_text("[[app]]\n")
+    done = node.barograph("run", "--drain", "0", "--", "sh", "-c", "exit 3")
+    assert done.returncode == 3
+    line = f"barograph: rules {rules}: Object missing required field `match` - at `$.app[0]`, expected rules in TOML"
+    assert done.stderr.splitlines()[0] == f"{line}; running without them"
+    assert summary(done)[1] == NONE_SEEN

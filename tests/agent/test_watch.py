@@ -41,7 +41,6 @@ class Run:
         launcher, born = myself()
         fields = {
             "job": self.job,
-            "nodes": 1,
             "stream": f"{self.job.key}/1",
             "endpoint": endpoint,
             "ring_directory": str(self.rings),

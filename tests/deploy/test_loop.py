@@ -33,7 +33,7 @@ def deliver(service: Up, job: dict[str, dict]) -> str:
 
     started = job["jobs"]["started_at"][0]
     put("jobs", 1, cluster="lab", workload=WORKLOAD, app="app", user="u", params="{}", ranks=2, nodes=1, host="h",
-        started_at=started)  # fmt: skip
+        started_at=started, scheduler="none", account="", unique_id="")  # fmt: skip
     seconds, ends = job["blocks"]["sum_seconds"], job["blocks"]["ended_at"]
     for at in range(0, len(seconds), 500):
         part = slice(at, at + 500)

@@ -1,0 +1,91 @@
+"""What the batch system says of the job that a process belongs to: Slurm, PBS, Flux, or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+_MOST_NODES: Final = 10**6
+_MOST_RESTARTS: Final = 99_999
+
+
+class Allocation(NamedTuple):
+    """Words as the batch system gives them, not cleaned; empty where it says nothing."""
+
+    scheduler: str
+    cluster: str = ""
+    id: str = ""
+    restart: int = 0
+    step: str = ""
+    nodes: int = 1
+    account: str = ""
+    unique_id: str = ""
+    """An id that never comes again, where the system has one: Slurm's SLUID."""
+
+
+def allocation(environment: Mapping[str, str]) -> Allocation:
+    """The allocation that this environment speaks of.
+
+    Flux before Slurm and Slurm before PBS: an instance of Flux is started inside a job of another system, whose
+    variables its tasks may still carry.
+    """
+    if environment.get("FLUX_JOB_ID"):
+        return _flux(environment)
+    if environment.get("SLURM_JOB_ID"):
+        return _slurm(environment)
+    if environment.get("PBS_JOBID"):
+        return _pbs(environment)
+    return Allocation("none", cluster=environment.get("SLURM_CLUSTER_NAME", ""))
+
+
+def _slurm(environment: Mapping[str, str]) -> Allocation:
+    job = environment.get("SLURM_JOB_ID", "")
+    if array := environment.get("SLURM_ARRAY_JOB_ID"):
+        job = f"{array}_{environment.get('SLURM_ARRAY_TASK_ID', '')}"
+    # A batch script has no step, or a number that stands for none.
+    step = _number(environment.get("SLURM_STEP_ID", ""), -1)
+    return Allocation(
+        "slurm",
+        cluster=environment.get("SLURM_CLUSTER_NAME", ""),
+        id=job,
+        restart=min(_number(environment.get("SLURM_RESTART_COUNT", ""), 0), _MOST_RESTARTS),
+        step=str(step) if 0 <= step < 0xFFFFFFF0 else "",
+        nodes=_nodes(environment.get("SLURM_JOB_NUM_NODES", "")),
+        account=environment.get("SLURM_JOB_ACCOUNT", ""),
+        unique_id=environment.get("SLURM_JOB_SLUID", ""),
+    )
+
+
+def _pbs(environment: Mapping[str, str]) -> Allocation:
+    # 4711.server or, of an array, 4711[2].server: ids repeat across servers.
+    job, _, server = environment.get("PBS_JOBID", "").partition(".")
+    return Allocation(
+        "pbs",
+        cluster=server.partition(".")[0],
+        id=job.replace("[", "_").replace("]", ""),
+        nodes=_hosts(environment.get("PBS_NODEFILE", "")),
+        account=environment.get("PBS_ACCOUNT", ""),
+    )
+
+
+def _flux(environment: Mapping[str, str]) -> Allocation:
+    # f58 form: a letter that is no ASCII, or f, before a number in base 58.
+    job = environment.get("FLUX_JOB_ID", "").replace("\u0192", "f")
+    return Allocation("flux", id=job, nodes=_nodes(environment.get("FLUX_JOB_NNODES", "")))
+
+
+def _number(text: str, fallback: int) -> int:
+    return int(text) if text.isascii() and text.isdecimal() else fallback
+
+
+def _nodes(text: str) -> int:
+    return min(max(_number(text, 1), 1), _MOST_NODES)
+
+
+def _hosts(path: str) -> int:
+    """Different lines of the file that lists a host once for each process it may have."""
+    try:
+        return max(len(set(Path(path).read_text(errors="replace").split())), 1) if path else 1
+    except OSError:
+        return 1

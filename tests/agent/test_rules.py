@@ -1,0 +1,119 @@
+"""A site's rules: names for executables, parameters out of command lines, and nothing else of a command line."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from barograph_agent.job import Job
+from barograph_agent.rules import VALUE_LIMIT, Findings, RulesError, apply, read
+
+SITE = r"""
+[[app]]
+match = "/lammps[^/]*/"
+name = "lammps"
+
+[[app]]
+match = "^train$"
+name = "bert"
+
+[[param]]
+app = "lammps"
+argv = '-var x (\S+)'
+name = "x"
+
+[[param]]
+argv = '--input[= ](\S+)'
+name = "input"
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "rules.toml"
+    path.write_text(SITE)
+    return path
+
+
+def job(app: str = "guess", *, guessed: bool = True, **params: str) -> Job:
+    return Job("lab", "1", 0, "0", "ada", "n1", app, params, guessed)
+
+
+def test_names_and_parameters_come_from_rules_and_nothing_else_of_the_command_line_is_kept(path: Path) -> None:
+    command = [
+        "mpiexec",
+        "lmp",
+        "-var",
+        "x",
+        "4",
+        "-var",
+        "y",
+        "5",
+        "--input=melt.in",
+        "--token",
+        "s3cr3t",
+        "-in",
+        "secret",
+    ]
+    found = apply(read(path), command)
+    assert "s3cr3t" not in (kept := msgspec.json.encode(found).decode())
+    assert "-in secret" not in kept
+    settled = found.settle(job(), "/opt/lammps-2025/bin/lmp")
+    assert (settled.app, settled.params) == ("lammps", {"x": "4", "input": "melt.in"})
+    # A rule for one application is not for another, and what the user says goes first.
+    assert found.settle(job(), "/opt/bin/xhpcg").params == {"input": "melt.in"}
+    assert found.settle(job(x="9"), "/opt/lammps/bin/lmp").params == {"x": "9", "input": "melt.in"}
+
+
+def test_a_name_the_user_gave_is_kept_and_a_script_is_matched_by_its_own_name(path: Path) -> None:
+    found = apply(read(path), ["python", "train.py"])
+    assert found.settle(job("mine", guessed=False), "/opt/lammps/bin/lmp").app == "mine"
+    assert found.settle(job("train"), "/usr/bin/python3.11").app == "bert"
+    assert found.settle(job("other"), "/usr/bin/python3.11").app == "other"
+    assert Findings().settle(job(), "/opt/bin/xhpcg").app == "xhpcg"
+
+
+def test_of_two_rules_for_one_name_the_first_counts_and_a_long_value_is_cut(tmp_path: Path) -> None:
+    path = tmp_path / "rules.toml"
+    path.write_text("[[param]]\nargv='a=(.*)'\nname='a'\n[[param]]\nargv='b=(.*)'\nname='a'\n")
+    assert apply(read(path), ["b=2", "a=" + "x" * 999]).settle(job(), "").params == {"a": "x" * VALUE_LIMIT}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[[app]]\nmatch=", "Invalid value (at end of document)"),
+        ("[[app]]\nmatch='('\nname='a'\n", "app rule '(': missing ), unterminated subpattern at position 0"),
+        ("[[app]]\nmatch='a'\nname='a b'\n", "Expected `str` matching regex"),
+        ("[[app]]\nmatch='a'\n", "Object missing required field `name` - at `$.app[0]`"),
+        ("[[apps]]\nmatch='a'\nname='a'\n", "Object contains unknown field `apps`"),
+        ("[[param]]\nargv='a'\nname='a'\n", "param rule 'a' has no group, expected one around the value"),
+    ],
+)
+def test_rules_that_cannot_be_used_are_one_line_that_names_the_file(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "rules.toml"
+    path.write_text(text)
+    with pytest.raises(RulesError) as raised:
+        read(path)
+    assert str(raised.value).startswith(f"rules {path}: {words}")
+    assert "\n" not in str(raised.value)
+
+
+def test_rules_that_are_not_there_or_are_no_text_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    for name, words in [("none", "No such file or directory, expected rules in TOML"), ("binary", "'utf-8' codec")]:
+        with pytest.raises(RulesError, match=words):
+            read(tmp_path / name)
+
+
+def test_an_expression_that_would_take_for_ever_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barograph_agent.rules.SEARCH_SECONDS", 0.05)
+    path = tmp_path / "rules.toml"
+    path.write_text("[[param]]\nargv='((a+)+)b'\nname='a'\n")
+    began = time.process_time()
+    with pytest.raises(RulesError, match="expected simpler expressions"):
+        apply(read(path), ["a" * 60])
+    assert time.process_time() - began < 30  # it would be 2^60 steps
