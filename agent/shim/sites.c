@@ -111,6 +111,8 @@ static int64_t distance(const struct sites *sites, const struct callers *callers
  * room is left. */
 __attribute__((noinline)) static uint32_t add_node(struct sites *sites, uint32_t parent, const void *address, struct caller from, uint32_t slot)
 {
+    if (sites->nodes_used == NODE_CAPACITY)
+        return 0;
     struct callers callers;
     int depth = depth_of(sites, parent), saved = errno;
     callers_find(&callers, from);
@@ -120,8 +122,6 @@ __attribute__((noinline)) static uint32_t add_node(struct sites *sites, uint32_t
         sites->nodes[parent].next = 0;
         return 0;
     }
-    if (sites->nodes_used == NODE_CAPACITY)
-        return 0;
     uint32_t node = sites->nodes_used++;
     sites->nodes[node] = (struct node){
         .address = address,
@@ -133,7 +133,7 @@ __attribute__((noinline)) static uint32_t add_node(struct sites *sites, uint32_t
     return node;
 }
 
-static inline uint32_t child(struct sites *sites, uint32_t parent, const void *address, struct caller from)
+static uint32_t child(struct sites *sites, uint32_t parent, const void *address, struct caller from)
 {
     uint64_t hash = ((uint64_t)address + parent) * 0x9e3779b97f4a7c15u;
     uint32_t slot = (uint32_t)(hash >> 32) & (SLOTS - 1);
@@ -141,6 +141,15 @@ static inline uint32_t child(struct sites *sites, uint32_t parent, const void *a
         if (sites->nodes[node].address == address && sites->nodes[node].parent == parent)
             return node;
     return add_node(sites, parent, address, from, slot);
+}
+
+/* Loops call again from where they called before, so the last child is tried before the hash table. */
+static inline uint32_t following(struct sites *sites, uint32_t parent, const void *address, struct caller from)
+{
+    uint32_t last = sites->nodes[parent].last;
+    if (last && sites->nodes[last].address == address)
+        return last;
+    return sites->nodes[parent].last = child(sites, parent, address, from);
 }
 
 /* The word may be anything: the frame below it may turn out to have no fixed size. */
@@ -173,10 +182,10 @@ static void verify(const struct sites *sites, uint32_t node, struct caller from)
 uint32_t sites_index(struct sites *sites, struct caller from)
 {
     const char *end = callers_stack_end(from.frame);
-    uint32_t node = child(sites, 0, from.address, from);
+    uint32_t node = following(sites, 0, from.address, from);
     for (int64_t next; (next = sites->nodes[node].next) != 0;) {
         uint32_t longer = end && next <= end - from.frame - (int64_t)sizeof(void *) ?
-                              child(sites, node, load(from.frame + next), from) : 0;
+                              following(sites, node, load(from.frame + next), from) : 0;
         if (!longer)
             break;
         node = longer;

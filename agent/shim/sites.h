@@ -21,6 +21,7 @@ struct node {
     const void *address; /* the last return address of the path; NULL in node 0, which is the empty path */
     uint32_t parent;     /* the path without it */
     uint32_t site;       /* SITE_UNSET until a path is found to end here */
+    uint32_t last;       /* the node that followed it the last time, 0 = none did */
     int64_t next;        /* where the next one is stored, in bytes above the wrapper's frame; 0 = the path ends here */
 };
 

@@ -2,7 +2,7 @@
  *
  * Blocks of CALLS calls of MPI_X against blocks of PMPI_X, which nothing intercepts, in random order. Prints one line per
  * function: its name, the median over PAIRS pairs of the added nanoseconds per call, the quartiles, and the median of the
- * same with PMPI_X in both blocks. With SEED 0, CALLS calls of each function are made and nothing is timed. */
+ * same with PMPI_X in both blocks. */
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -22,7 +22,8 @@ static double now_ns(void)
     return 1e9 * (double)now.tv_sec + (double)now.tv_nsec;
 }
 
-static double barriers(int through)
+/* The two loops have external names for callgrind, which counts inside them. */
+__attribute__((noinline)) double barriers(int through)
 {
     barrier_function *volatile function = through ? MPI_Barrier : PMPI_Barrier;
     double start = now_ns();
@@ -31,7 +32,7 @@ static double barriers(int through)
     return (now_ns() - start) / calls;
 }
 
-static double allreduces(int through)
+__attribute__((noinline)) double allreduces(int through)
 {
     allreduce_function *volatile function = through ? MPI_Allreduce : PMPI_Allreduce;
     double start = now_ns();
@@ -72,13 +73,8 @@ int main(int argc, char **argv)
     calls = atoi(argv[2]);
     MPI_Init(&argc, &argv);
     srand((unsigned)atoi(argv[3]));
-    if (atoi(argv[3])) {
-        compare("Barrier", barriers, pairs);
-        compare("Allreduce", allreduces, pairs);
-    } else {
-        barriers(pairs == 1);
-        allreduces(pairs == 2);
-    }
+    compare("Barrier", barriers, pairs);
+    compare("Allreduce", allreduces, pairs);
     MPI_Finalize();
     return 0;
 }
