@@ -1,4 +1,4 @@
-"""From ring records to rows: intervals, their classes, and where each ring has been read to."""
+"""From ring records to intervals: how long they took, their classes, and where each ring has been read to."""
 
 from __future__ import annotations
 
@@ -8,23 +8,31 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from barograph_agent.ring import OPERATIONS, Ring, RingError
+from barograph_agent.blocks import Intervals
+from barograph_agent.ring import INTERVAL, OPERATIONS, Ring, RingError
 
 BATCH = 16384
 """Records taken from a ring at a time: half a megabyte, and a message well below wire.MAX_BYTES."""
 
 
-class Cursor(msgspec.Struct):
-    """How far one ring has been turned into rows; enough to go on after a restart."""
+class Cursor(msgspec.Struct, array_like=True):
+    """How far one ring has been read; enough to go on after a restart. Short, because each commit holds them all."""
 
     world: int
+    rank: int = 0
+    size: int = 0
+    started_ns: int = 0
     position: int = 0
+    """Records whose intervals are durable; what a rank does apart from intervals has `looked_at`."""
     last_exit_ns: int = 0
     last_site: int = 0
     last_index: int = -1
     rows: int = 0
+    """Intervals that became part of a block."""
     lost: int = 0
     """Intervals that cannot be known because a collective at one of their ends was dropped."""
+    looked_at: int = 0
+    """Records whose own work, wait and point-to-point time are durable."""
 
 
 def class_id(before: str, at: str) -> int:
@@ -47,10 +55,10 @@ class Harvest:
         """Synchronizing collectives the shim has counted so far, dropped ones included."""
         return self.ring.head + self.ring.dropped
 
-    def take(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The next intervals as columns of `blocks` (without job) and newly met classes as columns of `sites`.
+    def take(self) -> tuple[Intervals | None, dict[str, Any]]:
+        """The next intervals, None where the ring has no more, and newly met classes as columns of `sites`.
 
-        Both may be empty. The cursor moves on; call `release` once the rows are durable.
+        Both may be empty. The cursor moves on.
         Raises RingError where the ring contradicts itself.
         """
         cursor = self.cursor
@@ -64,38 +72,24 @@ class Harvest:
         stop = min(head, cursor.position + BATCH)
         records = self.ring.records(cursor.position, stop)
         if not len(records):
-            return {}, {}
+            return None, {}
         exits = records["exit_ns"].astype(np.int64)
-        starts = np.concatenate(([cursor.last_exit_ns], exits[:-1]))
         index = records["index"].astype(np.int64)
-        # An interval is known only where the collective before it was recorded too.
-        known = np.diff(index, prepend=cursor.last_index) == 1
         sites = records["site"].astype(np.int64)
-        before = np.concatenate(([cursor.last_site], sites[:-1]))
+        # What the application times itself begins where it says; a collective's interval at the end of the one before.
+        own = records["op"] == INTERVAL
+        starts = np.where(own, records["enter_ns"].astype(np.int64), np.append(cursor.last_exit_ns, exits[:-1]))
+        before = np.where(own, sites, np.append(cursor.last_site, sites[:-1]))
+        # The latter is known only where the collective before was recorded too.
+        known = own | (np.diff(index, prepend=cursor.last_index) == 1)
         classes, fresh = self._classify(before[known], sites[known], records["op"][known])
-        seconds = (exits - starts)[known] * 1e-9
         offset = self.ring.started_unix_ns - self.ring.started_ns
-        rows = {
-            "world": cursor.world,
-            "class_id": classes,
-            "first_index": index[known],
-            "count": 1,
-            "sum_seconds": seconds,
-            "sum_squares": seconds**2,
-            "sum_cubes": seconds**3,
-            "min_seconds": seconds,
-            "max_seconds": seconds,
-            "ended_at": (exits[known] + offset) * 1e-9,
-        }
+        intervals = Intervals(classes, index[known], (exits - starts)[known] * 1e-9, (exits[known] + offset) * 1e-9)
         cursor.position = stop
         cursor.last_exit_ns, cursor.last_site, cursor.last_index = int(exits[-1]), int(sites[-1]), int(index[-1])
         cursor.rows += int(known.sum())
         cursor.lost += int((~known).sum())
-        return rows, fresh
-
-    def release(self) -> None:
-        """The rows taken so far are durable: the shim may overwrite their records."""
-        self.ring.release(self.cursor.position)
+        return intervals, fresh
 
     def _classify(
         self, before: np.ndarray[Any, Any], at: np.ndarray[Any, Any], operation: np.ndarray[Any, Any]

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from barograph_agent import places, shim
+from barograph_agent.blocks import ROWS_PER_SECOND
 from barograph_agent.job import Job
 from barograph_agent.plan import END as END_FILE
 from barograph_agent.plan import PLAN, REPORT, RING_VARIABLE, End, Plan, Report, load_report, myself, save
@@ -37,6 +38,7 @@ class Settings:
     endpoint: str
     drain_seconds: float = 10.0
     spool_bytes: int = 256 * 2**20
+    rows_per_second: float = ROWS_PER_SECOND
     findings: Findings = field(default_factory=Findings)
 
 
@@ -95,9 +97,17 @@ class Guard:
             drain_seconds=settings.drain_seconds,
             spool_bytes=settings.spool_bytes,
             findings=settings.findings,
+            rows_per_second=settings.rows_per_second,
         )
         save(self.spool, PLAN, self.plan)
-        self.environment = {**environment, "LD_PRELOAD": preload, RING_VARIABLE: str(rings)}
+        # All ranks record unless the user wants fewer: which one is slow can be seen in no other way.
+        ranks = environment.get("BAROGRAPH_RANKS") or "all"
+        self.environment = {
+            **environment,
+            "LD_PRELOAD": preload,
+            RING_VARIABLE: str(rings),
+            "BAROGRAPH_RANKS": ranks,
+        }
         self._start()
 
     def check(self) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from barograph_agent.blocks import ROWS_PER_SECOND
 from barograph_agent.job import Job
 from barograph_agent.rules import Findings
 from barograph_agent.spool import replace_file
@@ -38,6 +39,8 @@ class Plan(msgspec.Struct, frozen=True):
     drain_seconds: float
     spool_bytes: int
     findings: Findings = Findings()
+    rows_per_second: float = ROWS_PER_SECOND
+    """Rows of `blocks` in the long run."""
 
     @property
     def launcher_lives(self) -> bool:

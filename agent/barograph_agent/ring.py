@@ -43,8 +43,10 @@ BYTES_UNKNOWN: Final = 2**64 - 1
 NAMED: Final = 2**64 - 1
 """A frame's offset where its module is a name that the application gave."""
 
+INTERVAL: Final = 1
+"""The operation of what the application times itself; all others are collectives."""
 OPERATIONS: Final = {
-    1: "Interval",
+    INTERVAL: "Interval",
     8: "Barrier",
     9: "Allreduce",
     10: "Allgather",

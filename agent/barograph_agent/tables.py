@@ -98,6 +98,33 @@ TABLES: Final[dict[str, Table]] = {
             max_seconds=_F,
             ended_at=_F,
         ),
+        # What the ranks of a world did on one node, over `length` sync points from `first_index` on; `count` of them
+        # are known of all `ranks` there. A block begins at a multiple of its length, a power of two: blocks nest.
+        # `last_rank` was the last of the node's ranks to arrive more often than the others, `last_count` times, then
+        # `late_seconds` after the others in all; `own_rank` worked most, `own_rank_seconds` in all. Sums over ranks and
+        # sync points: `own_seconds` (own work), `p2p_seconds` (in blocking point-to-point calls) and `wait_seconds`
+        # (in the collective). `least_wait_seconds` sums how long the node's last rank still waited: the node with the
+        # least is the one that all others waited for.
+        _table(
+            "node_blocks",
+            job=_N,
+            host=_N,
+            world=_I,
+            ranks=_I,
+            first_index=_I,
+            length=_I,
+            count=_I,
+            last_rank=_I,
+            last_count=_I,
+            late_seconds=_F,
+            own_rank=_I,
+            own_rank_seconds=_F,
+            own_seconds=_F,
+            p2p_seconds=_F,
+            wait_seconds=_F,
+            least_wait_seconds=_F,
+            ended_at=_F,
+        ),
         # One row per job step at its end. `exit_status` as a shell would say it, -1 where nobody knows it;
         # `intervals` as the shim counted them, `dropped` those of them that never became a block.
         _table("runs", job=_N, ended_at=_F, runtime_seconds=_F, exit_status=_I, intervals=_I, dropped=_I),

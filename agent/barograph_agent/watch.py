@@ -12,12 +12,11 @@ from typing import Any
 import msgspec
 
 from barograph_agent import wire
-from barograph_agent.harvest import Cursor, Harvest
 from barograph_agent.link import Link
 from barograph_agent.plan import End, Plan, Report, load_end
-from barograph_agent.ring import Ring, RingError
 from barograph_agent.rules import RulesError
 from barograph_agent.spool import Spool
+from barograph_agent.worlds import Progress, Worlds
 
 VERDICT_SECONDS = 4.0
 """How long the end of a run waits for the alerts daemon's final word, within the time its plan allows."""
@@ -28,10 +27,10 @@ STRAGGLERS_SECONDS = 2.0
 class State(msgspec.Struct):
     """How far a run has been turned into messages; the spool's mark."""
 
-    cursors: dict[str, Cursor] = {}
-    ranks: int = 0
-    program: str = ""
+    progress: Progress = msgspec.field(default_factory=Progress)
     announced: bool = False
+    unreadable: set[str] = set()
+    """Rings that were reported."""
     ended: bool = False
     seen: int = 0
     dropped: int = 0
@@ -51,10 +50,7 @@ class Watch:
         self._directory = directory
         self._clock = clock
         self._spool = Spool(directory, plan.spool_bytes)
-        mark = self._spool.mark
-        self._state = msgspec.json.decode(mark, type=State) if mark else State()
-        self._harvests: dict[str, Harvest] = {}
-        self._unreadable: set[str] = set()
+        self._load()
         self.link = Link(plan.endpoint, plan.stream, self._spool)
 
     @property
@@ -73,8 +69,8 @@ class Watch:
             return
         end = self._end()
         try:
-            self._find_rings()
-            while self._gather():
+            self._worlds.find()
+            while self._gather(final=end is not None):
                 pass
             if end is not None:
                 self._append_run(end)
@@ -82,19 +78,19 @@ class Watch:
             # The disk is full or gone. The rings still hold what was not committed: try again next time.
             self._note(f"spool {self._directory}: {error.strerror}; holding intervals in memory rings")
             self._spool.rollback()
-            self._reset()
+            self._worlds.close()
+            self._load()
 
     def report(self) -> Report:
         """What became of the intervals so far, and the verdict where there is one."""
-        rows = sum(cursor.rows for cursor in self._state.cursors.values())
         state = self._state
-        seen, missing = (state.seen, state.dropped) if state.ended else self._counted()
+        seen, missing = (state.seen, state.dropped) if state.ended else self._worlds.counted()
         spooled = self._spool.rows
         gone = self.link.dropped_rows.total() + (self._spool.dropped.rows if self._spool.dropped else 0)
         return Report(
-            ranks=self._state.ranks,
+            ranks=state.progress.ranks,
             seen=seen,
-            stored=max(rows - spooled - gone, 0),
+            stored=max(self._worlds.rows - spooled - gone, 0),
             spooled=spooled,
             dropped=missing + gone,
             reached=self.link.connected,
@@ -106,54 +102,39 @@ class Watch:
     def close(self) -> None:
         """Let go of everything; what is undelivered stays for the next one."""
         self.link.close()
-        self._close_rings()
+        self._worlds.close()
         self._spool.close()
 
     def forget(self) -> None:
         """Close, and delete rings and spool: everything is delivered."""
         self.link.close()
-        self._close_rings()
+        self._worlds.close()
         shutil.rmtree(self.plan.ring_directory, ignore_errors=True)
         self._spool.remove()
 
-    def _find_rings(self) -> None:
-        fresh: list[Ring] = []
-        for path in sorted(Path(self.plan.ring_directory).glob("*.ring")):
-            if path.name in self._harvests or path.name in self._unreadable:
-                continue
-            try:
-                fresh.append(Ring(path))
-            except RingError as error:
-                self._give_up_ring(path.name, error)
-        for ring in sorted(fresh, key=lambda ring: ring.started_ns):
-            name = ring.path.name
-            cursor = self._state.cursors.setdefault(name, Cursor(world=len(self._state.cursors)))
-            self._harvests[name] = Harvest(ring, cursor)
-            self._state.ranks = self._state.ranks or ring.size
-            self._state.program = self._state.program or ring.program
+    def _load(self) -> None:
+        """Begin where the last commit left off."""
+        mark = self._spool.mark
+        self._state = msgspec.json.decode(mark, type=State) if mark else State()
+        rate = self.plan.rows_per_second
+        self._worlds = Worlds(Path(self.plan.ring_directory), self._state.progress, rate)
 
-    def _gather(self) -> bool:
+    def _gather(self, *, final: bool) -> bool:
         """One batch of every ring into the spool; says whether there may be more."""
-        taken = []
-        if self._harvests and not self._state.announced:
+        if self._worlds.known and not self._state.announced:
             self._append_job()
-        for name, harvest in list(self._harvests.items()):
-            try:
-                rows, sites = harvest.take()
-            except RingError as error:
-                self._give_up_ring(name, error)
-                continue
-            if rows:
-                taken.append(harvest)
-                if sites:
-                    self._append("sites", len(sites["class_id"]), sites)
-                if len(rows["class_id"]):
-                    self._append("blocks", len(rows["class_id"]), {"job": self.plan.job.key, **rows})
-        if taken or self._spool.next_seq > self._spool.last_seq + 1:
+        before = self._worlds.position
+        self._report_unreadable()
+        for rows in self._worlds.take(final=final):
+            owner = {"node_blocks": {"job": self.plan.job.key, "host": self.plan.job.host}}
+            owner["blocks"] = {"job": self.plan.job.key}
+            self._append(rows.table, rows.length, owner.get(rows.table, {}) | rows.values, rows.intervals)
+        self._report_unreadable()
+        more = self._worlds.position > before
+        if more or self._spool.next_seq > self._spool.last_seq + 1:
             self._commit()
-        for harvest in taken:
-            harvest.release()
-        return bool(taken)
+            self._worlds.release()
+        return more
 
     def _end(self) -> End | None:
         """How the run ended, or None while it goes on. Looked at before the rings, so that nothing comes after it."""
@@ -168,7 +149,7 @@ class Watch:
     def _append_run(self, end: End) -> None:
         if not self._state.announced:
             self._append_job()
-        seen, missing = self._counted()
+        seen, missing = self._worlds.counted()
         values = {
             "job": self.plan.job.key,
             "ended_at": end.ended_at,
@@ -181,23 +162,23 @@ class Watch:
         self._state.ended, self._state.seen, self._state.dropped = True, seen, missing
         self._commit()
         # Rings take memory, and everything in them is on the disk now.
-        self._close_rings()
+        self._worlds.close()
         shutil.rmtree(self.plan.ring_directory, ignore_errors=True)
 
     def _append_job(self) -> None:
         try:
-            job = self.plan.findings.settle(self.plan.job, self._state.program)
+            job = self.plan.findings.settle(self.plan.job, self._state.progress.program)
         except RulesError as error:
-            job = self.plan.job.seen_as(self._state.program)
+            job = self.plan.job.seen_as(self._state.progress.program)
             self._note(str(error))
         values = {
             "job": job.key,
             "cluster": job.cluster,
-            "workload": job.workload(self._state.ranks, job.nodes),
+            "workload": job.workload(self._state.progress.ranks, job.nodes),
             "app": job.app,
             "user": job.user,
             "params": msgspec.json.encode(job.params).decode(),
-            "ranks": self._state.ranks,
+            "ranks": self._state.progress.ranks,
             "nodes": job.nodes,
             "host": job.host,
             "started_at": self.plan.started_at,
@@ -208,41 +189,21 @@ class Watch:
         self._append("jobs", 1, values)
         self._state.announced = True
 
-    def _append(self, table: str, rows: int, values: dict[str, Any]) -> None:
+    def _append(self, table: str, rows: int, values: dict[str, Any], intervals: int = 0) -> None:
         message = wire.append(self.plan.stream, self._spool.next_seq, table, rows, values)
         # Counted in intervals: what is spooled or dropped is to balance with what the shim has seen.
-        self._spool.put(rows if table == "blocks" else 0, wire.encode(message))
+        self._spool.put(intervals, wire.encode(message))
 
     def _commit(self) -> None:
         self._spool.commit(msgspec.json.encode(self._state))
 
-    def _reset(self) -> None:
-        """Back to the last commit."""
-        self._state = msgspec.json.decode(self._spool.mark, type=State) if self._spool.mark else State()
-        self._close_rings()
-
-    def _close_rings(self) -> None:
-        for harvest in self._harvests.values():
-            harvest.ring.close()
-        self._harvests.clear()
-
-    def _counted(self) -> tuple[int, int]:
-        """Collectives the shim has counted, and how many of their intervals never became a row."""
-        seen = lost = 0
-        for name, cursor in self._state.cursors.items():
-            # A ring that became unreadable has shown what its cursor counted, and nobody knows more.
-            harvest = self._harvests.get(name)
-            seen += harvest.seen if harvest else cursor.rows + cursor.lost
-            lost += cursor.lost + (harvest.ring.dropped if harvest else 0)
-        return seen, lost
-
-    def _give_up_ring(self, name: str, error: RingError) -> None:
-        self._unreadable.add(name)
-        if harvest := self._harvests.pop(name, None):
-            harvest.ring.close()
-        self._note(str(error))
-        event = {"source": self.plan.job.key, "kind": "ring-unreadable", "rows": 0, "detail": str(error)}
-        self._append("events", 1, {**event, "at": self._clock()})
+    def _report_unreadable(self) -> None:
+        for name, error in self._worlds.unreadable.items():
+            if name not in self._state.unreadable:
+                self._note(str(error))
+                event = {"source": self.plan.job.key, "kind": "ring-unreadable", "rows": 0, "detail": str(error)}
+                self._append("events", 1, {**event, "at": self._clock()})
+                self._state.unreadable.add(name)
 
     def _note(self, line: str) -> None:
         if line not in self.notes:

@@ -39,7 +39,7 @@ class Job:
         self.workload = ""
         self.app = ""
         self.case: Case | None = None
-        self.waiting: list[tuple[Any, Any, Any]] = []
+        self.waiting: list[tuple[Any, Any, Any, Any]] = []
         self.runtime_seconds = math.nan
         self.ended = False
         self.written: tuple[str, float] | None = None
@@ -139,8 +139,9 @@ class Scorer:
         for name, rows in itertools.groupby(columns["job"]):
             stop = at + sum(1 for _ in rows)
             if (job := self._job(name)) is not None:
-                mean = np.asarray(columns["sum_seconds"][at:stop]) / np.asarray(columns["count"][at:stop])
-                job.waiting.append((columns["class_id"][at:stop], mean, columns["ended_at"][at:stop]))
+                counts = np.asarray(columns["count"][at:stop])
+                mean = np.asarray(columns["sum_seconds"][at:stop]) / counts
+                job.waiting.append((columns["class_id"][at:stop], mean, columns["ended_at"][at:stop], counts))
             at = stop
 
     def _job(self, name: str) -> Job | None:

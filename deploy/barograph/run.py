@@ -10,9 +10,13 @@ import platform
 import sys
 import time
 from collections.abc import Sequence
+from typing import Final
 
 from barograph_agent import launch, places, rules
+from barograph_agent.blocks import ROWS_PER_SECOND
 from barograph_agent.job import JobError, from_environment, parse_params
+
+MOST_ROWS: Final = 1e6
 
 
 def parser() -> argparse.ArgumentParser:
@@ -44,6 +48,13 @@ def parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="how long the end may wait for delivery before leaving the rest in the spool (default: %(default)s)",
     )
+    parse.add_argument(
+        "--budget",
+        type=_rows,
+        metavar="ROWS",
+        help="rows a second that the run may send in the long run; beyond, intervals are reduced to blocks "
+        f"(default: $BAROGRAPH_BUDGET or {ROWS_PER_SECOND:g})",
+    )
     parse.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parse
 
@@ -56,6 +67,25 @@ def _seconds(text: str) -> float:
     if not (math.isfinite(seconds) and seconds >= 0):
         raise argparse.ArgumentTypeError(f"{text!r}, expected seconds, 0 or more")
     return seconds
+
+
+def _rows(text: str) -> float:
+    try:
+        rows = float(text)
+    except ValueError:
+        rows = math.nan
+    if not 0 < rows <= MOST_ROWS:
+        raise argparse.ArgumentTypeError(f"{text!r}, expected rows a second, above 0 and at most {MOST_ROWS:g}")
+    return rows
+
+
+def _budget(text: str) -> float:
+    """What the environment says; a line and the default where that is nothing to go by."""
+    try:
+        return _rows(text) if text else ROWS_PER_SECOND
+    except argparse.ArgumentTypeError as error:
+        print(f"barograph: BAROGRAPH_BUDGET is {error}; using {ROWS_PER_SECOND:g}", file=sys.stderr)
+        return ROWS_PER_SECOND
 
 
 def _user() -> str:
@@ -95,6 +125,9 @@ def main(arguments: list[str]) -> int:
     except JobError as error:
         parse.error(str(error))
     settings = launch.Settings(
-        options.collector or places.endpoint(os.environ), options.drain, findings=_findings(command)
+        options.collector or places.endpoint(os.environ),
+        options.drain,
+        findings=_findings(command),
+        rows_per_second=options.budget or _budget(os.environ.get("BAROGRAPH_BUDGET", "")),
     )
     return launch.run(command, job, settings, os.environ, sys.stderr)

@@ -46,6 +46,11 @@ class Batch(NamedTuple):
         return Blocks.of_values(self.seconds) if self.reduced is None else self.reduced
 
     @property
+    def counts(self) -> npt.NDArray[np.int64] | None:
+        """How many intervals each block stands for; None where each is one."""
+        return None if self.reduced is None else self.reduced.counts.astype(np.int64)
+
+    @property
     def intervals(self) -> int:
         """How many intervals the blocks stand for."""
         return len(self.seconds) if self.reduced is None else int(self.reduced.counts.sum())
@@ -81,7 +86,7 @@ class Pending:
 
     def add(self, batch: Batch, now: float) -> None:
         """Hold further intervals, which came at Unix time `now`: what a spool delivers late has ended long before."""
-        self.pace.add(self._windower.add(batch.class_ids, batch.seconds, batch.ended_at))
+        self.pace.add(self._windower.add(batch.class_ids, batch.seconds, batch.ended_at, batch.counts))
         self._held.append((now, batch))
         self._count += len(batch.seconds)
         while self._count > HELD_INTERVALS:

@@ -36,9 +36,9 @@ class Window:
 class Windower:
     """Cuts the intervals of one job into windows, in the order they come.
 
-    A window closes with the interval that brings the sum of its durations to `window_seconds` or more, so an interval
-    longer than that closes its window at once. What is left open at the end of a job never becomes a window.
-    Feeding intervals one by one or in batches gives the same windows.
+    A window closes with the block that brings the sum of its durations to `window_seconds` or more, so a block longer
+    than that closes its window at once. What is left open at the end of a job never becomes a window.
+    Feeding blocks one by one or in batches gives the same windows.
     """
 
     def __init__(self, window_seconds: float = WINDOW_SECONDS) -> None:
@@ -52,14 +52,20 @@ class Windower:
         self._total = 0.0
 
     def add(
-        self, class_ids: npt.NDArray[np.uint64], seconds: npt.NDArray[np.float64], ended_at: npt.NDArray[np.float64]
+        self,
+        class_ids: npt.NDArray[np.uint64],
+        seconds: npt.NDArray[np.float64],
+        ended_at: npt.NDArray[np.float64],
+        counts: npt.NDArray[np.int64] | None = None,
     ) -> list[Window]:
-        """Take intervals, given as three arrays of one length, and return the windows that they close.
+        """Take blocks, given as arrays of one length, and return the windows that they close.
 
-        seconds: durations, finite and at least 0. ended_at: Unix seconds.
+        seconds: mean durations, finite and at least 0. ended_at: Unix seconds. counts: how many intervals each block
+        stands for, at least 1; None where each is one.
         Raises ValueError for other durations and for unequal lengths, and then has taken none of them.
         """
-        if not len(class_ids) == len(seconds) == len(ended_at):
+        counts = np.ones(len(class_ids), np.int64) if counts is None else counts
+        if not len(class_ids) == len(seconds) == len(ended_at) == len(counts):
             raise ValueError(
                 f"got {len(class_ids)} class ids, {len(seconds)} durations and {len(ended_at)} times, "
                 "expected as many of each"
@@ -69,10 +75,11 @@ class Windower:
             raise ValueError(f"duration {i} is {seconds[i]} seconds, expected a finite number of at least 0")
         closed = []
         # A plain loop takes millions of intervals a second, and the sums do not depend on how batches were cut.
-        for class_id, duration, end in zip(class_ids.tolist(), seconds.tolist(), ended_at.tolist(), strict=True):
+        columns = (class_ids, counts, seconds * counts, ended_at)
+        for class_id, count, duration, end in zip(*(column.tolist() for column in columns), strict=True):
             if not self._counts:
                 self._started_at = end - duration
-            self._counts[class_id] = self._counts.get(class_id, 0) + 1
+            self._counts[class_id] = self._counts.get(class_id, 0) + count
             self._seconds[class_id] = self._seconds.get(class_id, 0.0) + duration
             self._total += duration
             if self._total >= self.window_seconds:

@@ -31,19 +31,15 @@ def test_an_interval_reaches_from_the_end_of_one_collective_to_the_end_of_the_ne
         shim.put(exit_ns, site, op=7 + site)
     with Ring(shim.path) as ring:
         harvest = Harvest(ring, Cursor(world=3))
-        rows, sites = harvest.take()
-        assert harvest.take() == ({}, {})
-    assert rows["world"] == 3
-    assert rows["first_index"].tolist() == [0, 1, 2, 3]
-    assert rows["sum_seconds"] == pytest.approx([0.001, 0.0005, 0.0025, 0.0])
-    for power, name in enumerate(("sum_seconds", "sum_squares", "sum_cubes"), 1):
-        assert rows[name] == pytest.approx(rows["sum_seconds"] ** power)
-    assert rows["min_seconds"] is rows["max_seconds"] is rows["sum_seconds"]
-    assert rows["count"] == 1
+        intervals, sites = harvest.take()
+        assert harvest.take() == (None, {})
+    assert intervals is not None
+    assert intervals.indices.tolist() == [0, 1, 2, 3]
+    assert intervals.seconds == pytest.approx([0.001, 0.0005, 0.0025, 0.0])
     ends = np.array([1e-3, 1.5e-3, 4e-3, 4e-3]) + STARTED_UNIX_NS * 1e-9
-    assert np.abs(rows["ended_at"] - ends).max() < 1e-6
+    assert np.abs(intervals.ended_at - ends).max() < 1e-6
     pairs = [("start", "lmp+0x10"), ("lmp+0x10", "lmp+0x20"), ("lmp+0x20", "lmp+0x10"), ("lmp+0x10", "lmp+0x20")]
-    assert rows["class_id"].tolist() == [class_id(*pair) for pair in pairs]
+    assert intervals.class_ids.tolist() == [class_id(*pair) for pair in pairs]
     named = dict(
         zip(sites["class_id"], zip(sites["before"], sites["at"], sites["operation"], strict=True), strict=True)
     )
@@ -64,7 +60,9 @@ def test_a_class_keeps_its_id_whatever_place_its_sites_have_in_the_table(shim: F
         for exit_ns, site in enumerate(sites):
             ring_file.put(exit_ns, site)
         with Ring(ring_file.path) as ring:
-            ids.append(Harvest(ring, Cursor(world=0)).take()[0]["class_id"].tolist())
+            intervals, _ = Harvest(ring, Cursor(world=0)).take()
+            assert intervals is not None
+            ids.append(intervals.class_ids.tolist())
     assert ids[0] == ids[1]
     # Bands of last year are found by this number, so it may never change: printf 'start\0lmp+0x10' | b2sum -l 64
     assert class_id("start", "lmp+0x10").to_bytes(8, "little").hex() == "e5d7cf0a7036d3e7"
@@ -88,8 +86,9 @@ def test_records_released_before_the_cursor_knew_them_are_lost_and_not_read(shim
     with Ring(shim.path) as ring:
         ring.release(12)
         cursor = Cursor(world=0)
-        rows, _ = Harvest(ring, cursor).take()
-    assert rows["first_index"].tolist() == list(range(13, 20))  # where 12 began is not known
+        intervals, _ = Harvest(ring, cursor).take()
+    assert intervals is not None
+    assert intervals.indices.tolist() == list(range(13, 20))  # where 12 began is not known
     assert (cursor.rows, cursor.lost, cursor.position) == (7, 13, 20)
 
 
@@ -120,19 +119,20 @@ def test_every_collective_is_a_row_or_lost_or_dropped_whatever_is_full_cut_or_re
             harvest = Harvest(ring, msgspec.json.decode(saved, type=Cursor))
 
             def take() -> bool:
-                rows, _ = harvest.take()
-                if rows:
-                    assert len(rows["first_index"]) <= batch
-                    names = ("first_index", "class_id", "sum_seconds")
-                    waiting.extend(zip(*(rows[name].tolist() for name in names), strict=True))
-                return bool(rows)
+                intervals, _ = harvest.take()
+                if intervals is None:
+                    return False
+                assert len(intervals.indices) <= batch
+                columns = (intervals.indices, intervals.class_ids, intervals.seconds)
+                waiting.extend(zip(*(column.tolist() for column in columns), strict=True))
+                return True
 
             def commit() -> None:
                 nonlocal saved
                 stored.extend(waiting)
                 waiting.clear()
                 saved = msgspec.json.encode(harvest.cursor)
-                harvest.release()
+                ring.release(harvest.cursor.position)
 
             for action in actions:
                 if isinstance(action, int):

@@ -428,6 +428,7 @@ def test_a_ring_too_small_for_a_busy_program_is_counted_and_never_blocks_it(
     node: Node, service: Service, paced: Path, tmp_path: Path
 ) -> None:
     node.environment["BAROGRAPH_RING_RECORDS"] = "64"
+    node.environment["BAROGRAPH_BUDGET"] = "1000000"
     done = node.run(paced, "20000", "0", tmp_path / "progress", app="small")
     assert done.returncode == 0
     found = re.search(
@@ -461,3 +462,23 @@ def test_a_sites_rules_name_the_run_and_bad_rules_are_one_line_and_the_run_goes_
     line = f"barograph: rules {rules}: Object missing required field `match` - at `$.app[0]`, expected rules in TOML"
     assert done.stderr.splitlines()[0] == f"{line}; running without them"
     assert summary(done)[1] == NONE_SEEN
+
+
+def test_beyond_its_budget_a_run_sends_blocks_and_every_interval_is_in_one(
+    node: Node, service: Service, compiled: Callable[..., Path]
+) -> None:
+    mpi = mpis.find("mpich")
+    node.environment["BAROGRAPH_BUDGET"] = "many"
+    program = compiled(mpi, "paced.c")
+    progress = node.spools.with_name("progress")
+    words = ["--app", "reduced", "--drain", "60", "--budget", "2", "--"]
+    done = node.barograph("run", *words, *mpi.command(2, [program, "400", "200", progress]))
+    assert done.returncode == 0, done.stderr
+    blocks, ranks = service.rows("blocks", "reduced"), service.rows("node_blocks", "reduced")
+    assert sum(row["count"] for row in blocks) == 400 > 4 * len(blocks)
+    assert [row["count"] for row in blocks if row["first_index"] == 0] == [1]  # the first class has one interval
+    assert sum(row["count"] for row in ranks) == 400
+    assert {row["ranks"] for row in ranks} == {2}
+    assert summary(done)[0] == "barograph: intervals 400 seen on 2 ranks, 400 stored"
+    told = node.barograph("run", "--drain", "0", "--", "true").stderr.splitlines()[0]
+    assert told == "barograph: BAROGRAPH_BUDGET is 'many', expected rows a second, above 0 and at most 1e+06; using 250"

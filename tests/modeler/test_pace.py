@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from barograph_agent.blocks import Intervals, reduce
 from barograph_agent.tables import TEXT_LIMIT
 from barograph_modeler.pace import Pace, fit_pace, means_of_text, residuals_of_text
 from barograph_modeler.windows import RunPace, Window, Windower
@@ -190,3 +191,17 @@ def test_texts_that_are_no_means_are_refused(text):
 def test_texts_that_are_no_residuals_are_refused(text):
     with pytest.raises(ValueError, match=r"^residuals are "):
         residuals_of_text(text)
+
+
+def test_blocks_of_many_intervals_count_as_what_they_stand_for() -> None:
+    rng = np.random.default_rng(5)
+    raw = Intervals(
+        rng.integers(1, 4, 900).astype(np.uint64), np.arange(900), rng.uniform(0, 1e-3, 900), np.arange(900.0)
+    )
+    blocks = reduce(raw, 30)
+    whole, pieces = RunPace(), RunPace()
+    whole.add(Windower(1e-9).add(raw.class_ids, raw.seconds, raw.ended_at))
+    counts = blocks["count"]
+    pieces.add(Windower(1e-9).add(blocks["class_id"], blocks["sum_seconds"] / counts, blocks["ended_at"], counts))
+    assert pieces.counts == whole.counts
+    assert pieces.seconds == pytest.approx(whole.seconds)

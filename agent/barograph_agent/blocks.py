@@ -1,0 +1,118 @@
+"""Reducing intervals to blocks: as many rows as the budget has, shared such that rare classes stay whole.
+
+A block keeps count, sum, sum of squares, sum of cubes, least and largest value of consecutive intervals of one class:
+moments stay exact, and the block maximum is a block maximum in the sense of extreme value theory. A block of one is the
+raw interval.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+ROWS_PER_SECOND: Final = 250.0
+BURST_SECONDS: Final = 20.0
+"""A budget not used is kept for so long: a short run, or the start of a long one, is not reduced at all."""
+ROW_BYTES: Final = 80
+"""Of a row of `blocks` on the wire and in the spool, names that all rows of a message share aside."""
+
+
+class Intervals(NamedTuple):
+    """Intervals in the order they ended: arrays of one length, ended_at in Unix seconds."""
+
+    class_ids: npt.NDArray[np.uint64]
+    indices: npt.NDArray[np.int64]
+    seconds: npt.NDArray[np.float64]
+    ended_at: npt.NDArray[np.float64]
+
+
+class Budget(msgspec.Struct):
+    """Rows a run may still send: it grows with the time of the intervals themselves, not with the time of reading.
+
+    So a sidecar that was away for a minute reduces what it missed no more than if it had been there.
+    """
+
+    credit: float = -1.0
+    until: float = 0.0
+    """Unix seconds up to which credit has been given; 0 before the first interval."""
+
+    def allow(self, ended_at: float, rows_per_second: float) -> int:
+        """How many rows intervals that end until `ended_at` (Unix seconds) may be."""
+        most = rows_per_second * BURST_SECONDS
+        if self.until == 0.0:
+            self.credit, self.until = most, ended_at
+        self.credit = min(self.credit + rows_per_second * max(ended_at - self.until, 0.0), most)
+        self.until = max(self.until, ended_at)
+        return int(min(max(self.credit, 0.0), 2**31))
+
+    def spend(self, rows: int) -> None:
+        """So many were sent. A row for each class there is may be more than was allowed: it is owed."""
+        self.credit -= rows
+
+
+def reduce(intervals: Intervals, rows: int) -> dict[str, Any]:
+    """Blocks as columns of `blocks` (without job and world): at most `rows` of them, but one for each class there is.
+
+    Each class is cut into as many blocks of nearly equal length as its share allows. A class with fewer intervals than
+    its share keeps them as they are, and what it leaves goes to the others.
+    """
+    class_ids, indices, seconds, ended_at = intervals
+    if len(class_ids) <= rows:
+        return _columns(class_ids, indices, np.ones(len(indices), np.int64), seconds, ended_at)
+    _, inverse, counts = np.unique(class_ids, return_inverse=True, return_counts=True)
+    order = np.argsort(inverse, kind="stable")
+    length = counts.repeat(counts)
+    position = np.arange(len(order)) - (np.cumsum(counts) - counts).repeat(counts)
+    block = position * np.minimum(counts, share(counts, rows)).repeat(counts) // length
+    begins = np.flatnonzero((position == 0) | (np.diff(block, prepend=-1) != 0))
+    ends = np.append(begins[1:], len(order)) - 1
+    # In the order of their ends, as raw intervals would come.
+    sequence = np.argsort(indices[order[ends]], kind="stable")
+    reduced = _columns(
+        class_ids[order[begins]],
+        indices[order[begins]],
+        ends - begins + 1,
+        seconds[order],
+        ended_at[order[ends]],
+        begins,
+    )
+    return {name: column[sequence] for name, column in reduced.items()}
+
+
+def share(counts: npt.NDArray[np.int64], rows: int) -> int:
+    """The largest q, at least 1, with sum(min(counts, q)) <= rows: what a class may have at most."""
+    ascending = np.sort(counts)
+    left = rows
+    for place, count in enumerate(ascending.tolist()):
+        fair = left // (len(ascending) - place)
+        if count > fair:
+            return max(int(fair), 1)
+        left -= count
+    return int(ascending[-1])
+
+
+def _columns(
+    class_ids: npt.NDArray[np.uint64],
+    first: npt.NDArray[np.int64],
+    counts: npt.NDArray[np.int64],
+    seconds: npt.NDArray[np.float64],
+    ended_at: npt.NDArray[np.float64],
+    begins: npt.NDArray[np.intp] | None = None,
+) -> dict[str, Any]:
+    def add(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        return values if begins is None else np.add.reduceat(values, begins)
+
+    return {
+        "class_id": class_ids,
+        "first_index": first,
+        "count": counts,
+        "sum_seconds": add(seconds),
+        "sum_squares": add(seconds**2),
+        "sum_cubes": add(seconds**3),
+        "min_seconds": seconds if begins is None else np.minimum.reduceat(seconds, begins),
+        "max_seconds": seconds if begins is None else np.maximum.reduceat(seconds, begins),
+        "ended_at": ended_at,
+    }

@@ -1,0 +1,94 @@
+"""Intervals under a budget: moments stay exact, rare classes stay whole, and rows are no more than were paid for."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barograph_agent.blocks import BURST_SECONDS, Budget, Intervals, reduce, share
+
+
+def intervals(classes: list[int], seconds: list[float] | None = None) -> Intervals:
+    count = len(classes)
+    values = np.array(seconds if seconds is not None else np.arange(1.0, count + 1))
+    return Intervals(np.array(classes, np.uint64), np.arange(count), values, np.cumsum(values))
+
+
+values = st.floats(1e-7, 1e4)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), values), min_size=1, max_size=300), st.integers(0, 400))
+def test_whatever_is_reduced_counts_sums_and_extremes_of_each_class_are_those_of_its_intervals(
+    pairs: list[tuple[int, float]], rows: int
+) -> None:
+    raw = intervals([c for c, _ in pairs], [s for _, s in pairs])
+    blocks = reduce(raw, rows)
+    classes = set(raw.class_ids.tolist())
+    assert len(blocks["count"]) <= max(rows, len(classes))
+    assert blocks["count"].sum() == len(pairs)
+    assert (np.diff(blocks["ended_at"]) >= 0).all()
+    for kind in classes:
+        mine, own = blocks["class_id"] == kind, raw.seconds[raw.class_ids == kind]
+        assert blocks["first_index"][mine][0] == raw.indices[raw.class_ids == kind][0]
+        start = 0
+        for at in np.flatnonzero(mine):
+            part = own[start : start + blocks["count"][at]]
+            start += blocks["count"][at]
+            for power, name in enumerate(("sum_seconds", "sum_squares", "sum_cubes"), 1):
+                assert blocks[name][at] == pytest.approx(math.fsum(part**power), rel=1e-12)
+            assert (blocks["min_seconds"][at], blocks["max_seconds"][at]) == (part.min(), part.max())
+        assert start == len(own)
+
+
+@given(st.lists(st.integers(1, 10**6), min_size=1, max_size=50), st.integers(0, 10**7))
+def test_a_share_is_the_largest_that_the_rows_allow(counts: list[int], rows: int) -> None:
+    array = np.array(counts)
+    q = share(array, rows)
+    assert q == 1 or np.minimum(array, q).sum() <= rows
+    assert q >= max(counts) or np.minimum(array, q + 1).sum() > rows
+
+
+def test_an_interval_of_a_hundred_seconds_stays_itself_among_millions_of_ten_microseconds() -> None:
+    fast = [1] * 10_000
+    raw = intervals([*fast, 2, *fast], [1e-5] * 10_000 + [100.0] + [1e-5] * 10_000)
+    blocks = reduce(raw, 41)
+    (slow,) = np.flatnonzero(blocks["class_id"] == 2)
+    assert (blocks["count"][slow], blocks["sum_seconds"][slow], blocks["first_index"][slow]) == (1, 100.0, 10_000)
+    assert blocks["count"].tolist().count(500) == 40
+    assert len(blocks["count"]) == 41
+
+
+def test_within_the_budget_each_interval_is_a_block_of_its_own() -> None:
+    raw = intervals([1, 2, 1, 2])
+    blocks = reduce(raw, 4)
+    assert blocks["count"].tolist() == [1, 1, 1, 1]
+    assert blocks["first_index"].tolist() == [0, 1, 2, 3]
+    assert blocks["max_seconds"] is blocks["min_seconds"] is blocks["sum_seconds"]
+
+
+@given(st.lists(st.tuples(st.floats(0, 100), st.integers(0, 5000)), max_size=40), st.floats(1, 1000))
+def test_over_any_time_rows_are_no_more_than_rate_times_time_and_one_burst(
+    steps: list[tuple[float, int]], rate: float
+) -> None:
+    budget, now, sent = Budget(), 1e9, 0
+    began = None
+    for seconds, wanted in steps:
+        now += seconds
+        began = began or now
+        rows = min(budget.allow(now, rate), wanted)
+        budget.spend(rows)
+        sent += rows
+        assert sent <= rate * (now - began + BURST_SECONDS) + 1
+        assert budget.allow(now, rate) >= 0
+
+
+def test_rows_sent_beyond_the_budget_are_owed() -> None:
+    budget = Budget()
+    budget.spend(budget.allow(100.0, 10.0) + 50)
+    assert budget.allow(104.0, 10.0) == 0
+    assert budget.allow(106.0, 10.0) == 10
+    assert budget.allow(90.0, 10.0) == 10  # another ring's intervals may lie before

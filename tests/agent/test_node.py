@@ -1,0 +1,183 @@
+"""Several ranks on one node: worlds told apart, who came last, who worked most, and blocks that nest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barograph_agent.ring import Ring
+from barograph_agent.worlds import Progress, Worlds
+from helpers.rings import STARTED_NS, FakeShim
+
+MS = 1_000_000
+
+
+def world(folder: Path, size: int, ranks: list[int] | None = None, **options: Any) -> list[FakeShim]:
+    """The rings of some ranks of a world; `size` ranks in all."""
+    shims = []
+    for rank in range(size) if ranks is None else ranks:
+        shim = FakeShim(folder / f"rank-{rank}.{options.get('started_ns', 0)}.ring", **options)
+        shim.set(rank=rank, size=size)
+        shim.site(0x10)
+        shims.append(shim)
+    return shims
+
+
+def sync(shims: list[FakeShim], ends: int, work: list[int], p2p: list[int] | None = None) -> int:
+    """One collective after each rank has worked so many nanoseconds since `ends`; when it ended. It costs 1000 ns."""
+    enters = [ends + own + wait for own, wait in zip(work, p2p or [0] * len(work), strict=True)]
+    ended = max(enters) + 1000
+    for rank, shim in enumerate(shims):
+        shim.put(ended, wait_ns=ended - enters[rank], p2p_ns=p2p[rank] if p2p else 0)
+    return ended
+
+
+def take(worlds: Worlds, *, final: bool = False) -> list[dict[str, Any]]:
+    """Rows of `node_blocks` that come now."""
+    worlds.find()
+    found = []
+    before = -1
+    while worlds.position != before:
+        before = worlds.position
+        for rows in worlds.take(final=final):
+            if rows.table == "node_blocks":
+                found += [{name: column[i] for name, column in rows.values.items()} for i in range(rows.length)]
+        worlds.release()
+    return found
+
+
+def test_the_rank_with_most_own_work_is_named_where_the_gap_alone_would_not_tell(tmp_path: Path) -> None:
+    shims = world(tmp_path, 3, capacity=1024)
+    ended = 0
+    # Rank 1 works twice as long. Rank 2 spends the difference waiting for its halo, so its gap is as long as rank 1's.
+    for _ in range(100):
+        ended = sync(shims, ended, [4 * MS, 8 * MS, 4 * MS], [0, 0, 4 * MS - 10])
+    worlds = Worlds(tmp_path, Progress())
+    rows = take(worlds, final=True)
+    worlds.close()
+    assert sum(row["count"] for row in rows) == 100
+    for row in rows:
+        count = row["count"]
+        assert (row["ranks"], row["own_rank"], row["last_rank"], row["last_count"]) == (3, 1, 1, count)
+        assert row["own_rank_seconds"] == pytest.approx(count * 8e-3)
+        assert row["own_seconds"] == pytest.approx(count * 16e-3)
+        assert row["p2p_seconds"] == pytest.approx(count * (4e-3 - 1e-8))
+        assert row["late_seconds"] == pytest.approx(count * 1e-8)
+        assert row["wait_seconds"] == pytest.approx(count * (4e-3 + 3e-6 + 1e-8))
+        assert row["least_wait_seconds"] == pytest.approx(count * 1e-6)
+
+
+def test_nodes_see_the_same_sync_points_and_the_one_that_waits_least_is_the_one_waited_for(tmp_path: Path) -> None:
+    shims = world(tmp_path, 4, capacity=4096)
+    ended = 0
+    for _ in range(2000):
+        ended = sync(shims, ended, [1 * MS, 1 * MS, 1 * MS, 2 * MS])
+    rows = []
+    for node, ranks in [("a", (0, 1)), ("b", (2, 3))]:
+        (tmp_path / node).mkdir()
+        for rank in ranks:
+            shims[rank].path.rename(tmp_path / node / shims[rank].path.name)
+        worlds = Worlds(tmp_path / node, Progress())
+        rows.append(take(worlds, final=True))
+        worlds.close()
+    spans = [[(row["first_index"], row["length"]) for row in each] for each in rows]
+    assert spans[0] == spans[1]
+    assert all(first % length == 0 for first, length in spans[0])
+    for a, b in zip(*rows, strict=True):
+        assert a["least_wait_seconds"] == pytest.approx(a["count"] * 1.001e-3)
+        assert b["least_wait_seconds"] == pytest.approx(b["count"] * 1e-6)
+        assert b["last_rank"] == 3
+
+
+def test_a_block_comes_when_it_spans_two_seconds_and_one_sync_point_is_a_block_where_they_are_rare(
+    tmp_path: Path,
+) -> None:
+    shims = world(tmp_path, 2, capacity=1024)
+    worlds = Worlds(tmp_path, Progress())
+    ended = 0
+    lengths = []
+    for _ in range(40):
+        for _ in range(20):
+            ended = sync(shims, ended, [10 * MS, 10 * MS])  # 100 a second, looked at five times a second
+        lengths += [row["length"] for row in take(worlds)]
+    assert set(lengths) == {128}
+    for _ in range(3):
+        ended = sync(shims, ended, [10**11, 10**11])
+        lengths = [row["length"] for row in take(worlds)]
+    assert sum(lengths) == 1 or lengths == [32, 1]
+    worlds.close()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 4), st.lists(st.tuples(st.integers(0, 90), st.booleans()), min_size=1, max_size=15))
+def test_every_sync_point_is_in_one_block_whatever_was_dropped_or_begun_again(
+    tmp_path_factory: pytest.TempPathFactory, ranks: int, steps: list[tuple[int, bool]]
+) -> None:
+    folder = tmp_path_factory.mktemp("world")
+    shims = world(folder, 4, list(range(ranks)), capacity=64)
+    progress = Progress()
+    worlds = Worlds(folder, progress)
+    ended, seen, rows = 0, 0, []
+    for count, again in steps:
+        for _ in range(count):
+            ended = sync(shims, ended, [MS] * ranks)
+            seen += 1
+        if again:
+            worlds.close()
+            worlds = Worlds(folder, progress)
+        rows += take(worlds)
+    rows += take(worlds, final=True)
+    worlds.close()
+    covered = np.concatenate([np.arange(r["first_index"], r["first_index"] + r["length"]) for r in rows] or [[]])
+    assert len(set(covered.tolist())) == len(covered) <= seen
+    assert all(row["first_index"] % row["length"] == 0 and row["count"] <= row["length"] for row in rows)
+    if not any(shim.get("dropped") for shim in shims):
+        assert sum(row["count"] for row in rows) == seen
+
+
+def test_a_rank_that_has_stopped_does_not_fill_the_ring_of_rank_0(tmp_path: Path) -> None:
+    shims = world(tmp_path, 2, capacity=64)
+    worlds = Worlds(tmp_path, Progress())
+    ended = sync(shims, 0, [MS, MS])
+    for _ in range(100):
+        shims[0].put(ended := ended + MS)
+        take(worlds)
+    assert shims[0].get("dropped") == 0
+    assert worlds.rows == 101
+    worlds.close()
+
+
+def test_worlds_are_told_apart_by_rank_size_and_start(tmp_path: Path) -> None:
+    world(tmp_path, 2, started_ns=STARTED_NS)
+    world(tmp_path, 2, started_ns=STARTED_NS + 10**9)  # at the same time, of the same size
+    world(tmp_path, 3, started_ns=STARTED_NS + 2 * 10**9)
+    progress = Progress()
+    worlds = Worlds(tmp_path, progress)
+    worlds.find()
+    worlds.close()
+    members: dict[int, list[int]] = {}
+    for cursor in progress.cursors.values():
+        members.setdefault(cursor.world, []).append(cursor.rank)
+    assert sorted(map(sorted, members.values())) == [[0, 1], [0, 1], [0, 1, 2]]
+
+
+def test_a_ring_of_another_rank_that_goes_bad_leaves_the_intervals_alone(tmp_path: Path) -> None:
+    shims = world(tmp_path, 2, capacity=64)
+    worlds = Worlds(tmp_path, Progress())
+    sync(shims, 0, [MS, MS])
+    take(worlds)
+    shims[1].set(head=10**6)
+    ended = sync(shims[:1], 10 * MS, [MS])
+    take(worlds)
+    sync(shims[:1], ended, [MS])
+    take(worlds, final=True)
+    assert list(worlds.unreadable) == [shims[1].path.name]
+    assert worlds.rows == 3
+    worlds.close()
+    with Ring(shims[0].path) as ring:
+        assert ring.head == 3
