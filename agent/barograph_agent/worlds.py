@@ -16,6 +16,7 @@ from barograph_agent.blocks import ROWS_PER_SECOND, Budget, reduce
 from barograph_agent.harvest import Cursor, Harvest
 from barograph_agent.node import Member, Node
 from barograph_agent.ring import Ring, RingError
+from barograph_agent.ring_writer import PREFIX
 
 JOIN_NS: Final = 30 * 10**9
 """Ranks of one world leave MPI_Init within so much of each other."""
@@ -171,7 +172,7 @@ class Worlds:
         members: dict[int, list[Member]] = {}
         for name, ring in self._rings.items():
             cursor = self.progress.cursors[name]
-            if cursor.size > 1:
+            if cursor.size > 1 and not name.startswith(PREFIX):
                 members.setdefault(cursor.world, []).append(Member(ring, cursor))
         self._nodes = {world: Node(world, those) for world, those in members.items()}
 

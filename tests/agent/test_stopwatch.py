@@ -1,0 +1,176 @@
+"""Intervals that a program times itself: with, decorator, mark; threads, forks; nothing where nobody watches."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from barograph_agent import ring_writer
+from barograph_agent.harvest import Cursor, Harvest, class_id
+from barograph_agent.ring import Ring
+from barograph_agent.ring_writer import CAPACITY, NAMES, RingWriter
+from helpers.service import Node, Service
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Service:
+    with Service(tmp_path_factory.mktemp("service")) as service:
+        yield service
+
+
+def ring_of(folder: Path) -> Ring:
+    (path,) = folder.glob("*.ring")
+    return Ring(path)
+
+
+def program(text: str, rings: Path | None, **environment: str) -> subprocess.CompletedProcess[str]:
+    variables = {**os.environ, **environment, **({"BAROGRAPH_RING_DIR": str(rings)} if rings else {})}
+    return subprocess.run([sys.executable, "-c", text], env=variables, capture_output=True, text=True, check=False)
+
+
+def test_an_interval_reaches_from_where_it_began_to_where_it_ended_and_its_class_is_its_name(tmp_path: Path) -> None:
+    writer = RingWriter(tmp_path, 0, 1)
+    solve, halo = writer.site("solve"), writer.site("halo")
+    with ring_of(tmp_path) as ring:
+        start = ring.started_ns
+        for enter, end, site in [(1000, 3000, solve), (2000, 2500, halo), (9000, 9100, solve)]:
+            writer.put(start + enter, start + end, site)
+        harvest = Harvest(ring, Cursor(world=0))
+        intervals, sites = harvest.take()
+        assert not ring.finalized
+        writer.finish()
+        assert ring.finalized
+    assert intervals is not None
+    assert intervals.seconds.tolist() == pytest.approx([2e-6, 5e-7, 1e-7])
+    assert intervals.class_ids.tolist() == [class_id(name, name) for name in ("solve", "halo", "solve")]
+    assert (sites["at"], sites["operation"]) == (["solve", "halo"], ["Interval"] * 2)
+
+
+def test_threads_lose_and_mix_nothing_and_a_full_ring_is_counted(tmp_path: Path) -> None:
+    writer = RingWriter(tmp_path, 0, 1)
+    each, threads = 5000, 5
+
+    def work(number: int) -> None:
+        site = writer.site(f"thread-{number}")
+        for i in range(each):
+            writer.put(10**9 * number + i, 10**9 * number + 2 * i, site)
+
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    with ring_of(tmp_path) as ring:
+        assert (ring.head, ring.head + ring.dropped) == (CAPACITY, each * threads)
+        records = ring.records(0, ring.head)
+        assert len(set(records["index"].tolist())) == CAPACITY
+        for record in records:
+            number, i = divmod(int(record["enter_ns"]), 10**9)
+            assert int(record["exit_ns"]) - 10**9 * number == 2 * i
+            assert ring.site(int(record["site"])) == f"thread-{number}"
+
+
+def test_names_beyond_the_table_share_one_and_long_ones_are_cut(tmp_path: Path) -> None:
+    writer = RingWriter(tmp_path, 0, 1)
+    numbers = [writer.site(f"name-{i}") for i in range(NAMES + 5)]
+    assert len(set(numbers)) == NAMES + 1
+    with ring_of(tmp_path) as ring:
+        assert ring.site(numbers[NAMES - 1]) == f"name-{NAMES - 1}"
+        assert {ring.site(number) for number in numbers[NAMES:]} == {"other"}
+    (tmp_path / "b").mkdir()
+    long = RingWriter(tmp_path / "b", 0, 1)
+    site = long.site("x" * 999)
+    with ring_of(tmp_path / "b") as ring:
+        assert ring.site(site) == "x" * 255
+
+
+def test_a_directory_without_room_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(ring_writer.os, "posix_fallocate", full)
+    with pytest.raises(OSError, match="No space"):
+        RingWriter(tmp_path, 0, 1)
+    assert list(tmp_path.iterdir()) == []
+
+
+USES = """
+import asyncio, os
+from barograph_agent import interval, mark
+with interval("block"):
+    pass
+try:
+    with interval("fails"):
+        raise ValueError
+except ValueError:
+    pass
+@interval("call")
+def call(x):
+    "doc"
+    return x + 1
+@interval("await")
+async def wait(x):
+    return x + 1
+assert (call(1), call.__name__, call.__doc__, asyncio.run(wait(2))) == (2, "call", "doc", 3)
+for _ in range(4):
+    mark("loop")
+with interval("forking"):
+    child = os.fork()
+    if child == 0:
+        call(1)
+if child == 0:
+    with interval("block"):
+        pass
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+
+
+def test_block_call_await_and_mark_are_timed_failures_are_not_and_a_child_has_a_ring_of_its_own(tmp_path: Path) -> None:
+    done = program(USES, tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    found = []
+    for path in sorted(tmp_path.glob("*.ring"), key=lambda path: int(path.name.split(".")[2])):
+        with Ring(path) as ring:
+            found.append([ring.site(int(record["site"])) for record in ring.records(0, ring.head)])
+    assert found == [
+        ["block", "call", "await", "loop", "loop", "loop", "forking"],
+        ["call", "forking", "block"],
+    ]
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [{"BAROGRAPH_DISABLE": "1"}, {"RANK": "1", "WORLD_SIZE": "2"}, {"PMI_RANK": "3", "PMI_SIZE": "4"}],
+)
+def test_where_it_is_disabled_or_not_the_first_of_its_ranks_a_process_writes_nothing(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    done = program(USES, tmp_path, **environment)
+    assert (done.returncode, done.stderr, list(tmp_path.iterdir())) == (0, "", [])
+
+
+def test_without_a_run_nothing_is_written_and_numpy_is_not_even_imported(tmp_path: Path) -> None:
+    text = "import sys" + USES + "assert 'numpy' not in sys.modules\nassert interval('a') is interval('b')\n"
+    for rings in (None, tmp_path / "gone"):
+        done = program(text if rings is None else USES, rings, BAROGRAPH_RING_DIR="")
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_under_barograph_run_steps_are_intervals_of_a_class_with_that_name(tmp_path: Path, service: Service) -> None:
+    node = Node(tmp_path, service.endpoint)
+    script = tmp_path / "train.py"
+    script.write_text(
+        "from barograph_agent import interval\nfor i in range(300):\n    with interval('train step'):\n        pass\n"
+    )
+    done = node.barograph("run", "--drain", "60", "--", sys.executable, script)
+    assert done.returncode == 0
+    assert done.stderr.splitlines()[0] == "barograph: intervals 300 seen on 1 ranks, 300 stored"
+    assert service.indices("train") == list(range(300))
+    (site,) = service.rows("sites")
+    assert (site["at"], site["operation"]) == ("train step", "Interval")
