@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from barograph_agent.blocks import Intervals
-from barograph_agent.ring import INTERVAL, OPERATIONS, Ring, RingError
+from barograph_agent.ring import INTERVAL, NAMED, OPERATIONS, Ring, RingError
+from barograph_agent.symbols import symbol
 
 BATCH = 16384
 """Records taken from a ring at a time: half a megabyte, and a message well below wire.MAX_BYTES."""
@@ -103,8 +105,17 @@ class Harvest:
                 names = (self.ring.site(key[0]), self.ring.site(key[1]))
                 self._classes[key] = class_id(*names)
                 fresh["class_id"].append(self._classes[key])
-                fresh["before"].append(names[0])
-                fresh["at"].append(names[1])
+                fresh["before"].append(self._readable(key[0], names[0]))
+                fresh["at"].append(self._readable(key[1], names[1]))
                 fresh["operation"].append(OPERATIONS.get(int(operation[example]), "other"))
             ids[number] = self._classes[key]
         return ids[inverse], (fresh if fresh["class_id"] else {})
+
+    def _readable(self, site: int, name: str) -> str:
+        """The site with functions in the place of offsets, where the modules say what they are."""
+        if site == 0:
+            return name
+        frames = self.ring.frames(site)
+        if any(at == NAMED for _, at in frames):
+            return name
+        return " < ".join(symbol(path, at) or f"{Path(path).name}+{at:#x}" for path, at in frames)

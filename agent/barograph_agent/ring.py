@@ -214,21 +214,26 @@ class Ring:
         """
         if index == 0:
             return "start"
+        frames = self.frames(index)
+        return " < ".join(path if at == NAMED else f"{Path(path).name}+{at:#x}" for path, at in frames)
+
+    def frames(self, index: int) -> list[tuple[str, int]]:
+        """Path of the module and offset in it of each frame of call site `index`, above 0; innermost first."""
         sites = min(int(self._get("sites")), self._site_capacity)
         modules = min(int(self._get("modules")), self._module_capacity)
-        if index >= sites:
+        if not 0 < index < sites:
             raise RingError(f"ring {self.path}: site is {index}, expected less than {sites}")
         site = self._read(self._sites_at + index * SITE.itemsize, 1, SITE)[0]
-        frames = int(site["frames"])
-        if not 1 <= frames <= FRAMES:
-            raise RingError(f"ring {self.path}: site {index} has {frames} frames, expected 1 to {FRAMES}")
-        names = []
-        for module, offset in zip(site["module"][:frames].tolist(), site["offset"][:frames].tolist(), strict=True):
+        count = int(site["frames"])
+        if not 1 <= count <= FRAMES:
+            raise RingError(f"ring {self.path}: site {index} has {count} frames, expected 1 to {FRAMES}")
+        found = []
+        for module, offset in zip(site["module"][:count].tolist(), site["offset"][:count].tolist(), strict=True):
             if module >= modules:
                 raise RingError(f"ring {self.path}: module is {module}, expected less than {modules}")
             path = _text(self._read(self._modules_at + module * MODULE.itemsize, 1, MODULE)[0]["path"])
-            names.append(path if offset == NAMED else f"{Path(path).name}+{offset:#x}")
-        return " < ".join(names)
+            found.append((path, offset))
+        return found
 
     def _read(self, at: int, count: int, dtype: np.dtype[np.void]) -> Records:
         want = count * dtype.itemsize

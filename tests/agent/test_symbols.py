@@ -1,0 +1,105 @@
+"""Functions for places in modules: of real objects, and nothing at all of whatever is no object."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barograph_agent import symbols
+from barograph_agent.harvest import Cursor, Harvest, class_id
+from barograph_agent.ring import Ring
+from barograph_agent.symbols import demangle, symbol
+from helpers import mpi as mpis
+from helpers.rings import FakeShim
+
+SOURCE = """
+#include <stdio.h>
+__attribute__((noinline)) int inner(int x) { return printf("%d", x) + 1; }
+int outer(int x) { return inner(x) + 2; }
+int main(void) { return outer(1); }
+"""
+
+
+def compile_source(folder: Path, *flags: str) -> Path:
+    source, output = folder / "program.c", folder / "program"
+    source.write_text(SOURCE)
+    return mpis.find("mpich").compile(source, output, *flags)
+
+
+def addresses(program: Path) -> dict[str, tuple[int, int]]:
+    """Where nm says functions are, and how long."""
+    done = subprocess.run(["nm", "-S", program], capture_output=True, text=True, check=True)
+    rows = [line.split() for line in done.stdout.splitlines()]
+    return {row[3]: (int(row[0], 16), int(row[1], 16)) for row in rows if len(row) == 4 and row[2] == "T"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "base"), [(["-pie", "-fPIE"], 0), (["-no-pie"], 0x400000), (["-shared", "-fPIC"], 0)]
+)
+def test_functions_are_where_nm_says_they_are(tmp_path: Path, flags: list[str], base: int) -> None:
+    program = compile_source(tmp_path, *flags)
+    for name, (start, size) in addresses(program).items():
+        assert symbol(str(program), start - base + 1) == f"{name}+0x1"
+        # A call at the very end of a function returns to the byte behind it.
+        assert symbol(str(program), start - base + size) == f"{name}+{size:#x}"
+    assert symbol(str(program), 2**40) == ""
+
+
+def test_a_stripped_program_a_script_and_a_cut_path_have_no_names(tmp_path: Path) -> None:
+    program = compile_source(tmp_path, "-s")
+    script, empty = tmp_path / "script", tmp_path / "empty"
+    script.write_text("#!/bin/sh\n")
+    empty.touch()
+    for path in (program, script, empty, tmp_path, tmp_path / "gone", "program", "..cut/off/program", ""):
+        assert symbol(str(path), 0x1140) == ""
+
+
+def test_a_mangled_name_is_read_as_it_was_written() -> None:
+    assert demangle(b"MPI_Init") == "MPI_Init"
+    if symbols._cxx() is None:
+        pytest.skip("no libstdc++ here")
+    assert demangle(b"_ZN9LAMMPS_NS6Verlet3runEi") == "LAMMPS_NS::Verlet::run(int)"
+    assert demangle(b"_Zzz") == "_Zzz"
+
+
+def test_sites_are_readable_and_class_ids_are_still_of_offsets(tmp_path: Path) -> None:
+    program = compile_source(tmp_path)
+    (outer, _), (main, _) = (addresses(program)[name] for name in ("outer", "main"))
+    shim = FakeShim(tmp_path / "0.ring")
+    module = shim.module(str(program).encode())
+    known, unknown = shim.site(outer + 9, main + 4, module=module), shim.site(2**40, module=module)
+    shim.put(1, known)
+    shim.put(2, unknown)
+    with Ring(shim.path) as ring:
+        _, sites = Harvest(ring, Cursor(world=0)).take()
+    path = f"program+{outer + 9:#x} < program+{main + 4:#x}"
+    assert sites["class_id"] == [class_id("start", path), class_id(path, "program+0x10000000000")]
+    assert sites["at"] == ["outer+0x9 < main+0x4", "program+0x10000000000"]
+    assert sites["before"] == ["start", "outer+0x9 < main+0x4"]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return compile_source(tmp_path_factory.mktemp("object")).read_bytes()
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 2**14), st.binary(min_size=1, max_size=8)), min_size=1, max_size=20), st.data()
+)
+def test_a_damaged_object_gives_a_name_or_none_and_never_an_error(
+    whole: bytes, tmp_path_factory: pytest.TempPathFactory, damage: list[tuple[int, bytes]], data: st.DataObject
+) -> None:
+    broken = bytearray(whole)
+    for place, patch in damage:
+        at = place if data.draw(st.booleans()) else place % 64
+        broken[at : at + len(patch)] = patch
+    path = tmp_path_factory.mktemp("broken") / "object"
+    path.write_bytes(broken[: data.draw(st.integers(1, len(broken)))])
+    symbols._table.cache_clear()
+    for offset in (0, 1, 0x1140, 0x1180, 2**63):
+        assert isinstance(symbol(str(path), offset), str)
