@@ -6,6 +6,7 @@ Whatever goes wrong with the watching, the command runs, and its exit status is 
 from __future__ import annotations
 
 import contextlib
+import re
 import secrets
 import shutil
 import signal
@@ -22,7 +23,7 @@ from barograph_agent.blocks import ROWS_PER_SECOND
 from barograph_agent.job import Job
 from barograph_agent.plan import END as END_FILE
 from barograph_agent.plan import PLAN, REPORT, RING_VARIABLE, End, Plan, Report, load_report, myself, save
-from barograph_agent.rules import Findings
+from barograph_agent.rules import Findings, RulesError
 
 NOT_FOUND: Final = 127
 NOT_EXECUTABLE: Final = 126
@@ -47,7 +48,7 @@ def run(command: Sequence[str], job: Job, settings: Settings, environment: Mappi
     guard = None
     try:
         _check_startable(command[0], environment)
-        if environment.get("BAROGRAPH_DISABLE", "0") in ("", "0"):
+        if _wanted(job, settings, environment, out):
             try:
                 guard = Guard(job, settings, environment)
             except (OSError, ValueError) as error:
@@ -64,6 +65,18 @@ def run(command: Sequence[str], job: Job, settings: Settings, environment: Mappi
         except KeyboardInterrupt:
             print("barograph: interrupted; the sidecar goes on and delivers what it can", file=out)
     return status
+
+
+def _wanted(job: Job, settings: Settings, environment: Mapping[str, str], out: TextIO) -> bool:
+    """False where the user watches nothing, or other applications only."""
+    if environment.get("BAROGRAPH_DISABLE", "0") not in ("", "0"):
+        return False
+    apps = environment.get("BAROGRAPH_APPS", "")
+    try:
+        return not apps or re.fullmatch(apps, settings.findings.settle(job, "").app) is not None
+    except (re.error, RulesError) as error:
+        print(f"barograph: not watching this run: BAROGRAPH_APPS is {apps!r}: {error}", file=out)
+        return False
 
 
 class CannotStart(Exception):

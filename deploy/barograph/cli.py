@@ -31,6 +31,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "alerts": Command("barograph_alerts.daemon", "server", "scores running jobs against their bands"),
     "backtest": Command("barograph.backtest", "server", "score bands on measurements that are there already"),
     "spool": Command("barograph.spool", "", "list or deliver what earlier runs could not deliver"),
+    "doctor": Command("barograph.doctor", "", "check whether runs on this node can be watched"),
     "ring": Command("barograph.ring", "", "print what a ring file holds"),
 }
 

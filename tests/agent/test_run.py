@@ -482,3 +482,16 @@ def test_beyond_its_budget_a_run_sends_blocks_and_every_interval_is_in_one(
     assert summary(done)[0] == "barograph: intervals 400 seen on 2 ranks, 400 stored"
     told = node.barograph("run", "--drain", "0", "--", "true").stderr.splitlines()[0]
     assert told == "barograph: BAROGRAPH_BUDGET is 'many', expected rows a second, above 0 and at most 1e+06; using 250"
+
+
+def test_applications_that_are_not_asked_for_are_not_watched(alone: Node) -> None:
+    for apps, app, words in [
+        ("lmp|xhpcg", "lmp", "barograph: verdict"),
+        ("lmp|xhpcg", "lmp2", ""),
+        ("(", "lmp", "barograph: not watching this run: BAROGRAPH_APPS is '(': missing ), unterminated subpattern"),
+    ]:
+        alone.environment["BAROGRAPH_APPS"] = apps
+        done = alone.run("sh", "-c", "exit 4", app=app, drain=0)
+        assert done.returncode == 4
+        assert words in done.stderr
+        assert words or not done.stderr

@@ -1,0 +1,160 @@
+"""What must be there for runs on this node to be watched, checked one by one: what `barograph doctor` prints."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import zmq
+
+from barograph_agent import places, rules, shim, wire
+from barograph_agent.trial import Environment, Finding, check_launcher, check_watching, last, run
+
+RING_BYTES: Final = 3.5 * 2**20
+SPOOL_BYTES: Final = 256 * 2**20
+ANSWER_SECONDS: Final = 5.0
+_SHARED: Final = (
+    "nfs",
+    "lustre",
+    "gpfs",
+    "beegfs",
+    "ceph",
+    "fuse",
+    "9p",
+    "cifs",
+    "smb",
+    "afs",
+    "pvfs",
+    "orangefs",
+    "panfs",
+)
+
+
+def examine(environment: Environment, endpoint: str) -> Iterator[Finding]:
+    """All checks, each as it is done. Never raises for what it finds."""
+    yield check_shim()
+    yield check_compiler(environment)
+    yield check_launcher(environment)
+    yield from check_watching(environment)
+    yield check_rings(places.ring_root(environment))
+    yield check_spool(places.spool_root(environment))
+    yield check_collector(endpoint)
+    yield check_rules(environment)
+
+
+def check_shim() -> Finding:
+    """There, and loadable by the dynamic linker of this node."""
+    try:
+        library = shim.library()
+        preload = shim.preload(library, "")
+    except (FileNotFoundError, ValueError) as error:
+        return Finding("shim", "fail", str(error), "install barograph again with pip, on a machine with a C compiler")
+    done = run([sys.executable, "-I", "-c", ""], {**os.environ, "LD_PRELOAD": preload})
+    if done is None or done.returncode or "ld.so" in done.stderr:
+        said = last(done)
+        return Finding("shim", "fail", f"{library} cannot be preloaded: {said}", "build it on this kind of node")
+    return Finding("shim", "ok", str(library))
+
+
+def check_compiler(environment: Environment) -> Finding:
+    """One that could build the shim; nobody needs it where the shim is there."""
+    for name in filter(None, (environment.get("CC"), "cc", "gcc", "clang")):
+        if found := shutil.which(name, path=environment.get("PATH")):
+            return Finding("compiler", "ok", found)
+    return Finding("compiler", "warn", "none of cc, gcc, clang", "needed to install from source only")
+
+
+def check_rings(root: Path) -> Finding:
+    """Memory for one ring per processor."""
+    parent = _existing(root)
+    free = _free(parent)
+    needed = (os.cpu_count() or 1) * RING_BYTES
+    text = f"{parent}: {free / 2**20:,.0f} MB free, a rank takes {RING_BYTES / 2**20:.1f} MB"
+    if not os.access(parent, os.W_OK) or free < RING_BYTES:
+        return Finding("rings", "fail", text, "make room there, or set BAROGRAPH_RINGS to another directory in memory")
+    if _file_system(parent) not in ("tmpfs", "ramfs"):
+        return Finding("rings", "warn", f"{text}; it is {_file_system(parent)}", "set BAROGRAPH_RINGS to one in memory")
+    if free < needed:
+        return Finding("rings", "warn", f"{text}: not for one per processor", "ranks without a ring are not recorded")
+    return Finding("rings", "ok", text)
+
+
+def check_spool(root: Path) -> Finding:
+    """A disk of this node with room for what one run may leave there."""
+    parent = _existing(root)
+    kind, free = _file_system(parent), _free(parent)
+    text = f"{parent}: {kind}, {free / 2**20:,.0f} MB free"
+    advice = "set BAROGRAPH_SPOOL to a directory on a disk of this node"
+    if not os.access(parent, os.W_OK):
+        return Finding("spool", "fail", f"{text}, not writable", advice)
+    if kind.startswith(_SHARED):
+        return Finding("spool", "fail", f"{text}: shared between nodes", advice)
+    if free < SPOOL_BYTES:
+        return Finding("spool", "warn", f"{text}, a run may need {SPOOL_BYTES / 2**20:.0f} MB", advice)
+    return Finding("spool", "ok", text)
+
+
+def check_collector(endpoint: str) -> Finding:
+    """A question and its answer."""
+    advice = "start `barograph up` there, or set BAROGRAPH_COLLECTOR; until then runs are kept in the spool"
+    try:
+        places.check_endpoint(endpoint)
+    except ValueError as error:
+        return Finding("collector", "fail", str(error), "set BAROGRAPH_COLLECTOR")
+    with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
+        socket.setsockopt(zmq.LINGER, 0)
+        socket.connect(endpoint)
+        began = time.monotonic()
+        socket.send(wire.encode(wire.Read(1, "jobs", -1, 1)))
+        if not socket.poll(int(ANSWER_SECONDS * 1000)):
+            text = f"no answer from {endpoint} in {ANSWER_SECONDS:g} s"
+            return Finding("collector", "fail", text, advice)
+        took = time.monotonic() - began
+        try:
+            answer = wire.decode_from_collector(socket.recv())
+        except msgspec.DecodeError:
+            return Finding("collector", "fail", f"{endpoint} answers, but is no collector", advice)
+    if not isinstance(answer, wire.Rows) or answer.error:
+        return Finding("collector", "fail", f"{endpoint} answers, but not what it was asked", "use the same version")
+    return Finding("collector", "ok", f"{endpoint} answered in {took * 1000:.0f} ms")
+
+
+def check_rules(environment: Environment) -> Finding:
+    """The site's rules, where there are any."""
+    path = places.rules(environment)
+    if path is None:
+        return Finding("rules", "ok", "none")
+    try:
+        found = rules.read(path)
+    except rules.RulesError as error:
+        return Finding("rules", "fail", str(error), "runs go on without them; mend the file")
+    return Finding("rules", "ok", f"{path}: {len(found.app)} names, {len(found.param)} parameters")
+
+
+def _existing(path: Path) -> Path:
+    return path if path.exists() else _existing(path.parent)
+
+
+def _free(path: Path) -> int:
+    status = os.statvfs(path)
+    return status.f_bavail * status.f_frsize
+
+
+def _file_system(path: Path) -> str:
+    """Kind of the file system that holds this path, as the kernel calls it."""
+    best, kind = "", "unknown"
+    real = str(path.resolve())
+    with open("/proc/self/mountinfo", errors="replace") as mounts:  # noqa: PTH123
+        for line in mounts:
+            left, _, right = line.partition(" - ")
+            point = left.split()[4].encode().decode("unicode_escape")
+            inside = real == point or real.startswith(point.rstrip("/") + "/")
+            if inside and len(point) >= len(best):
+                best, kind = point, right.split()[0]
+    return kind

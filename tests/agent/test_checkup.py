@@ -1,0 +1,135 @@
+"""`barograph doctor`: right about this node, and about one on which something is missing."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from barograph_agent import checkup, trial
+from barograph_agent.checkup import check_collector, check_rings, check_rules, check_shim, check_spool
+from barograph_agent.trial import check_launcher, check_watching
+from helpers import mpi as mpis
+from helpers.service import NOWHERE, Node, Service
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with Service(tmp_path_factory.mktemp("service")) as service:
+        yield service
+
+
+def environment(mpi: str) -> dict[str, str]:
+    found = mpis.find(mpi)
+    return {**os.environ, **mpis.OPENMPI_ENVIRONMENT, "PATH": f"{found.mpiexec.parent}:{os.environ['PATH']}"}
+
+
+def command(folder: Path, name: str, script: str) -> None:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("mpich", "MPICH"), ("openmpi", "Open MPI")])
+def test_the_mpi_in_the_path_is_known_and_a_program_of_one_rank_is_seen(name: str, kind: str) -> None:
+    mpi = environment(name)
+    assert check_launcher(mpi) == ("mpi", "ok", f"{mpis.find(name).mpiexec}: {kind}", "")
+    watching, clock = check_watching(mpi)
+    assert watching == ("watching", "ok", "3 of 3 barriers of a program of one rank were seen", "")
+    assert (clock.check, clock.state == "ok") == ("clock", "time stamp counter" in clock.text)
+
+
+def test_without_a_compiler_mpi4py_makes_the_program(tmp_path: Path) -> None:
+    mpi = environment("mpich")
+    command(tmp_path, "mpiexec", f'exec {mpis.find("mpich").mpiexec} "$@"')
+    watching, _ = check_watching({**mpi, "PATH": str(tmp_path)})
+    assert (watching.state, watching.text) == ("ok", "3 of 3 barriers of a program of one rank were seen")
+
+
+def test_a_launcher_that_fails_drops_the_preload_or_is_missing_is_said_so(tmp_path: Path) -> None:
+    found = {**os.environ, "PATH": str(tmp_path)}
+    command(tmp_path, "mpicc", 'printf "#!/bin/sh\\n" > "$2"; /bin/chmod +x "$2"')
+    assert check_launcher(found)[:3] == ("mpi", "warn", "no mpiexec in PATH")
+    command(tmp_path, "mpiexec", "echo no slots available >&2; exit 7")
+    assert next(check_watching(found))[:3] == ("watching", "fail", "a program of one rank failed: no slots available")
+    assert check_launcher(found).text == f"{tmp_path}/mpiexec: of an unknown kind"
+    command(tmp_path, "mpiexec", "exit 0")
+    assert next(check_watching(found)).text == "a program of one rank ran, and none of its barriers were seen"
+
+
+def test_a_shim_that_is_missing_or_no_library_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert check_shim().state == "ok"
+    broken = tmp_path / "broken.so"
+    broken.write_text("no library")
+    monkeypatch.setattr(checkup.shim, "library", lambda: broken)
+    assert check_shim().state == "fail"
+    assert "cannot be preloaded" in check_shim().text
+
+
+def test_memory_and_disk_are_judged_by_room_kind_and_permission(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert check_rings(Path("/dev/shm/not-there-yet")).state == "ok"
+    assert check_spool(tmp_path / "not" / "there").state == "ok"
+    monkeypatch.setattr(checkup, "_file_system", lambda path: "nfs4")
+    assert check_spool(tmp_path) == (
+        "spool",
+        "fail",
+        f"{check_spool(tmp_path).text}",
+        "set BAROGRAPH_SPOOL to a directory on a disk of this node",
+    )
+    assert check_spool(tmp_path).text.endswith("MB free: shared between nodes")
+    assert check_rings(tmp_path).state == "warn"
+    monkeypatch.setattr(checkup.os, "statvfs", lambda path: SimpleNamespace(f_bavail=2**20, f_frsize=1))
+    assert check_rings(tmp_path).state == "fail"
+
+
+def test_the_kind_of_a_file_system_is_what_the_kernel_calls_it() -> None:
+    assert checkup._file_system(Path("/dev/shm")) == "tmpfs"
+    assert checkup._file_system(Path("/proc/self")) == "proc"
+
+
+def test_a_collector_answers_or_is_missed(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = len(service.rows("jobs"))
+    assert check_collector(service.endpoint).state == "ok"
+    assert len(service.rows("jobs")) == before
+    monkeypatch.setattr(checkup, "ANSWER_SECONDS", 0.2)
+    assert check_collector(NOWHERE).text == f"no answer from {NOWHERE} in 0.2 s"
+    assert check_collector("here").text == "collector is 'here', expected tcp://HOST:PORT or ipc://PATH"
+
+
+def test_rules_are_checked_beforehand(tmp_path: Path) -> None:
+    path = tmp_path / "rules.toml"
+    path.write_text("[[app]]\nmatch='('\nname='a'\n")
+    assert check_rules({"BAROGRAPH_RULES": str(path)}).state == "fail"
+    path.write_text("[[app]]\nmatch='a'\nname='a'\n")
+    assert check_rules({"BAROGRAPH_RULES": str(path)}).text == f"{path}: 1 names, 0 parameters"
+
+
+def test_the_command_prints_lines_or_json_and_its_status_says_whether_all_is_well(
+    tmp_path: Path, service: Service
+) -> None:
+    node = Node(tmp_path, service.endpoint)
+    node.environment["PATH"] = environment("mpich")["PATH"]
+    done = node.barograph("doctor")
+    assert done.returncode == 0, done.stdout
+    checks = ["shim", "compiler", "mpi", "watching", "clock", "rings", "spool", "collector", "rules"]
+    assert [line.split()[1] for line in done.stdout.splitlines() if not line.startswith(" ")] == checks
+    node.environment["BAROGRAPH_RULES"] = "/nowhere"
+    done = node.barograph("doctor", "--json")
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["well"]) == (1, False)
+    assert [finding["check"] for finding in told["findings"]] == checks
+    assert told["findings"][-1]["state"] == "fail"
+
+
+def test_a_program_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "PROGRAM_SECONDS", 0.2)
+    assert trial.run([sys.executable, "-c", "input()"], os.environ) is not None  # no input: it ends
+    assert trial.run(["sleep", "60"], os.environ) is None
+    assert trial.run(["/no/such"], os.environ) is None
