@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import platform
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -66,10 +67,11 @@ def build(output: Path, compiler: list[str] | None = None) -> None:
     Raises CompilerError with the compiler's own words.
     """
     command = find_compiler() if compiler is None else compiler
-    sources = [str(source) for source in sorted(SOURCES.glob("*.c"))]
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=".build-") as scratch:
-        result = Path(scratch) / output.name
+        result, wrappers = Path(scratch) / output.name, Path(scratch) / "wrappers.c"
+        wrappers.write_text(runpy.run_path(str(SOURCES / "wrappers.py"))["generate"]())
+        sources = [f"-I{SOURCES}", *map(str, [*sorted(SOURCES.glob("*.c")), wrappers])]
         rest = [*FLAGS, "-o", str(result), *sources, *LIBRARIES]
         try:
             _compile([*command, "-flto", *rest])

@@ -1,27 +1,13 @@
 #include "narrow.h"
 
-#include <limits.h>
-#include <stdbool.h>
 #include <stdlib.h>
-
-static bool fits(word count)
-{
-    return (int64_t)count >= INT_MIN && (int64_t)count <= INT_MAX;
-}
-
-/* MPI_IN_PLACE is (void *)1 in Open MPI and (void *)-1 in MPICH. The arguments that describe the send buffer are then
- * without meaning, so they are neither read nor checked. */
-static bool in_place(word sendbuf)
-{
-    return sendbuf == 1 || sendbuf == ~(word)0;
-}
 
 /* Copies 64-bit counts or displacements into ints; a null pointer stays one. False where a value does not fit. */
 static bool narrow(const int64_t *values, int count, int *room, word *narrowed)
 {
     *narrowed = (word)(values ? room : NULL);
     for (int i = 0; values && i < count; i++) {
-        if (!fits((word)values[i]))
+        if (!narrow_fits((word)values[i]))
             return false;
         room[i] = (int)values[i];
     }
@@ -54,30 +40,12 @@ static int peers(const void *caller, word comm)
     return query(inter ? "PMPI_Comm_remote_size" : "PMPI_Comm_size", caller, comm);
 }
 
-int narrow_allreduce(void *real, const void *caller, word sendbuf, word recvbuf, word count, word datatype, word op,
-                     word comm)
-{
-    (void)caller;
-    int (*function)(word, word, word, word, word, word) = real;
-    return fits(count) ? function(sendbuf, recvbuf, count, datatype, op, comm) : ERR_COUNT;
-}
-
-int narrow_allgather(void *real, const void *caller, word sendbuf, word sendcount, word sendtype, word recvbuf,
-                     word recvcount, word recvtype, word comm)
-{
-    (void)caller;
-    int (*function)(word, word, word, word, word, word, word) = real;
-    if (!fits(recvcount) || !(in_place(sendbuf) || fits(sendcount)))
-        return ERR_COUNT;
-    return function(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm);
-}
-
 int narrow_allgatherv(void *real, const void *caller, word sendbuf, word sendcount, word sendtype, word recvbuf,
                       word recvcounts, word displs, word recvtype, word comm)
 {
     int (*function)(word, word, word, word, word, word, word, word) = real;
     int *room = NULL;
-    if (in_place(sendbuf) || fits(sendcount))
+    if (narrow_in_place(sendbuf) || narrow_fits(sendcount))
         room = narrow_all((word *[]){&recvcounts, &displs}, 2, peers(caller, comm));
     if (!room)
         return ERR_COUNT;
@@ -90,7 +58,7 @@ int narrow_alltoallv(void *real, const void *caller, word sendbuf, word sendcoun
                      word recvbuf, word recvcounts, word rdispls, word recvtype, word comm)
 {
     int (*function)(word, word, word, word, word, word, word, word, word) = real;
-    int arrays = in_place(sendbuf) ? 2 : 4;
+    int arrays = narrow_in_place(sendbuf) ? 2 : 4;
     int *room = narrow_all((word *[]){&recvcounts, &rdispls, &sendcounts, &sdispls}, arrays, peers(caller, comm));
     if (!room)
         return ERR_COUNT;

@@ -13,13 +13,18 @@
 #define DEFAULT_CAPACITY 65536u
 
 static struct world world;
+static struct types types;
 static struct writer writer;
 static _Atomic(struct writer *) recording; /* &writer, or NULL */
+static atomic_int alive;                   /* MPI_Init and sessions that were not finalized yet */
 static struct reading prepared;            /* of both clocks, before MPI was initialized */
 
 /* Wrapped calls this thread is in. initial-exec: a preloaded object has its place in the static TLS block, so this is
  * one instruction and cannot call the allocator. */
 static _Thread_local int depth __attribute__((tls_model("initial-exec")));
+
+/* Ticks this thread spent in blocking calls of MPI since its last record. */
+static _Thread_local uint64_t elsewhere __attribute__((tls_model("initial-exec")));
 
 static uint32_t capacity(void)
 {
@@ -47,21 +52,33 @@ void recorder_prepare(void)
     prepared = ticker_read();
 }
 
-void recorder_start(const void *caller)
+static void start(const char *directory, const void *session, const void *caller)
+{
+    /* Rank 0 sees every interval as long as the slowest rank made it; who that was, only all ranks together can tell. */
+    bool found = session ? world_find_in_session(&world, session, caller) : world_find(&world, caller);
+    if (!found || !ranks_name(getenv("BAROGRAPH_RANKS"), world.rank) || pthread_atfork(NULL, NULL, stop_in_child) != 0)
+        return;
+    types_find(&types, world.mask, caller);
+    struct ticker ticker;
+    ticker_start(&ticker, ticker_tsc_usable(), prepared, ticker_read());
+    if (writer_open(&writer, directory, world.rank, world.size, capacity(), &ticker))
+        atomic_store_explicit(&recording, &writer, memory_order_release);
+}
+
+void recorder_start(const void *session, const void *caller)
 {
     const char *directory = getenv("BAROGRAPH_RING_DIR");
-    if (!directory || disabled() || atomic_load(&recording))
-        return;
-    int saved = errno;
-    /* Rank 0 sees every interval as long as the slowest rank made it; who that was, only all ranks together can tell. */
-    if (world_find(&world, caller) && ranks_name(getenv("BAROGRAPH_RANKS"), world.rank) &&
-        pthread_atfork(NULL, NULL, stop_in_child) == 0) {
-        struct ticker ticker;
-        ticker_start(&ticker, ticker_tsc_usable(), prepared, ticker_read());
-        if (writer_open(&writer, directory, world.rank, world.size, capacity(), &ticker))
-            atomic_store_explicit(&recording, &writer, memory_order_release);
+    atomic_fetch_add(&alive, 1);
+    struct writer *ring = atomic_load(&recording);
+    if (ring) {
+        writer_resume(ring);
+    } else if (directory && !disabled()) {
+        int saved = errno;
+        recorder_hide();
+        start(directory, session, caller);
+        recorder_show();
+        errno = saved;
     }
-    errno = saved;
 }
 
 uint64_t recorder_enter(void)
@@ -70,23 +87,58 @@ uint64_t recorder_enter(void)
     return ring ? ticker_now(&ring->ticker) : 0;
 }
 
-void recorder_leave(uint64_t entered, enum ring_op op, word comm, int result, struct caller from)
+/* The record of a collective takes the time that this thread spent in other calls since its last one. */
+static void put(struct writer *ring, uint64_t entered, uint64_t left, struct collective call, struct caller from)
+{
+    uint64_t bytes = types_bytes(&types, call.count, call.datatype);
+    writer_put(ring, (struct timed){entered, left, elsewhere, bytes, call.op}, from);
+    elsewhere = 0;
+}
+
+void recorder_leave(uint64_t entered, struct collective call, int result, struct caller from)
 {
     depth--;
-    if (!entered || result != 0)
-        return;
-    struct writer *ring = atomic_load_explicit(&recording, memory_order_acquire);
+    struct writer *ring = entered ? atomic_load_explicit(&recording, memory_order_acquire) : NULL;
     if (!ring)
         return;
     uint64_t left = ticker_now(&ring->ticker);
-    if (world_spanned_by(&world, comm))
-        writer_put(ring, entered, left, op, from);
+    if (result == 0 && world_spanned_by(&world, call.comm))
+        put(ring, entered, left, call, from);
+    else
+        elsewhere += left - entered;
 }
 
-void recorder_leave_fortran(uint64_t entered, enum ring_op op, const int *comm, const int *ierror, struct caller from)
+/* Fortran's handles, as C has them. */
+static word from_fortran(word (*f2c)(int), word reference)
 {
-    word handle = entered ? world_from_fortran(&world, *comm) : 0;
-    recorder_leave(entered, op, handle, ierror ? *ierror : 0, from);
+    int handle = *(const int *)reference;
+    return f2c ? f2c(handle) : (word)(uint32_t)handle;
+}
+
+static int64_t count_from_fortran(struct by_reference call)
+{
+    if (!call.count)
+        return COUNT_UNKNOWN;
+    return call.large ? *(const int64_t *)call.count : *(const int *)call.count;
+}
+
+void recorder_leave_fortran(uint64_t entered, struct by_reference call, struct caller from)
+{
+    struct collective same = {.op = call.op};
+    if (entered) {
+        same.comm = from_fortran(world.f2c, call.comm);
+        same.count = count_from_fortran(call);
+        same.datatype = call.count ? from_fortran(types.f2c, call.datatype) : 0;
+    }
+    recorder_leave(entered, same, call.ierror ? *(const int *)call.ierror : 0, from);
+}
+
+void recorder_leave_other(uint64_t entered)
+{
+    depth--;
+    struct writer *ring = entered ? atomic_load_explicit(&recording, memory_order_acquire) : NULL;
+    if (ring)
+        elsewhere += ticker_now(&ring->ticker) - entered;
 }
 
 void recorder_hide(void)
@@ -102,6 +154,6 @@ void recorder_show(void)
 void recorder_finish(void)
 {
     struct writer *ring = atomic_load_explicit(&recording, memory_order_acquire);
-    if (ring)
+    if (atomic_fetch_sub(&alive, 1) == 1 && ring)
         writer_finalize(ring);
 }

@@ -111,7 +111,7 @@ static int64_t distance(const struct sites *sites, const struct callers *callers
  * room is left. */
 __attribute__((noinline)) static uint32_t add_node(struct sites *sites, uint32_t parent, const void *address, struct caller from, uint32_t slot)
 {
-    if (sites->nodes_used == NODE_CAPACITY)
+    if (sites->nodes_used >= NODE_CAPACITY)
         return 0;
     struct callers callers;
     int depth = depth_of(sites, parent), saved = errno;
@@ -143,15 +143,6 @@ static uint32_t child(struct sites *sites, uint32_t parent, const void *address,
     return add_node(sites, parent, address, from, slot);
 }
 
-/* Loops call again from where they called before, so the last child is tried before the hash table. */
-static inline uint32_t following(struct sites *sites, uint32_t parent, const void *address, struct caller from)
-{
-    uint32_t last = sites->nodes[parent].last;
-    if (last && sites->nodes[last].address == address)
-        return last;
-    return sites->nodes[parent].last = child(sites, parent, address, from);
-}
-
 /* The word may be anything: the frame below it may turn out to have no fixed size. */
 __attribute__((no_sanitize("address"))) static const void *load(const char *word)
 {
@@ -163,34 +154,63 @@ __attribute__((no_sanitize("address"))) static const void *load(const char *word
 #include <stdio.h>
 #include <stdlib.h>
 
-static void verify(const struct sites *sites, uint32_t node, struct caller from)
+static void verify(const struct recent *path, struct caller from)
 {
     struct callers callers;
     callers_find(&callers, from);
-    for (int depth = depth_of(sites, node); node; node = sites->nodes[node].parent)
-        if (depth-- > callers.count || callers.address[depth] != sites->nodes[node].address) {
-            fprintf(stderr, "call path: %p is not frame %d\n", sites->nodes[node].address, depth);
+    for (int i = 0; i < path->frames; i++)
+        if (i >= callers.count || callers.address[i] != path->address[i]) {
+            fprintf(stderr, "call path: %p is not frame %d\n", path->address[i], i);
             abort();
         }
 }
 #else
-#define verify(sites, node, from) ((void)0)
+#define verify(path, from) ((void)0)
 #endif
+
+/* Finds the path by its nodes, and remembers it where it is whole. */
+__attribute__((noinline)) static uint32_t look_up(struct sites *sites, struct recent *recent, const char *end,
+                                                  struct caller from)
+{
+    struct recent path = {.address = {from.address}, .frames = 1};
+    uint32_t node = child(sites, 0, from.address, from);
+    for (int64_t next; (next = sites->nodes[node].next) != 0; path.frames++) {
+        uint32_t longer = end && next <= end - from.frame - (int64_t)sizeof(void *) ?
+                              child(sites, node, load(from.frame + next), from) : 0;
+        if (!longer)
+            break;
+        node = longer;
+        path.next[path.frames - 1] = next;
+        path.address[path.frames] = sites->nodes[node].address;
+    }
+    path.site = sites->nodes[node].site;
+    if (path.site == SITE_UNSET)
+        path.site = site_of(sites, node);
+    verify(&path, from);
+    for (int i = path.frames; i < RING_FRAMES; i++) {
+        path.next[i - 1] = -(int64_t)sizeof(void *);
+        path.address[i] = from.address;
+    }
+    if (end && node && sites->nodes[node].next == 0)
+        *recent = path;
+    return path.site;
+}
+
+static inline bool is_at(const struct recent *path, int i, const char *end, struct caller from)
+{
+    return path->next[i - 1] <= end - from.frame - (int64_t)sizeof(void *) &&
+           load(from.frame + path->next[i - 1]) == path->address[i];
+}
 
 /* A library that is unloaded and another loaded in its place may reuse an address; its calls then carry the old site.
  * Programs that unload code between collectives are too rare to pay a check per call for. */
 uint32_t sites_index(struct sites *sites, struct caller from)
 {
     const char *end = callers_stack_end(from.frame);
-    uint32_t node = following(sites, 0, from.address, from);
-    for (int64_t next; (next = sites->nodes[node].next) != 0;) {
-        uint32_t longer = end && next <= end - from.frame - (int64_t)sizeof(void *) ?
-                              following(sites, node, load(from.frame + next), from) : 0;
-        if (!longer)
-            break;
-        node = longer;
-    }
-    verify(sites, node, from);
-    uint32_t site = sites->nodes[node].site;
-    return site != SITE_UNSET ? site : site_of(sites, node);
+    uint64_t hash = (uint64_t)from.address * 0x9e3779b97f4a7c15u;
+    struct recent *recent = &sites->recent[hash >> 32 & (RECENT_PATHS - 1)];
+    if (!end || recent->address[0] != from.address || !is_at(recent, 1, end, from) || !is_at(recent, 2, end, from))
+        return look_up(sites, recent, end, from);
+    verify(recent, from);
+    return recent->site;
 }

@@ -14,6 +14,7 @@
 #define SITE_CAPACITY 1024u
 #define MODULE_CAPACITY 64u
 #define NODE_CAPACITY 2048u
+#define RECENT_PATHS 64u /* one for each of so many first return addresses */
 #define SITE_UNKNOWN 0u /* no frames: the start of the run, or a caller that found no room or no module */
 
 /* A path or the beginning of one. */
@@ -21,8 +22,16 @@ struct node {
     const void *address; /* the last return address of the path; NULL in node 0, which is the empty path */
     uint32_t parent;     /* the path without it */
     uint32_t site;       /* SITE_UNSET until a path is found to end here */
-    uint32_t last;       /* the node that followed it the last time, 0 = none did */
     int64_t next;        /* where the next one is stored, in bytes above the wrapper's frame; 0 = the path ends here */
+};
+
+/* A whole path that was looked up in the nodes, so that a loop that calls again from there need not. Where it has fewer
+ * frames than there is room for, the rest stand for the first, whose return address lies just below the frame. */
+struct recent {
+    const void *address[RING_FRAMES];
+    int64_t next[RING_FRAMES - 1];
+    int frames;
+    uint32_t site;
 };
 
 struct sites {
@@ -32,6 +41,7 @@ struct sites {
     struct module libc;              /* main is called from there: the path ends before */
     uint64_t bases[MODULE_CAPACITY]; /* load address of each module in the table */
     uint32_t nodes_used;
+    struct recent recent[RECENT_PATHS];
     struct node nodes[NODE_CAPACITY];
     uint32_t slots[2 * NODE_CAPACITY]; /* hash table of nodes, 0 = free; at most half full, so that a probe is short */
 };

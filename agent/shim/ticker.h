@@ -72,4 +72,10 @@ static inline uint64_t ticker_ns(const struct ticker *ticker, uint64_t tick)
     return ticker->at.ns + (uint64_t)((ticks * (__int128)ticker->rate) >> 32);
 }
 
+/* How long so many ticks last. */
+static inline uint64_t ticker_span_ns(const struct ticker *ticker, uint64_t ticks)
+{
+    return ticker->tsc ? (uint64_t)(((unsigned __int128)ticks * ticker->rate) >> 32) : ticks;
+}
+
 #endif

@@ -18,13 +18,36 @@ static void find_handle(struct world *world, const void *caller)
     world->mask = standard ? ~(word)0 : 0xffffffff;
 }
 
+static bool find_functions(struct world *world, const void *caller)
+{
+    world->comm_size = resolve_function("PMPI_Comm_size", caller);
+    world->f2c = resolve_function("PMPI_Comm_f2c", caller);
+    return world->comm_size != NULL;
+}
+
 bool world_find(struct world *world, const void *caller)
 {
     int (*comm_rank)(word, int *) = resolve_function("PMPI_Comm_rank", caller);
-    world->comm_size = resolve_function("PMPI_Comm_size", caller);
-    world->f2c = resolve_function("PMPI_Comm_f2c", caller);
-    if (!comm_rank || !world->comm_size)
+    if (!find_functions(world, caller) || !comm_rank)
         return false;
     find_handle(world, caller);
     return comm_rank(world->handle, &world->rank) == 0 && world->comm_size(world->handle, &world->size) == 0;
+}
+
+bool world_find_in_session(struct world *world, const void *session, const void *caller)
+{
+    int (*make)(word, const char *, word *) = resolve_function("PMPI_Group_from_session_pset", caller);
+    int (*group_rank)(word, int *) = resolve_function("PMPI_Group_rank", caller);
+    int (*group_size)(word, int *) = resolve_function("PMPI_Group_size", caller);
+    int (*group_free)(word *) = resolve_function("PMPI_Group_free", caller);
+    if (!find_functions(world, caller) || !make || !group_rank || !group_size || !group_free)
+        return false;
+    find_handle(world, caller);
+    bool narrow = world->mask == 0xffffffff;
+    word group = 0, handle = narrow ? *(const uint32_t *)session : *(const word *)session;
+    if (make(handle, "mpi://WORLD", &group) != 0)
+        return false;
+    bool found = group_rank(group, &world->rank) == 0 && group_size(group, &world->size) == 0;
+    group_free(&group);
+    return found;
 }

@@ -18,11 +18,9 @@ struct world {
 /* Fills it in. To be called between MPI_Init and MPI_Finalize; false where it is not found. */
 bool world_find(struct world *world, const void *caller);
 
-/* The handle of a communicator that Fortran calls by an integer. */
-static inline word world_from_fortran(const struct world *world, int comm)
-{
-    return world->f2c ? world->f2c(comm) : (word)(uint32_t)comm;
-}
+/* The same where there is a session (its address) and perhaps no MPI_Init, and so no MPI_COMM_WORLD: then the handle is
+ * never met, and communicators of the process set mpi://WORLD are known by their size. */
+bool world_find_in_session(struct world *world, const void *session, const void *caller);
 
 /* Whether a communicator has as many ranks as the world. Asked anew each time, which is local and cheap: a handle may
  * be freed and given to another communicator. */

@@ -10,6 +10,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#define MOST_NAMES 100 /* to try for one ring */
+
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the ring is little-endian");
 
 /* Beyond this limit ftruncate does not only fail, it kills the process with SIGXFSZ. */
@@ -69,26 +71,50 @@ static bool map(struct writer *writer, int file, size_t bytes)
     return true;
 }
 
+/* Gives the finished file its name. Not by rename(): the ring of a program that this process ran before exec, or of a
+ * process of the same number in another container, must not be replaced. */
+static bool publish(int folder, const char *draft, int rank)
+{
+    char name[64];
+    for (int i = 0; i < MOST_NAMES; i++) {
+        if (i == 0)
+            snprintf(name, sizeof name, "rank-%d.%ld.ring", rank, (long)getpid());
+        else
+            snprintf(name, sizeof name, "rank-%d.%ld-%d.ring", rank, (long)getpid(), i);
+        if (linkat(folder, draft, folder, name, 0) == 0)
+            return true;
+        if (errno != EEXIST)
+            return false;
+    }
+    return false;
+}
+
+/* A file nobody else has open. It must not be there: where it is, a process of the same number makes its ring now. */
+static int create(int folder, char draft[64], int rank)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    snprintf(draft, 64, "rank-%d.%ld.%ld.tmp", rank, (long)getpid(), now.tv_nsec);
+    return openat(folder, draft, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+}
+
 bool writer_open(struct writer *writer, const char *directory, int rank, int size, uint32_t capacity,
                  const struct ticker *ticker)
 {
     size_t bytes = RING_HEADER_BYTES + MODULE_CAPACITY * sizeof(struct ring_module) +
                    SITE_CAPACITY * sizeof(struct ring_site) + capacity * sizeof(struct ring_record);
-    char name[64], draft[80];
-    snprintf(name, sizeof name, "rank-%d.%ld.ring", rank, (long)getpid());
-    snprintf(draft, sizeof draft, "%s.tmp", name);
+    char draft[64];
     if (!within_file_size_limit(bytes))
         return false;
     int folder = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder < 0)
         return false;
     bool ready = false;
-    int file = openat(folder, draft, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int file = create(folder, draft, rank);
     if (file >= 0) {
         if (map(writer, file, bytes)) {
             fill(writer, rank, size, capacity, ticker);
-            /* Not rename(): the ring of a program that this process ran before exec must not be replaced. */
-            ready = linkat(folder, draft, folder, name, 0) == 0;
+            ready = publish(folder, draft, rank);
             if (!ready)
                 munmap(writer->header, bytes);
         }
@@ -106,21 +132,26 @@ static void acquire(atomic_flag *lock)
             sched_yield(); /* the holder may wait for this core */
 }
 
-/* Ticks to nanoseconds, such that exits never go back and no record ends before it begins: another thread's later exit
- * may have come first, since ticks are read outside the lock; and clocks jump. */
-static void convert(struct writer *writer, uint64_t *enter, uint64_t *exit)
+/* Ticks to nanoseconds, such that exits never go back, no record ends before it begins and no gap is shorter than what
+ * is in it: another thread's later exit may have come first, since ticks are read outside the lock; and clocks jump. */
+static void convert(struct writer *writer, struct timed *timed)
 {
     struct ticker *ticker = &writer->ticker;
-    bool steady = !ticker_lags(ticker, *exit) || ticker_follow(ticker, ticker_read());
-    *exit = ticker_ns(ticker, *exit);
-    *enter = steady ? ticker_ns(ticker, *enter) : writer->last_exit_ns;
-    if (*exit < writer->last_exit_ns)
-        *exit = writer->last_exit_ns;
-    if (*enter > *exit)
-        *enter = *exit;
+    bool steady = !ticker_lags(ticker, timed->exit) || ticker_follow(ticker, ticker_read());
+    uint64_t wait = timed->exit > timed->enter ? ticker_span_ns(ticker, timed->exit - timed->enter) : 0;
+    timed->exit = ticker_ns(ticker, timed->exit);
+    timed->enter = steady ? timed->exit - wait : writer->last_exit_ns;
+    timed->p2p = ticker_span_ns(ticker, timed->p2p);
+    if (timed->exit < writer->last_exit_ns)
+        timed->exit = writer->last_exit_ns;
+    if (timed->enter > timed->exit)
+        timed->enter = timed->exit;
+    uint64_t gap = timed->enter > writer->last_exit_ns ? timed->enter - writer->last_exit_ns : 0;
+    if (timed->p2p > gap)
+        timed->p2p = gap;
 }
 
-void writer_put(struct writer *writer, uint64_t enter, uint64_t exit, enum ring_op op, struct caller from)
+void writer_put(struct writer *writer, struct timed timed, struct caller from)
 {
     struct ring_header *header = writer->header;
     acquire(&writer->lock);
@@ -130,16 +161,17 @@ void writer_put(struct writer *writer, uint64_t enter, uint64_t exit, enum ring_
         uint64_t dropped = atomic_load_explicit(&header->dropped, memory_order_relaxed);
         atomic_store_explicit(&header->dropped, dropped + 1, memory_order_relaxed);
     } else {
-        convert(writer, &enter, &exit);
+        convert(writer, &timed);
         writer->records[head & writer->mask] = (struct ring_record){
-            .enter_ns = enter,
-            .exit_ns = exit,
-            .bytes = RING_BYTES_UNKNOWN,
-            .site = sites_index(&writer->sites, from),
-            .op = (uint16_t)op,
+            .enter_ns = timed.enter,
+            .exit_ns = timed.exit,
+            .p2p_ns = timed.p2p,
+            .bytes = timed.bytes,
             .index = writer->seen,
+            .site = sites_index(&writer->sites, from),
+            .op = (uint16_t)timed.op,
         };
-        writer->last_exit_ns = exit;
+        writer->last_exit_ns = timed.exit;
         atomic_store_explicit(&header->head, head + 1, memory_order_release);
     }
     writer->seen++;

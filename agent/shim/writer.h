@@ -22,20 +22,35 @@ struct writer {
     struct sites sites;
 };
 
-/* Creates DIRECTORY/rank-RANK.PID.ring with all its memory reserved. Capacity in records, a power of two between
+/* Creates DIRECTORY/rank-RANK.PID.ring, or rank-RANK.PID-N.ring where that is there, with all its memory reserved. Capacity in records, a power of two between
  * WRITER_MIN_CAPACITY and WRITER_MAX_CAPACITY. The ticker must have been started. False, and no file left, where
  * anything fails. */
 bool writer_open(struct writer *writer, const char *directory, int rank, int size, uint32_t capacity,
                  const struct ticker *ticker);
 
-/* Appends one record, or counts it as dropped where the reader is a whole ring behind. Times in ticks, the exit
- * just now. Any thread; never blocks on the reader. */
-void writer_put(struct writer *writer, uint64_t enter, uint64_t exit, enum ring_op op, struct caller from);
+/* A collective as it was timed, in ticks. */
+struct timed {
+    uint64_t enter;
+    uint64_t exit; /* just now */
+    uint64_t p2p;  /* of this thread's, since its collective before */
+    uint64_t bytes;
+    enum ring_op op;
+};
+
+/* Appends one record, or counts it as dropped where the reader is a whole ring behind. Any thread; never blocks on the
+ * reader. */
+void writer_put(struct writer *writer, struct timed timed, struct caller from);
 
 /* Says that no record will follow. */
 static inline void writer_finalize(struct writer *writer)
 {
     atomic_store_explicit(&writer->header->state, RING_FINALIZED, memory_order_release);
+}
+
+/* Takes that back: MPI was finalized and a session began after it. */
+static inline void writer_resume(struct writer *writer)
+{
+    atomic_store_explicit(&writer->header->state, RING_RUNNING, memory_order_release);
 }
 
 #endif

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 
 from barograph_agent import ring as layout
 from barograph_agent import shim
-from barograph_agent.ring import OPERATIONS, Records, Ring
+from barograph_agent.ring import BYTES_UNKNOWN, OPERATIONS, Records, Ring
 from helpers import mpi as mpis
 from helpers.mpi import Mpi
 
@@ -50,13 +51,26 @@ ROUND_MPI4PY = [
     "Reduce_scatter_block",
     "Barrier",
 ]
+BYTES = [None, 4, 4, 4, None, 4, None, None, None, 4, None]
+BYTES_MPI4PY = [None, 8, 8, None, 8, None, None, None, None, 8, None]
 FORTRAN = {"mpif.h": 1, "use mpi": 2, "use mpi_f08": 3}
+ELSEWHERE = ["Send", "Bsend", "Rsend", "Ssend", "Recv", "Sendrecv", "Sendrecv_replace", "Probe", "Mprobe", "Mrecv",
+             "Wait", "Waitall", "Waitany", "Waitsome", "Bcast", "Reduce", "Scan", "Exscan", "Gather", "Gatherv",
+             "Scatter", "Scatterv", *(f"Neighbor_{name}" for name in ("allgather", "allgatherv", "alltoall",
+                                                                      "alltoallv", "alltoallw"))]  # fmt: skip
+# mpi4py calls these wherever they are, so each needs a way to do without the library's.
+LARGE = ["Allreduce", "Allgather", "Allgatherv", "Alltoall", "Alltoallv", "Alltoallw", "Reduce_scatter",
+         "Reduce_scatter_block", "Send", "Bsend", "Rsend", "Ssend", "Recv", "Sendrecv", "Sendrecv_replace", "Mrecv",
+         "Bcast", "Reduce", "Scan", "Exscan", "Gather", "Scatter", "Neighbor_allgather",
+         "Neighbor_alltoall"]  # fmt: skip
+LIFE = ["Init", "Init_thread", "Finalize"]
+SPELLINGS = ["_", "__", "_f08_"]
 WRAPPED = [
-    *(f"MPI_{name}" for name in ("Init", "Init_thread", "Finalize", "Barrier")),
-    *(f"MPI_{name}{suffix}" for name in {*ROUND} - {"Barrier"} for suffix in ("", "_c")),
-    *(f"MPI_{name.upper()}" for name in {*ROUND, "Init", "Init_thread", "Finalize"}),
-    *(f"mpi_{name.lower()}_{end}" for name in {*ROUND, "Init", "Init_thread", "Finalize"} for end in ("", "_", "f08_")),
-    *(f"mpi_{name.lower()}_f08ts_{end}" for name in {*ROUND} for end in ("", "large_")),
+    *(f"MPI_{name}" for name in (*LIFE, *{*ROUND}, *ELSEWHERE, "Session_init", "Session_finalize")),
+    *(f"MPI_{name}_c" for name in LARGE),
+    *(f"MPI_{name.upper()}" for name in (*LIFE, *{*ROUND}, *ELSEWHERE)),
+    *(f"mpi_{name.lower()}{end}" for name in (*LIFE, *{*ROUND}, *ELSEWHERE) for end in SPELLINGS),
+    *(f"mpi_{name.lower()}_f08ts_{end}" for name in (*{*ROUND}, *ELSEWHERE) for end in ("", "large_")),
 ]
 
 
@@ -82,7 +96,7 @@ def verifying_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return output
 
 
-@pytest.fixture(scope="module", params=mpis.PARAMS)
+@pytest.fixture(scope="module", params=[*mpis.PARAMS, "mpich-abi"])
 def mpi(request: pytest.FixtureRequest) -> Mpi:
     return mpis.find(request.param)
 
@@ -117,6 +131,7 @@ class Seen:
     records: Records
     operations: list[str]
     sites: list[str]
+    bytes: list[int | None]
     dropped: int
     finalized: bool
     rank: int
@@ -132,6 +147,7 @@ def read(path: Path) -> Seen:
             records=records,
             operations=[OPERATIONS[int(op)] for op in records["op"]],
             sites=[ring.site(int(site)) for site in records["site"]],
+            bytes=[None if size == BYTES_UNKNOWN else size for size in records["bytes"].tolist()],
             dropped=ring.dropped,
             finalized=ring.finalized,
             rank=ring.rank,
@@ -139,6 +155,17 @@ def read(path: Path) -> Seen:
             started_ns=ring.started_ns,
             clock=ring.clock,
         )
+
+
+def assert_time_elsewhere_is_known(said: str, seen: Seen) -> None:
+    """Said is, for each interval that a barrier ends, a name and the nanoseconds that the call in it took at most."""
+    steps = [line.rsplit(" ", 1) for line in said.splitlines()]
+    assert len(seen.records) == 2 * len(steps) > 0
+    for (name, most), record in zip(steps, seen.records[1::2], strict=True):
+        if name in ("nothing", "Isend_Irecv_Test"):
+            assert record["p2p_ns"] == 0
+        else:
+            assert 0 < record["p2p_ns"] <= int(most) + 1000, name  # two clocks, laid over each other
 
 
 def only_ring(folder: Path) -> Seen:
@@ -152,6 +179,8 @@ def assert_in_order(seen: Seen) -> None:
     assert (np.diff(np.concatenate([[seen.started_ns], exit_]).astype(np.int64)) >= 0).all()
     assert (enter <= exit_).all()
     assert (seen.records["index"] == np.arange(len(enter))).all()
+    gap = enter.astype(np.int64) - np.concatenate([[seen.started_ns], exit_[:-1]]).astype(np.int64)
+    assert (seen.records["p2p_ns"].astype(np.int64) <= np.maximum(gap, 0)).all()
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
@@ -162,6 +191,7 @@ def test_every_collective_of_world_size_is_recorded_once_in_order_and_on_rank_0_
     assert (done.returncode, done.stdout.split()) == (0, ["bad=0"] * ranks), done.stderr
     seen = only_ring(folder)
     assert seen.operations == ROUND * 20
+    assert seen.bytes == BYTES * 20
     assert_in_order(seen)
     assert (seen.rank, seen.size, seen.dropped, seen.finalized) == (0, ranks, 0, True)
     assert len(set(seen.sites)) == len(ROUND)  # eleven places in the source, the same in each round
@@ -181,6 +211,35 @@ def test_the_ring_is_exact_however_the_program_ends(
     assert seen.finalized == (end == "fork")
 
 
+def test_the_time_in_calls_that_wait_for_others_is_told_apart_from_the_ranks_own_work(
+    mpi: Mpi, compiled: Callable[..., Path], env: dict[str, str], folder: Path
+) -> None:
+    done = mpi.run(2, [compiled("blocking.c")], env)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 30
+    assert_time_elsewhere_is_known(done.stdout, only_ring(folder))
+
+
+@pytest.mark.parametrize("mpi", ["mpich", "openmpi"], indirect=True)
+def test_the_same_is_told_apart_in_mpi4py(mpi: Mpi, env: dict[str, str], folder: Path) -> None:
+    assert mpi.python is not None
+    done = mpi.run(2, [mpi.python, PROGRAMS / "blocking.py"], env)
+    assert done.returncode == 0, done.stderr
+    assert_time_elsewhere_is_known(done.stdout, only_ring(folder))
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("mpi", ["debian-mpich", "debian-openmpi"], indirect=True)
+@pytest.mark.parametrize("binding", FORTRAN)
+def test_the_same_is_told_apart_in_fortran(
+    mpi: Mpi, tmp_path: Path, env: dict[str, str], folder: Path, binding: str
+) -> None:
+    program = mpi.compile_fortran(PROGRAMS / "blocking.F90", tmp_path / "fortran", f"-DBINDING={FORTRAN[binding]}")
+    done = mpi.run(2, [program], env)
+    assert done.returncode == 0, done.stderr
+    assert_time_elsewhere_is_known(done.stdout, only_ring(folder))
+
+
 @pytest.mark.parametrize("mpi", ["mpich", "openmpi"], indirect=True)
 def test_mpi4py_is_seen_through_the_large_count_functions_or_without_them(
     mpi: Mpi, env: dict[str, str], folder: Path
@@ -190,6 +249,7 @@ def test_mpi4py_is_seen_through_the_large_count_functions_or_without_them(
     assert (done.returncode, done.stdout.split()) == (0, ["bad=0"] * 2), done.stderr
     seen = only_ring(folder)
     assert seen.operations == ROUND_MPI4PY * 5
+    assert seen.bytes == BYTES_MPI4PY * 5
     assert_in_order(seen)
     assert seen.finalized  # mpi4py finalizes at exit by a tail call, from where its own scope is out of sight
 
@@ -265,11 +325,98 @@ def test_fortran_is_seen_by_its_own_entry_points_and_counted_once(
         assert (done.returncode, done.stdout.split()) == (0, ["bad=0"] * ranks), done.stderr
         seen = only_ring(folder)
         assert seen.operations == ROUND * 20
+        assert seen.bytes == BYTES * 20
         assert_in_order(seen)
         assert seen.finalized
         assert len(set(seen.sites)) == len(ROUND)
         assert {site.split("+")[0] for site in seen.sites} == {"fortran"}
         next(folder.iterdir()).unlink()
+
+
+def test_a_program_that_never_initializes_mpi_has_no_ring(
+    mpi: Mpi, compiled: Callable[..., Path], env: dict[str, str], folder: Path
+) -> None:
+    done = subprocess.run([compiled("life.c"), "never"], env={**os.environ, **env}, capture_output=True, check=True)
+    assert (done.stdout, done.stderr) == (b"done\n", b"")
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(("life", "finalized"), [("late", True), ("return", False)])
+def test_mpi_may_begin_late_in_any_thread_and_need_not_be_finalized(
+    mpi: Mpi, compiled: Callable[..., Path], env: dict[str, str], folder: Path, life: str, finalized: bool
+) -> None:
+    done = mpi.run(1, [compiled("life.c", "-pthread"), life], env)
+    assert "done" in done.stdout, done.stderr
+    seen = only_ring(folder)
+    assert (seen.operations, seen.finalized) == (["Barrier"] * 4, finalized)
+    assert_in_order(seen)
+
+
+def test_sessions_are_a_beginning_and_an_end_too(
+    mpi: Mpi, compiled: Callable[..., Path], env: dict[str, str], folder: Path
+) -> None:
+    # A second one crashes Open MPI 5.0 and MPICH 4.0, with the shim and without.
+    sessions = 2 if mpi.name in ("mpich", "mpich-abi") else 1
+    done = mpi.run(2, [compiled("sessions.c"), str(sessions)], env)
+    assert done.returncode == 0, done.stderr
+    if "unsupported" in done.stdout:
+        pytest.skip(f"{mpi.name} has no sessions")
+    assert done.stdout.split() == ["bad=0"] * 2
+    seen = only_ring(folder)
+    assert seen.operations == ["Barrier", "Barrier", "Allreduce", "Barrier"] * sessions
+    assert (seen.rank, seen.size, seen.finalized) == (0, 2, True)
+    assert_in_order(seen)
+
+
+def test_handles_that_are_freed_and_given_out_again_mean_what_they_are_now(
+    mpi: Mpi, compiled: Callable[..., Path], env: dict[str, str], folder: Path
+) -> None:
+    done = mpi.run(2, [compiled("handles.c"), "20"], env)
+    assert done.returncode == 0, done.stderr
+    assert all(int(reused) > 0 for reused in done.stdout.split())
+    seen = only_ring(folder)
+    assert seen.operations == ["Barrier", "Allgather"] * 20
+    assert seen.bytes == [bytes_ for k in range(1, 21) for bytes_ in (None, 4 * k)]
+
+
+def test_collectives_that_do_not_block_are_not_counted_but_their_waiting_is_time_elsewhere(
+    mpi: Mpi, compiled: Callable[..., Path], env: dict[str, str], folder: Path
+) -> None:
+    done = mpi.run(2, [compiled("nonblocking.c")], env)
+    assert done.returncode == 0, done.stderr
+    seen = only_ring(folder)
+    assert set(seen.operations) == {"Barrier"}
+    assert_time_elsewhere_is_known(done.stdout, seen)
+
+
+def test_several_programs_in_one_world_have_one_ring_each_rank(
+    mpi: Mpi, compiled: Callable[..., Path], env: dict[str, str], folder: Path, tmp_path: Path
+) -> None:
+    program = compiled("collectives.c")
+    other = shutil.copy(program, tmp_path / "other")
+    settings = ["env", "BAROGRAPH_RANKS=all", *(f"{key}={value}" for key, value in env.items())]
+    command = mpi.command(1, [*settings, program, "5", "finalize"])
+    command += [":", "-n", "2", *settings, str(other), "5", "finalize"]
+    subprocess.run(command, env={**os.environ, **mpi.environment()}, capture_output=True, check=True)
+    rings = {path.name.split(".")[0]: path for path in folder.iterdir()}
+    programs = {}
+    for name, path in rings.items():
+        with Ring(path) as ring:
+            programs[name] = (Path(ring.program).name, ring.head)
+    assert programs == {"rank-0": ("collectives", 55), "rank-1": ("other", 55), "rank-2": ("other", 55)}
+
+
+def test_a_ring_of_a_process_of_the_same_number_is_left_alone(
+    mpi: Mpi, compiled: Callable[..., Path], env: dict[str, str], folder: Path
+) -> None:
+    # As in two containers that share the folder and not their process numbers.
+    shell = f'echo other > {folder}/rank-0.$$.ring; exec "$0" 1 finalize'
+    done = mpi.run(1, ["bash", "-c", shell, compiled("collectives.c")], env)
+    assert done.returncode == 0, done.stderr
+    first, second = sorted(folder.iterdir(), key=lambda path: path.stat().st_size)
+    assert first.read_text() == "other\n"
+    assert second.name == first.name.replace(".ring", "-1.ring")
+    assert read(second).operations == ROUND
 
 
 def test_mpi_is_found_where_neither_the_global_scope_nor_the_caller_has_it(
@@ -324,7 +471,10 @@ def test_a_file_size_limit_below_the_ring_does_not_kill_the_program(
 
 
 SANITIZERS = {"plain": [], "sanitized": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]}
-WITHOUT_MPI = [SOURCES / name for name in ("writer.c", "sites.c", "callers.c", "module.c", "ticker.c", "ranks.c")]
+WITHOUT_MPI = [
+    SOURCES / name
+    for name in ("writer.c", "sites.c", "callers.c", "module.c", "ticker.c", "ranks.c", "types.c", "resolve.c")
+]
 
 
 @pytest.fixture(scope="module", params=SANITIZERS)
@@ -404,6 +554,20 @@ def test_all_ranks_record_where_that_is_asked_for(
     assert all(ring.records["index"].tolist() == list(range(55)) for ring in seen)
 
 
+def test_predefined_types_are_asked_about_once_and_derived_ones_each_time(alone: Callable[..., Path]) -> None:
+    said = subprocess.run([alone("types.c")], capture_output=True, text=True, check=True)
+    assert [tuple(map(int, line.split())) for line in said.stdout.splitlines()] == [
+        (24, 1),
+        (32, 1),
+        (10, 2),
+        (12, 3),
+        (0, 3),
+        (-1, 3),
+        (-1, 4),
+        (2**43, 4),
+    ]
+
+
 def test_a_full_ring_counts_what_it_drops_and_goes_on_once_the_reader_has_read(
     ring_alone: Callable[..., Seen],
 ) -> None:
@@ -412,12 +576,15 @@ def test_a_full_ring_counts_what_it_drops_and_goes_on_once_the_reader_has_read(
     assert seen.records["index"].tolist() == [*range(10, 64), *range(100, 110)]
     assert seen.dropped == 200 + 1 - 74
     assert (seen.records["exit_ns"] - seen.started_ns == seen.records["index"] + 1).all()
+    assert seen.bytes == seen.records["index"].tolist()
 
 
 def test_an_exit_earlier_than_the_last_one_is_moved_to_it(ring_alone: Callable[..., Seen]) -> None:
     seen = ring_alone(64, 20, 1)
     assert seen.operations == ["Barrier"] * 10 + ["Allreduce"]
-    assert (seen.records["enter_ns"][-1], seen.records["exit_ns"][-1]) == (seen.started_ns, seen.started_ns + 20)
+    last = seen.records[-1]
+    assert (last["enter_ns"], last["exit_ns"]) == (seen.started_ns, seen.started_ns + 20)
+    assert last["p2p_ns"] == 0  # the program says 7, in a gap of none
 
 
 def test_sites_beyond_the_table_are_recorded_as_unknown(ring_alone: Callable[..., Seen]) -> None:

@@ -23,8 +23,8 @@ from helpers import mpi as mpis
 from helpers.mpi import Mpi
 
 PROGRAMS = Path(__file__).with_name("programs")
-LOOPS = {"Barrier": "barriers", "Allreduce": "allreduces"}
-PAIRS, CALLS = 150, 200  # of both functions together fewer than a ring of default size holds
+LOOPS = {"Barrier": "barriers", "Allreduce": "allreduces", "Wait": "waits"}
+PAIRS, CALLS = 150, 200  # of all functions together fewer than a ring of default size holds
 MOST_INSTRUCTIONS = 350
 
 

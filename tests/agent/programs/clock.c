@@ -39,7 +39,7 @@ int main(int argc, char **argv)
             writer.ticker.at.tick -= (uint64_t)atoll(argv[3]); /* the counter ahead = all it was compared with behind */
         uint64_t before = clock_ns(CLOCK_MONOTONIC), exit = ticker_now(&writer.ticker);
         printf("%lu %lu\n", (unsigned long)before, (unsigned long)clock_ns(CLOCK_MONOTONIC));
-        writer_put(&writer, enter, exit, OP_BARRIER, (struct caller){main, NULL});
+        writer_put(&writer, (struct timed){enter, exit, 0, 0, OP_BARRIER}, (struct caller){main, NULL});
     }
     return 0;
 }

@@ -10,3 +10,8 @@ int MPI_Allreduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype da
 {
     return PMPI_Allreduce(sendbuf, recvbuf, count, datatype, op, comm);
 }
+
+int MPI_Wait(MPI_Request *request, MPI_Status *status)
+{
+    return PMPI_Wait(request, status);
+}

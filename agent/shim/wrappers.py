@@ -1,0 +1,184 @@
+"""The MPI functions that the shim wraps, and the C source of their wrappers: python wrappers.py prints it.
+
+Every function is wrapped under each name that a language or an MPI gives it. All wrappers do the same: find the real
+function, enter, forward, leave, return the result untouched. What is recorded is decided in recorder.c.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+SYNCHRONIZING = """
+Barrier               comm
+Allreduce             sendbuf recvbuf count datatype op comm
+Allgather             sendbuf sendcount sendtype recvbuf recvcount recvtype comm
+Allgatherv            sendbuf sendcount sendtype recvbuf recvcounts displs recvtype comm
+Alltoall              sendbuf sendcount sendtype recvbuf recvcount recvtype comm
+Alltoallv             sendbuf sendcounts sdispls sendtype recvbuf recvcounts rdispls recvtype comm
+Alltoallw             sendbuf sendcounts sdispls sendtypes recvbuf recvcounts rdispls recvtypes comm
+Reduce_scatter        sendbuf recvbuf recvcounts datatype op comm
+Reduce_scatter_block  sendbuf recvbuf recvcount datatype op comm
+"""
+"""No rank leaves before all have come. A record each, where the communicator is as large as the world."""
+
+BLOCKING = """
+Send                  buf count datatype dest tag comm
+Bsend                 buf count datatype dest tag comm
+Rsend                 buf count datatype dest tag comm
+Ssend                 buf count datatype dest tag comm
+Recv                  buf count datatype source tag comm status
+Sendrecv              sendbuf sendcount sendtype dest sendtag recvbuf recvcount recvtype source recvtag comm status
+Sendrecv_replace      buf count datatype dest sendtag source recvtag comm status
+Probe                 source tag comm status
+Mprobe                source tag comm message status
+Mrecv                 buf count datatype message status
+Wait                  request status
+Waitall               length requests statuses
+Waitany               length requests index status
+Waitsome              length requests outlength indices statuses
+Bcast                 buf count datatype root comm
+Reduce                sendbuf recvbuf count datatype op root comm
+Scan                  sendbuf recvbuf count datatype op comm
+Exscan                sendbuf recvbuf count datatype op comm
+Gather                sendbuf sendcount sendtype recvbuf recvcount recvtype root comm
+Gatherv               sendbuf sendcount sendtype recvbuf recvcounts displs recvtype root comm
+Scatter               sendbuf sendcount sendtype recvbuf recvcount recvtype root comm
+Scatterv              sendbuf sendcounts displs sendtype recvbuf recvcount recvtype root comm
+Neighbor_allgather    sendbuf sendcount sendtype recvbuf recvcount recvtype comm
+Neighbor_allgatherv   sendbuf sendcount sendtype recvbuf recvcounts displs recvtype comm
+Neighbor_alltoall     sendbuf sendcount sendtype recvbuf recvcount recvtype comm
+Neighbor_alltoallv    sendbuf sendcounts sdispls sendtype recvbuf recvcounts rdispls recvtype comm
+Neighbor_alltoallw    sendbuf sendcounts sdispls sendtypes recvbuf recvcounts rdispls recvtypes comm
+"""
+"""Some rank waits for some other. Their time is no work of this rank's; no record."""
+
+# By what the int version is reached where the library has no MPI_X_c: functions of narrow.c. The others with arrays of
+# counts have no large-count wrapper, those with none at all no large-count version.
+NARROW = {
+    "Allgatherv": "narrow_allgatherv",
+    "Alltoallv": "narrow_alltoallv",
+    "Alltoallw": "narrow_alltoallv",
+    "Reduce_scatter": "narrow_reduce_scatter",
+}
+
+C = """
+EXPORT int {name}({parameters})
+{{
+    FORWARD({name}, {words});
+    uint64_t entered = recorder_enter();
+    int result = real({arguments});
+    {leave};
+    return result;
+}}
+"""
+
+LARGE = """
+EXPORT int {name}_c({parameters})
+{{
+    FORWARD_LARGE({name}, {words});
+    uint64_t entered = recorder_enter();
+    int result = real ? real({arguments}) : {narrowed};
+    {leave};
+    return result;
+}}
+"""
+
+FORTRAN = """
+EXPORT void {name}({parameters}, word ierror)
+{{
+    FORWARD_FORTRAN({name}, {instead}, {words}, word);
+    uint64_t entered = recorder_enter();
+    real({arguments}, ierror);
+    {leave};
+}}
+"""
+
+
+@dataclass(frozen=True)
+class Function:
+    """One row of the tables above."""
+
+    name: str
+    arguments: tuple[str, ...]
+    synchronizing: bool
+
+    @property
+    def counts(self) -> list[str]:
+        """Arguments that MPI_X_c has as 64-bit integers and MPI_X as ints."""
+        return [argument for argument in self.arguments if argument in ("count", "sendcount", "recvcount")]
+
+    @property
+    def has_arrays(self) -> bool:
+        """Whether there are arrays of counts."""
+        return any(argument in ("sendcounts", "recvcounts") for argument in self.arguments)
+
+    def payload(self, cast: str) -> str:
+        """Count and type that say how many bytes there are, as C expressions."""
+        count = next((name for name in ("count", "recvcount") if name in self.arguments), None)
+        datatype = next((name for name in ("datatype", "recvtype") if name in self.arguments), None)
+        return f"{cast}{count}, {datatype}" if count and datatype else "COUNT_UNKNOWN, 0"
+
+    def fields(self, **more: str) -> dict[str, str]:
+        """What the templates have in common."""
+        return {
+            "parameters": ", ".join(f"word {argument}" for argument in self.arguments),
+            "words": ", ".join("word" for _ in self.arguments),
+            "arguments": ", ".join(self.arguments),
+            **more,
+        }
+
+    def leave(self, cast: str) -> str:
+        """How a C wrapper leaves."""
+        if not self.synchronizing:
+            return "recorder_leave_other(entered)"
+        call = f"(struct collective){{OP_{self.name.upper()}, comm, {self.payload(cast)}}}"
+        return f"recorder_leave(entered, {call}, result, FROM)"
+
+    def leave_fortran(self, large: bool) -> str:
+        """How a Fortran wrapper leaves: its arguments are addresses."""
+        if not self.synchronizing:
+            return "recorder_leave_other(entered)"
+        payload = self.payload("").replace("COUNT_UNKNOWN", "0")
+        call = f"(struct by_reference){{OP_{self.name.upper()}, {str(large).lower()}, comm, {payload}, ierror}}"
+        return f"recorder_leave_fortran(entered, {call}, FROM)"
+
+    def narrowed(self) -> str:
+        """The call of MPI_X with the arguments of MPI_X_c."""
+        arguments = ", ".join(self.arguments)
+        if self.name in NARROW:
+            return f"{NARROW[self.name]}(with_ints, CALLER, {arguments})"
+        # The count of a send buffer that is MPI_IN_PLACE says nothing.
+        in_place = {"sendcount": "narrow_in_place(sendbuf) || "}
+        fit = " && ".join(f"({in_place.get(count, '')}narrow_fits({count}))" for count in self.counts)
+        return f"{fit} ? with_ints({arguments}) : ERR_COUNT"
+
+    def wrappers(self) -> Iterator[str]:
+        """C source, one definition after the other."""
+        name, lower = f"MPI_{self.name}", f"mpi_{self.name.lower()}"
+        yield C.format(name=name, **self.fields(leave=self.leave("(int)")))
+        if self.name in NARROW or (self.counts and not self.has_arrays):
+            yield LARGE.format(name=name, **self.fields(leave=self.leave("(int64_t)"), narrowed=self.narrowed()))
+        # What Fortran compilers make of MPI_X, and what mpi_f08 of Open MPI (f08) and MPICH (f08ts) calls. A program
+        # can only call those its library has.
+        spellings = {f"{lower}_": "NULL", f"{lower}__": f'"{lower}_"', name.upper(): f'"{lower}_"'}
+        spellings |= {f"{lower}_f08{end}_": "NULL" for end in ("", "ts", "ts_large")}
+        for spelling, instead in spellings.items():
+            leave = self.leave_fortran(spelling.endswith("_large_"))
+            yield FORTRAN.format(name=spelling, instead=instead, **self.fields(leave=leave))
+
+
+def functions() -> list[Function]:
+    """Both tables."""
+    tables = {True: SYNCHRONIZING, False: BLOCKING}
+    rows = [(line.split(), kind) for kind, table in tables.items() for line in table.strip().splitlines()]
+    return [Function(name, tuple(arguments), kind) for (name, *arguments), kind in rows]
+
+
+def generate() -> str:
+    """The C source of all wrappers."""
+    return '#include "wrappers.h"\n' + "".join(text for function in functions() for text in function.wrappers())
+
+
+if __name__ == "__main__":
+    print(generate(), end="")

@@ -1,0 +1,109 @@
+/* Every blocking function that does not synchronize the world, each between two barriers: blocking
+ *
+ * All of them alone, on MPI_COMM_SELF, so that nobody is waited for. Rank 0 prints a line per interval that a barrier ends:
+ * what was in it and how many nanoseconds passed around that. */
+#include <mpi.h>
+#include <stdio.h>
+#include <time.h>
+
+static int out = 1, in[2], zero, one = 1, rank, flag;
+static MPI_Request requests[2];
+static MPI_Comm ring;
+
+static long now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return 1000000000 * now.tv_sec + now.tv_nsec;
+}
+
+/* A message to oneself is under way. */
+static void start(void)
+{
+    MPI_Irecv(in, 1, MPI_INT, 0, 0, MPI_COMM_SELF, &requests[0]);
+    MPI_Isend(&out, 1, MPI_INT, 0, 0, MPI_COMM_SELF, &requests[1]);
+}
+
+static void receive(void)
+{
+    MPI_Irecv(in, 1, MPI_INT, 0, 0, MPI_COMM_SELF, &requests[0]);
+}
+
+static void send(void)
+{
+    MPI_Isend(&out, 1, MPI_INT, 0, 0, MPI_COMM_SELF, &requests[0]);
+}
+
+/* Ends without a blocking call. */
+static void finish(int count)
+{
+    for (int i = 0; i < count; i++)
+        for (flag = 0; !flag;)
+            MPI_Test(&requests[i], &flag, MPI_STATUS_IGNORE);
+}
+
+#define STEP(NAME, BEFORE, CALL, AFTER)                     \
+    do {                                                    \
+        BEFORE;                                             \
+        MPI_Barrier(MPI_COMM_WORLD);                        \
+        long begin = now_ns();                              \
+        CALL;                                               \
+        long took = now_ns() - begin;                       \
+        MPI_Barrier(MPI_COMM_WORLD);                        \
+        if (rank == 0)                                      \
+            printf("%s %ld\n", NAME, took);                 \
+        AFTER;                                              \
+    } while (0)
+
+#define SELF 0, 0, MPI_COMM_SELF
+#define IGNORE MPI_STATUS_IGNORE
+#define SELF_ROOT 0, MPI_COMM_SELF
+
+int main(int argc, char **argv)
+{
+    int indices[2], done;
+    MPI_Message message;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Cart_create(MPI_COMM_SELF, 1, &one, &one, 0, &ring); /* its own neighbour on both sides */
+
+    STEP("nothing", , , );
+    STEP("Isend_Irecv_Test", , start(); finish(2), );
+    STEP("Send", receive(), MPI_Send(&out, 1, MPI_INT, SELF), finish(1));
+    STEP("Ssend", receive(), MPI_Ssend(&out, 1, MPI_INT, SELF), finish(1));
+    STEP("Rsend", receive(), MPI_Rsend(&out, 1, MPI_INT, SELF), finish(1));
+    static char room[1000 + MPI_BSEND_OVERHEAD];
+    MPI_Buffer_attach(room, sizeof room);
+    STEP("Bsend", receive(), MPI_Bsend(&out, 1, MPI_INT, SELF), finish(1));
+    STEP("Recv", send(), MPI_Recv(in, 1, MPI_INT, SELF, IGNORE), finish(1));
+    STEP("Sendrecv", , MPI_Sendrecv(&out, 1, MPI_INT, 0, 0, in, 1, MPI_INT, SELF, IGNORE), );
+    STEP("Sendrecv_replace", , MPI_Sendrecv_replace(in, 1, MPI_INT, 0, 0, SELF, IGNORE), );
+    STEP("Probe", send(), MPI_Probe(SELF, IGNORE), MPI_Recv(in, 1, MPI_INT, SELF, IGNORE); finish(1));
+    STEP("Mprobe", send(), MPI_Mprobe(SELF, &message, IGNORE), MPI_Mrecv(in, 1, MPI_INT, &message, IGNORE); finish(1));
+    STEP("Mrecv", send(); MPI_Mprobe(SELF, &message, IGNORE), MPI_Mrecv(in, 1, MPI_INT, &message, IGNORE), finish(1));
+    STEP("Wait", start(), MPI_Wait(&requests[0], IGNORE), finish(2));
+    STEP("Waitall", start(), MPI_Waitall(2, requests, MPI_STATUSES_IGNORE), );
+    STEP("Waitany", start(), MPI_Waitany(2, requests, &done, IGNORE), finish(2));
+    STEP("Waitsome", start(), MPI_Waitsome(2, requests, &done, indices, MPI_STATUSES_IGNORE), finish(2));
+    STEP("Bcast", , MPI_Bcast(in, 1, MPI_INT, SELF_ROOT), );
+    STEP("Reduce", , MPI_Reduce(&out, in, 1, MPI_INT, MPI_SUM, SELF_ROOT), );
+    STEP("Scan", , MPI_Scan(&out, in, 1, MPI_INT, MPI_SUM, MPI_COMM_SELF), );
+    STEP("Exscan", , MPI_Exscan(&out, in, 1, MPI_INT, MPI_SUM, MPI_COMM_SELF), );
+    STEP("Gather", , MPI_Gather(&out, 1, MPI_INT, in, 1, MPI_INT, SELF_ROOT), );
+    STEP("Gatherv", , MPI_Gatherv(&out, 1, MPI_INT, in, &one, &zero, MPI_INT, SELF_ROOT), );
+    STEP("Scatter", , MPI_Scatter(&out, 1, MPI_INT, in, 1, MPI_INT, SELF_ROOT), );
+    STEP("Scatterv", , MPI_Scatterv(&out, &one, &zero, MPI_INT, in, 1, MPI_INT, SELF_ROOT), );
+
+    int outs[2] = {1, 2}, ones[2] = {1, 1}, at[2] = {0, 1};
+    MPI_Aint bytes[2] = {0, sizeof(int)};
+    MPI_Datatype types[2] = {MPI_INT, MPI_INT};
+    STEP("Neighbor_allgather", , MPI_Neighbor_allgather(outs, 1, MPI_INT, in, 1, MPI_INT, ring), );
+    STEP("Neighbor_allgatherv", , MPI_Neighbor_allgatherv(outs, 1, MPI_INT, in, ones, at, MPI_INT, ring), );
+    STEP("Neighbor_alltoall", , MPI_Neighbor_alltoall(outs, 1, MPI_INT, in, 1, MPI_INT, ring), );
+    STEP("Neighbor_alltoallv", , MPI_Neighbor_alltoallv(outs, ones, at, MPI_INT, in, ones, at, MPI_INT, ring), );
+    STEP("Neighbor_alltoallw", , MPI_Neighbor_alltoallw(outs, ones, bytes, types, in, ones, bytes, types, ring), );
+
+    STEP("Barrier of a part", , MPI_Barrier(MPI_COMM_SELF), );
+    MPI_Finalize();
+    return 0;
+}

@@ -1,0 +1,104 @@
+"""The shim does nothing undefined inside a real MPI program: under the compiler's sanitizers, and under valgrind."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from barograph_agent.ring import Ring
+from helpers import mpi as mpis
+
+PROGRAMS = Path(__file__).with_name("programs")
+# With the records of rank 0 after them.
+RUNS = {"collectives.c": (["20", "finalize"], 220), "blocking.c": ([], 61), "threads.c": (["4", "200"], 800)}
+RUNS |= {"paths.c": (["50"], 600), "handles.c": (["20"], 60)}
+
+programs = pytest.mark.parametrize("name", RUNS)
+# Where a frame has no fixed size the shim compares a word of the stack that may be anything, to find just that out.
+without_dynamic_frames = pytest.mark.parametrize("name", [name for name in RUNS if name != "paths.c"])
+
+
+def build(output: Path, *flags: str) -> Path:
+    command = [sys.executable, str(mpis.REPOSITORY / "agent/shim/build.py"), str(output)]
+    subprocess.run(command, env={**os.environ, "CC": " ".join(["cc", *flags])}, check=True)
+    return output
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("shim") / "libbarograph.so", "-g")
+
+
+@pytest.fixture(scope="module")
+def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    flags = ["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    return build(tmp_path_factory.mktemp("sanitized") / "libbarograph.so", *flags)
+
+
+def records(folder: Path) -> int:
+    (path,) = folder.iterdir()
+    with Ring(path) as ring:
+        return ring.head
+
+
+@programs
+@pytest.mark.parametrize("mpi_name", ["mpich", "openmpi"])
+def test_the_sanitizers_have_nothing_to_say(mpi_name: str, name: str, tmp_path: Path, sanitized: Path) -> None:
+    mpi = mpis.find(mpi_name)
+    arguments, count = RUNS[name]
+    program = mpi.compile(PROGRAMS / name, tmp_path / "program", "-pthread")
+    (tmp_path / "rings").mkdir()
+    runtime = subprocess.run(["cc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
+    env = {
+        "LD_PRELOAD": f"{runtime.stdout.strip()}:{sanitized}",
+        "ASAN_OPTIONS": "detect_leaks=0",  # MPI's own
+        "BAROGRAPH_RING_DIR": str(tmp_path / "rings"),
+    }
+    done = mpi.run(1, [program, *arguments], env)
+    assert done.returncode == 0, done.stderr
+    assert "runtime error" not in done.stderr
+    assert records(tmp_path / "rings") == count
+
+
+def complaints(log: str) -> list[str]:
+    """Errors and leaks that valgrind found in code of the shim, or that the C library made for it."""
+    found = []
+    for block in re.split(r"(?m)^==\d+== $\n", log):
+        frames = re.findall(r"(?:at|by) 0x[0-9A-F]+: (.*)", block)
+        ours = [frame for frame in frames if not re.search(r"vgpreload|/libc[.-]|/ld-linux", frame)][:1]
+        if ours and re.search(r"libbarograph\.so|agent/shim|\((recorder|writer|sites|callers|types)\.[ch]:", ours[0]):
+            found.append(block)
+    return found
+
+
+@pytest.mark.integration
+@without_dynamic_frames
+def test_valgrind_finds_nothing_in_the_shim(name: str, tmp_path: Path, plain: Path) -> None:
+    if not shutil.which("valgrind"):
+        mpis.missing("no valgrind on PATH (Debian package valgrind)")
+    mpi = mpis.find("mpich")
+    arguments, count = RUNS[name]
+    program = mpi.compile(PROGRAMS / name, tmp_path / "program", "-pthread")
+    (tmp_path / "rings").mkdir()
+    log = tmp_path / "valgrind.log"
+    valgrind = ["valgrind", "--leak-check=full", "--num-callers=20", "--keep-debuginfo=yes", f"--log-file={log}"]
+    env = {"LD_PRELOAD": str(plain), "BAROGRAPH_RING_DIR": str(tmp_path / "rings")}
+    done = mpi.run(1, [*valgrind, program, *arguments], env)
+    assert done.returncode == 0, done.stderr
+    assert "ERROR SUMMARY" in log.read_text()
+    assert complaints(log.read_text()) == []
+    assert records(tmp_path / "rings") == count
+
+
+def test_a_complaint_of_valgrind_is_told_from_those_about_mpi() -> None:
+    ours = "==7== Invalid read of size 8\n==7==    at 0x4: memcpy (in /lib/x86_64-linux-gnu/libc.so.6)\n"
+    ours += "==7==    by 0x48A: writer_put (writer.c:120)\n==7==    by 0x1: main\n==7== \n"
+    theirs = "==7== Invalid read of size 8\n==7==    at 0x4: MPIR_Init (in /x/libmpi.so.12)\n"
+    theirs += "==7==    by 0x48A: MPI_Init (lifecycle.c:12)\n==7== \n"
+    assert complaints(theirs + ours + theirs) == [ours.removesuffix("==7== \n")]
