@@ -31,6 +31,7 @@ _BODY: Final = struct.Struct("<BI")
 _MARK: Final = 0
 _MESSAGE: Final = 1
 _LIMIT: Final = 64 * 2**20
+SEGMENT_BYTES: Final = 4 * 2**20
 
 
 class SpoolError(Exception):
@@ -50,7 +51,7 @@ class Spool:
     One process owns a spool at a time (SpoolError otherwise).
     """
 
-    def __init__(self, directory: Path, cap_bytes: int = 256 * 2**20, segment_bytes: int = 4 * 2**20) -> None:
+    def __init__(self, directory: Path, cap_bytes: int = 256 * 2**20, segment_bytes: int = SEGMENT_BYTES) -> None:
         self.directory = directory
         self.mark = b""
         self._cap = cap_bytes

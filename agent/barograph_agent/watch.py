@@ -12,14 +12,17 @@ from typing import Any
 import msgspec
 
 from barograph_agent import wire
+from barograph_agent.blocks import ROW_BYTES
 from barograph_agent.link import Link
 from barograph_agent.plan import End, Plan, Report, load_end
 from barograph_agent.rules import RulesError
-from barograph_agent.spool import Spool
+from barograph_agent.spool import SEGMENT_BYTES, Spool
 from barograph_agent.worlds import Progress, Worlds
 
 VERDICT_SECONDS = 4.0
 """How long the end of a run waits for the alerts daemon's final word, within the time its plan allows."""
+HOLD_SHARE = 0.75
+"""Beyond this share of the spool's cap nothing is added as long as there is a better place for it."""
 STRAGGLERS_SECONDS = 2.0
 """How long it waits for ranks that outlive the command: a killed launcher's go a moment after it."""
 
@@ -44,12 +47,19 @@ class Watch:
     Raises SpoolError where another process watches this run.
     """
 
-    def __init__(self, directory: Path, plan: Plan, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        plan: Plan,
+        *,
+        clock: Callable[[], float] = time.time,
+        segment_bytes: int = SEGMENT_BYTES,
+    ) -> None:
         self.plan = plan
         self.notes: list[str] = []
         self._directory = directory
         self._clock = clock
-        self._spool = Spool(directory, plan.spool_bytes)
+        self._spool = Spool(directory, plan.spool_bytes, segment_bytes)
         self._load()
         self.link = Link(plan.endpoint, plan.stream, self._spool)
 
@@ -70,6 +80,8 @@ class Watch:
         end = self._end()
         try:
             self._worlds.find()
+            if self._waits():
+                return
             while self._gather(final=end is not None):
                 pass
             if end is not None:
@@ -111,6 +123,12 @@ class Watch:
         self._worlds.close()
         shutil.rmtree(self.plan.ring_directory, ignore_errors=True)
         self._spool.remove()
+
+    def _waits(self) -> bool:
+        """True while a collector that is there but slow may still make room, and the rings have some."""
+        filled = self._spool.size + self._worlds.backlog * ROW_BYTES
+        full = filled > self.plan.spool_bytes * HOLD_SHARE and self._spool.rows > 0
+        return full and self.link.connected and not self._worlds.half_full
 
     def _load(self) -> None:
         """Begin where the last commit left off."""

@@ -98,6 +98,16 @@ class Worlds:
                 self._give_up_member(world, error)
 
     @property
+    def half_full(self) -> bool:
+        """True where the shim has room for no more than half a ring."""
+        return any(_unread(ring, ring.tail) > ring.capacity // 2 for ring in self._rings.values())
+
+    @property
+    def backlog(self) -> int:
+        """Intervals that wait in rings."""
+        return sum(_unread(harvest.ring, harvest.cursor.position) for harvest in self._harvests.values())
+
+    @property
     def position(self) -> int:
         """Grows with whatever is read."""
         return sum(cursor.position + cursor.looked_at for cursor in self.progress.cursors.values())
@@ -186,3 +196,11 @@ class Worlds:
         """Give up the ring of this world that the error is about; the error names its file."""
         names = [name for name in self._rings if self.progress.cursors[name].world == world]
         self._give_up(next((name for name in names if name in str(error)), names[0]), error)
+
+
+def _unread(ring: Ring, position: int) -> int:
+    """Records behind this one; none where the ring contradicts itself: it is given up where it is read."""
+    try:
+        return max(ring.head - position, 0)
+    except RingError:
+        return 0

@@ -281,6 +281,53 @@ def test_beyond_the_cap_the_oldest_intervals_are_dropped_and_the_balance_still_h
     assert (event["kind"], event["detail"], event["rows"]) == ("dropped", "spool-cap", report.dropped)
 
 
+def test_a_slow_collector_costs_nothing_as_long_as_rings_have_room(tmp_path: Path, collector: Collector) -> None:
+    run = Run(tmp_path, endpoint=collector.endpoint, spool_bytes=100_000)
+    shim = run.ring(capacity=4096)
+    watch = run.watch()
+    wait_until(lambda: watch.link.pump(0.01) or watch.link.connected, "the collector has welcomed the run")
+    for _ in range(18):  # nothing is delivered meanwhile
+        put(shim, 100)
+        watch.step()
+    run.end()
+    deliver(watch)
+    report = watch.report()
+    watch.close()
+    assert (report.seen, report.stored, report.dropped, shim.get("dropped")) == (1800, 1800, 0, 0)
+    assert indices(collector) == list(range(1800))
+
+
+def test_an_hour_without_a_collector_fills_the_spool_to_its_cap_and_every_drop_is_reported_later(
+    tmp_path: Path, collector: Collector
+) -> None:
+    cap, second = 2 * 2**20, 10**9
+    run = Run(tmp_path, spool_bytes=cap)
+    shim = run.ring(capacity=2048)
+    watch = run.watch()
+    largest = 0
+    for _ in range(360):  # ten seconds each, a hundred intervals a second
+        for _ in range(1000):
+            shim.put(shim.seen * second // 100)
+        watch.step()
+        watch.link.pump()
+        largest = max(largest, sum(path.stat().st_size for path in run.directory.glob("*.seg")))
+    run.end()
+    watch.step()
+    report = watch.report()
+    watch.close()
+    assert 0.7 * cap < largest <= cap
+    assert (report.seen, report.stored, report.spooled + report.dropped) == (360_000, 0, 360_000)
+    assert 15_000 < report.spooled < cap // 72
+    watch = run.watch(collector.endpoint)
+    deliver(watch)
+    late = watch.report()
+    watch.close()
+    assert (late.stored, late.dropped) == (report.spooled, report.dropped)
+    assert indices(collector) == list(range(360_000 - late.stored, 360_000))
+    (event,) = rows(collector, "events")
+    assert (event["kind"], event["detail"], event["rows"]) == ("dropped", "spool-cap", report.dropped)
+
+
 def test_what_the_collector_refuses_is_noted_and_in_the_balance(tmp_path: Path, collector: Collector) -> None:
     run = Run(tmp_path, name="bad name", stream="lab/s/1")  # no identifier: `from_environment` would not make it
     put(run.ring(), 12)
