@@ -1,0 +1,37 @@
+"""Application, sidecar and collector killed once each in every order: nothing lost, nothing doubled, nothing invented.
+
+`make bench` plays 200 rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from helpers import mpi as mpis
+from helpers.kills import ORDERS, play
+from helpers.service import Node, Service
+
+ROUNDS = 20
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with Service(tmp_path_factory.mktemp("service")) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("programs") / "paced"
+    return mpis.find("mpich").compile(Path(__file__).with_name("programs") / "paced.c", output)
+
+
+@pytest.mark.parametrize("number", range(ROUNDS), ids=lambda number: f"{number}-{'-'.join(ORDERS[number % 6])}")
+def test_whatever_is_killed_in_whatever_order_each_interval_is_stored_once(
+    tmp_path: Path, service: Service, program: Path, number: int
+) -> None:
+    outcome = play(Node(tmp_path, service.endpoint), service, program, number, seed=1)
+    assert (outcome.lost, outcome.doubled, outcome.invented, outcome.dropped) == (0, 0, 0, 0)
