@@ -84,6 +84,8 @@ class Harvest:
         before = np.where(own, sites, np.append(cursor.last_site, sites[:-1]))
         # The latter is known only where the collective before was recorded too.
         known = own | (np.diff(index, prepend=cursor.last_index) == 1)
+        if (starts > exits)[known].any():
+            raise RingError(f"ring {self.ring.path}: an interval ends before it begins, expected times that go on")
         classes, fresh = self._classify(before[known], sites[known], records["op"][known])
         offset = self.ring.started_unix_ns - self.ring.started_ns
         intervals = Intervals(classes, index[known], (exits - starts)[known] * 1e-9, (exits[known] + offset) * 1e-9)

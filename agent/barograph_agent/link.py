@@ -140,7 +140,7 @@ class Link:
                 return
             try:
                 message = wire.decode_from_collector(frame)
-            except msgspec.DecodeError:
+            except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, TypeError):
                 continue
             self._heard_at = self._clock()
             match message:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from barograph_agent.harvest import Cursor
-from barograph_agent.ring import Ring
+from barograph_agent.ring import Ring, RingError
 
 BLOCK_SECONDS: Final = 2.0
 LONGEST: Final = 8192
@@ -136,12 +136,15 @@ def _read(member: Member, at: int, length: int) -> tuple[Flags, Times, Times, Ti
     begin = max(cursor.looked_at - 1, ring.tail)
     records = ring.records(begin, min(cursor.looked_at + length, ring.head))
     index = records["index"].astype(np.int64)
+    fresh_from = cursor.looked_at - begin
+    if index[fresh_from] != at:
+        raise RingError(f"ring {ring.path}: record {cursor.looked_at} is number {index[fresh_from]}, expected {at}")
     times = np.stack([records[name].astype(np.int64) for name in ("enter_ns", "exit_ns", "exit_ns", "p2p_ns")])
     before = np.append(ring.started_ns, times[1, :-1])
     times[2] = times[0] - before
     inside = (index >= at) & (index < at + length)
     fresh = (np.diff(index, prepend=-1) == 1) & inside
-    cursor.looked_at = max(begin + int((index < at + length).sum()), cursor.looked_at)
+    cursor.looked_at += int((index[fresh_from:] < at + length).sum())
     known, out = np.zeros(length, bool), np.zeros((4, length), np.int64)
     known[index[fresh] - at] = True
     out[:, index[fresh] - at] = times[:, fresh]

@@ -30,5 +30,6 @@ def test_two_hundred_rounds_of_kills(tmp_path: Path) -> None:
                 invented=outcome.invented,
                 dropped=outcome.dropped,
             )
-    print("\n" + ", ".join(f"{name} {count:,}" for name, count in totals.items()))
+            if (number + 1) % 50 == 0:
+                print("\n" + ", ".join(f"{name} {count:,}" for name, count in totals.items()), flush=True)
     assert totals["lost"] == totals["doubled"] == totals["invented"] == totals["dropped"] == 0
