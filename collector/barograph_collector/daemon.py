@@ -16,6 +16,7 @@ from barograph_collector.service import (
     Exit,
     Shutdown,
     daemon_registry,
+    host_and_port,
     log_to_stderr,
     notify_ready,
     serve_metrics,
@@ -107,14 +108,6 @@ def loopback_endpoint(text: str) -> str:
             f"{text!r} is not a loopback address, expected tcp://127.0.0.1:PORT: there are no keys to protect more"
         )
     return text
-
-
-def host_and_port(text: str) -> tuple[str, int]:
-    """Split `HOST:PORT`. Raises argparse.ArgumentTypeError."""
-    host, _, port = text.rpartition(":")
-    if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is no address, expected HOST:PORT with a port from 0 to 65535")
-    return host.strip("[]"), int(port)
 
 
 def _say(status: Exit, text: str) -> Exit:

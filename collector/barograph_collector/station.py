@@ -15,13 +15,13 @@ from prometheus_client.registry import Collector as Exporter
 from barograph_agent import places
 from barograph_agent.wire import Column
 from barograph_collector.client import LogReader, LogUnavailable, ReadRefused
-from barograph_collector.daemon import host_and_port
 from barograph_collector.follow import Follower, Writer
 from barograph_collector.service import (
     CannotListen,
     Exit,
     Shutdown,
     daemon_registry,
+    host_and_port,
     log_to_stderr,
     notify_ready,
     serve_metrics,
@@ -88,13 +88,7 @@ class Station:
 
 def add_arguments(parser: argparse.ArgumentParser, metrics_port: int) -> None:
     """The arguments every station has."""
-    parser.add_argument(
-        "--collector",
-        type=places.endpoint_argument,
-        default=places.endpoint(os.environ),
-        metavar="ENDPOINT",
-        help="the collector (default: $BAROGRAPH_COLLECTOR or %(default)s)",
-    )
+    places.add_collector_option(parser, places.endpoint(os.environ))
     parser.add_argument(
         "--metrics",
         type=host_and_port,

@@ -98,13 +98,7 @@ def show(reader: LogReader, console: Console, limit: int) -> None:
 def main(arguments: Sequence[str]) -> int:
     """Print the tables; 69 if no collector answers."""
     parser = argparse.ArgumentParser(prog="barograph status", description="Show jobs, bands and alarms.")
-    parser.add_argument(
-        "--collector",
-        type=places.endpoint_argument,
-        default=places.endpoint(os.environ),
-        metavar="ENDPOINT",
-        help="(default: %(default)s)",
-    )
+    places.add_collector_option(parser, places.endpoint(os.environ))
     parser.add_argument("--jobs", type=int, default=20, metavar="N", help="newest jobs shown (default: %(default)s)")
     options = parser.parse_args(arguments)
     if options.jobs < 1:
