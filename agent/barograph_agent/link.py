@@ -83,9 +83,15 @@ class Link:
     def pump(self, timeout: float = 0.0) -> None:
         """Send and receive whatever can be, waiting at most `timeout` seconds for something to arrive."""
         self._speak()
-        if self._socket.poll(int(timeout * 1000)):
+        # Ends only when nothing is left to hear: the socket's descriptor tells of a message once.
+        while self._socket.poll(int(timeout * 1000)):
             self._listen()
             self._speak()
+            timeout = 0.0
+
+    def fileno(self) -> int:
+        """A descriptor that becomes readable when `pump` has something to hear, edge-triggered as ZeroMQ's are."""
+        return self._socket.fileno()
 
     def wait_idle(self, seconds: float) -> bool:
         """Pump until everything is acknowledged or the time is over; says which."""
