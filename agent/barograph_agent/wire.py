@@ -6,6 +6,7 @@ Every ZeroMQ message is one frame, one msgpack map with a `type` field. From a c
     append  stream seq table rows columns              -> ack once committed, or refuse
     skip    stream seq rows reason                     -> ack: everything up to seq is dropped by its producer
     read    request table after limit job              -> rows
+    sql     request query limit seconds                -> result
 
 From the collector:
 
@@ -13,6 +14,7 @@ From the collector:
     ack     stream seq credit                             cumulative: everything up to seq is durable
     refuse  stream seq reason detail                      see Reason
     rows    request table rows columns next_offset error
+    result  request stream rows more error                rows as an Arrow IPC stream
 
 A stream is one producer's sequence, 1, 2, 3 ... without gaps. A producer may have at most `credit` unacknowledged
 messages under way. Resending is always safe: the collector ignores what it has.
@@ -83,6 +85,15 @@ class Read(msgspec.Struct, tag="read", tag_field="type", frozen=True):
     job: str = ""
 
 
+class Sql(msgspec.Struct, tag="sql", tag_field="type", frozen=True):
+    """Asks for at most `limit` rows of one SELECT, within `seconds`."""
+
+    request: int
+    query: str
+    limit: int = 1000
+    seconds: float = 10.0
+
+
 class Welcome(msgspec.Struct, tag="welcome", tag_field="type", frozen=True):
     """Answer to hello."""
 
@@ -120,8 +131,21 @@ class Rows(msgspec.Struct, tag="rows", tag_field="type", frozen=True):
     error: str = ""
 
 
-FromClient: TypeAlias = Hello | Append | Skip | Read
-FromCollector: TypeAlias = Welcome | Ack | Refuse | Rows
+class Result(msgspec.Struct, tag="result", tag_field="type", frozen=True):
+    """Answer to sql: `rows` rows as an Arrow IPC stream; `more` where the limit cut them off.
+
+    `error` is non-empty, and there is no stream, where the query failed.
+    """
+
+    request: int
+    stream: bytes
+    rows: int
+    more: bool
+    error: str = ""
+
+
+FromClient: TypeAlias = Hello | Append | Skip | Read | Sql
+FromCollector: TypeAlias = Welcome | Ack | Refuse | Rows | Result
 
 encode = msgspec.msgpack.Encoder().encode
 decode_from_client = msgspec.msgpack.Decoder(FromClient).decode
@@ -167,21 +191,34 @@ def unpack(
 
     `strict=False` skips the checks on text, for columns that a collector has checked before storing them.
     """
+    return {name: _spread(value, rows) for name, value in check(columns, kinds, rows, strict=strict).items()}
+
+
+def check(
+    columns: Mapping[str, Wire], kinds: Mapping[str, Kind], rows: int, *, strict: bool = True
+) -> dict[str, Column | str]:
+    """The same, but what holds for every row stays one value: a string, or an array without dimensions."""
     if unknown := columns.keys() - kinds.keys():
         raise Invalid(f"unknown column {min(unknown)!r}, expected one of {', '.join(kinds)}")
-    out: dict[str, Column] = {}
+    out: dict[str, Column | str] = {}
     for name, kind in kinds.items():
         if name not in columns:
             raise Invalid(f"column {name!r} is missing, expected {kind.value}")
         out[name] = (
-            _unpack_text(name, columns[name], kind, rows, strict)
+            _check_text(name, columns[name], kind, rows, strict)
             if kind.is_text
-            else _unpack_numbers(name, columns[name], kind, rows)
+            else _check_numbers(name, columns[name], kind, rows)
         )
     return out
 
 
-def _unpack_numbers(name: str, value: Wire, kind: Kind, rows: int) -> npt.NDArray[Any]:
+def _spread(value: Column | str, rows: int) -> Column:
+    if isinstance(value, str):
+        return [value] * rows
+    return value if isinstance(value, list) or value.ndim else np.full(rows, value)
+
+
+def _check_numbers(name: str, value: Wire, kind: Kind, rows: int) -> npt.NDArray[Any]:
     dtype = kind.dtype
     if isinstance(value, bytes):
         if len(value) != rows * dtype.itemsize:
@@ -190,20 +227,20 @@ def _unpack_numbers(name: str, value: Wire, kind: Kind, rows: int) -> npt.NDArra
     if type(value) is not int and not (type(value) is float and kind is Kind.F64):
         raise Invalid(f"column {name!r} is {type(value).__name__}, expected {kind.value}")
     try:
-        return np.full(rows, value, dtype=dtype)
+        return np.array(value, dtype=dtype)
     except OverflowError:
         raise Invalid(f"column {name!r} is {value}, expected {kind.value}") from None
 
 
-def _unpack_text(name: str, value: Wire, kind: Kind, rows: int, strict: bool) -> list[str]:
+def _check_text(name: str, value: Wire, kind: Kind, rows: int, strict: bool) -> list[str] | str:
     if isinstance(value, str):
-        distinct, out = {value}, [value] * rows
+        distinct: set[str] = {value}
     elif isinstance(value, list):
         if len(value) != rows:
             raise Invalid(f"column {name!r} has {len(value)} values, expected {rows}")
         if foreign := set(map(type, value)) - {str}:
             raise Invalid(f"column {name!r} has a value of type {foreign.pop().__name__}, expected {kind.value}")
-        distinct, out = set(value), value
+        distinct = set(value)
     else:
         raise Invalid(f"column {name!r} is {type(value).__name__}, expected {kind.value}")
     if strict:
@@ -212,7 +249,7 @@ def _unpack_text(name: str, value: Wire, kind: Kind, rows: int, strict: bool) ->
                 raise Invalid(f"column {name!r} is {text[:140]!r}, expected {kind.value}")
             if len(text) > TEXT_LIMIT:
                 raise Invalid(f"column {name!r} has {len(text)} characters, expected {kind.value}")
-    return out
+    return value
 
 
 def table_of(message: Append | Read) -> Table:

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 import zmq
 
 from barograph_agent import wire
-from barograph_collector import intake, reader
+from barograph_collector import intake, query, reader
 from barograph_collector.counters import Counters
 from barograph_collector.mailbox import Mailbox
 from barograph_collector.streams import Reply, Streams, Verdict
@@ -19,6 +19,7 @@ from barograph_collector.streams import Reply, Streams, Verdict
 QUEUE_BYTES: Final = 128 * 2**20
 """With this much on its way to the database the socket is left alone until a commit has made room."""
 READS_WAITING: Final = 256
+QUERIES_WAITING: Final = 16
 _AT_ONCE: Final = 256  # messages taken before answers get their turn again
 _COMPLAINT_SECONDS: Final = 60.0
 _log = logging.getLogger(__name__)
@@ -45,6 +46,7 @@ class Receiver:
         streams: Streams,
         items: queue.SimpleQueue[intake.Item | None],
         reads: queue.SimpleQueue[tuple[bytes, wire.Read] | None],
+        queries: queue.SimpleQueue[tuple[bytes, wire.Sql] | None],
         counters: Counters,
         clock: Callable[[], float],
     ) -> None:
@@ -53,6 +55,7 @@ class Receiver:
         self._streams = streams
         self._items = items
         self._reads = reads
+        self._queries = queries
         self._counters = counters
         self._clock = clock
         self._queued_bytes = 0
@@ -89,6 +92,7 @@ class Receiver:
                 self._stopping = True
                 self._items.put(None)
                 self._reads.put(None)
+                self._queries.put(None)
             case Order.END:
                 self._ended = True
 
@@ -108,11 +112,8 @@ class Receiver:
 
     def _handle(self, peer: bytes, message: wire.FromClient, size: int) -> None:
         match message:
-            case wire.Read():
-                if self._reads.qsize() < READS_WAITING:
-                    self._reads.put((peer, message))
-                else:
-                    self._send(Reply(peer, reader.failed(message, "too many reads are waiting, ask again later")))
+            case wire.Read() | wire.Sql():
+                self._pass_on(peer, message)
             case wire.Hello():
                 self._greet(peer, message)
             case wire.Append():
@@ -128,6 +129,17 @@ class Receiver:
                     self._queue(intake.skipped(message, self._clock()))
                 else:
                     self._answer(peer, message, verdict)
+
+    def _pass_on(self, peer: bytes, request: wire.Read | wire.Sql) -> None:
+        match request:
+            case wire.Read() if self._reads.qsize() < READS_WAITING:
+                self._reads.put((peer, request))
+            case wire.Read():
+                self._send(Reply(peer, reader.failed(request, "too many reads are waiting, ask again later")))
+            case wire.Sql() if self._queries.qsize() < QUERIES_WAITING:
+                self._queries.put((peer, request))
+            case wire.Sql():
+                self._send(Reply(peer, query.refused(request, "too many queries are waiting, ask again later")))
 
     def _greet(self, peer: bytes, hello: wire.Hello) -> None:
         if hello.version != wire.VERSION:

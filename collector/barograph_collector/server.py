@@ -1,8 +1,8 @@
-"""The collector as an object: three threads around a store.
+"""The collector as an object: four threads around a store.
 
-The receive thread owns the socket and the streams, the writer commits, the reader reads. A checkpoint that keeps the
-writer for a while does not stop reception, and nothing waits without bound: a stream has its credit, all of them
-together `receiver.QUEUE_BYTES`.
+The receive thread owns the socket and the streams, the writer commits, the reader answers daemons and the querier
+people. A checkpoint that keeps the writer for a while does not stop reception, a query that takes long does not stop
+daemons, and nothing waits without bound: a stream has its credit, all of them together `receiver.QUEUE_BYTES`.
 
 A thread that fails ends the whole: what is durable is what the database says after the restart, and clients resend.
 """
@@ -22,6 +22,7 @@ from barograph_agent import wire
 from barograph_collector.counters import Counters
 from barograph_collector.intake import Item
 from barograph_collector.mailbox import Mailbox
+from barograph_collector.query import Querier
 from barograph_collector.reader import Reader
 from barograph_collector.receiver import Order, Post, Receiver
 from barograph_collector.service import CannotListen
@@ -56,6 +57,8 @@ class Collector:
         self._mailbox: Mailbox[Post] = Mailbox()
         self._items: queue.SimpleQueue[Item | None] = queue.SimpleQueue()
         self._reads: queue.SimpleQueue[tuple[bytes, wire.Read] | None] = queue.SimpleQueue()
+        self._queries: queue.SimpleQueue[tuple[bytes, wire.Sql] | None] = queue.SimpleQueue()
+        self._querier = Querier(store, self._queries, self._mailbox.put)
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
@@ -75,6 +78,7 @@ class Collector:
             streams=streams,
             items=self._items,
             reads=self._reads,
+            queries=self._queries,
             counters=self.counters,
             clock=self._clock,
         )
@@ -84,6 +88,7 @@ class Collector:
             ("receiver", self._receive(router, receiver)),
             ("writer", writer.run),
             ("reader", reader.run),
+            ("querier", self._querier.run),
         ):
             self._threads.append(threading.Thread(target=self._guarded, args=(name, work), name=name, daemon=True))
         for thread in self._threads:
@@ -94,13 +99,15 @@ class Collector:
         if not self._threads:
             return True
         deadline = time.monotonic() + seconds
-        receiver, writer, reader = self._threads
+        receiver, *workers = self._threads
+        self._querier.stop()
         if receiver.is_alive():
             self._mailbox.put(Order.STOP_INTAKE)
         else:
             self._items.put(None)
             self._reads.put(None)
-        for thread in (writer, reader):
+            self._queries.put(None)
+        for thread in workers:
             thread.join(max(deadline - time.monotonic(), 0.0))
         self._mailbox.put(Order.END)
         receiver.join(max(deadline - time.monotonic(), 0.5))

@@ -125,6 +125,10 @@ class Store:
             raise StoreError(f"table {table!r} in {self.path} is not in the order of its offsets; the file is damaged")
         return Page(columns, len(offsets), int(offsets[-1]) if len(offsets) else start)
 
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """Another connection to the same database, for one thread and its caller to close."""
+        return self._connection.cursor()
+
     def close(self) -> None:
         """Checkpoint and let go of the file."""
         for connection in (self._reader, self._writer, self._connection):
