@@ -191,7 +191,7 @@ def unpack(
 
     `strict=False` skips the checks on text, for columns that a collector has checked before storing them.
     """
-    return {name: _spread(value, rows) for name, value in check(columns, kinds, rows, strict=strict).items()}
+    return {name: spread(value, rows) for name, value in check(columns, kinds, rows, strict=strict).items()}
 
 
 def check(
@@ -212,7 +212,8 @@ def check(
     return out
 
 
-def _spread(value: Column | str, rows: int) -> Column:
+def spread(value: Column | str, rows: int) -> Column:
+    """What holds for every row, written out `rows` times; an array or list is given back as it is."""
     if isinstance(value, str):
         return [value] * rows
     return value if isinstance(value, list) or value.ndim else np.full(rows, value)
