@@ -28,6 +28,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "sql": Command("barograph.sql", "server", "ask the log with a SELECT"),
     "export": Command("barograph.export", "server", "write rows of the log to a file: Parquet, CSV, Extra-P"),
     "demo": Command("barograph.demo", "demo", "watch real LAMMPS runs, disturb one, and tell the story"),
+    "keys": Command("barograph.keys", "server", "say who may use the log: keys and job tokens"),
     "collector": Command("barograph_collector.daemon", "server", "the log: takes rows, keeps them, gives them back"),
     "modeler": Command("barograph_modeler.daemon", "server", "learns bands from the log and writes them back"),
     "alerts": Command("barograph_alerts.daemon", "server", "scores running jobs against their bands"),
