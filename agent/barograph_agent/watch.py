@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import time
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from barograph_agent import wire
+from barograph_agent import credential, keys, wire
 from barograph_agent.harvest import Cursor, Harvest
 from barograph_agent.link import Link
 from barograph_agent.plan import End, Plan, Report, load_end
@@ -54,7 +55,7 @@ class Watch:
         self._state = msgspec.json.decode(mark, type=State) if mark else State()
         self._harvests: dict[str, Harvest] = {}
         self._unreadable: set[str] = set()
-        self.link = Link(plan.endpoint, plan.stream, self._spool)
+        self.link = self._connect()
 
     @property
     def ended(self) -> bool:
@@ -98,7 +99,7 @@ class Watch:
             dropped=missing + gone,
             reached=self.link.connected,
             verdict=self._verdict() if self.delivered else "",
-            notes=self.notes + [f"refused by the collector: {refusal.detail}" for refusal in self.link.refusals],
+            notes=self.notes + self._refusals(),
             delivered=self.delivered,
         )
 
@@ -114,6 +115,15 @@ class Watch:
         self._close_rings()
         shutil.rmtree(self.plan.ring_directory, ignore_errors=True)
         self._spool.remove()
+
+    def _connect(self) -> Link:
+        key = None
+        try:
+            key = keys.from_environment(os.environ)
+        except keys.KeyFileError as error:
+            self._note(str(error))
+        maker = credential.maker(os.environ) if key and key.role == "agent" else None
+        return Link(self.plan.endpoint, self.plan.stream, self._spool, key=key, credential=maker)
 
     def _find_rings(self) -> None:
         fresh: list[Ring] = []
@@ -235,6 +245,11 @@ class Watch:
         self._note(str(error))
         event = {"source": self.plan.job.key, "kind": "ring-unreadable", "rows": 0, "detail": str(error)}
         self._append("events", 1, {**event, "at": self._clock()})
+
+    def _refusals(self) -> list[str]:
+        told = [f"refused by the collector: {refusal.detail}" for refusal in self.link.refusals]
+        trouble = [f"not let in by the collector: {self.link.trouble}"] if self.link.trouble and not told else []
+        return list(dict.fromkeys(told)) + trouble
 
     def _note(self, line: str) -> None:
         if line not in self.notes:

@@ -26,7 +26,7 @@ of `rows` strings (text kinds), or as one scalar that holds for every row.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import numpy as np
@@ -37,20 +37,26 @@ from barograph_agent.tables import IDENTIFIER, TABLES, TEXT_LIMIT, Kind, Table
 VERSION: Final = 1
 MAX_ROWS: Final = 65536
 MAX_BYTES: Final = 16 * 2**20
+"""A frame beyond this closes the connection before it is read."""
+MAX_APPEND_BYTES: Final = 8 * 2**20
+"""An append beyond this is refused."""
 
-Reason: TypeAlias = Literal["version", "gap", "invalid", "unknown-stream"]
-"""Why the collector refused. version: it speaks another protocol. gap: seq is not the next one; say hello and resend.
-invalid: the message itself is bad and is consumed without rows. unknown-stream: say hello first."""
+CONSUMED: Final = ("invalid", "forbidden", "oversized")
+"""Reasons for which a message is used up without rows; after any other the producer says hello and sends it again."""
 
 Wire: TypeAlias = bytes | list[str] | str | int | float
 Column: TypeAlias = npt.NDArray[Any] | list[str]
 
 
 class Hello(msgspec.Struct, tag="hello", tag_field="type", frozen=True):
-    """Opens a stream, or opens it again after a silence."""
+    """Opens a stream, or opens it again after a silence.
+
+    `credential` says who the producer is, where the collector asks for that: see `credential`.
+    """
 
     stream: str
     version: int = VERSION
+    credential: str = ""
 
 
 class Append(msgspec.Struct, tag="append", tag_field="type", frozen=True):
@@ -112,11 +118,17 @@ class Ack(msgspec.Struct, tag="ack", tag_field="type", frozen=True):
 
 
 class Refuse(msgspec.Struct, tag="refuse", tag_field="type", frozen=True):
-    """The message with this seq was not taken; `detail` says what was wrong and what was expected."""
+    """The message with this seq, or hello where it is 0, was not taken; `detail` says why and what was expected.
+
+    Reasons, to which later versions may add: `version` (another protocol), `gap` (not the next number),
+    `unknown-stream` (say hello first), `rate` (too fast), `disk-full`; `key`, `role`, `credential`, `replayed` (not let
+    in); and those in CONSUMED: `invalid` (not what its table expects), `forbidden` (not this producer's to say),
+    `oversized`.
+    """
 
     stream: str
     seq: int
-    reason: Reason
+    reason: str
     detail: str
 
 

@@ -11,6 +11,8 @@ import msgspec
 import zmq
 
 from barograph_agent import wire
+from barograph_agent.handshake import Handshakes
+from barograph_agent.keys import ClientKey
 
 ATTEMPTS: Final = 2
 A = TypeVar("A", wire.Rows, wire.Result)
@@ -49,10 +51,13 @@ class Answer:
 class LogReader:
     """Reads pages. Not thread-safe. An unanswered request goes out again on a fresh socket, half the time later."""
 
-    def __init__(self, endpoint: str, timeout: float = 10.0) -> None:
-        """`timeout` is for one read, in seconds."""
+    def __init__(self, endpoint: str, timeout: float = 10.0, key: ClientKey | None = None) -> None:
+        """`timeout` is for one read, in seconds; `key` is for a collector that asks for one."""
         self.endpoint = endpoint
         self.timeout = timeout
+        self._key = key
+        self._trouble = ""
+        self._handshakes: Handshakes | None = None
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket: zmq.Socket[bytes] | None = None
         self._request = 0
@@ -103,10 +108,8 @@ class LogReader:
         self.close()
 
     def _unavailable(self, seconds: float) -> LogUnavailable:
-        return LogUnavailable(
-            f"no answer from the collector at {self.endpoint} within {seconds:g} s;"
-            " check that `barograph collector` runs there"
-        )
+        advice = self._trouble or "check that `barograph collector` runs there"
+        return LogUnavailable(f"no answer from the collector at {self.endpoint} within {seconds:g} s; {advice}")
 
     def _ask(self, request: wire.Read | wire.Sql, kind: type[A], seconds: float) -> A | None:
         socket = self._socket = self._socket or self._connect()
@@ -126,11 +129,17 @@ class LogReader:
         socket.setsockopt(zmq.LINGER, 0)
         socket.setsockopt(zmq.IPV6, "[" in self.endpoint)
         socket.setsockopt(zmq.MAXMSGSIZE, wire.MAX_BYTES)
+        if self._key is not None:
+            self._key.apply(socket)
+        self._handshakes = Handshakes(socket)
         socket.connect(self.endpoint)
         return socket
 
     def _hang_up(self) -> None:
-        if self._socket is not None:
+        if self._socket is not None and self._handshakes is not None:
+            self._handshakes.gave_up()
+            self._trouble = self._handshakes.trouble
+            self._handshakes.close()
             self._socket.close()
             self._socket = None
 

@@ -21,7 +21,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from barograph import extrap
 from barograph.sql import rows_of
-from barograph_agent import places
+from barograph_agent import keys, places
 from barograph_agent.tables import IDENTIFIER, TABLES, Kind
 from barograph_collector.client import Batch, LogReader, LogUnavailable, ReadRefused
 from barograph_collector.query import ROWS_LIMIT
@@ -174,11 +174,11 @@ def main(arguments: Sequence[str]) -> int:
     if options.format == "extrap" and not options.app:
         parser.error("--format extrap needs --app: one file models one application")
     try:
-        with LogReader(options.collector, 20.0) as reader:
+        with LogReader(options.collector, 20.0, keys.from_environment(os.environ)) as reader:
             wrote = _export(options, reader, Console(stderr=True))
     except LogUnavailable as error:
         return _say(Exit.UNAVAILABLE, str(error))
-    except (NotExportable, ReadRefused) as error:
+    except (keys.KeyFileError, NotExportable, ReadRefused) as error:
         return _say(Exit.DATA, str(error))
     except OSError as error:
         return _say(Exit.STATE, f"cannot write {options.output}: {error.strerror}")

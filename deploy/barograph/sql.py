@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from barograph_agent import places
+from barograph_agent import keys, places
 from barograph_collector.client import Answer, LogReader, LogUnavailable, ReadRefused
 from barograph_collector.service import Exit
 
@@ -82,12 +82,12 @@ def main(arguments: Sequence[str]) -> int:
     if not options.seconds > 0:
         parser.error(f"argument --seconds: {options.seconds:g}, expected more than 0")
     try:
-        with LogReader(options.collector, 5.0) as reader:
+        with LogReader(options.collector, 5.0, keys.from_environment(os.environ)) as reader:
             answer = reader.query(options.query, options.limit, options.seconds)
     except LogUnavailable as error:
         print(f"barograph sql: {error}", file=sys.stderr)
         return Exit.UNAVAILABLE
-    except ReadRefused as error:
+    except (keys.KeyFileError, ReadRefused) as error:
         print(f"barograph sql: {error}", file=sys.stderr)
         return Exit.DATA
     rows = rows_of(answer)

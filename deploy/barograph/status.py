@@ -13,7 +13,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from barograph_agent import places
+from barograph_agent import keys, places
 from barograph_agent.wire import Column
 from barograph_collector.client import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.service import Exit
@@ -106,8 +106,11 @@ def main(arguments: Sequence[str]) -> int:
     # Where nobody looks at a terminal, lines are not cut to 80 columns.
     console = Console(width=None if sys.stdout.isatty() else 160)
     try:
-        with LogReader(options.collector, 5.0) as reader:
+        with LogReader(options.collector, 5.0, keys.from_environment(os.environ)) as reader:
             show(reader, console, options.jobs)
+    except keys.KeyFileError as error:
+        print(f"barograph status: {error}", file=sys.stderr)
+        return Exit.DATA
     except (LogUnavailable, ReadRefused) as error:
         print(f"barograph status: {error}", file=sys.stderr)
         return Exit.UNAVAILABLE
