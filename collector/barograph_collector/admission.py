@@ -133,7 +133,7 @@ class Admission:
             raise Refused("rate", "more rows than this producer's limit, expected a pause")
 
     def _role(self, key: str) -> str:
-        client = self._keyring.get(key) if self._keyring else None
+        client = None if self._keyring is None else self._keyring.get(key)
         if client is None:
             raise Refused("key", "this key is not let in, or no longer")
         return client.role
