@@ -1,26 +1,33 @@
-"""The log protocol: the messages a producer or reader and the collector exchange over DEALER/ROUTER.
+"""The log protocol, version 1: the messages a client and the collector exchange over DEALER/ROUTER.
 
 Every ZeroMQ message is one frame, one msgpack map with a `type` field. From a client:
 
-    hello   version stream                             -> welcome, or refuse
-    append  stream seq table rows columns              -> ack once committed, or refuse
+    hello   stream version credential                  -> welcome, or refuse
+    append  stream seq table rows columns              -> ack once durable, or refuse
     skip    stream seq rows reason                     -> ack: everything up to seq is dropped by its producer
     read    request table after limit job              -> rows
     sql     request query limit seconds                -> result
 
 From the collector:
 
-    welcome version stream acked credit                   acked = highest committed seq of the stream, 0 for none
+    welcome stream acked credit version                   acked = highest durable seq of the stream, 0 for none
     ack     stream seq credit                             cumulative: everything up to seq is durable
-    refuse  stream seq reason detail                      see Reason
+    refuse  stream seq reason detail                      see Refuse
     rows    request table rows columns next_offset error
     result  request stream rows more error                rows as an Arrow IPC stream
 
 A stream is one producer's sequence, 1, 2, 3 ... without gaps. A producer may have at most `credit` unacknowledged
-messages under way. Resending is always safe: the collector ignores what it has.
+messages under way. Resending is always safe: the collector ignores what it has. A job's first row is in `jobs`, its
+last in `runs`; there is no message of its own for either.
 
 A column travels as the raw little-endian bytes of an array of `rows` values (numeric kinds of tables.Kind), as a list
 of `rows` strings (text kinds), or as one scalar that holds for every row.
+
+How it changes. Within a version, a message may get fields at its end that have a default: who does not know a field
+skips it, who misses one takes the default. A reason that is new is no new version either. Anything else is one, the
+columns of a table included. In every version a hello has `type`, `stream` and `version`, and a refuse the four fields
+above, so that a collector can say `version` to a client of any other version, and be understood. A message of an
+unknown type is counted and not answered.
 """
 
 from __future__ import annotations
@@ -156,11 +163,19 @@ class Result(msgspec.Struct, tag="result", tag_field="type", frozen=True):
     error: str = ""
 
 
+class AnyHello(msgspec.Struct, tag="hello", tag_field="type", frozen=True):
+    """What a hello has in every version."""
+
+    stream: str
+    version: int
+
+
 FromClient: TypeAlias = Hello | Append | Skip | Read | Sql
 FromCollector: TypeAlias = Welcome | Ack | Refuse | Rows | Result
 
 encode = msgspec.msgpack.Encoder().encode
 decode_from_client = msgspec.msgpack.Decoder(FromClient).decode
+decode_any_hello = msgspec.msgpack.Decoder(AnyHello).decode
 decode_from_collector = msgspec.msgpack.Decoder(FromCollector).decode
 
 
