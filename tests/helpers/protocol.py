@@ -11,7 +11,7 @@ from barograph_agent import wire
 from barograph_agent.tables import Kind
 
 RECORDED: Final = Path(__file__).resolve().parents[1] / "data/wire"
-_RUNS: Final = {
+_KINDS: Final = {
     "job": Kind.NAME,
     "ended_at": Kind.F64,
     "intervals": Kind.I64,
