@@ -10,11 +10,16 @@ from typing import Final
 
 import numpy as np
 
+from barograph_agent import wire
 from barograph_agent.tables import TABLES
-from barograph_collector.store import Entry
+from barograph_collector.rows import Entry
 
 RESULTS: Final = ("accepted", "duplicate", "refused")
-REASONS: Final = ("version", "gap", "invalid", "unknown-stream", "credit", "undecodable", "multipart")
+REASONS: Final = (
+    *("version", "gap", "invalid", "oversized", "unknown-stream", "credit", "rate", "undecodable", "multipart"),
+    *("handshake", "key", "role", "credential", "replayed", "forbidden"),
+    "disk-full",
+)
 DROPS: Final = ("ring-full", "spool-cap", "spool-corrupt", "memory-cap", "forgotten", "other")
 
 
@@ -31,6 +36,13 @@ class Counters:
     agent_dropped: dict[str, int] = field(default_factory=lambda: dict.fromkeys(DROPS, 0))
     commits: int = 0
     commit_seconds: float = 0.0
+    checkpoints: int = 0
+    checkpoint_seconds: float = 0.0
+    longest_checkpoint_seconds: float = 0.0
+    reopens: int = 0
+    reopen_failures: int = 0
+    last_durable_at: float = 0.0
+    last_stored_at: float = 0.0
     last_offset: int = 0
     queue_rows: int = 0
     streams: int = 0
@@ -40,12 +52,16 @@ class Counters:
         self.rows[entry.table] += entry.rows
         match entry.table:
             case "blocks":
-                self.agent_stored += int(np.sum(entry.columns["count"]))
+                self.agent_stored += _total(entry, "count")
             case "runs":
-                self.agent_counted += int(np.sum(entry.columns["intervals"]))
-                self.agent_dropped["ring-full"] += int(np.sum(entry.columns["dropped"]))
+                self.agent_counted += _total(entry, "intervals")
+                self.agent_dropped["ring-full"] += _total(entry, "dropped")
             case "events":
-                columns = (entry.columns[name] for name in ("kind", "rows", "detail"))
+                columns = (wire.spread(entry.columns[name], entry.rows) for name in ("kind", "rows", "detail"))
                 for kind, rows, detail in zip(*columns, strict=True):
                     if kind == "dropped":
                         self.agent_dropped[detail if detail in DROPS else "other"] += int(rows)
+
+
+def _total(entry: Entry, column: str) -> int:
+    return int(np.sum(wire.spread(entry.columns[column], entry.rows)))

@@ -24,7 +24,9 @@ class Exporter(Collector):
         now = self._counters
         yield _counts("rows", "Rows committed since the start, by table.", "table", now.rows)
         yield _counts("appends", "Appends received since the start, by result.", "result", now.appends)
-        yield _counts("refused", "Messages not taken since the start, by reason.", "reason", now.refused)
+        yield _counts(
+            "rejected", "Messages and connections not taken since the start, by reason.", "reason", now.refused
+        )
         # What agents owe: counted by shims = stored + dropped, once all runs have ended.
         counted = "Intervals of ended runs, as shims counted them, since the start."
         yield CounterMetricFamily("barograph_agent_intervals_counted", counted, now.agent_counted)

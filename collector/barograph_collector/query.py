@@ -18,7 +18,8 @@ import msgspec
 import pyarrow as pa
 
 from barograph_agent import wire
-from barograph_collector.store import READ_BYTES, Store
+from barograph_collector.pages import READ_BYTES
+from barograph_collector.store import Store
 from barograph_collector.streams import Reply
 
 ROWS_LIMIT: Final = 100_000
@@ -36,17 +37,23 @@ class Querier:
     """Answers queries one after the other; a None in the queue ends it."""
 
     def __init__(
-        self, store: Store, requests: queue.SimpleQueue[tuple[bytes, wire.Sql] | None], reply: Callable[[Reply], None]
+        self,
+        store: Store,
+        requests: queue.SimpleQueue[tuple[bytes, wire.Sql] | None],
+        reply: Callable[[Reply], None],
+        settle: Callable[[], object],
     ) -> None:
+        """`settle` waits until what is durable by now can be read."""
         self._store = store
         self._requests = requests
         self._reply = reply
+        self._settle = settle
         self._lock = threading.Lock()
         self._running: duckdb.DuckDBPyConnection | None = None
         self._stopping = False
 
     def run(self) -> None:
-        """Work until told to end. Raises only what means that the database is unusable."""
+        """Work until told to end."""
         while (request := self._requests.get()) is not None:
             peer, query = request
             self._reply(Reply(peer, self.answer(query)))
@@ -63,15 +70,16 @@ class Querier:
         limit = min(max(query.limit, 1), ROWS_LIMIT)
         seconds = min(max(query.seconds, 0.1), SECONDS_LIMIT)
         try:
+            self._settle()
             found = self._select(query.query, limit, seconds)
         except NotAllowed as error:
             return refused(query, str(error))
-        except _FATAL:
-            raise
         except duckdb.InterruptException:
             why = "the collector is stopping" if self._stopping else f"not done within {seconds:g} s"
             return refused(query, f"{why}: ask for less, or for longer (at most {SECONDS_LIMIT:g} s)")
         except duckdb.Error as error:
+            if isinstance(error, _FATAL):
+                self._store.unusable.set()
             return refused(query, str(error))
         rows = found.slice(0, limit)
         stream = _to_stream(rows)

@@ -11,8 +11,8 @@ import pytest
 
 from barograph_agent import wire
 from barograph_collector.client import LogReader, ReadRefused
+from barograph_collector.pages import READ_BYTES
 from barograph_collector.server import Collector
-from barograph_collector.store import READ_BYTES
 from helpers.log import Producer, blocks, collector_on
 
 # More than any machine does in the time of a test; the limit on the result is no help, for it counts.

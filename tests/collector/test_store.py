@@ -12,7 +12,10 @@ import pytest
 
 from barograph_agent import wire
 from barograph_agent.tables import TABLES, TEXT_LIMIT
-from barograph_collector.store import READ_BYTES, Entry, Store, StoreError
+from barograph_collector.database import StoreError
+from barograph_collector.pages import READ_BYTES
+from barograph_collector.rows import Entry
+from barograph_collector.store import Store
 from helpers.log import blocks
 
 
@@ -97,13 +100,13 @@ def test_a_page_of_long_texts_is_cut_to_what_fits_a_message_and_nothing_is_lost(
 
 
 def test_a_commit_that_fails_leaves_nothing_of_it(tmp_path: Path) -> None:
-    short = blocks(2)
-    good = entry("blocks", 2, short)
-    bad = Entry("events", 1, {**sites(1, "x").columns, "source": ["s"], "kind": ["k"], "rows": np.array(["x"])})
+    good = entry("blocks", 2, blocks(2))
+    words = np.array(["x"])
+    bad = Entry("events", 1, {"source": "s", "kind": "k", "rows": words, "detail": "d", "at": np.zeros(1)})
     with Store(tmp_path / "log.duckdb") as store:
         store.commit([good], {"s": 1})
-        with pytest.raises((duckdb.Error, KeyError)):
-            store.commit([good, Entry("events", 1, {**bad.columns, "detail": ["d"]})], {"s": 2})
+        with pytest.raises(duckdb.ConversionException):
+            store.commit([good, bad], {"s": 2})
     with Store(tmp_path / "log.duckdb") as store:
         assert (store.head, store.high_water()) == (2, {"s": 1})
 
@@ -138,10 +141,11 @@ def test_a_file_that_cannot_be_the_log_is_refused_in_one_clear_line(tmp_path: Pa
 
     other = tmp_path / "other.duckdb"
     with duckdb.connect(str(other)) as connection:
-        connection.execute('CREATE TABLE sites ("offset" BIGINT, class_id UBIGINT)')
+        connection.execute('CREATE TABLE sites ("offset" BIGINT, class_id VARCHAR)')
     with pytest.raises(StoreError) as refusal:
         Store(other)
     assert str(refusal.value) == (
-        f"table 'sites' in {other} has columns offset BIGINT, class_id UBIGINT, expected offset BIGINT,"
-        " class_id UBIGINT, before VARCHAR, at VARCHAR, operation VARCHAR: the file was written by another version"
+        f"cannot use the log {other}: it has a table 'sites' with columns offset BIGINT, class_id VARCHAR, expected"
+        " offset BIGINT, class_id UBIGINT, before VARCHAR, at VARCHAR, operation VARCHAR: it was written by another"
+        " program, or by a newer Barograph"
     )

@@ -123,7 +123,7 @@ class Daemon:
         command += ["--listen", "tcp://127.0.0.1:0", "--metrics", "127.0.0.1:0"]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None
-        self.first_line = self.process.stderr.readline()
+        self.first_line = next((line for line in self.process.stderr if "listening on" in line), "")
         self.log: list[str] = []
         self._drain = threading.Thread(target=self.log.extend, args=(self.process.stderr,))
         self._drain.start()
