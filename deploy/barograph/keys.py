@@ -22,6 +22,12 @@ from barograph_collector import keys
 from barograph_collector.service import Exit
 
 DEFAULT_DIRECTORY: Final = Path("/etc/barograph/keys")
+_TOKEN_OPTIONS: Final = """\
+options of token:
+  --output FILE  where to, with mode 600
+  --owner UID    whose file it becomes (default: yours)
+  --hours H      how long it is good (default: 48)
+"""
 
 
 def init(options: argparse.Namespace) -> None:
@@ -90,7 +96,12 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="barograph keys", description="Say who may use the log.")
+    parser = argparse.ArgumentParser(
+        prog="barograph keys",
+        description="Say who may use the log.",
+        epilog=_TOKEN_OPTIONS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument(
         "--keys",
         type=Path,
