@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -17,10 +18,11 @@ _log = logging.getLogger(__name__)
 
 
 class Group(NamedTuple):
-    """Items that became durable together, and the journal's number of the last one."""
+    """Items that became durable together, the journal's number of the last one, and when that was (monotonic)."""
 
     items: list[Item]
     number: int
+    at: float
 
 
 class Appender:
@@ -47,7 +49,7 @@ class Appender:
             if number is None:
                 break
             # First to the database: a read that follows the acknowledgement must find it waiting there.
-            self._groups.put(Group(items, number))
+            self._groups.put(Group(items, number, time.monotonic()))
             self._durable(items)
         self._groups.put(None)
 

@@ -39,10 +39,13 @@ class Counters:
     checkpoints: int = 0
     checkpoint_seconds: float = 0.0
     longest_checkpoint_seconds: float = 0.0
+    days_dropped: int = 0
     reopens: int = 0
     reopen_failures: int = 0
-    last_durable_at: float = 0.0
-    last_stored_at: float = 0.0
+    table_rows: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TABLES, 0))
+    """In the log, about."""
+    waiting_since: float = 0.0
+    """When the oldest rows that are acknowledged and not in the database became durable (monotonic); 0 for none."""
     last_offset: int = 0
     queue_rows: int = 0
     streams: int = 0
@@ -50,6 +53,7 @@ class Counters:
     def count(self, entry: Entry) -> None:
         """Take note of committed rows, and of what they say about the agents' own balance."""
         self.rows[entry.table] += entry.rows
+        self.table_rows[entry.table] += entry.rows
         match entry.table:
             case "blocks":
                 self.agent_stored += _total(entry, "count")

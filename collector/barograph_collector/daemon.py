@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from barograph_collector.retention import Retention, size
 from barograph_collector.service import (
     CannotListen,
     Exit,
@@ -66,6 +67,8 @@ def _serve(options: argparse.Namespace) -> int:
             keyring=keyring,
             munge_socket=options.munge,
             rows_per_second=options.rate,
+            retention=Retention(options.keep_days, options.keep_bytes),
+            reserve_bytes=options.reserve,
         )
         registry, beat = daemon_registry("collector")
         registry.register(Exporter(collector.counters, store.path))
@@ -134,6 +137,27 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         help="rows per second that one job may append over time (default: 100000)",
     )
     parser.add_argument(
+        "--keep-days",
+        type=int,
+        default=0,
+        metavar="N",
+        help="days before today whose raw rows are kept; class and hour sums stay (default: all)",
+    )
+    parser.add_argument(
+        "--keep-bytes",
+        type=size,
+        default=0,
+        metavar="SIZE",
+        help="what the database may use, as in 500G: beyond that the oldest day goes (default: no limit)",
+    )
+    parser.add_argument(
+        "--reserve",
+        type=size,
+        default="512M",
+        metavar="SIZE",
+        help="with less than this free on the disk nothing is taken, only read (default: %(default)s)",
+    )
+    parser.add_argument(
         "--metrics",
         type=host_and_port,
         default="127.0.0.1:7451",
@@ -147,6 +171,8 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         )
     if options.munge is not None and options.keys is None:
         parser.error("argument --munge: expected --keys with it: without keys nobody is asked who he is")
+    if options.keep_days < 0:
+        parser.error(f"argument --keep-days: {options.keep_days}, expected 0 or more")
     if not options.rate > 0:
         parser.error(f"argument --rate: {options.rate:g}, expected more than 0")
     return options

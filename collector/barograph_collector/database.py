@@ -19,6 +19,8 @@ from barograph_collector.layout import DAILY, LOG_COLUMNS, OFFSET, OWN_COLUMNS, 
 from barograph_collector.migrations import Foreign, migrate
 from barograph_collector.pages import Pages
 from barograph_collector.partitions import Partitions
+from barograph_collector.retention import Retention
+from barograph_collector.rollup import roll_up
 from barograph_collector.rows import Entry, to_arrow
 from barograph_collector.transaction import transaction
 
@@ -100,6 +102,23 @@ class Database:
     def checkpoint(self) -> None:
         """Bring everything from the write-ahead log into the file. Raises duckdb.Error, also while others write."""
         self._writer.execute("CHECKPOINT")
+
+    def roll_up(self) -> int:
+        """Add up the days that have ended and were not yet; returns how many. Raises duckdb.Error."""
+        due = [day for day in self.partitions.days[:-1] if not day.rolled_up]
+        for day in due:
+            roll_up(self._writer, day)
+        return len(due)
+
+    def drop_days(self, retention: Retention, today: int) -> int:
+        """Drop the days that need not be kept, the oldest first; returns how many. Raises duckdb.Error."""
+        dropped = 0
+        while len(days := self.partitions.days) > 1 and retention.is_due(days[0].day, today, self.used_bytes):
+            self.partitions.drop(days[0].day)
+            # Only a checkpoint gives the room back, to the database's own use.
+            self.checkpoint()
+            dropped += 1
+        return dropped
 
     def used_bytes(self) -> int:
         """What the file holds, without the room that dropped partitions have left in it."""

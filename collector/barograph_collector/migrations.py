@@ -12,7 +12,7 @@ from typing import Final
 
 import duckdb
 
-from barograph_collector.layout import DAILY, LOG_COLUMNS, OFFSET, OWN_COLUMNS, STREAMS, declared
+from barograph_collector.layout import DAILY, LOG_COLUMNS, OWN_COLUMNS, declared
 from barograph_collector.partitions import Partition
 from barograph_collector.transaction import transaction
 
@@ -73,9 +73,6 @@ def _split_into_days(connection: duckdb.DuckDBPyConnection, today: int) -> None:
             connection.execute(f'CREATE TABLE "{first.table(name)}" ({declared(LOG_COLUMNS[name])})')
     _create(connection)
     connection.execute("INSERT INTO partitions VALUES (?, ?, false)", [first.day, first.first_offset])
-    # Offsets were looked up in every table; from now on the marks say where the log ends.
-    ends = " UNION ALL ".join(f'SELECT max("{OFFSET}") AS last FROM "{name}"' for name in held)
-    connection.execute(f"INSERT INTO \"{STREAMS}\" SELECT '', 0, coalesce(max(last), 0) FROM ({ends})")
 
 
 _STEPS: Final[dict[int, Callable[[duckdb.DuckDBPyConnection, int], None]]] = {2: _split_into_days}

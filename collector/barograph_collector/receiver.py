@@ -18,6 +18,7 @@ from barograph_collector.credentials import Claim, Unproven
 from barograph_collector.door import Door
 from barograph_collector.gatekeeper import Greeting, Judged
 from barograph_collector.mailbox import Mailbox
+from barograph_collector.space import DiskSpace
 from barograph_collector.streams import Reply, Streams, Verdict
 
 QUEUE_BYTES: Final = 128 * 2**20
@@ -57,6 +58,7 @@ class Receiver:
         *,
         streams: Streams,
         admission: Admission,
+        space: DiskSpace,
         items: queue.SimpleQueue[intake.Item | None],
         reads: queue.SimpleQueue[tuple[bytes, wire.Read] | None],
         queries: queue.SimpleQueue[tuple[bytes, wire.Sql] | None],
@@ -68,6 +70,7 @@ class Receiver:
         self._mailbox = mailbox
         self._streams = streams
         self._admission = admission
+        self._space = space
         self._items = items
         self._reads = reads
         self._queries = queries
@@ -144,7 +147,11 @@ class Receiver:
                 verdict = self._streams.judge(
                     peer, message.stream, message.seq, may_jump=isinstance(message, wire.Skip)
                 )
-                if verdict is Verdict.ACCEPT:
+                if verdict is Verdict.ACCEPT and self._space.is_short():
+                    # Unanswered: the producer keeps it, says hello after a while, and sends it again.
+                    self._count(message, "refused")
+                    self._counters.refused["disk-full"] += 1
+                elif verdict is Verdict.ACCEPT:
                     self._take(peer, key, message, frame)
                 else:
                     self._count(message, "duplicate" if verdict in _HAD_ALREADY else "refused")

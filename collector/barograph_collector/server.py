@@ -33,7 +33,9 @@ from barograph_collector.mailbox import Mailbox
 from barograph_collector.query import Querier
 from barograph_collector.reader import Reader
 from barograph_collector.receiver import Order, Post, Receiver, Stored
+from barograph_collector.retention import KEEP_ALL, Retention
 from barograph_collector.service import CannotListen
+from barograph_collector.space import DiskSpace
 from barograph_collector.store import Store
 from barograph_collector.streams import Streams
 from barograph_collector.writer import Writer
@@ -56,13 +58,16 @@ class Collector:
         keyring: Keyring | None = None,
         munge_socket: str | None = None,
         rows_per_second: float = ROWS_PER_SECOND,
+        retention: Retention = KEEP_ALL,
+        reserve_bytes: int = 0,
     ) -> None:
         """`clock` gives Unix seconds; `on_failure` is called, from the thread that failed, when service has ended.
 
         keyring: who is let in; None for everybody who can connect. munge_socket: see `credentials.Verifier`.
-        rows_per_second: the limit of each producer.
+        rows_per_second: the limit of each producer. retention: which days of raw rows are kept. reserve_bytes: with
+        less than this free on the disk nothing is taken.
         """
-        self.counters = Counters(last_offset=store.head)
+        self.counters = Counters(last_offset=store.head, table_rows=store.database.row_counts())
         self.endpoint = listen
         self.failure: Exception | None = None
         self._store = store
@@ -79,7 +84,10 @@ class Collector:
         self._queries: queue.SimpleQueue[tuple[bytes, wire.Sql] | None] = queue.SimpleQueue()
         self._greetings: queue.SimpleQueue[Greeting | None] = queue.SimpleQueue()
         self._appender = Appender(store.journal, self._items, self._groups, self._mailbox.put)
-        self._writer = Writer(store, self._groups, lambda items: self._mailbox.put(Stored(items)), self.counters)
+        self.space = DiskSpace(store.path.parent, reserve_bytes)
+        self._writer = Writer(
+            store, self._groups, lambda items: self._mailbox.put(Stored(items)), self.counters, retention
+        )
         self._querier = Querier(store, self._queries, self._mailbox.put, self._writer.settle)
         self._threads: list[threading.Thread] = []
 
@@ -98,6 +106,7 @@ class Collector:
             self._mailbox,
             streams=streams,
             admission=self._admission(),
+            space=self.space,
             items=self._items,
             reads=self._reads,
             queries=self._queries,

@@ -23,6 +23,7 @@ from barograph_collector.intake import Undecodable, replayed
 from barograph_collector.journal import Journal
 from barograph_collector.pages import OutOfOrder, Page
 from barograph_collector.partitions import DAY_SECONDS
+from barograph_collector.retention import Retention
 from barograph_collector.rows import Entry
 
 REPLAY_ROWS: Final = 100_000
@@ -109,6 +110,14 @@ class Store:
         number = self._database.marks().get(JOURNAL, 0)
         self._database.checkpoint()
         self.journal.forget(number)
+
+    def keep_house(self, retention: Retention) -> int:
+        """Roll up the days that have ended, drop those that need not be kept; returns how many. Raises duckdb.Error."""
+        self._database.roll_up()
+        dropped = self._database.drop_days(retention, self.today)
+        if dropped:
+            self.journal.forget(self._database.marks().get(JOURNAL, 0))
+        return dropped
 
     def reopen(self, last: int) -> None:
         """Open the database again after a failure, and replay the journal into it up to message `last`.

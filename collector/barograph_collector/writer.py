@@ -15,6 +15,7 @@ from barograph_collector.appender import Group
 from barograph_collector.counters import Counters
 from barograph_collector.database import JOURNAL, StoreError, first_line
 from barograph_collector.intake import Item
+from barograph_collector.retention import Retention
 from barograph_collector.store import Store
 
 BATCH_ROWS: Final = 122_880
@@ -36,12 +37,15 @@ class Writer:
         groups: queue.SimpleQueue[Group | threading.Event | None],
         stored: Callable[[list[Item]], None],
         counters: Counters,
+        retention: Retention,
     ) -> None:
         """`stored` hears of every batch once it is in the database."""
         self._store = store
         self._groups = groups
         self._stored = stored
         self._counters = counters
+        self._retention = retention
+        self._kept_house_on = -1
         self._ending = threading.Event()
         self._waiting: list[threading.Event] = []
         self._last = False
@@ -58,8 +62,9 @@ class Writer:
             for event in self._waiting:
                 event.set()
             self._waiting.clear()
-            if self._journal_bytes > CHECKPOINT_BYTES:
+            if self._journal_bytes > CHECKPOINT_BYTES or self._store.today != self._kept_house_on:
                 self._checkpoint()
+                self._keep_house()
 
     def end(self) -> None:
         """Do not try any more what does not go."""
@@ -94,6 +99,7 @@ class Writer:
                 break
             if not batch:
                 deadline = time.monotonic() + BATCH_SECONDS
+                self._counters.waiting_since = group.at
             batch.append(group)
             rows += sum(item.entry.rows for item in group.items)
             timeout = max(deadline - time.monotonic(), 0.0)
@@ -110,6 +116,7 @@ class Writer:
             if not self._reopen(number):
                 return
         self._number = number
+        self._counters.waiting_since = 0.0
         self._counters.commit_seconds += time.perf_counter() - began
         self._counters.commits += 1
         self._counters.last_offset = self._store.head
@@ -135,6 +142,18 @@ class Writer:
                 _log.info("the database is open again")
                 self._counters.reopens += 1
                 return True
+
+    def _keep_house(self) -> None:
+        self._kept_house_on = self._store.today
+        try:
+            dropped = self._store.keep_house(self._retention)
+        except duckdb.Error as error:
+            _log.warning("days could not be rolled up or dropped, next time: %s", first_line(error))
+            return
+        self._counters.days_dropped += dropped
+        self._counters.table_rows = self._store.database.row_counts()
+        if dropped:
+            _log.info("dropped the raw rows of %d days", dropped)
 
     def _checkpoint(self) -> None:
         began = time.perf_counter()
