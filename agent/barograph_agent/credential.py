@@ -9,6 +9,7 @@ collector derives the same key from the facility's secret, so it keeps no list o
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import secrets
@@ -79,11 +80,24 @@ def payload(stream: str) -> bytes:
     return b"barograph hello " + stream.encode()
 
 
-def maker(environment: Mapping[str, str]) -> Callable[[str], str]:
-    """The function that makes a credential for a stream: with the job token where there is one, else with MUNGE.
+def keep_token(environment: Mapping[str, str], job: str, kept: Path) -> None:
+    """Copy the token that BAROGRAPH_TOKEN names to `kept` if it is this job's: its spool may outlive the job."""
+    if (path := environment.get(TOKEN_VARIABLE)) and not kept.exists():
+        with contextlib.suppress(OSError, ValueError):
+            content = Path(path).read_bytes()
+            if job.startswith(msgspec.json.decode(content, type=Token).job + "."):
+                kept.touch(mode=0o600)
+                kept.write_bytes(content)
 
-    It raises CredentialError, anew at each call: a munged that is away may come back.
+
+def maker(environment: Mapping[str, str], kept: Path | None = None) -> Callable[[str], str]:
+    """The function that makes a credential for a stream: with a job token where there is one, else with MUNGE.
+
+    `kept` is where keep_token has put one, if it has. The function raises CredentialError, anew at each call: a munged
+    that is away may come back.
     """
+    if kept is not None and kept.exists():
+        return lambda stream: _with_token(kept, stream)
     if path := environment.get(TOKEN_VARIABLE):
         return lambda stream: _with_token(Path(path), stream)
     socket = environment.get(MUNGE_VARIABLE, "")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from typing import Final
 
 import zmq
@@ -27,6 +29,8 @@ class Handshakes:
     def __init__(self, socket: zmq.Socket[bytes]) -> None:
         self.trouble = ""
         """In words, what went wrong last; empty while all is well."""
+        self.is_hopeless = False
+        """True after a failure that another attempt with the same keys will not mend."""
         self._socket = socket
         self._monitor = socket.get_monitor_socket(_WATCHED)
 
@@ -36,8 +40,22 @@ class Handshakes:
         while self._monitor.poll(0):
             event = parse_monitor_message(self._monitor.recv_multipart())["event"]
             self.trouble = _TROUBLES.get(event, self.trouble)
+            self.is_hopeless = event in (zmq.EVENT_HANDSHAKE_FAILED_AUTH, zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
             given_up = event == zmq.EVENT_HANDSHAKE_FAILED_AUTH
         return given_up
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until the socket has something to receive; False when the time is over, or waiting is hopeless."""
+        deadline = time.monotonic() + seconds
+        poller = zmq.Poller()
+        poller.register(self._socket, zmq.POLLIN)
+        poller.register(self._monitor, zmq.POLLIN)
+        while not self.is_hopeless:
+            ready = dict(poller.poll(max(math.ceil(1000 * (deadline - time.monotonic())), 0)))
+            if self._socket in ready or not ready:
+                return self._socket in ready
+            self.gave_up()
+        return False
 
     def close(self) -> None:
         """Stop watching; before the socket closes."""

@@ -15,7 +15,7 @@ import msgspec
 from barograph_agent import credential, keys, wire
 from barograph_agent.harvest import Cursor, Harvest
 from barograph_agent.link import Link
-from barograph_agent.plan import End, Plan, Report, load_end
+from barograph_agent.plan import TOKEN, End, Plan, Report, load_end
 from barograph_agent.ring import Ring, RingError
 from barograph_agent.spool import Spool
 
@@ -122,7 +122,11 @@ class Watch:
             key = keys.from_environment(os.environ)
         except keys.KeyFileError as error:
             self._note(str(error))
-        maker = credential.maker(os.environ) if key and key.role == "agent" else None
+        maker = None
+        if key is not None and key.role == "agent":
+            kept = self._directory / TOKEN
+            credential.keep_token(os.environ, self.plan.job.key, kept)
+            maker = credential.maker(os.environ, kept)
         return Link(self.plan.endpoint, self.plan.stream, self._spool, key=key, credential=maker)
 
     def _find_rings(self) -> None:

@@ -56,10 +56,8 @@ class LogReader:
         self.endpoint = endpoint
         self.timeout = timeout
         self._key = key
-        self._trouble = ""
-        self._handshakes: Handshakes | None = None
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._socket: zmq.Socket[bytes] | None = None
+        self._connection: tuple[zmq.Socket[bytes], Handshakes] | None = None
         self._request = 0
 
     def read(self, table: str, after: int, limit: int = wire.MAX_ROWS, job: str = "") -> Batch:
@@ -108,40 +106,44 @@ class LogReader:
         self.close()
 
     def _unavailable(self, seconds: float) -> LogUnavailable:
-        advice = self._trouble or "check that `barograph collector` runs there"
-        return LogUnavailable(f"no answer from the collector at {self.endpoint} within {seconds:g} s; {advice}")
+        return LogUnavailable(
+            f"no answer from the collector at {self.endpoint} within {seconds:g} s;"
+            " check that `barograph collector` runs there"
+        )
 
     def _ask(self, request: wire.Read | wire.Sql, kind: type[A], seconds: float) -> A | None:
-        socket = self._socket = self._socket or self._connect()
+        socket, handshakes = self._connection = self._connection or self._connect()
         socket.send(wire.encode(request))
         # After a read that was given up its answer may still come; the fresh socket does not see it, an old one might.
-        while socket.poll(int(1000 * seconds)):
+        while handshakes.wait(seconds):
             try:
                 answer = wire.decode_from_collector(socket.recv())
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise LogUnavailable(f"{self.endpoint} does not speak the log protocol: {error}") from None
             if isinstance(answer, kind) and answer.request == request.request:
                 return answer
+        if trouble := handshakes.trouble:
+            self._hang_up()
+            raise LogUnavailable(f"not let in by the collector at {self.endpoint}: {trouble}")
         return None
 
-    def _connect(self) -> zmq.Socket[bytes]:
+    def _connect(self) -> tuple[zmq.Socket[bytes], Handshakes]:
         socket = self._context.socket(zmq.DEALER)
         socket.setsockopt(zmq.LINGER, 0)
         socket.setsockopt(zmq.IPV6, "[" in self.endpoint)
         socket.setsockopt(zmq.MAXMSGSIZE, wire.MAX_BYTES)
         if self._key is not None:
             self._key.apply(socket)
-        self._handshakes = Handshakes(socket)
+        handshakes = Handshakes(socket)
         socket.connect(self.endpoint)
-        return socket
+        return socket, handshakes
 
     def _hang_up(self) -> None:
-        if self._socket is not None and self._handshakes is not None:
-            self._handshakes.gave_up()
-            self._trouble = self._handshakes.trouble
-            self._handshakes.close()
-            self._socket.close()
-            self._socket = None
+        if self._connection is not None:
+            socket, handshakes = self._connection
+            handshakes.close()
+            socket.close()
+            self._connection = None
 
 
 def _batch(answer: wire.Rows) -> Batch:

@@ -29,6 +29,8 @@ def send(root: Path, endpoint: str, seconds: float) -> int:
                 watch.forget()
                 watches.remove(watch)
     for watch in watches:
+        for note in watch.report().notes:
+            print(f"waiting    {watch.plan.job.key}: {note}")
         watch.close()
     return len(watches)
 

@@ -288,7 +288,7 @@ def test_what_the_collector_refuses_is_noted_and_in_the_balance(tmp_path: Path, 
     report = watch.report()
     watch.close()
     assert (report.seen, report.stored, report.dropped) == (12, 0, 12)
-    assert len(report.notes) == 3  # jobs, blocks, runs
+    assert len(report.notes) == 1  # jobs, blocks and runs are refused in the same words
     assert all(note.startswith("refused by the collector: column 'job' is 'lab/bad name.0.0'") for note in report.notes)
 
 
