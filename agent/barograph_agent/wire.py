@@ -163,6 +163,15 @@ class Result(msgspec.Struct, tag="result", tag_field="type", frozen=True):
     error: str = ""
 
 
+class Heading(msgspec.Struct, tag="append", tag_field="type", frozen=True):
+    """An append but for its columns, which a decoder skips: enough to refuse it."""
+
+    stream: str
+    seq: int
+    table: str
+    rows: int
+
+
 class AnyHello(msgspec.Struct, tag="hello", tag_field="type", frozen=True):
     """What a hello has in every version."""
 
@@ -175,6 +184,7 @@ FromCollector: TypeAlias = Welcome | Ack | Refuse | Rows | Result
 
 encode = msgspec.msgpack.Encoder().encode
 decode_from_client = msgspec.msgpack.Decoder(FromClient).decode
+decode_heading = msgspec.msgpack.Decoder(Heading).decode
 decode_any_hello = msgspec.msgpack.Decoder(AnyHello).decode
 decode_from_collector = msgspec.msgpack.Decoder(FromCollector).decode
 

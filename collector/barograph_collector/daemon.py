@@ -6,6 +6,7 @@ import argparse
 import ipaddress
 import logging
 import os
+import resource
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,6 +47,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _say(Exit.UNAVAILABLE, str(error))
 
 
+def _allow_connections() -> None:
+    """Let this process have as many descriptors as it may: each connection takes one, and so does each file."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 def _serve(options: argparse.Namespace) -> int:
     from barograph_collector.database import StoreError
     from barograph_collector.exporter import Exporter
@@ -53,6 +60,7 @@ def _serve(options: argparse.Namespace) -> int:
     from barograph_collector.server import Collector
     from barograph_collector.store import Store
 
+    _allow_connections()
     state: Path = options.state
     keyring = Keyring(options.keys) if options.keys else None
     try:

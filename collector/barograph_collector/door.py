@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Final
 
 import zmq
 from zmq.auth.thread import ThreadAuthenticator
-from zmq.utils.monitor import parse_monitor_message
 
 from barograph_agent import wire
 from barograph_collector.keys import Keyring
@@ -17,6 +17,7 @@ HANDSHAKE_MS: Final = 10_000
 """A connection that has not said by then what a client says is closed: half-open ones cost a descriptor each."""
 _BACKLOG: Final = 1024  # connections not accepted yet: a large job starts everywhere at once
 _LINGER_MS: Final = 250
+_AT_ONCE: Final = 256  # failures taken before messages get their turn again
 _DOMAIN: Final = "barograph"
 _FAILURES: Final[dict[int, str]] = {
     int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL): "handshake",
@@ -44,7 +45,7 @@ class Door:
             self.socket.curve_server = True
             self.socket.curve_secretkey = keyring.collector.secret.encode()
             self.socket.zap_domain = _DOMAIN.encode()
-        self.monitor = self.socket.get_monitor_socket(sum(_FAILURES))
+        self.monitor = _monitor(context, self.socket)
         try:
             self.socket.bind(endpoint)
         except zmq.ZMQError as error:
@@ -74,14 +75,18 @@ class Door:
 
     def failures(self) -> list[str]:
         """Why connections did not come about since the last call, as `counters.REASONS`."""
-        found = []
-        while self.monitor.poll(0):
-            found.append(_FAILURES[int(parse_monitor_message(self.monitor.recv_multipart())["event"])])
+        found: list[str] = []
+        while len(found) < _AT_ONCE:
+            try:
+                event, _ = self.monitor.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                break
+            found.append(_FAILURES[int.from_bytes(event[:2], sys.byteorder)])
         return found
 
     def close(self) -> None:
         """Send what is under way, for a moment, and close."""
-        self.socket.disable_monitor()
+        self.socket.monitor(None, 0)
         self.monitor.close(0)
         self.socket.close()
         if self._authenticator is not None:
@@ -95,3 +100,13 @@ class Door:
         router.setsockopt(zmq.SNDHWM, 2 * CREDIT)
         router.setsockopt(zmq.BACKLOG, _BACKLOG)
         router.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
+
+
+def _monitor(context: zmq.Context[zmq.Socket[bytes]], socket: zmq.Socket[bytes]) -> zmq.Socket[bytes]:
+    """A socket that hears of failed handshakes. Without a bound: ZeroMQ's own thread would wait where it is full."""
+    address = f"inproc://door-{id(socket)}"
+    socket.monitor(address, sum(_FAILURES))
+    monitor = context.socket(zmq.PAIR)
+    monitor.setsockopt(zmq.RCVHWM, 0)
+    monitor.connect(address)
+    return monitor

@@ -39,10 +39,17 @@ def decode(frames: list[bytes]) -> wire.FromClient:
     if len(frames) != 1:
         raise Undecodable("multipart")
     try:
+        if len(frames[0]) > wire.MAX_APPEND_BYTES:
+            return _without_columns(wire.decode_heading(frames[0]))
         message: wire.FromClient = wire.decode_from_client(frames[0])
     except _UNDECODABLE:
         return _foreign_hello(frames[0])
     return message
+
+
+def _without_columns(heading: wire.Heading) -> wire.Append:
+    # Nothing of that size is taken, so its rows need not be made.
+    return wire.Append(heading.stream, heading.seq, heading.table, heading.rows, {})
 
 
 def _foreign_hello(frame: bytes) -> wire.Hello:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import select
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -87,18 +89,18 @@ def oversize(endpoint: str, stopped: Callable[[], bool]) -> None:
 def half_open(endpoint: str, stopped: Callable[[], bool], connections: int = 10_000) -> None:
     """Connections on which nothing is ever said; one that the collector closes is made again."""
     address = urlsplit(endpoint)
-    held: list[socket.socket] = []
-    try:
+    held: dict[int, socket.socket] = {}
+    with select.epoll() as closed:
         while not stopped():
-            if len(held) >= connections:
-                held.pop(0).close()
-            try:
-                held.append(socket.create_connection((address.hostname or "", address.port or 0), 1.0))
-            except OSError:
-                continue
-    finally:
-        for connection in held:
-            connection.close()
+            for descriptor, _ in closed.poll(0.0 if len(held) < connections else 0.1):
+                held.pop(descriptor).close()
+            if len(held) < connections:
+                with contextlib.suppress(OSError):
+                    fresh = socket.create_connection((address.hostname or "", address.port or 0), 1.0)
+                    held[fresh.fileno()] = fresh
+                    closed.register(fresh, select.EPOLLRDHUP)
+    for connection in held.values():
+        connection.close()
 
 
 ATTACKS: Final[dict[str, Attack]] = {
