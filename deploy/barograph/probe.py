@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import duckdb
+from barograph_collector.store import Store
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,7 @@ class Collector:
 def stored_once(state: Path, said: Mapping[str, int]) -> int:
     """How many of the intervals that jobs said, numbered from 0, the log in `state` holds exactly once."""
     query = "SELECT job, count(*), count(DISTINCT first_index), max(first_index) FROM blocks GROUP BY job"
-    with duckdb.connect(str(state / "log.duckdb"), read_only=True) as log:
+    # What the database did not have when its collector ended is in the journal, and comes in now.
+    with Store(state / "log.duckdb") as store, store.cursor() as log:
         found = {job: (rows, distinct, last) for job, rows, distinct, last in log.execute(query).fetchall()}
     return sum(rows for job, rows in said.items() if found.get(job, (0, 0, -1)) == (rows, rows, rows - 1))
