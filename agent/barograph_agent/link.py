@@ -16,6 +16,9 @@ import msgspec
 import zmq
 
 from barograph_agent import wire
+from barograph_agent.credential import CredentialError
+from barograph_agent.handshake import Handshakes
+from barograph_agent.keys import ClientKey
 from barograph_agent.outbox import Outbox
 
 SILENCE_SECONDS: Final = 2.0
@@ -37,23 +40,33 @@ class Link:
         stream: str,
         outbox: Outbox,
         *,
+        key: ClientKey | None = None,
+        credential: Callable[[str], str] | None = None,
         context: zmq.Context[zmq.Socket[bytes]] | None = None,
         clock: Callable[[], float] = time.monotonic,
         seed: int | None = None,
     ) -> None:
+        """`credential` makes one for a stream, for each hello anew; it may raise CredentialError."""
         self.stream = stream
         self.outbox = outbox
         self.acked_rows = 0
         self.dropped_rows: Counter[str] = Counter()
         self.refusals: list[wire.Refuse] = []
+        self._trouble = ""
         self._clock = clock
         self._rng = random.Random(seed)
+        self._credential = credential
+        self._endpoint = endpoint
         self._socket = (context or zmq.Context.instance()).socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, 0)
         # Nothing may queue towards a collector that is not there: it would arrive after a resend, out of order.
         self._socket.setsockopt(zmq.IMMEDIATE, 1)
         self._socket.setsockopt(zmq.RECONNECT_IVL, 100)
         self._socket.setsockopt(zmq.RECONNECT_IVL_MAX, 2000)
+        self._handshakes: Handshakes | None = None
+        if key is not None:
+            key.apply(self._socket)
+            self._handshakes = Handshakes(self._socket)
         self._socket.connect(endpoint)
         self._welcomed = False
         self._attempt = 0
@@ -71,6 +84,11 @@ class Link:
         return self._welcomed
 
     @property
+    def trouble(self) -> str:
+        """In words, why this link has not been let in; empty while that is not known, or not so."""
+        return self._trouble or (self._handshakes.trouble if self._handshakes else "")
+
+    @property
     def idle(self) -> bool:
         """True once everything in the outbox is acknowledged."""
         return self._welcomed and self._acked >= self.outbox.last_seq
@@ -83,9 +101,15 @@ class Link:
     def pump(self, timeout: float = 0.0) -> None:
         """Send and receive whatever can be, waiting at most `timeout` seconds for something to arrive."""
         self._speak()
-        if self._socket.poll(int(timeout * 1000)):
+        # Ends only when nothing is left to hear: the socket's descriptor tells of a message once.
+        while self._socket.poll(int(timeout * 1000)):
             self._listen()
             self._speak()
+            timeout = 0.0
+
+    def fileno(self) -> int:
+        """A descriptor that becomes readable when `pump` has something to hear, edge-triggered as ZeroMQ's are."""
+        return self._socket.fileno()
 
     def wait_idle(self, seconds: float) -> bool:
         """Pump until everything is acknowledged or the time is over; says which."""
@@ -106,6 +130,8 @@ class Link:
 
     def close(self) -> None:
         """Drop the connection; the outbox keeps what was not acknowledged."""
+        if self._handshakes is not None:
+            self._handshakes.close()
         self._socket.close()
 
     def _speak(self) -> None:
@@ -114,10 +140,7 @@ class Link:
             self._welcomed = False
             self._hello_at = now
         if not self._welcomed:
-            # Only a hello that went out is waited for: while nobody is connected, each pump is a new chance.
-            if now >= self._hello_at and self._send(wire.Hello(self.stream)):
-                self._hello_at = now + backoff(self._attempt, self._rng)
-                self._attempt += 1
+            self._knock(now)
             return
         if self._sent == self._acked:
             self._heard_at = now
@@ -131,6 +154,27 @@ class Link:
             if not self._send_frame(self.outbox.get(self._sent + 1)):
                 return
             self._sent += 1
+
+    def _knock(self, now: float) -> None:
+        if now < self._hello_at:
+            return
+        if self._handshakes is not None and self._handshakes.gave_up():
+            self._socket.disconnect(self._endpoint)
+            self._socket.connect(self._endpoint)
+            self._back_off(now)
+        elif self._socket.poll(0, zmq.POLLOUT):
+            # Only a hello that went out is waited for: while nobody is connected, each pump is a new chance.
+            try:
+                credential = self._credential(self.stream) if self._credential else ""
+            except CredentialError as error:
+                self._trouble = str(error)
+            else:
+                self._send(wire.Hello(self.stream, credential=credential))
+            self._back_off(now)
+
+    def _back_off(self, now: float) -> None:
+        self._hello_at = now + backoff(self._attempt, self._rng)
+        self._attempt += 1
 
     def _listen(self) -> None:
         while True:
@@ -146,6 +190,7 @@ class Link:
             match message:
                 case wire.Welcome():
                     self._welcomed = True
+                    self._trouble = ""
                     self._attempt = 0
                     self._credit = message.credit
                     self._advance(message.acked)
@@ -170,7 +215,7 @@ class Link:
 
     def _refused(self, message: wire.Refuse) -> None:
         self.refusals = [*self.refusals[-9:], message]
-        if message.reason == "invalid":
+        if message.reason in wire.CONSUMED:
             if self.outbox.first_seq <= message.seq <= self.outbox.last_seq:
                 rows = self.outbox.rows_in(message.seq)
                 self.dropped_rows["refused"] += rows
@@ -178,8 +223,9 @@ class Link:
         elif self._welcomed:
             # The collector was restarted, or something was lost on the way: ask where it stands.
             self._welcomed = False
-            self._hello_at = self._clock() + backoff(self._attempt, self._rng)
-            self._attempt += 1
+            self._back_off(self._clock())
+        elif message.seq == 0:
+            self._trouble = message.detail
 
     def _send(self, message: wire.FromClient) -> bool:
         return self._send_frame(wire.encode(message))

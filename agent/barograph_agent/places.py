@@ -34,6 +34,17 @@ def endpoint_argument(text: str) -> str:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
+def add_collector_option(parser: argparse.ArgumentParser, default: str | None) -> None:
+    """The option every client of the log has; `default` is what it is without it, checked like it unless None."""
+    parser.add_argument(
+        "--collector",
+        type=endpoint_argument,
+        default=default,
+        metavar="ENDPOINT",
+        help=f"the collector (default: $BAROGRAPH_COLLECTOR or {DEFAULT_ENDPOINT})",
+    )
+
+
 def ring_root(environment: Mapping[str, str]) -> Path:
     """Where rings live: memory, one directory per user."""
     return Path(environment.get("BAROGRAPH_RINGS") or f"/dev/shm/barograph-{os.getuid()}")

@@ -20,6 +20,8 @@ from barograph_agent.spool import replace_file
 PLAN: Final = "plan.json"
 END: Final = "end.json"
 REPORT: Final = "report.json"
+TOKEN: Final = "token.json"
+"""The run's own job token, where it has one."""
 RING_VARIABLE: Final = "BAROGRAPH_RING_DIR"
 """Where the shim puts its ring; without it the shim does nothing."""
 

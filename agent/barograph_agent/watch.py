@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import time
 from collections.abc import Callable
@@ -11,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from barograph_agent import wire
+from barograph_agent import credential, keys, wire
 from barograph_agent.blocks import ROW_BYTES
 from barograph_agent.link import Link
-from barograph_agent.plan import End, Plan, Report, load_end
+from barograph_agent.plan import TOKEN, End, Plan, Report, load_end
 from barograph_agent.rules import RulesError
 from barograph_agent.spool import SEGMENT_BYTES, Spool
 from barograph_agent.worlds import Progress, Worlds
@@ -61,7 +62,7 @@ class Watch:
         self._clock = clock
         self._spool = Spool(directory, plan.spool_bytes, segment_bytes)
         self._load()
-        self.link = Link(plan.endpoint, plan.stream, self._spool)
+        self.link = self._connect()
 
     @property
     def ended(self) -> bool:
@@ -107,7 +108,7 @@ class Watch:
             dropped=missing + gone,
             reached=self.link.connected,
             verdict=self._verdict() if self.delivered else "",
-            notes=self.notes + [f"refused by the collector: {refusal.detail}" for refusal in self.link.refusals],
+            notes=self.notes + self._refusals(),
             delivered=self.delivered,
         )
 
@@ -123,6 +124,19 @@ class Watch:
         self._worlds.close()
         shutil.rmtree(self.plan.ring_directory, ignore_errors=True)
         self._spool.remove()
+
+    def _connect(self) -> Link:
+        key = None
+        try:
+            key = keys.from_environment(os.environ)
+        except keys.KeyFileError as error:
+            self._note(str(error))
+        maker = None
+        if key is not None and key.role == "agent":
+            kept = self._directory / TOKEN
+            credential.keep_token(os.environ, self.plan.job.key, kept)
+            maker = credential.maker(os.environ, kept)
+        return Link(self.plan.endpoint, self.plan.stream, self._spool, key=key, credential=maker)
 
     def _waits(self) -> bool:
         """True while a collector that is there but slow may still make room, and the rings have some."""
@@ -222,6 +236,11 @@ class Watch:
                 event = {"source": self.plan.job.key, "kind": "ring-unreadable", "rows": 0, "detail": str(error)}
                 self._append("events", 1, {**event, "at": self._clock()})
                 self._state.unreadable.add(name)
+
+    def _refusals(self) -> list[str]:
+        told = [f"refused by the collector: {refusal.detail}" for refusal in self.link.refusals]
+        trouble = [f"not let in by the collector: {self.link.trouble}"] if self.link.trouble and not told else []
+        return list(dict.fromkeys(told)) + trouble
 
     def _note(self, line: str) -> None:
         if line not in self.notes:

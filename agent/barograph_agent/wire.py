@@ -1,30 +1,39 @@
-"""The log protocol: the messages a producer or reader and the collector exchange over DEALER/ROUTER.
+"""The log protocol, version 1: the messages a client and the collector exchange over DEALER/ROUTER.
 
 Every ZeroMQ message is one frame, one msgpack map with a `type` field. From a client:
 
-    hello   version stream                             -> welcome, or refuse
-    append  stream seq table rows columns              -> ack once committed, or refuse
+    hello   stream version credential                  -> welcome, or refuse
+    append  stream seq table rows columns              -> ack once durable, or refuse
     skip    stream seq rows reason                     -> ack: everything up to seq is dropped by its producer
     read    request table after limit job              -> rows
+    sql     request query limit seconds                -> result
 
 From the collector:
 
-    welcome version stream acked credit                   acked = highest committed seq of the stream, 0 for none
+    welcome stream acked credit version                   acked = highest durable seq of the stream, 0 for none
     ack     stream seq credit                             cumulative: everything up to seq is durable
-    refuse  stream seq reason detail                      see Reason
+    refuse  stream seq reason detail                      see Refuse
     rows    request table rows columns next_offset error
+    result  request stream rows more error                rows as an Arrow IPC stream
 
 A stream is one producer's sequence, 1, 2, 3 ... without gaps. A producer may have at most `credit` unacknowledged
-messages under way. Resending is always safe: the collector ignores what it has.
+messages under way. Resending is always safe: the collector ignores what it has. A job's first row is in `jobs`, its
+last in `runs`; there is no message of its own for either.
 
 A column travels as the raw little-endian bytes of an array of `rows` values (numeric kinds of tables.Kind), as a list
 of `rows` strings (text kinds), or as one scalar that holds for every row.
+
+How it changes. Within a version, a message may get fields at its end that have a default: who does not know a field
+skips it, who misses one takes the default. A reason that is new is no new version either. Anything else is one, the
+columns of a table included. In every version a hello has `type`, `stream` and `version`, and a refuse the four fields
+above, so that a collector can say `version` to a client of any other version, and be understood. A message of an
+unknown type is counted and not answered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import numpy as np
@@ -35,20 +44,26 @@ from barograph_agent.tables import IDENTIFIER, TABLES, TEXT_LIMIT, Kind, Table
 VERSION: Final = 1
 MAX_ROWS: Final = 65536
 MAX_BYTES: Final = 16 * 2**20
+"""A frame beyond this closes the connection before it is read."""
+MAX_APPEND_BYTES: Final = 8 * 2**20
+"""An append beyond this is refused."""
 
-Reason: TypeAlias = Literal["version", "gap", "invalid", "unknown-stream"]
-"""Why the collector refused. version: it speaks another protocol. gap: seq is not the next one; say hello and resend.
-invalid: the message itself is bad and is consumed without rows. unknown-stream: say hello first."""
+CONSUMED: Final = ("invalid", "forbidden", "oversized")
+"""Reasons for which a message is used up without rows; after any other the producer says hello and sends it again."""
 
 Wire: TypeAlias = bytes | list[str] | str | int | float
 Column: TypeAlias = npt.NDArray[Any] | list[str]
 
 
 class Hello(msgspec.Struct, tag="hello", tag_field="type", frozen=True):
-    """Opens a stream, or opens it again after a silence."""
+    """Opens a stream, or opens it again after a silence.
+
+    `credential` says who the producer is, where the collector asks for that: see `credential`.
+    """
 
     stream: str
     version: int = VERSION
+    credential: str = ""
 
 
 class Append(msgspec.Struct, tag="append", tag_field="type", frozen=True):
@@ -83,6 +98,15 @@ class Read(msgspec.Struct, tag="read", tag_field="type", frozen=True):
     job: str = ""
 
 
+class Sql(msgspec.Struct, tag="sql", tag_field="type", frozen=True):
+    """Asks for at most `limit` rows of one SELECT, within `seconds`."""
+
+    request: int
+    query: str
+    limit: int = 1000
+    seconds: float = 10.0
+
+
 class Welcome(msgspec.Struct, tag="welcome", tag_field="type", frozen=True):
     """Answer to hello."""
 
@@ -101,11 +125,17 @@ class Ack(msgspec.Struct, tag="ack", tag_field="type", frozen=True):
 
 
 class Refuse(msgspec.Struct, tag="refuse", tag_field="type", frozen=True):
-    """The message with this seq was not taken; `detail` says what was wrong and what was expected."""
+    """The message with this seq, or hello where it is 0, was not taken; `detail` says why and what was expected.
+
+    Reasons, to which later versions may add: `version` (another protocol), `gap` (not the next number),
+    `unknown-stream` (say hello first), `rate` (too fast), `disk-full`; `key`, `role`, `credential`, `replayed` (not let
+    in); and those in CONSUMED: `invalid` (not what its table expects), `forbidden` (not this producer's to say),
+    `oversized`.
+    """
 
     stream: str
     seq: int
-    reason: Reason
+    reason: str
     detail: str
 
 
@@ -120,11 +150,42 @@ class Rows(msgspec.Struct, tag="rows", tag_field="type", frozen=True):
     error: str = ""
 
 
-FromClient: TypeAlias = Hello | Append | Skip | Read
-FromCollector: TypeAlias = Welcome | Ack | Refuse | Rows
+class Result(msgspec.Struct, tag="result", tag_field="type", frozen=True):
+    """Answer to sql: `rows` rows as an Arrow IPC stream; `more` where the limit cut them off.
+
+    `error` is non-empty, and there is no stream, where the query failed.
+    """
+
+    request: int
+    stream: bytes
+    rows: int
+    more: bool
+    error: str = ""
+
+
+class Heading(msgspec.Struct, tag="append", tag_field="type", frozen=True):
+    """An append but for its columns, which a decoder skips: enough to refuse it."""
+
+    stream: str
+    seq: int
+    table: str
+    rows: int
+
+
+class AnyHello(msgspec.Struct, tag="hello", tag_field="type", frozen=True):
+    """What a hello has in every version."""
+
+    stream: str
+    version: int
+
+
+FromClient: TypeAlias = Hello | Append | Skip | Read | Sql
+FromCollector: TypeAlias = Welcome | Ack | Refuse | Rows | Result
 
 encode = msgspec.msgpack.Encoder().encode
 decode_from_client = msgspec.msgpack.Decoder(FromClient).decode
+decode_heading = msgspec.msgpack.Decoder(Heading).decode
+decode_any_hello = msgspec.msgpack.Decoder(AnyHello).decode
 decode_from_collector = msgspec.msgpack.Decoder(FromCollector).decode
 
 
@@ -167,21 +228,35 @@ def unpack(
 
     `strict=False` skips the checks on text, for columns that a collector has checked before storing them.
     """
+    return {name: spread(value, rows) for name, value in check(columns, kinds, rows, strict=strict).items()}
+
+
+def check(
+    columns: Mapping[str, Wire], kinds: Mapping[str, Kind], rows: int, *, strict: bool = True
+) -> dict[str, Column | str]:
+    """The same, but what holds for every row stays one value: a string, or an array without dimensions."""
     if unknown := columns.keys() - kinds.keys():
         raise Invalid(f"unknown column {min(unknown)!r}, expected one of {', '.join(kinds)}")
-    out: dict[str, Column] = {}
+    out: dict[str, Column | str] = {}
     for name, kind in kinds.items():
         if name not in columns:
             raise Invalid(f"column {name!r} is missing, expected {kind.value}")
         out[name] = (
-            _unpack_text(name, columns[name], kind, rows, strict)
+            _check_text(name, columns[name], kind, rows, strict)
             if kind.is_text
-            else _unpack_numbers(name, columns[name], kind, rows)
+            else _check_numbers(name, columns[name], kind, rows)
         )
     return out
 
 
-def _unpack_numbers(name: str, value: Wire, kind: Kind, rows: int) -> npt.NDArray[Any]:
+def spread(value: Column | str, rows: int) -> Column:
+    """What holds for every row, written out `rows` times; an array or list is given back as it is."""
+    if isinstance(value, str):
+        return [value] * rows
+    return value if isinstance(value, list) or value.ndim else np.full(rows, value)
+
+
+def _check_numbers(name: str, value: Wire, kind: Kind, rows: int) -> npt.NDArray[Any]:
     dtype = kind.dtype
     if isinstance(value, bytes):
         if len(value) != rows * dtype.itemsize:
@@ -190,20 +265,20 @@ def _unpack_numbers(name: str, value: Wire, kind: Kind, rows: int) -> npt.NDArra
     if type(value) is not int and not (type(value) is float and kind is Kind.F64):
         raise Invalid(f"column {name!r} is {type(value).__name__}, expected {kind.value}")
     try:
-        return np.full(rows, value, dtype=dtype)
+        return np.array(value, dtype=dtype)
     except OverflowError:
         raise Invalid(f"column {name!r} is {value}, expected {kind.value}") from None
 
 
-def _unpack_text(name: str, value: Wire, kind: Kind, rows: int, strict: bool) -> list[str]:
+def _check_text(name: str, value: Wire, kind: Kind, rows: int, strict: bool) -> list[str] | str:
     if isinstance(value, str):
-        distinct, out = {value}, [value] * rows
+        distinct: set[str] = {value}
     elif isinstance(value, list):
         if len(value) != rows:
             raise Invalid(f"column {name!r} has {len(value)} values, expected {rows}")
         if foreign := set(map(type, value)) - {str}:
             raise Invalid(f"column {name!r} has a value of type {foreign.pop().__name__}, expected {kind.value}")
-        distinct, out = set(value), value
+        distinct = set(value)
     else:
         raise Invalid(f"column {name!r} is {type(value).__name__}, expected {kind.value}")
     if strict:
@@ -212,7 +287,7 @@ def _unpack_text(name: str, value: Wire, kind: Kind, rows: int, strict: bool) ->
                 raise Invalid(f"column {name!r} is {text[:140]!r}, expected {kind.value}")
             if len(text) > TEXT_LIMIT:
                 raise Invalid(f"column {name!r} has {len(text)} characters, expected {kind.value}")
-    return out
+    return value
 
 
 def table_of(message: Append | Read) -> Table:

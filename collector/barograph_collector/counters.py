@@ -10,11 +10,16 @@ from typing import Final
 
 import numpy as np
 
+from barograph_agent import wire
 from barograph_agent.tables import TABLES
-from barograph_collector.store import Entry
+from barograph_collector.rows import Entry
 
 RESULTS: Final = ("accepted", "duplicate", "refused")
-REASONS: Final = ("version", "gap", "invalid", "unknown-stream", "credit", "undecodable", "multipart")
+REASONS: Final = (
+    *("version", "gap", "invalid", "oversized", "unknown-stream", "credit", "rate", "undecodable", "multipart"),
+    *("handshake", "key", "role", "credential", "replayed", "forbidden"),
+    "disk-full",
+)
 DROPS: Final = ("ring-full", "spool-cap", "spool-corrupt", "memory-cap", "forgotten", "other")
 
 
@@ -31,6 +36,16 @@ class Counters:
     agent_dropped: dict[str, int] = field(default_factory=lambda: dict.fromkeys(DROPS, 0))
     commits: int = 0
     commit_seconds: float = 0.0
+    checkpoints: int = 0
+    checkpoint_seconds: float = 0.0
+    longest_checkpoint_seconds: float = 0.0
+    days_dropped: int = 0
+    reopens: int = 0
+    reopen_failures: int = 0
+    table_rows: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TABLES, 0))
+    """In the log, about."""
+    waiting_since: float = 0.0
+    """When the oldest rows that are acknowledged and not in the database became durable (monotonic); 0 for none."""
     last_offset: int = 0
     queue_rows: int = 0
     streams: int = 0
@@ -38,14 +53,19 @@ class Counters:
     def count(self, entry: Entry) -> None:
         """Take note of committed rows, and of what they say about the agents' own balance."""
         self.rows[entry.table] += entry.rows
+        self.table_rows[entry.table] += entry.rows
         match entry.table:
             case "blocks":
-                self.agent_stored += int(np.sum(entry.columns["count"]))
+                self.agent_stored += _total(entry, "count")
             case "runs":
-                self.agent_counted += int(np.sum(entry.columns["intervals"]))
-                self.agent_dropped["ring-full"] += int(np.sum(entry.columns["dropped"]))
+                self.agent_counted += _total(entry, "intervals")
+                self.agent_dropped["ring-full"] += _total(entry, "dropped")
             case "events":
-                columns = (entry.columns[name] for name in ("kind", "rows", "detail"))
+                columns = (wire.spread(entry.columns[name], entry.rows) for name in ("kind", "rows", "detail"))
                 for kind, rows, detail in zip(*columns, strict=True):
                     if kind == "dropped":
                         self.agent_dropped[detail if detail in DROPS else "other"] += int(rows)
+
+
+def _total(entry: Entry, column: str) -> int:
+    return int(np.sum(wire.spread(entry.columns[column], entry.rows)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -18,13 +20,16 @@ class Exporter(Collector):
         self._counters = counters
         self._database = database
         self._wal = database.with_name(database.name + ".wal")
+        self._journal = database.with_name(database.name + ".journal")
 
     def collect(self) -> Iterator[Metric]:
         """The families, as they are now."""
         now = self._counters
         yield _counts("rows", "Rows committed since the start, by table.", "table", now.rows)
         yield _counts("appends", "Appends received since the start, by result.", "result", now.appends)
-        yield _counts("refused", "Messages not taken since the start, by reason.", "reason", now.refused)
+        yield _counts(
+            "rejected", "Messages and connections not taken since the start, by reason.", "reason", now.refused
+        )
         # What agents owe: counted by shims = stored + dropped, once all runs have ended.
         counted = "Intervals of ended runs, as shims counted them, since the start."
         yield CounterMetricFamily("barograph_agent_intervals_counted", counted, now.agent_counted)
@@ -44,6 +49,27 @@ class Exporter(Collector):
         yield SummaryMetricFamily(
             "barograph_collector_commit_seconds", "Time a commit took, in seconds.", now.commits, now.commit_seconds
         )
+        yield SummaryMetricFamily(
+            "barograph_collector_checkpoint_seconds",
+            "Time a checkpoint took, in which no rows came into the database, in seconds.",
+            now.checkpoints,
+            now.checkpoint_seconds,
+        )
+        longest = "The longest checkpoint since the start, in seconds."
+        yield _gauge("longest_checkpoint_seconds", longest, now.longest_checkpoint_seconds)
+        lag = "How long the oldest acknowledged rows have been waiting for the database, in seconds."
+        yield _gauge("lag_seconds", lag, time.monotonic() - now.waiting_since if now.waiting_since else 0.0)
+        reopened = "Times the database was opened again after a failure, since the start, by result."
+        yield _counts("reopens", reopened, "result", {"done": now.reopens, "failed": now.reopen_failures})
+        yield CounterMetricFamily("barograph_collector_days_dropped", "Days dropped since the start.", now.days_dropped)
+        tables = GaugeMetricFamily(
+            "barograph_collector_table_rows", "Rows in the log, by table; about.", labels=["table"]
+        )
+        for table, rows in now.table_rows.items():
+            tables.add_metric([table], rows)
+        yield tables
+        yield _gauge("journal_bytes", "Size of the journal's segments, in bytes.", _size_within(self._journal))
+        yield _gauge("disk_free_bytes", "Room on the disk of the log, in bytes.", _free(self._database.parent))
         yield _gauge("database_bytes", "Size of the database file, in bytes.", _size(self._database))
         yield _gauge("wal_bytes", "Size of the write-ahead log, in bytes.", _size(self._wal))
 
@@ -64,3 +90,15 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except FileNotFoundError:  # there is no write-ahead log right after a checkpoint
         return 0
+
+
+def _size_within(directory: Path) -> int:
+    return sum(_size(path) for path in directory.glob("*"))
+
+
+def _free(directory: Path) -> int:
+    try:
+        status = os.statvfs(directory)
+    except FileNotFoundError:
+        return 0
+    return status.f_bavail * status.f_frsize

@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from barograph_agent import wire
+from barograph_agent.keys import ClientKey
 from barograph_agent.link import Link
 from barograph_agent.outbox import Memory
 from barograph_agent.wire import Column
@@ -102,9 +103,9 @@ class Follower:
 class Writer:
     """The appending verb for derived rows: held in memory until acknowledged, computed again after a restart."""
 
-    def __init__(self, endpoint: str, stream: str) -> None:
+    def __init__(self, endpoint: str, stream: str, key: ClientKey | None = None) -> None:
         self._outbox = Memory()
-        self.link = Link(endpoint, stream, self._outbox)
+        self.link = Link(endpoint, stream, self._outbox, key=key)
 
     def put(self, table: str, rows: int, columns: Mapping[str, Any]) -> None:
         """Append rows, soon."""

@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 
 from barograph_agent import wire
-from barograph_agent.tables import IDENTIFIER, TABLES, TEXT_LIMIT, Kind
-from barograph_collector.store import Entry
+from barograph_agent.tables import IDENTIFIER, TEXT_LIMIT, Kind
+from barograph_collector.rows import Entry
 
+_UNDECODABLE = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, TypeError)
 _DETAIL_LIMIT = 500  # characters; what a client sent is quoted, never echoed at length
 
 
@@ -20,11 +21,15 @@ class Undecodable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One accepted message on its way to the database; `size` is about what it takes in memory, in bytes."""
+    """One accepted message on its way to the database; `size` is about what it takes in memory, in bytes.
+
+    `frame` is an append that says the same: what the journal keeps, and `replayed` understands.
+    """
 
     stream: str
     seq: int
     entry: Entry
+    frame: bytes
     size: int
     refusal: wire.Refuse | None = None
 
@@ -34,10 +39,28 @@ def decode(frames: list[bytes]) -> wire.FromClient:
     if len(frames) != 1:
         raise Undecodable("multipart")
     try:
+        if len(frames[0]) > wire.MAX_APPEND_BYTES:
+            return _without_columns(wire.decode_heading(frames[0]))
         message: wire.FromClient = wire.decode_from_client(frames[0])
-    except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, TypeError):
-        raise Undecodable("undecodable") from None
+    except _UNDECODABLE:
+        return _foreign_hello(frames[0])
     return message
+
+
+def _without_columns(heading: wire.Heading) -> wire.Append:
+    # Nothing of that size is taken, so its rows need not be made.
+    return wire.Append(heading.stream, heading.seq, heading.table, heading.rows, {})
+
+
+def _foreign_hello(frame: bytes) -> wire.Hello:
+    """The hello of another version, whatever else it says: it is to be answered. Raises Undecodable."""
+    try:
+        hello = wire.decode_any_hello(frame)
+    except _UNDECODABLE:
+        raise Undecodable("undecodable") from None
+    if hello.version == wire.VERSION:
+        raise Undecodable("undecodable")
+    return wire.Hello(hello.stream, hello.version)
 
 
 def check_stream(name: str) -> None:
@@ -46,33 +69,56 @@ def check_stream(name: str) -> None:
         raise wire.Invalid(f"stream is {name[:140]!r}, expected {Kind.NAME.value}")
 
 
-def appended(message: wire.Append, frame_bytes: int, at: float) -> Item:
+def appended(message: wire.Append, frame: bytes, at: float) -> Item:
     """The rows of an append. One that is invalid becomes its own record in `events`, so that its number is used up."""
     try:
-        table = wire.table_of(message)
-        if not 1 <= message.rows <= wire.MAX_ROWS:
-            raise wire.Invalid(f"rows is {message.rows}, expected 1 to {wire.MAX_ROWS}")
-        spread = sum(len(value) for value in message.columns.values() if isinstance(value, str)) * message.rows
-        if spread > wire.MAX_BYTES:
-            raise wire.Invalid(
-                f"scalar text comes to {spread} characters in all rows, expected at most {wire.MAX_BYTES}"
-            )
-        columns = wire.unpack(message.columns, table.columns, message.rows)
+        entry = _checked(message)
     except wire.Invalid as error:
-        detail = str(error)[:_DETAIL_LIMIT]
-        entry = _event(message.stream, "refused", message.rows, detail, at)
-        return Item(message.stream, message.seq, entry, 0, wire.Refuse(message.stream, message.seq, "invalid", detail))
-    size = frame_bytes + spread + 8 * message.rows * (len(columns) + 1)
-    return Item(message.stream, message.seq, Entry(table.name, message.rows, columns), size)
+        return refused(message, "invalid", str(error), at)
+    # In memory twice, as it came and as columns, until the database has it; as columns it is hardly larger.
+    return Item(message.stream, message.seq, entry, frame, 2 * len(frame) + 8 * message.rows)
+
+
+def refused(message: wire.Append, reason: str, detail: str, at: float) -> Item:
+    """The record of an append that is not taken: to be answered once it is durable."""
+    detail = detail[:_DETAIL_LIMIT]
+    refusal = wire.Refuse(message.stream, message.seq, reason, detail)
+    return _event(message, "refused", message.rows, detail, at, refusal)
 
 
 def skipped(message: wire.Skip, at: float) -> Item:
     """The record of what a producer has given up."""
-    return Item(message.stream, message.seq, _event(message.stream, "dropped", message.rows, message.reason, at), 0)
+    return _event(message, "dropped", message.rows, message.reason, at)
 
 
-def _event(source: str, kind: str, rows: int, detail: str, at: float) -> Entry:
+def replayed(frame: bytes) -> Item:
+    """What `Item.frame` says. Raises Undecodable and wire.Invalid, which only a damaged journal brings about."""
+    message = decode([frame])
+    if not isinstance(message, wire.Append):
+        raise Undecodable("undecodable")
+    return Item(message.stream, message.seq, _checked(message), frame, 0)
+
+
+def _checked(message: wire.Append) -> Entry:
+    table = wire.table_of(message)
+    if not 1 <= message.rows <= wire.MAX_ROWS:
+        raise wire.Invalid(f"rows is {message.rows}, expected 1 to {wire.MAX_ROWS}")
+    spread = sum(len(value) for value in message.columns.values() if isinstance(value, str)) * message.rows
+    if spread > wire.MAX_BYTES:
+        raise wire.Invalid(f"scalar text comes to {spread} characters in all rows, expected at most {wire.MAX_BYTES}")
+    return Entry(table.name, message.rows, wire.check(message.columns, table.columns, message.rows))
+
+
+def _event(
+    message: wire.Append | wire.Skip, kind: str, rows: int, detail: str, at: float, refusal: wire.Refuse | None = None
+) -> Item:
     bounded = min(max(rows, 0), 2**63 - 1)
-    values: dict[str, Any] = {"source": source, "kind": kind, "rows": bounded, "detail": detail[:TEXT_LIMIT], "at": at}
-    kinds = TABLES["events"].columns
-    return Entry("events", 1, wire.unpack(wire.pack(values, kinds), kinds, 1))
+    values: dict[str, Any] = {
+        "source": message.stream,
+        "kind": kind,
+        "rows": bounded,
+        "detail": detail[:TEXT_LIMIT],
+        "at": at,
+    }
+    event = wire.append(message.stream, message.seq, "events", 1, values)
+    return Item(message.stream, message.seq, _checked(event), wire.encode(event), 0, refusal)

@@ -9,7 +9,8 @@ import duckdb
 
 from barograph_agent import wire
 from barograph_agent.tables import IDENTIFIER, Kind, Table
-from barograph_collector.store import OFFSET, Store
+from barograph_collector.layout import OFFSET
+from barograph_collector.store import Store
 from barograph_collector.streams import Reply
 
 _FURTHEST = 2**62
@@ -20,14 +21,20 @@ class Reader:
     """Answers requests one after the other; a None in the queue ends it."""
 
     def __init__(
-        self, store: Store, requests: queue.SimpleQueue[tuple[bytes, wire.Read] | None], reply: Callable[[Reply], None]
+        self,
+        store: Store,
+        requests: queue.SimpleQueue[tuple[bytes, wire.Read] | None],
+        reply: Callable[[Reply], None],
+        settle: Callable[[], object],
     ) -> None:
+        """`settle` waits until what is durable by now can be read."""
         self._store = store
         self._requests = requests
         self._reply = reply
+        self._settle = settle
 
     def run(self) -> None:
-        """Work until told to end. Raises only what means that the database is unusable."""
+        """Work until told to end."""
         while (request := self._requests.get()) is not None:
             peer, read = request
             self._reply(Reply(peer, self.answer(read)))
@@ -37,12 +44,13 @@ class Reader:
         try:
             table = wire.table_of(read)
             _check(read, table)
+            self._settle()
             page = self._store.read(table.name, read.after, min(read.limit, wire.MAX_ROWS), read.job)
         except wire.Invalid as error:
             return failed(read, str(error))
-        except _FATAL:
-            raise
         except duckdb.Error as error:
+            if isinstance(error, _FATAL):
+                self._store.unusable.set()
             return failed(read, f"the database could not answer: {error}")
         kinds = {OFFSET: Kind.I64, **table.columns}
         return wire.Rows(read.request, table.name, page.rows, wire.pack(page.columns, kinds), page.next_offset)

@@ -6,19 +6,27 @@ import enum
 import logging
 import queue
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import zmq
 
 from barograph_agent import wire
-from barograph_collector import intake, reader
+from barograph_collector import intake, query, reader
+from barograph_collector.admission import Admission, Refused
 from barograph_collector.counters import Counters
+from barograph_collector.credentials import Claim, Unproven
+from barograph_collector.door import Door
+from barograph_collector.gatekeeper import Greeting, Judged
 from barograph_collector.mailbox import Mailbox
+from barograph_collector.space import DiskSpace
 from barograph_collector.streams import Reply, Streams, Verdict
 
 QUEUE_BYTES: Final = 128 * 2**20
 """With this much on its way to the database the socket is left alone until a commit has made room."""
 READS_WAITING: Final = 256
+QUERIES_WAITING: Final = 16
+GREETINGS_WAITING: Final = 20_000
+_HAD_ALREADY: Final = (Verdict.DUPLICATE, Verdict.UNDER_WAY)
 _AT_ONCE: Final = 256  # messages taken before answers get their turn again
 _COMPLAINT_SECONDS: Final = 60.0
 _log = logging.getLogger(__name__)
@@ -31,28 +39,42 @@ class Order(enum.Enum):
     END = "everything has been answered"
 
 
-Post: TypeAlias = list[intake.Item] | Reply | Order
+class Stored(NamedTuple):
+    """Items that are in the database by now: their memory is free again."""
+
+    items: list[intake.Item]
+
+
+Post: TypeAlias = list[intake.Item] | Stored | Reply | Judged | Order
 
 
 class Receiver:
-    """Owns the ROUTER socket and the streams. A list of items in the mailbox says that those are committed."""
+    """Owns the door and the streams. A list of items in the mailbox says that those are durable."""
 
     def __init__(
         self,
-        router: zmq.Socket[bytes],
+        door: Door,
         mailbox: Mailbox[Post],
         *,
         streams: Streams,
+        admission: Admission,
+        space: DiskSpace,
         items: queue.SimpleQueue[intake.Item | None],
         reads: queue.SimpleQueue[tuple[bytes, wire.Read] | None],
+        queries: queue.SimpleQueue[tuple[bytes, wire.Sql] | None],
+        greetings: queue.SimpleQueue[Greeting | None],
         counters: Counters,
         clock: Callable[[], float],
     ) -> None:
-        self._router = router
+        self._door = door
         self._mailbox = mailbox
         self._streams = streams
+        self._admission = admission
+        self._space = space
         self._items = items
         self._reads = reads
+        self._queries = queries
+        self._greetings = greetings
         self._counters = counters
         self._clock = clock
         self._queued_bytes = 0
@@ -65,14 +87,18 @@ class Receiver:
         """Work until told to end."""
         poller = zmq.Poller()
         poller.register(self._mailbox.fileno(), zmq.POLLIN)
+        poller.register(self._door.monitor, zmq.POLLIN)
         while not self._ended:
             has_room = self._queued_bytes < QUEUE_BYTES and not self._stopping
-            poller.register(self._router, zmq.POLLIN if has_room else 0)
+            poller.register(self._door.socket, zmq.POLLIN if has_room else 0)
             ready = dict(poller.poll())
             if self._mailbox.fileno() in ready:
                 for post in self._mailbox.take():
                     self._obey(post)
-            if self._router in ready:
+            if self._door.monitor in ready:
+                for reason in self._door.failures():
+                    self._counters.refused[reason] += 1
+            if self._door.socket in ready:
                 self._receive()
             self._counters.streams = len(self._streams)
 
@@ -80,15 +106,20 @@ class Receiver:
         match post:
             case Reply():
                 self._send(post)
+            case Judged():
+                self._open(post.greeting, post.claim)
+            case Stored():
+                self._queued_bytes -= sum(item.size for item in post.items)
+                self._counters.queue_rows -= sum(item.entry.rows for item in post.items)
             case list():
-                self._queued_bytes -= sum(item.size for item in post)
-                self._counters.queue_rows -= sum(item.entry.rows for item in post)
                 for reply in self._streams.committed((item.stream, item.seq, item.refusal) for item in post):
                     self._send(reply)
             case Order.STOP_INTAKE:
                 self._stopping = True
                 self._items.put(None)
                 self._reads.put(None)
+                self._queries.put(None)
+                self._greetings.put(None)
             case Order.END:
                 self._ended = True
 
@@ -97,54 +128,108 @@ class Receiver:
             if self._queued_bytes >= QUEUE_BYTES:
                 return
             try:
-                peer, *frames = self._router.recv_multipart(zmq.NOBLOCK)
+                peer, key, frames = self._door.receive()
             except zmq.Again:
                 return
             try:
-                self._handle(peer, intake.decode(frames), sum(map(len, frames)))
+                self._handle(peer, key, intake.decode(frames), frames[0])
             except intake.Undecodable as reason:
                 self._counters.refused[str(reason)] += 1
                 self._complain(str(reason))
 
-    def _handle(self, peer: bytes, message: wire.FromClient, size: int) -> None:
+    def _handle(self, peer: bytes, key: str, message: wire.FromClient, frame: bytes) -> None:
         match message:
-            case wire.Read():
-                if self._reads.qsize() < READS_WAITING:
-                    self._reads.put((peer, message))
-                else:
-                    self._send(Reply(peer, reader.failed(message, "too many reads are waiting, ask again later")))
+            case wire.Read() | wire.Sql():
+                self._pass_on(peer, key, message)
             case wire.Hello():
-                self._greet(peer, message)
-            case wire.Append():
-                verdict = self._streams.judge(peer, message.stream, message.seq)
-                self._count(verdict)
-                if verdict is Verdict.ACCEPT:
-                    self._queue(intake.appended(message, size, self._clock()))
+                self._greet(Greeting(peer, key, message))
+            case wire.Append() | wire.Skip():
+                verdict = self._streams.judge(
+                    peer, message.stream, message.seq, may_jump=isinstance(message, wire.Skip)
+                )
+                if verdict is Verdict.ACCEPT and self._space.is_short():
+                    # Unanswered: the producer keeps it, says hello after a while, and sends it again.
+                    self._count(message, "refused")
+                    self._counters.refused["disk-full"] += 1
+                elif verdict is Verdict.ACCEPT:
+                    self._take(peer, key, message, frame)
                 else:
-                    self._answer(peer, message, verdict)
-            case wire.Skip():
-                verdict = self._streams.judge(peer, message.stream, message.seq, may_jump=True)
-                if verdict is Verdict.ACCEPT:
-                    self._queue(intake.skipped(message, self._clock()))
-                else:
+                    self._count(message, "duplicate" if verdict in _HAD_ALREADY else "refused")
                     self._answer(peer, message, verdict)
 
-    def _greet(self, peer: bytes, hello: wire.Hello) -> None:
-        if hello.version != wire.VERSION:
-            detail = f"version is {hello.version}, expected {wire.VERSION}"
-            self._refuse(peer, hello.stream, 0, "version", detail)
-            return
+    def _take(self, peer: bytes, key: str, message: wire.Append | wire.Skip, frame: bytes) -> None:
         try:
+            item = self._item(key, message, frame)
+        except Refused as error:
+            self._count(message, "refused")
+            self._refuse(peer, message.stream, message.seq, error.reason, str(error))
+        else:
+            self._count(message, "accepted")
+            self._queue(item)
+
+    def _item(self, key: str, message: wire.Append | wire.Skip, frame: bytes) -> intake.Item:
+        """What is to be stored: the rows, or the record that they were not this producer's to say. Raises Refused."""
+        grant = self._admission.grant(key, message.stream)
+        now = self._clock()
+        if isinstance(message, wire.Skip):
+            return intake.skipped(message, now)
+        self._admission.check_rate(grant, message.stream, message.rows)
+        if len(frame) > wire.MAX_APPEND_BYTES:
+            detail = f"message has {len(frame)} bytes, expected at most {wire.MAX_APPEND_BYTES}"
+            return intake.refused(message, "oversized", detail, now)
+        try:
+            corrected = grant.check(message)
+        except Refused as error:
+            return intake.refused(message, error.reason, str(error), now)
+        return intake.appended(message, wire.encode(message) if corrected else frame, now)
+
+    def _pass_on(self, peer: bytes, key: str, request: wire.Read | wire.Sql) -> None:
+        try:
+            self._admission.check_read(peer, key, request)
+        except Refused as error:
+            self._counters.refused[error.reason] += 1
+            self._send(Reply(peer, _unanswered(request, str(error))))
+            return
+        match request:
+            case wire.Read() if self._reads.qsize() < READS_WAITING:
+                self._reads.put((peer, request))
+            case wire.Sql() if self._queries.qsize() < QUERIES_WAITING:
+                self._queries.put((peer, request))
+            case _:
+                self._send(Reply(peer, _unanswered(request, "too many of its kind are waiting, ask again later")))
+
+    def _greet(self, greeting: Greeting) -> None:
+        hello = greeting.hello
+        try:
+            if hello.version != wire.VERSION:
+                raise Refused("version", f"version is {hello.version}, expected {wire.VERSION}")
             intake.check_stream(hello.stream)
+            if not self._admission.needs_proof(greeting.key):
+                self._open(greeting, None)
+            elif self._greetings.qsize() < GREETINGS_WAITING:
+                self._greetings.put(greeting)
+            else:
+                raise Refused("rate", "too many hellos are waiting, say it again later")
+        except Refused as error:
+            self._refuse(greeting.peer, hello.stream, 0, error.reason, str(error))
         except wire.Invalid as error:
-            self._refuse(peer, hello.stream, 0, "invalid", str(error))
+            self._refuse(greeting.peer, hello.stream, 0, "invalid", str(error))
+
+    def _open(self, greeting: Greeting, claim: Claim | Unproven | None) -> None:
+        peer, key, hello = greeting
+        try:
+            if isinstance(claim, Unproven):
+                raise Refused(claim.reason, str(claim))
+            self._admission.open(peer, key, hello.stream, claim)
+        except Refused as error:
+            self._refuse(peer, hello.stream, 0, error.reason, str(error))
             return
         for reply in self._streams.hello(peer, hello.stream):
             self._send(reply)
 
-    def _count(self, verdict: Verdict) -> None:
-        result = {Verdict.ACCEPT: "accepted", Verdict.DUPLICATE: "duplicate", Verdict.UNDER_WAY: "duplicate"}
-        self._counters.appends[result.get(verdict, "refused")] += 1
+    def _count(self, message: wire.Append | wire.Skip, result: str) -> None:
+        if isinstance(message, wire.Append):
+            self._counters.appends[result] += 1
 
     def _queue(self, item: intake.Item) -> None:
         self._streams.accept(item.stream, item.seq)
@@ -152,7 +237,7 @@ class Receiver:
         self._counters.queue_rows += item.entry.rows
         if item.refusal:
             # Sent with the commit: a producer that forgot the message before that would leave a gap behind.
-            self._counters.refused["invalid"] += 1
+            self._counters.refused[item.refusal.reason] += 1
         self._items.put(item)
 
     def _answer(self, peer: bytes, message: wire.Append | wire.Skip, verdict: Verdict) -> None:
@@ -168,13 +253,12 @@ class Receiver:
                 detail = f"stream {message.stream[:140]!r} was not opened on this connection, expected hello first"
                 self._refuse(peer, message.stream, message.seq, "unknown-stream", detail)
 
-    def _refuse(self, peer: bytes, stream: str, seq: int, reason: wire.Reason, detail: str) -> None:
+    def _refuse(self, peer: bytes, stream: str, seq: int, reason: str, detail: str) -> None:
         self._counters.refused[reason] += 1
         self._send(Reply(peer, wire.Refuse(stream[:128], seq, reason, detail)))
 
     def _send(self, reply: Reply) -> None:
-        # A ROUTER drops what its peer does not take. Clients ask again, so nothing is lost but time.
-        self._router.send_multipart([reply.peer, wire.encode(reply.message)], zmq.NOBLOCK)
+        self._door.send(reply.peer, reply.message)
 
     def _complain(self, reason: str) -> None:
         self._ignored += 1
@@ -183,3 +267,7 @@ class Receiver:
             _log.warning("ignored %d messages that are not of the log protocol, the last one %s", self._ignored, reason)
             self._complained_at = now
             self._ignored = 0
+
+
+def _unanswered(request: wire.Read | wire.Sql, error: str) -> wire.FromCollector:
+    return query.refused(request, error) if isinstance(request, wire.Sql) else reader.failed(request, error)

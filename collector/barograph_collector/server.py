@@ -1,10 +1,12 @@
-"""The collector as an object: three threads around a store.
+"""The collector as an object: five threads around a store.
 
-The receive thread owns the socket and the streams, the writer commits, the reader reads. A checkpoint that keeps the
-writer for a while does not stop reception, and nothing waits without bound: a stream has its credit, all of them
-together `receiver.QUEUE_BYTES`.
+The receive thread owns the socket and the streams, the appender makes messages durable in the journal, after which they
+are acknowledged, the writer brings them into the database, the reader answers daemons and the querier people. So a
+checkpoint delays no acknowledgement, a query that takes long does not stop daemons, and nothing waits without bound: a
+stream has its credit, all of them together `receiver.QUEUE_BYTES`.
 
-A thread that fails ends the whole: what is durable is what the database says after the restart, and clients resend.
+A thread that fails ends the whole: what is durable is what journal and database say after the restart, and clients
+resend.
 """
 
 from __future__ import annotations
@@ -19,18 +21,27 @@ from typing import Final
 import zmq
 
 from barograph_agent import wire
+from barograph_collector.admission import JOBS_KEPT, Admission
+from barograph_collector.appender import Appender, Group
 from barograph_collector.counters import Counters
+from barograph_collector.credentials import Verifier
+from barograph_collector.door import Door
+from barograph_collector.gatekeeper import Gatekeeper, Greeting
 from barograph_collector.intake import Item
+from barograph_collector.keys import Keyring
 from barograph_collector.mailbox import Mailbox
+from barograph_collector.query import Querier
 from barograph_collector.reader import Reader
-from barograph_collector.receiver import Order, Post, Receiver
+from barograph_collector.receiver import Order, Post, Receiver, Stored
+from barograph_collector.retention import KEEP_ALL, Retention
 from barograph_collector.service import CannotListen
+from barograph_collector.space import DiskSpace
 from barograph_collector.store import Store
-from barograph_collector.streams import CREDIT, Streams
+from barograph_collector.streams import Streams
 from barograph_collector.writer import Writer
 
 STOP_SECONDS: Final = 3.0
-_LINGER_MS: Final = 250
+ROWS_PER_SECOND: Final = 100_000.0
 _log = logging.getLogger(__name__)
 
 
@@ -44,46 +55,73 @@ class Collector:
         *,
         clock: Callable[[], float] = time.time,
         on_failure: Callable[[], None] = lambda: None,
+        keyring: Keyring | None = None,
+        munge_socket: str | None = None,
+        rows_per_second: float = ROWS_PER_SECOND,
+        retention: Retention = KEEP_ALL,
+        reserve_bytes: int = 0,
     ) -> None:
-        """`clock` gives Unix seconds; `on_failure` is called, from the thread that failed, when service has ended."""
-        self.counters = Counters(last_offset=store.head)
+        """`clock` gives Unix seconds; `on_failure` is called, from the thread that failed, when service has ended.
+
+        keyring: who is let in; None for everybody who can connect. munge_socket: see `credentials.Verifier`.
+        rows_per_second: the limit of each producer. retention: which days of raw rows are kept. reserve_bytes: with
+        less than this free on the disk nothing is taken.
+        """
+        self.counters = Counters(last_offset=store.head, table_rows=store.database.row_counts())
         self.endpoint = listen
         self.failure: Exception | None = None
         self._store = store
         self._clock = clock
         self._on_failure = on_failure
+        self._keyring = keyring
+        self._munge_socket = munge_socket
+        self._rows_per_second = rows_per_second
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._mailbox: Mailbox[Post] = Mailbox()
         self._items: queue.SimpleQueue[Item | None] = queue.SimpleQueue()
+        self._groups: queue.SimpleQueue[Group | threading.Event | None] = queue.SimpleQueue()
         self._reads: queue.SimpleQueue[tuple[bytes, wire.Read] | None] = queue.SimpleQueue()
+        self._queries: queue.SimpleQueue[tuple[bytes, wire.Sql] | None] = queue.SimpleQueue()
+        self._greetings: queue.SimpleQueue[Greeting | None] = queue.SimpleQueue()
+        self._appender = Appender(store.journal, self._items, self._groups, self._mailbox.put)
+        self.space = DiskSpace(store.path.parent, reserve_bytes)
+        self._writer = Writer(
+            store, self._groups, lambda items: self._mailbox.put(Stored(items)), self.counters, retention
+        )
+        self._querier = Querier(store, self._queries, self._mailbox.put, self._writer.settle)
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
         """Bind and serve; `endpoint` then has the port that was chosen for port 0. Raises CannotListen."""
-        router = self._context.socket(zmq.ROUTER)
         try:
-            self._bind(router)
+            door = Door(self._context, self.endpoint, self._keyring)
         except CannotListen:
-            router.close(0)
             self._context.term()
             self._mailbox.close()
             raise
+        self.endpoint = door.endpoint
         streams = Streams.recovered(self._store.high_water())
         receiver = Receiver(
-            router,
+            door,
             self._mailbox,
             streams=streams,
+            admission=self._admission(),
+            space=self.space,
             items=self._items,
             reads=self._reads,
+            queries=self._queries,
+            greetings=self._greetings,
             counters=self.counters,
             clock=self._clock,
         )
-        writer = Writer(self._store, self._items, self._mailbox.put, self.counters)
-        reader = Reader(self._store, self._reads, self._mailbox.put)
+        reader = Reader(self._store, self._reads, self._mailbox.put, self._writer.settle)
         for name, work in (
-            ("receiver", self._receive(router, receiver)),
-            ("writer", writer.run),
+            ("receiver", self._receive(door, receiver)),
+            ("appender", self._appender.run),
+            ("writer", self._writer.run),
             ("reader", reader.run),
+            ("querier", self._querier.run),
+            ("gatekeeper", self._gatekeeper().run),
         ):
             self._threads.append(threading.Thread(target=self._guarded, args=(name, work), name=name, daemon=True))
         for thread in self._threads:
@@ -94,13 +132,18 @@ class Collector:
         if not self._threads:
             return True
         deadline = time.monotonic() + seconds
-        receiver, writer, reader = self._threads
+        receiver, *workers = self._threads
+        self._querier.stop()
+        self._appender.end()
+        self._writer.end()
         if receiver.is_alive():
             self._mailbox.put(Order.STOP_INTAKE)
         else:
             self._items.put(None)
             self._reads.put(None)
-        for thread in (writer, reader):
+            self._queries.put(None)
+            self._greetings.put(None)
+        for thread in workers:
             thread.join(max(deadline - time.monotonic(), 0.0))
         self._mailbox.put(Order.END)
         receiver.join(max(deadline - time.monotonic(), 0.5))
@@ -112,23 +155,27 @@ class Collector:
         self._threads.clear()
         return True
 
-    def _bind(self, router: zmq.Socket[bytes]) -> None:
-        router.setsockopt(zmq.LINGER, _LINGER_MS)
-        router.setsockopt(zmq.IPV6, "[" in self.endpoint)
-        router.setsockopt(zmq.MAXMSGSIZE, wire.MAX_BYTES)
-        router.setsockopt(zmq.RCVHWM, CREDIT)
-        router.setsockopt(zmq.SNDHWM, 2 * CREDIT)
-        try:
-            router.bind(self.endpoint)
-        except zmq.ZMQError as error:
-            raise CannotListen(self.endpoint, str(error)) from None
-        self.endpoint = router.getsockopt_string(zmq.LAST_ENDPOINT)
+    def _admission(self) -> Admission:
+        owners: dict[str, str] = {}
+        if self._keyring is not None:
+            after = -JOBS_KEPT
+            while (page := self._store.read("jobs", after, JOBS_KEPT)).rows:
+                owners |= dict(zip(page.columns["job"], page.columns["user"], strict=True))
+                after = page.next_offset
+        return Admission(self._keyring, owners=owners, rows_per_second=self._rows_per_second, clock=time.monotonic)
 
-    def _receive(self, router: zmq.Socket[bytes], receiver: Receiver) -> Callable[[], None]:
+    def _gatekeeper(self) -> Gatekeeper:
+        secret = bytes.fromhex(self._keyring.collector.token_secret) if self._keyring is not None else b""
+        verifier = Verifier(secret, self._munge_socket, self._clock)
+        return Gatekeeper(verifier, self._greetings, self._mailbox.put)
+
+    def _receive(self, door: Door, receiver: Receiver) -> Callable[[], None]:
         def run() -> None:
             # A ZeroMQ socket belongs to one thread, its end included.
-            with router:
+            try:
                 receiver.run()
+            finally:
+                door.close()
 
         return run
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import enum
 import importlib.metadata
@@ -117,6 +118,14 @@ def daemon_registry(daemon: str) -> tuple[CollectorRegistry, Callable[[], None]]
     heartbeat = Gauge(HEARTBEAT, help_text, ("daemon",), registry=registry).labels(daemon)
     heartbeat.set_to_current_time()
     return registry, heartbeat.set_to_current_time
+
+
+def host_and_port(text: str) -> tuple[str, int]:
+    """Split `HOST:PORT`. Raises argparse.ArgumentTypeError."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no address, expected HOST:PORT with a port from 0 to 65535")
+    return host.strip("[]"), int(port)
 
 
 class MetricsServer:

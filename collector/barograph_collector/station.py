@@ -12,16 +12,16 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from prometheus_client.registry import Collector as Exporter
 
-from barograph_agent import places
+from barograph_agent import keys, places
 from barograph_agent.wire import Column
 from barograph_collector.client import LogReader, LogUnavailable, ReadRefused
-from barograph_collector.daemon import host_and_port
 from barograph_collector.follow import Follower, Writer
 from barograph_collector.service import (
     CannotListen,
     Exit,
     Shutdown,
     daemon_registry,
+    host_and_port,
     log_to_stderr,
     notify_ready,
     serve_metrics,
@@ -88,13 +88,7 @@ class Station:
 
 def add_arguments(parser: argparse.ArgumentParser, metrics_port: int) -> None:
     """The arguments every station has."""
-    parser.add_argument(
-        "--collector",
-        type=places.endpoint_argument,
-        default=places.endpoint(os.environ),
-        metavar="ENDPOINT",
-        help="the collector (default: $BAROGRAPH_COLLECTOR or %(default)s)",
-    )
+    places.add_collector_option(parser, places.endpoint(os.environ))
     parser.add_argument(
         "--metrics",
         type=host_and_port,
@@ -122,9 +116,14 @@ def serve(
     snapshot; only while everything it has said is in the log, for a snapshot will not say it again.
     """
     log_to_stderr(name)
+    try:
+        key = keys.from_environment(os.environ)
+    except keys.KeyFileError as error:
+        print(f"barograph {name}: {error}", file=sys.stderr)
+        return Exit.DATA
     registry, beat = daemon_registry(name)
     registry.register(exporter)
-    with Shutdown() as shutdown, LogReader(options.collector, READ_SECONDS) as reader:
+    with Shutdown() as shutdown, LogReader(options.collector, READ_SECONDS, key) as reader:
         try:
             exposition = serve_metrics(registry, *options.metrics)
         except CannotListen as error:
@@ -134,7 +133,7 @@ def serve(
         notify_ready(os.environ)
         follower = Follower(reader, tables)
         # Each life of a daemon is a stream of its own: what the last one had not delivered is computed again.
-        writer = Writer(options.collector, f"{name}/{time.time_ns()}")
+        writer = Writer(options.collector, f"{key.name if key else name}/{time.time_ns()}", key)
         station = Station(mind, follower, writer)
         prepared = prepare is None
         while not shutdown.wait(CYCLE_SECONDS):

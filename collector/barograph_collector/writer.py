@@ -1,71 +1,171 @@
-"""The writer thread's work: gather what is queued into one batch, commit it, say so."""
+"""The writer thread's work: bring what is durable into the database, in batches that suit it."""
 
 from __future__ import annotations
 
+import logging
 import queue
+import threading
 import time
 from collections.abc import Callable
 from typing import Final
 
+import duckdb
+
+from barograph_collector.appender import Group
 from barograph_collector.counters import Counters
+from barograph_collector.database import JOURNAL, StoreError, first_line
 from barograph_collector.intake import Item
+from barograph_collector.retention import Retention
 from barograph_collector.store import Store
 
-BATCH_ROWS: Final = 10_000
-BATCH_BYTES: Final = 16 * 2**20
-BATCH_SECONDS: Final = 0.1
+BATCH_ROWS: Final = 122_880
+"""A row group of DuckDB: so many at once go to the file directly, compressed, and not through its write-ahead log."""
+BATCH_SECONDS: Final = 0.2
+CHECKPOINT_BYTES: Final = 256 * 2**20
+"""The journal is as long at most, about, before a checkpoint lets go of it."""
+RETRY_SECONDS: Final = 0.5
+SETTLE_SECONDS: Final = 5.0
+_log = logging.getLogger(__name__)
 
 
 class Writer:
-    """Commits items in the order they were queued; a None in the queue ends it after everything before it."""
+    """Commits groups in the order of the journal; a None in the queue ends it after everything before it."""
 
     def __init__(
         self,
         store: Store,
-        items: queue.SimpleQueue[Item | None],
-        done: Callable[[list[Item]], None],
+        groups: queue.SimpleQueue[Group | threading.Event | None],
+        stored: Callable[[list[Item]], None],
         counters: Counters,
+        retention: Retention,
     ) -> None:
+        """`stored` hears of every batch once it is in the database."""
         self._store = store
-        self._items = items
-        self._done = done
+        self._groups = groups
+        self._stored = stored
         self._counters = counters
-        self._ending = False
+        self._retention = retention
+        self._kept_house_on = -1
+        self._ending = threading.Event()
+        self._waiting: list[threading.Event] = []
+        self._last = False
+        self._journal_bytes = 0
+        self._number = store.journal.last
 
     def run(self) -> None:
-        """Work until told to end. Raises what a commit raises: after that only a restart knows what is durable."""
-        while not self._ending:
+        """Work until told to end."""
+        while not self._last:
             if batch := self._gather():
-                self._commit(batch)
+                self._write(batch)
+            elif self._store.unusable.is_set():
+                self._reopen(self._number)
+            for event in self._waiting:
+                event.set()
+            self._waiting.clear()
+            if self._journal_bytes > CHECKPOINT_BYTES or self._store.today != self._kept_house_on:
+                self._checkpoint()
+                self._keep_house()
 
-    def _gather(self) -> list[Item]:
-        batch: list[Item] = []
-        rows = size = 0
-        timeout: float | None = None
+    def end(self) -> None:
+        """Do not try any more what does not go."""
+        self._ending.set()
+
+    def settle(self) -> bool:
+        """From another thread: wait until what is durable by now is in the database; False where that takes long."""
+        settled = threading.Event()
+        self._groups.put(settled)
+        deadline = time.monotonic() + SETTLE_SECONDS
+        while not settled.wait(0.05):
+            if self._last or time.monotonic() > deadline:
+                return False
+        return True
+
+    def _gather(self) -> list[Group]:
+        batch: list[Group] = []
+        rows = 0
         deadline = 0.0
-        while rows < BATCH_ROWS and size < BATCH_BYTES:
+        timeout: float | None = None
+        while rows < BATCH_ROWS:
             try:
-                item = self._items.get(timeout=timeout)
+                group = self._groups.get(timeout=timeout)
             except queue.Empty:
                 break
-            if item is None:
-                self._ending = True
+            if group is None:
+                self._last = True
+                break
+            if isinstance(group, threading.Event):
+                # Somebody wants to read what has come so far.
+                self._waiting.append(group)
                 break
             if not batch:
                 deadline = time.monotonic() + BATCH_SECONDS
-            batch.append(item)
-            rows += item.entry.rows
-            size += item.size
+                self._counters.waiting_since = group.at
+            batch.append(group)
+            rows += sum(item.entry.rows for item in group.items)
             timeout = max(deadline - time.monotonic(), 0.0)
         return batch
 
-    def _commit(self, batch: list[Item]) -> None:
+    def _write(self, batch: list[Group]) -> None:
+        items = [item for group in batch for item in group.items]
+        number = batch[-1].number
         began = time.perf_counter()
-        self._counters.last_offset = self._store.commit(
-            [item.entry for item in batch], {item.stream: item.seq for item in batch}
-        )
+        try:
+            self._store.commit([item.entry for item in items], {**{i.stream: i.seq for i in items}, JOURNAL: number})
+        except duckdb.Error as error:
+            _log.error("a commit failed: %s; opening the database again", first_line(error))
+            if not self._reopen(number):
+                return
+        self._number = number
+        self._counters.waiting_since = 0.0
         self._counters.commit_seconds += time.perf_counter() - began
         self._counters.commits += 1
-        for item in batch:
+        self._counters.last_offset = self._store.head
+        self._journal_bytes += sum(len(item.frame) for item in items)
+        for item in items:
             self._counters.count(item.entry)
-        self._done(batch)
+        self._stored(items)
+
+    def _reopen(self, number: int) -> bool:
+        """Open the database again, with everything up to the journal's message `number`, however long that takes."""
+        complained = ""
+        while True:
+            try:
+                self._store.reopen(number)
+            except (duckdb.Error, StoreError, OSError) as error:
+                if str(error) != complained:
+                    _log.error("cannot open the database again: %s; going on trying", error)
+                complained = str(error)
+                self._counters.reopen_failures += 1
+                if self._ending.wait(RETRY_SECONDS):
+                    return False
+            else:
+                _log.info("the database is open again")
+                self._counters.reopens += 1
+                return True
+
+    def _keep_house(self) -> None:
+        self._kept_house_on = self._store.today
+        try:
+            dropped = self._store.keep_house(self._retention)
+        except duckdb.Error as error:
+            _log.warning("days could not be rolled up or dropped, next time: %s", first_line(error))
+            return
+        self._counters.days_dropped += dropped
+        self._counters.table_rows = self._store.database.row_counts()
+        if dropped:
+            _log.info("dropped the raw rows of %d days", dropped)
+
+    def _checkpoint(self) -> None:
+        began = time.perf_counter()
+        try:
+            self._store.checkpoint()
+        except (duckdb.Error, OSError) as error:
+            # Not while somebody else is in a transaction, for one. What was not forgotten is replayed in vain at worst.
+            _log.warning("a checkpoint has to wait: %s", error)
+            self._journal_bytes = CHECKPOINT_BYTES // 2
+            return
+        self._journal_bytes = 0
+        seconds = time.perf_counter() - began
+        self._counters.checkpoints += 1
+        self._counters.checkpoint_seconds += seconds
+        self._counters.longest_checkpoint_seconds = max(seconds, self._counters.longest_checkpoint_seconds)

@@ -35,12 +35,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME=VALUE",
         help="a parameter that decides how long the run takes; runs with other values are not compared",
     )
-    parse.add_argument(
-        "--collector",
-        type=places.endpoint_argument,
-        metavar="ADDRESS",
-        help=f"the collector's address (default: $BAROGRAPH_COLLECTOR or {places.DEFAULT_ENDPOINT})",
-    )
+    places.add_collector_option(parse, None)
     parse.add_argument(
         "--drain",
         type=_seconds,

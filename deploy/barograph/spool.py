@@ -29,6 +29,8 @@ def send(root: Path, endpoint: str, seconds: float) -> int:
                 watch.forget()
                 watches.remove(watch)
     for watch in watches:
+        for note in watch.report().notes:
+            print(f"waiting    {watch.plan.job.key}: {note}")
         watch.close()
     return len(watches)
 
@@ -37,13 +39,7 @@ def main(arguments: list[str]) -> int:
     """List undelivered runs, or deliver them; 69 if some could not be delivered."""
     parse = argparse.ArgumentParser(prog="barograph spool", description=main.__doc__)
     parse.add_argument("--send", action="store_true", help="deliver them now")
-    parse.add_argument(
-        "--collector",
-        type=places.endpoint_argument,
-        default=places.endpoint(os.environ),
-        metavar="ADDRESS",
-        help="the collector's address (default: %(default)s)",
-    )
+    places.add_collector_option(parse, places.endpoint(os.environ))
     parse.add_argument("--seconds", type=float, default=30.0, help="how long to try (default: %(default)s)")
     options = parse.parse_args(arguments)
     root = places.spool_root(os.environ)

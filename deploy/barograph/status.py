@@ -13,7 +13,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from barograph_agent import places
+from barograph_agent import keys, places
 from barograph_agent.wire import Column
 from barograph_collector.client import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.service import Exit
@@ -98,13 +98,7 @@ def show(reader: LogReader, console: Console, limit: int) -> None:
 def main(arguments: Sequence[str]) -> int:
     """Print the tables; 69 if no collector answers."""
     parser = argparse.ArgumentParser(prog="barograph status", description="Show jobs, bands and alarms.")
-    parser.add_argument(
-        "--collector",
-        type=places.endpoint_argument,
-        default=places.endpoint(os.environ),
-        metavar="ENDPOINT",
-        help="(default: %(default)s)",
-    )
+    places.add_collector_option(parser, places.endpoint(os.environ))
     parser.add_argument("--jobs", type=int, default=20, metavar="N", help="newest jobs shown (default: %(default)s)")
     options = parser.parse_args(arguments)
     if options.jobs < 1:
@@ -112,8 +106,11 @@ def main(arguments: Sequence[str]) -> int:
     # Where nobody looks at a terminal, lines are not cut to 80 columns.
     console = Console(width=None if sys.stdout.isatty() else 160)
     try:
-        with LogReader(options.collector, 5.0) as reader:
+        with LogReader(options.collector, 5.0, keys.from_environment(os.environ)) as reader:
             show(reader, console, options.jobs)
+    except keys.KeyFileError as error:
+        print(f"barograph status: {error}", file=sys.stderr)
+        return Exit.DATA
     except (LogUnavailable, ReadRefused) as error:
         print(f"barograph status: {error}", file=sys.stderr)
         return Exit.UNAVAILABLE

@@ -337,7 +337,7 @@ def test_what_the_collector_refuses_is_noted_and_in_the_balance(tmp_path: Path, 
     report = watch.report()
     watch.close()
     assert (report.seen, report.stored, report.dropped) == (12, 0, 12)
-    assert len(report.notes) == 4  # jobs, blocks, node_blocks, runs
+    assert len(report.notes) == 1  # jobs, blocks, node_blocks and runs, in the same words
     assert all(note.startswith("refused by the collector: column 'job' is 'lab/bad name.0.0'") for note in report.notes)
 
 

@@ -154,24 +154,27 @@ def test_a_producer_that_ignores_its_credit_is_bounded_and_loses_nothing(
     assert collector.counters.queue_rows == 0
 
 
-def test_a_failing_commit_ends_the_service_and_acknowledges_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_commit_that_fails_before_or_after_it_is_done_is_made_good_from_the_journal(
+    collector: Collector, producer: Producer, reader: LogReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> int:
-        raise duckdb.IOException("no space left")
+    commit = Store.commit
+    outcomes = iter(["before", "after", "not"] * 4)
 
-    failed = threading.Event()
-    with Store(tmp_path / "log.duckdb") as store:
-        collector = Collector(store, "tcp://127.0.0.1:0", on_failure=failed.set)
-        collector.start()
-        with Producer(collector.endpoint) as producer:
-            producer.hello()
-            monkeypatch.setattr(store, "commit", fail)
-            producer.append(1, "blocks", 1, blocks(1))
-            assert failed.wait(30)
-            assert collector.stop()
-            assert not producer.socket.poll(0)
-        assert isinstance(collector.failure, duckdb.IOException)
+    def fail(*arguments: object) -> int:
+        outcome = next(outcomes)
+        if outcome == "before":
+            raise duckdb.IOException("no space left")
+        head = commit(*arguments)  # type: ignore[arg-type]
+        if outcome == "after":
+            raise duckdb.FatalException("the database has been invalidated")
+        return head
+
+    monkeypatch.setattr(Store, "commit", fail)
+    for seq in range(1, 5):
+        producer.append(seq, "blocks", 3, blocks(3, first=3 * seq))
+        producer.receive_ack(seq)
+        assert stored(reader, "blocks", "first_index") == list(range(3, 3 * seq + 3))
+    assert collector.counters.reopens > 0
 
 
 def test_a_read_that_makes_no_sense_is_answered_in_words(reader: LogReader) -> None:

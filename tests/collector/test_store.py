@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +13,36 @@ import numpy as np
 import pytest
 
 from barograph_agent import wire
-from barograph_agent.tables import TABLES, TEXT_LIMIT
-from barograph_collector.store import READ_BYTES, Entry, Store, StoreError
+from barograph_agent.tables import TABLES, TEXT_LIMIT, Table
+from barograph_collector.database import JOURNAL, StoreError
+from barograph_collector.layout import LOG_COLUMNS
+from barograph_collector.migrations import VERSION
+from barograph_collector.pages import READ_BYTES
+from barograph_collector.retention import Retention
+from barograph_collector.rows import Entry
+from barograph_collector.store import Store
 from helpers.log import blocks
+
+VERSION_1 = {
+    "jobs": '"offset" BIGINT, job VARCHAR, cluster VARCHAR, workload VARCHAR, app VARCHAR, "user" VARCHAR,'
+    " params VARCHAR, ranks BIGINT, nodes BIGINT, host VARCHAR, started_at DOUBLE",
+    "sites": '"offset" BIGINT, class_id UBIGINT, "before" VARCHAR, "at" VARCHAR, operation VARCHAR',
+    "blocks": '"offset" BIGINT, job VARCHAR, world BIGINT, class_id UBIGINT, first_index BIGINT, count BIGINT,'
+    " sum_seconds DOUBLE, sum_squares DOUBLE, sum_cubes DOUBLE, min_seconds DOUBLE, max_seconds DOUBLE,"
+    " ended_at DOUBLE",
+    "runs": '"offset" BIGINT, job VARCHAR, ended_at DOUBLE, runtime_seconds DOUBLE, exit_status BIGINT,'
+    " intervals BIGINT, dropped BIGINT",
+    "bands": '"offset" BIGINT, workload VARCHAR, class_id UBIGINT, kind VARCHAR, "method" VARCHAR, samples BIGINT,'
+    " runs BIGINT, lower_seconds DOUBLE, expected_seconds DOUBLE, upper_seconds DOUBLE, shape DOUBLE,"
+    " location_seconds DOUBLE, scale_seconds DOUBLE, fitted_at DOUBLE",
+    "paces": '"offset" BIGINT, workload VARCHAR, runs BIGINT, windows BIGINT, window_seconds DOUBLE, spread DOUBLE,'
+    " means VARCHAR, residuals VARCHAR, fitted_at DOUBLE",
+    "scores": '"offset" BIGINT, job VARCHAR, workload VARCHAR, state VARCHAR, score DOUBLE, slowdown DOUBLE,'
+    ' onset_at DOUBLE, alarmed_at DOUBLE, windows BIGINT, final BIGINT, sentence VARCHAR, "at" DOUBLE',
+    "events": '"offset" BIGINT, source VARCHAR, kind VARCHAR, "rows" BIGINT, detail VARCHAR, "at" DOUBLE',
+    "streams": 'stream VARCHAR, seq BIGINT, "offset" BIGINT',
+}
+"""What version 1 declared, as it stood there."""
 
 
 def entry(table: str, rows: int, values: dict[str, object]) -> Entry:
@@ -97,13 +126,13 @@ def test_a_page_of_long_texts_is_cut_to_what_fits_a_message_and_nothing_is_lost(
 
 
 def test_a_commit_that_fails_leaves_nothing_of_it(tmp_path: Path) -> None:
-    short = blocks(2)
-    good = entry("blocks", 2, short)
-    bad = Entry("events", 1, {**sites(1, "x").columns, "source": ["s"], "kind": ["k"], "rows": np.array(["x"])})
+    good = entry("blocks", 2, blocks(2))
+    words = np.array(["x"])
+    bad = Entry("events", 1, {"source": "s", "kind": "k", "rows": words, "detail": "d", "at": np.zeros(1)})
     with Store(tmp_path / "log.duckdb") as store:
         store.commit([good], {"s": 1})
-        with pytest.raises((duckdb.Error, KeyError)):
-            store.commit([good, Entry("events", 1, {**bad.columns, "detail": ["d"]})], {"s": 2})
+        with pytest.raises(duckdb.ConversionException):
+            store.commit([good, bad], {"s": 2})
     with Store(tmp_path / "log.duckdb") as store:
         assert (store.head, store.high_water()) == (2, {"s": 1})
 
@@ -138,10 +167,198 @@ def test_a_file_that_cannot_be_the_log_is_refused_in_one_clear_line(tmp_path: Pa
 
     other = tmp_path / "other.duckdb"
     with duckdb.connect(str(other)) as connection:
-        connection.execute('CREATE TABLE sites ("offset" BIGINT, class_id UBIGINT)')
+        connection.execute('CREATE TABLE sites ("offset" BIGINT, class_id VARCHAR)')
     with pytest.raises(StoreError) as refusal:
         Store(other)
     assert str(refusal.value) == (
-        f"table 'sites' in {other} has columns offset BIGINT, class_id UBIGINT, expected offset BIGINT,"
-        " class_id UBIGINT, before VARCHAR, at VARCHAR, operation VARCHAR: the file was written by another version"
+        f"cannot use the log {other}: it has a table 'sites' with columns offset BIGINT, class_id VARCHAR, expected"
+        " offset BIGINT, class_id UBIGINT, before VARCHAR, at VARCHAR, operation VARCHAR: it was written by another"
+        " program, or by a newer Barograph"
+    )
+
+
+# What outlives its death
+
+
+def journaled(store: Store, first: int, rows: int = 10, stream: str = "s") -> None:
+    """One message in the journal: accepted and acknowledged, and not in the database yet."""
+    store.journal.append([wire.encode(wire.append(stream, first // rows + 1, "blocks", rows, blocks(rows, first)))])
+
+
+def crash(store: Store, path: Path) -> None:
+    """Leave at `path` what a process leaves that is killed now."""
+    path.mkdir()
+    for name in ("log.duckdb", "log.duckdb.wal", "log.duckdb.journal"):
+        source = store.path.with_name(name)
+        if source.is_dir():
+            shutil.copytree(source, path / name)
+        elif source.exists():
+            shutil.copy(source, path / name)
+
+
+@pytest.mark.parametrize("damage", ["none", "lost", "cut", "garbage"])
+def test_whatever_happens_to_the_write_ahead_log_the_journal_fills_the_database_up(tmp_path: Path, damage: str) -> None:
+    (tmp_path / "a").mkdir()
+    with Store(tmp_path / "a/log.duckdb") as store:
+        for first in range(0, 50, 10):
+            journaled(store, first)
+            if first < 30:
+                store.commit([entry("blocks", 10, blocks(10, first))], {"s": first // 10 + 1, JOURNAL: first // 10 + 1})
+        crash(store, tmp_path / "b")
+    wal = tmp_path / "b/log.duckdb.wal"
+    assert wal.stat().st_size > 1000
+    if damage == "lost":
+        wal.unlink()
+    elif damage == "cut":
+        os.truncate(wal, wal.stat().st_size // 2)
+    elif damage == "garbage":
+        wal.write_bytes(b"x" * wal.stat().st_size)
+    with Store(tmp_path / "b/log.duckdb") as store:
+        page = store.read("blocks", 0, 100)
+        assert page.columns["first_index"].tolist() == list(range(50))
+        assert page.columns["offset"].tolist() == list(range(1, 51))
+        assert (store.head, store.high_water()) == (50, {"s": 5})
+
+
+def test_opening_again_in_the_middle_takes_from_the_journal_what_the_database_lacks(tmp_path: Path) -> None:
+    with Store(tmp_path / "log.duckdb") as store:
+        journaled(store, 0)
+        journaled(store, 10)
+        journaled(store, 20)
+        store.commit([entry("blocks", 10, blocks(10))], {"s": 1, JOURNAL: 1})
+        store.reopen(2)
+        assert store.read("blocks", 0, 100).columns["first_index"].tolist() == list(range(20))
+        store.checkpoint()
+        store.reopen(3)
+        assert store.read("blocks", 0, 100).columns["first_index"].tolist() == list(range(30))
+
+
+def test_a_checkpoint_lets_go_of_the_journal_and_an_orderly_end_leaves_one_file(tmp_path: Path) -> None:
+    with Store(tmp_path / "log.duckdb") as store:
+        journaled(store, 0)
+        store.checkpoint()
+        assert store.journal.bytes > 0
+        store.commit([entry("blocks", 10, blocks(10))], {"s": 1, JOURNAL: 1})
+        store.checkpoint()
+        assert store.journal.bytes == 0
+        journaled(store, 10)
+        store.commit([entry("blocks", 10, blocks(10, 10))], {"s": 2, JOURNAL: 2})
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["log.duckdb", "log.duckdb.journal"]
+    with Store(tmp_path / "log.duckdb") as store:
+        journaled(store, 20)
+        assert store.journal.last == 3
+
+
+def test_marks_are_folded_and_none_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barograph_collector.database.MARKS_LIMIT", 100)
+    with Store(tmp_path / "log.duckdb") as store:
+        for seq in range(1, 40):
+            store.commit([entry("blocks", 1, blocks(1))], {f"s{seq % 7}": seq, "t": seq})
+        assert store.high_water() == {"t": 39, **{f"s{seq % 7}": seq for seq in range(33, 40)}}
+        with store.cursor() as cursor:
+            assert cursor.execute("SELECT count(*) < 100 FROM streams").fetchone() == (True,)
+
+
+# Days
+
+
+class Calendar:
+    day = 20_000
+
+    def __call__(self) -> float:
+        return 86400.0 * self.day + 3600.0
+
+
+def test_days_are_read_as_one_table_and_dropped_whole_and_their_hours_stay(tmp_path: Path) -> None:
+    calendar = Calendar()
+    with Store(tmp_path / "log.duckdb", clock=calendar) as store:
+        job = {"job": "test/1.0.0", "cluster": "c", "workload": "w", "app": "a", "user": "u", "params": "", "ranks": 1}
+        store.commit([entry("jobs", 1, {**job, "nodes": 1, "host": "h", "started_at": 0.0})], {"s": 1})
+        for day in range(4):
+            calendar.day = 20_000 + day
+            ended = {"ended_at": 86400.0 * calendar.day + 1800.0 * np.arange(100)}
+            store.commit([entry("blocks", 100, blocks(100, 100 * day) | ended)], {"s": day + 2})
+        calendar.day = 19_000  # a clock that was set back: still the newest day
+        store.commit([entry("blocks", 5, blocks(5, 400, "test/2"))], {"s": 9})
+        calendar.day = 20_004
+
+        after, seen = 100, []
+        while (page := store.read("blocks", after, 70)).rows:
+            seen += page.columns["first_index"].tolist()
+            after = page.next_offset
+        assert seen == list(range(99, 405))
+        assert store.read("blocks", -320, 1000).columns["first_index"].tolist() == list(range(85, 100))
+        assert store.read("blocks", 0, 10, "test/2").columns["first_index"].tolist() == list(range(400, 405))
+        assert store.database.row_counts()["blocks"] == 405
+
+        assert store.keep_house(Retention(days=2)) == 2
+        assert store.read("blocks", 0, 1000).columns["first_index"].tolist() == list(range(200, 300))
+        assert store.database.row_counts()["blocks"] == 205
+        with store.cursor() as cursor:
+            hours = "SELECT sum(count), count(*), sum(sum_seconds), min(min_seconds), max(jobs), any_value(workload)"
+            count, rows, seconds, least, jobs, workload = cursor.execute(f"{hours} FROM class_hours").fetchall()[0]
+            assert (count, rows, jobs, workload) == (300, 3 * 50, 1, "w")
+            assert least == 0.1
+            assert seconds == pytest.approx(3 * blocks(100)["sum_seconds"].sum())
+            assert cursor.execute("SELECT count(*), min(first_index) FROM blocks").fetchone() == (205, 200)
+        assert store.keep_house(Retention(days=2)) == 0
+        assert store.keep_house(Retention(bytes=1)) == 1, "the newest day stays, whatever it takes"
+        assert store.head == 406
+    with Store(tmp_path / "log.duckdb", clock=calendar) as store:
+        store.commit([entry("blocks", 1, blocks(1, 405))], {"s": 10})
+        assert store.read("blocks", 0, 1000).columns["first_index"].tolist() == list(range(300, 405))
+        assert store.read("blocks", -1, 10).columns["first_index"].tolist() == [405]
+
+
+# Other versions
+
+
+def test_a_database_of_version_1_becomes_this_one_with_all_its_rows_and_marks(tmp_path: Path) -> None:
+    """Version 1 had one table each, no days, and no number of itself."""
+    path = tmp_path / "log.duckdb"
+    with duckdb.connect(str(path)) as old:
+        for name, columns in VERSION_1.items():
+            old.execute(f'CREATE TABLE "{name}" ({columns})')
+        old.execute(
+            "INSERT INTO blocks SELECT range + 1, 'test/1', 0, 7, range, 1, .1, .01, .001, .1, .1, 1e9 FROM range(1000)"
+        )
+        old.execute("INSERT INTO events VALUES (1001, 'a', 'dropped', 3, 'x', 0.0)")
+        old.execute("INSERT INTO streams VALUES ('s', 4, 500), ('s', 9, 1000), ('t', 2, 1001)")
+    with Store(path) as store:
+        assert (store.head, store.high_water()) == (1001, {"s": 9, "t": 2})
+        assert store.read("blocks", 0, 65536).columns["first_index"].tolist() == list(range(1000))
+        assert store.commit([entry("blocks", 1, blocks(1, 1000))], {"s": 10}) == 1002
+    with Store(path) as store:
+        assert store.read("blocks", 999, 10).columns["offset"].tolist() == [1000, 1002]
+        assert store.read("events", 0, 10).columns["detail"] == ["x"]
+        with store.cursor() as cursor:
+            assert cursor.execute("SELECT version FROM meta").fetchall() == [(VERSION,)]
+
+
+def test_columns_that_are_new_at_the_end_of_a_table_are_added_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(LOG_COLUMNS, "blocks", dict(list(LOG_COLUMNS["blocks"].items())[:-1]))
+    monkeypatch.setitem(TABLES, "blocks", Table("blocks", dict(list(TABLES["blocks"].columns.items())[:-1])))
+    with Store(tmp_path / "log.duckdb") as store:
+        store.commit([entry("blocks", 3, blocks(3))], {"s": 1})
+    monkeypatch.undo()
+    with Store(tmp_path / "log.duckdb") as store:
+        store.commit([entry("blocks", 1, blocks(1, 3))], {"s": 2})
+        page = store.read("blocks", 0, 10)
+        assert page.columns["ended_at"].tolist() == [0.0, 0.0, 0.0, 1e9 + 0.1]
+        with store.cursor() as cursor:
+            assert cursor.execute("SELECT count(ended_at) FROM blocks").fetchall() == [(4,)]
+
+
+def test_a_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "log.duckdb"
+    Store(path).close()
+    with duckdb.connect(str(path)) as newer:
+        newer.execute("UPDATE meta SET version = 99")
+    with pytest.raises(StoreError) as refusal:
+        Store(path)
+    assert str(refusal.value) == (
+        f"cannot use the log {path}: it is of version 99, expected at most {VERSION}:"
+        " it was written by a newer Barograph"
     )

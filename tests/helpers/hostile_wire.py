@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -100,3 +102,31 @@ INVALID_APPENDS: dict[str, tuple[dict[str, Any], str]] = {
         "scalar text comes to 4295032832 characters in all rows, expected at most 16777216",
     ),
 }
+
+
+def mutations(seed: int, count: int, stream: str = "hostile") -> Iterator[bytes]:
+    """Messages of all types with bytes of them changed, removed, doubled or put elsewhere. Seeded."""
+    rng = random.Random(seed)
+    whole = [
+        wire.encode(wire.Hello(stream)),
+        wire.encode(wire.Append(stream, 1, **_append())),
+        wire.encode(wire.Append(stream, 1, "sites", 1, _SITE)),
+        wire.encode(wire.Skip(stream, 1, 1, "r")),
+        wire.encode(wire.Read(1, "blocks", 0)),
+        wire.encode(wire.Sql(1, "SELECT 1")),
+    ]
+    for _ in range(count):
+        frame = bytearray(rng.choice(whole))
+        for _ in range(rng.choice((1, 1, 1, 2, 4))):
+            place, length = rng.randrange(len(frame)), rng.randint(1, 8)
+            match rng.randrange(4):
+                case 0:
+                    frame[place] = rng.randrange(256)
+                case 1 if length < len(frame):
+                    del frame[place : place + length]
+                case 2:
+                    frame[place:place] = frame[place : place + length]
+                case _:
+                    frame[place : place + length] = rng.randbytes(length)
+            frame = frame or bytearray(b"\x80")
+        yield bytes(frame)

@@ -18,6 +18,7 @@ import numpy as np
 import zmq
 
 from barograph_agent import wire
+from barograph_agent.keys import ClientKey
 from barograph_collector.server import Collector
 from barograph_collector.store import Store
 
@@ -52,10 +53,10 @@ def blocks(rows: int, first: int = 0, job: str = "test/1.0.0") -> dict[str, Any]
 
 
 @contextmanager
-def collector_on(path: Path) -> Iterator[Collector]:
-    """A collector in this process, on a free port, over the database at `path`."""
+def collector_on(path: Path, **options: Any) -> Iterator[Collector]:
+    """A collector in this process, on a free port, over the database at `path`; options are the collector's."""
     with Store(path) as store:
-        collector = Collector(store, "tcp://127.0.0.1:0")
+        collector = Collector(store, "tcp://127.0.0.1:0", **options)
         collector.start()
         try:
             yield collector
@@ -67,12 +68,14 @@ def collector_on(path: Path) -> Iterator[Collector]:
 class Producer:
     """A bare DEALER."""
 
-    def __init__(self, endpoint: str, stream: str = "producer") -> None:
+    def __init__(self, endpoint: str, stream: str = "producer", key: ClientKey | None = None) -> None:
         self.stream = stream
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.socket = self._context.socket(zmq.DEALER)
         self.socket.setsockopt(zmq.LINGER, 0)
         self.socket.setsockopt(zmq.SNDTIMEO, int(DEADLINE_SECONDS * 1000))
+        if key is not None:
+            key.apply(self.socket)
         self.socket.connect(endpoint)
 
     def send(self, message: wire.FromClient) -> None:
@@ -86,9 +89,9 @@ class Producer:
         assert isinstance(message, kind), message
         return message
 
-    def hello(self) -> wire.Welcome:
+    def hello(self, credential: str = "") -> wire.Welcome:
         """Open the stream."""
-        self.send(wire.Hello(self.stream))
+        self.send(wire.Hello(self.stream, credential=credential))
         return self.receive(wire.Welcome)
 
     def append(self, seq: int, table: str, rows: int, values: Mapping[str, Any]) -> None:
@@ -120,7 +123,7 @@ class Daemon:
         command += ["--listen", "tcp://127.0.0.1:0", "--metrics", "127.0.0.1:0"]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None
-        self.first_line = self.process.stderr.readline()
+        self.first_line = next((line for line in self.process.stderr if "listening on" in line), "")
         self.log: list[str] = []
         self._drain = threading.Thread(target=self.log.extend, args=(self.process.stderr,))
         self._drain.start()

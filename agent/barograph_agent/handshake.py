@@ -1,0 +1,63 @@
+"""Why a client's connection does not come about, as ZeroMQ's monitor of its socket tells."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Final
+
+import zmq
+from zmq.utils.monitor import parse_monitor_message
+
+_WATCHED: Final = (
+    zmq.EVENT_HANDSHAKE_SUCCEEDED
+    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+)
+_TROUBLES: Final[dict[int, str]] = {
+    zmq.EVENT_HANDSHAKE_SUCCEEDED: "",
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH: "the collector does not let this key in (BAROGRAPH_KEY)",
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "of collector and client only one uses keys (BAROGRAPH_KEY)",
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "the collector is not the one of this key file (BAROGRAPH_KEY)",
+}
+
+
+class Handshakes:
+    """Watches one socket that is not connected yet. Belongs to the socket's thread."""
+
+    def __init__(self, socket: zmq.Socket[bytes]) -> None:
+        self.trouble = ""
+        """In words, what went wrong last; empty while all is well."""
+        self.is_hopeless = False
+        """True after a failure that another attempt with the same keys will not mend."""
+        self._socket = socket
+        self._monitor = socket.get_monitor_socket(_WATCHED)
+
+    def gave_up(self) -> bool:
+        """Take note of what happened; True where ZeroMQ will not try again by itself: after a key was turned down."""
+        given_up = False
+        while self._monitor.poll(0):
+            event = parse_monitor_message(self._monitor.recv_multipart())["event"]
+            self.trouble = _TROUBLES.get(event, self.trouble)
+            self.is_hopeless = event in (zmq.EVENT_HANDSHAKE_FAILED_AUTH, zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
+            given_up = event == zmq.EVENT_HANDSHAKE_FAILED_AUTH
+        return given_up
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until the socket has something to receive; False when the time is over, or waiting is hopeless."""
+        deadline = time.monotonic() + seconds
+        poller = zmq.Poller()
+        poller.register(self._socket, zmq.POLLIN)
+        poller.register(self._monitor, zmq.POLLIN)
+        while not self.is_hopeless:
+            ready = dict(poller.poll(max(math.ceil(1000 * (deadline - time.monotonic())), 0)))
+            if self._socket in ready or not ready:
+                return self._socket in ready
+            self.gave_up()
+        return False
+
+    def close(self) -> None:
+        """Stop watching; before the socket closes."""
+        self._socket.disable_monitor()
+        self._monitor.close(0)

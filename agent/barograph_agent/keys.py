@@ -1,0 +1,65 @@
+"""The key with which a client comes to a collector that asks for one: a small JSON file named by BAROGRAPH_KEY.
+
+It holds the client's CURVE key pair and the collector's public key, so each knows whom it talks to. A key opens the
+door for a role; who an agent's user is, its credential says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+import zmq
+
+VARIABLE: Final = "BAROGRAPH_KEY"
+
+Role: TypeAlias = Literal["agent", "reader", "writer"]
+"""agent: appends to its own job. reader: reads everything. writer: reads everything and appends conclusions."""
+
+
+class KeyFileError(ValueError):
+    """A key file that cannot be used. The text names it, what is wrong and what was expected."""
+
+
+class ClientKey(msgspec.Struct, frozen=True):
+    """What a client's key file holds; the keys are CURVE's, as 40 characters of Z85."""
+
+    name: str
+    role: Role
+    public: str
+    secret: str
+    collector: str
+    """The collector's public key."""
+
+    def apply(self, socket: zmq.Socket[bytes]) -> None:
+        """Make a socket that is not connected yet speak CURVE with the collector."""
+        socket.curve_publickey = self.public.encode()
+        socket.curve_secretkey = self.secret.encode()
+        socket.curve_serverkey = self.collector.encode()
+
+
+def load(path: Path) -> ClientKey:
+    """Read a key file. An agent's may be readable by all users of a node, others' by their owner only.
+
+    Raises KeyFileError.
+    """
+    try:
+        mode = path.stat().st_mode & 0o777
+        key = msgspec.json.decode(path.read_bytes(), type=ClientKey)
+    except OSError as error:
+        raise KeyFileError(f"key file {path}: {error.strerror}, expected one from `barograph keys add`") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise KeyFileError(f"key file {path}: {error}, expected one from `barograph keys add`") from None
+    if {len(key.public), len(key.secret), len(key.collector)} != {40}:
+        raise KeyFileError(f"key file {path} holds a key of another length, expected 40 characters each")
+    if key.role != "agent" and mode & 0o077:
+        raise KeyFileError(f"key file {path} has mode {mode:o}, expected 600: it is a {key.role}'s")
+    return key
+
+
+def from_environment(environment: Mapping[str, str]) -> ClientKey | None:
+    """The key that BAROGRAPH_KEY names; None where it names none. Raises KeyFileError."""
+    path = environment.get(VARIABLE)
+    return load(Path(path)) if path else None

@@ -1,0 +1,42 @@
+"""How fast each producer may go: one bucket of rows for each, which fills at a steady rate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Final
+
+BURST_SECONDS: Final = 10.0
+"""A bucket holds what flows into it in this time: a spool that was filled while the collector was away goes fast."""
+_SWEEP: Final = 10_000
+
+
+class Buckets:
+    """Rows that each producer may still send. Not thread-safe."""
+
+    def __init__(self, rows_per_second: float, clock: Callable[[], float]) -> None:
+        """`clock` gives seconds that only grow."""
+        self._rate = rows_per_second
+        self._full = rows_per_second * BURST_SECONDS
+        self._clock = clock
+        self._levels: dict[Hashable, tuple[float, float]] = {}
+        self._sweep_at = _SWEEP
+
+    def take(self, producer: Hashable, rows: int) -> bool:
+        """Take `rows` out if the bucket holds any; says whether. One message may overdraw it, the next then waits."""
+        now = self._clock()
+        level = self._level(producer, now)
+        if level <= 0:
+            return False
+        self._levels[producer] = (level - rows, now)
+        if len(self._levels) > self._sweep_at:
+            self._forget_full(now)
+        return True
+
+    def _level(self, producer: Hashable, now: float) -> float:
+        level, at = self._levels.get(producer, (self._full, now))
+        return min(level + (now - at) * self._rate, self._full)
+
+    def _forget_full(self, now: float) -> None:
+        """Drop what says nothing: a full bucket is as good as none."""
+        self._levels = {who: held for who, held in self._levels.items() if self._level(who, now) < self._full}
+        self._sweep_at = max(_SWEEP, 2 * len(self._levels))

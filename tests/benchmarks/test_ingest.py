@@ -1,0 +1,111 @@
+"""What a collector takes from a thousand streams at once, beside what a facility would otherwise write records to.
+
+The collector acknowledges each stream and stores exactly once; the others are fed by one client with messages encoded
+beforehand, and know neither streams nor acknowledgements. Same records, same machine, one after the other.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from barograph.load import Load
+from barograph.probe import Collector, Usage, stored_once
+from barograph_agent import wire
+from barograph_agent.tables import TABLES
+from helpers.rivals import InfluxDB, Message, PostgreSQL, Rival, VictoriaMetrics
+
+STREAMS, ROWS = 1000, 500
+MESSAGES = 2000
+SECONDS = 10.0
+
+
+def messages() -> Iterator[Message]:
+    """What the first streams of a load say, written out."""
+    load = Load("tcp://127.0.0.1:1", MESSAGES // 2, ROWS, "bench")
+    kinds = TABLES["blocks"].columns
+    for part in range(2):
+        for job in load.jobs:
+            values: dict[str, Any] = job.columns | {"first_index": np.arange(part * ROWS, (part + 1) * ROWS)}
+            shifted = values | {"ended_at": values["ended_at"] + 1000.0 * part}
+            yield wire.unpack(wire.pack(shifted, kinds), kinds, ROWS)
+    load.close()
+
+
+def collected(
+    directory: Path, streams: int, rows: int, rate: float = 0.0, seconds: float = SECONDS
+) -> dict[str, float]:
+    """One load on one collector: records a second, waits in seconds, cores. Fails if one is not stored once."""
+    directory.mkdir()
+    with Collector(directory) as collector:
+        load = Load(collector.endpoint, streams, rows, "bench")
+        assert load.open(60)
+        before, own = collector.usage(), Usage.of_this_process()
+        report = load.pace(seconds, rate) if rate else load.saturate(seconds, window=2)
+        used, generated = collector.usage() - before, Usage.of_this_process() - own
+        descriptors = collector.descriptors()
+        said = {job.name: job.said for job in load.jobs}
+        load.close()
+    assert stored_once(directory, said) == sum(said.values()) == report.records
+    p50, p99 = np.quantile(report.waits, [0.5, 0.99])
+    return {
+        "rate": report.records / report.seconds,
+        "p50": float(p50),
+        "p99": float(p99),
+        "cores": used.cpu_seconds / report.seconds,
+        "generator": generated.cpu_seconds / report.seconds,
+        "bytes": float(used.peak_bytes),
+        "descriptors": float(descriptors),
+    }
+
+
+@pytest.fixture(autouse=True)
+def _descriptors() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def shown(title: str, lines: list[str]) -> None:
+    print("\n\n" + "\n".join([title, "-" * len(title), *lines]))
+
+
+def test_records_a_second_beside_three_databases(tmp_path: Path) -> None:
+    ours = collected(tmp_path / "collector", STREAMS, ROWS)
+    rates = {}
+    rivals: list[type[Rival]] = [PostgreSQL, VictoriaMetrics, InfluxDB]
+    for rival in rivals:
+        with rival() as server:
+            rates[rival.name] = server.rate(list(messages()))
+    lines = [f"{'collector, from 1,000 streams':34} {ours['rate']:12,.0f}"]
+    lines += [f"{name:34} {rate:12,.0f} {ours['rate'] / rate:10.2f} x" for name, rate in rates.items()]
+    lines += [f"collector {ours['cores']:.2f} cores, generator {ours['generator']:.2f} cores"]
+    shown("acknowledged records a second", lines)
+    assert ours["rate"] / rates["VictoriaMetrics"] > 2
+    assert ours["rate"] / rates["PostgreSQL"] > 0.8
+
+
+def test_append_to_ack_at_a_hundred_thousand_records_a_second(tmp_path: Path) -> None:
+    found = collected(tmp_path / "collector", STREAMS, 100, rate=100_000)
+    shown(
+        "append to acknowledgement at 100,000 records a second from 1,000 streams",
+        [f"p50 {1e3 * found['p50']:.0f} ms, p99 {1e3 * found['p99']:.0f} ms, collector {found['cores']:.2f} cores"],
+    )
+    assert found["rate"] == pytest.approx(100_000, rel=0.1)
+
+
+def test_ten_thousand_idle_streams(tmp_path: Path) -> None:
+    found = collected(tmp_path / "collector", 10_000, 1, rate=10_000, seconds=120)
+    shown(
+        "10,000 streams of one record a second, 2 minutes",
+        [
+            f"collector {found['cores']:.2f} cores, {found['bytes'] / 2**20:.0f} MiB",
+            f"{found['descriptors']:.0f} descriptors",
+            f"append to acknowledgement p99 {1e3 * found['p99']:.0f} ms",
+        ],
+    )
+    assert found["rate"] == pytest.approx(10_000, rel=0.1)

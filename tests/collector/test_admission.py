@@ -1,0 +1,404 @@
+"""Who is let in, who may write what, and that a credential is good once: over real sockets, with a clock of ours."""
+
+from __future__ import annotations
+
+import getpass
+import stat
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import pytest
+import zmq
+
+from barograph_agent import credential, munge, wire
+from barograph_agent import keys as client_keys
+from barograph_agent.keys import ClientKey, Role
+from barograph_agent.link import Link
+from barograph_agent.outbox import Memory
+from barograph_collector import keys
+from barograph_collector.client import LogReader, LogUnavailable, ReadRefused
+from barograph_collector.credentials import WINDOW_SECONDS, Claim, Unproven, Verifier
+from barograph_collector.limits import BURST_SECONDS, Buckets
+from barograph_collector.server import Collector
+from helpers.log import Producer, blocks, collector_on, wait_until
+from helpers.munged import munged
+
+JOB = "lab/4711.0.0"
+STREAM = f"{JOB}/n1"
+SECRET = bytes(range(32))
+NOW = 1_800_000_000.0
+
+
+@dataclass
+class Facility:
+    """A collector with keys, and everything it takes to get in."""
+
+    collector: Collector
+    directory: Path
+    held: dict[str, ClientKey] = field(default_factory=dict)
+
+    def key(self, role: Role, name: str) -> ClientKey:
+        if name not in self.held:
+            self.held[name] = client_keys.load(keys.add(self.directory, role, name))
+            self.refresh()
+        return self.held[name]
+
+    def refresh(self) -> None:
+        ring = self.collector._keyring
+        assert ring is not None
+        ring.refresh()
+
+    def proof(self, stream: str = STREAM, job: str = "lab/4711", user: str = "alice", at: float | None = None) -> str:
+        secret = bytes.fromhex(keys.load_collector(self.directory).token_secret)
+        token = credential.issue(secret, job, user, int(time.time()) + 3600)
+        made = credential.prove(token, stream, time.time() if at is None else at, f"{time.monotonic_ns()}")
+        return "token:" + msgspec.json.encode(made).decode()
+
+    def agent(self, stream: str = STREAM, key: str = "nodes") -> Producer:
+        return Producer(self.collector.endpoint, stream, self.key("agent", key))
+
+    def refused(self) -> dict[str, int]:
+        return {reason: count for reason, count in self.collector.counters.refused.items() if count}
+
+    def rows(self, table: str, column: str) -> list[object]:
+        with LogReader(self.collector.endpoint, 30, self.key("reader", "staff")) as reader:
+            return [value for batch in reader.read_all(table) for value in batch.columns[column]]
+
+
+@pytest.fixture
+def facility(tmp_path: Path) -> Iterator[Facility]:
+    keys.init(tmp_path / "keys")
+    with collector_on(tmp_path / "log.duckdb", keyring=keys.Keyring(tmp_path / "keys")) as collector:
+        yield Facility(collector, tmp_path / "keys")
+
+
+def job_row(job: str = JOB, user: str = "mallory") -> dict[str, object]:
+    return {"job": job, "cluster": "lab", "workload": "w", "app": "a", "user": user, "params": "{}", "ranks": 1,
+            "nodes": 1, "host": "n1", "started_at": 1.0}  # fmt: skip
+
+
+def test_an_agent_appends_to_its_job_and_its_user_is_the_one_it_proved(facility: Facility) -> None:
+    with facility.agent() as agent:
+        assert agent.hello(facility.proof()).acked == 0
+        agent.append(1, "jobs", 1, job_row(user="root"))
+        agent.append(2, "blocks", 3, blocks(3, job=JOB))
+        agent.receive_ack(2)
+    assert facility.rows("jobs", "user") == ["alice"]
+    assert facility.rows("blocks", "job") == [JOB] * 3
+    assert facility.refused() == {}
+
+
+@pytest.mark.parametrize(
+    ("table", "values", "said"),
+    [
+        ("blocks", blocks(2, job="lab/1.0.0"), f"column 'job' is 'lab/1.0.0', expected '{JOB}'"),
+        ("blocks", blocks(2) | {"job": [JOB, "lab/47110.0.0"]}, f"column 'job' is 'lab/47110.0.0', expected '{JOB}'"),
+        ("jobs", job_row("lab/1.0.0"), f"column 'job' is 'lab/1.0.0', expected '{JOB}'"),
+        (
+            "events",
+            {"source": "collector", "kind": "k", "rows": 0, "detail": "", "at": 0.0},
+            f"column 'source' is 'collector', expected '{JOB}'",
+        ),
+        ("scores", {}, "table is 'scores', expected one of blocks, events"),
+        ("bands", {}, "table is 'bands', expected one of"),
+    ],
+)
+def test_a_forged_row_is_refused_recorded_and_used_up(
+    facility: Facility, table: str, values: dict[str, object], said: str
+) -> None:
+    with facility.agent() as agent:
+        agent.hello(facility.proof())
+        if not values:
+            values = {name: "x" if kind.is_text else 0 for name, kind in wire.TABLES[table].columns.items()}
+        agent.append(1, table, 2 if table == "blocks" else 1, values)
+        refusal = agent.receive(wire.Refuse)
+        assert (refusal.seq, refusal.reason) == (1, "forbidden")
+        assert refusal.detail.startswith(said)
+        agent.receive_ack(1)
+        agent.append(2, "blocks", 1, blocks(1, job=JOB))
+        agent.receive_ack(2)
+    assert facility.rows("blocks", "first_index") == [0]
+    assert facility.rows("events", "kind") == ["refused"]
+    assert facility.refused() == {"forbidden": 1}
+
+
+def test_a_job_belongs_to_the_first_who_proves_it_also_after_a_restart(tmp_path: Path) -> None:
+    keys.init(tmp_path / "keys")
+    with collector_on(tmp_path / "log.duckdb", keyring=keys.Keyring(tmp_path / "keys")) as collector:
+        facility = Facility(collector, tmp_path / "keys")
+        with facility.agent() as alice, facility.agent(f"{JOB}/n2") as mallory:
+            alice.hello(facility.proof())
+            mallory.send(wire.Hello(mallory.stream, credential=facility.proof(mallory.stream, user="mallory")))
+            assert mallory.receive(wire.Refuse).detail == f"job '{JOB}' is alice's, expected one of mallory's"
+            alice.append(1, "jobs", 1, job_row())
+            alice.receive_ack(1)
+        held = facility.held
+    with collector_on(tmp_path / "log.duckdb", keyring=keys.Keyring(tmp_path / "keys")) as collector:
+        facility = Facility(collector, tmp_path / "keys", held)
+        with facility.agent(f"{JOB}/n2") as mallory:
+            mallory.send(wire.Hello(mallory.stream, credential=facility.proof(mallory.stream, user="mallory")))
+            assert mallory.receive(wire.Refuse).reason == "credential"
+
+
+def test_a_credential_shown_again_is_refused_and_a_fresh_one_is_not(facility: Facility) -> None:
+    with facility.agent() as agent, facility.agent() as thief:
+        shown = facility.proof()
+        agent.hello(shown)
+        thief.send(wire.Hello(STREAM, credential=shown))
+        refusal = thief.receive(wire.Refuse)
+        assert (refusal.reason, refusal.detail) == ("replayed", "job token: the proof has been shown before")
+        agent.hello(facility.proof())
+        agent.append(1, "blocks", 1, blocks(1, job=JOB))
+        agent.receive_ack(1)
+    assert facility.refused() == {"replayed": 1}
+
+
+@pytest.mark.parametrize("shown", ["", "token:", "token:{}", "munge:MUNGE:AAAA:", "password:x", "token:" + "[" * 9999])
+def test_a_hello_without_proof_is_refused_in_words(facility: Facility, shown: str) -> None:
+    with facility.agent() as agent:
+        agent.send(wire.Hello(STREAM, credential=shown))
+        assert agent.receive(wire.Refuse).reason == "credential"
+        agent.append(1, "blocks", 1, blocks(1, job=JOB))
+        assert agent.receive(wire.Refuse).reason == "unknown-stream"
+
+
+def test_each_role_may_do_its_own_and_nothing_else(facility: Facility) -> None:
+    endpoint = facility.collector.endpoint
+    reader_key, writer_key = facility.key("reader", "staff"), facility.key("writer", "modeler")
+    with Producer(endpoint, "staff/1", reader_key) as producer:
+        producer.send(wire.Hello("staff/1"))
+        assert producer.receive(wire.Refuse).detail == "role is reader, expected agent or writer to append"
+    with Producer(endpoint, "alerts/1", writer_key) as producer:
+        producer.send(wire.Hello("alerts/1"))
+        assert producer.receive(wire.Refuse).detail == "stream is 'alerts/1', expected modeler/... with this key"
+    with Producer(endpoint, "modeler/1", writer_key) as producer:
+        producer.hello()
+        producer.append(1, "blocks", 1, blocks(1, job=JOB))
+        assert producer.receive(wire.Refuse).reason == "forbidden"
+    with facility.agent() as agent, LogReader(endpoint, 30, facility.key("agent", "nodes")) as stranger:
+        agent.hello(facility.proof())
+        agent.send(wire.Read(1, "scores", 0, 1, JOB))
+        assert agent.receive(wire.Rows).error == ""
+        for request in (wire.Read(2, "scores", 0, 1, "lab/1.0.0"), wire.Read(3, "jobs", 0, 1, JOB)):
+            agent.send(request)
+            assert agent.receive(wire.Rows).error.startswith(f"an agent may read the scores of its own job, {JOB}")
+        with pytest.raises(ReadRefused, match="an agent may read the scores of its own job, none yet"):
+            stranger.query("SELECT 1")
+
+
+def test_a_key_that_is_revoked_is_shut_out_over_connections_it_has(facility: Facility) -> None:
+    gone = facility.key("reader", "gone")
+    with facility.agent(key="old") as agent, LogReader(facility.collector.endpoint, 30, gone) as reader:
+        agent.hello(facility.proof())
+        assert reader.read("blocks", 0).rows == 0
+        for name in ("old", "gone"):
+            keys.revoke(facility.directory, name)
+        facility.refresh()
+        agent.append(1, "blocks", 1, blocks(1, job=JOB))
+        assert agent.receive(wire.Refuse).reason == "key"
+        with pytest.raises(ReadRefused, match="this key is not let in, or no longer"):
+            reader.read("blocks", 0)
+    assert facility.refused() == {"key": 2}
+
+
+def strange(facility: Facility, what: str) -> ClientKey | None:
+    known, other = facility.key("reader", "staff"), keys.init(facility.directory.parent / "other")
+    public, secret = (half.decode() for half in zmq.curve_keypair())
+    return {
+        "no key": None,
+        "a key of its own": ClientKey("x", "reader", public, secret, known.collector),
+        "another collector's": ClientKey("x", "reader", known.public, known.secret, other.public),
+    }[what]
+
+
+@pytest.mark.parametrize(
+    ("what", "reason", "said"),
+    [
+        ("no key", "handshake", "of collector and client only one uses keys (BAROGRAPH_KEY)"),
+        ("a key of its own", "key", "the collector does not let this key in (BAROGRAPH_KEY)"),
+        ("another collector's", "handshake", "the collector is not the one of this key file (BAROGRAPH_KEY)"),
+    ],
+)
+def test_who_has_no_good_key_is_told_why_and_counted(facility: Facility, what: str, reason: str, said: str) -> None:
+    with (
+        LogReader(facility.collector.endpoint, 2.0, strange(facility, what)) as reader,
+        pytest.raises(LogUnavailable) as refusal,
+    ):
+        reader.read("blocks", 0)
+    assert str(refusal.value) == f"not let in by the collector at {facility.collector.endpoint}: {said}"
+    wait_until(lambda: facility.refused().keys() == {reason}, "the failed handshake is counted")
+
+
+def test_a_link_whose_key_is_let_in_later_delivers_then(facility: Facility) -> None:
+    key = facility.key("agent", "late")
+    keys.revoke(facility.directory, "late")
+    facility.refresh()
+    outbox = Memory()
+    outbox.put(1, wire.encode(wire.append(STREAM, 1, "blocks", 1, blocks(1, job=JOB))))
+    link = Link(facility.collector.endpoint, STREAM, outbox, key=key, credential=facility.proof)
+    try:
+        wait_until(pumped(link, lambda: bool(link.trouble)), "the link has been turned down")
+        assert link.trouble == "the collector does not let this key in (BAROGRAPH_KEY)"
+        clients = [*keys.load_clients(facility.directory), keys.Client("late", "agent", key.public, 0.0)]
+        (facility.directory / keys.CLIENTS).write_bytes(msgspec.json.encode(clients))
+        facility.refresh()
+        wait_until(pumped(link, lambda: link.idle), "the link delivers")
+        assert link.trouble == ""
+    finally:
+        link.close()
+
+
+def test_a_link_whose_credential_cannot_be_made_says_why(facility: Facility, tmp_path: Path) -> None:
+    maker = credential.maker({"BAROGRAPH_TOKEN": str(tmp_path / "none")})
+    link = Link(facility.collector.endpoint, STREAM, Memory(), key=facility.key("agent", "nodes"), credential=maker)
+    try:
+        wait_until(pumped(link, lambda: bool(link.trouble)), "the link knows")
+        assert link.trouble == f"job token {tmp_path / 'none'}: No such file or directory"
+    finally:
+        link.close()
+
+
+def pumped(link: Link, condition: Callable[[], bool]) -> Callable[[], bool]:
+    def step() -> bool:
+        link.pump(0.01)
+        return condition()
+
+    return step
+
+
+def test_a_producer_that_goes_too_fast_is_held_back_and_loses_nothing(tmp_path: Path) -> None:
+    with collector_on(tmp_path / "log.duckdb", rows_per_second=2000.0) as collector:
+        outbox = Memory()
+        for seq in range(1, 31):
+            outbox.put(1000, wire.encode(wire.append("fast", seq, "blocks", 1000, blocks(1000, first=1000 * seq))))
+        link = Link(collector.endpoint, "fast", outbox)
+        try:
+            wait_until(pumped(link, lambda: link.idle), "everything is acknowledged")
+        finally:
+            link.close()
+        assert collector.counters.refused["rate"] > 0
+        with LogReader(collector.endpoint, 30) as reader:
+            stored = [value for batch in reader.read_all("blocks") for value in batch.columns["first_index"]]
+        assert stored == list(range(1000, 31_000))
+
+
+# The parts
+
+
+def test_a_bucket_gives_a_burst_and_then_the_rate_and_none_knows_another() -> None:
+    now = [0.0]
+    buckets = Buckets(10.0, lambda: now[0])
+    assert buckets.take("a", int(10 * BURST_SECONDS))
+    assert not buckets.take("a", 1)
+    assert buckets.take("b", 1)
+    taken = 0
+    for _ in range(1000):
+        now[0] += 0.1
+        taken += buckets.take("a", 2) * 2
+    assert taken == pytest.approx(1000, abs=4)
+
+
+def test_full_buckets_are_forgotten() -> None:
+    now = [0.0]
+    buckets = Buckets(10.0, lambda: now[0])
+    for number in range(50_000):
+        now[0] += 1.0
+        buckets.take(number, 1)
+    assert len(buckets._levels) <= 10_001
+
+
+@pytest.mark.parametrize(
+    ("job", "stream", "age", "expires", "reason"),
+    [
+        ("lab/4711", STREAM, 0.0, 10, None),
+        ("lab/4711", STREAM, WINDOW_SECONDS - 0.1, 10, None),
+        ("lab/4711", STREAM, 0.1 - WINDOW_SECONDS, 10, None),
+        ("lab/471", STREAM, 0.0, 10, "credential"),
+        ("lab/4711", "lab/47110.0.0/n1", 0.0, 10, "credential"),
+        ("lab/4711", JOB, 0.0, 10, "credential"),
+        ("lab/4711", STREAM, 0.0, 0, "credential"),
+        ("lab/4711", STREAM, WINDOW_SECONDS + 0.1, 10, "replayed"),
+        ("lab/4711", STREAM, -WINDOW_SECONDS - 0.1, 10, "replayed"),
+    ],
+)
+def test_a_token_is_good_for_its_job_its_time_and_a_fresh_proof(
+    job: str, stream: str, age: float, expires: int, reason: str | None
+) -> None:
+    now = [NOW - 3600]
+    verifier = Verifier(SECRET, None, lambda: now[0])
+    now[0] = NOW
+    made = credential.prove(credential.issue(SECRET, job, "alice", int(NOW) + expires), stream, NOW - age, "n")
+    shown = "token:" + msgspec.json.encode(made).decode()
+    if reason is None:
+        assert verifier.verify(stream, shown) == Claim("alice", stream.rpartition("/")[0])
+    else:
+        with pytest.raises(Unproven) as refusal:
+            verifier.verify(stream, shown)
+        assert refusal.value.reason == reason
+
+
+@pytest.mark.parametrize("changed", ["job", "user", "expires", "at", "nonce", "mac", "stream", "secret"])
+def test_no_part_of_a_proof_can_be_changed(changed: str) -> None:
+    secret = bytes(32) if changed == "secret" else SECRET
+    made = credential.prove(credential.issue(secret, "lab/4711", "alice", int(NOW) + 9), STREAM, NOW, "n")
+    other = {"job": "lab/47", "user": "bob", "expires": int(NOW) + 99, "at": NOW + 1, "nonce": "m", "mac": "0" * 64}
+    if changed in other:
+        made = msgspec.structs.replace(made, **{changed: other[changed]})
+    stream = f"{JOB}/n2" if changed == "stream" else STREAM
+    with pytest.raises(Unproven, match="the proof is for another stream, or not of this facility"):
+        Verifier(SECRET, None, lambda: NOW).verify(stream, "token:" + msgspec.json.encode(made).decode())
+
+
+def test_a_proof_made_before_the_collector_started_is_refused_for_it_may_have_been_shown() -> None:
+    made = credential.prove(credential.issue(SECRET, "lab/4711", "alice", int(NOW) + 9), STREAM, NOW - 1, "n")
+    with pytest.raises(Unproven) as refusal:
+        Verifier(SECRET, None, lambda: NOW).verify(STREAM, "token:" + msgspec.json.encode(made).decode())
+    assert refusal.value.reason == "replayed"
+
+
+def test_a_token_is_kept_for_the_job_it_names_and_used_from_there(tmp_path: Path) -> None:
+    given, kept = tmp_path / "given", tmp_path / "kept"
+    given.write_bytes(msgspec.json.encode(credential.issue(SECRET, "lab/4711", "alice", int(NOW))))
+    environment = {"BAROGRAPH_TOKEN": str(given)}
+    credential.keep_token(environment, "lab/4712.0.0", kept)
+    assert not kept.exists()
+    credential.keep_token(environment, JOB, kept)
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    given.unlink()
+    assert credential.maker(environment, kept)(STREAM).startswith('token:{"job":"lab/4711","user":"alice"')
+
+
+@pytest.mark.integration
+def test_munge_vouches_for_the_user_once(tmp_path: Path) -> None:
+    keys.init(tmp_path / "keys")
+    ring = keys.Keyring(tmp_path / "keys")
+    with (
+        munged(tmp_path / "munge") as socket,
+        collector_on(tmp_path / "log.duckdb", keyring=ring, munge_socket=socket) as collector,
+    ):
+        facility = Facility(collector, tmp_path / "keys")
+        maker = credential.maker({"BAROGRAPH_MUNGE_SOCKET": socket})
+        shown: list[str] = []
+        wait_until(lambda: made(maker, shown), "munged answers")
+        with facility.agent() as agent, facility.agent() as thief:
+            agent.hello(shown[0])
+            agent.append(1, "jobs", 1, job_row(user="mallory"))
+            agent.receive_ack(1)
+            thief.send(wire.Hello(STREAM, credential=shown[0]))
+            refusal = thief.receive(wire.Refuse)
+            assert (refusal.reason, refusal.detail) == ("replayed", "MUNGE: Replayed credential")
+            thief.send(wire.Hello(STREAM, credential="munge:" + munge.encode(b"something else", socket)))
+            assert "credential is for b'something else'" in thief.receive(wire.Refuse).detail
+            agent.hello(maker(STREAM))
+        assert facility.rows("jobs", "user") == [getpass.getuser()]
+
+
+def made(maker: Callable[[str], str], shown: list[str]) -> bool:
+    try:
+        shown.append(maker(STREAM))
+    except credential.CredentialError:
+        return False
+    return True

@@ -1,0 +1,87 @@
+"""The journal: what was appended is there after any death, and nothing else."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barograph_collector.journal import Journal
+
+FRAMES = st.lists(st.binary(max_size=300), min_size=1, max_size=5)
+
+
+def contents(directory: Path, after: int = 0, last: int = 2**62) -> list[tuple[int, bytes]]:
+    return list(Journal(directory).replay(after, last))
+
+
+@settings(max_examples=60, deadline=None)
+@given(groups=st.lists(FRAMES, max_size=12), cut=st.floats(0, 1), flip=st.booleans(), forget=st.floats(0, 1))
+def test_a_journal_that_is_cut_or_damaged_anywhere_gives_back_whole_groups_from_its_beginning(
+    tmp_path_factory: pytest.TempPathFactory, groups: list[list[bytes]], cut: float, flip: bool, forget: float
+) -> None:
+    directory = tmp_path_factory.mktemp("journal") / "j"
+    journal = Journal(directory, segment_bytes=1000)
+    ends = [journal.append(group) for group in groups]
+    assert ends == [sum(map(len, groups[: count + 1])) for count in range(len(groups))]
+    everything = list(enumerate((frame for group in groups for frame in group), 1))
+    assert contents(directory) == everything
+    middle = int(forget * len(everything))
+    assert contents(directory, after=middle // 2, last=middle) == everything[middle // 2 : middle]
+
+    journal.forget(middle)
+    journal.close()
+    kept = contents(directory)
+    assert kept == everything[len(everything) - len(kept) :]
+    assert not middle or len(kept) >= len(everything) - middle
+    if not kept:
+        return
+    last = max(directory.iterdir())
+    data = bytearray(last.read_bytes())
+    place = int(cut * (len(data) - 1))
+    if flip:
+        data[place] ^= 1
+    last.write_bytes(data if flip else data[:place])
+    left = contents(directory)
+    assert left == kept[: len(left)]
+    assert len(left) in {0, len(kept), *(end - kept[0][0] + 1 for end in ends)}
+
+
+def test_numbers_go_on_after_a_restart_and_over_segments(tmp_path: Path) -> None:
+    for first in (1, 4, 7):
+        journal = Journal(tmp_path / "j", segment_bytes=200)
+        numbers = list(range(first, first + 3))
+        assert [journal.append([b"%d" % number * 40]) for number in numbers] == numbers
+        journal.close()
+    assert [number for number, _ in contents(tmp_path / "j")] == list(range(1, 10))
+
+
+def test_what_could_not_be_written_does_not_count_and_can_be_tried_again(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j", segment_bytes=1000)
+    journal.append([b"first"])
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            journal.append([b"x" * 800])
+        with pytest.raises(OSError, match="File too large"):
+            journal.append([b"y" * 800])
+        assert journal.last == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert journal.append([b"x" * 800, b"z"]) == 3
+    journal.close()
+    assert contents(tmp_path / "j") == [(1, b"first"), (2, b"x" * 800), (3, b"z")]
+
+
+def test_a_hole_is_said_and_stepped_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    journal = Journal(tmp_path / "j", segment_bytes=100)
+    for number in range(1, 6):
+        journal.append([b"%d" % number * 60])
+    journal.close()
+    (tmp_path / "j" / f"{3:020}.segment").unlink()
+    assert [number for number, _ in contents(tmp_path / "j")] == [1, 2, 4, 5]
+    assert "the journal lacks messages 3 to 3; going on behind them" in caplog.text

@@ -1,0 +1,104 @@
+"""The protocol: what is on the wire stays readable, and what is no message is told apart from what is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barograph_agent import wire
+from barograph_agent.tables import TABLES, Kind
+from barograph_collector import intake
+from helpers.hostile_wire import mutations
+from helpers.protocol import EXAMPLES, RECORDED, decode, recorded, versions
+
+PAGE = Path(__file__).resolve().parents[2] / "docs/reference/protocol.md"
+STREAM = "hostile"
+MUTATIONS = 30_000
+"""`make bench` tries a million."""
+
+
+def test_todays_encoder_gives_the_bytes_that_were_recorded_for_its_version(request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("--write"):
+        lines = [f"{name} {wire.encode(message).hex()}\n" for name, message in EXAMPLES.items()]
+        (RECORDED / f"v{wire.VERSION}.txt").write_text("".join(lines))
+    assert recorded(wire.VERSION) == {name: wire.encode(message) for name, message in EXAMPLES.items()}
+
+
+@pytest.mark.parametrize("version", versions())
+def test_every_message_ever_released_is_read_as_it_was_meant(version: int) -> None:
+    for name, frame in recorded(version).items():
+        assert decode(frame) == EXAMPLES[name], name
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_field_that_a_later_version_adds_is_skipped(name: str) -> None:
+    message = msgspec.msgpack.decode(wire.encode(EXAMPLES[name]))
+    later = msgspec.msgpack.encode({**message, "colour": ["blue", {"depth": 1.0}]})
+    assert decode(later) == EXAMPLES[name]
+
+
+@pytest.mark.parametrize("kind", [*get_args(wire.FromClient), *get_args(wire.FromCollector)])
+def test_a_field_that_an_earlier_client_does_not_send_has_its_default(kind: Any) -> None:
+    fields = msgspec.structs.fields(kind)
+    required = [field.name for field in fields if field.default is msgspec.NODEFAULT]
+    assert [field.name for field in fields][: len(required)] == required
+
+
+@pytest.mark.parametrize("version", [0, 2, 2**40])
+def test_a_hello_of_another_version_is_understood_as_that_whatever_else_it_says(version: int) -> None:
+    frame = msgspec.msgpack.encode({"type": "hello", "version": version, "stream": "s", "credential": [1, {"a": None}]})
+    assert intake.decode([frame]) == wire.Hello("s", version)
+
+
+def test_the_page_lists_every_message_with_its_fields_and_every_reason() -> None:
+    text = PAGE.read_text()
+    written = dict(re.findall(r"^\| `(\w+)` \| ((?:`\w+`,? ?)+)\|", text, re.MULTILINE))
+    found = {
+        kind.__struct_config__.tag: [field.name for field in msgspec.structs.fields(kind)]
+        for kind in (*get_args(wire.FromClient), *get_args(wire.FromCollector))
+    }
+    assert {name: re.findall(r"`(\w+)`", fields) for name, fields in written.items()} == found
+
+
+@given(st.data())
+def test_rows_that_are_packed_come_out_as_they_went_in(data: st.DataObject) -> None:
+    table = TABLES[data.draw(st.sampled_from(sorted(TABLES)))]
+    rows = data.draw(st.integers(1, 20))
+    values = {name: data.draw(_column(kind, rows)) for name, kind in table.columns.items()}
+    message: Any = intake.decode([wire.encode(wire.append("s", 1, table.name, rows, values))])
+    out = wire.unpack(message.columns, table.columns, rows)
+    for name, value in values.items():
+        expected = value if isinstance(value, list) else [value] * rows
+        np.testing.assert_array_equal(np.asarray(out[name]), np.asarray(expected))
+
+
+def _column(kind: Kind, rows: int) -> st.SearchStrategy[Any]:
+    one: st.SearchStrategy[Any] = {
+        Kind.NAME: st.from_regex(r"[A-Za-z0-9_.:@/+-]{1,128}", fullmatch=True),
+        Kind.TEXT: st.text(max_size=50),
+        Kind.F64: st.floats(),
+        Kind.I64: st.integers(-(2**63), 2**63 - 1),
+        Kind.U64: st.integers(0, 2**64 - 1),
+    }[kind]
+    return one | st.lists(one, min_size=rows, max_size=rows)
+
+
+def test_a_mutated_message_is_a_message_or_is_refused_and_nothing_else() -> None:
+    outcomes = {"item": 0, "refused": 0, "undecodable": 0}
+    for frame in mutations(seed=1, count=MUTATIONS, stream=STREAM):
+        try:
+            message = intake.decode([frame])
+        except intake.Undecodable:
+            outcomes["undecodable"] += 1
+            continue
+        if isinstance(message, wire.Append) and message.stream == STREAM:  # others were never opened
+            item = intake.appended(message, frame, 0.0)
+            outcomes["refused" if item.refusal else "item"] += 1
+    assert min(outcomes.values()) > MUTATIONS / 1000, outcomes

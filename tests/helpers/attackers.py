@@ -1,0 +1,125 @@
+"""Producers that mean no good, or know no better. Each goes on until it is told to stop."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import select
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+from urllib.parse import urlsplit
+
+import zmq
+
+from barograph_agent import wire
+from helpers.hostile_wire import INVALID_APPENDS, NOT_OF_THE_PROTOCOL, mutations
+from helpers.log import blocks
+
+Attack = Callable[[str, Callable[[], bool]], None]
+
+
+@contextmanager
+def dealer(endpoint: str) -> Iterator[zmq.Socket[bytes]]:
+    """A socket that waits for nothing."""
+    with zmq.Context() as context, context.socket(zmq.DEALER) as bare:
+        bare.setsockopt(zmq.LINGER, 0)
+        bare.setsockopt(zmq.SNDTIMEO, 100)
+        bare.connect(endpoint)
+        yield bare
+
+
+def send(bare: zmq.Socket[bytes], frame: bytes) -> None:
+    """Send, unless the collector has not made room for a while."""
+    try:
+        bare.send(frame)
+    except zmq.Again:
+        return
+
+
+def mutate(endpoint: str, stopped: Callable[[], bool]) -> None:
+    """Messages with bytes changed, and everything else that has ever surprised a layer."""
+    with dealer(endpoint) as bare:
+        bare.send(wire.encode(wire.Hello("hostile")))
+        for number, frame in enumerate(mutations(seed=2, count=2**40)):
+            if stopped():
+                return
+            send(bare, frame)
+            if number % 1000 == 0:
+                for frames in NOT_OF_THE_PROTOCOL.values():
+                    bare.send_multipart(frames)
+
+
+def ignore_answers(endpoint: str, stopped: Callable[[], bool]) -> None:
+    """Appends without an end and without regard to credit; no answer is ever read."""
+    frames = [wire.encode(wire.append("deaf", seq, "blocks", 100, blocks(100))) for seq in range(1, 200)]
+    with dealer(endpoint) as bare:
+        bare.setsockopt(zmq.RCVHWM, 1)
+        bare.send(wire.encode(wire.Hello("deaf")))
+        for frame in itertools.cycle(frames):
+            if stopped():
+                return
+            send(bare, frame)
+
+
+def refused(endpoint: str, stopped: Callable[[], bool]) -> None:
+    """Appends that are refused in words, one after the other."""
+    contents = itertools.cycle(content for content, _ in INVALID_APPENDS.values())
+    with dealer(endpoint) as bare:
+        bare.send(wire.encode(wire.Hello("wrong")))
+        for seq, content in enumerate(contents, 1):
+            if stopped():
+                return
+            send(bare, wire.encode(wire.Append("wrong", seq, **content)))
+
+
+def oversize(endpoint: str, stopped: Callable[[], bool]) -> None:
+    """Appends beyond what is taken, and frames beyond what is read."""
+    sites = {"class_id": 1, "before": ["x" * 65536] * 140, "at": "", "operation": "o"}
+    too_large = wire.encode(wire.Append("large", 1, "sites", 140, sites))
+    while not stopped():
+        with dealer(endpoint) as bare:
+            bare.send(wire.encode(wire.Hello("large")))
+            for frame in (too_large, too_large, bytes(wire.MAX_BYTES + 1)):
+                send(bare, frame)
+
+
+def half_open(endpoint: str, stopped: Callable[[], bool], connections: int = 10_000) -> None:
+    """Connections on which nothing is ever said; one that the collector closes is made again."""
+    address = urlsplit(endpoint)
+    held: dict[int, socket.socket] = {}
+    with select.epoll() as closed:
+        while not stopped():
+            for descriptor, _ in closed.poll(0.0 if len(held) < connections else 0.1):
+                held.pop(descriptor).close()
+            if len(held) < connections:
+                with contextlib.suppress(OSError):
+                    fresh = socket.create_connection((address.hostname or "", address.port or 0), 1.0)
+                    held[fresh.fileno()] = fresh
+                    closed.register(fresh, select.EPOLLRDHUP)
+    for connection in held.values():
+        connection.close()
+
+
+ATTACKS: Final[dict[str, Attack]] = {
+    "mutated messages": mutate,
+    "acks never read": ignore_answers,
+    "refused appends": refused,
+    "oversized frames": oversize,
+    "half-open connections": half_open,
+}
+
+
+@contextmanager
+def under(attack: Attack, endpoint: str) -> Iterator[None]:
+    """Run an attack in a thread beside what is done within."""
+    over = threading.Event()
+    thread = threading.Thread(target=attack, args=(endpoint, over.is_set))
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

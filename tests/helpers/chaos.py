@@ -1,0 +1,175 @@
+"""A collector whose life is cut off again and again, by every means there is, under producers that keep count.
+
+What each producer was told is durable must be in the log, once, whatever happened; what it was not told must be there
+at most once, and is sent again.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import shutil
+import struct
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+
+from barograph_agent import wire
+from helpers.log import Daemon, Producer, blocks
+
+ACCIDENTS = ("kill", "kill and lose the write-ahead log", "kill and cut the write-ahead log", "kill and spoil its end",
+             "kill and cut the journal behind what is durable", "full disk, then kill")  # fmt: skip
+
+
+class Stream:
+    """What one producer has said, and what of it was acknowledged, over all lives of the collector."""
+
+    def __init__(self, name: str, seed: int) -> None:
+        self.name = name
+        self.sizes: list[int] = []
+        self.acked = 0
+        self._rng = random.Random(seed)
+
+    @property
+    def rows(self) -> int:
+        """Rows said so far."""
+        return sum(self.sizes)
+
+    def pump(self, endpoint: str, until: threading.Event, total: int = 10**9) -> None:
+        """Produce, resend, double and swap messages until the event is set or `total` of them are acknowledged."""
+        with Producer(endpoint, self.name) as producer:
+            sent, heard = self._hello(producer), time.monotonic()
+            while not until.is_set() and self.acked < total:
+                window = list(range(sent + 1, min(self.acked + 32, total) + 1))
+                if window and self._rng.random() < 0.1:
+                    window.append(self._rng.randint(1, window[-1]))
+                if len(window) > 1 and self._rng.random() < 0.1:
+                    window[0], window[-1] = window[-1], window[0]
+                for seq in window:
+                    self._send(producer, seq)
+                    sent = max(sent, seq)
+                if not producer.socket.poll(20):
+                    if time.monotonic() - heard > 1.0:
+                        sent, heard = self._hello(producer), time.monotonic()
+                    continue
+                heard = time.monotonic()
+                message = wire.decode_from_collector(producer.socket.recv())
+                match message:
+                    case wire.Ack():
+                        self.acked = max(self.acked, message.seq)
+                    case wire.Welcome():
+                        assert message.acked >= self.acked, "what was acknowledged is not there any more"
+                        self.acked = sent = message.acked
+                    case wire.Refuse():
+                        assert message.reason in ("gap", "unknown-stream"), message
+                        sent = self._hello(producer)
+
+    def _hello(self, producer: Producer) -> int:
+        producer.send(wire.Hello(self.name))
+        return 10**9  # nothing is sent before the welcome
+
+    def _send(self, producer: Producer, seq: int) -> None:
+        while len(self.sizes) < seq:
+            self.sizes.append(self._rng.randint(1, 400))
+        rows = self.sizes[seq - 1]
+        producer.append(seq, "blocks", rows, blocks(rows, sum(self.sizes[: seq - 1]), f"chaos/{self.name}"))
+
+
+class Chaos:
+    """Rounds of life and death of one log under `streams` producers."""
+
+    def __init__(self, state: Path, streams: int, seed: int) -> None:
+        self.state = state
+        self.accidents: dict[str, int] = dict.fromkeys(ACCIDENTS, 0)
+        self.streams = [Stream(f"s{number}", seed + number) for number in range(streams)]
+        self._rng = random.Random(seed)
+
+    def round(self) -> None:
+        """One life of the collector under load, ended at a random instant by a random accident."""
+        accident = self._rng.choice(ACCIDENTS)
+        self.accidents[accident] += 1
+        with Daemon(self.state) as collector:
+            gone = threading.Event()
+
+            def die() -> None:
+                if accident.startswith("full disk"):
+                    resource.prlimit(collector.process.pid, resource.RLIMIT_FSIZE, (2**18, 2**18))
+                    gone.wait(0.3)
+                collector.process.kill()
+                collector.process.wait()
+                gone.set()
+
+            threading.Timer(self._rng.uniform(0.0, 0.6), die).start()
+            self._pump(collector.endpoint, gone, lambda stream: 10**9)
+        self._spoil(accident)
+
+    def settle(self) -> None:
+        """Let everybody deliver all that was said."""
+        with Daemon(self.state) as collector:
+            self._pump(collector.endpoint, threading.Event(), lambda stream: len(stream.sizes))
+
+    def verdict(self) -> tuple[int, int]:
+        """Rows that are lost, rows that are doubled."""
+        query = "SELECT count(*), count(DISTINCT first_index) FROM blocks WHERE job = ?"
+        lost = doubled = 0
+        copy = self.state.with_name("copy.duckdb")
+        shutil.copy(self.state / "log.duckdb", copy)
+        with duckdb.connect(str(copy), read_only=True) as log:
+            for stream in self.streams:
+                ((rows, distinct),) = log.execute(query, [f"chaos/{stream.name}"]).fetchall()
+                lost += stream.rows - distinct
+                doubled += rows - distinct
+        return lost, doubled
+
+    def _pump(self, endpoint: str, until: threading.Event, total: Callable[[Stream], int]) -> None:
+        failures: list[BaseException] = []
+
+        def work(stream: Stream) -> None:
+            try:
+                stream.pump(endpoint, until, total(stream))
+            except BaseException as error:
+                failures.append(error)
+                until.set()
+
+        threads = [threading.Thread(target=work, args=(stream,)) for stream in self.streams]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if failures:
+            raise failures[0]
+
+    def _spoil(self, accident: str) -> None:
+        """Do to the files what may happen to them: to the write-ahead log anything, to the journal what was not synced.
+
+        Bytes behind the journal's last whole group were never acknowledged: a power cut may leave anything there.
+        """
+        wal = self.state / "log.duckdb.wal"
+        size = wal.stat().st_size if wal.exists() else 0
+        if accident.endswith("lose the write-ahead log"):
+            wal.unlink(missing_ok=True)
+        elif accident.endswith("cut the write-ahead log") and size:
+            os.truncate(wal, self._rng.randrange(size))
+        elif accident.endswith("spoil its end") and size:
+            with wal.open("r+b") as file:
+                file.seek(self._rng.randrange(size))
+                file.write(self._rng.randbytes(64))
+        elif accident.endswith("behind what is durable"):
+            for path in (self.state / "log.duckdb.journal").iterdir():
+                end = _end_of_groups(path)
+                os.truncate(path, end)
+                with path.open("ab") as file:
+                    file.write(self._rng.randbytes(self._rng.randrange(200)))
+
+
+def _end_of_groups(path: Path) -> int:
+    """Where the last group ends, as its headers say (see barograph_collector.journal)."""
+    header = struct.Struct("<4sIIIQ")
+    data, end = path.read_bytes(), 0
+    while data[end : end + 4] == b"BJ01":
+        end += header.size + header.unpack_from(data, end)[2]
+    return end
