@@ -25,6 +25,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "run": Command("barograph.run", "", "run a command and watch it"),
     "up": Command("barograph.up", "server", "run collector, modeler and alerts on this host, supervised"),
     "status": Command("barograph.status", "server", "show jobs, bands and alarms"),
+    "import": Command("barograph.imports", "server", "put run history into the log: sacct, SWF, CSV"),
     "demo": Command("barograph.demo", "demo", "watch real LAMMPS runs, disturb one, and tell the story"),
     "collector": Command("barograph_collector.daemon", "server", "the log: takes rows, keeps them, gives them back"),
     "modeler": Command("barograph_modeler.daemon", "server", "learns bands from the log and writes them back"),
