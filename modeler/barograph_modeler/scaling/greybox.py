@@ -52,7 +52,9 @@ class Softplus:
 
     def __init__(self, seed: int) -> None:
         self._scaler = StandardScaler()
-        self._network = MLPRegressor(hidden_layer_sizes=(16, 16, 8), activation="relu", max_iter=500, random_state=seed)
+        self._network = MLPRegressor(
+            hidden_layer_sizes=(16, 16, 8), activation="relu", tol=1e-6, max_iter=500, random_state=seed
+        )
 
     def fit(self, x: Floats, tau: Floats) -> Softplus:
         """Learn."""

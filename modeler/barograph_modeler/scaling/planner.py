@@ -16,10 +16,13 @@ from typing import Final, Literal
 from barograph_modeler.scaling.complexity import Complexity
 from barograph_modeler.scaling.history import MOST_RANKS
 
-Grid = Literal["any", "square", "cube"]
+Grid = Literal["any", "rectangle", "square", "cube"]
 
-POWER: Final[dict[str, int]] = {"any": 1, "square": 2, "cube": 3}
-"""Number of equal edges of a grid; with 1, any number of processes will do, as a grid as square as it can be."""
+POWER: Final[dict[Grid, int]] = {"any": 1, "rectangle": 1, "square": 2, "cube": 3}
+"""Number of equal edges of a grid; with 1, edges may differ."""
+
+WIDEST: Final = 2
+"""A rectangle's longer edge over its shorter one, at most: HPL and its like slow down beyond."""
 
 FEWEST: Final = 4
 """Configurations: the law has three coefficients, and one more says whether it holds."""
@@ -44,15 +47,15 @@ def plan(
     at_ranks: int = 1,
     max_ranks: int,
     count: int = 8,
-    grid: Grid = "any",
+    grid: Grid = "rectangle",
     ranks_multiple: int = 1,
     size_multiple: float = 1,
     targets: Sequence[int] = (),
 ) -> list[Configuration]:
     """Configurations with the work per process of `size` on `at_ranks`, smallest first; then one per target.
 
-    count: configurations asked for, evenly spaced in ranks from the fewest that are feasible to max_ranks; fewer come
-    back where the grid leaves fewer. ranks_multiple: ranks are multiples of it (full nodes). size_multiple: sizes are.
+    count: configurations asked for, evenly spaced in ranks up to max_ranks; fewer come back where several round to one.
+    grid: any number of ranks; a rectangle with edges up to WIDEST to 1; a square; a cube. ranks_multiple: ranks are multiples of it (full nodes). size_multiple: sizes are.
     targets: ranks to predict later, which are rounded alike. Raises ValueError for numbers that make no plan.
     """
     for name, number in (("max ranks", max_ranks), *(("target ranks", target) for target in targets)):
@@ -98,13 +101,22 @@ def dimensions(ranks: int) -> tuple[int, int]:
 def _feasible(ranks: float, grid: Grid, multiple: int, most: int) -> int:
     """The feasible number nearest to `ranks`, at most `most`; 0 where there is none."""
     power = POWER[grid]
-    edge_step = multiple if power == 1 else 1
-    middle = int(ranks ** (1 / power)) // edge_step
-    # Powers that are multiples of it come at least once in `multiple` edges.
-    reach = 1 if power == 1 else min(multiple, math.isqrt(most))
-    edges = range(max(middle - reach, 1) * edge_step, (middle + reach + 1) * edge_step + 1, edge_step)
-    numbers = [edge**power for edge in edges if edge**power <= most and edge**power % multiple == 0]
-    return min(numbers, key=lambda number: abs(number - ranks), default=0)
+    if power > 1:
+        middle = int(ranks ** (1 / power))
+        # Among `multiple` edges in a row one at least has a power that is a multiple of it.
+        reach = min(multiple, math.isqrt(most))
+        numbers = [edge**power for edge in range(max(middle - reach, 1), middle + reach + 2)]
+    else:
+        below = range(int(ranks // multiple) * multiple, 0, -multiple)
+        above = range((int(ranks // multiple) + 1) * multiple, most + 1, multiple)
+        numbers = [next((n for n in side if _is_grid(n, grid)), 0) for side in (below, above)]
+    fitting = [number for number in numbers if 0 < number <= most and number % multiple == 0]
+    return min(fitting, key=lambda number: abs(number - ranks), default=0)
+
+
+def _is_grid(ranks: int, grid: Grid) -> bool:
+    longer, shorter = dimensions(ranks)
+    return grid == "any" or longer <= WIDEST * shorter
 
 
 def _configuration(

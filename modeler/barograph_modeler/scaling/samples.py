@@ -3,7 +3,7 @@
 A vector is [m_original, w, C1 .. C5], C = (N, m, tau) with one level of parallelism and (N, N_nodes, N_cores, m, tau)
 with two. C1 .. C4 are runs with 1 < N <= c_h, c_h = c_f / 2, C5 is the run to predict, all of one size. tau of C5 is
 the target, so a vector has 2 + 5 x 3 - 1 = 16 features, or 2 + 5 x 5 - 1 = 26. The paper prints the vector to
-predict from as [C1, ..., (C5 - tau5)]: set as a subtraction, meant as "without tau5", and it needs m_original and w too.
+predict from as [C1, ..., (C5 - tau5)]: set as a subtraction, meant as "without tau5", with m_original and w left out.
 """
 
 from __future__ import annotations
