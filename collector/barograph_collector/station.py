@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
+from wsgiref.types import WSGIApplication
 
 from prometheus_client.registry import Collector as Exporter
 
@@ -113,6 +114,7 @@ def serve(
     *,
     prepare: Callable[[Follower, LogReader], None] | None = None,
     keep: Callable[[Mapping[str, int], bool], None] | None = None,
+    pages: Mapping[str, WSGIApplication] | None = None,
 ) -> int:
     """Run a station until SIGTERM or SIGINT; returns an `Exit`. `tables` in the order a mind wants them.
 
@@ -120,13 +122,14 @@ def serve(
     where the collector was away.
     keep: called between cycles with the offsets that the mind has taken and True at the end, for a mind that keeps a
     snapshot; only while everything it has said is in the log, for a snapshot will not say it again.
+    pages: what is served beside /metrics, by path.
     """
     log_to_stderr(name)
     registry, beat = daemon_registry(name)
     registry.register(exporter)
     with Shutdown() as shutdown, LogReader(options.collector, READ_SECONDS) as reader:
         try:
-            exposition = serve_metrics(registry, *options.metrics)
+            exposition = serve_metrics(registry, *options.metrics, pages=pages)
         except CannotListen as error:
             print(f"barograph {name}: {error}", file=sys.stderr)
             return Exit.UNAVAILABLE

@@ -13,7 +13,7 @@ from barograph_agent.wire import Column
 from barograph_collector.station import Output
 from barograph_modeler.backlog import Backlog, Key
 from barograph_modeler.maxima.band import Band
-from barograph_modeler.pending import Batch, End, Pending
+from barograph_modeler.pending import Batch, End, Ended, Pending
 from barograph_modeler.rows import accepted_output, bands_output, drift_output, pace_output
 from barograph_modeler.windows import WINDOW_SECONDS
 from barograph_modeler.workload import CLASSES as WORKLOAD_CLASSES
@@ -56,6 +56,10 @@ class Learner:
         self.learned_intervals = 0
         self.learned_runs = 0
         self.closed_regimes: Counter[str] = Counter()
+        self.ended: list[Ended] = []
+        """Jobs that are over since somebody last took them from here."""
+        self.accepted: list[tuple[str, list[float]]] = []
+        """Workloads whose withheld runs became their history, and the runtimes of these: likewise."""
         self._seed = seed
         self._window_seconds = window_seconds
         self._classes = classes
@@ -114,10 +118,14 @@ class Learner:
         for job, pending in list(self._pending.items()):
             if not pending.workload:
                 continue
-            over = pending.end is not None and (pending.final or now - pending.end.seen_at > VERDICT_SECONDS)
+            end = pending.end
+            # No final score need be waited for where nothing was there to be scored.
+            judged = end is not None and (pending.final or not pending.spoken or now - end.seen_at > VERDICT_SECONDS)
+            if end is not None and judged:
+                self.ended.append(pending.ended(job, end))
             learn = self._learn_suspect if pending.suspect else self._learn_healthy
-            events += learn(pending, over, new_runs, now)
-            if over:
+            events += learn(pending, judged, new_runs, now)
+            if judged:
                 self.withheld_intervals += pending.forgotten
                 del self._pending[job]
         return [*events, *self._outputs(new_runs, now)]
@@ -178,6 +186,7 @@ class Learner:
             self.backlog.discard((name, class_id))
         self.closed_regimes["accepted"] += 1
         self.learned_runs += self._accept
+        self.accepted.append((name, list(workload.runtimes)))
         events = [accepted_output(name, old, list(workload.runtimes), now)]
         for batch in batches:
             events += self._learn_batch(name, workload, batch, now)

@@ -12,6 +12,7 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from barograph.advice import plural
 from barograph.imports.delivery import Away, Delivery
 from barograph.imports.mapping import FIELDS, BadMap, parse_map
 from barograph.imports.record import Bad, Entry, Record, Skipped, Unreadable, app_name
@@ -106,15 +107,11 @@ def _deliver(delivery: Delivery, records: Iterator[Record], source: Source, cons
 def _summary(dry_run: bool, tally: Tally, delivery: Delivery) -> str:
     skipped = ", ".join(f"{count:,} {state}" for state, count in tally.skipped.most_common())
     done = (
-        f"{_plural(tally.runs, 'run')} found, nothing sent"
+        f"{plural(tally.runs, 'run')} found, nothing sent"
         if dry_run
-        else f"{_plural(delivery.added, 'run')} added, {delivery.known:,} known already"
+        else f"{plural(delivery.added, 'run')} added, {delivery.known:,} known already"
     )
-    return "\n".join([done, f"not learned: {skipped or 'none'}", _plural(tally.bad, "bad line")])
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    return "\n".join([done, f"not learned: {skipped or 'none'}", plural(tally.bad, "bad line")])
 
 
 def _refuse(text: str, status: int) -> int:
