@@ -24,6 +24,7 @@ SNAPSHOT_SECONDS: Final = 300.0
 FORMAT: Final = 2
 _ALLOWED: Final = {
     ("array", "array"),
+    ("barograph_collector.station", "Output"),
     ("array", "_array_reconstructor"),
     ("collections", "Counter"),
     ("collections", "OrderedDict"),
