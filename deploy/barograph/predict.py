@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import http.client
 import importlib.util
 import json
 import os
@@ -75,12 +76,18 @@ def ask(modeler: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     url = f"{modeler.rstrip('/')}/predict?{urlencode(fields)}"
     try:
         with urllib.request.urlopen(url, timeout=ANSWER_SECONDS) as reply:
-            said: dict[str, Any] = json.loads(reply.read(ANSWER_BYTES))
+            body = reply.read(ANSWER_BYTES)
     except urllib.error.HTTPError as error:
         raise _refusal(modeler, error) from None
-    except (OSError, ValueError) as error:
+    except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise Away(f"no answer from the modeler at {modeler}: {reason}; check that `barograph modeler` runs") from None
+    try:
+        said = json.loads(body)
+    except ValueError:
+        said = None
+    if not isinstance(said, dict):
+        raise Away(f"{modeler} does not answer with a prediction, expected a modeler")
     return said
 
 
