@@ -18,7 +18,8 @@ from barograph_modeler.scaling import study_greybox, study_weak
 from barograph_modeler.scaling.complexity import BadExpression, Complexity
 from barograph_modeler.scaling.fraction import TooFewRuns
 from barograph_modeler.scaling.history import Runs
-from barograph_modeler.scaling.study import Columns, Grid, read_runs
+from barograph_modeler.scaling.planner import rounding
+from barograph_modeler.scaling.study import Columns, Condition, Grid, read_runs
 from barograph_modeler.scaling.weak import Kind
 
 SCALINGS = ("strong", "hybrid", "weak")
@@ -43,7 +44,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar="KIND[,KIND]",
         help="strong, hybrid, weak (default: strong); all but strong need --size",
     )
-    grey.add_argument("--complexity", metavar="EXPR", help="serial work as a function of the size, such as N**2")
     grey.add_argument("--nodes", metavar="COL", help="the column of nodes: two levels of parallelism")
     grey.add_argument(
         "--cutoff-ranks",
@@ -77,8 +77,9 @@ def _parser() -> argparse.ArgumentParser:
             "--by", required=True, type=_names, metavar="COL[,COL]", help="columns that tell applications apart"
         )
         subject.add_argument("--size", metavar="COL", help="the column of problem sizes")
+        subject.add_argument("--complexity", metavar="EXPR", help="serial work as a function of the size, such as N**2")
         subject.add_argument(
-            "--where", type=_condition, action="append", default=[], metavar="COL=VALUE", help="use these lines only"
+            "--where", type=_condition, action="append", default=[], metavar="COL[!]=VALUE", help="use these lines only"
         )
         subject.add_argument("--json", action="store_true", help="print one JSON object: tables and rows")
     # One page of help for all subjects.
@@ -110,11 +111,11 @@ def _share(text: str) -> float:
     return share
 
 
-def _condition(text: str) -> tuple[str, str]:
+def _condition(text: str) -> Condition:
     name, sign, value = text.partition("=")
-    if not (name and sign):
-        raise argparse.ArgumentTypeError(f"{text!r}, expected COLUMN=VALUE")
-    return name, value
+    if not (name and sign and name != "!"):
+        raise argparse.ArgumentTypeError(f"{text!r}, expected COLUMN=VALUE or COLUMN!=VALUE")
+    return Condition(name.removesuffix("!"), value, not name.endswith("!"))
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -123,8 +124,11 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     if options.subject == "grey-box" and options.size is None and options.scaling != ["strong"]:
         parser.error(f"--scaling {','.join(options.scaling)} needs --size")
+    if options.complexity is not None and options.size is None:
+        parser.error("--complexity is of a size, expected --size too")
     try:
-        grids, rows = (_grey_box if options.subject == "grey-box" else _weak)(options)
+        complexity = None if options.complexity is None else Complexity.parse(options.complexity)
+        grids, rows = (_grey_box if options.subject == "grey-box" else _weak)(options, complexity)
     except (BadTable, BadExpression) as error:
         return _refuse(str(error))
     except OSError as error:
@@ -148,10 +152,9 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{value!r} is no plain value")
 
 
-def _grey_box(options: argparse.Namespace) -> tuple[list[Grid], list[dict[str, Any]]]:
-    complexity = None if options.complexity is None else Complexity.parse(options.complexity)
+def _grey_box(options: argparse.Namespace, complexity: Complexity | None) -> tuple[list[Grid], list[dict[str, Any]]]:
     columns = Columns(options.time, options.ranks, options.by, options.size, options.nodes)
-    applications = read_runs(options.file, columns, dict(options.where), complexity)
+    applications = read_runs(options.file, columns, options.where, complexity)
     rows, left_out = [], []
     for scaling in options.scaling:
         for name, runs in applications.items():
@@ -167,7 +170,7 @@ def _grey_box(options: argparse.Namespace) -> tuple[list[Grid], list[dict[str, A
     return study_greybox.tables(rows), [asdict(row) for row in rows]
 
 
-def _weak(options: argparse.Namespace) -> tuple[list[Grid], list[dict[str, Any]]]:
+def _weak(options: argparse.Namespace, complexity: Complexity | None) -> tuple[list[Grid], list[dict[str, Any]]]:
     targets: list[study_weak.Target] = []
     left_out: list[str] = []
     asked = 0
@@ -176,11 +179,18 @@ def _weak(options: argparse.Namespace) -> tuple[list[Grid], list[dict[str, Any]]
         if column is None:
             continue
         columns = Columns(column, options.ranks, options.by, options.size)
-        for name, runs in read_runs(options.file, columns, dict(options.where)).items():
+        for name, runs in read_runs(options.file, columns, options.where).items():
             asked += 1
             sized = (
                 runs if options.size else Runs.of(runs.ranks, runs.seconds, size=runs.ranks * study_weak.WORK_PER_RANK)
             )
+            if complexity is not None and kind == "time":
+                changes = rounding(complexity, [(int(p), float(n)) for p, n in zip(runs.ranks, runs.size, strict=True)])
+                print(
+                    f"barograph study: {', '.join(name)}: work per rank lies {min(changes):+.1%} to {max(changes):+.1%}"
+                    " from its median",
+                    file=sys.stderr,
+                )
             try:
                 targets += study_weak.evaluate(name, sized, kind, options.largest)
             except ValueError as error:

@@ -55,8 +55,9 @@ def plan(
     """Configurations with the work per process of `size` on `at_ranks`, smallest first; then one per target.
 
     count: configurations asked for, evenly spaced in ranks up to max_ranks; fewer come back where several round to one.
-    grid: any number of ranks; a rectangle with edges up to WIDEST to 1; a square; a cube. ranks_multiple: ranks are multiples of it (full nodes). size_multiple: sizes are.
-    targets: ranks to predict later, which are rounded alike. Raises ValueError for numbers that make no plan.
+    grid: any number of ranks; a rectangle with edges up to WIDEST to 1; a square; a cube. ranks_multiple: ranks are
+    multiples of it (full nodes). size_multiple: sizes are. targets: ranks to predict later, which are rounded alike.
+    Raises ValueError for numbers that make no plan.
     """
     for name, number in (("max ranks", max_ranks), *(("target ranks", target) for target in targets)):
         if not 1 <= number <= MOST_RANKS:

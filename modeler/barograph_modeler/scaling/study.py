@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +26,14 @@ class Columns(NamedTuple):
     by: Sequence[str]
     size: str | None = None
     nodes: str | None = None
+
+
+class Condition(NamedTuple):
+    """What a line must have to be used: this cell in this column or, where not `equal`, another cell."""
+
+    column: str
+    cell: str
+    equal: bool
 
 
 @dataclass(frozen=True)
@@ -54,18 +62,19 @@ def figure(value: float | None, digits: int = 3) -> str:
 
 
 def read_runs(
-    path: Path, columns: Columns, where: Mapping[str, str], complexity: Complexity | None = None
+    path: Path, columns: Columns, where: Sequence[Condition] = (), complexity: Complexity | None = None
 ) -> dict[tuple[str, ...], Runs]:
     """The runs of each application: of each combination of cells of the `by` columns, in the order of the file.
 
-    where: cells that rows must have, by column; others are left out. complexity: turns the size column into work.
+    where: what lines must have; others are left out. complexity: turns the size column into work.
     Raises BadTable for what is no run, and for repeats that differ by more than WIDEST_REPEATS.
     """
     table = Table(path)
-    for name, cell in where.items():
-        wanted = [i for i, found in enumerate(table.column(name)) if found == cell]
+    for name, cell, equal in where:
+        wanted = [i for i, found in enumerate(table.column(name)) if (found == cell) == equal]
         if not wanted:
-            raise BadTable(f"{path}: column {name!r} is {cell!r} in no line, expected in some")
+            sign = "=" if equal else "!="
+            raise BadTable(f"{path}: no line has {name}{sign}{cell}, expected some to have all of --where")
         table.rows = [table.rows[i] for i in wanted]
     ranks, values = table.numbers(columns.ranks, positive=True), table.numbers(columns.value, positive=True)
     nodes = None if columns.nodes is None else table.numbers(columns.nodes, positive=True)
