@@ -129,7 +129,8 @@ def serve(
     registry.register(exporter)
     with Shutdown() as shutdown, LogReader(options.collector, READ_SECONDS) as reader:
         try:
-            exposition = serve_metrics(registry, *options.metrics, pages=pages)
+            host, port = options.metrics
+            exposition = serve_metrics(registry, host, port, pages)
         except CannotListen as error:
             print(f"barograph {name}: {error}", file=sys.stderr)
             return Exit.UNAVAILABLE
