@@ -27,7 +27,8 @@ NEAR: Final = 1.0
 FAR: Final = 0.1
 """How much one counts that is not alike at all."""
 TINY: Final = 1e-300
-LOWEST, HIGHEST: Final = -40.0, 40.0
+LOWEST: Final = -40.0
+HIGHEST: Final = 40.0
 """Levels of work and of overhead that are told apart, in log seconds."""
 _CELLS: Final = int((HIGHEST - LOWEST) / STEP) + 1
 
@@ -52,7 +53,7 @@ class Pool:
             self._tables[cell] = self._tables.get(cell, 0.0) + sign * share * table
 
     def prior(self, evidence: Evidence, prior: Floats) -> tuple[Floats, float]:
-        """For a problem that is in here: logarithms of weights of shapes as the others have it, and the spread to expect."""
+        """For a problem that is in here: what the others say of its shapes, as logarithms, and the spread to expect."""
         weights = posterior(evidence.log_likelihood(SPREAD), prior)
         level = float(weights @ evidence.level)
         near = {cell: FAR + np.exp(-0.5 * ((LOWEST + cell * STEP - level) / NEAR) ** 2) for cell in self._counts}

@@ -24,7 +24,8 @@ GROWTHS: Final = (0.0, 0.5)
 BLENDS: Final = (0.7, 1.0, 2.0)
 STEP: Final = 0.5
 """Between overheads, in logarithms to base e: beside each other they differ by a factor of 1.65."""
-LEAST, MOST: Final = -16.0, 4.0
+LEAST: Final = -16.0
+MOST: Final = 4.0
 NONE: Final = -60.0
 
 FALL_SPREAD: Final = 0.15
@@ -70,7 +71,7 @@ def log_times(ranks: float) -> Floats:
 
 
 def log_prior(largest_ranks: float) -> Floats:
-    """What is thought of each shape before any run is looked at, but knowing up to where runs go: logarithms, summing to 1.
+    """What is thought of each shape before any run is looked at, but knowing up to where runs go, as logarithms.
 
     Falls around 1, with a Cauchy's tails. The turn, the scale where overhead is as long as work, is thought near the
     largest scale seen: users run up to where it stops paying.
@@ -83,3 +84,11 @@ def log_prior(largest_ranks: float) -> Floats:
     prior = np.where(NO_OVERHEAD_AT_ALL, falls + np.log(NO_OVERHEAD), prior)
     total: Floats = prior - np.logaddexp.reduce(prior)
     return total
+
+
+def named(weights: Floats) -> dict[str, float]:
+    """Weights of shapes added up over what users tell apart, largest first."""
+    without = float(weights[NO_OVERHEAD_AT_ALL].sum())
+    growing = float(weights[SHAPES.growth > 0].sum())
+    names = {"power law": without, "floor": 1 - without - growing, "growing overhead": growing}
+    return dict(sorted(names.items(), key=lambda item: -item[1]))
