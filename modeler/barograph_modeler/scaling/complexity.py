@@ -85,16 +85,14 @@ class Complexity:
 
     def size(self, work: float) -> float:
         """The size from 1 up whose work this is: T_A solved, which must grow there. Raises BadExpression otherwise."""
-        low, high = 1.0, 2.0
-        while self._or_zero(low) == 0 and low < LARGEST_SIZE:
-            low, high = low * 2, high * 2
-        while self.work(high) < work:
-            if high > LARGEST_SIZE or self.work(2 * high) <= self.work(high):
+        if self._or_zero(1.0) > work:
+            raise BadExpression(f"{self.text!r} is above {work:g} for every {self.variable} from 1 up")
+        high = 2.0
+        while self._or_zero(high) < work:
+            if high > LARGEST_SIZE or self._or_zero(2 * high) < self._or_zero(high):
                 raise BadExpression(f"{self.text!r} does not reach {work:g} for any {self.variable}")
             high *= 2
-        if self._or_zero(low) > work:
-            raise BadExpression(f"{self.text!r} is above {work:g} for every {self.variable} from {low:g} up")
-        return float(brentq(lambda n: self._or_zero(n) / work - 1, low, high, xtol=1e-12, rtol=1e-14))
+        return float(brentq(lambda n: self._or_zero(n) / work - 1, high / 2, high, xtol=1e-12, rtol=1e-14))
 
     def _or_zero(self, size: float) -> float:
         """Work, 0 where the expression has no value above 0, such as N*log2(N) at 1."""

@@ -9,7 +9,7 @@ What the law is along an exact weak series, T_A(N) / p = const with T_A a power:
 log p, and the three terms span 1, log p and (log p)**2. So (7) is a parabola in log p whose constant hides in log N. It
 vanishes where N = p in the units given (log N = log p): a law without intercept then says D = 1 at p = 1. An intercept
 removes that, and with it the dependence on units; its column is then one too many, and the coefficients (not the
-predictions) are those of least norm.
+predictions along the series) are one choice of many.
 
 The paper's relative error in log space, 2**|error| - 1 (5), is right only for predictions that are too high. With
 error = log D - log D' (6), |D - D'| / D = |2**-error - 1|, and that is 1 - 2**-|error| for predictions too low.
@@ -38,6 +38,9 @@ class LogBilinear:
 
     Keeps X'X and X'y, so a run costs one update of a matrix of 3 x 3 (4 x 4 with intercept) and nothing is refitted. A
     repeat that beats the best of its configuration moves X'y alone. kind: what the values are.
+
+    With an intercept, logarithms are taken from those of the first run on: the same law, in numbers near 0 whatever the
+    units are.
     """
 
     def __init__(self, *, intercept: bool = False, kind: Kind = "time") -> None:
@@ -49,6 +52,7 @@ class LogBilinear:
         self._information = np.zeros((terms, terms))
         self._moment = np.zeros(terms)
         self._best: dict[tuple[float, float], float] = {}
+        self._origin = (0.0, 0.0)
 
     def learn(self, processes: float, size: float, value: float) -> None:
         """One run. processes: whole, from 1. size, value: above 0, in one unit each. Raises ValueError otherwise."""
@@ -57,6 +61,8 @@ class LogBilinear:
         for name, number in (("size", size), ("value", value)):
             if not (np.isfinite(number) and number > 0):
                 raise ValueError(f"{name} is {number:g}, expected a finite number above 0")
+        if self._intercept and not self._best:
+            self._origin = (float(np.log2(processes)), float(np.log2(size)))
         row = self._terms(np.array([float(processes)]), np.array([float(size)]))[0]
         known = self._best.get((processes, size))
         best = value if known is None else self._better(known, value)
@@ -74,10 +80,23 @@ class LogBilinear:
 
     @property
     def coefficients(self) -> Floats:
-        """b1, b2, b3 and, with an intercept, b0 after them; the least norm where configurations leave some open.
+        """b1, b2, b3 and, with an intercept, b0 after them; one choice of many where configurations leave some open.
 
         Raises ValueError while fewer scales are known than an extrapolation needs: two, or three without intercept.
         """
+        solution = self._solution()
+        if not self._intercept:
+            return solution
+        b1, b2, b3, b0 = solution
+        x, y = self._origin
+        return np.array([b1 - b3 * y, b2 - b3 * x, b3, b0 - b1 * x - b2 * y + b3 * x * y])
+
+    def predict(self, processes: npt.ArrayLike, size: npt.ArrayLike) -> Floats:
+        """Time or performance, in the unit that was learned."""
+        rows = self._terms(np.asarray(processes, dtype=np.float64), np.asarray(size, dtype=np.float64))
+        return np.asarray(np.exp2(rows @ self._solution()))
+
+    def _solution(self) -> Floats:
         scales = {processes for processes, _ in self._best}
         wanted = 2 if self._intercept else 3
         if len(scales) < wanted:
@@ -87,13 +106,8 @@ class LogBilinear:
         solution, *_ = np.linalg.lstsq(self._information, self._moment, rcond=RANK_TOLERANCE)
         return np.asarray(solution)
 
-    def predict(self, processes: npt.ArrayLike, size: npt.ArrayLike) -> Floats:
-        """Time or performance, in the unit that was learned."""
-        rows = self._terms(np.asarray(processes, dtype=np.float64), np.asarray(size, dtype=np.float64))
-        return np.asarray(np.exp2(rows @ self.coefficients))
-
     def _terms(self, processes: Floats, size: Floats) -> Floats:
-        p, n = np.log2(processes), np.log2(size)
+        p, n = np.log2(processes) - self._origin[0], np.log2(size) - self._origin[1]
         columns = [p, n, p * n, np.ones_like(p)]
         return np.stack(columns if self._intercept else columns[:3], axis=-1)
 
