@@ -5,6 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from barograph_modeler.scaling.history import Runs
+from barograph_modeler.scaling.papers import MODELS
 from barograph_modeler.scaling.weak import LogBilinear, relative_error
 
 BETA = (0.35, 0.9, -0.012)
@@ -99,6 +101,14 @@ def test_along_one_exact_series_the_law_is_a_parabola_in_log_p():
     parabola = np.polynomial.Polynomial.fit(np.log2(p), np.log2(times), 2)
     model = learned(p, 500.0 * p, times)
     assert model.predict(256, 500.0 * 256) == pytest.approx(2 ** parabola(8))
+
+
+def test_far_beyond_a_steep_parabola_there_is_no_answer_rather_than_an_infinite_one():
+    model = next(model for model in MODELS if model.name == "weak-log-bilinear")
+    runs = Runs.of([1, 2, 4, 8], [1.0, 1.0, 1e9, 1e60], size=[10, 20, 40, 80])
+    curve = model.fit({"steep": runs}, 0)["steep"]
+    assert not isinstance(curve, str)
+    assert np.isnan(curve(np.array([1e8]), np.array([np.nan]), np.array([1e9]))).all()
 
 
 @pytest.mark.parametrize(

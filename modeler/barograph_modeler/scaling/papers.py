@@ -127,7 +127,9 @@ def fit_log_bilinear(intercept: bool) -> Callable[[Mapping[str, Runs], int], dic
         law.coefficients  # noqa: B018 - raises where runs are too few
 
         def seconds_at(ranks: Floats, nodes: Floats, size: Floats) -> Floats:
-            return law.predict(ranks, size)
+            with np.errstate(over="ignore"):  # a parabola far out
+                found = law.predict(ranks, size)
+            return np.asarray(np.where(np.isfinite(found) & (found > 0), found, np.nan))
 
         return seconds_at
 
