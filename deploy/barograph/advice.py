@@ -22,6 +22,7 @@ def _sentences(said: Said) -> Iterator[str]:
     name = f"{said['app']} ({params})" if params else said["app"]
     if said["refusal"] is not None:
         yield f"No prediction for {name} on {where.rstrip(',')}: {_stop(said['refusal'])}"
+        yield from _others(said)
         return
     lower, expected, upper = (span(said[f"{limit}_seconds"]) for limit in ("lower", "expected", "upper"))
     yield f"{name} on {where} should take {expected}; 95 of 100 runs take {lower} to {upper}."
@@ -29,7 +30,8 @@ def _sentences(said: Said) -> Iterator[str]:
     yield f"Ask for {clock(limit['request_seconds'])}: at most {percent(limit['risk'])} of such runs need longer."
     yield from _worth(said)
     yield _rests(said["basis"])
-    yield from (f"This holds if {_stop(text)}" for text in said["conditions"])
+    yield from _others(said)
+    yield from (f"Taken for granted: {_stop(text)}" for text in said["conditions"])
     yield from (f"Beware: {_stop(text)}" for text in said["warnings"])
 
 
@@ -51,6 +53,12 @@ def _worth(said: Said) -> Iterator[str]:
                 f"More ranks pay up to {pays['until_ranks']:,} at least, twice as many saving {saved} of the time or"
                 " more; further out nothing can be said."
             )
+
+
+def _others(said: Said) -> Iterator[str]:
+    if said["others"]:
+        known = "; ".join(other or "none" for other in said["others"])
+        yield f"Nobody has run it with these parameters. Parameters that have been run: {known}."
 
 
 def _rests(basis: Said) -> str:

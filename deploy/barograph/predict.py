@@ -112,15 +112,20 @@ def default_modeler(collector: str) -> str:
     >>> default_modeler("tcp://127.0.0.1:7450")
     'http://127.0.0.1:7452'
     """
-    parts = urlsplit(collector)
-    if parts.scheme != "tcp" or parts.port is None:
+    scheme, _, rest = collector.partition("://")
+    host, _, port = rest.rpartition(":")
+    if scheme != "tcp" or not host or not port.isdecimal():
         return DEFAULT_MODELER
-    return f"http://{parts.netloc.rpartition(':')[0]}:{parts.port + ABOVE}"
+    return f"http://{host}:{int(port) + ABOVE}"
 
 
 def _url(text: str) -> str:
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(text)
+        good = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1) > 0
+    except ValueError:  # a port that is none
+        good = False
+    if not good:
         raise argparse.ArgumentTypeError(f"{text!r}, expected http://HOST:PORT")
     return text
 

@@ -19,6 +19,7 @@ PAYS: Final = 1.25
 """Twice as many ranks pay where they make the run this many times as fast."""
 POINTS: Final = 40
 OBSERVED: Final = 2_000
+OTHERS: Final = 5
 _STEPS: Final = ((3600, 60), (6 * 3600, 300), (math.inf, 900))
 """Limits up to so many seconds are rounded up to so many."""
 
@@ -54,6 +55,7 @@ def answer(known: Published, question: Question) -> dict[str, Any]:
         "ranks": question.ranks,
         "nodes": question.nodes,
         "refusal": there.reason if isinstance(there, Refusal) else None,
+        "others": asked.others(),
     }
     if isinstance(there, Prediction):
         limit = there.quantile(1 - question.risk)
@@ -97,6 +99,8 @@ class _Asked:
         self._question = question
         self._predictor = known.predictor
         self._problem = problem_name(known.application, question.params)
+        self._application = known.application
+        self._names = list(known.problems)
         self._runs = known.problems.get(self._problem)
         every = known.problems.values() if self._runs is None else [self._runs]
         self._smallest = int(min(runs.scales[0] for runs in every))
@@ -111,6 +115,12 @@ class _Asked:
             return self._predictor.predict(self._problem, ranks, nodes)
         except ValueError as error:
             raise BadQuestion(str(error)) from None
+
+    def others(self) -> list[str]:
+        """Parameters that have been run, OTHERS of them at most, where those asked for have not."""
+        if self._runs is not None:
+            return []
+        return [name.removeprefix(str(self._application)).strip() for name in self._names[-OTHERS:]]
 
     def speedup(self, there: Prediction) -> dict[str, Any] | None:
         """Against the smallest scale: its median where it was run, else what is predicted for it."""

@@ -64,9 +64,12 @@ class Forecaster:
         """Applications whose latest runs are in no predictor yet."""
         return len(self._due.keys() | self._fitting.keys())
 
-    def is_learning(self, application: Application) -> bool:
-        """Whether runs of an application are known and its first predictor is still to come."""
-        return application in self.history and application not in self.published
+    def is_learning(self, cluster: str, app: str) -> bool:
+        """Whether runs of an application are known, on this cluster or any, and its first predictor is to come."""
+        return any(
+            one.app == app and one.cluster == (cluster or one.cluster) and one not in self.published
+            for one in self.history.applications()
+        )
 
     def state(self) -> dict[str, Any]:
         """Everything learned and held, as it is now: not a copy. For `restore`."""
@@ -123,13 +126,13 @@ class Forecaster:
             self._changed(place.application)
 
     def step(self, now: float) -> list[Output]:
-        """Order and collect fits; where the log has nothing more to say, predict and report. now: Unix seconds."""
-        self._collect()
-        self._order()
+        """Collect fits; where the log has nothing more to say, order fits, predict and report. now: Unix seconds."""
         self._collect()
         if self._taken:
             self._taken = False
             return []
+        self._order()
+        self._collect()
         outputs = list(self._unsaid.values())
         self._unsaid.clear()
         for job, workload in list(self._open.items()):

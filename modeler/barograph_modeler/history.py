@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from barograph_modeler.scaling.history import MOST_RANKS, Runs
@@ -86,9 +86,9 @@ class History:
         for one in seconds:
             self.learn(place, one)
 
-    def applications(self) -> Iterator[Application]:
-        """All of them."""
-        yield from self._applications
+    def applications(self) -> list[Application]:
+        """All of them, as they are at this instant: safe to ask for from another thread."""
+        return list(self._applications)
 
     def scales(self, application: Application) -> list[Scale]:
         """Its workloads, problem by problem; both the least recently run first."""

@@ -16,7 +16,6 @@ from prometheus_client.registry import Collector
 
 from barograph_modeler.answer import Unknown, answer, find
 from barograph_modeler.forecast import Forecaster
-from barograph_modeler.history import Application
 from barograph_modeler.question import BadQuestion, Question, parse_question
 
 _TEXTS: Final = ("text/plain", "application/openmetrics-text")
@@ -51,7 +50,7 @@ class PredictPage:
         try:
             known = find(self._forecaster.published, question)
         except Unknown:
-            if question.cluster and self._forecaster.is_learning(Application(question.cluster, question.app)):
+            if self._forecaster.is_learning(question.cluster, question.app):
                 raise _Learning(f"{question.app} is being learned at this moment, ask again in a few seconds") from None
             raise
         return answer(known, question)

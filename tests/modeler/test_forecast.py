@@ -233,12 +233,12 @@ def test_a_job_waits_for_the_fit_under_way_and_the_main_loop_for_none():
     job = campaign.run(16)
     life.take(("jobs", job["jobs"]))
     assert life.rows("predictions") == []
-    assert life.forecaster.is_learning(SOLVER)
+    assert life.forecaster.is_learning("", "solver")
     while executor.waiting:
         executor.finish()
         life.think()
     assert [row["job"] for row in life.rows("predictions")] == job["jobs"]["job"]
-    assert not life.forecaster.is_learning(SOLVER)
+    assert not life.forecaster.is_learning("", "solver")
 
 
 def test_a_fit_that_breaks_is_counted_and_said_and_the_last_predictor_stays(monkeypatch, caplog):

@@ -10,6 +10,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
@@ -24,6 +25,7 @@ from barograph_modeler.mind import Modeler
 from barograph_modeler.page import PredictPage
 from barograph_modeler.question import BadQuestion, Question, parse_question
 from barograph_modeler.scaling.history import Runs
+from barograph_modeler.scaling.mixture import Mixture
 from barograph_modeler.scaling.predictor import Prediction, Refusal
 from helpers.executor import Inline
 from helpers.scaling import Campaign, law
@@ -37,6 +39,7 @@ def forecaster(*campaigns: Campaign) -> Forecaster:
         for ranks in (1, 2, 4, 8, 16):
             for table, columns in campaign.run(ranks).items():
                 mind.take(table, columns, 0.0)
+        mind.step(0.0)
         mind.step(0.0)
     return made
 
@@ -171,7 +174,7 @@ class Fixed:
         if (seconds := self._seconds.get(int(ranks))) is None:
             return Refusal("too far out")
         limits = (seconds, seconds / 2, seconds * 2)
-        return Prediction(*limits, {"fixed": 1.0}, 3, 3, 4, 0, (), (), scale=0.1, freedom=10.0)
+        return Prediction(*limits, {"fixed": 1.0}, 3, 3, 4, 0, (), (), Mixture.single(np.log(seconds), 0.1, 10.0))
 
 
 def asked(seconds: Mapping[int, float], ranks: int) -> dict[str, Any]:
@@ -220,6 +223,7 @@ def test_questions_are_answered_while_predictors_are_replaced():
     for number in range(30):
         for table, columns in campaign.run(2 ** (number % 5)).items():
             mind.take(table, columns, 0.0)
+        mind.step(0.0)
         mind.step(0.0)
     over.set()
     for thread in threads:
