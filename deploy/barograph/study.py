@@ -65,6 +65,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     weak.add_argument("--performance", metavar="COL", help="the column of performance, scored beside times")
     weak.add_argument(
+        "--smallest", type=int, default=1, metavar="P", help="learn from P ranks up, such as two nodes (default: 1)"
+    )
+    weak.add_argument(
         "--largest", type=int, metavar="P", help="learn up to P ranks (default: lower half of the scales)"
     )
     for subject in (grey, weak):
@@ -192,7 +195,7 @@ def _weak(options: argparse.Namespace, complexity: Complexity | None) -> tuple[l
                     file=sys.stderr,
                 )
             try:
-                targets += study_weak.evaluate(name, sized, kind, options.largest)
+                targets += study_weak.evaluate(name, sized, kind, options.smallest, options.largest)
             except ValueError as error:
                 left_out.append(f"{', '.join(name)}, {kind}: {error}")
     _say(left_out, asked, options.file, bool(targets))

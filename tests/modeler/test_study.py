@@ -70,11 +70,11 @@ def test_the_grey_box_tables_have_the_papers_rows_and_the_law_wins_where_it_hold
 
 
 def test_two_levels_of_parallelism_are_a_column_more(tmp_path, capsys):
-    path = str(grey_csv(tmp_path / "runs.csv"))
+    path = str(grey_csv(tmp_path / "runs.csv", edges=(10, 20), repeats=1))
     one = rows_of(capsys, ["grey-box", path, *GREY])
     two = rows_of(capsys, ["grey-box", path, *GREY, "--nodes", "nodes"])
-    trees = [next(row["errors"] for row in found["rows"] if row["model"] == "RF") for found in (one, two)]
-    assert trees[0] != trees[1]
+    learned = [next(row["errors"] for row in found["rows"] if row["model"] == "NN") for found in (one, two)]
+    assert learned[0] != learned[1]
     assert one["tables"][0]["cells"][-1] == two["tables"][0]["cells"][-1]  # Amdahl's law knows no nodes
 
 
@@ -104,6 +104,18 @@ def test_the_weak_tables_score_scales_beyond_those_learned(tmp_path, capsys):
     assert found["tables"][1]["rows"] == ["mean", "median", "largest"]
     without = rows_of(capsys, [*words, "--largest", "16"])
     assert all(row["errors"]["log-bilinear"] < 0.05 for row in without["rows"])
+
+
+def test_scales_below_the_smallest_are_not_learned(tmp_path, capsys):
+    path = weak_csv(tmp_path / "runs.csv")
+    lines = path.read_text().splitlines()
+    # On one rank, which has the node to itself, everything takes half as long.
+    odd = [",".join([*line.split(",")[:3], "50,20000"]) if ",1,1000," in line else line for line in lines]
+    path.write_text("\n".join(odd) + "\n")
+    words = ["weak", str(path), "--time", "time", "--ranks", "ranks", "--by", "series", "--largest", "16"]
+    every, from_two = rows_of(capsys, words), rows_of(capsys, [*words, "--smallest", "2"])
+    assert min(row["errors"]["log-bilinear"] for row in every["rows"]) > 0.1
+    assert max(row["errors"]["log-bilinear"] for row in from_two["rows"]) < 0.05
 
 
 def test_the_best_of_repeats_is_the_least_time_and_the_largest_performance():

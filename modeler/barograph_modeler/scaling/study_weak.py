@@ -48,11 +48,16 @@ def best_of_repeats(runs: Runs, kind: Kind) -> Runs:
     return Runs.of(ranks, [best[key] for key in sorted(best)], size=size)
 
 
-def evaluate(series: tuple[str, ...], runs: Runs, kind: Kind, largest: float | None) -> list[Target]:
-    """Every law on one series. largest: ranks that are learned, the lower half of the scales where None.
+def evaluate(
+    series: tuple[str, ...], runs: Runs, kind: Kind, smallest: float = 1, largest: float | None = None
+) -> list[Target]:
+    """Every law on one series, learned between `smallest` and `largest` ranks, scored beyond.
+
+    largest: up to the lower half of the scales where None.
 
     Raises ValueError where nothing is left to learn from or to score.
     """
+    runs = runs.take(runs.ranks >= smallest)
     scales = runs.scales
     if scales.size < 2:
         raise ValueError(f"{scales.size} scale, expected at least 2: some to learn from and some to score")
