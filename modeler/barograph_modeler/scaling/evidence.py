@@ -20,15 +20,17 @@ NOISE: Final = 0.08
 """Variance of a run, in units of the walk's over a factor of e in ranks: divided by the runs at a scale."""
 STAYS: Final = 0.05
 """Share of that variance that more runs do not take away."""
+NO_REPEATS: Final = 2.0
+"""Repeats without difference that are added to those seen, lest two of them say how much all vary."""
 FREEDOM: Final = 4.0
 """Degrees of freedom of what is known beforehand about the spread."""
 
 
 class Forecast(NamedTuple):
-    """At one scale: means of log seconds, one per shape, and the variance in units of the squared spread."""
+    """Log seconds at one scale, as each shape has them."""
 
     means: Floats
-    variance: float
+    spreads: Floats
 
 
 class Evidence:
@@ -43,6 +45,7 @@ class Evidence:
         self._x = np.log(self.scales)
         # Only the walk since the smallest scale counts: the level is free.
         walk = np.minimum(self._x[:, None], self._x[None]) - self._x[0]
+        self._repeats = _variance(logs)
         self._inverse = np.linalg.inv(np.linalg.cholesky(walk + NOISE * np.diag(1 / counts + STAYS)))
         self._one = self._inverse.sum(axis=1)
         shapes = np.stack([log_times(float(scale)) for scale in self.scales], axis=1)
@@ -65,12 +68,19 @@ class Evidence:
         """Of each shape."""
         return np.asarray(-self.freedom * np.log(self.spread(expected)))
 
-    def at(self, ranks: float) -> Forecast:
-        """Log seconds of another run at so many ranks."""
+    def at(self, ranks: float, expected: float) -> Forecast:
+        """Log seconds of another run at so many ranks. expected: as for spread."""
         x = float(np.log(ranks))
         # A walk that sets out from the smallest scale goes down from it independently of its way up.
         shared = self._inverse @ np.maximum(np.minimum(self._x, x) - self._x[0], 0.0)
         means = log_times(ranks) + self.level + self._residuals @ shared
         unknown = (1 - self._one @ shared) ** 2 / (self._one @ self._one)
         walked = abs(x - self._x[0]) - shared @ shared
-        return Forecast(means, float(walked + unknown + NOISE * (1 + STAYS)))
+        variance = float(walked + unknown) + NOISE * (1 + STAYS)
+        return Forecast(means, np.sqrt(self.spread(expected) ** 2 * variance + self._repeats))
+
+
+def _variance(logs: list[Floats]) -> float:
+    """Of repeats, in log seconds: pulled to 0 where there are few."""
+    squares = sum(float(((some - some.mean()) ** 2).sum()) for some in logs)
+    return squares / (sum(some.size - 1 for some in logs) + NO_REPEATS)

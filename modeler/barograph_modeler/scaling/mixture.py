@@ -35,6 +35,11 @@ class Mixture:
         """One component."""
         return cls(np.ones(1), np.array([mean]), np.array([spread]), freedom)
 
+    def widened(self, factor: float) -> Mixture:
+        """With every distance from the median so many times as long."""
+        median = self.quantile(0.5)
+        return Mixture(self.weights, median + factor * (self.means - median), factor * self.spreads, self.freedom)
+
     def quantile(self, p: float) -> float:
         """The value that has a share p of the distribution below it. p: between 0 and 1, both excluded."""
         reach = self.spreads * float(stdtrit(self.freedom, p))

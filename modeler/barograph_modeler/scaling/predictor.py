@@ -26,13 +26,16 @@ __all__ = ["Prediction", "Predictor", "Refusal", "fit", "unpack"]
 
 FARTHEST: Final = 100
 """Times the largest number of ranks seen beyond which nothing is said; the same below the smallest."""
-WIDEST: Final = 100.0
+WIDEST: Final = 400.0
 """Upper limit over lower limit beyond which the interval says nothing."""
 NEAREST_SIZES: Final = 4
 OTHERS: Final = 8
 """Problems of an application that one never seen is foretold from, at most."""
 FEWEST_OTHERS: Final = 3
 TAIL: Final = 0.025
+WIDENED: Final = 1.4
+"""Half-widths of the computed interval that hold 95 % of runs at scales above the largest seen: split-conformal, from
+public runs of other applications (docs/engineer/scaling.md)."""
 
 Key = tuple[str, float]
 """A problem and a size."""
@@ -111,8 +114,7 @@ class Predictor:
     def _mixture(self, key: Key, ranks: float) -> Mixture:
         evidence = self._evidence[key]
         weights, spread = self._posterior(key)
-        means, variance = evidence.at(ranks)
-        return Mixture.of(weights, means, evidence.spread(spread) * np.sqrt(variance), evidence.freedom)
+        return Mixture.of(weights, *evidence.at(ranks, spread), evidence.freedom)
 
     def _stranger(self, problem: str, ranks: float) -> Prediction | Refusal:
         keys = list(self._evidence)
@@ -136,6 +138,7 @@ class Predictor:
     def _answer(
         self, mixture: Mixture, series: Series | None, keys: list[Key], ranks: float, size: float | None = None
     ) -> Prediction | Refusal:
+        mixture = mixture.widened(WIDENED)
         lower, middle, upper = (float(np.exp(mixture.quantile(p))) for p in (TAIL, 0.5, 1 - TAIL))
         if not upper < WIDEST * lower:
             return Refusal(
