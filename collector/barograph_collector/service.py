@@ -164,7 +164,7 @@ def serve_metrics(
 
 
 def _routed(otherwise: WSGIApplication, pages: Mapping[str, WSGIApplication]) -> WSGIApplication:
-    def route(environment: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        return pages.get(environment["PATH_INFO"], otherwise)(environment, start_response)
+    def route(request: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        return pages.get(request["PATH_INFO"], otherwise)(request, start_response)
 
     return route

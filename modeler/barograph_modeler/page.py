@@ -28,13 +28,13 @@ class PredictPage:
     def __init__(self, forecaster: Forecaster) -> None:
         self._forecaster = forecaster
 
-    def __call__(self, environment: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+    def __call__(self, request: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer one request."""
-        accept = environment.get("HTTP_ACCEPT", "")
+        accept = request.get("HTTP_ACCEPT", "")
         try:
-            if environment["REQUEST_METHOD"] != "GET":
-                raise BadQuestion(f"the method is {environment['REQUEST_METHOD'][:20]!r}, expected GET")
-            question = parse_question(environment.get("QUERY_STRING", ""))
+            if request["REQUEST_METHOD"] != "GET":
+                raise BadQuestion(f"the method is {request['REQUEST_METHOD'][:20]!r}, expected GET")
+            question = parse_question(request.get("QUERY_STRING", ""))
             said = self._answer(question)
         except BadQuestion as error:
             return _send(start_response, HTTPStatus.BAD_REQUEST, {"error": str(error)})

@@ -17,8 +17,8 @@ import zmq
 from barograph.imports.record import Record
 from barograph_agent import wire
 
-UNDER_WAY: Final = 512
-"""Streams open at once: enough to fill the collector's commits, few enough for its send queue."""
+UNDER_WAY: Final = 4096
+"""Streams open at once: enough to fill the collector's commits, whose number is what an import takes its time for."""
 SILENCE_SECONDS: Final = 3.0
 """After which everything under way is begun again."""
 PATIENCE_SECONDS: Final = 30.0
