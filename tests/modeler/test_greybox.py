@@ -101,6 +101,15 @@ def test_the_network_minimizes_the_squared_error_of_tau_not_of_what_it_learns():
     assert of_what_it_learns < 0.2
 
 
+@each_method
+def test_a_size_unlike_the_only_one_that_was_learned_does_not_blow_up(method):
+    points, _ = application(sizes=(1e3, 1e9))
+    trained = (points.size == 1e3) & (points.ranks <= 16)
+    model = GreyBox(method, points.take(trained), 16, seed=0)
+    found = model.predict(points, np.flatnonzero((points.size == 1e9) & (points.ranks == 16)), 8)
+    assert 0.5 < found[0] < 2
+
+
 def test_no_size_with_runs_on_both_sides_of_half_the_cutoff_is_refused():
     points, _ = application(scales=[1, 2])
     with pytest.raises(TooFewRuns, match="no size has runs with 1 < N <= c_h and runs with c_h < N <= c_f"):

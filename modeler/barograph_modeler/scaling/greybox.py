@@ -20,7 +20,6 @@ import numpy as np
 from scipy.special import expit
 from sklearn.ensemble import GradientBoostingRegressor, RandomForestRegressor
 from sklearn.neural_network import MLPRegressor
-from sklearn.preprocessing import StandardScaler
 
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.fraction import TooFewRuns
@@ -34,6 +33,9 @@ DRAWS: Final = 16
 
 EPOCHS: Final = 200
 """Passes over the vectors that train the network."""
+
+CONSTANT: Final = 1e-9
+"""Spread of an input over its mean, below which it is rounding."""
 
 LEAST_OUTPUT: Final = -20.0
 """Of the network while it learns: below it softplus is flat, and nothing would lead back."""
@@ -56,12 +58,14 @@ class Softplus:
     """The network. seed: of weights and batches."""
 
     def __init__(self, seed: int) -> None:
-        self._scaler = StandardScaler()
         self._network = MLPRegressor(hidden_layer_sizes=(16, 16, 8), activation="relu", random_state=seed)
 
     def fit(self, x: Floats, tau: Floats) -> Softplus:
         """Learn."""
-        standard = self._scaler.fit_transform(x)
+        self._mean, spread = x.mean(axis=0), x.std(axis=0)
+        # What never varied cannot be learned from: it counts as what it was.
+        self._scale = np.where(spread > CONSTANT * np.abs(self._mean), spread, np.inf)
+        standard = (x - self._mean) / self._scale
         u = np.zeros(tau.size)
         for _ in range(EPOCHS):
             slope = expit(u)
@@ -71,7 +75,7 @@ class Softplus:
 
     def predict(self, x: Floats) -> Floats:
         """Tau per vector."""
-        return np.asarray(np.logaddexp(0, self._network.predict(self._scaler.transform(x))))
+        return np.asarray(np.logaddexp(0, self._network.predict((x - self._mean) / self._scale)))
 
 
 class Method(NamedTuple):
