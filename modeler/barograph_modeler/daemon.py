@@ -68,6 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from barograph_modeler.exporter import ModelerExporter
     from barograph_modeler.forecast import Forecaster
     from barograph_modeler.learner import Learner
+    from barograph_modeler.library import Library
     from barograph_modeler.mind import Modeler
     from barograph_modeler.page import PredictPage
     from barograph_modeler.snapshot import Keeper
@@ -89,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
             return Exit.STATE
     with ThreadPoolExecutor(1, "fit") as executor:
-        forecaster = Forecaster(executor, seed=options.seed)
+        forecaster = Forecaster(Library(executor, options.seed))
         mind, exporter = Modeler(learner, forecaster), ModelerExporter(learner, forecaster)
         pages = {"/predict": PredictPage(forecaster)}
         if options.state is None:

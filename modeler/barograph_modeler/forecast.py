@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import math
-import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor, Future
+from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -15,22 +12,15 @@ import msgspec
 from barograph_agent.wire import Column
 from barograph_collector.station import Output
 from barograph_modeler.history import Application, History, Place, problem_name
-from barograph_modeler.library import Published, publish
+from barograph_modeler.library import Library
 from barograph_modeler.pending import Ended
-from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.predictor import Prediction
 from barograph_modeler.scoreboard import Forecast, Scoreboard
 
 JOBS: Final = 20_000
 WORKLOADS: Final = 50_000
-FITS: Final = 16
-"""Fits under way at once. They wait for each other, and take what was known when they were ordered."""
-REST: Final = 20.0
-"""An application rests this many times as long as its last fit took: a flood of ends costs 5 % of a core."""
-
 
 T = TypeVar("T")
-_log = logging.getLogger(__name__)
 
 
 class Forecaster:
@@ -38,36 +28,24 @@ class Forecaster:
     over, `step` whenever everything up to some offset has been taken.
 
     A job is predicted only while all that the log holds has been taken and its end is not in it; what stands in the
-    log already is not said again. executor: where fits run. seed: of all chance in them. clock: seconds.
+    log already is not said again. library: where its predictors come from.
     """
 
-    def __init__(self, executor: Executor, *, seed: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, library: Library) -> None:
         self.history = History()
+        self.library = library
         self.scoreboard = Scoreboard()
-        self.published: Mapping[Application, Published] = {}
         self.refused = 0
-        self.failed_fits = 0
-        self._executor = executor
-        self._seed = seed
-        self._clock = clock
         self._places: OrderedDict[str, Place] = OrderedDict()
         self._open: OrderedDict[str, str] = OrderedDict()
         self._forecasts: OrderedDict[str, Forecast] = OrderedDict()
         self._unsaid: OrderedDict[str, Output] = OrderedDict()
-        self._due: OrderedDict[Application, None] = OrderedDict()
-        self._fitting: dict[Application, Future[tuple[Published, float]]] = {}
-        self._rests: dict[Application, float] = {}
         self._taken = False
-
-    @property
-    def waiting(self) -> int:
-        """Applications whose latest runs are in no predictor yet."""
-        return len(self._due.keys() | self._fitting.keys())
 
     def is_learning(self, cluster: str, app: str) -> bool:
         """Whether runs of an application are known, on this cluster or any, and its first predictor is to come."""
         return any(
-            one.app == app and one.cluster == (cluster or one.cluster) and one not in self.published
+            one.app == app and one.cluster == (cluster or one.cluster) and one not in self.library.published
             for one in self.history.applications()
         )
 
@@ -79,7 +57,7 @@ class Forecaster:
         """Go on from what `state` gave. Predictors are fitted again: they follow from the history."""
         for name in _STATE:
             setattr(self, name, state[name])
-        self._due = OrderedDict.fromkeys(self.history.applications())
+        self.library.changed(self.history.applications())
 
     def take(self, table: str, columns: Mapping[str, Column], now: float) -> None:
         """Take rows of one table as the log gives them. now: Unix seconds."""
@@ -117,27 +95,27 @@ class Forecaster:
         place = self._places.get(ended.workload)
         if place is not None and ended.fate == "healthy":
             self.history.learn(place, ended.runtime_seconds)
-            self._changed(place.application)
+            self.library.changed([place.application])
 
     def accept(self, workload: str, runtimes: list[float]) -> None:
         """A workload's withheld runs have become its history; seconds."""
         if (place := self._places.get(workload)) is not None:
             self.history.replace(place, runtimes)
-            self._changed(place.application)
+            self.library.changed([place.application])
 
     def step(self, now: float) -> list[Output]:
         """Collect fits; where the log has nothing more to say, order fits, predict and report. now: Unix seconds."""
-        self._collect()
+        self.library.collect(self.history)
         if self._taken:
             self._taken = False
             return []
-        self._order()
-        self._collect()
+        self.library.order(self.history)
+        self.library.collect(self.history)
         outputs = list(self._unsaid.values())
         self._unsaid.clear()
         for job, workload in list(self._open.items()):
             place = self._places.get(workload)
-            if place is None or not (place.application in self._due or place.application in self._fitting):
+            if place is None or not self.library.is_behind(place.application):
                 del self._open[job]
                 outputs += self._predict(job, place, now)
         return outputs
@@ -156,7 +134,7 @@ class Forecaster:
                 _remember(self._open, job, workload)
 
     def _predict(self, job: str, place: Place | None, now: float) -> list[Output]:
-        known = None if place is None else self.published.get(place.application)
+        known = None if place is None else self.library.published.get(place.application)
         if place is None or known is None:
             return []
         answer = known.predictor.predict(place.problem, place.ranks, place.known_nodes)
@@ -179,47 +157,6 @@ class Forecaster:
             "made_at": now,
         }
         return [Output("predictions", 1, columns)]
-
-    def _changed(self, application: Application) -> None:
-        if application in self.history:
-            self._due[application] = None
-
-    def _order(self) -> None:
-        now = self._clock()
-        for application in list(self._due):
-            if len(self._fitting) >= FITS:
-                return
-            if application in self._fitting or now < self._rests.get(application, now):
-                continue
-            del self._due[application]
-            if application in self.history:
-                places = [scale.place for scale in self.history.scales(application)]
-                runs = self.history.runs(application)
-                self._fitting[application] = self._executor.submit(self._fit, application, runs, places)
-
-    def _fit(
-        self, application: Application, runs: Mapping[str, Runs], places: Sequence[Place]
-    ) -> tuple[Published, float]:
-        began = self._clock()
-        return publish(application, runs, places, self._seed), self._clock() - began
-
-    def _collect(self) -> None:
-        fresh = {}
-        for application, future in list(self._fitting.items()):
-            if not future.done():
-                continue
-            del self._fitting[application]
-            if (error := future.exception()) is not None:
-                self.failed_fits += 1
-                _log.error("%s cannot be fitted, its last predictor stays: %r", application, error)
-                continue
-            fresh[application], seconds = future.result()
-            self._rests[application] = self._clock() + REST * seconds
-        if fresh:
-            self._rests = {name: until for name, until in self._rests.items() if until > self._clock()}
-            # Readers in other threads have the old mapping or the new one.
-            old = self.published.items()
-            self.published = {name: one for name, one in old if name in self.history and name not in fresh} | fresh
 
 
 def model_text(prediction: Prediction) -> str:

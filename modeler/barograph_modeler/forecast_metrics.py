@@ -20,7 +20,7 @@ MAX_WORKLOADS: Final = 2000
 
 def latest(forecaster: Forecaster) -> list[Seen]:
     """The workloads shown."""
-    every = (one for known in reversed(list(forecaster.published.values())) for one in reversed(known.seen))
+    every = (one for known in reversed(list(forecaster.library.published.values())) for one in reversed(known.seen))
     return list(itertools.islice(every, MAX_WORKLOADS))
 
 
@@ -41,18 +41,18 @@ def forecast_families(forecaster: Forecaster) -> Iterator[Metric]:
         value=forecaster.refused,
     )
     yield CounterMetricFamily(
-        "barograph_modeler_fits_failed_total", "Fits of applications that broke.", value=forecaster.failed_fits
+        "barograph_modeler_fits_failed_total", "Fits of applications that broke.", value=forecaster.library.failed
     )
-    yield GaugeMetricFamily(
-        "barograph_modeler_applications", "Applications with a predictor.", len(forecaster.published)
-    )
+    yield GaugeMetricFamily("barograph_modeler_applications", "Applications with a predictor.", len(forecaster.library))
     yield GaugeMetricFamily(
         "barograph_modeler_problems",
         "Applications with one set of parameters each, of known runs.",
         len(forecaster.history),
     )
     yield GaugeMetricFamily(
-        "barograph_modeler_fit_backlog", "Applications whose latest runs are in no predictor yet.", forecaster.waiting
+        "barograph_modeler_fit_backlog",
+        "Applications whose latest runs are in no predictor yet.",
+        forecaster.library.waiting,
     )
 
 

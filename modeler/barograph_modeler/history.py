@@ -13,8 +13,8 @@ RUNS: Final = 32
 """Runs kept at one scale: enough for a spread, few enough to follow a machine that changes."""
 SCALES: Final = 64
 """Scales kept of one problem, and problems of one application; the least recently run go first."""
-PROBLEMS: Final = 20_000
-"""Problems kept in all."""
+PROBLEMS: Final = 5_000
+"""Problems kept in all: their predictors take a few hundred kB each."""
 FIT_RUNS: Final = 2_000
 """Runs that one fit sees; of more, the newest at each scale."""
 

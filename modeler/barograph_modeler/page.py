@@ -48,7 +48,7 @@ class PredictPage:
 
     def _answer(self, question: Question) -> dict[str, Any]:
         try:
-            known = find(self._forecaster.published, question)
+            known = find(self._forecaster.library.published, question)
         except Unknown:
             if self._forecaster.is_learning(question.cluster, question.app):
                 raise _Learning(f"{question.app} is being learned at this moment, ask again in a few seconds") from None

@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry
 from barograph_collector.service import serve_metrics
 from barograph_modeler.forecast import Forecaster
 from barograph_modeler.history import Application, Place, problem_name
+from barograph_modeler.library import Library
 from barograph_modeler.page import PredictPage
 from barograph_modeler.scaling.extrap import search
 from barograph_modeler.scaling.history import Runs
@@ -30,7 +31,7 @@ QUESTIONS = 2_000
 
 def full() -> Forecaster:
     """A forecaster that knows APPLICATIONS x PROBLEMS x SCALES workloads, by one run each."""
-    forecaster, rng = Forecaster(Inline()), np.random.default_rng(1)
+    forecaster, rng = Forecaster(Library(Inline())), np.random.default_rng(1)
     for number in range(APPLICATIONS):
         application = Application("lab", f"app{number}")
         for n in range(1, PROBLEMS + 1):
@@ -39,7 +40,7 @@ def full() -> Forecaster:
                 place = Place(f"{application}@{ranks}x1:{n}", application, problem, int(ranks), 1)
                 forecaster.history.learn(place, law(ranks, n) * float(rng.lognormal(0, 0.02)))
     forecaster.restore(forecaster.state())  # as after a restart: everything is to be fitted
-    while forecaster.waiting:
+    while forecaster.library.waiting:
         forecaster.step(0.0)
     return forecaster
 

@@ -23,6 +23,7 @@ from barograph_modeler.exporter import ModelerExporter
 from barograph_modeler.forecast import Forecaster
 from barograph_modeler.history import Application
 from barograph_modeler.learner import Learner
+from barograph_modeler.library import Library
 from barograph_modeler.mind import Modeler
 from barograph_modeler.page import Families
 from barograph_modeler.question import Question
@@ -80,7 +81,7 @@ def filled() -> tuple[Learner, Scorer]:
 
 def forecasting() -> Forecaster:
     """A forecaster that has learned an application, predicted one of its runs and seen it end."""
-    campaign, forecaster = Campaign(), Forecaster(Inline())
+    campaign, forecaster = Campaign(), Forecaster(Library(Inline()))
     mind = Modeler(Learner(), forecaster)
     for ranks in (1, 2, 4, 8):
         for table, columns in campaign.run(ranks).items():
@@ -98,13 +99,13 @@ def exposed() -> dict[str, list[Metric]]:
     """Per section of the reference, what its exporters give when they have nothing and when they have something."""
     learner, scorer = filled()
     forecaster = forecasting()
-    known = forecaster.published[Application("lab", "solver")]
+    known = forecaster.library.published[Application("lab", "solver")]
     now = Simulation.now
     daemon, _ = daemon_registry("any")
     exporters = {
         "Every daemon": [daemon],
         "Collector": [Exporter(Counters(), Path("nowhere/log.duckdb"))],
-        "Modeler": [ModelerExporter(Learner(), Forecaster(Inline())), ModelerExporter(learner, forecaster)],
+        "Modeler": [ModelerExporter(Learner(), Forecaster(Library(Inline()))), ModelerExporter(learner, forecaster)],
         "Answers of the modeler": [Families(answer(known, Question("solver", 64, params={"n": "1"})))],
         "Alerts": [AlertsExporter(Scorer(), lambda: now), AlertsExporter(scorer, lambda: now)],
     }

@@ -76,9 +76,9 @@ def test_the_same_file_again_adds_nothing(service):
 
 def test_the_answer_is_near_the_law_the_runs_were_made_from(service):
     said = json.loads(service.run(*QUESTION, "--json").stdout)
-    assert said["expected_seconds"] == pytest.approx(law(128), rel=0.15)
+    assert said["expected_seconds"] == pytest.approx(law(128), rel=0.2)
     assert said["lower_seconds"] < law(128) < said["upper_seconds"]
-    assert said["speedup"]["ratio"] == pytest.approx(law(1) / law(128), rel=0.15)
+    assert said["speedup"]["ratio"] == pytest.approx(law(1) / law(128), rel=0.2)
 
 
 def test_the_command_says_in_sentences_what_the_modeler_answers(service):
@@ -138,7 +138,7 @@ def test_a_running_job_is_predicted_in_the_log_and_scored_at_its_end(service):
         "modeler", r'barograph_predictions_scored_total\{application="lab/solver",result="inside"\} 1\.0'
     )
     error = service.wait_for_metric("modeler", r'barograph_prediction_relative_error\{application="lab/solver"\}')
-    assert float(error.rpartition(" ")[2]) < 0.15
+    assert float(error.rpartition(" ")[2]) < 0.2
     service.wait_for_metric("collector", r'barograph_collector_rows_total\{table="outcomes"\} 1\.0')
 
 

@@ -20,7 +20,7 @@ from barograph_modeler.answer import PAYS, answer, request
 from barograph_modeler.forecast import Forecaster
 from barograph_modeler.history import Application
 from barograph_modeler.learner import Learner
-from barograph_modeler.library import Published
+from barograph_modeler.library import Library, Published
 from barograph_modeler.mind import Modeler
 from barograph_modeler.page import PredictPage
 from barograph_modeler.question import BadQuestion, Question, parse_question
@@ -33,7 +33,7 @@ from helpers.scaling import Campaign, law
 
 def forecaster(*campaigns: Campaign) -> Forecaster:
     """One that has learned these, at five scales each."""
-    made = Forecaster(Inline())
+    made = Forecaster(Library(Inline()))
     mind = Modeler(Learner(), made)
     for campaign in campaigns:
         for ranks in (1, 2, 4, 8, 16):
@@ -123,13 +123,13 @@ def test_the_answer_is_the_law_it_was_learned_from_with_limit_speedup_and_what_i
     status, kind, body = get(server, "/predict?app=solver&ranks=64&param.n=1&risk=0.05&curve=1")
     said = json.loads(body)
     assert (status, kind, said["refusal"]) == (200, "application/json", None)
-    assert said["expected_seconds"] == pytest.approx(law(64), rel=0.15)
+    assert said["expected_seconds"] == pytest.approx(law(64), rel=0.2)
     assert said["lower_seconds"] < law(64) < said["upper_seconds"]
     assert said["expected_seconds"] < said["limit"]["seconds"] < said["upper_seconds"]
     assert said["limit"]["request_seconds"] == math.ceil(said["limit"]["seconds"] / 60) * 60
     speedup = said["speedup"]
     assert speedup["base_ranks"] == 1
-    assert speedup["ratio"] == pytest.approx(law(1) / law(64), rel=0.15)
+    assert speedup["ratio"] == pytest.approx(law(1) / law(64), rel=0.2)
     assert speedup["efficiency"] == pytest.approx(speedup["ratio"] / 64)
     assert (said["basis"]["runs"], said["basis"]["scales"], said["basis"]["largest_ranks"]) == (5, 5, 16)
     assert sum(said["basis"]["model"].values()) == pytest.approx(1.0)
