@@ -22,6 +22,7 @@ from barograph_modeler.maxima.sample import Floats
 FALLS: Final = (0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2)
 GROWTHS: Final = (0.0, 0.5)
 BLENDS: Final = (0.7, 1.0, 2.0)
+CONTENTIONS: Final = tuple(product((0.5, 1.0, 2.0), (2.0, 8.0, 32.0)))
 STEP: Final = 0.5
 """Between overheads, in logarithms to base e: beside each other they differ by a factor of 1.65."""
 LEAST: Final = -16.0
@@ -30,6 +31,7 @@ NONE: Final = -60.0
 
 FALL_SPREAD: Final = 0.15
 GROWING: Final = 0.2
+CONTENDED: Final = 0.1
 UNUSUAL_BLEND: Final = 0.5
 NO_OVERHEAD: Final = 0.6
 TURN: Final = 1.0
@@ -42,17 +44,21 @@ class Shapes(NamedTuple):
     fall: Floats
     growth: Floats
     blend: Floats
+    contention: Floats
+    half: Floats
     overhead: Floats
     kind: np.ndarray[tuple[int], np.dtype[np.intp]]
 
 
 def _shapes() -> Shapes:
-    levels = np.arange(LEAST, MOST + STEP / 2, STEP)
-    kinds = [*product(FALLS, GROWTHS, BLENDS), *((fall, 0.0, 1.0) for fall in FALLS)]
-    rows = [(*kind, u, i) for i, kind in enumerate(kinds[: -len(FALLS)]) for u in levels]
-    rows += [(*kind, NONE, i + len(kinds) - len(FALLS)) for i, kind in enumerate(kinds[-len(FALLS) :])]
-    fall, growth, blend, overhead, number = np.array(rows).T
-    return Shapes(fall, growth, blend, overhead, number.astype(np.intp))
+    levels = [*np.arange(LEAST, MOST + STEP / 2, STEP).tolist()]
+    even, contended = (0.0, 1.0), tuple((1.0, 0.0, 1.0, *one) for one in CONTENTIONS)
+    kinds = [*((*kind, *even) for kind in product(FALLS, GROWTHS, BLENDS)), *contended]
+    bare = [*((fall, 0.0, 1.0, *even) for fall in FALLS), *contended]
+    rows = [(*kind, u, i) for i, kind in enumerate(kinds) for u in levels]
+    rows += [(*kind, NONE, i + len(kinds)) for i, kind in enumerate(bare)]
+    *columns, number = np.array(rows).T
+    return Shapes(*columns, number.astype(np.intp))
 
 
 SHAPES: Final = _shapes()
@@ -64,7 +70,8 @@ NO_OVERHEAD_AT_ALL: Final = SHAPES.overhead == NONE
 def log_times(ranks: float) -> Floats:
     """The logarithm of T / w at so many ranks, one per shape. Kept for the numbers of ranks met last."""
     x = float(np.log(ranks))
-    work, overhead = -SHAPES.fall * x, SHAPES.overhead + SHAPES.growth * x
+    shared = np.log1p(SHAPES.contention * ranks / (ranks + SHAPES.half))
+    work, overhead = shared - SHAPES.fall * x, SHAPES.overhead + SHAPES.growth * x
     times: Floats = np.logaddexp(SHAPES.blend * work, SHAPES.blend * overhead) / SHAPES.blend
     times.flags.writeable = False
     return times
@@ -82,6 +89,7 @@ def log_prior(largest_ranks: float) -> Floats:
     prior = falls - np.abs(turn - x - TURN) / TURN_SPREAD
     prior += np.where(SHAPES.growth > 0, np.log(GROWING), 0.0) + np.where(SHAPES.blend != 1, np.log(UNUSUAL_BLEND), 0.0)
     prior = np.where(NO_OVERHEAD_AT_ALL, falls + np.log(NO_OVERHEAD), prior)
+    prior += np.where(SHAPES.contention > 0, np.log(CONTENDED), 0.0)
     total: Floats = prior - np.logaddexp.reduce(prior)
     return total
 
