@@ -117,8 +117,11 @@ def _oliveira(seed: int, runs: Runs) -> Curve:
     return seconds
 
 
-def fit_log_bilinear(intercept: bool) -> Callable[[Mapping[str, Runs], int], dict[str, Curve | str]]:
-    """The law of weak scaling, problem by problem. Without sizes it is a power law of the ranks."""
+def log_bilinear(intercept: bool) -> Callable[[Runs], Curve]:
+    """The law of weak scaling, fitted to the least seconds of each configuration; raises ValueError for too few.
+
+    Without sizes it is a power law of the ranks.
+    """
 
     def fit(runs: Runs) -> Curve:
         law = LogBilinear(intercept=intercept)
@@ -133,12 +136,12 @@ def fit_log_bilinear(intercept: bool) -> Callable[[Mapping[str, Runs], int], dic
 
         return seconds_at
 
-    return each(fit)
+    return fit
 
 
 MODELS: Final = (
     *(Model(method.name, method.help, partial(fit_greybox, method)) for method in METHODS),
     Model("oliveira", "Oliveira's speedup model, fitted by particle swarm", fit_oliveira),
-    Model("weak-log-bilinear", "log-bilinear law of weak scaling in ranks and size", fit_log_bilinear(False)),
-    Model("weak-log-bilinear-intercept", "the same with an intercept", fit_log_bilinear(True)),
+    Model("weak-log-bilinear", "log-bilinear law of weak scaling in ranks and size", each(log_bilinear(False))),
+    Model("weak-log-bilinear-intercept", "the same with an intercept", each(log_bilinear(True))),
 )

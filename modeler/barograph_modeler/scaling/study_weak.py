@@ -17,10 +17,12 @@ from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling import laws, pmnf
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.laws import Curve, Model
+from barograph_modeler.scaling.papers import log_bilinear
 from barograph_modeler.scaling.study import Grid, median
-from barograph_modeler.scaling.weak import BEST, Kind, LogBilinear, relative_error
+from barograph_modeler.scaling.weak import BEST, Kind, relative_error
 
 WORK_PER_RANK: Final = 1e6
+"""Size of one rank's share where sizes are not known."""
 
 BILINEAR: Final = "log-bilinear"
 
@@ -51,11 +53,9 @@ def best_of_repeats(runs: Runs, kind: Kind) -> Runs:
 def evaluate(
     series: tuple[str, ...], runs: Runs, kind: Kind, smallest: float = 1, largest: float | None = None
 ) -> list[Target]:
-    """Every law on one series, learned between `smallest` and `largest` ranks, scored beyond.
+    """Every law on one series, learned from `smallest` to `largest` ranks, scored beyond.
 
-    largest: up to the lower half of the scales where None.
-
-    Raises ValueError where nothing is left to learn from or to score.
+    largest: None for the lower half of the scales. Raises ValueError where nothing is left to learn from or to score.
     """
     runs = runs.take(runs.ranks >= smallest)
     scales = runs.scales
@@ -67,7 +67,7 @@ def evaluate(
     if not len(known) or not len(targets):
         raise ValueError(f"{len(known)} configurations up to {cutoff:g} ranks and {len(targets)} beyond, expected both")
     errors: dict[str, Floats] = {}
-    for name, fit in _laws(kind).items():
+    for name, fit in laws_of(kind).items():
         try:
             curve = fit(known)
             found = curve(targets.ranks, targets.nodes, targets.size)
@@ -78,16 +78,6 @@ def evaluate(
         Target(series, kind, float(ranks), float(size), {name: float(column[i]) for name, column in errors.items()})
         for i, (ranks, size) in enumerate(zip(targets.ranks, targets.size, strict=True))
     ]
-
-
-def _bilinear(intercept: bool) -> Callable[[Runs], Curve]:
-    def fit(runs: Runs) -> Curve:
-        law = LogBilinear(intercept=intercept)
-        for ranks, size, value in zip(runs.ranks, runs.size, runs.seconds, strict=True):
-            law.learn(float(ranks), float(size), float(value))
-        return lambda ranks, nodes, size: law.predict(ranks, size)
-
-    return fit
 
 
 def _perfect(kind: Kind) -> Callable[[Runs], Curve]:
@@ -113,11 +103,12 @@ def _rival(model: Model) -> Callable[[Runs], Curve]:
     return fit
 
 
-def _laws(kind: Kind) -> dict[str, Callable[[Runs], Curve]]:
+def laws_of(kind: Kind) -> dict[str, Callable[[Runs], Curve]]:
+    """The law and its rivals, by the names that tables have."""
     rivals = {model.name: model for model in (*laws.MODELS, *pmnf.MODELS)}
     return {
-        BILINEAR: _bilinear(intercept=False),
-        f"{BILINEAR} + intercept": _bilinear(intercept=True),
+        BILINEAR: log_bilinear(intercept=False),
+        f"{BILINEAR} + intercept": log_bilinear(intercept=True),
         **{name: _rival(rivals[name]) for name in RIVALS},
         "perfect": _perfect(kind),
     }
