@@ -175,5 +175,33 @@ TABLES: Final[dict[str, Table]] = {
         ),
         # What happened to the pipeline itself: drops, refusals, restarts.
         _table("events", source=_N, kind=_N, rows=_I, detail=_T, at=_F),
+        # How long a job was expected to take, written while it ran; `application` is cluster/app, `problem` adds the
+        # parameters, `model` says which laws it came from, `runs` how many past runs it rests on.
+        _table(
+            "predictions",
+            job=_N,
+            application=_N,
+            problem=_T,
+            ranks=_I,
+            nodes=_I,
+            model=_T,
+            runs=_I,
+            lower_seconds=_F,
+            expected_seconds=_F,
+            upper_seconds=_F,
+            made_at=_F,
+        ),
+        # What became of a prediction: `result` is inside or outside of its limits for a run that ended well, withheld
+        # for one that had alarmed, failed for one with another exit status. relative_error is expected / actual - 1.
+        _table(
+            "outcomes",
+            job=_N,
+            application=_N,
+            result=_N,
+            expected_seconds=_F,
+            actual_seconds=_F,
+            relative_error=_F,
+            at=_F,
+        ),
     )
 }

@@ -14,10 +14,11 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import FrameType, TracebackType
 from typing import Any, Final, Self
 from wsgiref.simple_server import WSGIServer
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from prometheus_client import CollectorRegistry, Gauge, start_http_server
 
@@ -154,11 +155,25 @@ class MetricsServer:
         self._thread.join()
 
 
-def serve_metrics(registry: CollectorRegistry, host: str, port: int) -> MetricsServer:
-    """Serve the registry over HTTP from a thread of its own; port 0 picks one. Raises CannotListen."""
+def serve_metrics(
+    registry: CollectorRegistry, host: str, port: int, pages: Mapping[str, WSGIApplication] | None = None
+) -> MetricsServer:
+    """Serve the registry over HTTP from a thread of its own; port 0 picks one. Raises CannotListen.
+
+    pages: further paths, such as /predict, and what answers there; called from several threads at once.
+    """
     try:
         server, thread = start_http_server(port, host, registry)
     except (OSError, OverflowError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise CannotListen(f"http://{host}:{port}", reason) from None
+    if pages and (metrics := server.get_app()) is not None:
+        server.set_app(_routed(metrics, pages))
     return MetricsServer(server, thread)
+
+
+def _routed(otherwise: WSGIApplication, pages: Mapping[str, WSGIApplication]) -> WSGIApplication:
+    def route(request: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        return pages.get(request["PATH_INFO"], otherwise)(request, start_response)
+
+    return route

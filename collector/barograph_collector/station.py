@@ -7,12 +7,15 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, Protocol
+from wsgiref.types import WSGIApplication
 
+import numpy as np
 from prometheus_client.registry import Collector as Exporter
 
 from barograph_agent import keys, places
+from barograph_agent.tables import TABLES, Kind
 from barograph_agent.wire import Column
 from barograph_collector.client import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.follow import Follower, Writer
@@ -30,6 +33,10 @@ from barograph_collector.service import (
 CYCLE_SECONDS: Final = 0.5
 READ_SECONDS: Final = 2.0
 STOP_SECONDS: Final = 1.0
+ROWS: Final = 4096
+"""Rows of one message at most."""
+TEXT_ROWS: Final = 64
+"""Rows at most where there is text, of which one can take 64 kB."""
 _log = logging.getLogger(__name__)
 
 
@@ -39,6 +46,35 @@ class Output(NamedTuple):
     table: str
     rows: int
     columns: Mapping[str, Any]
+
+
+def merged(outputs: Iterable[Output]) -> Iterator[Output]:
+    """The same rows in fewer outputs, those of one table together in their order: a message carries many as one."""
+    waiting: dict[str, list[Output]] = {}
+    for output in outputs:
+        same = waiting.setdefault(output.table, [])
+        most = TEXT_ROWS if Kind.TEXT in TABLES[output.table].columns.values() else ROWS
+        if same and sum(one.rows for one in same) + output.rows > most:
+            yield _joined(waiting.pop(output.table))
+            same = waiting[output.table] = []
+        same.append(output)
+    for same in waiting.values():
+        yield _joined(same)
+
+
+def _joined(outputs: list[Output]) -> Output:
+    if len(outputs) == 1:
+        return outputs[0]
+    table = TABLES[outputs[0].table]
+    columns: dict[str, Any] = {}
+    for name, kind in table.columns.items():
+        parts = [(output.columns[name], output.rows) for output in outputs]
+        columns[name] = (
+            [text for value, rows in parts for text in ([value] * rows if isinstance(value, str) else value)]
+            if kind.is_text
+            else np.concatenate([np.broadcast_to(np.asarray(value, kind.dtype), rows) for value, rows in parts])
+        )
+    return Output(table.name, sum(output.rows for output in outputs), columns)
 
 
 class Mind(Protocol):
@@ -81,7 +117,7 @@ class Station:
         self._think()
 
     def _think(self) -> None:
-        for output in self._mind.step(self._clock()):
+        for output in merged(self._mind.step(self._clock())):
             self._writer.put(*output)
         self._writer.pump()
 
@@ -107,6 +143,7 @@ def serve(
     *,
     prepare: Callable[[Follower, LogReader], None] | None = None,
     keep: Callable[[Mapping[str, int], bool], None] | None = None,
+    pages: Mapping[str, WSGIApplication] | None = None,
 ) -> int:
     """Run a station until SIGTERM or SIGINT; returns an `Exit`. `tables` in the order a mind wants them.
 
@@ -114,6 +151,7 @@ def serve(
     where the collector was away.
     keep: called between cycles with the offsets that the mind has taken and True at the end, for a mind that keeps a
     snapshot; only while everything it has said is in the log, for a snapshot will not say it again.
+    pages: what is served beside /metrics, by path.
     """
     log_to_stderr(name)
     try:
@@ -125,7 +163,8 @@ def serve(
     registry.register(exporter)
     with Shutdown() as shutdown, LogReader(options.collector, READ_SECONDS, key) as reader:
         try:
-            exposition = serve_metrics(registry, *options.metrics)
+            host, port = options.metrics
+            exposition = serve_metrics(registry, host, port, pages)
         except CannotListen as error:
             print(f"barograph {name}: {error}", file=sys.stderr)
             return Exit.UNAVAILABLE

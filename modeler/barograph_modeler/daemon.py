@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,7 +14,7 @@ from barograph_collector.station import add_arguments, serve
 from barograph_modeler.windows import WINDOW_SECONDS, check_window_seconds
 
 METRICS_PORT = 7452
-TABLES = ["jobs", "blocks", "runs", "scores"]
+TABLES = ["jobs", "blocks", "runs", "scores", "predictions", "outcomes"]
 Number = TypeVar("Number", int, float)
 
 
@@ -65,7 +66,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"argument --window: {error}")
 
     from barograph_modeler.exporter import ModelerExporter
+    from barograph_modeler.forecast import Forecaster
     from barograph_modeler.learner import Learner
+    from barograph_modeler.library import Library
+    from barograph_modeler.mind import Modeler
+    from barograph_modeler.page import PredictPage
     from barograph_modeler.snapshot import Keeper
 
     learner = Learner(
@@ -75,19 +80,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         accept=options.accept,
         refit_seconds=options.refit,
     )
-    exporter = ModelerExporter(learner)
-    if options.state is None:
-        return serve("modeler", learner, TABLES, exporter, options)
-    try:
-        options.state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        print(
-            f"barograph modeler: state directory {options.state}: {error.strerror}, expected a writable directory",
-            file=sys.stderr,
-        )
-        return Exit.STATE
-    keeper = Keeper(options.state, learner, f"window of {options.window:g} s")
-    return serve("modeler", learner, TABLES, exporter, options, prepare=keeper.restore, keep=keeper.keep)
+    if options.state is not None:
+        try:
+            options.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            print(
+                f"barograph modeler: state directory {options.state}: {error.strerror}, expected a writable directory",
+                file=sys.stderr,
+            )
+            return Exit.STATE
+    with ThreadPoolExecutor(1, "fit") as executor:
+        forecaster = Forecaster(Library(executor, options.seed))
+        mind, exporter = Modeler(learner, forecaster), ModelerExporter(learner, forecaster)
+        pages = {"/predict": PredictPage(forecaster)}
+        if options.state is None:
+            status = serve("modeler", mind, TABLES, exporter, options, pages=pages)
+        else:
+            keeper = Keeper(options.state, mind, f"window of {options.window:g} s")
+            status = serve(
+                "modeler", mind, TABLES, exporter, options, prepare=keeper.restore, keep=keeper.keep, pages=pages
+            )
+        executor.shutdown(wait=False, cancel_futures=True)
+    return status
 
 
 def _at_least(least: Number) -> Callable[[str], Number]:

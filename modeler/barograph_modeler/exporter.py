@@ -12,6 +12,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from barograph_modeler.coverage import Coverage
+from barograph_modeler.forecast import Forecaster
+from barograph_modeler.forecast_metrics import forecast_families, latest
 from barograph_modeler.interval import Interval
 from barograph_modeler.learner import Learner
 
@@ -22,13 +24,15 @@ MAX_BANDS: Final = 2000
 class ModelerExporter(Collector):
     """Bands, predictions and the modeler's own state."""
 
-    def __init__(self, learner: Learner) -> None:
+    def __init__(self, learner: Learner, forecaster: Forecaster) -> None:
         self._learner = learner
+        self._forecaster = forecaster
 
     def collect(self) -> Iterable[Metric]:
         """Build families, add samples, return."""
         yield from self._bands()
         yield from self._workloads()
+        yield from forecast_families(self._forecaster)
         learned = CounterMetricFamily(
             "barograph_modeler_intervals_total", "Intervals by what became of them.", labels=["result"]
         )
@@ -110,6 +114,8 @@ class ModelerExporter(Collector):
             "Quantile of the next run's runtime in seconds",
             labels=["workload", "probability"],
         )
+        # Three runs of a workload say more about the next one than all other scales.
+        limits = {one.workload: one[1:4] for one in latest(self._forecaster)}
         coverage = GaugeMetricFamily(
             "barograph_band_coverage_ratio",
             "Share of later intervals or runs of healthy jobs that fell into their 95 % band, as a ratio",
@@ -127,8 +133,7 @@ class ModelerExporter(Collector):
         )
         for name, workload in itertools.islice(reversed(list(self._learner.workloads.items())), MAX_BANDS):
             if (band := workload.runtime) is not None:
-                for probability, value in (("0.025", band.lower), ("0.5", band.expected), ("0.975", band.upper)):
-                    predicted.add_metric([name, probability], value)
+                limits[name] = (band.lower, band.expected, band.upper)
             for kind, seen in (("interval", workload.interval_coverage), ("runtime", workload.runtime_coverage)):
                 results = _results(seen)
                 if not math.isnan(seen.ratio):
@@ -138,6 +143,9 @@ class ModelerExporter(Collector):
             seen = workload.interval_coverage
             if any(_results(seen).values()):
                 outside.add_metric([name], seen.outside + seen.withheld_outside)
+        for name, values in limits.items():
+            for probability, value in zip(("0.025", "0.5", "0.975"), values, strict=True):
+                predicted.add_metric([name, probability], value)
         yield from (predicted, coverage, judged, outside)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 from collections import Counter, OrderedDict
@@ -12,8 +11,9 @@ from typing import Any, Final
 from barograph_agent.wire import Column
 from barograph_collector.station import Output
 from barograph_modeler.backlog import Backlog, Key
+from barograph_modeler.jobs import Jobs
 from barograph_modeler.maxima.band import Band
-from barograph_modeler.pending import Batch, End, Pending
+from barograph_modeler.pending import Batch, Ended, Pending
 from barograph_modeler.rows import accepted_output, bands_output, drift_output, pace_output
 from barograph_modeler.windows import WINDOW_SECONDS
 from barograph_modeler.workload import CLASSES as WORKLOAD_CLASSES
@@ -21,9 +21,6 @@ from barograph_modeler.workload import Run, Workload
 
 HOLD_SECONDS: Final = 60.0
 """How long intervals of a running job wait before they are learned: an alarm by then keeps them out."""
-VERDICT_SECONDS: Final = 10.0
-"""How long the end of a run waits for its final score; after that no alerts daemon is taken to be running."""
-JOBS: Final = 20_000
 WORKLOADS: Final = 5_000
 CLASSES: Final = 100_000
 ACCEPT: Final = 5
@@ -56,19 +53,22 @@ class Learner:
         self.learned_intervals = 0
         self.learned_runs = 0
         self.closed_regimes: Counter[str] = Counter()
+        self.ended: list[Ended] = []
+        """Jobs that are over since somebody last took them from here."""
+        self.accepted: list[tuple[str, list[float]]] = []
+        """Workloads whose withheld runs became their history, and the runtimes of these: likewise."""
         self._seed = seed
-        self._window_seconds = window_seconds
         self._classes = classes
         self._accept = accept
         self._refit_seconds = refit_seconds
         self._clock = clock
-        self._pending: OrderedDict[str, Pending] = OrderedDict()
+        self._jobs = Jobs(window_seconds)
         self._recent: OrderedDict[Key, None] = OrderedDict()
 
     @property
     def held_jobs(self) -> int:
         """Jobs that have begun and are not learned yet."""
-        return len(self._pending)
+        return len(self._jobs)
 
     @property
     def classes(self) -> int:
@@ -86,40 +86,18 @@ class Learner:
 
     def take(self, table: str, columns: Mapping[str, Column], now: float) -> None:
         """Take rows of one table as the log gives them. now: Unix seconds."""
-        match table:
-            case "jobs":
-                for job, workload in zip(columns["job"], columns["workload"], strict=True):
-                    self._job(job).workload = workload
-            case "blocks":
-                at = 0
-                for job, rows in itertools.groupby(columns["job"]):
-                    stop = at + sum(1 for _ in rows)
-                    self._job(job).add(Batch.of_rows(columns, slice(at, stop)), now)
-                    at = stop
-            case "runs":
-                for job, runtime, status in zip(
-                    columns["job"], columns["runtime_seconds"], columns["exit_status"], strict=True
-                ):
-                    self._job(job).end = End(float(runtime), int(status), now)
-            case "scores":
-                for job, score, final in zip(columns["job"], columns["score"], columns["final"], strict=True):
-                    if job in self._pending:
-                        self._pending[job].score = max(self._pending[job].score, float(score))
-                        self._pending[job].final |= bool(final)
+        self._jobs.take(table, columns, now)
 
     def step(self, now: float) -> list[Output]:
         """Learn what may be learned by now, fit for a while, and return what came of it. now: Unix seconds."""
         events: list[Output] = []
         new_runs: dict[str, None] = {}
-        for job, pending in list(self._pending.items()):
-            if not pending.workload:
-                continue
-            over = pending.end is not None and (pending.final or now - pending.end.seen_at > VERDICT_SECONDS)
+        for pending, ended in self._jobs.turns(now):
             learn = self._learn_suspect if pending.suspect else self._learn_healthy
-            events += learn(pending, over, new_runs, now)
-            if over:
+            events += learn(pending, ended is not None, new_runs, now)
+            if ended is not None:
+                self.ended.append(ended)
                 self.withheld_intervals += pending.forgotten
-                del self._pending[job]
         return [*events, *self._outputs(new_runs, now)]
 
     def _learn_healthy(self, pending: Pending, over: bool, new_runs: dict[str, None], now: float) -> list[Output]:
@@ -178,6 +156,7 @@ class Learner:
             self.backlog.discard((name, class_id))
         self.closed_regimes["accepted"] += 1
         self.learned_runs += self._accept
+        self.accepted.append((name, list(workload.runtimes)))
         events = [accepted_output(name, old, list(workload.runtimes), now)]
         for batch in batches:
             events += self._learn_batch(name, workload, batch, now)
@@ -215,13 +194,6 @@ class Learner:
         del self._recent[key]
         self.backlog.discard(key)
 
-    def _job(self, job: str) -> Pending:
-        if job not in self._pending:
-            self._pending[job] = Pending(self._window_seconds)
-            if len(self._pending) > JOBS:
-                self._pending.popitem(last=False)
-        return self._pending[job]
-
     def _workload(self, name: str) -> Workload:
         if name not in self.workloads:
             self.workloads[name] = Workload()
@@ -249,6 +221,6 @@ _STATE: Final = (
     "learned_intervals",
     "learned_runs",
     "closed_regimes",
-    "_pending",
+    "_jobs",
     "_recent",
 )

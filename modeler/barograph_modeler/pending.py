@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -65,6 +65,15 @@ class End(NamedTuple):
     """When this daemon read it."""
 
 
+class Ended(NamedTuple):
+    """A job that is over, and what is to be made of it; runtime in seconds, NaN where nobody knows it."""
+
+    job: str
+    workload: str
+    runtime_seconds: float
+    fate: Literal["healthy", "withheld", "failed"]
+
+
 class Pending:
     """One job between its first interval and its verdict."""
 
@@ -75,6 +84,8 @@ class Pending:
         self.end: End | None = None
         self.pace = RunPace(window_seconds)
         self.forgotten = 0
+        self.spoken = False
+        """True once there was an interval: a job without any cannot alarm."""
         self._windower = Windower(window_seconds)
         self._held: deque[tuple[float, Batch]] = deque()
         self._count = 0
@@ -84,8 +95,14 @@ class Pending:
         """True once the job has alarmed: nothing of it may be learned."""
         return self.score > 1
 
+    def ended(self, job: str, end: End) -> Ended:
+        """What this job, which ended so, is from now on."""
+        fate: Literal["healthy", "withheld", "failed"] = "failed" if end.exit_status != 0 else "healthy"
+        return Ended(job, self.workload, end.runtime_seconds, "withheld" if self.suspect else fate)
+
     def add(self, batch: Batch, now: float) -> None:
         """Hold further intervals, which came at Unix time `now`: what a spool delivers late has ended long before."""
+        self.spoken = True
         self.pace.add(self._windower.add(batch.class_ids, batch.seconds, batch.ended_at, batch.counts))
         self._held.append((now, batch))
         self._count += len(batch.seconds)

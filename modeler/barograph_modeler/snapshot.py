@@ -10,19 +10,21 @@ import logging
 import pickle
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from barograph_agent.spool import replace_file
 from barograph_collector.follow import Follower, Reader
-from barograph_modeler.learner import Learner
+from barograph_modeler.aside import Aside
 
 FILE_NAME: Final = "modeler.snapshot"
 SNAPSHOT_SECONDS: Final = 300.0
-FORMAT: Final = 1
+FORMAT: Final = 2
 _ALLOWED: Final = {
     ("array", "array"),
+    ("barograph_collector.station", "Output"),
     ("array", "_array_reconstructor"),
     ("collections", "Counter"),
     ("collections", "OrderedDict"),
@@ -89,17 +91,28 @@ def read_snapshot(path: Path, settings: str) -> tuple[dict[str, int], Any]:
         raise Unusable(f"its content is not readable: {error}") from None
 
 
+class Kept(Protocol):
+    """Whose state is kept."""
+
+    def state(self) -> Any:
+        """Everything, as it is now: not a copy."""
+        ...
+
+    def restore(self, state: Any) -> None:
+        """Go on from what `state` gave."""
+        ...
+
+
 class Keeper:
-    """Keeps a learner's snapshot in a directory, and goes on from it.
+    """Keeps a mind's snapshot in a directory, and goes on from it.
 
     settings: whatever must be the same for a snapshot to be of use. clock: seconds, for when the next one is due.
     """
 
-    def __init__(
-        self, directory: Path, learner: Learner, settings: str, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, directory: Path, mind: Kept, settings: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.path = directory / FILE_NAME
-        self._learner = learner
+        self._mind = mind
+        self._aside = Aside()
         self._settings = settings
         self._clock = clock
         self._due = clock() + SNAPSHOT_SECONDS
@@ -117,19 +130,39 @@ class Keeper:
         except Unusable as error:
             _log.warning("snapshot %s is ignored, the log is read from its beginning: %s", self.path, error)
             return
-        self._learner.restore(state)
+        self._mind.restore(state)
         follower.resume(offsets)
         _log.info("going on from snapshot %s at offset %d", self.path, max(offsets.values(), default=0))
 
     def keep(self, offsets: Mapping[str, int], closing: bool) -> None:
-        """Write a snapshot if one is due, or this is the last chance. A full disk costs the snapshot and no more."""
-        if not closing and self._clock() < self._due:
-            return
+        """Write a snapshot if one is due, or this is the last chance. A full disk costs the snapshot and no more.
+
+        One that is due is written aside, so that the caller goes on at once.
+        """
+        if closing:
+            self._aside.stop()
+            self._say(self._written(offsets))
+        elif self._aside.busy:
+            self.settle()
+        elif self._clock() >= self._due:
+            self._aside.start(partial(write_snapshot, self.path, offsets, self._settings, self._mind.state()))
+            self._due = self._clock() + SNAPSHOT_SECONDS
+
+    def settle(self, *, wait: bool = False) -> None:
+        """Take note of the end of a snapshot under way, if it has come by now."""
+        if self._aside.busy and (reason := self._aside.ended(wait=wait)) is not None:
+            self._say(reason)
+
+    def _written(self, offsets: Mapping[str, int]) -> str:
         try:
-            write_snapshot(self.path, offsets, self._settings, self._learner.state())
+            write_snapshot(self.path, offsets, self._settings, self._mind.state())
         except OSError as error:
-            _log.warning("snapshot %s is not written: %s", self.path, error.strerror)
-        self._due = self._clock() + SNAPSHOT_SECONDS
+            return str(error.strerror)
+        return ""
+
+    def _say(self, reason: str) -> None:
+        if reason:
+            _log.warning("snapshot %s is not written: %s", self.path, reason)
 
 
 def _check_log(reader: Reader, follower: Follower, offsets: Mapping[str, int]) -> None:

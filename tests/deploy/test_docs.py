@@ -18,9 +18,18 @@ from barograph_alerts.scorer import Scorer
 from barograph_collector.counters import Counters
 from barograph_collector.exporter import Exporter
 from barograph_collector.service import Exit, daemon_registry
+from barograph_modeler.answer import answer
 from barograph_modeler.exporter import ModelerExporter
+from barograph_modeler.forecast import Forecaster
+from barograph_modeler.history import Application
 from barograph_modeler.learner import Learner
+from barograph_modeler.library import Library
+from barograph_modeler.mind import Modeler
+from barograph_modeler.page import Families
+from barograph_modeler.question import Question
+from helpers.executor import Inline
 from helpers.jobs import Simulation, verdict
+from helpers.scaling import Campaign
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCS = REPOSITORY / "docs"
@@ -28,7 +37,7 @@ PAGES = sorted([*REPOSITORY.glob("*.md"), *DOCS.rglob("*.md")])
 FOLDERS = ["agent", "collector", "modeler", "alerts", "deploy"]
 PACKAGES = {path.parent.name for folder in FOLDERS for path in (REPOSITORY / folder).glob("*/__init__.py")}
 SETTINGS = (DOCS / "reference/settings.md").read_text()
-TOOLS = {"make", "pip", "python", "curl", "promtool"}
+TOOLS = {"make", "pip", "python", "curl", "promtool", "sacct"}
 
 by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
 
@@ -70,16 +79,34 @@ def filled() -> tuple[Learner, Scorer]:
     return learner, scorer
 
 
+def forecasting() -> Forecaster:
+    """A forecaster that has learned an application, predicted one of its runs and seen it end."""
+    campaign, forecaster = Campaign(), Forecaster(Library(Inline()))
+    mind = Modeler(Learner(), forecaster)
+    for ranks in (1, 2, 4, 8):
+        for table, columns in campaign.run(ranks).items():
+            mind.take(table, columns, 0.0)
+    for table, columns in campaign.run(16).items():
+        mind.step(0.0)
+        mind.step(0.0)
+        mind.take(table, columns, 0.0)
+    mind.step(0.0)
+    return forecaster
+
+
 @cache
 def exposed() -> dict[str, list[Metric]]:
     """Per section of the reference, what its exporters give when they have nothing and when they have something."""
     learner, scorer = filled()
+    forecaster = forecasting()
+    known = forecaster.library.published[Application("lab", "solver")]
     now = Simulation.now
     daemon, _ = daemon_registry("any")
     exporters = {
         "Every daemon": [daemon],
         "Collector": [Exporter(Counters(), Path("nowhere/log.duckdb"))],
-        "Modeler": [ModelerExporter(Learner()), ModelerExporter(learner)],
+        "Modeler": [ModelerExporter(Learner(), Forecaster(Library(Inline()))), ModelerExporter(learner, forecaster)],
+        "Answers of the modeler": [Families(answer(known, Question("solver", 64, params={"n": "1"})))],
         "Alerts": [AlertsExporter(Scorer(), lambda: now), AlertsExporter(scorer, lambda: now)],
     }
     return {name: [metric for one in each for metric in one.collect()] for name, each in exporters.items()}

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from barograph_collector.station import Output
+from barograph_modeler import jobs as held
 from barograph_modeler import learner as module
 from barograph_modeler.coverage import Coverage
+from barograph_modeler.jobs import VERDICT_SECONDS
 from barograph_modeler.learner import Learner
 from helpers.jobs import CLASSES, Simulation, part, verdict
 
@@ -97,8 +99,8 @@ def test_intervals_of_a_running_job_are_held_back_from_their_arrival_however_lat
 def test_the_end_of_a_run_waits_for_its_verdict_but_not_for_ever():
     learner, simulation = Learner(), Simulation()
     assert feed(learner, simulation.job(), 50.0, score=None) == []
-    assert learner.step(50.0 + module.VERDICT_SECONDS - 1) == []
-    assert learner.step(50.0 + module.VERDICT_SECONDS + 1) != []
+    assert learner.step(50.0 + VERDICT_SECONDS - 1) == []
+    assert learner.step(50.0 + VERDICT_SECONDS + 1) != []
     assert learner.held_jobs == 0
 
 
@@ -225,7 +227,7 @@ def test_a_runtime_that_is_not_a_number_is_not_learned():
 
 
 def test_jobs_beyond_the_limit_are_forgotten_oldest_first(monkeypatch):
-    monkeypatch.setattr(module, "JOBS", 2)
+    monkeypatch.setattr(held, "JOBS", 2)
     learner, simulation = Learner(), Simulation(intervals=10)
     jobs = [simulation.job() for _ in range(3)]
     for job in jobs:

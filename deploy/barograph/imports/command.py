@@ -1,0 +1,157 @@
+"""`barograph import FILE`: what a file tells of past runs, into the log; nothing twice, nothing silently dropped."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from barograph.advice import plural
+from barograph.imports.delivery import Away, Delivery
+from barograph.imports.mapping import FIELDS, BadMap, parse_map
+from barograph.imports.record import Bad, Entry, Record, Skipped, Unreadable, app_name
+from barograph.imports.source import FORMATS, Options, Source, entries, opened
+from barograph_agent import places
+from barograph_agent.job import clean
+from barograph_collector.service import Exit
+
+SHOWN: Final = 20
+
+
+class Tally:
+    """What became of the lines; the bad ones are told as they come, up to SHOWN of them."""
+
+    def __init__(self, console: Console) -> None:
+        self.runs = 0
+        self.skipped: Counter[str] = Counter()
+        self.bad = 0
+        self._console = console
+        self._keys: dict[str, int] = {}
+
+    def records(self, found: Iterable[Entry]) -> Iterator[Record]:
+        """The runs among the entries, each job step once."""
+        for entry in found:
+            match entry:
+                case Bad():
+                    self.complain(entry.line, entry.reason)
+                case Skipped():
+                    self.skipped[entry.state] += 1
+                case Record():
+                    line = self._keys.setdefault(entry.job.key, entry.line)
+                    if line != entry.line:
+                        self.complain(entry.line, f"job {entry.job.key} stands in line {line} already")
+                        continue
+                    self.runs += 1
+                    yield entry
+
+    def complain(self, line: int, reason: str) -> None:
+        """Count a bad line, and show it if it is one of the first."""
+        self.bad += 1
+        if self.bad <= SHOWN:
+            self._console.print(f"line {line}: {reason}", markup=False, highlight=False, soft_wrap=True)
+        elif self.bad == SHOWN + 1:
+            self._console.print(f"more than {SHOWN} bad lines; the others are counted only", highlight=False)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Import a file; 65 if it or some of its lines cannot be read, 69 if the collector does not answer."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        app = app_name(options.app) if options.app else ""
+        reading = Options(options.format, parse_map(options.map), clean(options.cluster, "local", 24), app)
+    except (BadMap, Unreadable) as error:
+        parser.error(str(error))
+    console = Console(stderr=True)
+    tally = Tally(console)
+    try:
+        with opened(options.file) as source, Delivery(options.collector) as delivery:
+            records = tally.records(entries(options.file, source.lines, reading))
+            if options.dry_run:
+                for _ in records:
+                    pass
+            else:
+                _deliver(delivery, records, source, console)
+    except BadMap as error:
+        return _refuse(f"{options.file}: {error}", Exit.DATA)
+    except OSError as error:
+        return _refuse(f"{options.file}: {error.strerror or error}", Exit.DATA)
+    except EOFError as error:
+        return _refuse(f"{options.file}: {error}", Exit.DATA)
+    except Away as error:
+        done = f"{delivery.added:,} runs added by then; the same command goes on where this one stopped"
+        return _refuse(f"{error}; {done}", Exit.UNAVAILABLE)
+    except KeyboardInterrupt:
+        return _refuse("interrupted; the same command goes on where this one stopped", 130)
+    for line, reason in delivery.refused:
+        tally.complain(line, f"refused by the collector: {reason}")
+    print(_summary(options.dry_run, tally, delivery))
+    return Exit.DATA if tally.bad else Exit.OK
+
+
+def _deliver(delivery: Delivery, records: Iterator[Record], source: Source, console: Console) -> None:
+    columns = [TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()]
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("importing", total=source.size)
+        for number, _ in enumerate(delivery.send(records), 1):
+            if number % 256 == 0:
+                progress.update(task, completed=source.position(), description=f"{number:,} runs")
+
+
+def _summary(dry_run: bool, tally: Tally, delivery: Delivery) -> str:
+    skipped = ", ".join(f"{count:,} {state}" for state, count in tally.skipped.most_common())
+    done = (
+        f"{plural(tally.runs, 'run')} found, nothing sent"
+        if dry_run
+        else f"{plural(delivery.added, 'run')} added, {delivery.known:,} known already"
+    )
+    return "\n".join([done, f"not learned: {skipped or 'none'}", plural(tally.bad, "bad line")])
+
+
+def _refuse(text: str, status: int) -> int:
+    print(f"barograph import: {text}", file=sys.stderr)
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="barograph import",
+        description="Put run history into the log: runs that ended well, as if they had been watched. What the log has "
+        "already is not added again.",
+        epilog=f"fields of --map: {', '.join(FIELDS)}, param:NAME. Needed: app, ranks, seconds.",
+    )
+    parser.add_argument("file", metavar="FILE", help="a file, also one that ends in .gz, or - for standard input")
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="",
+        help="sacct: output of `sacct -P`; swf: Standard Workload Format; csv (default: told by the file)",
+    )
+    parser.add_argument(
+        "--map",
+        action="append",
+        default=[],
+        metavar="FIELD=COLUMN[,...]",
+        help="which column says what (default: columns named as the fields, or as sacct names them)",
+    )
+    parser.add_argument("--app", default="", help="the application of lines that name none")
+    parser.add_argument(
+        "--cluster",
+        default=os.environ.get("BAROGRAPH_CLUSTER") or os.environ.get("SLURM_CLUSTER_NAME", ""),
+        help="the cluster of lines that name none (default: $BAROGRAPH_CLUSTER, $SLURM_CLUSTER_NAME or local)",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="read and report, send nothing")
+    parser.add_argument(
+        "--collector",
+        type=places.endpoint_argument,
+        default=places.endpoint(os.environ),
+        metavar="ENDPOINT",
+        help="(default: $BAROGRAPH_COLLECTOR or %(default)s)",
+    )
+    return parser

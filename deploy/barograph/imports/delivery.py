@@ -1,0 +1,143 @@
+"""Many finished runs to the collector, each exactly once, however often and by whom they are imported.
+
+Every run is a stream of its own, named after the run and nothing else: message 1 is its row of `jobs`, message 2 its
+row of `runs`. The collector's marks say which of the two it has, so that only what is missing is sent.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Final, Self
+
+import msgspec
+import zmq
+
+from barograph.imports.record import Record
+from barograph_agent import wire
+
+UNDER_WAY: Final = 4096
+"""Streams open at once: enough to fill the collector's commits, whose number is what an import takes its time for."""
+SILENCE_SECONDS: Final = 3.0
+"""After which everything under way is begun again."""
+PATIENCE_SECONDS: Final = 30.0
+MESSAGES: Final = ("jobs", "runs")
+
+
+class Away(Exception):
+    """The collector did not answer. The text names its address and how long it was waited for."""
+
+
+class _UnderWay:
+    def __init__(self, record: Record) -> None:
+        self.record = record
+        self.known: bool | None = None
+        self.refusal = ""
+
+
+class Delivery:
+    """One connection. added, known: runs that the collector has now, and had before. refused: lines and reasons."""
+
+    def __init__(self, endpoint: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self.added = 0
+        self.known = 0
+        self.refused: list[tuple[int, str]] = []
+        self._endpoint = endpoint
+        self._clock = clock
+        self._under_way: dict[str, _UnderWay] = {}
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._socket = self._context.socket(zmq.DEALER)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        # What may be unanswered is bounded by UNDER_WAY.
+        self._socket.setsockopt(zmq.SNDHWM, 0)
+        self._socket.setsockopt(zmq.RCVHWM, 0)
+        self._socket.setsockopt(zmq.IPV6, "[" in endpoint)
+        self._socket.connect(endpoint)
+
+    def send(self, records: Iterator[Record]) -> Iterator[Record]:
+        """Deliver every record; yields each once the collector has it or has refused it. Raises Away."""
+        heard = self._clock()
+        asked = heard
+        exhausted = False
+        while True:
+            while not exhausted and len(self._under_way) < UNDER_WAY:
+                record = next(records, None)
+                if record is None:
+                    exhausted = True
+                else:
+                    self._begin(record)
+            if not self._under_way:
+                return
+            if self._socket.poll(int(1000 * SILENCE_SECONDS)):
+                heard = asked = self._clock()
+                yield from self._listen()
+            elif self._clock() - heard > PATIENCE_SECONDS:
+                raise Away(f"no answer from the collector at {self._endpoint} within {PATIENCE_SECONDS:g} s")
+            elif self._clock() - asked >= SILENCE_SECONDS:
+                asked = self._clock()
+                for stream in self._under_way:
+                    self._send(wire.Hello(stream))
+
+    def close(self) -> None:
+        """Drop the connection; what is under way may or may not have been taken, which sending it again settles."""
+        self._socket.close()
+        self._context.term()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _begin(self, record: Record) -> None:
+        stream = f"{record.job.key}/import"
+        self._under_way[stream] = _UnderWay(record)
+        self._send(wire.Hello(stream))
+
+    def _listen(self) -> Iterator[Record]:
+        while True:
+            try:
+                message = wire.decode_from_collector(self._socket.recv(zmq.NOBLOCK))
+            except zmq.Again:
+                return
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise Away(f"{self._endpoint} does not speak the log protocol: {error}") from None
+            if (record := self._heard(message)) is not None:
+                yield record
+
+    def _heard(self, message: wire.FromCollector) -> Record | None:
+        """Go on with the stream a message is about; its record if that was the last of it."""
+        if isinstance(message, wire.Rows) or (one := self._under_way.get(message.stream)) is None:
+            return None
+        match message:
+            case wire.Refuse(reason="version"):
+                raise Away(f"the collector at {self._endpoint} speaks another protocol: {message.detail}")
+            case wire.Refuse(reason="invalid"):
+                one.refusal = message.detail
+            case wire.Refuse():
+                self._send(wire.Hello(message.stream))
+            case wire.Welcome():
+                one.known = message.acked >= len(MESSAGES) if one.known is None else one.known
+                return self._advance(message.stream, one, message.acked, resend=True)
+            case wire.Ack():
+                return self._advance(message.stream, one, message.seq, resend=False)
+        return None
+
+    def _advance(self, stream: str, one: _UnderWay, acked: int, *, resend: bool) -> Record | None:
+        if acked < len(MESSAGES):
+            for seq in range(acked + 1, len(MESSAGES) + 1) if resend else ():
+                table = MESSAGES[seq - 1]
+                self._send(wire.append(stream, seq, table, 1, one.record.rows[table]))
+            return None
+        del self._under_way[stream]
+        if one.refusal:
+            self.refused.append((one.record.line, one.refusal))
+        elif one.known:
+            self.known += 1
+        else:
+            self.added += 1
+        return one.record
+
+    def _send(self, message: wire.FromClient) -> None:
+        self._socket.send(wire.encode(message))

@@ -1,0 +1,105 @@
+"""A run that has ended, as an account of the past tells it, and what cannot be told as one."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from barograph_agent.job import Job, clean
+from barograph_agent.tables import IDENTIFIER
+from barograph_modeler.scaling.history import MOST_RANKS
+
+APP_LIMIT: Final = 40
+_PATH: Final = re.compile(r"[./]*/")
+_COUNT: Final = re.compile(r"[0-9]{1,10}(\.0*)?")
+
+
+class Unreadable(ValueError):
+    """A line that is no run. The text names the field, its value and what was expected."""
+
+
+class Bad(NamedTuple):
+    """A line that cannot be read, and why."""
+
+    line: int
+    reason: str
+
+
+class Skipped(NamedTuple):
+    """A line that is readable and not to be learned from; `state` says what it is instead."""
+
+    line: int
+    state: str
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run that has ended well. started_at, ended_at: Unix seconds, 0 where not known. nodes: 0 where not known."""
+
+    line: int
+    job: Job
+    ranks: int
+    nodes: int
+    seconds: float
+    started_at: float = 0.0
+    ended_at: float = 0.0
+    rows: dict[str, dict[str, Any]] = field(init=False, repr=False)
+    """The row of `jobs` and the row of `runs`, as a watched run would have left them."""
+
+    def __post_init__(self) -> None:
+        job = {
+            "job": self.job.key,
+            "cluster": self.job.cluster,
+            "workload": self.job.workload(self.ranks, self.nodes),
+            "app": self.job.app,
+            "user": self.job.user,
+            "params": msgspec.json.encode(self.job.params).decode(),
+            "ranks": self.ranks,
+            "nodes": self.nodes,
+            "host": self.job.host,
+            "started_at": self.started_at,
+        }
+        run = {
+            "job": self.job.key,
+            "ended_at": self.ended_at,
+            "runtime_seconds": self.seconds,
+            "exit_status": 0,
+            "intervals": 0,
+            "dropped": 0,
+        }
+        object.__setattr__(self, "rows", {"jobs": job, "runs": run})
+
+
+Entry: TypeAlias = Record | Skipped | Bad
+
+
+def app_name(text: str) -> str:
+    """A name as `barograph run` takes it: of a path the last part, other characters as "-". Raises Unreadable."""
+    name = PurePath(text).name if _PATH.match(text) else text
+    if len(name) > APP_LIMIT or not IDENTIFIER.fullmatch(name):
+        name = clean(name, "", APP_LIMIT)
+    if not name:
+        raise Unreadable(f"app is {text[:80]!r}, expected a name")
+    return name
+
+
+def count(field_name: str, text: str, most: int = MOST_RANKS) -> int:
+    """A whole number from 1 to `most`. Raises Unreadable."""
+    number = int(float(text)) if _COUNT.fullmatch(text) else 0
+    if not 1 <= number <= most:
+        raise Unreadable(f"{field_name} is {text[:80]!r}, expected a whole number from 1 to {most}")
+    return number
+
+
+def nodes_of(text: str, ranks: int) -> int:
+    """How many nodes; 0 where nothing is said. Raises Unreadable for more nodes than ranks."""
+    if not text:
+        return 0
+    nodes = count("nodes", text)
+    if nodes > ranks:
+        raise Unreadable(f"nodes is {nodes}, expected at most the {ranks} ranks")
+    return nodes

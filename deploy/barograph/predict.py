@@ -1,0 +1,157 @@
+"""`barograph predict`: how long a run will take at a scale, what limit to ask for, and whether more ranks pay."""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import importlib.util
+import json
+import os
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlencode, urlsplit
+
+from barograph.advice import sentences
+from barograph.cli import MISSING_EXTRA
+from barograph_agent import places
+from barograph_agent.job import JobError, parse_params
+from barograph_collector.service import Exit
+
+ABOVE: Final = 2
+"""The modeler's port above the collector's, as `barograph up` gives them."""
+DEFAULT_MODELER: Final = "http://127.0.0.1:7452"
+ANSWER_SECONDS: Final = 10.0
+ANSWER_BYTES: Final = 4 * 2**20
+
+
+class Away(Exception):
+    """The modeler did not answer. The text names its address and what to do."""
+
+
+class Refused(Exception):
+    """The modeler does not answer this question; the text is its own."""
+
+    def __init__(self, text: str, status: Exit) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the answer; 65 if there is none for want of history, 69 if the modeler is not there."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        params = parse_params(options.param)
+    except JobError as error:
+        parser.error(str(error))
+    if options.plot is not None and importlib.util.find_spec("matplotlib") is None:
+        print("barograph predict: --plot needs matplotlib: pip install 'barograph[demo]'", file=sys.stderr)
+        return MISSING_EXTRA
+    fields = {"app": options.app, "ranks": options.ranks, "nodes": options.nodes, "cluster": options.cluster}
+    fields |= {"risk": options.risk, "curve": 1 if options.plot else None}
+    fields |= {f"param.{name}": value for name, value in params.items()}
+    try:
+        said = ask(options.modeler, {name: value for name, value in fields.items() if value is not None})
+    except Away as error:
+        return _refuse(str(error), Exit.UNAVAILABLE)
+    except Refused as error:
+        return _refuse(str(error), error.status)
+    try:
+        if options.plot is not None and said["refusal"] is None:
+            from barograph.projection import plot
+
+            plot(said, options.plot)
+    except OSError as error:
+        return _refuse(f"{options.plot}: {error.strerror}", Exit.STATE)
+    print(json.dumps(said, indent=2) if options.json else "\n".join(sentences(said)))
+    return Exit.OK if said["refusal"] is None else Exit.DATA
+
+
+def ask(modeler: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The modeler's answer. Raises Away and Refused."""
+    url = f"{modeler.rstrip('/')}/predict?{urlencode(fields)}"
+    try:
+        with urllib.request.urlopen(url, timeout=ANSWER_SECONDS) as reply:
+            body = reply.read(ANSWER_BYTES)
+    except urllib.error.HTTPError as error:
+        raise _refusal(modeler, error) from None
+    except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", error)
+        raise Away(f"no answer from the modeler at {modeler}: {reason}; check that `barograph modeler` runs") from None
+    try:
+        said = json.loads(body)
+    except ValueError:
+        said = None
+    if not isinstance(said, dict):
+        raise Away(f"{modeler} does not answer with a prediction, expected a modeler")
+    return said
+
+
+def _refusal(modeler: str, error: urllib.error.HTTPError) -> Exception:
+    with error:
+        try:
+            text = str(json.loads(error.read(ANSWER_BYTES))["error"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return Away(f"{modeler} answers {error.code} {error.reason}, expected a modeler")
+    by_status = {400: Exit.USAGE, 404: Exit.DATA}
+    return Refused(text, by_status.get(error.code, Exit.UNAVAILABLE))
+
+
+def _refuse(text: str, status: int) -> int:
+    print(f"barograph predict: {text}", file=sys.stderr)
+    return status
+
+
+def default_modeler(collector: str) -> str:
+    """Where the modeler answers if the collector is there: two ports further, as `barograph up` has it.
+
+    >>> default_modeler("tcp://127.0.0.1:7450")
+    'http://127.0.0.1:7452'
+    """
+    scheme, _, rest = collector.partition("://")
+    host, _, port = rest.rpartition(":")
+    if scheme != "tcp" or not host or not port.isdecimal():
+        return DEFAULT_MODELER
+    return f"http://{host}:{int(port) + ABOVE}"
+
+
+def _url(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        good = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1) > 0
+    except ValueError:  # a port that is none
+        good = False
+    if not good:
+        raise argparse.ArgumentTypeError(f"{text!r}, expected http://HOST:PORT")
+    return text
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="barograph predict",
+        description="Say how long a run will take, also at a scale nobody has run yet: from the runs that the log has.",
+    )
+    parser.add_argument("--app", required=True, help="the application, as `barograph run --app` or its import named it")
+    parser.add_argument("--ranks", required=True, metavar="N", help="MPI ranks")
+    parser.add_argument("--nodes", metavar="N", help="nodes they are on (default: as the history has it)")
+    parser.add_argument(
+        "--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter of the run; repeat it for more"
+    )
+    parser.add_argument("--cluster", metavar="NAME", help="needed where the application has run on several")
+    parser.add_argument(
+        "--risk", metavar="P", help="probability with which the time limit may be too short (default: 0.01)"
+    )
+    parser.add_argument("--json", action="store_true", help="print the answer as one JSON object")
+    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw runtime over ranks with its interval")
+    parser.add_argument(
+        "--modeler",
+        type=_url,
+        default=default_modeler(places.endpoint(os.environ)),
+        metavar="URL",
+        help="the modeler's address (default: two ports above the collector's, %(default)s)",
+    )
+    return parser

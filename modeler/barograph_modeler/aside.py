@@ -1,0 +1,66 @@
+"""Work done aside: in a forked child, which has the memory as it was at that instant, while the parent goes on."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+import signal
+from collections.abc import Callable
+from typing import Final, NoReturn
+
+NICENESS: Final = 10
+_BROKEN: Final = 255
+
+
+class Aside:
+    """One piece of work at a time. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._child = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether work was started and its end not yet taken from `ended`."""
+        return self._child != 0
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Begin. `work` may write files and must touch no socket, thread or lock of the parent."""
+        # The only threads beside serve metrics and fit: neither holds a lock that pickling or writing a file wants.
+        child = os.fork()
+        if child == 0:
+            _work(work)
+        self._child = child
+
+    def ended(self, *, wait: bool = False) -> str | None:
+        """What became of the work: None while it goes on, empty if it went well, else the reason."""
+        child, status = os.waitpid(self._child, 0 if wait else os.WNOHANG)
+        if child == 0:
+            return None
+        self._child = 0
+        code = os.waitstatus_to_exitcode(status)
+        if code == 0:
+            return ""
+        return os.strerror(code) if code in errno.errorcode else f"the writing process ended with status {code}"
+
+    def stop(self) -> None:
+        """End the work, wherever it is."""
+        if self.busy:
+            os.kill(self._child, signal.SIGKILL)
+            self.ended(wait=True)
+
+
+def _work(work: Callable[[], None]) -> NoReturn:
+    status = _BROKEN
+    try:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+        # Collecting garbage would touch, and so copy, every page of what the child shares with its parent.
+        gc.disable()
+        os.nice(NICENESS)
+        work()
+        status = 0
+    except OSError as error:
+        status = error.errno or _BROKEN
+    finally:
+        os._exit(status)

@@ -1,0 +1,81 @@
+"""The forecaster's part of what the modeler shows Prometheus: predictions of whole runs, and how good they were."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+
+from barograph_modeler.forecast import Forecaster
+from barograph_modeler.library import Seen
+from barograph_modeler.scoreboard import RESULTS
+
+MAX_WORKLOADS: Final = 2000
+"""Workloads shown, those of the most recently learned applications first."""
+
+
+def latest(forecaster: Forecaster) -> list[Seen]:
+    """The workloads shown."""
+    every = (one for known in reversed(list(forecaster.library.published.values())) for one in reversed(known.seen))
+    return list(itertools.islice(every, MAX_WORKLOADS))
+
+
+def forecast_families(forecaster: Forecaster) -> Iterator[Metric]:
+    """Families and their samples, apart from predicted runtimes, which the learner's bands share."""
+    speedup = GaugeMetricFamily(
+        "barograph_speedup_predicted_ratio",
+        "Time on the fewest ranks this problem was run on over the time expected here, as a ratio",
+        labels=["workload"],
+    )
+    for one in latest(forecaster):
+        speedup.add_metric([one.workload], one.speedup)
+    yield speedup
+    yield from _scores(forecaster)
+    yield CounterMetricFamily(
+        "barograph_modeler_predictions_refused_total",
+        "Jobs of known applications for which no prediction was dared.",
+        value=forecaster.refused,
+    )
+    yield CounterMetricFamily(
+        "barograph_modeler_fits_failed_total", "Fits of applications that broke.", value=forecaster.library.failed
+    )
+    yield GaugeMetricFamily("barograph_modeler_applications", "Applications with a predictor.", len(forecaster.library))
+    yield GaugeMetricFamily(
+        "barograph_modeler_problems",
+        "Applications with one set of parameters each, of known runs.",
+        len(forecaster.history),
+    )
+    yield GaugeMetricFamily(
+        "barograph_modeler_fit_backlog",
+        "Applications whose latest runs are in no predictor yet.",
+        forecaster.library.waiting,
+    )
+
+
+def _scores(forecaster: Forecaster) -> Iterator[Metric]:
+    error = GaugeMetricFamily(
+        "barograph_prediction_relative_error",
+        "Median of the latest 200 absolute relative errors of predicted runtimes; 0.1 is 10 %",
+        labels=["application"],
+    )
+    coverage = GaugeMetricFamily(
+        "barograph_prediction_coverage_ratio",
+        "Share of runs that ended well and within the 95 % interval predicted for them, as a ratio",
+        labels=["application"],
+    )
+    scored = CounterMetricFamily(
+        "barograph_predictions_scored_total",
+        "Predicted runs that have ended, by where they fell; withheld: alarmed, failed: other exit status.",
+        labels=["application", "result"],
+    )
+    for application, score in list(forecaster.scoreboard.scores.items()):
+        if not math.isnan(score.coverage):
+            error.add_metric([application], score.median_error)
+            coverage.add_metric([application], score.coverage)
+        for result in RESULTS:
+            scored.add_metric([application, result], score.results[result])
+    yield from (error, coverage, scored)

@@ -1,0 +1,108 @@
+"""The finished runs of one problem: what every law and model of scaling is fitted to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from barograph_modeler.maxima.sample import Floats
+
+MOST_RANKS: Final = 100_000_000
+"""More ranks than any machine has: a larger number is another quantity, or another unit."""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Runs of one problem: an application with one set of parameters on one machine. Columns of one length, above 0.
+
+    ranks: whole, or the nodes where ranks are not known. nodes: whole, NaN where not known. size: the size of the
+    problem in any unit, 1 where it has none. seconds: wall-clock time. The columns are copies and cannot be written.
+    """
+
+    ranks: Floats
+    nodes: Floats
+    size: Floats
+    seconds: Floats
+
+    @classmethod
+    def of(
+        cls,
+        ranks: npt.ArrayLike,
+        seconds: npt.ArrayLike,
+        *,
+        nodes: npt.ArrayLike | None = None,
+        size: npt.ArrayLike | None = None,
+    ) -> Runs:
+        """Check the columns and keep them. nodes: may hold NaN. Raises ValueError with row, value and expectation.
+
+        >>> Runs.of([1, 2, 0], [4.0, 2.1, 1.0])
+        Traceback (most recent call last):
+        ...
+        ValueError: run 2: ranks are 0, expected a whole number from 1 to 100000000
+        """
+        whole = _column("ranks", ranks)
+        count = whole.size
+        columns = {
+            "ranks": whole,
+            "nodes": np.full(count, np.nan) if nodes is None else _column("nodes", nodes),
+            "size": np.ones(count) if size is None else _column("size", size),
+            "seconds": _column("seconds", seconds),
+        }
+        for name, column in columns.items():
+            if column.size != count:
+                raise ValueError(f"{name} has {column.size} values, expected {count} as ranks has")
+        known = ~np.isnan(columns["nodes"])
+        _require("ranks are", whole, _is_count(whole), f"a whole number from 1 to {MOST_RANKS}")
+        _require("nodes are", columns["nodes"], ~known | _is_count(columns["nodes"]), "a whole number above 0")
+        _require("nodes are", columns["nodes"], ~known | ~(columns["nodes"] > whole), "at most the number of ranks")
+        _require("size is", columns["size"], _is_positive(columns["size"]), "a finite number above 0")
+        _require("seconds are", columns["seconds"], _is_positive(columns["seconds"]), "a finite number above 0")
+        for column in columns.values():
+            column.flags.writeable = False
+        return cls(**columns)
+
+    def __len__(self) -> int:
+        return self.ranks.size
+
+    @property
+    def scales(self) -> Floats:
+        """The distinct numbers of ranks, ascending."""
+        return np.unique(self.ranks)
+
+    def take(self, rows: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Runs:
+        """Some of the runs."""
+        return Runs(self.ranks[rows], self.nodes[rows], self.size[rows], self.seconds[rows])
+
+    def joined(self, other: Runs) -> Runs:
+        """These runs, then the other's."""
+        return Runs(
+            np.concatenate([self.ranks, other.ranks]),
+            np.concatenate([self.nodes, other.nodes]),
+            np.concatenate([self.size, other.size]),
+            np.concatenate([self.seconds, other.seconds]),
+        )
+
+
+def _column(name: str, values: npt.ArrayLike) -> Floats:
+    column = np.array(values, dtype=np.float64)
+    if column.ndim != 1:
+        raise ValueError(f"{name} have {column.ndim} dimensions, expected 1")
+    return column
+
+
+def _is_positive(values: Floats) -> npt.NDArray[np.bool_]:
+    return np.isfinite(values) & (values > 0)
+
+
+def _is_count(values: Floats) -> npt.NDArray[np.bool_]:
+    count: npt.NDArray[np.bool_] = (values >= 1) & (values <= MOST_RANKS) & (values == np.floor(values))
+    return count
+
+
+def _require(what: str, column: Floats, good: npt.NDArray[np.bool_], wanted: str) -> None:
+    if not good.all():
+        row = int(np.argmin(good))
+        raise ValueError(f"run {row}: {what} {column[row]:g}, expected {wanted}")

@@ -1,0 +1,52 @@
+"""A weighted mixture of Student's t distributions: what is foretold when several shapes are possible."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from scipy.special import stdtr, stdtrit
+
+from barograph_modeler.maxima.sample import Floats
+
+NEGLIGIBLE: Final = 1e-3
+"""Share of the largest weight below which a component is left out."""
+HALVINGS: Final = 40
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Columns of one length; weights sum to 1. freedom: degrees, of all components."""
+
+    weights: Floats
+    means: Floats
+    spreads: Floats
+    freedom: float
+
+    @classmethod
+    def of(cls, weights: Floats, means: Floats, spreads: Floats, freedom: float) -> Mixture:
+        """Without the components that do not count."""
+        kept = weights > NEGLIGIBLE * weights.max()
+        return cls(weights[kept] / weights[kept].sum(), means[kept], spreads[kept], freedom)
+
+    @classmethod
+    def single(cls, mean: float, spread: float, freedom: float) -> Mixture:
+        """One component."""
+        return cls(np.ones(1), np.array([mean]), np.array([spread]), freedom)
+
+    def widened(self, factor: float) -> Mixture:
+        """With every distance from the median so many times as long."""
+        median = self.quantile(0.5)
+        return Mixture(self.weights, median + factor * (self.means - median), factor * self.spreads, self.freedom)
+
+    def quantile(self, p: float) -> float:
+        """The value that has a share p of the distribution below it. p: between 0 and 1, both excluded."""
+        reach = self.spreads * float(stdtrit(self.freedom, p))
+        # Between the least and the largest quantile of a component lies that of all.
+        low, high = float((self.means + reach).min()), float((self.means + reach).max())
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            below = self.weights @ stdtr(self.freedom, (middle - self.means) / self.spreads)
+            low, high = (middle, high) if below < p else (low, middle)
+        return (low + high) / 2

@@ -1,0 +1,103 @@
+"""What the problems of an application know of each other: which shapes they have, and how long their overhead takes.
+
+Overhead is pooled in seconds, not as a share of the work: a halo exchange or a serial part takes as long beside much
+work as beside little. Each problem adds its posterior to a table over (level of work, kind of shape, level of
+overhead). A problem's prior is then a mixture: what the others have, the more so the nearer their work is to its own,
+and what is thought of any application (`shapes.log_prior`). This is empirical Bayes with one step of EM.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.scaling.evidence import Evidence
+from barograph_modeler.scaling.shapes import KINDS, NO_OVERHEAD_AT_ALL, SHAPES, STEP
+
+SPREAD: Final = 0.04
+"""The walk's spread over a factor of e in ranks, before any run is looked at."""
+SPREADS: Final = 10.0
+"""Problems that this guess of the spread counts for."""
+STRANGERS: Final = 1.0
+"""Problems that the general prior counts for."""
+NEAR: Final = 1.0
+"""Difference of levels, in log seconds, over which problems stop being alike."""
+FAR: Final = 0.1
+"""How much one counts that is not alike at all."""
+TINY: Final = 1e-300
+LOWEST: Final = -40.0
+HIGHEST: Final = 40.0
+"""Levels of work and of overhead that are told apart, in log seconds."""
+_CELLS: Final = int((HIGHEST - LOWEST) / STEP) + 1
+
+
+class Pool:
+    """The posteriors of problems of one application, added up."""
+
+    def __init__(self) -> None:
+        self.problems = 0
+        self._tables: dict[int, Any] = {}
+        self._counts: dict[int, float] = {}
+        self._log_spreads = 0.0
+
+    def add(self, evidence: Evidence, prior: Floats, sign: int = 1) -> None:
+        """Take in what one problem knows, or with sign -1 take it out again. prior: of its shapes, logarithms."""
+        weights = posterior(evidence.log_likelihood(SPREAD), prior)
+        table = _table(evidence, weights)
+        self.problems += sign
+        self._log_spreads += sign * _log_spread(evidence, weights)
+        for cell, share in _level(evidence, weights).items():
+            self._counts[cell] = self._counts.get(cell, 0.0) + sign * share
+            self._tables[cell] = self._tables.get(cell, 0.0) + sign * share * table
+
+    def prior(self, evidence: Evidence, prior: Floats) -> tuple[Floats, float]:
+        """For a problem that is in here: what the others say of its shapes, as logarithms, and the spread to expect."""
+        weights = posterior(evidence.log_likelihood(SPREAD), prior)
+        level = float(weights @ evidence.level)
+        near = {cell: FAR + np.exp(-0.5 * ((LOWEST + cell * STEP - level) / NEAR) ** 2) for cell in self._counts}
+        own = sum(near[cell] * share for cell, share in _level(evidence, weights).items())
+        known = sum(near[cell] * count for cell, count in self._counts.items()) - own
+        pooled = sum((near[cell] * table for cell, table in self._tables.items()), -own * _table(evidence, weights))
+        shapes = sum(share * pooled[SHAPES.kind, cell] for cell, share in _split(_overhead(evidence)))
+        mixed = (STRANGERS * np.exp(prior) + np.maximum(shapes, 0.0)) / (STRANGERS + max(known, 0.0))
+        log_spreads = self._log_spreads - _log_spread(evidence, weights)
+        spread = np.exp((SPREADS * np.log(SPREAD) + log_spreads) / (SPREADS + self.problems - 1))
+        return np.log(mixed + TINY), float(spread)
+
+
+def posterior(log_likelihood: Floats, log_prior: Floats) -> Floats:
+    """Weights of shapes, which sum to 1."""
+    weights = log_likelihood + log_prior
+    weights = np.exp(weights - weights.max())
+    return np.asarray(weights / weights.sum())
+
+
+def _overhead(evidence: Evidence) -> Floats:
+    """Log seconds of overhead at one rank; 0 where a shape has none: they are a kind of their own."""
+    return np.where(NO_OVERHEAD_AT_ALL, 0.0, evidence.level + SHAPES.overhead)
+
+
+def _table(evidence: Evidence, weights: Floats) -> Floats:
+    table = np.zeros((KINDS, _CELLS))
+    for cell, share in _split(_overhead(evidence)):
+        np.add.at(table, (SHAPES.kind, cell), weights * share)
+    return table
+
+
+def _level(evidence: Evidence, weights: Floats) -> dict[int, float]:
+    """How much of a problem falls to each level of work."""
+    return {int(cell[0]): float(share[0]) for cell, share in _split(np.array([weights @ evidence.level]))}
+
+
+def _log_spread(evidence: Evidence, weights: Floats) -> float:
+    return 0.5 * float(np.log(weights @ evidence.spread(SPREAD) ** 2))
+
+
+def _split(values: Floats) -> list[tuple[np.ndarray, Floats]]:
+    """The two cells beside each value, and how much of it falls to each."""
+    position = np.clip((values - LOWEST) / STEP, 0.0, _CELLS - 1.001)
+    lower = position.astype(np.intp)
+    share = position - lower
+    return [(lower, 1 - share), (lower + 1, share)]

@@ -1,0 +1,81 @@
+"""Training vectors of the grey-box model: Alasandagutti et al. (2024), section 3, equations (7) and (8).
+
+A vector is [m_original, w, C1 .. C5], C = (N, m, tau) with one level of parallelism and (N, N_nodes, N_cores, m, tau)
+with two. C1 .. C4 are runs with 1 < N <= c_h, c_h = c_f / 2, C5 is the run to predict, all of one size. tau of C5 is
+the target, so a vector has 2 + 5 x 3 - 1 = 16 features, or 2 + 5 x 5 - 1 = 26. The paper prints the vector to
+predict from as [C1, ..., (C5 - tau5)]: set as a subtraction, meant as "without tau5", with m_original and w left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.scaling.history import Runs
+
+CONTEXT: Final = 4
+"""Runs at small scale in a vector."""
+
+Rows = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Points:
+    """Runs with what Amdahl's law says of them; columns of one length.
+
+    group: runs with one number can be in one vector: same problem, same size, same original. original: m_original. w:
+    m_original / m. nodes: NaN where not known. tau: NaN for points to predict.
+    """
+
+    group: npt.NDArray[np.intp]
+    original: Floats
+    w: Floats
+    ranks: Floats
+    nodes: Floats
+    size: Floats
+    tau: Floats
+
+    @classmethod
+    def of(cls, runs: Runs, group: npt.NDArray[np.intp], w: Floats, tau: Floats) -> Points:
+        """Points of runs; m_original follows from w."""
+        return cls(group, w * runs.size, w, runs.ranks, runs.nodes, runs.size, tau)
+
+    def joined(self, other: Points) -> Points:
+        """These points, then the other's."""
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Points(*(np.concatenate(pair) for pair in pairs))
+
+    def take(self, rows: Rows | npt.NDArray[np.bool_]) -> Points:
+        """Some of the points."""
+        return Points(*(column[rows] for column in vars(self).values()))
+
+    @property
+    def levels(self) -> int:
+        """Levels of parallelism that can be told apart: 2 where nodes are known and ranks per node differ."""
+        known = not np.isnan(self.nodes).any()
+        return 2 if known and np.unique(self.ranks / self.nodes).size > 1 else 1
+
+
+def contexts(points: Points, c_h: float | Floats) -> dict[int, Rows]:
+    """Per group the points that may be C1 .. C4: 1 < N <= c_h and a known tau. c_h: one number, or one per point."""
+    small = (points.ranks > 1) & (points.ranks <= c_h) & ~np.isnan(points.tau)
+    return {int(g): np.flatnonzero(small & (points.group == g)) for g in np.unique(points.group[small])}
+
+
+def vectors(points: Points, targets: Rows, pools: dict[int, Rows], levels: int, rng: np.random.Generator) -> Floats:
+    """A vector per target, with four runs drawn from the pool of its group: (targets, 16) or (targets, 26).
+
+    The four are distinct where the pool has four; smaller pools repeat runs. Each target's group must have a pool.
+    """
+    drawn = [rng.choice(pools[g], CONTEXT, replace=pools[g].size < CONTEXT) for g in points.group[targets]]
+    chosen = np.concatenate([np.array(drawn, dtype=np.intp).reshape(-1, CONTEXT), targets[:, None]], axis=1)
+    columns = [points.ranks, points.size, points.tau]
+    if levels == 2:
+        columns = [points.ranks, points.nodes, points.ranks / points.nodes, points.size, points.tau]
+    body = np.stack([column[chosen] for column in columns], axis=2).reshape(targets.size, -1)
+    head = np.stack([points.original[targets], points.w[targets]], axis=1)
+    return np.concatenate([head, body[:, :-1]], axis=1)

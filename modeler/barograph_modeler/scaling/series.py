@@ -1,0 +1,54 @@
+"""The runs of one problem, parted into series over scale: one for each size, or one along which size and scale grow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from barograph_modeler.scaling.answer import Refusal
+from barograph_modeler.scaling.history import Runs
+
+ALONG: Final = 0.0
+"""Key of a series whose size grows with its scale."""
+OFF: Final = 0.05
+"""How far a size may be off the line of such a series, in logarithms."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """runs: all of the problem. parts: by size, or all under ALONG."""
+
+    runs: Runs
+    parts: dict[float, Runs]
+
+    def locate(self, ranks: float, size: float | None) -> float | Refusal:
+        """The size that was asked for, as a key of parts or a size that is not there."""
+        if ALONG in self.parts:
+            return ALONG if size is None or self._on_line(ranks, size) else self._off_line(size)
+        if size is not None:
+            return size
+        if len(self.parts) == 1:
+            return next(iter(self.parts))
+        return Refusal(f"the runs have {len(self.parts)} sizes and none was asked for, expected a size")
+
+    def _on_line(self, ranks: float, size: float) -> bool:
+        x, y = np.log(self.runs.ranks), np.log(self.runs.size)
+        slope, level = np.polyfit(x, y, 1)
+        return abs(float(level + slope * np.log(ranks) - np.log(size))) < OFF
+
+    def _off_line(self, size: float) -> Refusal:
+        return Refusal(
+            f"every size was run at one scale only, so what size {size:g} does there cannot be told from what the scale"
+            " does, expected a size that grows with the ranks as before, or runs of one size at two scales"
+        )
+
+
+def series_of(runs: Runs) -> Series:
+    """Part the runs of a problem; one series where no size was run at two scales, and no scale at two sizes."""
+    sizes = np.unique(runs.size)
+    pairs = np.unique(np.stack([runs.ranks, runs.size]), axis=1).shape[1]
+    if sizes.size > 1 and pairs == sizes.size == runs.scales.size:
+        return Series(runs, {ALONG: runs})
+    return Series(runs, {float(size): runs.take(runs.size == size) for size in sizes})

@@ -1,0 +1,102 @@
+"""The shapes that a curve of runtime over ranks may have: work that is divided, and overhead that is not.
+
+    T(p) = w ((p**-fall)**blend + (overhead p**growth)**blend) ** (1 / blend)
+
+fall: 1 where work is divided evenly; above 1 where caches begin to hold it, below where it is divided badly.
+growth: 0 for a floor, such as a serial part or a latency; 1/2 for overhead that grows with the ranks.
+blend: 1 where overhead is added, 2 where it overlaps with work, below 1 where each makes the other longer.
+overhead: its time at one rank over the work w; none in shapes without. Where fall = blend = 1 and growth = 0, the
+shape is Amdahl's law s + w/p.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import product
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from barograph_modeler.maxima.sample import Floats
+
+FALLS: Final = (0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2)
+GROWTHS: Final = (0.0, 0.5)
+BLENDS: Final = (0.7, 1.0, 2.0)
+CONTENTIONS: Final = tuple(product((0.5, 1.0, 2.0), (2.0, 8.0, 32.0)))
+STEP: Final = 0.5
+"""Between overheads, in logarithms to base e: beside each other they differ by a factor of 1.65."""
+LEAST: Final = -16.0
+MOST: Final = 4.0
+NONE: Final = -60.0
+
+FALL_SPREAD: Final = 0.15
+GROWING: Final = 0.2
+CONTENDED: Final = 0.1
+UNUSUAL_BLEND: Final = 0.5
+NO_OVERHEAD: Final = 0.6
+TURN: Final = 1.0
+TURN_SPREAD: Final = 2.0
+
+
+class Shapes(NamedTuple):
+    """Columns of one length, a row per shape. overhead: logarithm. kind: number of its (fall, growth, blend)."""
+
+    fall: Floats
+    growth: Floats
+    blend: Floats
+    contention: Floats
+    half: Floats
+    overhead: Floats
+    kind: np.ndarray[tuple[int], np.dtype[np.intp]]
+
+
+def _shapes() -> Shapes:
+    levels = [*np.arange(LEAST, MOST + STEP / 2, STEP).tolist()]
+    even, contended = (0.0, 1.0), tuple((1.0, 0.0, 1.0, *one) for one in CONTENTIONS)
+    kinds = [*((*kind, *even) for kind in product(FALLS, GROWTHS, BLENDS)), *contended]
+    bare = [*((fall, 0.0, 1.0, *even) for fall in FALLS), *contended]
+    rows = [(*kind, u, i) for i, kind in enumerate(kinds) for u in levels]
+    rows += [(*kind, NONE, i + len(kinds)) for i, kind in enumerate(bare)]
+    *columns, number = np.array(rows).T
+    return Shapes(*columns, number.astype(np.intp))
+
+
+SHAPES: Final = _shapes()
+KINDS: Final = int(SHAPES.kind.max()) + 1
+NO_OVERHEAD_AT_ALL: Final = SHAPES.overhead == NONE
+
+
+@lru_cache(maxsize=512)
+def log_times(ranks: float) -> Floats:
+    """The logarithm of T / w at so many ranks, one per shape. Kept for the numbers of ranks met last."""
+    x = float(np.log(ranks))
+    shared = np.log1p(SHAPES.contention * ranks / (ranks + SHAPES.half))
+    work, overhead = shared - SHAPES.fall * x, SHAPES.overhead + SHAPES.growth * x
+    times: Floats = np.logaddexp(SHAPES.blend * work, SHAPES.blend * overhead) / SHAPES.blend
+    times.flags.writeable = False
+    return times
+
+
+def log_prior(largest_ranks: float) -> Floats:
+    """What is thought of each shape before any run is looked at, but knowing up to where runs go, as logarithms.
+
+    Falls around 1, with a Cauchy's tails. The turn, the scale where overhead is as long as work, is thought near the
+    largest scale seen: users run up to where it stops paying.
+    """
+    x = float(np.log(largest_ranks))
+    falls = -np.log1p(((SHAPES.fall - 1) / FALL_SPREAD) ** 2)
+    turn = -SHAPES.overhead / (SHAPES.fall + SHAPES.growth)
+    prior = falls - np.abs(turn - x - TURN) / TURN_SPREAD
+    prior += np.where(SHAPES.growth > 0, np.log(GROWING), 0.0) + np.where(SHAPES.blend != 1, np.log(UNUSUAL_BLEND), 0.0)
+    prior = np.where(NO_OVERHEAD_AT_ALL, falls + np.log(NO_OVERHEAD), prior)
+    prior += np.where(SHAPES.contention > 0, np.log(CONTENDED), 0.0)
+    total: Floats = prior - np.logaddexp.reduce(prior)
+    return total
+
+
+def named(weights: Floats) -> dict[str, float]:
+    """Weights of shapes added up over what users tell apart, largest first."""
+    without = float(weights[NO_OVERHEAD_AT_ALL].sum())
+    growing = float(weights[SHAPES.growth > 0].sum())
+    names = {"power law": without, "floor": 1 - without - growing, "growing overhead": growing}
+    return dict(sorted(names.items(), key=lambda item: -item[1]))

@@ -1,0 +1,104 @@
+"""What a question costs where 10,000 workloads are known, and what a finished run costs its application.
+
+Times asserted are CPU time of this thread, which does not depend on what else the machine does; wall-clock times are
+printed beside them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import time
+import urllib.request
+
+import numpy as np
+from prometheus_client import CollectorRegistry
+
+from barograph_collector.service import serve_metrics
+from barograph_modeler.forecast import Forecaster
+from barograph_modeler.history import Application, Place, problem_name
+from barograph_modeler.library import Library
+from barograph_modeler.page import PredictPage
+from barograph_modeler.scaling.extrap import search
+from barograph_modeler.scaling.history import Runs
+from barograph_modeler.scaling.predictor import fit
+from helpers.executor import Inline
+from helpers.scaling import law
+
+APPLICATIONS, PROBLEMS, SCALES = 100, 10, 10
+QUESTIONS = 2_000
+
+
+def full() -> Forecaster:
+    """A forecaster that knows APPLICATIONS x PROBLEMS x SCALES workloads, by one run each."""
+    forecaster, rng = Forecaster(Library(Inline())), np.random.default_rng(1)
+    for number in range(APPLICATIONS):
+        application = Application("lab", f"app{number}")
+        for n in range(1, PROBLEMS + 1):
+            problem = problem_name(application, {"n": str(n)})
+            for ranks in 2 ** np.arange(SCALES):
+                place = Place(f"{application}@{ranks}x1:{n}", application, problem, int(ranks), 1)
+                forecaster.history.learn(place, law(ranks, n) * float(rng.lognormal(0, 0.02)))
+    forecaster.restore(forecaster.state())  # as after a restart: everything is to be fitted
+    while forecaster.library.waiting:
+        forecaster.step(0.0)
+    return forecaster
+
+
+def quantiles(seconds: list[float]) -> tuple[float, float]:
+    """Median and 99th percentile in milliseconds."""
+    return float(1000 * np.median(seconds)), float(1000 * np.quantile(seconds, 0.99))
+
+
+def test_a_question_takes_less_than_20_milliseconds_with_10_000_workloads() -> None:
+    began = time.thread_time()
+    forecaster = full()
+    learned = time.thread_time() - began
+    page, rng = PredictPage(forecaster), np.random.default_rng(2)
+    asked = [
+        f"app=app{rng.integers(APPLICATIONS)}&param.n={rng.integers(1, PROBLEMS + 1)}&ranks={rng.integers(1, 5000)}"
+        for _ in range(QUESTIONS)
+    ]
+    cpu, wall = [], []
+    for query in asked:
+        start = time.thread_time()
+        body = b"".join(page({"REQUEST_METHOD": "GET", "QUERY_STRING": query}, lambda *_: None))  # type: ignore[arg-type,return-value]
+        cpu.append(time.thread_time() - start)
+        assert json.loads(body)["refusal"] is None
+    served = serve_metrics(CollectorRegistry(), "127.0.0.1", 0, {"/predict": page})
+    host, port = served.address
+    for query in asked:
+        start = time.perf_counter()
+        urllib.request.urlopen(f"http://{host}:{port}/predict?{query}").read()
+        wall.append(time.perf_counter() - start)
+    served.stop()
+    print(
+        f"\n\n{APPLICATIONS * PROBLEMS * SCALES:,} workloads of {APPLICATIONS} applications, {QUESTIONS:,} questions\n"
+        + "-" * 64
+    )
+    print(f"learning all of it   {learned:8.2f} s of CPU time")
+    print("a question, CPU      {:8.2f} ms median, {:.2f} ms p99".format(*quantiles(cpu)))
+    print("over HTTP, wall      {:8.2f} ms median, {:.2f} ms p99".format(*quantiles(wall)))
+    assert quantiles(cpu)[1] < 20
+
+
+def test_a_finished_run_updates_an_application_of_1_000_runs_in_less_than_a_second() -> None:
+    rng = np.random.default_rng(3)
+    problems = {}
+    for n in range(1, 11):
+        ranks = np.repeat(2.0 ** np.arange(10), 10)
+        seconds = np.array([law(one, n) for one in ranks]) * rng.lognormal(0, 0.02, ranks.size)
+        problems[f"lab/app n={n}"] = Runs.of(ranks, seconds)
+    start, began = time.thread_time(), time.perf_counter()
+    fit(problems)
+    cpu, wall = time.thread_time() - start, time.perf_counter() - began
+    print("\n\n1,000 runs: 10 problems, 10 scales, 10 repeats\n" + "-" * 64)
+    print(f"barograph, all of it {cpu:8.2f} s of CPU time, {wall:.2f} s")
+    if importlib.util.find_spec("extrap") is None:
+        print("Extra-P              not installed: pip install 'barograph[rivals]'")
+    else:
+        start = time.thread_time()
+        for runs in problems.values():
+            search(runs)
+        print(f"Extra-P, each alone  {time.thread_time() - start:8.2f} s of CPU time")
+    assert cpu < 1

@@ -1,0 +1,356 @@
+"""`barograph import`: what is read from accounts of the past, what is refused, and that nothing enters twice."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barograph import imports
+from barograph.imports import delivery as transport
+from barograph.imports.delivery import Away, Delivery
+from barograph.imports.mapping import BadMap, parse_map
+from barograph.imports.record import Bad, Entry, Record, Skipped, Unreadable, app_name
+from barograph.imports.sacct import read_sacct
+from barograph.imports.swf import read_swf
+from barograph.imports.table import read_table
+from barograph.imports.times import duration, instant, span
+from barograph_collector.client import LogReader
+from barograph_collector.server import Collector
+from helpers.log import collector_on
+
+SACCT = """\
+JobID|JobName|State|Elapsed|NTasks|NNodes|NCPUS|Start|End|User|Cluster
+4711|job.sh|COMPLETED|1-02:03:04||4|128|2026-03-01T12:00:00|2026-03-02T14:03:04|ann|lab
+4711.batch|batch|COMPLETED|1-02:03:04|1|1|32|2026-03-01T12:00:00|2026-03-02T14:03:04||lab
+4711.extern|extern|COMPLETED|1-02:03:04|4|4|128|2026-03-01T12:00:00|2026-03-02T14:03:04||lab
+4711.0|/opt/bin/lmp|COMPLETED|02:03.5|96|4|128|2026-03-01T12:00:00|2026-03-01T12:02:03||lab
+4711.1|lmp|FAILED|00:10:03|96|4|128|2026-03-01T13:00:00|2026-03-01T13:10:03||lab
+4712|lmp|CANCELLED by 1000|00:10:03||4|128|2026-03-01T12:00:00|Unknown|bob|lab
+4713_7|lmp|COMPLETED|00:10:03||4|128|2026-03-01T12:00:00|Unknown|bob|lab
+4714|lmp|COMPLETED|00:00:00||4|128|2026-03-01T12:00:00|Unknown|bob|lab
+47x4|lmp|COMPLETED|00:00:10||4|128|2026-03-01T12:00:00|Unknown|bob|lab
+4715|lmp|COMPLETED|00:00:10||8|4|2026-03-01T12:00:00|Unknown|bob|lab
+4716|lmp|COMPLETED|00:00:10
+"""
+SWF = """\
+; UnixStartTime: 820454400
+;
+1 0 10 100 32 -1 -1 32 200 -1 1 3 1 7 1 1 -1 -1
+2 5 10 100 32 -1 -1 32 200 -1 0 3 1 7 1 1 -1 -1
+3 6 10 100 0 -1 -1 32 200 -1 1 3 1 7 1 1 -1 -1
+4 7 10 100 32 -1 -1 32 200 -1 1 3 1 -1 1 1 -1 -1
+5 8 10
+6 9 10 100 32 -1 -1 32 200 -1 5 3 1 7 1 1 -1 -1
+"""
+
+
+def lines(text: str) -> Iterator[str]:
+    return iter(text.splitlines(keepends=True))
+
+
+def split(entries: Iterator[Entry]) -> tuple[list[Record], list[tuple[int, str]], list[tuple[int, str]]]:
+    """Runs, skipped and bad lines."""
+    found = list(entries)
+    return (
+        [one for one in found if isinstance(one, Record)],
+        [(one.line, one.state) for one in found if isinstance(one, Skipped)],
+        [(one.line, one.reason) for one in found if isinstance(one, Bad)],
+    )
+
+
+# What is read
+
+
+def test_of_sacct_the_numbered_steps_are_runs_and_a_job_only_where_it_has_none():
+    runs, skipped, bad = split(read_sacct(lines(SACCT), {}, "local", ""))
+    step, job = runs
+    assert (step.job.key, step.job.app, step.job.user) == ("lab/4711.0.0", "lmp", "ann")
+    assert (step.ranks, step.nodes, step.seconds) == (96, 4, 123.5)
+    assert step.ended_at - step.started_at == 123.0
+    assert (job.job.key, job.ranks, job.seconds) == ("lab/4713_7.0.job", 128, 603.0)
+    assert job.ended_at == job.started_at + 603.0  # its end is not known
+    assert skipped == [
+        (2, "job with steps"),
+        (3, "batch step"),
+        (4, "extern step"),
+        (6, "FAILED"),
+        (7, "CANCELLED"),
+        (9, "COMPLETED within a second"),
+    ]
+    assert bad == [
+        (10, "id is '47x4', expected a job id of Slurm's such as 4711 or 4711.0"),
+        (11, "nodes is 8, expected at most the 4 ranks"),
+        (12, "4 cells, expected 11 as in the first line"),
+    ]
+
+
+def test_of_sacct_other_columns_can_be_chosen_and_missing_ones_are_named():
+    text = "JobID|State|ElapsedRaw|NTasks|Comment|JobName\n1.0|COMPLETED|60|4|solver|a.out\n"
+    ((run,), _, _) = split(read_sacct(lines(text), {"app": "Comment", "param:bin": "JobName"}, "local", ""))
+    assert (run.job.app, run.job.params, run.seconds) == ("solver", {"bin": "a.out"}, 60.0)
+    with pytest.raises(BadMap, match="no column says state, expected State in sacct's --format"):
+        list(read_sacct(lines("JobID|JobName|Elapsed|NTasks\n"), {}, "local", ""))
+
+
+def test_of_swf_completed_jobs_with_an_executable_are_runs():
+    ((run,), skipped, bad) = split(read_swf(lines(SWF), "lab", ""))
+    assert (run.job.key, run.job.app, run.job.user) == ("lab/1.0.job", "exe7", "user3")
+    assert (run.ranks, run.nodes, run.seconds) == (32, 0, 100.0)
+    assert (run.started_at, run.ended_at) == (820454410.0, 820454510.0)
+    assert skipped == [(4, "failed"), (6, "without executable number"), (8, "cancelled")]
+    assert bad == [
+        (5, "allocated processors is '0', expected a whole number from 1 to 100000000"),
+        (7, "3 fields, expected 18"),
+    ]
+
+
+def test_of_csv_columns_are_mapped_or_named_as_fields_and_every_bad_line_says_why():
+    text = (
+        'CODE,ranks,"SIZE, cells",t,status\n'
+        "fft,8,64,1:00,COMPLETED\n"
+        "fft,8,64,1:00,COMPLETED\n"
+        "fft,8,64,7,TIMEOUT\n"
+        "fft,0,64,7,COMPLETED\n"
+        "fft,8,64,-7,COMPLETED\n"
+        "fft,8\n"
+        "\n"
+        "!,8,64,7,COMPLETED\n"
+    )
+    mapping = parse_map(["app=CODE,param:n=SIZE, cells,seconds=t", "state=status"])
+    runs, skipped, bad = split(read_table(lines(text), mapping, "lab", ""))
+    assert [(run.job.app, run.ranks, run.seconds, run.job.params) for run in runs] == [
+        ("fft", 8, 60.0, {"n": "64"})
+    ] * 2
+    assert runs[0].job.key != runs[1].job.key  # a repeated measurement
+    assert skipped == [(4, "TIMEOUT")]
+    assert bad == [
+        (5, "ranks is '0', expected a whole number from 1 to 100000000"),
+        (6, "seconds is '-7', expected seconds above 0 or [[DAYS-]HOURS:]MINUTES:SECONDS"),
+        (7, "2 cells, expected 5 as in the first line"),
+        (9, "app is '!', expected a name"),
+    ]
+
+
+def test_rows_are_those_of_a_watched_run_so_that_both_are_compared():
+    ((run,), _, _) = split(
+        read_table(lines("app,ranks,nodes,seconds,n\nfft,8,2,7.5,64\n"), {"param:n": "n"}, "lab", "")
+    )
+    assert run.rows["jobs"]["workload"] == run.job.workload(8, 2)
+    assert json.loads(run.rows["jobs"]["params"]) == {"n": "64"}
+    assert run.rows["runs"]["runtime_seconds"] == 7.5
+    assert run.rows["runs"]["exit_status"] == 0
+
+
+@given(st.integers(0, 400), st.integers(0, 23), st.integers(0, 59), st.integers(0, 59_999))
+def test_durations_are_read_as_slurm_writes_them(days, hours, minutes, milliseconds):
+    seconds = milliseconds / 1000
+    total = 86400 * days + 3600 * hours + 60 * minutes + seconds
+    if total:
+        assert duration("t", f"{days}-{hours:02}:{minutes:02}:{seconds:06.3f}") == pytest.approx(total)
+        assert duration("t", repr(total)) == total
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "nan", "inf", "1:2:3:4", "00:60:00", "1-24:00:00", "1e400", "soon"])
+def test_what_is_no_duration_is_refused(text):
+    with pytest.raises(Unreadable, match="expected seconds above 0"):
+        duration("seconds", text)
+
+
+def test_dates_are_iso_or_unix_seconds_and_what_is_missing_follows_from_the_rest():
+    assert instant("end", "2026-03-01T12:00:00+00:00") == instant("end", "1772366400") == 1772366400.0
+    assert instant("end", "Unknown") == 0.0
+    with pytest.raises(Unreadable, match="end is 'yesterday', expected a date"):
+        instant("end", "yesterday")
+    with pytest.raises(Unreadable, match="expected a date"):
+        instant("end", "1772366400000")  # milliseconds
+    assert span(0.0, 100.0, 30.0) == (70.0, 100.0)
+    assert span(100.0, 0.0, 30.0) == (100.0, 130.0)
+
+
+@given(st.text(max_size=200))
+def test_any_name_becomes_an_application_name_or_is_refused(text):
+    try:
+        name = app_name(text)
+    except Unreadable:
+        return
+    assert 1 <= len(name) <= 40
+    assert app_name(name) == name
+
+
+@given(st.lists(st.text(alphabet=st.characters(codec="utf-8"), max_size=60), max_size=8))
+@pytest.mark.parametrize("reader", ["sacct", "swf", "csv"])
+def test_no_line_whatever_it_holds_stops_the_rest_from_being_read(reader, noise):
+    good = {
+        "sacct": "JobID|JobName|State|Elapsed|NTasks\n{}9.0|last|COMPLETED|60|4\n",
+        "swf": "{}9 0 10 60 4 -1 -1 32 200 -1 1 3 1 7 1 1 -1 -1\n",
+        "csv": "app,ranks,seconds\n{}last,4,60\n",
+    }[reader]
+    # A quote may open a cell that ends in a later line: that is CSV.
+    body = "".join(line.replace('"', "").replace("\n", "").replace("\r", "") + "\n" for line in noise)
+    text = iter(good.format(body).splitlines(keepends=True))
+    read = {
+        "sacct": lambda: read_sacct(text, {}, "lab", ""),
+        "swf": lambda: read_swf(text, "lab", ""),
+        "csv": lambda: read_table(text, {}, "lab", ""),
+    }[reader]
+    runs, _, _ = split(read())
+    assert runs[-1].seconds == 60.0
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["ranks"], "'ranks', expected FIELD=COLUMN with FIELD one of app, "),
+        (["size=n"], "'size=n', expected FIELD=COLUMN"),
+        (["param: =n"], "expected FIELD=COLUMN"),
+        (["app=a", "app=b"], "app is given twice: 'a' and 'b'"),
+    ],
+)
+def test_a_mapping_that_cannot_be_used_is_refused(words, reason):
+    with pytest.raises(BadMap) as caught:
+        parse_map(words)
+    assert reason in str(caught.value)
+
+
+# What the collector makes of it
+
+
+def stored(endpoint: str) -> tuple[list[str], list[float]]:
+    """Jobs, and runtimes, in the log."""
+    with LogReader(endpoint) as log:
+        jobs = [job for page in log.read_all("jobs") for job in page.columns["job"]]
+        return jobs, [float(one) for page in log.read_all("runs") for one in page.columns["runtime_seconds"]]
+
+
+def csv_of(rows: int) -> str:
+    return "app,ranks,seconds\n" + "".join(f"fft,{2 ** (row % 7)},{1 + row}\n" for row in range(rows))
+
+
+@pytest.fixture
+def collector(tmp_path: Path) -> Iterator[Collector]:
+    with collector_on(tmp_path / "log.duckdb") as one:
+        yield one
+
+
+def run(collector: Collector, *words: str | Path) -> int:
+    return imports.main([*map(str, words), "--collector", collector.endpoint, "--cluster", "lab"])
+
+
+def test_the_same_file_twice_adds_nothing_and_a_longer_one_only_what_is_new(collector, tmp_path, capsys):
+    file = tmp_path / "h.csv"
+    file.write_text(csv_of(1500))
+    assert run(collector, file) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "1,500 runs added, 0 known already"
+    assert run(collector, file) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "0 runs added, 1,500 known already"
+    file.write_text(csv_of(1510))
+    assert run(collector, file) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "10 runs added, 1,500 known already"
+    jobs, runtimes = stored(collector.endpoint)
+    assert len(jobs) == len(set(jobs)) == 1510
+    assert sorted(runtimes) == [1.0 + row for row in range(1510)]
+
+
+def test_an_import_that_was_cut_short_is_completed_by_the_next(collector, tmp_path):
+    """Half of the runs have sent their first message only, as if the importer had been killed there."""
+    records, _, _ = split(read_table(lines(csv_of(20)), {}, "lab", ""))
+    with pytest.MonkeyPatch.context() as patch, Delivery(collector.endpoint) as cut:
+        patch.setattr(transport, "MESSAGES", ("jobs",))
+        assert len(list(cut.send(iter(records[:10])))) == 10
+    with Delivery(collector.endpoint) as whole:
+        assert len(list(whole.send(iter(records)))) == 20
+        assert (whole.added, whole.known, whole.refused) == (20, 0, [])
+    jobs, runtimes = stored(collector.endpoint)
+    assert (len(jobs), len(set(jobs)), len(runtimes)) == (20, 20, 20)
+
+
+def test_bad_lines_are_shown_with_their_numbers_up_to_a_limit_and_all_are_counted(collector, tmp_path, capsys):
+    file = tmp_path / "h.csv"
+    file.write_text("app,ranks,seconds\n" + "fft,4,1\n" + "fft,4,never\n" * 25)
+    assert run(collector, file) == 65
+    out, err = capsys.readouterr()
+    assert out == "1 run added, 0 known already\nnot learned: none\n25 bad lines\n"
+    shown = err.splitlines()
+    assert shown[0].startswith("line 3: seconds is 'never', expected seconds above 0")
+    assert shown[20:] == ["more than 20 bad lines; the others are counted only"]
+
+
+def test_a_job_that_stands_twice_in_a_file_is_a_bad_line_not_a_second_run(collector, tmp_path, capsys):
+    file = tmp_path / "h.csv"
+    file.write_text("app,ranks,seconds,id\nfft,4,1,77\nfft,4,2,77\n")
+    assert run(collector, file) == 65
+    assert capsys.readouterr().err == "line 3: job lab/77.0.0 stands in line 2 already\n"
+    assert stored(collector.endpoint)[1] == [1.0]
+
+
+def test_sacct_and_swf_are_told_by_their_looks_also_when_compressed(collector, tmp_path, capsys):
+    account, log = tmp_path / "account.txt", tmp_path / "log.swf.gz"
+    account.write_text(SACCT)
+    log.write_bytes(gzip.compress(SWF.encode()))
+    assert (run(collector, account), run(collector, log)) == (65, 65)
+    jobs, _ = stored(collector.endpoint)
+    assert set(jobs) == {"lab/4711.0.0", "lab/4713_7.0.job", "lab/1.0.job"}
+
+
+def test_a_dry_run_reads_and_reports_and_sends_nothing(collector, tmp_path, capsys):
+    file = tmp_path / "h.csv"
+    file.write_text(csv_of(3))
+    assert run(collector, file, "--dry-run") == 0
+    assert capsys.readouterr().out.startswith("3 runs found, nothing sent\n")
+    assert stored(collector.endpoint) == ([], [])
+
+
+def test_files_that_cannot_be_read_are_one_line_and_status_65(collector, tmp_path, capsys):
+    empty, wrong, cut = tmp_path / "e.csv", tmp_path / "w.csv", tmp_path / "c.csv.gz"
+    empty.write_text("")
+    wrong.write_text("a,b\n1,2\n")
+    cut.write_bytes(gzip.compress(csv_of(2000).encode())[:-50])
+    assert run(collector, tmp_path / "none.csv") == 65
+    assert run(collector, empty) == 65
+    assert run(collector, wrong) == 65
+    assert run(collector, wrong, "--map", "app=c") == 65
+    assert run(collector, cut) == 65
+    assert capsys.readouterr().err.splitlines() == [
+        f"barograph import: {tmp_path}/none.csv: No such file or directory",
+        f"barograph import: {empty}: the file is empty",
+        f"barograph import: {wrong}: no column says app, expected --map app=COLUMN, a column of: a, b",
+        f"barograph import: {wrong}: app=c: there is no column 'c', expected one of a, b",
+        f"barograph import: {cut}: Compressed file ended before the end-of-stream marker was reached",
+    ]
+
+
+def test_without_a_collector_it_says_so_and_ends(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(transport, "SILENCE_SECONDS", 0.01)
+    monkeypatch.setattr(transport, "PATIENCE_SECONDS", 0.05)
+    file = tmp_path / "h.csv"
+    file.write_text(csv_of(3))
+    assert imports.main([str(file), "--collector", "tcp://127.0.0.1:1"]) == 69
+    assert (
+        "no answer from the collector at tcp://127.0.0.1:1 within 0.05 s; 0 runs added by then"
+        in capsys.readouterr().err
+    )
+
+
+def test_what_the_collector_refuses_is_a_bad_line(collector):
+    ((record,), _, _) = split(read_table(lines("app,ranks,seconds\nfft,4,1\n"), {}, "lab", ""))
+    record.rows["jobs"]["user"] = "not a name"
+    with Delivery(collector.endpoint) as delivery:
+        list(delivery.send(iter([record])))
+        ((line, reason),) = delivery.refused
+    assert (line, delivery.added) == (2, 0)
+    assert reason.startswith("column 'user' is 'not a name'")
+    assert not math.isnan(record.seconds)
+
+
+def test_a_collector_of_another_protocol_is_told_apart(collector, monkeypatch):
+    monkeypatch.setattr("barograph_collector.receiver.wire.VERSION", 2)
+    records, _, _ = split(read_table(lines(csv_of(1)), {}, "lab", ""))
+    with Delivery(collector.endpoint) as delivery, pytest.raises(Away, match="speaks another protocol: version is 1"):
+        list(delivery.send(iter(records)))

@@ -1,0 +1,190 @@
+"""The grey-box model: its vectors, its learners, its use in the back-test, and Oliveira's model beside it."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barograph_modeler.scaling.fraction import TooFewRuns
+from barograph_modeler.scaling.greybox import METHODS, GreyBox, Softplus
+from barograph_modeler.scaling.history import Runs
+from barograph_modeler.scaling.oliveira import LOWER, UPPER, Oliveira
+from barograph_modeler.scaling.papers import MODELS
+from barograph_modeler.scaling.samples import Points, contexts, vectors
+from barograph_modeler.scaling.speedup import overhead, speedup
+from barograph_modeler.scaling.swarm import minimize
+
+SHARE = 0.95
+SCALES = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32]
+
+each_method = pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+
+
+def tau_of(n, m):
+    """An overhead that grows with the ranks, and more slowly so for large problems."""
+    return 1 / (1 + 0.02 * n / m**0.3)
+
+
+def application(factor=tau_of, scales=SCALES, sizes=(1.0, 2.0, 4.0), nodes=None):
+    """Points of an application with a known overhead, w = 1, serial time m; and its runs."""
+    n, m = (grid.ravel().astype(float) for grid in np.meshgrid(scales, sizes))
+    seconds = m / (speedup(n, 1, SHARE) * factor(n, m))
+    runs = Runs.of(n, seconds, size=m, nodes=None if nodes is None else nodes(n))
+    group = np.unique(m, return_inverse=True)[1].astype(np.intp)
+    return Points.of(runs, group, np.ones(n.size), overhead(seconds, m, n, 1, SHARE)), runs
+
+
+@given(st.integers(0, 1000), st.sampled_from([8.0, 16.0, 32.0]))
+@settings(max_examples=25)
+def test_vectors_are_four_runs_up_to_half_the_cutoff_and_one_beyond_of_one_size(seed, c_f):
+    points, _ = application()
+    targets = np.flatnonzero((points.ranks > c_f / 2) & (points.ranks <= c_f))
+    x = vectors(points, targets, contexts(points, c_f / 2), 1, np.random.default_rng(seed))
+    assert x.shape == (targets.size, 16)
+    original, w, body = x[:, 0], x[:, 1], np.concatenate([x[:, 2:], points.tau[targets, None]], axis=1)
+    ranks, size, tau = np.moveaxis(body.reshape(-1, 5, 3), 2, 0)
+    assert ((ranks[:, :4] > 1) & (ranks[:, :4] <= c_f / 2)).all()
+    assert ((ranks[:, 4] > c_f / 2) & (ranks[:, 4] <= c_f)).all()
+    assert (size == size[:, :1]).all()
+    assert np.allclose(tau, tau_of(ranks, size))
+    assert (original == size[:, 0]).all()
+    assert (w == 1).all()
+    if c_f >= 16:  # four runs or more to choose from
+        assert all(len(set(row)) == 4 for row in ranks[:, :4])
+
+
+def test_two_levels_of_parallelism_add_nodes_and_ranks_per_node():
+    points, _ = application(nodes=lambda n: np.ceil(n / 4))
+    assert points.levels == 2
+    targets = np.flatnonzero(points.ranks == 32)
+    x = vectors(points, targets, contexts(points, 16), points.levels, np.random.default_rng(0))
+    assert x.shape == (3, 26)
+    assert x[0, -4:].tolist() == [32, 8, 4, 1]  # N, nodes, per node, m
+    one_level, _ = application(nodes=lambda n: n)
+    assert one_level.levels == 1
+
+
+def test_what_a_run_took_has_no_part_in_its_own_prediction():
+    points, _ = application()
+    targets = np.flatnonzero(points.ranks > 16)
+    model = GreyBox(METHODS[0], points.take(points.ranks <= 16), 16, seed=0)
+    before = model.predict(points, targets, 8)
+    blind = Points(**(vars(points) | {"tau": np.where(points.ranks > 16, np.nan, points.tau)}))
+    assert (before == model.predict(blind, targets, 8)).all()
+
+
+@each_method
+def test_where_amdahls_law_is_exact_the_overhead_is_1(method):
+    points, _ = application(factor=lambda n, m: np.ones_like(n))
+    targets = np.flatnonzero((points.ranks > 8) & (points.ranks <= 16))
+    tau = GreyBox(method, points.take(points.ranks <= 16), 16, seed=1).predict(points, targets, 8)
+    assert tau == pytest.approx(1, abs=0.02)
+
+
+@each_method
+def test_the_overhead_is_learned_where_targets_lay_and_the_same_with_the_same_seed(method):
+    points, _ = application()
+    targets = np.flatnonzero((points.ranks > 16) & (points.ranks <= 32))
+    model = GreyBox(method, points, 32, seed=1)
+    tau = model.predict(points, targets, 16)
+    assert tau == pytest.approx(points.tau[targets], rel=0.1)
+    assert (GreyBox(method, points, 32, seed=1).predict(points, targets, 16) == tau).all()
+
+
+def test_the_network_minimizes_the_squared_error_of_tau_not_of_what_it_learns():
+    rng = np.random.default_rng(0)
+    # Inputs without meaning: the best constant for tau is its mean, that for log(exp(tau) - 1) is far below.
+    tau = rng.choice([0.02, 1.0], 500)
+    constant = Softplus(0).fit(np.zeros((tau.size, 16)), tau).predict(np.zeros((1, 16)))[0]
+    of_what_it_learns = np.logaddexp(0, np.mean(np.log(np.expm1(tau))))
+    assert constant == pytest.approx(tau.mean(), abs=0.02)
+    assert of_what_it_learns < tau.mean() - 0.3
+
+
+@each_method
+def test_a_size_unlike_the_only_one_that_was_learned_does_not_blow_up(method):
+    points, _ = application(sizes=(1e3, 1e9))
+    trained = (points.size == 1e3) & (points.ranks <= 16)
+    model = GreyBox(method, points.take(trained), 16, seed=0)
+    found = model.predict(points, np.flatnonzero((points.size == 1e9) & (points.ranks == 16)), 8)
+    assert 0.5 < found[0] < 2
+
+
+def test_no_size_with_runs_on_both_sides_of_half_the_cutoff_is_refused():
+    points, _ = application(scales=[1, 2])
+    with pytest.raises(TooFewRuns, match="no size has runs with 1 < N <= c_h and runs with c_h < N <= c_f"):
+        GreyBox(METHODS[0], points, 2, seed=0)
+
+
+def test_a_size_without_runs_at_small_scale_has_no_prediction_rather_than_a_guess():
+    points, _ = application()
+    alone = Points(**(vars(points) | {"group": np.where(points.size == 4, 99, points.group).astype(np.intp)}))
+    kept = alone.take((alone.size < 4) | (alone.ranks > 16))
+    model = GreyBox(METHODS[0], kept.take(kept.ranks <= 16), 16, seed=0)
+    found = model.predict(kept, np.flatnonzero(kept.ranks == 32), 8)
+    assert np.isnan(found).tolist() == [False, False, True]
+
+
+# As the back-test uses them
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
+def test_a_model_gives_a_curve_or_a_reason_and_positive_seconds_or_nan(model):
+    _, runs = application(scales=[1, 2, 4, 8, 16])
+    one_scale = Runs.of([4, 4], [1.0, 1.1], size=[3, 3])
+    curves = model.fit({"good": runs, "one scale": one_scale}, 0)
+    assert isinstance(curves["one scale"], str)
+    assert "expected" in curves["one scale"]
+    curve = curves["good"]
+    assert not isinstance(curve, str)
+    nodes = np.full(4, np.nan)
+    known = curve(np.array([1.0, 8.0, 32.0, 1e6]), nodes, np.full(4, 2.0))
+    assert (known > 0).all()
+    unseen = curve(np.array([8.0]), nodes[:1], np.array([3.0]))
+    assert np.isnan(unseen[0]) or unseen[0] > 0
+
+
+@each_method
+def test_problems_of_one_application_are_learned_together(method):
+    model = next(model for model in MODELS if model.name == method.name)
+    _, runs = application()
+    problems = {str(m): runs.take(runs.size == m) for m in (1.0, 2.0, 4.0)}
+    curves = model.fit(problems, 0)
+    for name, curve in curves.items():
+        assert not isinstance(curve, str)
+        part = problems[name].take(problems[name].ranks > 16)
+        assert curve(part.ranks, part.nodes, part.size) == pytest.approx(part.seconds, rel=0.1)
+
+
+# Oliveira's model and the swarm that fits it
+
+
+@given(st.integers(0, 50))
+@settings(max_examples=10, deadline=None)
+def test_the_swarm_finds_the_bottom_of_a_bowl_and_stays_in_its_box(seed):
+    middle = np.array([0.3, -0.7, 0.9])
+
+    def cost(places):
+        assert (np.abs(places) <= 1).all()
+        return np.sum((places - middle) ** 2, axis=1)
+
+    assert minimize(cost, -np.ones(3), np.ones(3), seed=seed, particles=30, iterations=200) == pytest.approx(
+        middle, abs=1e-3
+    )
+
+
+def test_oliveiras_speedup_by_hand():
+    # f = 0.5 + 1/4 + 0.5 * 0.5**1 = 1, so S = 1 / (0 + 1/4 + Q), Q = 0.1 + 0.3 * 4 / 2**1 = 0.7.
+    model = Oliveira(np.array([0.5, 1.0, 0.5, 0.5, 0.1, 0.3, 2.0]), smallest=7.0)
+    assert model.speedup(np.array([4.0]), np.array([7.0])) == pytest.approx(1 / 0.95)
+    # The next size, n = 2: f = 0.5 + 1/4 + 0.125 = 0.875, Q = 0.1 + 1.2 / 4 = 0.4.
+    assert model.speedup(np.array([4.0]), np.array([14.0])) == pytest.approx(1 / (0.125 + 0.875 / 4 + 0.4))
+
+
+def test_oliveiras_model_recovers_speedups_that_it_made():
+    truth = Oliveira(np.array([0.97, 0.0, -0.2, 0.5, 0.002, 0.0004, 1.5]), smallest=1.0)
+    n, m = (grid.ravel().astype(float) for grid in np.meshgrid([1, 2, 4, 8, 16, 32], [1, 2, 4]))
+    measured = truth.speedup(n, m)
+    found = Oliveira.fit(n, m, measured, seed=0)
+    assert found.speedup(n, m) == pytest.approx(measured, rel=0.03)
+    assert ((found.parameters >= LOWER) & (found.parameters <= UPPER)).all()

@@ -1,0 +1,231 @@
+"""`/predict`: what may be asked, what is answered and in which form, and that asking disturbs nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+
+from barograph_collector.service import MetricsServer, serve_metrics
+from barograph_modeler.answer import PAYS, answer, request
+from barograph_modeler.forecast import Forecaster
+from barograph_modeler.history import Application
+from barograph_modeler.learner import Learner
+from barograph_modeler.library import Library, Published
+from barograph_modeler.mind import Modeler
+from barograph_modeler.page import PredictPage
+from barograph_modeler.question import BadQuestion, Question, parse_question
+from barograph_modeler.scaling.history import Runs
+from barograph_modeler.scaling.mixture import Mixture
+from barograph_modeler.scaling.predictor import Prediction, Refusal
+from helpers.executor import Inline
+from helpers.scaling import Campaign, law
+
+
+def forecaster(*campaigns: Campaign) -> Forecaster:
+    """One that has learned these, at five scales each."""
+    made = Forecaster(Library(Inline()))
+    mind = Modeler(Learner(), made)
+    for campaign in campaigns:
+        for ranks in (1, 2, 4, 8, 16):
+            for table, columns in campaign.run(ranks).items():
+                mind.take(table, columns, 0.0)
+        mind.step(0.0)
+        mind.step(0.0)
+    return made
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[MetricsServer]:
+    both = (Campaign(app="twice", cluster="a"), Campaign(app="twice", cluster="b"))
+    pages = {"/predict": PredictPage(forecaster(Campaign(), *both))}
+    served = serve_metrics(CollectorRegistry(), "127.0.0.1", 0, pages)
+    yield served
+    served.stop()
+
+
+def get(server: MetricsServer, path: str, **headers: str) -> tuple[int, str, str]:
+    """Status, content type, body."""
+    host, port = server.address
+    try:
+        with urllib.request.urlopen(urllib.request.Request(f"http://{host}:{port}{path}", headers=headers)) as reply:
+            return reply.status, reply.headers["Content-Type"], reply.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.headers["Content-Type"], error.read().decode()
+
+
+# Questions
+
+FIELDS = "app, ranks, nodes, cluster, risk, curve, format, param.NAME"
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ("", "app is missing, expected the name of an application"),
+        ("app=a", "ranks is missing, expected a whole number"),
+        ("app=a&ranks=0", "ranks is '0', expected a whole number from 1 to 100000000"),
+        ("app=a&ranks=1e3", "ranks is '1e3', expected a whole number from 1 to 100000000"),
+        ("app=a&ranks=1000000000", "ranks is '1000000000', expected a whole number from 1 to 100000000"),
+        ("app=a&ranks=%D9%A3", "ranks is '٣', expected a whole number from 1 to 100000000"),
+        ("app=a&ranks=4&nodes=8", "nodes is 8, expected at most the 4 ranks"),
+        ("app=a&ranks=4&ranks=8", "ranks is given twice"),
+        ("app=a&ranks=4&risk=0", "risk is '0', expected a probability from 0.000001 to 0.5"),
+        ("app=a&ranks=4&risk=nan", "risk is 'nan', expected a probability from 0.000001 to 0.5"),
+        ("app=a&ranks=4&format=xml", "format is 'xml', expected json or prometheus"),
+        ("app=a&ranks=4&rank=8", f"'rank' is no field, expected one of {FIELDS}"),
+        ("app=a&ranks=4&param.%20=8", f"'param. ' is no field, expected one of {FIELDS}"),
+        ("app=a&ranks=4" + "&x=1" * 200, "the query has more than 100 fields"),
+    ],
+)  # fmt: skip
+def test_a_question_that_nobody_can_answer_is_a_400_with_a_sentence(server, query, sentence):
+    with pytest.raises(BadQuestion) as caught:
+        parse_question(query)
+    assert str(caught.value) == sentence
+    status, kind, body = get(server, f"/predict?{query}")
+    assert (status, kind, json.loads(body)) == (400, "application/json", {"error": sentence})
+
+
+def test_an_unknown_application_is_a_404_and_one_on_two_clusters_wants_the_cluster(server):
+    status, _, body = get(server, "/predict?app=nobody&ranks=4")
+    assert (status, json.loads(body)["error"]) == (404, "no finished run of 'nobody' is known")
+    status, _, body = get(server, "/predict?app=solver&ranks=4&cluster=mars")
+    assert (status, json.loads(body)["error"]) == (404, "no finished run of 'solver' on 'mars' is known")
+    status, _, body = get(server, "/predict?app=twice&ranks=4&param.n=1")
+    assert (status, json.loads(body)["error"]) == (
+        400,
+        "cluster is missing, expected one of a, b: twice has run on each",
+    )
+    assert get(server, "/predict?app=twice&ranks=4&param.n=1&cluster=b")[0] == 200
+
+
+def test_only_get_is_answered_and_metrics_are_where_they_were(server):
+    host, port = server.address
+    with pytest.raises(urllib.error.HTTPError, match="400"):
+        urllib.request.urlopen(f"http://{host}:{port}/predict?app=a&ranks=1", data=b"x")
+    assert get(server, "/metrics")[0] == 200
+
+
+# Answers
+
+
+def test_the_answer_is_the_law_it_was_learned_from_with_limit_speedup_and_what_it_rests_on(server):
+    status, kind, body = get(server, "/predict?app=solver&ranks=64&param.n=1&risk=0.05&curve=1")
+    said = json.loads(body)
+    assert (status, kind, said["refusal"]) == (200, "application/json", None)
+    assert said["expected_seconds"] == pytest.approx(law(64), rel=0.2)
+    assert said["lower_seconds"] < law(64) < said["upper_seconds"]
+    assert said["expected_seconds"] < said["limit"]["seconds"] < said["upper_seconds"]
+    assert said["limit"]["request_seconds"] == math.ceil(said["limit"]["seconds"] / 60) * 60
+    speedup = said["speedup"]
+    assert speedup["base_ranks"] == 1
+    assert speedup["ratio"] == pytest.approx(law(1) / law(64), rel=0.2)
+    assert speedup["efficiency"] == pytest.approx(speedup["ratio"] / 64)
+    assert (said["basis"]["runs"], said["basis"]["scales"], said["basis"]["largest_ranks"]) == (5, 5, 16)
+    assert sum(said["basis"]["model"].values()) == pytest.approx(1.0)
+    assert [64, said["lower_seconds"], said["expected_seconds"], said["upper_seconds"]] in said["curve"]
+    assert [pair[0] for pair in said["observed"]] == [1, 2, 4, 8, 16]
+
+
+def test_prometheus_gets_the_same_numbers_by_field_and_by_header(server):
+    said = json.loads(get(server, "/predict?app=solver&ranks=64&param.n=1")[2])
+    path = "/predict?app=solver&ranks=64&param.n=1"
+    by_field = get(server, f"{path}&format=prometheus")
+    by_header = get(server, path, Accept="text/plain;version=0.0.4;q=0.5,*/*;q=0.1")
+    assert by_field == by_header
+    status, kind, body = by_field
+    assert (status, kind.partition(";")[0]) == (200, "text/plain")
+    found = {
+        (sample.name, sample.labels.pop("probability", "")): (sample.value, sample.labels)
+        for family in text_string_to_metric_families(body)
+        for sample in family.samples
+    }
+    labels = {"cluster": "lab", "app": "solver", "params": "n=1", "ranks": "64", "nodes": ""}
+    runtime = "barograph_runtime_predicted_seconds"
+    assert found == {
+        ("barograph_predict_success", ""): (1.0, labels),
+        (runtime, "0.025"): (said["lower_seconds"], labels),
+        (runtime, "0.5"): (said["expected_seconds"], labels),
+        (runtime, "0.975"): (said["upper_seconds"], labels),
+        (runtime, "0.99"): (said["limit"]["seconds"], labels),
+        ("barograph_speedup_predicted_ratio", ""): (said["speedup"]["ratio"], labels),
+        ("barograph_efficiency_predicted_ratio", ""): (said["speedup"]["efficiency"], labels),
+    }
+    assert get(server, path, Accept="application/openmetrics-text")[2].endswith("# EOF\n")
+
+
+class Fixed:
+    """A predictor that follows a table, and refuses whatever is not in it."""
+
+    def __init__(self, seconds: Mapping[int, float]) -> None:
+        self._seconds = seconds
+
+    def predict(self, problem: str, ranks: float, nodes: float | None = None) -> Prediction | Refusal:
+        if (seconds := self._seconds.get(int(ranks))) is None:
+            return Refusal("too far out")
+        limits = (seconds, seconds / 2, seconds * 2)
+        return Prediction(*limits, {"fixed": 1.0}, 3, 3, 4, 0, (), (), Mixture.single(np.log(seconds), 0.1, 10.0))
+
+
+def asked(seconds: Mapping[int, float], ranks: int) -> dict[str, Any]:
+    runs = {"lab/app": Runs.of([1, 1, 2, 4], [100.0, 104.0, 50.0, 25.0])}
+    known = Published(Application("lab", "app"), Fixed(seconds), runs, [])  # type: ignore[arg-type]
+    return answer(known, Question("app", ranks))
+
+
+def test_more_ranks_pay_until_twice_as_many_are_less_than_a_quarter_faster():
+    """By hand: 100/51 and 51/40 are 1.96 and 1.275, 40/33 is 1.21: below 1.25, so from 4 ranks on they do not pay."""
+    said = asked({1: 100.0, 2: 51.0, 4: 40.0, 8: 33.0, 16: 20.0}, 8)
+    assert said["pays"] == {"until_ranks": 4, "ends": "rule", "gain": PAYS}
+    assert said["speedup"] == {"base_ranks": 1, "base_seconds": 102.0, "ratio": 102 / 33, "efficiency": 102 / 33 / 8}
+    assert asked({1: 100.0, 2: 51.0, 4: 30.0}, 2)["pays"] == {"until_ranks": 4, "ends": "refusal", "gain": PAYS}
+
+
+def test_a_refusal_is_an_answer_and_says_why():
+    said = asked({1: 100.0}, 64)
+    assert said["refusal"] == "too far out"
+    assert "expected_seconds" not in said
+
+
+def test_limits_are_rounded_up_to_what_people_ask_for():
+    assert [request(seconds) for seconds in (0.2, 60.0, 3600.0, 3600.1, 21_600.0, 21_600.1, 90_000.0)] == [
+        60, 60, 3600, 3900, 21_600, 22_500, 90_000,
+    ]  # fmt: skip
+
+
+def test_questions_are_answered_while_predictors_are_replaced():
+    """Readers have no lock: what is published is never changed, only replaced."""
+    made, campaign = forecaster(Campaign()), Campaign(seed=3)
+    mind = Modeler(Learner(), made)
+    page, over, failures = PredictPage(made), threading.Event(), []
+
+    def ask() -> None:
+        environment = {"REQUEST_METHOD": "GET", "QUERY_STRING": "app=solver&ranks=64&param.n=1&curve=1"}
+        while not over.is_set():
+            status: list[str] = []
+            body = b"".join(page(environment, lambda line, _, status=status: status.append(line)))  # type: ignore[misc]
+            if status != ["200 OK"] or json.loads(body)["refusal"] is not None:
+                failures.append(status)
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for number in range(30):
+        for table, columns in campaign.run(2 ** (number % 5)).items():
+            mind.take(table, columns, 0.0)
+        mind.step(0.0)
+        mind.step(0.0)
+    over.set()
+    for thread in threads:
+        thread.join()
+    assert failures == []

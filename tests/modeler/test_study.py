@@ -1,0 +1,197 @@
+"""`barograph study`: the papers' tables from a CSV file of runs, on applications whose answers are known."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from barograph.cli import main as barograph
+from barograph_modeler.scaling.history import Runs
+from barograph_modeler.scaling.study import Grid, figure
+from barograph_modeler.scaling.study_greybox import LABELS, split
+from barograph_modeler.scaling.study_weak import best_of_repeats
+
+SCALES = [1, 2, 4, 8, 16, 32, 64]
+
+
+def grey_csv(path, edges=(10, 20, 40), repeats=2):
+    """Two applications over edges of a cube: one is Amdahl's law with p = 0.99, the other slows down as ranks grow."""
+    rng = np.random.default_rng(0)
+    lines = ["app,nodes,ranks,edge,time,extra"]
+    for app, slope in (("exact", 0.0), ("heavy", 0.02)):
+        for edge in edges:
+            for n in SCALES:
+                for _ in range(repeats):
+                    seconds = edge**3 / 100 * (0.01 + 0.99 / n) * (1 + slope * n) * (1 + 0.002 * rng.random())
+                    lines.append(f"{app},{-(-n // 4)},{n},{edge},{seconds},")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def weak_csv(path, scales=SCALES):
+    rng = np.random.default_rng(0)
+    lines = ["series,ranks,size,time,rate"]
+    for series, beta in (("flat", 0.0), ("rising", 0.08)):
+        for n in scales:
+            for _ in range(3):
+                seconds = 100 * n**beta * (1 + 0.01 * rng.random())
+                lines.append(f"{series},{n},{round(1000 * n ** (1 / 3))},{seconds},{n * 1e6 / seconds}")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def rows_of(capsys, words):
+    assert barograph(["study", *words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+GREY = ["--time", "time", "--ranks", "ranks", "--size", "edge", "--by", "app", "--complexity", "edge**3"]
+
+
+def test_the_grey_box_tables_have_the_papers_rows_and_the_law_wins_where_it_holds(tmp_path, capsys):
+    found = rows_of(
+        capsys, ["grey-box", str(grey_csv(tmp_path / "runs.csv")), *GREY, "--scaling", "strong,hybrid,weak"]
+    )
+    table = found["tables"][0]
+    assert table["title"] == "RMSE of speedup, strong scaling"
+    assert table["rows"] == list(LABELS)
+    assert table["columns"] == ["exact", "heavy"]
+    error = {(row["application"][0], row["scaling"], row["model"]): row["rmse_relative"] for row in found["rows"]}
+    for scaling in ("strong", "hybrid", "weak"):
+        # Where Amdahl's law is exact, every estimate of p is right, and there is no overhead to learn.
+        assert all(error["exact", scaling, label] < 0.02 for label in LABELS if label.startswith("Amdahl"))
+        assert error["exact", scaling, "RF"] < 0.05
+        # Where an overhead grows, full data help the law and cannot cure it.
+        assert error["heavy", scaling, "Amdahl Optimal p FD"] < error["heavy", scaling, "Amdahl Aggregate p"]
+        assert error["heavy", scaling, "Amdahl Aggregate p"] > 0.1
+    assert error["heavy", "strong", "Oliveira"] > 0
+    assert error["heavy", "hybrid", "Oliveira"] is None
+
+
+def test_two_levels_of_parallelism_are_a_column_more(tmp_path, capsys):
+    path = str(grey_csv(tmp_path / "runs.csv", edges=(10, 20), repeats=1))
+    one = rows_of(capsys, ["grey-box", path, *GREY])
+    two = rows_of(capsys, ["grey-box", path, *GREY, "--nodes", "nodes"])
+    learned = [next(row["errors"] for row in found["rows"] if row["model"] == "NN") for found in (one, two)]
+    assert learned[0] != learned[1]
+    assert one["tables"][0]["cells"][-1] == two["tables"][0]["cells"][-1]  # Amdahl's law knows no nodes
+
+
+def test_what_is_scored_lies_beyond_the_cutoff_and_weak_lines_keep_the_work_per_process():
+    n, m = (grid.ravel() for grid in np.meshgrid([1, 2, 4, 8], [1.0, 3.0, 4.0]))
+    runs = Runs.of(n, m / n, size=m)
+    strong = split(runs, "strong")
+    assert (runs.ranks[strong.scored] > 2).all()
+    assert set(runs.size[strong.trained]) == {1.0, 3.0}
+    hybrid = split(runs, "hybrid")
+    assert set(hybrid.w[hybrid.scored]) == {1 / 3, 1 / 4}
+    weak = split(runs, "weak")  # 4 / 4 and 4 / 8 are work per process of size 1 on 1 and 2; thirds are of none
+    assert runs.ranks[weak.scored].tolist() == [4, 8]
+    assert runs.size[weak.scored].tolist() == [4, 4]
+
+
+def test_the_weak_tables_score_scales_beyond_those_learned(tmp_path, capsys):
+    path = str(weak_csv(tmp_path / "runs.csv"))
+    words = ["weak", path, "--time", "time", "--performance", "rate", "--ranks", "ranks", "--by", "series"]
+    found = rows_of(capsys, [*words, "--size", "size", "--complexity", "N**3", "--largest", "16"])
+    assert {(row["series"][0], row["kind"], row["ranks"]) for row in found["rows"]} == {
+        (series, kind, p) for series in ("flat", "rising") for kind in ("time", "performance") for p in (32, 64)
+    }
+    for row in found["rows"]:
+        assert row["errors"]["log-bilinear"] < 0.05
+        assert row["errors"]["log-bilinear + intercept"] < 0.05
+    assert found["tables"][1]["rows"] == ["mean", "median", "largest"]
+    without = rows_of(capsys, [*words, "--largest", "16"])
+    assert all(row["errors"]["log-bilinear"] < 0.05 for row in without["rows"])
+
+
+def test_scales_below_the_smallest_are_not_learned(tmp_path, capsys):
+    path = weak_csv(tmp_path / "runs.csv")
+    lines = path.read_text().splitlines()
+    # On one rank, which has the node to itself, everything takes half as long.
+    odd = [",".join([*line.split(",")[:3], "50,20000"]) if ",1,1000," in line else line for line in lines]
+    path.write_text("\n".join(odd) + "\n")
+    words = ["weak", str(path), "--time", "time", "--ranks", "ranks", "--by", "series", "--largest", "16"]
+    every, from_two = rows_of(capsys, words), rows_of(capsys, [*words, "--smallest", "2"])
+    assert min(row["errors"]["log-bilinear"] for row in every["rows"]) > 0.1
+    assert max(row["errors"]["log-bilinear"] for row in from_two["rows"]) < 0.05
+
+
+def test_the_best_of_repeats_is_the_least_time_and_the_largest_performance():
+    runs = Runs.of([2, 2, 1, 2], [3.0, 2.0, 5.0, 4.0])
+    assert best_of_repeats(runs, "time").seconds.tolist() == [5, 2]
+    assert best_of_repeats(runs, "performance").seconds.tolist() == [5, 4]
+
+
+def test_a_grid_is_markdown_with_figures_of_three_decimals():
+    grid = Grid("RMSE", ["RF", "NN"], ["a", "b"], [[0.56149, None], [1e6, 12.0]])
+    assert grid.markdown() == "\n".join(
+        ["**RMSE**", "", "| model | a | b |", "|---|---:|---:|", "| RF | 0.561 | N/A |", "| NN | 1.0e+06 | 12.000 |"]
+    )
+    assert figure(float("nan")) == "N/A"
+
+
+def test_markdown_is_what_the_command_prints(tmp_path, capsys):
+    path = str(weak_csv(tmp_path / "runs.csv"))
+    assert barograph(["study", "weak", path, "--time", "time", "--ranks", "ranks", "--by", "series"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("**Relative error of time, per cent, per target**\n\n| model | log-bilinear |")
+    assert re.search(r"^\| flat, 32 (\| \d+\.\d{3} ){8}\|$", out, re.MULTILINE)
+
+
+BAD_GREY = ["--time", "time", "--ranks", "ranks", "--by", "app"]
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        ({3: "x,1,0,10,1.0,"}, "line 4: column 'ranks' is '0', expected a number above 0"),
+        ({3: "x,1,1000000000,10,1.0,"}, "ranks are 1e+09, expected a whole number from 1 to 100000000"),
+        ({2: "x,1,2,10,0,"}, "line 3: column 'time' is '0', expected a number above 0"),
+        ({2: "x,1,2,10,-4,"}, "line 3: column 'time' is '-4', expected a number above 0"),
+        ({2: "x,1,2,10,,"}, "line 3: column 'time' is '', expected a number above 0"),
+        ({2: "x,1,1,10,4000,"}, "repeats on 1 ranks, size 1, are 4 and 4000, expected within a factor of 100"),
+    ],
+)
+def test_what_is_no_run_is_refused_with_its_place(tmp_path, capsys, cells, message):
+    lines = ["app,nodes,ranks,edge,time,extra", "x,1,1,10,4,", "x,1,2,10,2,", "x,1,4,10,1,"]
+    for at, text in cells.items():
+        lines[at] = text
+    path = tmp_path / "runs.csv"
+    path.write_text("\n".join(lines) + "\n")
+    assert barograph(["study", "grey-box", str(path), *BAD_GREY]) == 65
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (["--scaling", "hybrid"], 2, "--scaling hybrid needs --size"),
+        (["--scaling", "sideways"], 2, "'sideways', expected strong, hybrid, weak"),
+        (["--complexity", "N**2"], 2, "--complexity is of a size, expected --size too"),
+        (["--size", "edge", "--complexity", "N**"], 65, "'N**' is no expression"),
+        (["--size", "missing"], 65, "has no column 'missing', expected one of app"),
+        (["--size", "extra"], 65, "column 'extra' is '', expected a number above 0"),
+        (["--where", "app=none"], 65, "no line has app=none"),
+        (["--where", "ranks=1"], 65, "nothing to study in 2 applications; the first: exact, strong:"),
+        (["--cutoff-ranks", "1"], 2, "'1', expected a number between 0 and 1"),
+    ],
+)
+def test_what_cannot_be_studied_is_refused(tmp_path, capsys, words, status, message):
+    path = str(grey_csv(tmp_path / "runs.csv"))
+    try:
+        found = barograph(["study", "grey-box", path, *BAD_GREY, *words])
+    except SystemExit as end:
+        found = end.code
+    assert found == status
+    assert message in capsys.readouterr().err
+
+
+def test_one_scale_is_left_out_by_name(tmp_path, capsys):
+    path = weak_csv(tmp_path / "runs.csv")
+    path.write_text(path.read_text() + "alone,8,1,3.5,1\n")
+    assert barograph(["study", "weak", str(path), "--time", "time", "--ranks", "ranks", "--by", "series"]) == 0
+    assert "left out: alone, time: 1 scale, expected at least 2" in capsys.readouterr().err
