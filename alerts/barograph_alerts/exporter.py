@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from typing import Final, get_args
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from barograph_alerts.alarm import State
 from barograph_alerts.scorer import Job, Scorer
 
 MAX_JOBS: Final = 1000
@@ -42,21 +44,30 @@ class AlertsExporter(Collector):
         info = GaugeMetricFamily(
             "barograph_job_info", "1 for each job exposed", labels=["job", "workload", "app", "state"]
         )
-        jobs = sorted(self._exposed(), key=lambda item: -(item[1].evidence.score if item[1].evidence else -1.0))
+        alarm = GaugeMetricFamily(
+            "barograph_job_alarm_info",
+            "1 while the job is disturbed, with the cause, the ranks or nodes it is put down to, and the sentence",
+            labels=["job", "user", "state", "cause", "members", "sentence"],
+        )
+        jobs = sorted(self._exposed(), key=lambda item: -(item[1].score))
         for name, job in jobs[:MAX_JOBS]:
             info.add_metric([name, job.workload, job.app, job.state], 1)
-            if (evidence := job.evidence) is None or job.state == "unknown":
+            if job.trial is None or job.state == "unknown":
                 continue
-            # After the end the alarm stands as it was: the score it reached, not the one it would decay to.
-            score.add_metric([name], evidence.highest if job.ended else evidence.score)
-            slowdown.add_metric([name], evidence.slowdown)
+            evidence = job.trial.evidence
+            score.add_metric([name], job.score)
+            if math.isfinite(evidence.slowdown):
+                slowdown.add_metric([name], evidence.slowdown)
             if evidence.onset_at is not None:
                 onset.add_metric([name], evidence.onset_at)
-        yield from (score, slowdown, onset, info)
+            if job.score > 1:
+                cause = job.trial.cause
+                alarm.add_metric([name, job.user, job.state, cause.kind, " ".join(cause.members), job.sentence], 1)
+        yield from (score, slowdown, onset, info, alarm)
         finished = CounterMetricFamily(
             "barograph_alerts_jobs_total", "Jobs that have ended, by verdict.", labels=["state"]
         )
-        for state in ("healthy", "slow", "unknown"):
+        for state in get_args(State):
             finished.add_metric([state], self._scorer.finished[state])
         yield finished
         yield GaugeMetricFamily(
@@ -70,5 +81,5 @@ class AlertsExporter(Collector):
             if job.workload and now - job.changed_at < SILENT_SECONDS:
                 yield name, job
         for name, (job, ended_at) in list(self._scorer.ended.items()):
-            if job.state == "slow" and now - ended_at < ENDED_SECONDS:
+            if job.score > 1 and now - ended_at < ENDED_SECONDS:
                 yield name, job

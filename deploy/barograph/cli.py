@@ -30,6 +30,8 @@ COMMANDS: Final[dict[str, Command]] = {
     "modeler": Command("barograph_modeler.daemon", "server", "learns bands from the log and writes them back"),
     "alerts": Command("barograph_alerts.daemon", "server", "scores running jobs against their bands"),
     "backtest": Command("barograph.backtest", "server", "score bands on measurements that are there already"),
+    "replay": Command("barograph.replay.command", "server", "judge a recorded run as if it happened now"),
+    "record": Command("barograph.replay.record", "", "make such a recording of a live job"),
     "spool": Command("barograph.spool", "", "list or deliver what earlier runs could not deliver"),
     "ring": Command("barograph.ring", "", "print what a ring file holds"),
 }

@@ -115,12 +115,17 @@ class Learner:
             if not pending.workload:
                 continue
             over = pending.end is not None and (pending.final or now - pending.end.seen_at > VERDICT_SECONDS)
-            learn = self._learn_suspect if pending.suspect else self._learn_healthy
+            learn = self._learn_suspect if pending.suspect and self._has_pace(pending) else self._learn_healthy
             events += learn(pending, over, new_runs, now)
             if over:
                 self.withheld_intervals += pending.forgotten
                 del self._pending[job]
         return [*events, *self._outputs(new_runs, now)]
+
+    def _has_pace(self, pending: Pending) -> bool:
+        """Whether the job was judged by more than its own first windows, which are no reason to refuse it."""
+        workload = self.workloads.get(pending.workload)
+        return workload is not None and workload.pace is not None
 
     def _learn_healthy(self, pending: Pending, over: bool, new_runs: dict[str, None], now: float) -> list[Output]:
         batches = pending.release(math.inf if over else now - HOLD_SECONDS)
