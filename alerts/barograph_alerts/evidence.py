@@ -65,6 +65,13 @@ class Evidence:
         return max(level, self._change.slow.score, self._stall_score)
 
     @property
+    def log_e(self) -> float:
+        """Logarithm of the evidence that the job is slow, an e-value: the mean of those of its tests."""
+        logs = [self._change.slow.log_e] + ([self._level.slow.log_e] if self._level is not None else [])
+        highest = max(logs)
+        return highest + math.log(math.fsum(math.exp(log - highest) for log in logs) / len(logs))
+
+    @property
     def open(self) -> Alarm | None:
         """The alarm that lasts, or None."""
         return self.alarms[-1] if self.alarms and self.alarms[-1].ended_at is None else None

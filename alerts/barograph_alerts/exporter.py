@@ -15,6 +15,7 @@ from barograph_alerts.alarm import State
 from barograph_alerts.scorer import Job, Scorer
 
 MAX_JOBS: Final = 1000
+MAX_NODES: Final = 100
 ENDED_SECONDS: Final = 180.0
 """How long an ended job that was slow stays exposed: three scrapes a minute apart."""
 SILENT_SECONDS: Final = 900.0
@@ -49,6 +50,11 @@ class AlertsExporter(Collector):
             "1 while the job is disturbed, with the cause, the ranks or nodes it is put down to, and the sentence",
             labels=["job", "user", "state", "cause", "members", "sentence"],
         )
+        discovered = GaugeMetricFamily(
+            "barograph_job_discovered",
+            "1 where the evidence against the job stands up among that of all running jobs",
+            labels=["job"],
+        )
         jobs = sorted(self._exposed(), key=lambda item: -(item[1].score))
         for name, job in jobs[:MAX_JOBS]:
             info.add_metric([name, job.workload, job.app, job.state], 1)
@@ -60,10 +66,12 @@ class AlertsExporter(Collector):
                 slowdown.add_metric([name], evidence.slowdown)
             if evidence.onset_at is not None:
                 onset.add_metric([name], evidence.onset_at)
+            discovered.add_metric([name], int(name in self._scorer.discovered or (job.ended and job.score > 1)))
             if job.score > 1:
                 cause = job.trial.cause
                 alarm.add_metric([name, job.user, job.state, cause.kind, " ".join(cause.members), job.sentence], 1)
-        yield from (score, slowdown, onset, info, alarm)
+        yield from (score, slowdown, onset, info, discovered, alarm)
+        yield from self._fleet()
         finished = CounterMetricFamily(
             "barograph_alerts_jobs_total", "Jobs that have ended, by verdict.", labels=["state"]
         )
@@ -72,6 +80,28 @@ class AlertsExporter(Collector):
         yield finished
         yield GaugeMetricFamily(
             "barograph_alerts_jobs_hidden", "Jobs left out of this exposition.", max(0, len(jobs) - MAX_JOBS)
+        )
+
+    def _fleet(self) -> Iterator[Metric]:
+        straggler = GaugeMetricFamily(
+            "barograph_node_straggler_score",
+            "Evidence that the node holds up its jobs, over all of them; above 1 it does",
+            labels=["node"],
+        )
+        blamed = GaugeMetricFamily(
+            "barograph_node_straggler_jobs",
+            "Jobs with a straggler that the node took part in, and those where it was the one",
+            labels=["node", "part"],
+        )
+        for node, record, score in self._scorer.nodes.ranking(MAX_NODES):
+            straggler.add_metric([node], score)
+            blamed.add_metric([node, "all"], record.jobs)
+            blamed.add_metric([node, "blamed"], record.blamed)
+        yield from (straggler, blamed)
+        yield GaugeMetricFamily(
+            "barograph_facility_slow_ratio",
+            "Share of the running jobs that are slow, while they are so many that one cause is likely, as a ratio",
+            self._scorer.facility,
         )
 
     def _exposed(self) -> Iterator[tuple[str, Job]]:

@@ -19,16 +19,18 @@ class Level:
     """Two `Sequential` tests of a job's windows against the pace of its history.
 
     With x the log ratio of actual to expected seconds, residuals those of the pace and T its tolerance, p-values are
-    conformal: for `slow` of x - T, for `fast` of -x less T or log(1 + FAST_MARGIN), whichever is larger.
+    conformal: for `slow` of x - T among the residuals, for `fast` of -x less T or log(1 + FAST_MARGIN), whichever is
+    larger, among the residuals with their signs changed.
 
     alpha: a quarter of it is spent on the tolerance on either side, a quarter on either test.
     """
 
-    __slots__ = ("_fast_tolerance", "_pace", "_residuals", "_tolerance", "fast", "slow")
+    __slots__ = ("_fast_tolerance", "_mirrored", "_pace", "_residuals", "_tolerance", "fast", "slow")
 
     def __init__(self, pace: Pace, alpha: float, margin: float) -> None:
         self._pace = pace
         self._residuals = array("d", pace.residuals.tolist())
+        self._mirrored = array("d", (-pace.residuals[::-1]).tolist())
         self._tolerance = tolerance(pace, margin, alpha / 4)
         self._fast_tolerance = max(math.log1p(FAST_MARGIN), self._tolerance)
         self.slow, self.fast = Sequential(alpha / 4), Sequential(alpha / 4)
@@ -40,7 +42,7 @@ class Level:
             return None
         seconds = window.started_at, ratio.actual_seconds, ratio.expected_seconds
         self.slow.add(self.p_value(ratio.log - self._tolerance), *seconds)
-        self.fast.add(self.p_value(-ratio.log - self._fast_tolerance), *seconds)
+        self.fast.add(p_value(self._mirrored, -ratio.log - self._fast_tolerance), *seconds)
         return ratio
 
     def p_value(self, excess: float) -> float:

@@ -13,6 +13,7 @@ import numpy as np
 
 from barograph_agent.wire import Column
 from barograph_alerts.evidence import ALPHA, MARGIN
+from barograph_alerts.fleet import Nodes, e_bh, facility_share
 from barograph_alerts.trial import Band, Trial
 from barograph_alerts.verdict import runtime_clause, sentence
 from barograph_alerts.work import Stretch
@@ -71,6 +72,11 @@ class Scorer:
         self.jobs: OrderedDict[str, Job] = OrderedDict()
         self.finished: Counter[str] = Counter()
         self.ended: OrderedDict[str, tuple[Job, float]] = OrderedDict()
+        self.nodes = Nodes(alpha)
+        self.discovered: frozenset[str] = frozenset()
+        """Running jobs whose evidence stands up among that of all running jobs."""
+        self.facility = 0.0
+        """Share of the running jobs that are slow, while that is so many that they have one cause."""
         self.alpha = alpha
         self._margin = margin
         self._paces: dict[str, Pace] = {}
@@ -130,7 +136,16 @@ class Scorer:
             elif (said := _said(job)) != job.written and said is not None:
                 job.written = said
                 scores.append(self._score(name, job, now))
+        self._look_at_all()
         return scores
+
+    def _look_at_all(self) -> None:
+        evidence = {
+            name: job.trial.evidence for name, job in self.jobs.items() if job.trial is not None and job.score >= 0
+        }
+        self.discovered = e_bh({name: one.log_e for name, one in evidence.items()})
+        slow = sum(one.open is not None and one.open.kind == "slow" for one in evidence.values())
+        self.facility = facility_share(slow, len(evidence))
 
     def _take_jobs(self, columns: Mapping[str, Column]) -> None:
         names = ("offset", "job", "workload", "app", "user")
@@ -221,6 +236,8 @@ class Scorer:
         return Output("scores", 1, columns)
 
     def _finish(self, name: str, job: Job, now: float) -> None:
+        if job.trial is not None and job.trial.cause.kind == "straggler":
+            self.nodes.add(job.trial.members, job.trial.cause.members)
         self.finished[job.state] += 1
         self._judged.add(name)
         del self.jobs[name]

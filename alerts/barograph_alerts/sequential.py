@@ -34,7 +34,6 @@ class Sequential:
 
     is the weighted mean of all products e_s ... e_t, and a supermartingale that starts at 1 where windows are
     independent. By Ville's inequality it ever exceeds 1 / alpha with probability at most alpha.
-    score is log E_t / log(1 / alpha), at least 0.
 
     Beside it runs Page's CUSUM of log e, the excursion: where the change began, and the actual and expected seconds
     from there to where the evidence was strongest.
@@ -50,8 +49,8 @@ class Sequential:
         "_sum",
         "_t",
         "_threshold",
+        "log_e",
         "peak_seconds",
-        "score",
         "started_at",
     )
 
@@ -61,7 +60,7 @@ class Sequential:
 
     def reset(self) -> None:
         """Forget everything: the test begins with the next window."""
-        self.score = 0.0
+        self.log_e = 0.0
         self.started_at = math.nan
         self.peak_seconds = (0.0, 0.0)
         self._log_m = -math.inf
@@ -69,6 +68,11 @@ class Sequential:
         self._sum = 0.0
         self._peak = -math.inf
         self._actual = self._expected = 0.0
+
+    @property
+    def score(self) -> float:
+        """log E over log(1 / alpha), at least 0; above 1 alarms."""
+        return max(0.0, self.log_e / self._threshold)
 
     @property
     def quiet(self) -> bool:
@@ -87,7 +91,7 @@ class Sequential:
         self._t += 1
         t = self._t
         self._log_m = log_e + _log_plus(self._log_m, -math.log(t * (t + 1)))
-        self.score = max(0.0, _log_plus(self._log_m, -math.log(t + 1)) / self._threshold)
+        self.log_e = _log_plus(self._log_m, -math.log(t + 1))
         if self._sum <= 0:
             self.started_at = started_at
             self._sum, self._peak, self._actual, self._expected = 0.0, -math.inf, 0.0, 0.0
