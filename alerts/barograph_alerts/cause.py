@@ -54,13 +54,13 @@ class Attribution:
         self._recent: deque[Stretch] = deque()
         self._exact = True
 
-    def add(self, stretch: Stretch, *, disturbed: bool) -> None:
-        """Take the next stretch. disturbed: an alarm is open; what is too old to keep is then not taken for normal."""
+    def add(self, stretch: Stretch, onset_at: float = math.inf) -> None:
+        """Take the next stretch. onset_at: of an open alarm; nothing that ended later is ever taken for normal."""
         self._exact = stretch.exact
         self._recent.append(stretch)
         if len(self._recent) > RECENT:
             oldest = self._recent.popleft()
-            if not disturbed:
+            if oldest.ended_at <= onset_at:
                 _sum((oldest,), self._before)
 
     def forget_recent(self) -> None:

@@ -57,8 +57,9 @@ class Trial:
 
     def add_work(self, stretches: Sequence[Stretch]) -> None:
         """Take what the ranks or nodes did, in the order of time."""
+        onset_at = self.evidence.alarms[-1].onset_at if self._disturbed else math.inf
         for stretch in stretches:
-            self._attribution.add(stretch, disturbed=self._disturbed)
+            self._attribution.add(stretch, onset_at)
 
     def step(self, now: float) -> None:
         """Look for a stall, and for the cause of an alarm while there is more to know. now: Unix seconds."""

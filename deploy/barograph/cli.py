@@ -32,6 +32,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "backtest": Command("barograph.backtest", "server", "score bands on measurements that are there already"),
     "replay": Command("barograph.replay.command", "server", "judge a recorded run as if it happened now"),
     "record": Command("barograph.replay.record", "", "make such a recording of a live job"),
+    "canary": Command("barograph.canary", "server", "prove with a made-up job that an alarm would come through"),
     "spool": Command("barograph.spool", "", "list or deliver what earlier runs could not deliver"),
     "ring": Command("barograph.ring", "", "print what a ring file holds"),
 }

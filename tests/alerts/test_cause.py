@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from barograph_alerts.cause import RECENT, Attribution, phase_cause
@@ -19,7 +21,7 @@ def attribution(*, exact: bool = True, seconds: int = 60, **members: tuple[tuple
             Work(name, 100, *(value * 0.1 for value in (before if at <= ONSET else since)))
             for name, (before, since) in members.items()
         )
-        made.add(Stretch(at, works, exact), disturbed=at > ONSET + 10)
+        made.add(Stretch(at, works, exact), ONSET if at > ONSET + 10 else math.inf)
     return made
 
 

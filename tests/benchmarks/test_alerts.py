@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 from river import anomaly, drift
 from scipy.stats import beta
 
@@ -146,6 +147,7 @@ class Tally:
         return low, float(beta.ppf(0.975, k + 1, n - k))
 
 
+@pytest.mark.timeout(3600)
 def test_healthy_jobs_ever_alarm_in_at_most_alpha_and_slow_ones_are_found_sooner_than_by_rivals():
     ours: dict[str, Tally] = {}
     slow = {f: Tally() for f in FACTORS}
