@@ -15,9 +15,13 @@ from barograph_alerts.yardstick import FIRST, Yardstick
 from barograph_modeler.pace import MINIMUM_SHARE, Ratio
 from barograph_modeler.windows import Window
 
-COLD_MARGIN: Final = 2.0
+TESTED: Final = 0.6
+"""Share of the margin in the null hypothesis: what lies between it and the margin is evidence, but no alarm."""
+COLD_MARGIN: Final = 1.5
 """Without a history the margin is so many times as wide."""
 RESIDUALS: Final = 512
+SETTLING: Final = (30, 60, 120)
+"""The reference is looked at again when so many windows of the job are known."""
 PATIENCE: Final = 120
 """First windows are looked for among the last so many."""
 
@@ -26,8 +30,9 @@ class Change:
     """A `Sequential` test of a job's windows against its own first ones.
 
     The median L of the log ratios of its first FIRST comparable windows is the reference, but never less than the
-    margin below the history: a run that begins fast and comes back to what is usual is not slow. The tolerance is the
-    margin and twice the error of L. The p-value is the larger one of those by the history's residuals and by the
+    margin below the history: a run that begins fast and comes back to what is usual is not slow. The tolerance is TESTED
+    of the margin and twice the error of L: to tell a slowdown of twice the margin from the margin itself would take
+    too long. The p-value is the larger one of those by the history's residuals and by the
     job's own, so neither a job that is restless by nature nor a restless hour alarms.
 
     alpha: of the test. history: p-value of an excess by the history's residuals, None where there is none.
@@ -78,6 +83,11 @@ class Change:
             self._remember(ratio.log - self.reference)
         return ratio
 
+    @property
+    def margin(self) -> float:
+        """The least slowdown that is worth an alarm."""
+        return self._margin * (COLD_MARGIN if self.cold else 1.0)
+
     def forget_held(self) -> None:
         """The windows of the excursion were a disturbance: none of them is a residual of this job."""
         self._held.clear()
@@ -92,14 +102,9 @@ class Change:
         self._yardstick.settle()
         self.cold = self.cold or median(map(self._yardstick.by_history, usable)) < MINIMUM_SHARE
         logs = [ratio.log for ratio in map(self._yardstick.compare, usable) if ratio.share >= MINIMUM_SHARE]
-        level = median(logs)
-        margin = math.log1p(self._margin * (COLD_MARGIN if self.cold else 1.0))
-        self.reference = level if self.cold else max(level, -margin)
-        for log in logs:
-            insort(self._own, log - level)
-        # Neighbouring windows resemble each other: a fourth of them is taken to be independent.
-        error = 1.4826 * median(abs(log - level) for log in logs) * math.sqrt(4 / len(logs))
-        self._tolerance = margin + 2 * error
+        self.reference = 0.0
+        self._own = array("d", sorted(logs))
+        self._settle()
         self._first = None
 
     def _remember(self, residual: float) -> None:
@@ -108,4 +113,16 @@ class Change:
         if self.slow.quiet:
             for one in self._held[: max(0, RESIDUALS - len(self._own))]:
                 insort(self._own, one)
+                if len(self._own) in SETTLING:
+                    self._settle()
             self._held.clear()
+
+    def _settle(self) -> None:
+        """Put the reference into the middle of the job's own windows so far, and the tolerance to what is left open."""
+        shift = median(self._own)
+        level = self.reference + shift
+        self.reference = level if self.cold else max(level, -math.log1p(self.margin))
+        self._own = array("d", (one - shift for one in self._own))
+        # Neighbouring windows resemble each other: a fourth of them is taken to be independent.
+        error = 1.4826 * median(map(abs, self._own)) * math.sqrt(4 / len(self._own))
+        self._tolerance = math.log1p(TESTED * self.margin) + 2 * error

@@ -60,9 +60,13 @@ class Evidence:
 
     @property
     def score(self) -> float:
-        """log E over its threshold, of the test that says most, or a silence over what is allowed; above 1 alarms."""
+        """log E over its threshold, of the test that says most, or a silence over what is allowed.
+
+        Above 1 while there is an alarm and only then: strong evidence for less than the margin is 1.
+        """
         level = max(self._level.slow.score, self._level.fast.score) if self._level is not None else 0.0
-        return max(level, self._change.slow.score, self._stall_score)
+        highest = max(level, self._change.slow.score, self._stall_score)
+        return min(highest, 1.0) if self.open is None else highest
 
     @property
     def log_e(self) -> float:
@@ -133,16 +137,15 @@ class Evidence:
         self._whole = self._whole[0] + ratio.actual_seconds, self._whole[1] + ratio.expected_seconds
         if change is not None:
             self._yardstick.add_phases(window, self._change.reference, self.phases)
-        self.highest = max(self.highest, self.score)
         if self.open is None:
             self._look_for_alarm(window)
         else:
             self._follow(self.alarms[-1], window, ratio)
+        self.highest = max(self.highest, self.score)
 
     def silent(self, score: float, since: float, now: float) -> None:
         """Take how long the job has been silent, as a score of `Stall`; since, now: Unix seconds."""
         self._stall_score = score
-        self.highest = max(self.highest, self.score)
         if (alarm := self.open) is None:
             if score > 1:
                 self.alarms.append(Alarm("stalled", self.basis, since, now, math.nan, score))
@@ -150,13 +153,14 @@ class Evidence:
             alarm.score = max(alarm.score, score)
             if score < 1:
                 self._close(alarm, now)
+        self.highest = max(self.highest, self.score)
 
     def _look_for_alarm(self, window: Window) -> None:
         tests: list[tuple[Kind, Basis, Sequential]] = [("slow", "its own first windows", self._change.slow)]
         if self._level is not None:
             tests = [("slow", "its history", self._level.slow), *tests, ("fast", "its history", self._level.fast)]
         for kind, basis, test in tests:
-            if test.score > 1:
+            if test.score > 1 and (kind == "fast" or test.slowdown >= 1 + self._change.margin):
                 self.alarms.append(Alarm(kind, basis, test.started_at, window.ended_at, test.slowdown, test.score))
                 self._change.forget_held()
                 return

@@ -113,6 +113,12 @@ def test_within_the_margin_nothing_grows():
     assert evidence.onset_at is None
 
 
+def test_certainty_about_less_than_the_margin_is_no_alarm():
+    evidence = judged(known_pace(), [1.0] * 30 + [1.048] * 2000)
+    assert (evidence.state, evidence.alarms) == ("healthy", [])
+    assert evidence.highest <= 1
+
+
 def test_each_disturbance_of_a_job_is_an_alarm_of_its_own_that_ends_when_the_job_recovers():
     evidence = judged(known_pace(), [1.0] * 30 + [1.34] * 20 + [1.0] * 40 + [2.0] * 20 + [1.0] * 20)
     assert [(a.kind, a.onset_at, a.ended_at) for a in evidence.alarms] == [("slow", 1030, 1050), ("slow", 1090, 1110)]
@@ -144,11 +150,11 @@ def test_one_run_of_history_judges_with_the_spread_of_the_population():
 
 
 @pytest.mark.parametrize("pace", [None, known_pace(runs=0), known_pace(residuals=19)])
-def test_without_a_history_a_job_is_judged_by_its_own_first_windows_with_twice_the_margin(pace):
+def test_without_a_history_a_job_is_judged_by_its_own_first_windows_with_a_wider_margin(pace):
     rng = np.random.default_rng(3)
     noise = rng.normal(0, 0.01, 100)
     assert judged(pace, np.exp(noise[:14])).state == "unknown"
-    healthy = judged(pace, np.exp(noise) * np.repeat([1.0, 1.08], 50))
+    healthy = judged(pace, np.exp(noise) * np.repeat([1.0, 1.06], 50))
     assert (healthy.state, healthy.basis, healthy.alarms) == ("healthy", "its own first windows", [])
     [alarm] = judged(pace, np.exp(noise) * np.repeat([1.0, 1.3], 50)).alarms
     assert (alarm.basis, alarm.kind) == ("its own first windows", "slow")
