@@ -30,9 +30,9 @@ class Change:
     """A `Sequential` test of a job's windows against its own first ones.
 
     The median L of the log ratios of its first FIRST comparable windows is the reference, but never less than the
-    margin below the history: a run that begins fast and comes back to what is usual is not slow. The tolerance is TESTED
-    of the margin and twice the error of L: to tell a slowdown of twice the margin from the margin itself would take
-    too long. The p-value is the larger one of those by the history's residuals and by the
+    margin below the history: a run that begins fast and comes back to what is usual is not slow. The tolerance is
+    TESTED of the margin and twice the error of L: to tell a slowdown of twice the margin from the margin itself would
+    take too long. The p-value is the larger one of those by the history's residuals and by the
     job's own, so neither a job that is restless by nature nor a restless hour alarms.
 
     alpha: of the test. history: p-value of an excess by the history's residuals, None where there is none.

@@ -160,7 +160,10 @@ class Evidence:
         if self._level is not None:
             tests = [("slow", "its history", self._level.slow), *tests, ("fast", "its history", self._level.fast)]
         for kind, basis, test in tests:
-            if test.score > 1 and (kind == "fast" or test.slowdown >= 1 + self._change.margin):
+            if test.score <= 1:
+                continue
+            test.trim()
+            if kind == "fast" or test.slowdown >= 1 + self._change.margin:
                 self.alarms.append(Alarm(kind, basis, test.started_at, window.ended_at, test.slowdown, test.score))
                 self._change.forget_held()
                 return

@@ -8,9 +8,14 @@ from collections.abc import Sequence
 from typing import Final
 
 KAPPA: Final = 0.4
-"""The calibrator's exponent. Smaller bets more on the very smallest p-values; a slowdown of 10 % makes moderate ones."""
+"""The calibrator's exponent. Smaller bets more on the smallest p-values; a slowdown of 10 % makes moderate ones."""
 FLOOR: Final = 0.01
 """The smallest p-value that counts: no window is worth more, so that a burst of three cannot alarm."""
+
+EXCURSION: Final = 64
+"""Windows of an excursion that are kept apart."""
+STEP: Final = 0.5
+"""Share of the variance that a step must explain to be one."""
 
 
 def p_value(residuals: Sequence[float], excess: float) -> float:
@@ -43,6 +48,7 @@ class Sequential:
 
     __slots__ = (
         "_actual",
+        "_excursion",
         "_expected",
         "_log_m",
         "_peak",
@@ -68,6 +74,7 @@ class Sequential:
         self._sum = 0.0
         self._peak = -math.inf
         self._actual = self._expected = 0.0
+        self._excursion: list[tuple[float, float, float]] = []
 
     @property
     def score(self) -> float:
@@ -95,11 +102,48 @@ class Sequential:
         if self._sum <= 0:
             self.started_at = started_at
             self._sum, self._peak, self._actual, self._expected = 0.0, -math.inf, 0.0, 0.0
+            self._excursion.clear()
+        if len(self._excursion) < EXCURSION:
+            self._excursion.append((started_at, actual, expected))
         self._sum += log_e
         self._actual += actual
         self._expected += expected
         if self._sum > self._peak:
             self._peak, self.peak_seconds = self._sum, (self._actual, self._expected)
+
+    def trim(self) -> None:
+        """Take from the front of the excursion what was not the change yet, only restlessness before it."""
+        first = change_point([abs(math.log(actual / expected)) for _, actual, expected in self._excursion])
+        for _, actual, expected in self._excursion[:first]:
+            self._actual -= actual
+            self._expected -= expected
+            self.peak_seconds = self.peak_seconds[0] - actual, self.peak_seconds[1] - expected
+        del self._excursion[:first]
+        self.started_at = self._excursion[0][0]
+
+
+def change_point(values: Sequence[float]) -> int:
+    """Where the one step up in a series is, as the index of the first value after it; 0 where there is none.
+
+    The split that explains most of the variance, if it explains most of it and what is before it is less than a third
+    of what is after it.
+
+    >>> change_point([0.1, 0.2, 0.1, 0.6, 0.5, 0.6])
+    3
+    >>> change_point([0.4, 0.6, 0.5, 0.6, 0.5, 0.6])
+    0
+    """
+    mean = math.fsum(values) / len(values)
+    total = math.fsum((value - mean) ** 2 for value in values)
+    best, gain = 0, STEP * total
+    before = 0.0
+    for k in range(1, len(values)):
+        before += values[k - 1]
+        low, high = before / k, (mean * len(values) - before) / (len(values) - k)
+        explained = k * (low - mean) ** 2 + (len(values) - k) * (high - mean) ** 2
+        if low < high / 3 and explained > gain:
+            best, gain = k, explained
+    return best
 
 
 def _log_plus(a: float, b: float) -> float:

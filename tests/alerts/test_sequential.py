@@ -53,6 +53,15 @@ def test_the_excursion_begins_where_evidence_last_began_to_grow_and_counts_secon
     assert test.slowdown == pytest.approx(2.0)
 
 
+def test_restlessness_before_a_change_is_not_taken_for_its_onset():
+    test = Sequential(0.0025)
+    for i, factor in enumerate([1.0] * 20 + [1.1] * 6 + [2.0] * 6):
+        test.add(0.01 if factor > 1 else 0.9, float(i), factor, 1.0)
+    test.trim()
+    assert test.started_at == 26
+    assert test.slowdown == pytest.approx(2.0)
+
+
 def test_three_unheard_of_windows_alone_are_no_alarm_however_early():
     test = Sequential(0.0025)
     for i in range(3):

@@ -30,7 +30,7 @@ def agent_only(*words: str) -> subprocess.CompletedProcess[str]:
 
 def test_an_unknown_command_is_one_clear_line_and_status_2():
     done = barograph("rnu")
-    known = "run, up, status, demo, collector, modeler, alerts, backtest, spool, ring"
+    known = "run, up, status, demo, collector, modeler, alerts, backtest, replay, record, canary, spool, ring"
     expected = f"barograph: unknown command 'rnu', expected one of {known}\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", expected)
 
