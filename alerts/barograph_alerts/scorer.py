@@ -64,7 +64,7 @@ class Scorer:
     """Scores jobs as their intervals come in.
 
     alpha: bound on the share of healthy jobs that ever alarm. margin: slowdown that does not matter, 0.05 is 5 %.
-    `take` rows of `paces`, `bands`, `sites`, `jobs`, `blocks` and `runs` as the log has them, `step` whenever
+    `take` rows of `paces`, `bands`, `events`, `sites`, `jobs`, `blocks` and `runs` as the log has them, `step` whenever
     everything up to some offset has been taken.
     """
 
@@ -98,6 +98,8 @@ class Scorer:
                 self._take_paces(columns)
             case "bands":
                 self._take_bands(columns)
+            case "events":
+                self._take_events(columns)
             case "sites":
                 self._take_sites(columns)
             case "scores":
@@ -166,6 +168,17 @@ class Scorer:
                 self._runtimes[workload] = (lower, expected, upper)
             else:
                 self._longest[workload] = max(self._longest.get(workload, 0.0), upper)
+
+    def _take_events(self, columns: Mapping[str, Column]) -> None:
+        """Where alarmed runs were accepted as the history, those that still run are judged by that, from now on."""
+        accepted = {
+            source
+            for source, kind, detail in zip(columns["source"], columns["kind"], columns["detail"], strict=True)
+            if kind == "regime-closed" and '"accepted"' in detail
+        }
+        for job in self.jobs.values():
+            if job.workload in accepted:
+                job.trial, job.written = None, ()
 
     def _take_sites(self, columns: Mapping[str, Column]) -> None:
         for class_id, before, at in zip(columns["class_id"], columns["before"], columns["at"], strict=True):

@@ -10,11 +10,11 @@ from barograph_modeler.learner import Learner
 from helpers.jobs import Simulation, part, verdict
 
 
-def history(simulation: Simulation, runs: int = 5) -> dict[str, dict]:
-    """What the modeler writes after so many healthy runs, as columns of the log."""
+def history(simulation: Simulation, runs: int = 5, factor: float = 1.0) -> dict[str, dict]:
+    """What the modeler writes after so many runs that it takes for healthy, as columns of the log."""
     learner, written = Learner(), {}
     for _ in range(runs):
-        job = simulation.job()
+        job = simulation.job(slow_from=0, factor=factor)
         for table in ("runs", "jobs", "blocks"):
             learner.take(table, job[table], simulation.now)
         learner.take("scores", verdict(job, 0.0), simulation.now)
@@ -134,18 +134,7 @@ def test_a_job_is_judged_by_the_pace_there_was_when_it_began():
     scorer = prepared(simulation)
     job = simulation.job(slow_from=0, factor=2.0)
     judge(scorer, job, until=400)
-    fooled = Simulation(workload="lab/app@2x1", seed=5)
-    slow_history = {}
-    learner = Learner()
-    for _ in range(5):
-        slow = fooled.job(slow_from=0, factor=2.0)
-        for table in ("runs", "jobs", "blocks"):
-            learner.take(table, slow[table], 0.0)
-        learner.take("scores", verdict(slow, 0.0), 0.0)
-        for output in learner.step(0.0):
-            slow_history[output.table] = {
-                k: [v] * output.rows if np.isscalar(v) else v for k, v in output.columns.items()
-            }
+    slow_history = history(Simulation(seed=5), factor=2.0)
     scorer.take("paces", slow_history["paces"], 0.0)
     rest = dict(job, blocks=part(job["blocks"], 400, 8000))
     assert judge(scorer, rest)[-1]["state"] == "slow"
@@ -192,3 +181,15 @@ def test_a_job_too_short_for_a_window_is_unknown_and_says_so():
     simulation.intervals = 100
     final = judge(scorer, simulation.job())[-1]
     assert final["sentence"].startswith("unknown: not one window of 1 s of the work that lab/app@2x1 is known for; or ")
+
+
+def test_where_alarmed_runs_became_the_history_a_running_job_is_judged_by_it_anew():
+    simulation = Simulation()
+    scorer = prepared(simulation)
+    job = simulation.job(slow_from=0, factor=2.0)
+    assert judge(scorer, job, until=4000)[-1]["state"] == "slow"
+    scorer.take("paces", history(Simulation(seed=9), factor=2.0)["paces"], 0.0)
+    detail = '{"reason":"accepted"}'
+    scorer.take("events", {"source": ["lab/app@2x1"], "kind": ["regime-closed"], "detail": [detail]}, 0.0)
+    rest = dict(job, blocks=part(job["blocks"], 4000, 8000))
+    assert judge(scorer, rest)[-1]["state"] == "healthy"
