@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
@@ -39,11 +39,12 @@ class Cause:
 class Sums:
     """Sums over stretches, of one member."""
 
-    __slots__ = ("blame", "own", "syncs", "wait")
+    __slots__ = ("blame", "own", "said", "syncs", "wait")
 
     def __init__(self) -> None:
         self.syncs = 0
         self.own = self.wait = self.blame = 0.0
+        self.said: Counter[str] = Counter()
 
 
 class Attribution:
@@ -104,7 +105,7 @@ class Attribution:
             return Cause("network", ("all",), numbers)
         guilty = _most_work(own) if self._exact else _blamed(names, before, during, numbers)
         if guilty and len(guilty) <= len(names) / 2:
-            return Cause("straggler", guilty, numbers)
+            return Cause("straggler", tuple(_said(name, during[name]) for name in guilty), numbers)
         return Cause("all-slow", ("all",), numbers)
 
 
@@ -120,6 +121,11 @@ def phase_cause(seconds: Mapping[int, tuple[float, float]]) -> Cause | None:
     if lost[worst] < PHASE * total or before > PHASE_BEFORE:
         return None
     return Cause("one-phase", ("all",), {"share": lost[worst] / total, "share_before": before}, worst)
+
+
+def _said(name: str, sums: Sums) -> str:
+    """What a member is called in most of its stretches."""
+    return sums.said.most_common(1)[0][0] if sums.said else name
 
 
 def _most_work(own: Mapping[str, float]) -> tuple[str, ...]:
@@ -165,4 +171,6 @@ def _sum(stretches: Iterable[Stretch], into: dict[str, Sums]) -> dict[str, Sums]
             sums.own += work.own_seconds
             sums.wait += work.wait_seconds
             sums.blame += work.blame_seconds
+            if work.said:
+                sums.said[work.said] += work.syncs
     return into

@@ -14,6 +14,7 @@ import numpy as np
 from barograph_agent.wire import Column
 from barograph_alerts.evidence import ALPHA, MARGIN
 from barograph_alerts.fleet import Nodes, e_bh, facility_share
+from barograph_alerts.node_work import NodeWork
 from barograph_alerts.trial import Band, Trial
 from barograph_alerts.verdict import runtime_clause, sentence
 from barograph_alerts.work import Stretch
@@ -39,6 +40,8 @@ class Job:
         self.trial: Trial | None = None
         self.waiting: list[tuple[Any, Any, Any, float]] = []
         self.work: list[Stretch] = []
+        self.nodes = 0
+        self.node_work: NodeWork | None = None
         self.runtime_seconds = math.nan
         self.ended = False
         self.written: tuple[object, ...] = ()
@@ -111,6 +114,8 @@ class Scorer:
                 self._take_jobs(columns)
             case "blocks":
                 self._take_blocks(columns, now)
+            case "node_blocks":
+                self._take_node_blocks(columns)
             case "runs":
                 for job, runtime in zip(columns["job"], columns["runtime_seconds"], strict=True):
                     if (entry := self._job(job)) is not None:
@@ -150,12 +155,13 @@ class Scorer:
         self.facility = facility_share(slow, len(evidence))
 
     def _take_jobs(self, columns: Mapping[str, Column]) -> None:
-        names = ("offset", "job", "workload", "app", "user")
-        users = columns.get("user", [""] * len(columns["job"]))
-        for offset, name, workload, app, user in zip(*(columns[c] for c in names[:-1]), users, strict=True):
+        names = ("offset", "job", "workload", "app", "user", "nodes")
+        for offset, name, workload, app, user, nodes in zip(*(columns[c] for c in names), strict=True):
             self._last_offset = max(self._last_offset, int(offset))
             if (job := self._job(name)) is not None:
                 job.offset, job.workload, job.app, job.user = int(offset), workload, app, user
+                job.nodes = int(nodes)
+                job.node_work = job.node_work or NodeWork(job.nodes)
 
     def _take_paces(self, columns: Mapping[str, Column]) -> None:
         for row, workload in enumerate(columns["workload"]):
@@ -194,6 +200,14 @@ class Scorer:
                 mean = np.asarray(columns["sum_seconds"][at:stop]) / np.asarray(columns["count"][at:stop])
                 job.waiting.append((columns["class_id"][at:stop], mean, columns["ended_at"][at:stop], now))
             at = stop
+
+    def _take_node_blocks(self, columns: Mapping[str, Column]) -> None:
+        names = list(columns)
+        for values in zip(*columns.values(), strict=True):
+            row = dict(zip(names, values, strict=True))
+            job = self._job(row["job"])
+            if job is not None and job.node_work is not None and (stretch := job.node_work.add(row)) is not None:
+                job.work.append(stretch)
 
     def _job(self, name: str) -> Job | None:
         """The job on trial, or None if its trial is over."""
@@ -249,7 +263,8 @@ class Scorer:
         return Output("scores", 1, columns)
 
     def _finish(self, name: str, job: Job, now: float) -> None:
-        if job.trial is not None and job.trial.cause.kind == "straggler":
+        # On one node the members are ranks, and a rank is another one in every job.
+        if job.trial is not None and job.nodes > 1 and job.trial.cause.kind == "straggler":
             self.nodes.add(job.trial.members, job.trial.cause.members)
         self.finished[job.state] += 1
         self._judged.add(name)

@@ -13,6 +13,7 @@ class Work(NamedTuple):
 
     syncs: sync points. own_seconds: work of its own between them. wait_seconds: time in sync points and waiting for
     messages. blame_seconds: how long the others waited in those sync points to which it came last, their mean.
+    said: what to call it where its name says only which part it plays, such as "the busiest rank".
     """
 
     name: str
@@ -20,6 +21,7 @@ class Work(NamedTuple):
     own_seconds: float
     wait_seconds: float
     blame_seconds: float
+    said: str = ""
 
 
 class Stretch(NamedTuple):
