@@ -159,6 +159,7 @@ TABLES: Final[dict[str, Table]] = {
             fitted_at=_F,
         ),
         # Evidence against "healthy" for one job; above 1 alarms. `final` is 1 in the row that follows the run's end.
+        # `members` lists who the cause is put down to, `evidence` the figures behind it (both JSON).
         _table(
             "scores",
             job=_N,
@@ -172,6 +173,11 @@ TABLES: Final[dict[str, Table]] = {
             final=_I,
             sentence=_T,
             at=_F,
+            cause=_N,
+            members=_T,
+            evidence=_T,
+            basis=_N,
+            recovered_at=_F,
         ),
         # What happened to the pipeline itself: drops, refusals, restarts.
         _table("events", source=_N, kind=_N, rows=_I, detail=_T, at=_F),

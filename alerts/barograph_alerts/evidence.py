@@ -1,141 +1,201 @@
-"""The sequential score of one job: evidence, window by window, that it is slower than its history."""
+"""The evidence about one job, window by window: is it slower or faster than it should be, and since when?"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, TypeAlias
 
-import numpy as np
-
-from barograph_modeler.pace import MINIMUM_SHARE, Pace, Ratio, Window
+from barograph_alerts.alarm import Alarm, Basis, Kind, State
+from barograph_alerts.change import Change
+from barograph_alerts.level import Level
+from barograph_alerts.sequential import Sequential
+from barograph_alerts.yardstick import Yardstick
+from barograph_modeler.pace import Pace, Ratio
+from barograph_modeler.windows import Window
 
 ALPHA: Final = 0.01
 MARGIN: Final = 0.05
 MINIMUM_RESIDUALS: Final = 20
-KAPPA: Final = 0.25
-"""The calibrator's exponent. Smaller bets more on the very smallest p-values, which is where a slow job's are."""
+RECOVERED: Final = 5
+"""An alarm is over after so many windows in a row that are nearer to the reference than to the slowdown."""
 
 Seconds: TypeAlias = tuple[float, float]
 """Actual and expected."""
 
 
 class Evidence:
-    """An e-process that starts at "healthy" and grows while windows come in slower than any healthy run explains.
+    """Combines the tests of one job; together they falsely alarm in a share alpha of healthy jobs.
 
-    Null hypothesis: the log ratios of the job's windows are L + eps_w, where L, the pace of this run, is at most
-    pace.tolerance(margin, alpha / 2), and eps_w is exchangeable with the residuals of the pace. Per window
+    Each window is a log ratio of actual to expected seconds over all its classes; each test is a `Sequential` on
+    conformal p-values. Of alpha, `Level` has a half, `Change` a quarter, stalls (`Stall`) an eighth.
+    Without a history only `Change` judges, with a wider margin and the job's own class means.
 
-        p = (1 + number of residuals >= log ratio - tolerance) / (1 + number of residuals)
-        e = KAPPA p**(KAPPA - 1)
+    Windows are not quite independent: they are autocorrelated and share the finite residuals. What that costs was
+    measured: tests/benchmarks/test_alerts.py, docs/engineer/alerts.md.
 
-    p is super-uniform, and the integral of KAPPA p**(KAPPA - 1) over [0, 1] is 1, so E[e] <= 1 (Vovk and Wang 2021,
-    Annals of Statistics 49(3), section 2). p >= 1 / (1 + n) bounds e. The slowdown may begin at any window s; with
-    weights w_s = 1 / (s (s + 1)), which sum to 1,
-
-        M_t = e_t (M_{t-1} + w_t),   E_t = M_t + 1 / (t + 1)
-
-    is the weighted mean of all products e_s ... e_t, and a supermartingale that starts at 1 where windows are
-    independent. By Ville's inequality it ever exceeds 2 / alpha with probability at most alpha / 2; the other half of
-    alpha is spent on the tolerance. The score is log E_t / log(2 / alpha), at least 0; above 1 alarms.
-
-    Windows are not quite independent: they share the finite residuals, and they are autocorrelated. Simulated lives of
-    600 windows, judged by 8 runs of 30 windows with 2 % between and 3 % within runs, alarmed falsely in 0.1 %, 0.2 %
-    and 0.7 % of jobs at lag-1 correlations of 0, 0.5 and 0.8 for an alpha of 1 %, in 0.9 % at 0.8 without a margin, and
-    in 2.2 % at 0.95: most of alpha lies unused in the tolerance, which few healthy jobs come near. Jobs that ran at
-    exactly the tolerance all their life alarmed in 0 %, 8 % and 79 % at 0, 0.5 and 0.8.
-
-    alpha: bound on the probability that a healthy job ever alarms, between 0 and 1. margin: slowdown that does not
-    matter, 0.05 is 5 %. Raises ValueError for other values.
+    pace: None without a history. alpha: bound on the probability that a healthy job ever alarms, between 0 and 1.
+    margin: slowdown that does not matter, 0.05 is 5 %. Raises ValueError for other values.
     """
 
-    def __init__(self, pace: Pace, alpha: float = ALPHA, margin: float = MARGIN) -> None:
+    def __init__(self, pace: Pace | None, alpha: float = ALPHA, margin: float = MARGIN) -> None:
         if not 0 < alpha < 1:
             raise ValueError(f"alpha is {alpha}, expected a number between 0 and 1, both excluded")
         if not (margin >= 0 and math.isfinite(margin)):
             raise ValueError(f"margin is {margin}, expected a finite number of at least 0")
         self.pace = pace
-        self.score = 0.0
-        self.highest = 0.0
-        self.alarmed_at: float | None = None
         self.windows = 0
-        self._judges = pace.usable and pace.residuals.size >= MINIMUM_RESIDUALS
-        self._tolerance = pace.tolerance(margin, alpha / 2) if self._judges else math.nan
-        self._threshold = math.log(2 / alpha)
-        self._log_m = -math.inf
+        self.highest = 0.0
+        self.alarms: list[Alarm] = []
+        self.phases: dict[int, Seconds] = {}
+        """Seconds of each class since the latest onset."""
+        usable = pace is not None and pace.runs >= 1 and pace.residuals.size >= MINIMUM_RESIDUALS
+        self._level = Level(pace, alpha / 2, margin) if pace is not None and usable else None
+        self._yardstick = Yardstick(pace.means if pace is not None and usable else {})
+        history = self._level.p_value if self._level is not None else None
+        self._change = Change(self._yardstick, alpha / 4, margin, history)
+        self._stall_score = 0.0
+        self._near = 0
+        self._near_since = math.nan
         self._whole = (0.0, 0.0)
-        self._excursion = _Excursion()
 
     @property
-    def state(self) -> Literal["unknown", "healthy", "slow"]:
-        """The verdict so far.
+    def score(self) -> float:
+        """log E over its threshold, of the test that says most, or a silence over what is allowed.
 
-        unknown: the pace has too few runs or residuals, or no window could be compared yet. slow: the job has alarmed,
-        and stays so to its end.
+        Above 1 while there is an alarm and only then: strong evidence for less than the margin is 1.
         """
-        if self.windows == 0:
-            return "unknown"
-        return "healthy" if self.alarmed_at is None else "slow"
+        level = max(self._level.slow.score, self._level.fast.score) if self._level is not None else 0.0
+        highest = max(level, self._change.slow.score, self._stall_score)
+        return min(highest, 1.0) if self.open is None else highest
+
+    @property
+    def log_e(self) -> float:
+        """Logarithm of the evidence that the job is slow, an e-value: the mean of those of its tests."""
+        logs = [self._change.slow.log_e] + ([self._level.slow.log_e] if self._level is not None else [])
+        highest = max(logs)
+        return highest + math.log(math.fsum(math.exp(log - highest) for log in logs) / len(logs))
+
+    @property
+    def open(self) -> Alarm | None:
+        """The alarm that lasts, or None."""
+        return self.alarms[-1] if self.alarms and self.alarms[-1].ended_at is None else None
+
+    @property
+    def state(self) -> State:
+        """The verdict so far: unknown until a window could be judged; after an alarm what that was, to the end."""
+        if self.alarms:
+            return self.alarms[-1].kind
+        return "healthy" if self.windows else "unknown"
+
+    @property
+    def basis(self) -> Basis:
+        """What the job is judged by."""
+        return "its own first windows" if self._change.cold else "its history"
+
+    @property
+    def alarmed_at(self) -> float | None:
+        """When the latest alarm was raised, in Unix seconds."""
+        return self.alarms[-1].detected_at if self.alarms else None
 
     @property
     def onset_at(self) -> float | None:
-        """When the slowdown most likely began, in Unix seconds; None before an alarm."""
-        return None if self.alarmed_at is None else self._excursion.started_at
+        """When the latest disturbance most likely began, in Unix seconds; None before an alarm."""
+        return self.alarms[-1].onset_at if self.alarms else None
 
     @property
     def slowdown(self) -> float:
-        """Actual over expected seconds: of the whole job before an alarm, then of the windows from onset to the worst.
+        """Actual over expected seconds: of the whole job before an alarm, then of the latest disturbance.
 
-        1.34 is 34 % slower than the mean of the history. NaN before the first window that could be compared. Windows
-        after the evidence has peaked, when a disturbance is over, do not count.
+        1.34 is 34 % slower than what it is judged by. NaN before the first window that could be compared.
         """
-        actual, expected = self._whole if self.alarmed_at is None else self._excursion.at_peak
+        return self.alarms[-1].slowdown if self.alarms else self.whole_slowdown
+
+    @property
+    def whole_slowdown(self) -> float:
+        """Actual over expected seconds of the whole job so far; NaN before the first window."""
+        actual, expected = self._whole
         return actual / expected if expected > 0 else math.nan
+
+    @property
+    def expected_seconds(self) -> float:
+        """What the windows so far should have taken."""
+        return self._whole[1]
 
     def add(self, window: Window) -> None:
         """Take the job's next window. Where less than half of it is of known classes it is passed over.
 
         `windows` counts those that were judged.
         """
-        ratio = self.pace.log_ratio(window)
-        if not self._judges or ratio.share < MINIMUM_SHARE or math.isnan(ratio.log):
+        # Before the change test takes the window: it may be the first one of an excursion.
+        if self._change.slow.quiet and self.open is None:
+            self.phases.clear()
+        level = self._level.add(window) if self._level is not None else None
+        change = self._change.add(window, disturbed=self.open is not None)
+        if (ratio := level or change) is None:
             return
         self.windows += 1
-        self._whole = _plus(self._whole, ratio)
-        log_e = self._log_e(ratio.log)
-        t = self.windows
-        self._log_m = log_e + float(np.logaddexp(self._log_m, -math.log(t * (t + 1))))
-        log_evidence = float(np.logaddexp(self._log_m, -math.log(t + 1)))
-        self.score = max(0.0, log_evidence / self._threshold)
+        self._whole = self._whole[0] + ratio.actual_seconds, self._whole[1] + ratio.expected_seconds
+        if change is not None:
+            self._yardstick.add_phases(window, self._change.reference, self.phases)
+        if self.open is None:
+            self._look_for_alarm(window)
+        else:
+            self._follow(self.alarms[-1], window, ratio)
         self.highest = max(self.highest, self.score)
-        if self.alarmed_at is None and self._excursion.sum <= 0:
-            self._excursion = _Excursion(window.started_at)
-        self._excursion.add(log_e, ratio)
-        if self.score > 1 and self.alarmed_at is None:
-            self.alarmed_at = window.ended_at
 
-    def _log_e(self, log_ratio: float) -> float:
-        residuals = self.pace.residuals
-        as_slow = residuals.size - int(np.searchsorted(residuals, log_ratio - self._tolerance, side="left"))
-        return math.log(KAPPA) + (KAPPA - 1) * math.log((1 + as_slow) / (1 + residuals.size))
+    def silent(self, score: float, since: float, now: float) -> None:
+        """Take how long the job has been silent, as a score of `Stall`; since, now: Unix seconds."""
+        self._stall_score = score
+        if (alarm := self.open) is None:
+            if score > 1:
+                self.alarms.append(Alarm("stalled", self.basis, since, now, math.nan, score))
+        elif alarm.kind == "stalled":
+            alarm.score = max(alarm.score, score)
+            if score < 1:
+                self._close(alarm, now)
+        self.highest = max(self.highest, self.score)
 
+    def _look_for_alarm(self, window: Window) -> None:
+        tests: list[tuple[Kind, Basis, Sequential]] = [("slow", "its own first windows", self._change.slow)]
+        if self._level is not None:
+            tests = [("slow", "its history", self._level.slow), *tests, ("fast", "its history", self._level.fast)]
+        for kind, basis, test in tests:
+            if test.score <= 1:
+                continue
+            test.trim()
+            if kind == "fast" or test.slowdown >= 1 + self._change.margin:
+                self.alarms.append(Alarm(kind, basis, test.started_at, window.ended_at, test.slowdown, test.score))
+                self._change.forget_held()
+                return
 
-@dataclass
-class _Excursion:
-    """The running sum of log e since it last fell to 0 (Page's CUSUM): where a slowdown began and was worst."""
+    def _follow(self, alarm: Alarm, window: Window, ratio: Ratio) -> None:
+        """Keep an open alarm up to date, and close it when the job has recovered."""
+        if alarm.kind == "stalled":
+            return
+        reference = self._change.reference if alarm.basis == "its own first windows" else 0.0
+        near = ratio.log < reference + math.log(alarm.slowdown) / 2
+        if near != (alarm.kind == "slow"):
+            self._near = 0
+        else:
+            self._near += 1
+            if self._near == 1:
+                self._near_since = window.started_at
+        if self._near >= RECOVERED:
+            self._close(alarm, self._near_since)
+            return
+        test = self._test_of(alarm)
+        alarm.score, alarm.slowdown = max(alarm.score, test.score), test.slowdown
 
-    started_at: float = math.nan
-    sum: float = 0.0
-    peak: float = -math.inf
-    so_far: Seconds = (0.0, 0.0)
-    at_peak: Seconds = (0.0, 0.0)
+    def _test_of(self, alarm: Alarm) -> Sequential:
+        if alarm.basis == "its own first windows" or self._level is None:
+            return self._change.slow
+        return self._level.slow if alarm.kind == "slow" else self._level.fast
 
-    def add(self, log_e: float, ratio: Ratio) -> None:
-        self.sum += log_e
-        self.so_far = _plus(self.so_far, ratio)
-        if self.sum > self.peak:
-            self.peak, self.at_peak = self.sum, self.so_far
-
-
-def _plus(seconds: Seconds, ratio: Ratio) -> Seconds:
-    return seconds[0] + ratio.actual_seconds, seconds[1] + ratio.expected_seconds
+    def _close(self, alarm: Alarm, at: float) -> None:
+        """The disturbance is over; what comes after it is judged afresh."""
+        alarm.ended_at = at
+        self._near = 0
+        self._change.slow.reset()
+        if self._level is not None:
+            self._level.slow.reset()
+            self._level.fast.reset()

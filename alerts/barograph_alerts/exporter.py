@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from typing import Final, get_args
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from barograph_alerts.alarm import State
 from barograph_alerts.scorer import Job, Scorer
 
 MAX_JOBS: Final = 1000
+MAX_NODES: Final = 100
 ENDED_SECONDS: Final = 180.0
 """How long an ended job that was slow stays exposed: three scrapes a minute apart."""
 SILENT_SECONDS: Final = 900.0
@@ -42,25 +45,63 @@ class AlertsExporter(Collector):
         info = GaugeMetricFamily(
             "barograph_job_info", "1 for each job exposed", labels=["job", "workload", "app", "state"]
         )
-        jobs = sorted(self._exposed(), key=lambda item: -(item[1].evidence.score if item[1].evidence else -1.0))
+        alarm = GaugeMetricFamily(
+            "barograph_job_alarm_info",
+            "1 while the job is disturbed, with the cause, the ranks or nodes it is put down to, and the sentence",
+            labels=["job", "user", "state", "cause", "members", "sentence"],
+        )
+        discovered = GaugeMetricFamily(
+            "barograph_job_discovered",
+            "1 where the evidence against the job stands up among that of all running jobs",
+            labels=["job"],
+        )
+        jobs = sorted(self._exposed(), key=lambda item: -(item[1].score))
         for name, job in jobs[:MAX_JOBS]:
             info.add_metric([name, job.workload, job.app, job.state], 1)
-            if (evidence := job.evidence) is None or job.state == "unknown":
+            if job.trial is None or job.state == "unknown":
                 continue
-            # After the end the alarm stands as it was: the score it reached, not the one it would decay to.
-            score.add_metric([name], evidence.highest if job.ended else evidence.score)
-            slowdown.add_metric([name], evidence.slowdown)
+            evidence = job.trial.evidence
+            score.add_metric([name], job.score)
+            if math.isfinite(evidence.slowdown):
+                slowdown.add_metric([name], evidence.slowdown)
             if evidence.onset_at is not None:
                 onset.add_metric([name], evidence.onset_at)
-        yield from (score, slowdown, onset, info)
+            discovered.add_metric([name], int(name in self._scorer.discovered or (job.ended and job.score > 1)))
+            if job.score > 1:
+                cause = job.trial.cause
+                alarm.add_metric([name, job.user, job.state, cause.kind, " ".join(cause.members), job.sentence], 1)
+        yield from (score, slowdown, onset, info, discovered, alarm)
+        yield from self._fleet()
         finished = CounterMetricFamily(
             "barograph_alerts_jobs_total", "Jobs that have ended, by verdict.", labels=["state"]
         )
-        for state in ("healthy", "slow", "unknown"):
+        for state in get_args(State):
             finished.add_metric([state], self._scorer.finished[state])
         yield finished
         yield GaugeMetricFamily(
             "barograph_alerts_jobs_hidden", "Jobs left out of this exposition.", max(0, len(jobs) - MAX_JOBS)
+        )
+
+    def _fleet(self) -> Iterator[Metric]:
+        straggler = GaugeMetricFamily(
+            "barograph_node_straggler_score",
+            "Evidence that the node holds up its jobs, over all of them; above 1 it does",
+            labels=["node"],
+        )
+        blamed = GaugeMetricFamily(
+            "barograph_node_straggler_jobs",
+            "Jobs with a straggler that the node took part in, and those where it was the one",
+            labels=["node", "part"],
+        )
+        for node, record, score in self._scorer.nodes.ranking(MAX_NODES):
+            straggler.add_metric([node], score)
+            blamed.add_metric([node, "all"], record.jobs)
+            blamed.add_metric([node, "blamed"], record.blamed)
+        yield from (straggler, blamed)
+        yield GaugeMetricFamily(
+            "barograph_facility_slow_ratio",
+            "Share of the running jobs that are slow, while they are so many that one cause is likely, as a ratio",
+            self._scorer.facility,
         )
 
     def _exposed(self) -> Iterator[tuple[str, Job]]:
@@ -70,5 +111,5 @@ class AlertsExporter(Collector):
             if job.workload and now - job.changed_at < SILENT_SECONDS:
                 yield name, job
         for name, (job, ended_at) in list(self._scorer.ended.items()):
-            if job.state == "slow" and now - ended_at < ENDED_SECONDS:
+            if job.score > 1 and now - ended_at < ENDED_SECONDS:
                 yield name, job

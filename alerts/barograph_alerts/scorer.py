@@ -3,75 +3,89 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections import Counter, OrderedDict
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 
 from barograph_agent.wire import Column
-from barograph_alerts.evidence import ALPHA, MARGIN, Evidence
+from barograph_alerts.evidence import ALPHA, MARGIN
+from barograph_alerts.fleet import Nodes, e_bh, facility_share
+from barograph_alerts.node_work import NodeWork
+from barograph_alerts.trial import Band, Trial
 from barograph_alerts.verdict import runtime_clause, sentence
+from barograph_alerts.work import Stretch
 from barograph_collector.station import Output
 from barograph_modeler.pace import Pace
-from barograph_modeler.windows import Windower
 
 JOBS: Final = 20_000
 """Jobs kept at most; those silent for the longest go first."""
+SITES: Final = 100_000
+"""Classes whose names are kept; the oldest go first."""
 REPORT_STEP: Final = 0.25
 """A running job's score is written again once it has moved by this much."""
 
 
-class Case(NamedTuple):
-    """What a running job is judged by, fixed when its first intervals come."""
-
-    pace: Pace | None
-    windower: Windower | None
-    evidence: Evidence | None
-
-
 class Job:
-    """One job on trial."""
+    """What the log has said of one job, and its trial."""
 
     def __init__(self) -> None:
         self.offset = 0
         self.workload = ""
         self.app = ""
-        self.case: Case | None = None
-        self.waiting: list[tuple[Any, Any, Any, Any]] = []
+        self.user = ""
+        self.trial: Trial | None = None
+        self.waiting: list[tuple[Any, Any, Any, Any, float, float]] = []
+        self.work: list[Stretch] = []
+        self.nodes = 0
+        self.node_work: NodeWork | None = None
         self.runtime_seconds = math.nan
         self.ended = False
-        self.written: tuple[str, float] | None = None
+        self.written: tuple[object, ...] = ()
         self.changed_at = 0.0
+        self.sentence = ""
 
     @property
-    def evidence(self) -> Evidence | None:
-        """The evidence so far, or None where there is nothing to judge by."""
-        return self.case.evidence if self.case else None
+    def score(self) -> float:
+        """Above 1 while the job is disturbed. -1 where nothing can be said."""
+        if self.trial is None or self.state == "unknown":
+            return -1.0
+        # A job that ended disturbed keeps its alarm as it was.
+        evidence = self.trial.evidence
+        return evidence.highest if self.ended and evidence.open is not None else evidence.score
 
     @property
     def state(self) -> str:
-        """unknown, healthy or slow."""
-        return self.evidence.state if self.evidence else "unknown"
+        """unknown, healthy, slow, fast or stalled."""
+        return self.trial.evidence.state if self.trial else "unknown"
 
 
 class Scorer:
     """Scores jobs as their intervals come in.
 
     alpha: bound on the share of healthy jobs that ever alarm. margin: slowdown that does not matter, 0.05 is 5 %.
-    `take` rows of `paces`, `bands`, `jobs`, `blocks` and `runs` as the log has them, `step` whenever everything up to
-    some offset has been taken.
+    `take` rows of `paces`, `bands`, `events`, `sites`, `jobs`, `blocks` and `runs` as the log has them, `step` whenever
+    everything up to some offset has been taken.
     """
 
     def __init__(self, *, alpha: float = ALPHA, margin: float = MARGIN) -> None:
         self.jobs: OrderedDict[str, Job] = OrderedDict()
         self.finished: Counter[str] = Counter()
         self.ended: OrderedDict[str, tuple[Job, float]] = OrderedDict()
-        self._alpha = alpha
+        self.nodes = Nodes(alpha)
+        self.discovered: frozenset[str] = frozenset()
+        """Running jobs whose evidence stands up among that of all running jobs."""
+        self.facility = 0.0
+        """Share of the running jobs that are slow, while that is so many that they have one cause."""
+        self.alpha = alpha
         self._margin = margin
         self._paces: dict[str, Pace] = {}
-        self._runtimes: dict[str, tuple[float, float, float]] = {}
+        self._runtimes: dict[str, Band] = {}
+        self._longest: dict[str, float] = {}
+        self._sites: OrderedDict[int, str] = OrderedDict()
         self._judged: set[str] = set()
         self._last_offset = 0
 
@@ -87,6 +101,10 @@ class Scorer:
                 self._take_paces(columns)
             case "bands":
                 self._take_bands(columns)
+            case "events":
+                self._take_events(columns)
+            case "sites":
+                self._take_sites(columns)
             case "scores":
                 finals = zip(columns["job"], columns["final"], strict=True)
                 self._judged.update(job for job, final in finals if final)
@@ -95,11 +113,18 @@ class Scorer:
             case "jobs":
                 self._take_jobs(columns)
             case "blocks":
-                self._take_blocks(columns)
+                self._take_blocks(columns, now)
+            case "node_blocks":
+                self._take_node_blocks(columns)
             case "runs":
                 for job, runtime in zip(columns["job"], columns["runtime_seconds"], strict=True):
                     if (entry := self._job(job)) is not None:
                         entry.runtime_seconds, entry.ended = float(runtime), True
+
+    def take_work(self, name: str, stretches: Sequence[Stretch]) -> None:
+        """Take what the ranks or nodes of a job did, in the order of time."""
+        if (job := self._job(name)) is not None:
+            job.work += stretches
 
     def step(self, now: float) -> list[Output]:
         """Judge what has come in; returns the scores worth writing. now: Unix seconds."""
@@ -110,39 +135,82 @@ class Scorer:
             if job.waiting:
                 self._judge(job)
                 job.changed_at = now
+            if job.trial is not None:
+                job.trial.step(now)
             if job.ended:
                 scores.append(self._score(name, job, now))
                 self._finish(name, job, now)
-            elif self._worth_writing(job):
+            elif (said := _said(job)) != job.written and said is not None:
+                job.written = said
                 scores.append(self._score(name, job, now))
+        self._look_at_all()
         return scores
 
+    def _look_at_all(self) -> None:
+        evidence = {
+            name: job.trial.evidence for name, job in self.jobs.items() if job.trial is not None and job.score >= 0
+        }
+        self.discovered = e_bh({name: one.log_e for name, one in evidence.items()})
+        slow = sum(one.open is not None and one.open.kind == "slow" for one in evidence.values())
+        self.facility = facility_share(slow, len(evidence))
+
     def _take_jobs(self, columns: Mapping[str, Column]) -> None:
-        names = ("offset", "job", "workload", "app")
-        for offset, name, workload, app in zip(*(columns[column] for column in names), strict=True):
+        names = ("offset", "job", "workload", "app", "user", "nodes")
+        for offset, name, workload, app, user, nodes in zip(*(columns[c] for c in names), strict=True):
             self._last_offset = max(self._last_offset, int(offset))
             if (job := self._job(name)) is not None:
-                job.offset, job.workload, job.app = int(offset), workload, app
+                job.offset, job.workload, job.app, job.user = int(offset), workload, app, user
+                job.nodes = int(nodes)
+                job.node_work = job.node_work or NodeWork(job.nodes)
 
     def _take_paces(self, columns: Mapping[str, Column]) -> None:
         for row, workload in enumerate(columns["workload"]):
             self._paces[workload] = Pace.from_row({name: values[row] for name, values in columns.items()})
 
     def _take_bands(self, columns: Mapping[str, Column]) -> None:
-        for row, kind in enumerate(columns["kind"]):
+        for row, (workload, kind) in enumerate(zip(columns["workload"], columns["kind"], strict=True)):
+            lower, expected, upper = (float(columns[f"{c}_seconds"][row]) for c in ("lower", "expected", "upper"))
             if kind == "runtime":
-                lower, expected, upper = (float(columns[f"{c}_seconds"][row]) for c in ("lower", "expected", "upper"))
-                self._runtimes[columns["workload"][row]] = (lower, expected, upper)
+                self._runtimes[workload] = (lower, expected, upper)
+            else:
+                self._longest[workload] = max(self._longest.get(workload, 0.0), upper)
 
-    def _take_blocks(self, columns: Mapping[str, Column]) -> None:
+    def _take_events(self, columns: Mapping[str, Column]) -> None:
+        """Where alarmed runs were accepted as the history, those that still run are judged by that, from now on."""
+        accepted = {
+            source
+            for source, kind, detail in zip(columns["source"], columns["kind"], columns["detail"], strict=True)
+            if kind == "regime-closed" and '"accepted"' in detail
+        }
+        for job in self.jobs.values():
+            if job.workload in accepted:
+                job.trial, job.written = None, ()
+
+    def _take_sites(self, columns: Mapping[str, Column]) -> None:
+        for class_id, before, at in zip(columns["class_id"], columns["before"], columns["at"], strict=True):
+            self._sites[int(class_id)] = f"{_innermost(before)} -> {_innermost(at)}"
+            if len(self._sites) > SITES:
+                self._sites.popitem(last=False)
+
+    def _take_blocks(self, columns: Mapping[str, Column], now: float) -> None:
         at = 0
         for name, rows in itertools.groupby(columns["job"]):
             stop = at + sum(1 for _ in rows)
             if (job := self._job(name)) is not None:
                 counts = np.asarray(columns["count"][at:stop])
                 mean = np.asarray(columns["sum_seconds"][at:stop]) / counts
-                job.waiting.append((columns["class_id"][at:stop], mean, columns["ended_at"][at:stop], counts))
+                longest = float(np.max(columns["max_seconds"][at:stop]))
+                ids, ended_at = columns["class_id"][at:stop], columns["ended_at"][at:stop]
+                job.waiting.append((ids, mean, ended_at, counts, longest, now))
             at = stop
+
+    def _take_node_blocks(self, columns: Mapping[str, Column]) -> None:
+        names = list(columns)
+        for values in zip(*columns.values(), strict=True):
+            row = dict(zip(names, values, strict=True))
+            job = self._job(row["job"])
+            if job is not None and job.node_work is not None and (stretch := job.node_work.add(row)) is not None:
+                job.work.append(stretch)
 
     def _job(self, name: str) -> Job | None:
         """The job on trial, or None if its trial is over."""
@@ -156,50 +224,69 @@ class Scorer:
         return self.jobs[name]
 
     def _judge(self, job: Job) -> None:
-        if job.case is None:
-            pace = self._paces.get(job.workload)
-            if pace is None:
-                job.case = Case(None, None, None)
-            else:
-                job.case = Case(pace, Windower(pace.window_seconds), Evidence(pace, self._alpha, self._margin))
-        case, waiting, job.waiting = job.case, job.waiting, []
-        if case.windower is None or case.evidence is None:
-            return
+        if job.trial is None:
+            longest = self._longest.get(job.workload, 0.0)
+            job.trial = Trial(self._paces.get(job.workload), self.alpha, self._margin, longest)
+        work, job.work = job.work, []
+        job.trial.add_work(work)
+        waiting, job.waiting = job.waiting, []
         for batch in waiting:
-            for window in case.windower.add(*batch):
-                case.evidence.add(window)
-
-    def _worth_writing(self, job: Job) -> bool:
-        evidence = job.evidence
-        if evidence is None or evidence.state == "unknown":
-            return False
-        return job.written is None or job.written[0] != job.state or abs(job.written[1] - evidence.score) >= REPORT_STEP
+            job.trial.add(*batch)
 
     def _score(self, name: str, job: Job, now: float) -> Output:
-        evidence = job.evidence
-        pace = job.case.pace if job.case else self._paces.get(job.workload)
-        clause = runtime_clause(job.runtime_seconds, self._runtimes.get(job.workload)) if job.ended else ""
-        judged = evidence is not None and evidence.state != "unknown"
-        job.written = (job.state, evidence.score if evidence else 0.0)
+        trial = job.trial or Trial(self._paces.get(job.workload), self.alpha, self._margin, 0.0)
+        evidence, cause, band = trial.evidence, trial.cause, self._runtimes.get(job.workload)
+        alarm = evidence.alarms[-1] if evidence.alarms else None
+        judged = evidence.state != "unknown"
+        if job.ended:
+            clause = runtime_clause(job.runtime_seconds, band)
+        else:
+            clause = runtime_clause(trial.projected_seconds(band, now), band, "will take")
+        phase = self._sites.get(cause.phase, f"class {cause.phase:016x}") if cause.phase is not None else ""
+        numbers = {key: round(value, 9) for key, value in cause.numbers.items()} if alarm else {}
+        job.sentence = sentence(evidence, job.workload, cause, phase, clause)
         columns = {
             "job": name,
             "workload": job.workload,
-            "state": job.state,
-            "score": (evidence.highest if job.ended else evidence.score) if evidence and judged else math.nan,
-            "slowdown": evidence.slowdown if evidence and judged else math.nan,
-            "onset_at": evidence.onset_at or math.nan if evidence else math.nan,
-            "alarmed_at": evidence.alarmed_at or math.nan if evidence else math.nan,
-            "windows": evidence.windows if evidence else 0,
+            "state": evidence.state,
+            "score": (evidence.highest if job.ended else evidence.score) if judged else math.nan,
+            "slowdown": evidence.slowdown if judged else math.nan,
+            "onset_at": alarm.onset_at if alarm else math.nan,
+            "alarmed_at": alarm.detected_at if alarm else math.nan,
+            "windows": evidence.windows,
             "final": int(job.ended),
-            "sentence": sentence(evidence, pace, job.workload, clause),
+            "sentence": job.sentence,
             "at": now,
+            "cause": cause.kind if alarm else "none",
+            "members": json.dumps(cause.members if alarm else ()),
+            "evidence": json.dumps(numbers, separators=(",", ":")),
+            "basis": "own" if evidence.basis != "its history" else "history",
+            "recovered_at": alarm.ended_at if alarm and alarm.ended_at is not None else math.nan,
         }
         return Output("scores", 1, columns)
 
     def _finish(self, name: str, job: Job, now: float) -> None:
+        # On one node the members are ranks, and a rank is another one in every job.
+        if job.trial is not None and job.nodes > 1 and job.trial.cause.kind == "straggler":
+            self.nodes.add(job.trial.members, job.trial.cause.members)
         self.finished[job.state] += 1
         self._judged.add(name)
         del self.jobs[name]
         self.ended[name] = (job, now)
         if len(self.ended) > JOBS:
             self.ended.popitem(last=False)
+
+
+def _said(job: Job) -> tuple[object, ...] | None:
+    """What a written score would say, but for its exact figures; None while nothing can be said."""
+    if job.trial is None or job.state == "unknown":
+        return None
+    evidence = job.trial.evidence
+    alarm = evidence.alarms[-1] if evidence.alarms else None
+    ended = alarm is not None and alarm.ended_at is not None
+    return len(evidence.alarms), ended, job.trial.cause.kind, job.trial.cause.members, evidence.score // REPORT_STEP
+
+
+def _innermost(site: str) -> str:
+    """The innermost frame of a call path, which names the caller of MPI."""
+    return site.partition(" < ")[0]

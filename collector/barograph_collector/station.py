@@ -89,10 +89,22 @@ class Mind(Protocol):
         ...
 
 
+class Sink(Protocol):
+    """The appending verb, as Writer has it."""
+
+    def put(self, table: str, rows: int, columns: Mapping[str, Any]) -> None:
+        """Append rows, soon."""
+        ...
+
+    def pump(self) -> None:
+        """Send and receive what can be without waiting."""
+        ...
+
+
 class Station:
     """Moves rows between the log and a mind."""
 
-    def __init__(self, mind: Mind, follower: Follower, writer: Writer, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, mind: Mind, follower: Follower, writer: Sink, clock: Callable[[], float] = time.time) -> None:
         self._mind = mind
         self._follower = follower
         self._writer = writer

@@ -93,12 +93,17 @@ class Learner:
         events: list[Output] = []
         new_runs: dict[str, None] = {}
         for pending, ended in self._jobs.turns(now):
-            learn = self._learn_suspect if pending.suspect else self._learn_healthy
+            learn = self._learn_suspect if pending.suspect and self._has_pace(pending) else self._learn_healthy
             events += learn(pending, ended is not None, new_runs, now)
             if ended is not None:
                 self.ended.append(ended)
                 self.withheld_intervals += pending.forgotten
         return [*events, *self._outputs(new_runs, now)]
+
+    def _has_pace(self, pending: Pending) -> bool:
+        """Whether the job was judged by more than its own first windows, which are no reason to refuse it."""
+        workload = self.workloads.get(pending.workload)
+        return workload is not None and workload.pace is not None
 
     def _learn_healthy(self, pending: Pending, over: bool, new_runs: dict[str, None], now: float) -> list[Output]:
         batches = pending.release(math.inf if over else now - HOLD_SECONDS)

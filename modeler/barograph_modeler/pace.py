@@ -137,6 +137,7 @@ def fit_pace(runs: Sequence[RunPace]) -> Pace:
     L_r is 0 in expectation, hence no mean is subtracted. For n runs of equal length it is n / (n - 1) times the run's
     distance from the mean of all, which the factor undoes: spread is then the sample standard deviation.
     Runs without a window, or without classes in common with the others, do not count. The means are over all runs.
+    A lone run is compared with itself: that gives residuals, and no spread.
     Raises ValueError for no runs at all and for runs cut into windows of different length.
     """
     lengths = {run.window_seconds for run in runs}
@@ -156,6 +157,8 @@ def fit_pace(runs: Sequence[RunPace]) -> Pace:
         others = {
             c: max(0.0, seconds[c] - run.seconds[c]) / (counts[c] - n) for c, n in run.counts.items() if counts[c] > n
         }
+        if len(runs) == 1:
+            others = {c: seconds[c] / n for c, n in counts.items()}
         whole = _compare(run.counts, run.seconds, others)
         if not (whole.share >= MINIMUM_SHARE and math.isfinite(whole.log)):
             continue

@@ -10,11 +10,11 @@ from barograph_modeler.learner import Learner
 from helpers.jobs import Simulation, part, verdict
 
 
-def history(simulation: Simulation, runs: int = 5) -> dict[str, dict]:
-    """What the modeler writes after so many healthy runs, as columns of the log."""
+def history(simulation: Simulation, runs: int = 5, factor: float = 1.0) -> dict[str, dict]:
+    """What the modeler writes after so many runs that it takes for healthy, as columns of the log."""
     learner, written = Learner(), {}
     for _ in range(runs):
-        job = simulation.job()
+        job = simulation.job(slow_from=0, factor=factor)
         for table in ("runs", "jobs", "blocks"):
             learner.take(table, job[table], simulation.now)
         learner.take("scores", verdict(job, 0.0), simulation.now)
@@ -80,13 +80,53 @@ def test_a_slowdown_below_the_margin_is_no_alarm_and_above_it_is():
     assert judge(scorer, simulation.job(slow_from=0, factor=1.6))[-1]["state"] == "slow"
 
 
-def test_without_enough_history_the_state_is_unknown_and_says_what_is_missing():
+def test_without_a_history_a_job_is_judged_by_itself_and_the_sentence_says_what_is_missing():
     simulation = Simulation()
-    scorer = prepared(simulation, runs=2)
-    final = judge(scorer, simulation.job())[-1]
+    healthy = judge(Scorer(), simulation.job())[-1]
+    assert (healthy["state"], healthy["basis"], healthy["cause"]) == ("healthy", "own", "none")
+    assert healthy["sentence"].startswith("healthy: 1.00x its own first windows (score ")
+    assert "for 0 healthy runs of lab/app@2x1 in the history, 1 needed; ran 20." in healthy["sentence"]
+    slow = judge(Scorer(), simulation.job(slow_from=6000, factor=5.0))[-1]
+    assert (slow["state"], slow["basis"], slow["cause"]) == ("slow", "own", "all-slow")
+    assert slow["sentence"].startswith("slow: 5.0")
+    assert "its own first windows since" in slow["sentence"]
+
+
+def test_too_little_to_judge_by_is_unknown_and_says_what_is_missing():
+    simulation = Simulation(intervals=2000)
+    final = judge(Scorer(), simulation.job())[-1]
     assert final["state"] == "unknown"
     assert np.isnan(final["score"])
-    assert final["sentence"].startswith("unknown: 2 healthy runs of lab/app@2x1 in the history, 3 needed; ran 20.")
+    expected = (
+        "unknown: 0 healthy runs of lab/app@2x1 in the history, 1 needed; or 15 windows of repeated work of its own"
+    )
+    assert final["sentence"].startswith(expected)
+
+
+def test_a_job_that_falls_silent_is_stalled_once_it_says_nothing_for_long():
+    simulation = Simulation()
+    scorer = prepared(simulation)
+    job = simulation.job()
+    judge(scorer, job, until=4000)
+    last = float(job["blocks"]["ended_at"][3999])
+    scorer.take("blocks", part(job["blocks"], 4000, 4001), last + 0.01)
+    assert [score.columns["state"] for score in scorer.step(last + 25)] == ["healthy"]
+    [stalled] = scorer.step(last + 40)
+    assert (stalled.columns["state"], stalled.columns["cause"]) == ("stalled", "stall")
+    assert stalled.columns["score"] > 1
+    assert stalled.columns["sentence"].startswith("stalled: no sync point since ")
+    assert stalled.columns["onset_at"] == job["blocks"]["ended_at"][4000]
+
+
+def test_a_silence_of_intervals_that_came_late_is_not_the_jobs():
+    simulation = Simulation()
+    scorer = prepared(simulation)
+    job = simulation.job()
+    scorer.take("jobs", job["jobs"], 0.0)
+    last = float(job["blocks"]["ended_at"][-1])
+    scorer.take("blocks", job["blocks"], last + 500)
+    scorer.step(last + 500)
+    assert [score.columns["state"] for score in scorer.step(last + 5000)] == []
 
 
 def test_a_job_is_judged_by_the_pace_there_was_when_it_began():
@@ -94,18 +134,7 @@ def test_a_job_is_judged_by_the_pace_there_was_when_it_began():
     scorer = prepared(simulation)
     job = simulation.job(slow_from=0, factor=2.0)
     judge(scorer, job, until=400)
-    fooled = Simulation(workload="lab/app@2x1", seed=5)
-    slow_history = {}
-    learner = Learner()
-    for _ in range(5):
-        slow = fooled.job(slow_from=0, factor=2.0)
-        for table in ("runs", "jobs", "blocks"):
-            learner.take(table, slow[table], 0.0)
-        learner.take("scores", verdict(slow, 0.0), 0.0)
-        for output in learner.step(0.0):
-            slow_history[output.table] = {
-                k: [v] * output.rows if np.isscalar(v) else v for k, v in output.columns.items()
-            }
+    slow_history = history(Simulation(seed=5), factor=2.0)
     scorer.take("paces", slow_history["paces"], 0.0)
     rest = dict(job, blocks=part(job["blocks"], 400, 8000))
     assert judge(scorer, rest)[-1]["state"] == "slow"
@@ -151,5 +180,16 @@ def test_a_job_too_short_for_a_window_is_unknown_and_says_so():
     scorer = prepared(simulation)
     simulation.intervals = 100
     final = judge(scorer, simulation.job())[-1]
-    expected = "unknown: not one window of 1 s of the work that lab/app@2x1 is known for; ran "
-    assert final["sentence"].startswith(expected)
+    assert final["sentence"].startswith("unknown: not one window of 1 s of the work that lab/app@2x1 is known for; or ")
+
+
+def test_where_alarmed_runs_became_the_history_a_running_job_is_judged_by_it_anew():
+    simulation = Simulation()
+    scorer = prepared(simulation)
+    job = simulation.job(slow_from=0, factor=2.0)
+    assert judge(scorer, job, until=4000)[-1]["state"] == "slow"
+    scorer.take("paces", history(Simulation(seed=9), factor=2.0)["paces"], 0.0)
+    detail = '{"reason":"accepted"}'
+    scorer.take("events", {"source": ["lab/app@2x1"], "kind": ["regime-closed"], "detail": [detail]}, 0.0)
+    rest = dict(job, blocks=part(job["blocks"], 4000, 8000))
+    assert judge(scorer, rest)[-1]["state"] == "healthy"

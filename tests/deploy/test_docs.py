@@ -37,7 +37,7 @@ PAGES = sorted([*REPOSITORY.glob("*.md"), *DOCS.rglob("*.md")])
 FOLDERS = ["agent", "collector", "modeler", "alerts", "deploy"]
 PACKAGES = {path.parent.name for folder in FOLDERS for path in (REPOSITORY / folder).glob("*/__init__.py")}
 SETTINGS = (DOCS / "reference/settings.md").read_text()
-TOOLS = {"make", "pip", "python", "curl", "promtool", "sacct"}
+TOOLS = {"make", "pip", "python", "curl", "promtool", "amtool", "sacct"}
 
 by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
 
@@ -76,6 +76,7 @@ def filled() -> tuple[Learner, Scorer]:
         learner.take(table, slow[table], now)
         scorer.take(table, slow[table], now)
     scorer.step(now)
+    scorer.nodes.add(("n1", "n2"), ("n1",))
     return learner, scorer
 
 

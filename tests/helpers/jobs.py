@@ -37,7 +37,7 @@ class Simulation:
         self.now = float(ends[-1]) + 1
         return {
             "jobs": {"offset": [self._made], "job": [name], "workload": [self.workload], "app": ["app"],
-                     "started_at": [started]},
+                     "user": ["u"], "nodes": [1], "started_at": [started]},
             "blocks": {
                 "job": [name] * n,
                 "class_id": np.tile(np.array(CLASSES, dtype=np.uint64), n // 2),

@@ -107,7 +107,8 @@ class Oracle:
                 for job in page.columns["job"]:
                     values = {"job": job, "workload": "w", "state": "healthy", "score": 0.0, "slowdown": 1.0,
                               "onset_at": 0.0, "alarmed_at": 0.0, "windows": 1, "final": 1, "sentence": SENTENCE,
-                              "at": 0.0}  # fmt: skip
+                              "at": 0.0, "cause": "none", "members": "[]", "evidence": "{}", "basis": "history",
+                              "recovered_at": 0.0}  # fmt: skip
                     message = wire.append(link.stream, outbox.next_seq, "scores", 1, values)
                     outbox.put(1, wire.encode(message))
         link.close()

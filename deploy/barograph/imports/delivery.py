@@ -108,7 +108,7 @@ class Delivery:
 
     def _heard(self, message: wire.FromCollector) -> Record | None:
         """Go on with the stream a message is about; its record if that was the last of it."""
-        if isinstance(message, wire.Rows) or (one := self._under_way.get(message.stream)) is None:
+        if isinstance(message, wire.Rows | wire.Result) or (one := self._under_way.get(message.stream)) is None:
             return None
         match message:
             case wire.Refuse(reason="version"):

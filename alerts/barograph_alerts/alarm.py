@@ -1,0 +1,27 @@
+"""What an alarm is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+State: TypeAlias = Literal["unknown", "healthy", "slow", "fast", "stalled"]
+Kind: TypeAlias = Literal["slow", "fast", "stalled"]
+Basis: TypeAlias = Literal["its history", "its own first windows"]
+
+
+@dataclass
+class Alarm:
+    """One disturbance of one job. Times are Unix seconds; `ended_at` is None while it lasts.
+
+    slowdown: actual over expected time from the onset to where the evidence was strongest; NaN for a stall.
+    basis: what it is slower or faster than.
+    """
+
+    kind: Kind
+    basis: Basis
+    onset_at: float
+    detected_at: float
+    slowdown: float
+    score: float
+    ended_at: float | None = None

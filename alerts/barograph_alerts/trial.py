@@ -1,0 +1,100 @@
+"""One job on trial: what it is judged by, what it has said, and what is made of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from barograph_alerts.alarm import Alarm
+from barograph_alerts.cause import Attribution, Cause, phase_cause
+from barograph_alerts.evidence import Evidence
+from barograph_alerts.stall import Stall
+from barograph_alerts.work import Stretch
+from barograph_modeler.pace import Pace
+from barograph_modeler.windows import WINDOW_SECONDS, Windower
+
+Band = tuple[float, float, float]
+"""Lower, expected and upper seconds."""
+SETTLED: Final = 30.0
+"""A cause is looked for again until so many seconds since the onset are known."""
+
+
+class Trial:
+    """Evidence, stall, attribution and projected total of one job.
+
+    pace: what there was when the job began, None without a history. longest_seconds: of its intervals in the history.
+    """
+
+    def __init__(self, pace: Pace | None, alpha: float, margin: float, longest_seconds: float) -> None:
+        self.evidence = Evidence(pace, alpha, margin)
+        self.cause = Cause("unknown")
+        self.began_at = math.nan
+        self._windower = Windower(pace.window_seconds if pace is not None else WINDOW_SECONDS)
+        self._stall = Stall(alpha / 8, longest_seconds)
+        self._attribution = Attribution()
+        self._until = -math.inf
+        self._explained = 0
+        self._disturbed = False
+
+    def add(
+        self,
+        class_ids: npt.NDArray[np.uint64],
+        seconds: npt.NDArray[np.float64],
+        ended_at: npt.NDArray[np.float64],
+        counts: npt.NDArray[np.int64],
+        longest: float,
+        now: float,
+    ) -> None:
+        """Take blocks in the order they came. seconds: their mean intervals; longest: one of all. now: Unix seconds."""
+        if math.isnan(self.began_at):
+            self.began_at = float(ended_at[0] - seconds[0] * counts[0])
+        self._stall.add(float(ended_at[-1]), longest, now)
+        for window in self._windower.add(class_ids, seconds, ended_at, counts):
+            self.evidence.add(window)
+        self._until = float(ended_at[-1])
+
+    def add_work(self, stretches: Sequence[Stretch]) -> None:
+        """Take what the ranks or nodes did, in the order of time."""
+        onset_at = self.evidence.alarms[-1].onset_at if self._disturbed else math.inf
+        for stretch in stretches:
+            self._attribution.add(stretch, onset_at)
+
+    def step(self, now: float) -> None:
+        """Look for a stall, and for the cause of an alarm while there is more to know. now: Unix seconds."""
+        if not math.isnan(self._stall.began_at):
+            self.evidence.silent(self._stall.score(now), self._stall.began_at, now)
+        if not self.evidence.alarms:
+            return
+        alarm = self.evidence.alarms[-1]
+        fresh = self._explained < len(self.evidence.alarms)
+        if fresh or (alarm.ended_at is None and self._until - alarm.onset_at < SETTLED):
+            self.cause = self._why(alarm)
+            self._explained = len(self.evidence.alarms)
+        was, self._disturbed = self._disturbed, alarm.ended_at is None
+        if was and not self._disturbed:
+            self._attribution.forget_recent()
+
+    def projected_seconds(self, band: Band | None, now: float) -> float:
+        """How long the whole run will take: what has passed, and what is left at the pace so far; NaN if unknown."""
+        expected = self.evidence.expected_seconds
+        if band is None or math.isnan(self.began_at) or self.evidence.basis != "its history" or not expected:
+            return math.nan
+        ratio = self.evidence.whole_slowdown
+        return now - self.began_at + max(0.0, band[1] - expected) * ratio
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Ranks or nodes whose work is known."""
+        return self._attribution.members()
+
+    def _why(self, alarm: Alarm) -> Cause:
+        if alarm.kind != "slow":
+            return Cause("stall" if alarm.kind == "stalled" else "fast", ("all",))
+        cause = self._attribution.cause(alarm.onset_at)
+        if cause.kind in ("all-slow", "unknown") and (phase := phase_cause(self.evidence.phases)) is not None:
+            return phase
+        return Cause("all-slow", ("all",)) if cause.kind == "unknown" else cause

@@ -1,0 +1,77 @@
+"""Who is to blame: members with known work, before and after an onset."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from barograph_alerts.cause import RECENT, Attribution, phase_cause
+from barograph_alerts.work import Stretch, Work
+
+ONSET = 1030.0
+
+
+def attribution(*, exact: bool = True, seconds: int = 60, **members: tuple[tuple, tuple]) -> Attribution:
+    """Members as (own, wait, blame) in ms per sync point before the onset, and since; 100 sync points a second."""
+    made = Attribution()
+    for i in range(seconds):
+        at = 1001.0 + i
+        works = tuple(
+            Work(name, 100, *(value * 0.1 for value in (before if at <= ONSET else since)))
+            for name, (before, since) in members.items()
+        )
+        made.add(Stretch(at, works, exact), ONSET if at > ONSET + 10 else math.inf)
+    return made
+
+
+def test_the_member_that_works_longer_while_the_others_wait_is_the_straggler():
+    cause = attribution(a=((4, 1, 0.5), (4, 5, 0)), b=((4, 1, 0.5), (8, 1, 4)), c=((4, 1, 0), (4, 5, 0))).cause(ONSET)
+    assert (cause.kind, cause.members) == ("straggler", ("b",))
+    assert cause.numbers["own"] == pytest.approx(4e-3)
+    assert cause.numbers["lost"] == pytest.approx(4e-3)
+
+
+def test_all_that_work_longer_are_all_slow():
+    cause = attribution(a=((4, 1, 0.5), (7, 2, 1)), b=((4, 1, 0.5), (8, 1, 1))).cause(ONSET)
+    assert (cause.kind, cause.members) == ("all-slow", ("all",))
+
+
+def test_waiting_that_grows_while_nobody_works_longer_is_the_network():
+    cause = attribution(a=((4, 1, 0.5), (4.1, 4, 2)), b=((4, 1, 0.5), (4, 4.2, 2))).cause(ONSET)
+    assert cause.kind == "network"
+    assert cause.numbers["wait"] == pytest.approx(3.2e-3)
+
+
+def test_where_messages_were_not_timed_the_one_that_the_others_wait_for_is_the_straggler():
+    # A halo exchange spreads the loss over all gaps; only the last bit of waiting tells.
+    members = {"a": ((4, 0.1, 0.08), (8, 0.2, 0.02)), "b": ((4, 0.1, 0.02), (8.1, 0.1, 0.18))}
+    cause = attribution(exact=False, **members).cause(ONSET)
+    assert (cause.kind, cause.members) == ("straggler", ("b",))
+    assert cause.numbers["blame"] == pytest.approx(0.9)
+    assert cause.numbers["blame_before"] == pytest.approx(0.2)
+
+
+def test_blame_that_is_shared_as_before_names_nobody():
+    members = {"a": ((4, 0.1, 0.06), (8, 2, 1.1)), "b": ((4, 0.1, 0.04), (8, 2, 0.9))}
+    assert attribution(exact=False, **members).cause(ONSET).kind == "all-slow"
+
+
+def test_an_onset_before_anything_was_known_and_a_single_member_name_nobody():
+    assert attribution(a=((4, 1, 0), (8, 1, 0)), b=((4, 1, 0), (4, 5, 0))).cause(900.0).kind == "unknown"
+    assert attribution(a=((4, 1, 0), (8, 1, 0))).cause(ONSET).kind == "all-slow"
+
+
+def test_what_was_disturbed_is_never_taken_for_normal():
+    long = attribution(seconds=30 + 4 * RECENT, a=((4, 1, 0), (4, 5, 0)), b=((4, 1, 0), (8, 1, 4)))
+    assert long.cause(ONSET).numbers["own"] == pytest.approx(4e-3)
+
+
+def test_one_phase_is_named_where_it_has_nearly_all_of_the_loss_and_is_not_nearly_all_of_the_work():
+    cause = phase_cause({1: (10.0, 10.0), 2: (15.0, 5.0), 3: (5.5, 5.0)})
+    assert cause is not None
+    assert (cause.kind, cause.phase) == ("one-phase", 2)
+    assert phase_cause({1: (20.0, 10.0), 2: (10.0, 5.0)}) is None
+    assert phase_cause({1: (20.0, 10.0), 2: (1.0, 1.0)}) is None
+    assert phase_cause({1: (5.0, 10.0)}) is None
+    assert phase_cause({}) is None

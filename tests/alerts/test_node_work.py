@@ -1,0 +1,59 @@
+"""What nodes say of the same sync points, put together."""
+
+from __future__ import annotations
+
+import pytest
+
+from barograph_alerts.cause import Attribution
+from barograph_alerts.node_work import NodeWork
+
+SYNCS = 128
+
+
+def row(i: int, host: str, own: float, wait: float, *, ranks: int = 2, busiest: int = 0, most: float = 0.0) -> dict:
+    """A block of two seconds; own and wait in ms per rank and sync point, `most` of the busiest rank."""
+    total = 1e-3 * SYNCS * ranks
+    return {"host": host, "world": 0, "ranks": ranks, "first_index": SYNCS * i, "length": SYNCS, "count": SYNCS,
+            "own_rank": busiest, "own_rank_seconds": 1e-3 * SYNCS * (most or own), "own_seconds": own * total,
+            "p2p_seconds": 0.5 * wait * total, "wait_seconds": 0.5 * wait * total,
+            "least_wait_seconds": 0.2e-3 * SYNCS * wait, "ended_at": 1000.0 + 2 * i}  # fmt: skip
+
+
+def test_the_node_that_works_longer_since_the_onset_is_the_straggler():
+    nodes, attribution = NodeWork(3), Attribution()
+    for i in range(40):
+        slow = i >= 20
+        rows = [
+            row(i, "n1", 4, 5 if slow else 1),
+            row(i, "n2", 8 if slow else 4, 1),
+            row(i, "n3", 4, 5 if slow else 1),
+        ]
+        found = [nodes.add(one) for one in rows]
+        assert found[:2] == [None, None]
+        assert found[2] is not None
+        attribution.add(found[2])
+    cause = attribution.cause(1039.0)
+    assert (cause.kind, cause.members) == ("straggler", ("n2",))
+    assert cause.numbers["own"] == pytest.approx(4e-3)
+
+
+def test_on_one_node_the_busiest_rank_is_named_though_it_was_another_one_before():
+    nodes, attribution = NodeWork(1), Attribution()
+    for i in range(40):
+        slow = i >= 20
+        # Four ranks; of equal ones now this one, now that one works most. Then rank 2 takes twice as long.
+        one = row(i, "n1", 5 if slow else 4, 3 if slow else 1, ranks=4, busiest=2 if slow else i % 2,
+                  most=8 if slow else 4.1)  # fmt: skip
+        stretch = nodes.add(one)
+        assert stretch is not None
+        attribution.add(stretch)
+    cause = attribution.cause(1039.0)
+    assert (cause.kind, cause.members) == ("straggler", ("rank 2",))
+
+
+def test_a_node_that_never_speaks_costs_no_memory_and_one_rank_alone_says_nothing():
+    nodes = NodeWork(2)
+    for i in range(1000):
+        assert nodes.add(row(i, "n1", 4, 1)) is None
+    assert len(nodes._waiting) <= 64
+    assert NodeWork(1).add(row(0, "n1", 4, 1, ranks=1)) is None

@@ -1,0 +1,280 @@
+"""From a disturbed job to a webhook call, with the real Prometheus and the real Alertmanager."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import pytest
+
+from barograph_agent import wire
+from barograph_agent.link import Link
+from barograph_agent.outbox import Memory
+from helpers.up import Up, free_ports
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+RULES = Path(__file__).parents[2] / "alerts/rules"
+DEADLINE_SECONDS = 120.0
+QUIET_SECONDS = 20.0
+
+
+def tool(name: str) -> str:
+    path = shutil.which(name)
+    if path is None:
+        assert not os.environ.get("CI"), f"{name} is missing: tests/install-packages installs it"
+        pytest.skip(f"{name} is missing")
+    return path
+
+
+def test_each_rule_does_what_its_test_says():
+    done = subprocess.run(
+        [tool("promtool"), "test", "rules", RULES / "barograph.rules.test.yml"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    alerts = re.findall(r"- alert: (\w+)", (RULES / "barograph.rules.yml").read_text())
+    tested = set(re.findall(r"alertname: (\w+)", (RULES / "barograph.rules.test.yml").read_text()))
+    assert set(alerts) == tested
+
+
+def test_the_example_for_alertmanager_is_one():
+    done = subprocess.run(
+        [tool("amtool"), "check-config", RULES / "alertmanager.example.yml"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 inhibit rules" in done.stdout or "3 inhibit rules" in done.stdout
+
+
+class Webhook:
+    """Takes what Alertmanager sends."""
+
+    def __init__(self) -> None:
+        self.calls: list[dict[str, Any]] = []
+        calls = self.calls
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                calls.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *arguments: object) -> None:
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.thread = threading.Thread(target=self.server.serve_forever)
+        self.thread.start()
+
+    def of(self, name: str) -> list[dict[str, Any]]:
+        return [call for call in self.calls if call["groupLabels"]["alertname"] == name]
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+
+def wait_until(true: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not true():
+        assert time.monotonic() < deadline, f"{what}: not within {DEADLINE_SECONDS:g} s"
+        time.sleep(0.1)
+
+
+@contextlib.contextmanager
+def running(log: Path, *command: str | Path) -> Iterator[None]:
+    with log.open("ab") as out, subprocess.Popen(command, stdout=out, stderr=out) as process:
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def webhook() -> Iterator[Webhook]:
+    made = Webhook()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory, webhook: Webhook) -> Iterator[Up]:
+    """Barograph, Prometheus and Alertmanager; rules and routes as shipped, but everything waits for seconds only."""
+    prometheus, alertmanager = tool("prometheus"), tool("prometheus-alertmanager")
+    directory = tmp_path_factory.mktemp("alerting")
+    ports = free_ports(2)
+    rules = (RULES / "barograph.rules.yml").read_text()
+    rules = rules.replace("for: 30s", "for: 3s").replace("for: 1m", "for: 3s")
+    (directory / "rules.yml").write_text(rules)
+    routes = (RULES / "alertmanager.example.yml").read_text()
+    routes = routes.replace("http://127.0.0.1:9095/", f"http://127.0.0.1:{webhook.server.server_port}/")
+    routes = routes.replace("group_wait: 10s", "group_wait: 1s").replace("group_interval: 5m", "group_interval: 2s")
+    (directory / "alertmanager.yml").write_text(routes)
+    with Up(directory) as up:
+        targets = ", ".join(f'"127.0.0.1:{up.port + number}"' for number in (1, 2, 3))
+        (directory / "prometheus.yml").write_text(
+            f"global: {{scrape_interval: 1s, evaluation_interval: 1s}}\n"
+            f"rule_files: [{directory / 'rules.yml'}]\n"
+            f"alerting: {{alertmanagers: [{{static_configs: [{{targets: ['127.0.0.1:{ports + 1}']}}]}}]}}\n"
+            "scrape_configs: [{job_name: barograph, honor_labels: true, "
+            f"static_configs: [{{targets: [{targets}]}}]}}]\n"
+        )
+        with (
+            running(
+                directory / "alertmanager.log",
+                alertmanager,
+                f"--config.file={directory / 'alertmanager.yml'}",
+                f"--storage.path={directory / 'alertmanager'}",
+                f"--web.listen-address=127.0.0.1:{ports + 1}",
+                "--cluster.listen-address=",
+            ),
+            running(
+                directory / "prometheus.log",
+                prometheus,
+                f"--config.file={directory / 'prometheus.yml'}",
+                f"--storage.tsdb.path={directory / 'prometheus'}",
+                f"--web.listen-address=127.0.0.1:{ports}",
+            ),
+        ):
+            wait_until(lambda: _answers(f"http://127.0.0.1:{ports}/-/ready"), "Prometheus")
+            wait_until(lambda: _answers(f"http://127.0.0.1:{ports + 1}/-/ready"), "Alertmanager")
+            up.alertmanager = f"http://127.0.0.1:{ports + 1}"  # type: ignore[attr-defined]
+            yield up
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+class Job:
+    """A job of 4 ms intervals that runs beside the test, in chunks of seconds that have just passed."""
+
+    def __init__(self, service: Up, name: str) -> None:
+        self.name = name
+        self._rng = np.random.default_rng(len(name))
+        self._outbox = Memory()
+        self._link = Link(service.endpoint, f"{name}/test", self._outbox)
+        self._index = 0
+        self.at = time.time() - 300
+        self.put("jobs", 1, cluster="lab", workload="lab/app@2x1", app="app", user="ada", params="{}", ranks=2, nodes=1,
+                 host="h", started_at=self.at)  # fmt: skip
+
+    def put(self, table: str, rows: int, **values: object) -> None:
+        message = wire.append(self._link.stream, self._outbox.next_seq, table, rows, {"job": self.name, **values})
+        self._outbox.put(rows, wire.encode(message))
+
+    def run(self, seconds: float, factor: float = 1.0) -> None:
+        one = factor * 0.004 * self._rng.lognormal(0, 0.03, int(seconds / factor / 0.004))
+        ends = self.at + np.cumsum(one)
+        self.put("blocks", len(one), world=0, class_id=np.full(len(one), 7, np.uint64), count=1,
+                 first_index=np.arange(self._index, self._index + len(one)), sum_seconds=one, sum_squares=one**2,
+                 sum_cubes=one**3, min_seconds=one, max_seconds=one, ended_at=ends)  # fmt: skip
+        self._index, self.at = self._index + len(one), float(ends[-1])
+        assert self._link.wait_idle(60)
+
+    def end(self) -> None:
+        self.put("runs", 1, ended_at=self.at, runtime_seconds=0.004 * self._index, exit_status=0,
+                 intervals=self._index, dropped=0)  # fmt: skip
+        assert self._link.wait_idle(60)
+
+    def close(self) -> None:
+        self._link.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+def test_a_disturbed_job_is_one_webhook_call_that_says_it_all_and_a_killed_daemon_changes_nothing(service, webhook):
+    for number in range(3):
+        with Job(service, f"lab/1{number}.0.0") as healthy:
+            healthy.run(60)
+            healthy.end()
+        service.wait_for_metric("modeler", rf"barograph_modeler_runs_total {number + 1}\.0")
+    assert webhook.calls == []
+
+    with Job(service, "lab/20.0.0") as slow:
+        slow.run(60)
+        began = slow.at
+        slow.run(30, factor=1.6)
+        wait_until(lambda: webhook.of("BarographJobSlow"), "a webhook call about the slow job")
+        [call] = webhook.of("BarographJobSlow")
+        [alert] = call["alerts"]
+        assert alert["status"] == "firing"
+        assert (alert["labels"]["job"], alert["labels"]["user"]) == ("lab/20.0.0", "ada")
+        said = alert["annotations"]
+        assert float(said["slowdown"]) == pytest.approx(1.6, abs=0.05)
+        assert said["description"].startswith("slow: 1.6")
+        onset = datetime.strptime(said["since"].partition(".")[0], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC).timestamp()
+        assert onset == pytest.approx(began, abs=2)
+
+        os.kill(service.pid("alerts"), signal.SIGKILL)
+        service.wait_for(" alerts following the log", times=2)
+        until = time.monotonic() + QUIET_SECONDS
+        while time.monotonic() < until:
+            slow.run(0.5, factor=1.6)
+            assert len(webhook.of("BarographJobSlow")) == 1
+            time.sleep(0.5)
+        # The alarm is there again, and was found in the same place.
+        line = service.wait_for_metric("alerts", r'barograph_job_onset_timestamp_seconds\{job="lab/20.0.0"\}')
+        assert float(line.split()[-1]) == pytest.approx(onset, abs=1)
+
+
+def test_a_daemon_that_stands_still_is_reported(service, webhook):
+    for name in ("modeler", "collector"):
+        pid, before = service.pid(name), len(webhook.of("BarographDaemonDown"))
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            wait_until(lambda before=before: len(webhook.of("BarographDaemonDown")) > before, f"an alert about {name}")
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        wait_until(lambda: webhook.of("BarographDaemonDown")[-1]["status"] == "resolved", f"{name} to be back")
+
+
+def test_a_canary_comes_through_and_alarms_nobody(service, webhook):
+    done = service.run("canary", "--alertmanager", service.alertmanager)
+    assert done.returncode == 0, done.stderr
+    assert re.match(r"canary/\d+\.0\.0: slow: 3\.00x its own first windows since ", done.stdout)
+    assert [call for call in webhook.calls if "canary" in json.dumps(call)] == []
+
+
+def test_a_canary_says_how_far_it_came(tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "barograph",
+        "canary",
+        f"--collector=tcp://127.0.0.1:{free_ports(1)}",
+        "--seconds=1",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 69
+    assert "has not acknowledged the job" in done.stderr
