@@ -14,6 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from barograph import backtest_runtime
 from barograph.cli import MISSING_EXTRA
 from barograph_collector.service import Exit
 from barograph_modeler.backtest.methods import METHODS
@@ -57,8 +58,9 @@ def _parser() -> argparse.ArgumentParser:
     bands.add_argument("--on", metavar="COL", help="the column that both files share")
     bands.add_argument("--json", action="store_true", help="print one JSON object: summary and series")
     bands.add_argument("--plot", type=Path, metavar="FILE.png", help="draw bands and observed values")
+    runtime = backtest_runtime.add_parser(subjects, _names)
     # One page of help for all subjects.
-    parser.epilog = bands.format_help()
+    parser.epilog = bands.format_help() + "\n" + runtime.format_help()
     return parser
 
 
@@ -79,27 +81,31 @@ def main(arguments: Sequence[str]) -> int:
     """Print how the methods did; 65 if the file cannot be used."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    if (options.join is None) != (options.on is None):
+    if options.subject == "bands" and (options.join is None) != (options.on is None):
         parser.error("--join and --on go together, expected both or none")
     if options.plot is not None and importlib.util.find_spec("matplotlib") is None:
         print("barograph backtest: --plot needs matplotlib: pip install 'barograph[demo]'", file=sys.stderr)
         return MISSING_EXTRA
     try:
-        series = _series(options)
-        rows = list(TASKS[options.mode](series))
-        if options.scale is not None:
-            rows += scale_up(series)
-        if options.plot is not None:
-            _plot(series, options)
+        (_bands if options.subject == "bands" else backtest_runtime.run)(options)
     except BadTable as error:
         return _refuse(str(error))
     except OSError as error:
         return _refuse(f"{error.filename}: {error.strerror}")
+    return Exit.OK
+
+
+def _bands(options: argparse.Namespace) -> None:
+    series = _series(options)
+    rows = list(TASKS[options.mode](series))
+    if options.scale is not None:
+        rows += scale_up(series)
+    if options.plot is not None:
+        _plot(series, options)
     if options.json:
         print(json.dumps({"summary": summarize(rows), "series": [asdict(row) for row in rows]}))
     else:
         _show(rows)
-    return Exit.OK
 
 
 def _refuse(text: str) -> int:
