@@ -16,7 +16,7 @@ def rank_accuracy(predicted: Floats, observed: Floats) -> float:
     if n < 2 or len(predicted) != n:
         raise ValueError(f"{len(predicted)} predictions for {n} runs, expected as many, and at least 2")
     right = sum(
-        int(np.count_nonzero((predicted[i] - predicted[i + 1 :]) * (observed[i] - observed[i + 1 :]) > 0))
+        int(np.count_nonzero(np.sign(predicted[i] - predicted[i + 1 :]) * np.sign(observed[i] - observed[i + 1 :]) > 0))
         for i in range(n - 1)
     )
     return 2 * right / (n * (n - 1))
