@@ -102,7 +102,8 @@ static void barograph_end(void) {
 static __inline__ int barograph_count(unsigned int slot) {
     barograph_unit->slots[slot].count++;
 #if BAROGRAPH_STAMPS
-    barograph_unit->slots[slot].last_ns = barograph_now();
+    if (barograph_unit->version)
+        barograph_unit->slots[slot].last_ns = barograph_now();
 #endif
     return 1;
 }

@@ -17,7 +17,7 @@ HEADER: Final = Path(__file__).with_name("barograph_features.h")
 
 
 class Instrumented(NamedTuple):
-    """A source with its probes. includes: headers of the user's own that lie beside it, to be taken along."""
+    """A source with its probes. includes: all headers that it took in."""
 
     source: Path
     text: bytes
@@ -48,10 +48,8 @@ def instrument(
             )
     planner = Planner(text, source.name, kept)
     planner.walk(unit.cursor)
-    folder = source.resolve().parent
-    includes = {Path(one.include.name).resolve() for one in unit.get_includes()}
-    beside = frozenset(path for path in includes if path.is_relative_to(folder))
-    return Instrumented(source, _rewritten(text, planner.plan, source, stamps), planner.plan, beside)
+    includes = frozenset(Path(one.include.name).resolve() for one in unit.get_includes())
+    return Instrumented(source, _rewritten(text, planner.plan, source, stamps), planner.plan, includes)
 
 
 def _rewritten(text: bytes, plan: Plan, source: Path, stamps: bool) -> bytes:
@@ -79,14 +77,16 @@ def apply(text: bytes, edits: Sequence[Edit]) -> bytes:
 
 
 def write(instrumented: Sequence[Instrumented], target: Path) -> list[Path]:
-    """Write all sources, the headers beside them and ours under `target`, or none of them. Returns what was written.
+    """Write all sources, the headers among them and ours under `target`, or none of them. Returns what was written.
 
-    Sources keep their places relative to each other, so that their includes still lead where they led.
+    Sources and those headers that lie in the folder all sources share keep their places relative to each
+    other, so that includes still lead where they led.
     """
     root = Path(os.path.commonpath([one.source.resolve().parent for one in instrumented]))
     files = {target / one.source.resolve().relative_to(root): one.text for one in instrumented}
     for header in frozenset().union(*(one.includes for one in instrumented)):
-        files.setdefault(target / header.relative_to(root), header.read_bytes())
+        if header.is_relative_to(root):
+            files.setdefault(target / header.relative_to(root), header.read_bytes())
     for folder in {path.parent for path in list(files)}:
         files[folder / HEADER.name] = HEADER.read_bytes()
     written: list[tuple[Path, Path]] = []
