@@ -30,6 +30,8 @@ COMMANDS: Final[dict[str, Command]] = {
     "modeler": Command("barograph_modeler.daemon", "server", "learns bands from the log and writes them back"),
     "alerts": Command("barograph_alerts.daemon", "server", "scores running jobs against their bands"),
     "backtest": Command("barograph.backtest", "server", "score bands on measurements that are there already"),
+    "instrument": Command("barograph.instrument", "instrument", "put probes into C and C++ sources: features of a run"),
+    "features": Command("barograph.features", "server", "from instrumented runs to the features worth keeping"),
     "spool": Command("barograph.spool", "", "list or deliver what earlier runs could not deliver"),
     "ring": Command("barograph.ring", "", "print what a ring file holds"),
 }
