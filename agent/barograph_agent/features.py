@@ -55,8 +55,10 @@ def read_side_file(path: Path) -> SideFile:
     have their count.
     """
     data = path.read_bytes()
-    if len(data) < HEADER.itemsize or not data.startswith(MAGIC):
+    if not data.startswith(MAGIC):
         raise BadSideFile(f"{path} begins with {data[:8]!r}, expected {MAGIC!r}")
+    if len(data) < HEADER.itemsize:
+        raise BadSideFile(f"{path} has {len(data)} bytes, expected at least {HEADER.itemsize}")
     header = np.frombuffer(data, HEADER, 1)[0]
     if header["version"] != VERSION:
         raise BadSideFile(f"{path} has version {header['version']}, expected {VERSION}")
