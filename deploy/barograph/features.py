@@ -25,18 +25,30 @@ class Unusable(Exception):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="barograph features", description="Features of instrumented runs.")
+    parser = argparse.ArgumentParser(
+        prog="barograph features",
+        description="Features of instrumented runs.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     table = verbs.add_parser("table", help="side files of runs, one folder each, to a CSV file with a line per run")
     table.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="what $BAROGRAPH_FEATURES was in a run")
     table.add_argument(
-        "-o", dest="target", required=True, type=Path, metavar="FILE.csv", help=f"and beside it FILE{KNOWN}: known when"
+        "-o",
+        "--output",
+        dest="target",
+        required=True,
+        type=Path,
+        metavar="FILE.csv",
+        help=f"and beside it FILE{KNOWN}: known when",
     )
     keep = verbs.add_parser(
         "reduce", help="the features that are known early and tell something, for instrument --keep"
     )
     keep.add_argument("file", type=Path, metavar="FILE.csv", help="from `barograph features table`")
-    keep.add_argument("-o", dest="target", required=True, type=Path, metavar="KEEP.json", help="where to write them")
+    keep.add_argument(
+        "-o", "--output", dest="target", required=True, type=Path, metavar="KEEP.json", help="where to write them"
+    )
     keep.add_argument(
         "--time-share",
         type=float,
@@ -48,6 +60,8 @@ def _parser() -> argparse.ArgumentParser:
         "--importance", type=float, default=0.95, metavar="X", help="share of importance to keep (default: 0.95)"
     )
     keep.add_argument("--seed", type=int, default=0, help="of the forest (default: %(default)s)")
+    # One page of help for both verbs.
+    parser.epilog = f"{table.format_help()}\n{keep.format_help()}"
     return parser
 
 

@@ -1,9 +1,9 @@
 /* Counters and values of one instrumented source file, kept where another process can read them at any time.
  *
  * Written by `barograph instrument` to the top of a source file, after
- *     #define BAROGRAPH_PROBES  number of slots
- *     #define BAROGRAPH_NAMES   their names, one a line
- *     #define BAROGRAPH_STAMPS  1 to note when each slot last changed, which costs a clock reading each time
+ *     #define BAROPROBES  number of slots
+ *     #define BAROPROBE_NAMES   their names, one a line
+ *     #define BAROPROBE_STAMPS  1 to note when each slot last changed, which costs a clock reading each time
  * It includes nothing, so that what the source defines before its own includes still counts, and declares what it
  * needs of the C library under names of its own. Where $BAROGRAPH_FEATURES names a folder, the slots are a file in it
  * that outlives the process, however it ends; anywhere else they are memory nobody looks at. Nothing here fails: what
@@ -26,8 +26,8 @@ struct barograph_unit {
     unsigned int pid;
     unsigned int names_bytes;
     unsigned long reserved[2];
-    struct barograph_slot slots[BAROGRAPH_PROBES];
-    char names[sizeof BAROGRAPH_NAMES];
+    struct barograph_slot slots[BAROPROBES];
+    char names[sizeof BAROPROBE_NAMES];
 };
 
 struct barograph_timespec {
@@ -62,7 +62,7 @@ static void barograph_begin(void) __attribute__((constructor));
 static void barograph_end(void) __attribute__((destructor));
 
 static void barograph_begin(void) {
-    static const char names[] = BAROGRAPH_NAMES;
+    static const char names[] = BAROPROBE_NAMES;
     static const char magic[8] = {'B', 'A', 'R', 'O', 'F', 'E', 'A', 'T'};
     const char *folder = barograph_getenv_("BAROGRAPH_FEATURES");
     char path[4096];
@@ -82,7 +82,7 @@ static void barograph_begin(void) {
     }
     barograph_close_(file);
     barograph_unit->version = 1;
-    barograph_unit->probes = BAROGRAPH_PROBES;
+    barograph_unit->probes = BAROPROBES;
     barograph_unit->pid = (unsigned int)pid;
     barograph_unit->names_bytes = sizeof names;
     barograph_unit->started_ns = barograph_now();
@@ -101,37 +101,37 @@ static void barograph_end(void) {
 
 static __inline__ int barograph_count(unsigned int slot) {
     barograph_unit->slots[slot].count++;
-#if BAROGRAPH_STAMPS
+#if BAROPROBE_STAMPS
     if (barograph_unit->version)
         barograph_unit->slots[slot].last_ns = barograph_now();
 #endif
     return 1;
 }
 
-static __inline__ void barograph_value(unsigned int slot, double value) {
+static __inline__ void barograph_note(unsigned int slot, double value) {
     barograph_unit->slots[slot].value = value;
     barograph_count(slot);
 }
 
-#define BAROGRAPH_LOOP(slot) barograph_count(slot)
-#define BAROGRAPH_TAKEN(slot) barograph_count(slot)
-#define BAROGRAPH_PASSED(slot) (!barograph_count(slot))
-#define BAROGRAPH_VALUE(slot, x) barograph_value(slot, (double)(x))
-#define BAROGRAPH_MESSAGE(slot, elements, type, communicator)                                                         \
+#define barograph_loop(slot) barograph_count(slot)
+#define barograph_taken(slot) barograph_count(slot)
+#define barograph_passed(slot) (!barograph_count(slot))
+#define barograph_value(slot, x) barograph_note(slot, (double)(x))
+#define barograph_message(slot, elements, type, communicator)                                                         \
     do {                                                                                                               \
         int barograph_size = 0, barograph_ranks = 0;                                                                   \
         PMPI_Type_size(type, &barograph_size);                                                                         \
         PMPI_Comm_size(communicator, &barograph_ranks);                                                                \
-        barograph_value(slot, (double)(elements) * barograph_size);                                                    \
-        barograph_value((slot) + 1, barograph_ranks);                                                                  \
+        barograph_note(slot, (double)(elements) * barograph_size);                                                    \
+        barograph_note((slot) + 1, barograph_ranks);                                                                  \
     } while (0)
 
 #else /* a compiler or platform these probes do not know: they are not there */
 
-#define BAROGRAPH_LOOP(slot) 1
-#define BAROGRAPH_TAKEN(slot) 1
-#define BAROGRAPH_PASSED(slot) 0
-#define BAROGRAPH_VALUE(slot, x) ((void)0)
-#define BAROGRAPH_MESSAGE(slot, elements, type, communicator) ((void)0)
+#define barograph_loop(slot) 1
+#define barograph_taken(slot) 1
+#define barograph_passed(slot) 0
+#define barograph_value(slot, x) ((void)0)
+#define barograph_message(slot, elements, type, communicator) ((void)0)
 
 #endif

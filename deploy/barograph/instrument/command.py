@@ -24,7 +24,13 @@ def _parser() -> argparse.ArgumentParser:
         "sources", nargs="+", type=Path, metavar="SRC", help="C or C++ sources; headers stay as they are"
     )
     parser.add_argument(
-        "-o", dest="target", required=True, type=Path, metavar="OUT", help="folder for the sources with their probes"
+        "-o",
+        "--output",
+        dest="target",
+        required=True,
+        type=Path,
+        metavar="OUT",
+        help="folder for the sources with their probes",
     )
     parser.add_argument(
         "--compile-commands",

@@ -151,7 +151,7 @@ class Planner:
                 return
             end += gap + 1
         if (slot := self._slots(cursor, f"value:{text}")) is not None:
-            self.plan.edits.append(Edit(end, f" BAROGRAPH_VALUE({slot}, {text});"))
+            self.plan.edits.append(Edit(end, f" barograph_value({slot}, {text});"))
 
     def _message(self, statement: Cursor, call: Cursor) -> None:
         arguments = list(call.get_arguments())
@@ -162,14 +162,14 @@ class Planner:
             self._skip(statement, f"{call.spelling} with arguments that cannot be asked twice")
             return
         if (slot := self._slots(statement, f"bytes:{call.spelling}", f"ranks:{call.spelling}")) is not None:
-            self.plan.edits.append(Edit(start, f"BAROGRAPH_MESSAGE({slot}, {', '.join(map(str, texts))}); "))
+            self.plan.edits.append(Edit(start, f"barograph_message({slot}, {', '.join(map(str, texts))}); "))
 
     def _branch(self, cursor: Cursor) -> None:
         place = self._condition(cursor, b"if")
         if place is None:
             return
         if (slot := self._slots(cursor, "taken", "passed")) is not None:
-            self._wrap(place, f"BAROGRAPH_TAKEN({slot})", f"BAROGRAPH_PASSED({slot + 1})")
+            self._wrap(place, f"barograph_taken({slot})", f"barograph_passed({slot + 1})")
 
     def _loop(self, cursor: Cursor) -> None:
         if cursor.kind is CursorKind.CXX_FOR_RANGE_STMT:
@@ -177,12 +177,12 @@ class Planner:
             if body.kind is not CursorKind.COMPOUND_STMT or self._text(body.extent.start.offset, 1) != b"{":
                 self._skip(cursor, "range loop without a block")
             elif (slot := self._slots(cursor, "iterations")) is not None:
-                self.plan.edits.append(Edit(body.extent.start.offset + 1, f" (void)BAROGRAPH_LOOP({slot});"))
+                self.plan.edits.append(Edit(body.extent.start.offset + 1, f" (void)barograph_loop({slot});"))
             return
         keyword = {CursorKind.WHILE_STMT: b"while", CursorKind.FOR_STMT: b"for"}.get(cursor.kind, b"do")
         place = self._condition(cursor, keyword)
         if place is not None and (slot := self._slots(cursor, "iterations")) is not None:
-            self._wrap(place, f"BAROGRAPH_LOOP({slot})", "0")
+            self._wrap(place, f"barograph_loop({slot})", "0")
 
     def _condition(self, cursor: Cursor, keyword: bytes) -> tuple[int, int] | None:
         """Byte range of the condition between its parentheses; None, and listed, where it cannot be wrapped."""

@@ -57,9 +57,9 @@ def _rewritten(text: bytes, plan: Plan, source: Path, stamps: bool) -> bytes:
         return text
     # At the very top, before the source's own #define lines: the header includes nothing. Line numbers stay.
     lines = [
-        f"#define BAROGRAPH_PROBES {len(plan.names)}",
-        f"#define BAROGRAPH_STAMPS {int(stamps)}",
-        "#define BAROGRAPH_NAMES " + " ".join(json.dumps(f"{name}\n") for name in plan.names),
+        f"#define BAROPROBES {len(plan.names)}",
+        f"#define BAROPROBE_STAMPS {int(stamps)}",
+        "#define BAROPROBE_NAMES " + " ".join(json.dumps(f"{name}\n") for name in plan.names),
         f'#include "{HEADER.name}"',
         f"#line 1 {json.dumps(source.name)}",
         "",
