@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from barograph import backtest_scaling
+from barograph import backtest_runtime, backtest_scaling
 from barograph.cli import MISSING_EXTRA
 from barograph_collector.service import Exit
 from barograph_modeler.backtest.methods import METHODS
@@ -59,8 +59,9 @@ def _parser() -> argparse.ArgumentParser:
     bands.add_argument("--json", action="store_true", help="print one JSON object: summary and series")
     bands.add_argument("--plot", type=Path, metavar="FILE.png", help="draw bands and observed values")
     scaling = backtest_scaling.add_parser(subjects, _names)
+    runtime = backtest_runtime.add_parser(subjects, _names)
     # One page of help for all subjects.
-    parser.epilog = bands.format_help() + "\n" + scaling.format_help()
+    parser.epilog = "\n".join(subject.format_help() for subject in (bands, scaling, runtime))
     return parser
 
 
@@ -87,7 +88,7 @@ def main(arguments: Sequence[str]) -> int:
         print("barograph backtest: --plot needs matplotlib: pip install 'barograph[demo]'", file=sys.stderr)
         return MISSING_EXTRA
     try:
-        (_bands if options.subject == "bands" else backtest_scaling.run)(options)
+        {"bands": _bands, "scaling": backtest_scaling.run, "runtime": backtest_runtime.run}[options.subject](options)
     except BadTable as error:
         return _refuse(str(error))
     except OSError as error:

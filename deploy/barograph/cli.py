@@ -41,6 +41,8 @@ COMMANDS: Final[dict[str, Command]] = {
     "replay": Command("barograph.replay.command", "server", "judge a recorded run as if it happened now"),
     "record": Command("barograph.replay.record", "", "make such a recording of a live job"),
     "canary": Command("barograph.canary", "server", "prove with a made-up job that an alarm would come through"),
+    "instrument": Command("barograph.instrument", "instrument", "put probes into C and C++ sources: features of a run"),
+    "features": Command("barograph.features", "server", "from instrumented runs to the features worth keeping"),
     "spool": Command("barograph.spool", "", "list or deliver what earlier runs could not deliver"),
     "doctor": Command("barograph.doctor", "", "check whether runs on this node can be watched"),
     "ring": Command("barograph.ring", "", "print what a ring file holds"),

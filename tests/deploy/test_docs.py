@@ -185,7 +185,7 @@ def options_of(command: str, capsys: pytest.CaptureFixture[str]) -> set[str]:
     capsys.readouterr()
     with pytest.raises(SystemExit):
         barograph([command, "--help"])
-    return set(re.findall(r"^ +(?:-\w, )?(--[a-z-]+)", capsys.readouterr().out, re.MULTILINE)) - {"--help"}
+    return set(re.findall(r"^ +(?:-\w(?: \S+)?, )?(--[a-z-]+)", capsys.readouterr().out, re.MULTILINE)) - {"--help"}
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -1,0 +1,95 @@
+"""What an instrumented program has noted of itself: side files with a slot per feature, readable while it runs.
+
+`barograph_features.h` writes them, one per process and source file, into the folder $BAROGRAPH_FEATURES.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+
+MAGIC: Final = b"BAROFEAT"
+VERSION: Final = 1
+MOST_PROBES: Final = 1_000_000
+HEADER: Final = np.dtype(
+    [
+        ("magic", "S8"),
+        ("version", "<u4"),
+        ("probes", "<u4"),
+        ("started_ns", "<u8"),
+        ("ended_ns", "<u8"),
+        ("pid", "<u4"),
+        ("names_bytes", "<u4"),
+        ("reserved", "<u8", 2),
+    ]
+)
+SLOT: Final = np.dtype([("value", "<f8"), ("count", "<u8"), ("last_ns", "<u8")])
+
+
+class BadSideFile(ValueError):
+    """A file that is no side file; names it and what was expected."""
+
+
+class Feature(NamedTuple):
+    """One feature. known_at: seconds from the start to its last change so far; 0 where none was noted."""
+
+    value: float
+    known_at: float
+
+
+class SideFile(NamedTuple):
+    """What one process has noted in one source file. Times are seconds of CLOCK_MONOTONIC, None where not known."""
+
+    pid: int
+    started_at: float
+    ended_at: float | None
+    features: dict[str, Feature]
+
+
+def read_side_file(path: Path) -> SideFile:
+    """One side file, as it is now. Raises BadSideFile and OSError.
+
+    A feature `...:value:...`, `...:bytes:...` or `...:ranks:...` has the last value noted, NaN where none was; others
+    have their count.
+    """
+    data = path.read_bytes()
+    if not data.startswith(MAGIC):
+        raise BadSideFile(f"{path} begins with {data[:8]!r}, expected {MAGIC!r}")
+    if len(data) < HEADER.itemsize:
+        raise BadSideFile(f"{path} has {len(data)} bytes, expected at least {HEADER.itemsize}")
+    header = np.frombuffer(data, HEADER, 1)[0]
+    if header["version"] != VERSION:
+        raise BadSideFile(f"{path} has version {header['version']}, expected {VERSION}")
+    probes, names_at = int(header["probes"]), HEADER.itemsize + int(header["probes"]) * SLOT.itemsize
+    if probes > MOST_PROBES or len(data) < names_at + int(header["names_bytes"]):
+        raise BadSideFile(f"{path} has {len(data)} bytes, too few for {probes} features and their names")
+    slots = np.frombuffer(data, SLOT, probes, HEADER.itemsize)
+    text = data[names_at : names_at + int(header["names_bytes"])].rstrip(b"\0").decode(errors="replace")
+    names = text.splitlines()
+    if len(names) != probes:
+        raise BadSideFile(f"{path} has {len(names)} names for {probes} features, expected as many")
+    started = int(header["started_ns"])
+    features = {}
+    for name, slot in zip(names, slots, strict=True):
+        value = float(slot["count"])
+        if name.split(":")[3:4] in (["value"], ["bytes"], ["ranks"]):
+            value = float(slot["value"]) if slot["count"] else float("nan")
+        last = int(slot["last_ns"])
+        features[name] = Feature(value, max(last - started, 0) / 1e9 if last else 0.0)
+    ended = int(header["ended_ns"])
+    return SideFile(int(header["pid"]), started / 1e9, ended / 1e9 if ended else None, features)
+
+
+def merge(files: list[SideFile]) -> dict[str, Feature]:
+    """The features of a run: of each the largest value over its processes, and the latest time. NaN where none has one.
+
+    The largest, because the slowest process decides how long a run takes.
+    """
+    merged: dict[str, Feature] = {}
+    for file in files:
+        for name, one in file.features.items():
+            other = merged.get(name, one)
+            merged[name] = Feature(float(np.fmax(one.value, other.value)), max(one.known_at, other.known_at))
+    return merged

@@ -1,0 +1,75 @@
+"""How a source is compiled: what clang has to be told to read it as the user's compiler does."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+SUFFIXES: Final = {".c": "c", ".cc": "c++", ".cpp": "c++", ".cxx": "c++", ".c++": "c++", ".C": "c++"}
+KEPT: Final = re.compile(r"-(?:[IDU].*|std=.*|include|isystem|iquote|f(?:no-)?openmp|pthread)")
+WITH_VALUE: Final = ("-I", "-D", "-U", "-include", "-isystem", "-iquote")
+
+
+class Unreadable(Exception):
+    """Something cannot be instrumented; the text names it and what was expected."""
+
+
+def language(source: Path) -> str:
+    """`c` or `c++` by the ending. Raises Unreadable for another ending: Fortran is out of scope."""
+    if source.suffix not in SUFFIXES:
+        raise Unreadable(f"{source}: ending {source.suffix!r}, expected C or C++: {' '.join(SUFFIXES)}")
+    return SUFFIXES[source.suffix]
+
+
+def search_path(compiler: str, language_: str) -> list[str]:
+    """The folders in which the compiler looks for headers, as it says itself. Raises Unreadable."""
+    command = [*shlex.split(compiler), "-E", "-v", "-x", language_, "/dev/null"]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stderr
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Unreadable(f"--cc {compiler!r}: {error}, expected a C compiler such as cc or mpicc") from None
+    listed = re.search(r"#include <\.\.\.> search starts here:\n(.*?)\nEnd of search list", said, re.DOTALL)
+    return [] if listed is None else [line.strip() for line in listed.group(1).splitlines()]
+
+
+def arguments(source: Path, compiler: str, given: Sequence[str], database: Path | None) -> list[str]:
+    """What to tell clang for one source: from the compilation database where one is given, else `given`."""
+    words = list(given) if database is None else _from_database(source, database)
+    folders = search_path(compiler, language(source))
+    return ["-x", language(source), *words, *(f"-isystem{folder}" for folder in folders)]
+
+
+def _from_database(source: Path, folder: Path) -> list[str]:
+    path = folder / "compile_commands.json"
+    try:
+        entries = json.loads(path.read_text())
+        for entry in entries:
+            place = Path(entry["directory"])
+            if (place / entry["file"]).resolve() == source.resolve():
+                return _kept(entry.get("arguments") or shlex.split(entry["command"]), place)
+    except OSError as error:
+        raise Unreadable(f"{path}: {error.strerror}, expected a compilation database") from None
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise Unreadable(f"{path}: {type(error).__name__} {error}, expected a compilation database") from None
+    raise Unreadable(f"{source} is not in {path}, expected an entry for each source")
+
+
+def _kept(words: Sequence[str], place: Path) -> list[str]:
+    """Options that decide what the source says; folders made absolute."""
+    kept: list[str] = []
+    rest = iter(words[1:])
+    for word in rest:
+        if not KEPT.fullmatch(word):
+            continue
+        option, value = (word, next(rest, "")) if word in WITH_VALUE else (word, "")
+        if option.startswith("-I") or option in ("-isystem", "-iquote", "-include"):
+            name = value or option[2:]
+            kept += [option if value else "-I", str(place / name)]
+        else:
+            kept += [option, value] if value else [option]
+    return kept

@@ -1,0 +1,105 @@
+"""One source in, the same source with probes out."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from clang.cindex import Diagnostic, Index, TranslationUnit
+
+from barograph.instrument.compiler import Unreadable
+from barograph.instrument.probes import Edit, Plan, Planner
+
+HEADER: Final = Path(__file__).with_name("barograph_features.h")
+
+
+class Instrumented(NamedTuple):
+    """A source with its probes. includes: all headers that it took in."""
+
+    source: Path
+    text: bytes
+    plan: Plan
+    includes: frozenset[Path]
+
+
+def instrument(
+    source: Path, arguments: Sequence[str], *, stamps: bool = True, kept: frozenset[str] | None = None
+) -> Instrumented:
+    """Read a source as `arguments` tell clang to, and put probes into it.
+
+    stamps: note when each feature last changed. kept: names of the features wanted; None for all. Raises Unreadable for
+    a source that does not parse or has probes already.
+    """
+    try:
+        text = source.read_bytes()
+    except OSError as error:
+        raise Unreadable(f"{source}: {error.strerror}, expected a C or C++ source") from None
+    if HEADER.name.encode() in text:
+        raise Unreadable(f"{source} includes {HEADER.name} already, expected a source without probes")
+    unit = Index.create().parse(str(source), args=list(arguments), options=TranslationUnit.PARSE_NONE)
+    for problem in unit.diagnostics:
+        if problem.severity >= Diagnostic.Error:
+            place = f"{problem.location.file}:{problem.location.line}" if problem.location.file else str(source)
+            raise Unreadable(
+                f"{place}: {problem.spelling}; expected a source that parses: see --compile-commands, --cc"
+            )
+    planner = Planner(text, source.name, kept)
+    planner.walk(unit.cursor)
+    includes = frozenset(Path(one.include.name).resolve() for one in unit.get_includes())
+    return Instrumented(source, _rewritten(text, planner.plan, source, stamps), planner.plan, includes)
+
+
+def _rewritten(text: bytes, plan: Plan, source: Path, stamps: bool) -> bytes:
+    if not plan.names:
+        return text
+    # At the very top, before the source's own #define lines: the header includes nothing. Line numbers stay.
+    lines = [
+        f"#define BAROPROBES {len(plan.names)}",
+        f"#define BAROPROBE_STAMPS {int(stamps)}",
+        "#define BAROPROBE_NAMES " + " ".join(json.dumps(f"{name}\n") for name in plan.names),
+        f'#include "{HEADER.name}"',
+        f"#line 1 {json.dumps(source.name)}",
+        "",
+    ]
+    return "\n".join(lines).encode() + apply(text, plan.edits)
+
+
+def apply(text: bytes, edits: Sequence[Edit]) -> bytes:
+    """The text with all edits; those at one offset in their order."""
+    pieces, at = [], 0
+    for edit in sorted(edits, key=lambda edit: edit.offset):
+        pieces += [text[at : edit.offset], edit.text.encode()]
+        at = edit.offset
+    return b"".join([*pieces, text[at:]])
+
+
+def write(instrumented: Sequence[Instrumented], target: Path) -> list[Path]:
+    """Write all sources, the headers among them and ours under `target`, or none of them. Returns what was written.
+
+    Sources and those headers that lie in the folder all sources share keep their places relative to each
+    other, so that includes still lead where they led.
+    """
+    root = Path(os.path.commonpath([one.source.resolve().parent for one in instrumented]))
+    files = {target / one.source.resolve().relative_to(root): one.text for one in instrumented}
+    for header in frozenset().union(*(one.includes for one in instrumented)):
+        if header.is_relative_to(root):
+            files.setdefault(target / header.relative_to(root), header.read_bytes())
+    for folder in {path.parent for path in list(files)}:
+        files[folder / HEADER.name] = HEADER.read_bytes()
+    written: list[tuple[Path, Path]] = []
+    try:
+        for path, text in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            partial = path.with_name(f".{path.name}.partial")
+            partial.write_bytes(text)
+            written.append((partial, path))
+    except OSError as error:
+        for partial, _ in written:
+            partial.unlink(missing_ok=True)
+        raise Unreadable(f"{error.filename}: {error.strerror}, expected a folder to write to") from None
+    for partial, path in written:
+        partial.replace(path)
+    return [path for _, path in written]

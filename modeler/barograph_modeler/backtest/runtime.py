@@ -1,0 +1,80 @@
+"""How well runtimes are predicted from features, on runs that were not learned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from barograph_modeler.features.conformal import Conformal, Limits
+from barograph_modeler.features.learners import LEARNERS, Maker
+from barograph_modeler.features.ranking import rank_accuracy
+from barograph_modeler.features.sample import Sample
+from barograph_modeler.features.stack import STACK, Stack, held_out
+from barograph_modeler.features.transfer import transfer_makers
+from barograph_modeler.features.trees import Trees
+from barograph_modeler.maxima.sample import Floats
+
+MODELS: Final = (*LEARNERS, STACK)
+"""What learns from the runs of one machine."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """One model on one set of runs. Shares from 0 to 1; ape: |predicted - observed| / observed (equation 8).
+
+    rank_accuracy: share of pairs in their right order. coverage_95: share inside conformal limits of 95 %, and
+    median_spread their upper over lower limit. coverage_sigma, coverage_2_sigma: share inside the paper's mu -+ sigma
+    and mu -+ 1.96 sigma, for models that have a sigma.
+    """
+
+    model: str
+    learned: int
+    scored: int
+    mean_ape: float
+    median_ape: float
+    rank_accuracy: float
+    coverage_95: float
+    median_spread: float
+    coverage_sigma: float | None = None
+    coverage_2_sigma: float | None = None
+
+
+def evaluate(maker: Maker, learned: Sample, scored: Sample, seed: int) -> tuple[Score, Floats, Limits]:
+    """Fit on some runs, score on others: the score, the predicted seconds and their limits."""
+    model = maker.make(seed).fit(learned)
+    before = model.held_out if isinstance(model, Stack) else held_out(maker, learned, seed)
+    predicted = model.predict(scored.values)
+    limits = Conformal(learned, before, seed=seed).limits(scored.values, predicted)
+    errors = np.abs(predicted - scored.seconds) / scored.seconds
+    sigma = twice = None
+    if isinstance(model, Trees):
+        moments = model.moments(scored.values)
+        away = np.abs(scored.seconds - moments.mean)
+        sigma, twice = float((away <= moments.sigma).mean()), float((away <= 1.96 * moments.sigma).mean())
+    score = Score(
+        maker.name,
+        len(learned),
+        len(scored),
+        float(errors.mean()),
+        float(np.median(errors)),
+        rank_accuracy(predicted, scored.seconds),
+        float(((limits.lower <= scored.seconds) & (scored.seconds <= limits.upper)).mean()),
+        float(np.median(limits.upper / limits.lower)),
+        sigma,
+        twice,
+    )
+    return score, predicted, limits
+
+
+def source_model(source: Sample, seed: int) -> tuple[Maker, ...]:
+    """Learners of the target's runs that know the source's, which our stack learns once for all of them."""
+    return transfer_makers(STACK.make(seed).fit(source))
+
+
+def split(sample: Sample, share: float, seed: int) -> tuple[Sample, Sample]:
+    """Runs to learn and runs to score: a random `share` of them, above 0 and below 1, and the rest."""
+    order = np.random.default_rng(seed).permutation(len(sample))
+    learned = round(share * len(sample))
+    return sample.take(np.sort(order[:learned])), sample.take(np.sort(order[learned:]))

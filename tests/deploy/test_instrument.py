@@ -1,0 +1,284 @@
+"""`barograph instrument` and `barograph features` as they are typed, on programs that are compiled and run."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from barograph.cli import main
+from barograph_agent.features import BadSideFile, read_side_file
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("cc") is None and not os.environ.get("CI"), reason="no C compiler: what was instrumented cannot be run"
+)
+
+C = r"""
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "scale.h"
+#define TWICE(x) for (int t = 0; t < 2; t++) { x; }
+#define ONLY_IF(c) if (c)
+struct grid { int width; double *cells; };
+
+static int noisy_calls = 0;
+static int noisy(int x) { noisy_calls++; return x; }
+
+int main(int argc, char **argv) {
+    int n = argc > 1 ? atoi(argv[1]) : 5, i = 0, pairs[3] = {1, 2, 3};
+    struct grid g;
+    g.width = n * 2;
+    long total = 0;
+    unsigned long bits = 1, *pointer = &bits;
+    for (int a = 0, b = n; a < b; a++)
+        for (int c = 0; c < 3; ++c) total += noisy(c);
+    while (noisy(i) < n && i++ < 100) { if (i % 2) continue; total++; }
+    do total += 2; while (noisy(--n) > 0);
+    for (;;) { if (i-- < 0) break; }
+    if (!pointer) return 9; else if (total > 3) total -= 1; else { total = 0; }
+    TWICE(total += 1)
+    ONLY_IF(total > 1) total++;
+    pairs[noisy(1)] = 7;
+    switch (n) { case 0: total += 100; break; default: total = 1; }
+    if (n == 0) goto done;
+    total = -1;
+done:
+    bits <<= 3;
+    { int inner = scale(n + 4); total += inner; }
+    int statement = ({ int s = 3; s = s + 1; });
+    if (argc > 2) { raise(SIGKILL); }
+    printf("%ld %d %d %d %lu %d\n", total, g.width, pairs[1], noisy_calls, bits, statement);
+    return 0;
+}
+"""
+CPP = r"""
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+template <typename T> T sum(const std::vector<T> &values) {
+    T total{};
+    for (const auto &value : values) { total += value; }
+    if constexpr (sizeof(T) > 4) { total += 1; }
+    return total;
+}
+constexpr int folded(int x) { int y = x; while (y > 10) { y -= 10; } return y; }
+static_assert(folded(25) == 5, "still a constant");
+struct Flag { bool on; explicit operator bool() const { return on; } };
+class Solver {
+  public:
+    explicit Solver(int n) : n_(n) { scale_ = n * 2; }
+    int run() {
+        int steps = 0;
+        if (Flag f{n_ > 2}; f) { steps = 1; }
+        Flag plain{true};
+        if (plain) steps += n_;
+        return steps + scale_;
+    }
+  private:
+    int n_, scale_;
+};
+int main() {
+    std::vector<double> v{1, 2, 3};
+    auto twice = [](int x) { int y = x * 2; return y; };
+    if (auto p = std::make_unique<int>(4)) { v.push_back(*p); }
+    int (*f)(int) = folded;
+    std::printf("%g %d %d %d\n", sum(v), Solver(3).run(), twice(4), f(31));
+}
+"""
+
+
+def run(*words: object, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **variables}
+    command = [str(word) for word in words]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
+
+
+def compiled(source: Path, *flags: str) -> Path:
+    target = source.with_suffix("")
+    compiler = "c++" if source.suffix == ".cc" else "cc"
+    done = run(compiler, "-O2", "-Wall", "-Werror", *flags, source, "-o", target)
+    assert done.returncode == 0, done.stderr
+    return target
+
+
+@pytest.fixture
+def program(tmp_path):
+    """A C program with what is hard to instrument in it, and a header of its own."""
+    folder = tmp_path / "src"
+    folder.mkdir()
+    (folder / "scale.h").write_text("static inline int scale(int x) { return x * 3; }\n")
+    (folder / "program.c").write_text(C)
+    return folder / "program.c"
+
+
+def instrument(*words: object) -> int:
+    return main(["instrument", *map(str, words)])
+
+
+def features(folder: Path) -> dict[str, float]:
+    """Feature values of a run by `line:kind` of the source."""
+    (path,) = folder.glob("*.features")
+    found = read_side_file(path).features
+    return {
+        ":".join(name.split(":")[i] for i in range(1, len(name.split(":"))) if i != 2): f.value
+        for name, f in found.items()
+    }
+
+
+def line_of(text: str) -> int:
+    return next(i for i, line in enumerate(C.splitlines(), 1) if text in line)
+
+
+def test_a_program_with_probes_does_what_it_did_without(program, tmp_path):
+    assert instrument(program, "-o", tmp_path / "out") == 0
+    before, after = compiled(program), compiled(tmp_path / "out" / "program.c")
+    for argument in ("0", "1", "5", "50"):
+        assert run(after, argument).stdout == run(before, argument).stdout
+
+
+@pytest.mark.parametrize("standard", ["-std=c99", "-std=gnu11", "-std=gnu2x"])
+def test_what_compiled_under_a_standard_still_does(program, tmp_path, standard):
+    program.write_text(C.replace("({ int s = 3; s = s + 1; })", "4").replace("raise(SIGKILL)", "abort()"))
+    assert instrument(program, "-o", tmp_path / "out") == 0
+    assert run(compiled(tmp_path / "out" / "program.c", standard), "5").stdout
+
+
+def test_cpp_with_templates_lambdas_and_constants_does_what_it_did(tmp_path):
+    (tmp_path / "solver.cc").write_text(CPP)
+    assert instrument(tmp_path / "solver.cc", "-o", tmp_path / "out", "--", "-std=c++17") == 0
+    before = run(compiled(tmp_path / "solver.cc", "-std=c++17")).stdout
+    assert run(compiled(tmp_path / "out" / "solver.cc", "-std=c++17")).stdout == before != ""
+
+
+def test_features_are_the_counts_and_values_that_one_finds_by_hand(program, tmp_path):
+    assert instrument(program, "-o", tmp_path / "out") == 0
+    (tmp_path / "run").mkdir()
+    assert run(compiled(tmp_path / "out" / "program.c"), "5", BAROGRAPH_FEATURES=str(tmp_path / "run")).returncode == 0
+    found = features(tmp_path / "run")
+    assert found[f"{line_of('atoi')}:value:n"] == 5
+    assert found[f"{line_of('g.width =')}:value:g.width"] == 10
+    assert found[f"{line_of('int a = 0')}:iterations"] == 5
+    assert found[f"{line_of('++c')}:iterations"] == 15
+    assert found[f"{line_of('while (noisy')}:iterations"] == 5
+    assert found[f"{line_of('while (noisy')}:taken"] == 3  # 1, 3 and 5 are odd
+    assert found[f"{line_of('while (noisy')}:passed"] == 2
+    assert found[f"{line_of('do total')}:iterations"] == 4  # the condition holds for 4, 3, 2, 1
+    assert found[f"{line_of('argc > 2')}:taken"] == 0
+    assert found[f"{line_of('int inner')}:value:inner"] == 12
+    assert f"{line_of('pairs[noisy')}:value:pairs[noisy(1)]" not in found  # would call noisy again
+
+
+def test_a_killed_program_has_left_what_it_knew(program, tmp_path):
+    assert instrument(program, "-o", tmp_path / "out") == 0
+    (tmp_path / "run").mkdir()
+    done = run(compiled(tmp_path / "out" / "program.c"), "5", "die", BAROGRAPH_FEATURES=str(tmp_path / "run"))
+    assert done.returncode == -signal.SIGKILL
+    assert features(tmp_path / "run")[f"{line_of('++c')}:iterations"] == 15
+    (path,) = (tmp_path / "run").glob("*.features")
+    assert read_side_file(path).ended_at is None
+
+
+@pytest.mark.parametrize("folder", ["", "/nowhere/at/all"])
+def test_without_a_place_for_them_features_cost_nothing_but_themselves(program, tmp_path, folder):
+    assert instrument(program, "-o", tmp_path / "out") == 0
+    done = run(compiled(tmp_path / "out" / "program.c"), "5", BAROGRAPH_FEATURES=folder)
+    assert done.returncode == 0
+    assert done.stderr == ""
+
+
+def test_what_is_left_alone_is_listed_with_its_line(program, tmp_path, capsys):
+    assert instrument(program, "-o", tmp_path / "out", "--list") == 0
+    out = capsys.readouterr().out
+    assert f"line {line_of('switch')}: switch" in out
+    assert f"line {line_of('    TWICE(total')}: for from a macro" in out
+    assert f"line {line_of('    ONLY_IF(total')}: if from a macro" in out
+    assert f"line {line_of('int statement')}: statement expression" in out
+
+
+def test_the_features_worth_keeping_are_found_and_only_they_are_probed_again(program, tmp_path, capsys):
+    assert instrument(program, "-o", tmp_path / "full") == 0
+    binary, folders = compiled(tmp_path / "full" / "program.c"), []
+    for size in range(3, 33, 2):
+        folders.append(tmp_path / "runs" / str(size))
+        folders[-1].mkdir(parents=True)
+        assert run(binary, size, BAROGRAPH_FEATURES=str(folders[-1])).returncode == 0
+    table, keep = tmp_path / "runs.csv", tmp_path / "keep.json"
+    assert main(["features", "table", *map(str, folders), "-o", str(table)]) == 0
+    assert main(["features", "reduce", str(table), "-o", str(keep), "--time-share", "1", "--importance", "0.5"]) == 0
+    kept = json.loads(keep.read_text())["features"]
+    assert 0 < len(kept) < 10
+    assert instrument(program, "-o", tmp_path / "reduced", "--keep", keep) == 0
+    (tmp_path / "again").mkdir()
+    run(compiled(tmp_path / "reduced" / "program.c"), "5", BAROGRAPH_FEATURES=str(tmp_path / "again"))
+    (path,) = (tmp_path / "again").glob("*.features")
+    assert set(kept) <= set(read_side_file(path).features)
+    assert "15 runs" in capsys.readouterr().out
+
+
+def test_a_compilation_database_says_how_a_source_compiles(tmp_path, capsys):
+    (tmp_path / "inc").mkdir()
+    (tmp_path / "inc" / "size.h").write_text("#define SIZE 4\n")
+    source = tmp_path / "a.c"
+    source.write_text('#include "size.h"\nint main(void) { int n = SIZE + MORE; return n - 5; }\n')
+    command = "cc -Iinc -DMORE=1 -O2 -c a.c -o a.o"
+    database = [{"directory": str(tmp_path), "file": "a.c", "command": command}]
+    (tmp_path / "compile_commands.json").write_text(json.dumps(database))
+    assert instrument(source, "-o", tmp_path / "out") == 65
+    assert "'size.h' file not found; expected a source that parses" in capsys.readouterr().err
+    assert instrument(source, "-o", tmp_path / "out", "--compile-commands", tmp_path) == 0
+    assert run(compiled(tmp_path / "out" / "a.c", f"-I{tmp_path / 'inc'}", "-DMORE=1")).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        (
+            "a.c",
+            "int main(void) { return x; }",
+            "a.c:1: use of undeclared identifier 'x'; expected a source that parses",
+        ),
+        ("a.c", '#include "gone.h"\n', "a.c:1: 'gone.h' file not found"),
+        (
+            "a.c",
+            '#include "barograph_features.h"\n',
+            "includes barograph_features.h already, expected a source without probes",
+        ),
+        ("a.f90", "program a\nend\n", "ending '.f90', expected C or C++"),
+    ],
+)
+def test_a_source_that_cannot_be_read_is_named_and_nothing_is_written(tmp_path, capsys, name, text, message):
+    (tmp_path / "good.c").write_text("int main(void) { int n = 1; return n - 1; }\n")
+    (tmp_path / name).write_text(text)
+    assert instrument(tmp_path / "good.c", tmp_path / name, "-o", tmp_path / "out") == 65
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "begins with b'', expected b'BAROFEAT'"),
+        (b"BAROFEAT" + bytes(8), "has 16 bytes, expected at least 56"),
+        (b"BAROFEAT" + (9).to_bytes(4, "little") + bytes(52), "has version 9, expected 1"),
+        (b"BAROFEAT" + (1).to_bytes(4, "little") + (2**31).to_bytes(4, "little") + bytes(48), "too few for 2147483648"),
+    ],
+)
+def test_a_side_file_that_is_none_is_refused(tmp_path, data, message):
+    (tmp_path / "x.features").write_bytes(data)
+    with pytest.raises(BadSideFile, match=message):
+        read_side_file(tmp_path / "x.features")
+
+
+def test_a_run_without_side_files_or_without_an_end_is_named(tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    assert main(["features", "table", str(tmp_path / "empty"), "-o", str(tmp_path / "t.csv")]) == 65
+    assert "holds no side file" in capsys.readouterr().err
+    assert not (tmp_path / "t.csv").exists()

@@ -1,0 +1,130 @@
+"""`barograph backtest runtime` as it is typed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from barograph.cli import main
+
+SUMMARY = {
+    "model",
+    "learned",
+    "scored",
+    "mean_ape",
+    "median_ape",
+    "rank_accuracy",
+    "coverage_95",
+    "median_spread",
+    "coverage_sigma",
+    "coverage_2_sigma",
+}
+
+
+def write(path: Path, n: int, seed: int, speed: float = 1.0) -> Path:
+    """Runs with a size, ranks, a solver by name, a machine that is always the same, and a note that some runs lack."""
+    rng = np.random.default_rng(seed)
+    lines = ["size,ranks,solver,machine,note,seconds"]
+    for i in range(n):
+        size, ranks, solver = int(rng.integers(10, 3000)), int(2 ** rng.integers(0, 7)), rng.choice(["cg", "mg"])
+        seconds = size**1.2 / ranks * (2 if solver == "mg" else 1) / speed * float(np.exp(rng.normal(0, 0.05)))
+        lines.append(f"{size},{ranks},{solver},one,{'a' if i % 2 else ''},{seconds:.6f}")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture
+def runs(tmp_path):
+    return write(tmp_path / "runs.csv", 120, 0)
+
+
+def runtime(*words):
+    return main(["backtest", "runtime", *map(str, words)])
+
+
+def test_json_has_a_row_per_model_and_what_was_used_and_left_out(runs, capsys):
+    assert runtime(runs, "--time", "seconds", "--models", "forest,barograph", "--json") == 0
+    out, err = capsys.readouterr()
+    answer = json.loads(out)
+    assert [set(row) for row in answer["summary"]] == [SUMMARY] * 2
+    assert [row["model"] for row in answer["summary"]] == ["forest", "barograph"]
+    assert {row["learned"] for row in answer["summary"]} == {60}
+    assert {row["scored"] for row in answer["summary"]} == {60}
+    assert answer["summary"][1]["mean_ape"] < 0.2
+    assert answer["summary"][0]["coverage_sigma"] is not None
+    assert answer["summary"][1]["coverage_sigma"] is None
+    assert set(answer["features"]) == {"size", "ranks", "solver"}
+    assert sum(answer["features"].values()) == pytest.approx(1)
+    assert answer["left_out"] == {"machine": "always one", "note": "blank in line 2"}
+    assert "left out: machine (always one); note (blank in line 2)" in err
+
+
+def test_all_of_a_file_is_learned_and_another_one_scored(runs, tmp_path, capsys):
+    test = write(tmp_path / "test.csv", 40, 1)
+    assert runtime(runs, "--test", test, "--time", "seconds", "--models", "trees-log", "--json") == 0
+    row = json.loads(capsys.readouterr().out)["summary"][0]
+    assert (row["learned"], row["scored"]) == (120, 40)
+
+
+def test_with_a_source_the_paper_s_transfer_and_ours_are_scored_beside_the_target_alone(runs, tmp_path, capsys):
+    target = write(tmp_path / "target.csv", 200, 2, speed=3.0)
+    words = ("--source", runs, "--time", "seconds", "--train-share", "0.1", "--json")
+    assert runtime(target, *words, "--models", "transfer,ratio,barograph-transfer,forest") == 0
+    errors = {row["model"]: row["mean_ape"] for row in json.loads(capsys.readouterr().out)["summary"]}
+    assert errors["transfer"] < errors["forest"]
+    assert errors["barograph-transfer"] < errors["forest"]
+
+
+def test_people_get_a_table_with_the_best_first(runs, capsys):
+    assert runtime(runs, "--time", "seconds", "--models", "lasso,trees-log") == 0
+    out = capsys.readouterr().out
+    assert "60 runs learned, 60 scored" in out
+    assert out.index("trees-log") < out.index("lasso")
+    assert "importance: " in out
+
+
+def test_a_feature_that_orders_runs_as_their_times_do_is_pointed_out(tmp_path, capsys):
+    lines = [f"{i},{i * 2.5 + 1}" for i in range(1, 41)]
+    (tmp_path / "r.csv").write_text("cycles,seconds\n" + "\n".join(lines) + "\n")
+    assert runtime(tmp_path / "r.csv", "--time", "seconds", "--models", "lasso") == 0
+    assert "column 'cycles' orders the runs as their times do" in capsys.readouterr().err
+
+
+def test_a_plot_is_drawn(runs, tmp_path):
+    assert runtime(runs, "--time", "seconds", "--models", "forest,lasso", "--plot", tmp_path / "p.png") == 0
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["--time", "walltime"],
+            "has no column 'walltime', expected one of size, ranks, solver, machine, note, seconds",
+        ),
+        (["--time", "seconds", "--features", "sise"], "has no column 'sise'"),
+        (
+            ["--time", "seconds", "--features", "size,note"],
+            "line 2: column 'note' is blank, expected a value in each line",
+        ),
+        (["--time", "seconds", "--features", "machine"], "has no column to predict 'seconds' from"),
+        (["--time", "seconds", "--features", "size,seconds"], "column 'seconds' is both time and feature"),
+        (["--time", "seconds", "--models", "magic"], "--models: no model 'magic', expected all or some of lasso, "),
+        (["--time", "seconds", "--train-share", "0.05"], "6 of 120 runs are to learn, expected at least 10"),
+        (["--time", "seconds", "--train-share", "1"], "0 of 120 runs are to score, expected at least 2"),
+        (["--time", "solver"], "line 2: column 'solver' is "),
+    ],
+)
+def test_bad_input_is_named(runs, capsys, words, message):
+    assert runtime(runs, *words) == 65
+    assert message in capsys.readouterr().err
+
+
+def test_a_share_must_be_a_share(runs, capsys):
+    with pytest.raises(SystemExit) as refused:
+        runtime(runs, "--time", "seconds", "--train-share", "5")
+    assert refused.value.code == 2
+    assert "'5', expected a share above 0 and at most 1" in capsys.readouterr().err
