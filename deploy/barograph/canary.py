@@ -64,7 +64,8 @@ def _send(endpoint: str, job: str, now: float, seconds: float) -> bool:
     ends = now - durations.sum() + np.cumsum(durations)
     ones = np.ones(len(durations), np.int64)
     row = {"job": job, "cluster": "canary", "workload": "canary/canary@1x1", "app": "canary", "user": "canary",
-           "params": "{}", "ranks": 1, "nodes": 1, "host": "canary", "started_at": float(ends[0]) - 1.0}  # fmt: skip
+           "params": "{}", "ranks": 1, "nodes": 1, "host": "canary", "started_at": float(ends[0]) - 1.0,
+           "scheduler": "none", "account": "", "unique_id": ""}  # fmt: skip
     blocks = {"job": job, "world": 0, "class_id": ones.astype(np.uint64) * CLASS, "first_index": ones.cumsum() - 1,
               "count": ones, "sum_seconds": durations, "sum_squares": durations**2, "sum_cubes": durations**3,
               "min_seconds": durations, "max_seconds": durations, "ended_at": ends}  # fmt: skip

@@ -273,7 +273,24 @@ def test_days_are_read_as_one_table_and_dropped_whole_and_their_hours_stay(tmp_p
     calendar = Calendar()
     with Store(tmp_path / "log.duckdb", clock=calendar) as store:
         job = {"job": "test/1.0.0", "cluster": "c", "workload": "w", "app": "a", "user": "u", "params": "", "ranks": 1}
-        store.commit([entry("jobs", 1, {**job, "nodes": 1, "host": "h", "started_at": 0.0})], {"s": 1})
+        store.commit(
+            [
+                entry(
+                    "jobs",
+                    1,
+                    {
+                        **job,
+                        "nodes": 1,
+                        "host": "h",
+                        "started_at": 0.0,
+                        "scheduler": "none",
+                        "account": "",
+                        "unique_id": "",
+                    },
+                )
+            ],
+            {"s": 1},
+        )
         for day in range(4):
             calendar.day = 20_000 + day
             ended = {"ended_at": 86400.0 * calendar.day + 1800.0 * np.arange(100)}

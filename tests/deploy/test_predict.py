@@ -126,7 +126,8 @@ def test_a_running_job_is_predicted_in_the_log_and_scored_at_its_end(service):
     with Producer(service.endpoint, "predicted") as producer:
         producer.hello()
         job = {"job": "lab/live.0.0", "cluster": "lab", "workload": "lab/solver@64x1", "app": "solver", "user": "u",
-               "params": '{"n":"1"}', "ranks": 64, "nodes": 1, "host": "h", "started_at": 1e9}  # fmt: skip
+               "params": '{"n":"1"}', "ranks": 64, "nodes": 1, "host": "h", "started_at": 1e9,
+               "scheduler": "none", "account": "", "unique_id": ""}  # fmt: skip
         producer.append(1, "jobs", 1, job)
         producer.receive_ack(1)
         service.wait_for_metric("collector", r'barograph_collector_rows_total\{table="predictions"\} 1\.0')

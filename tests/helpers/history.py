@@ -43,7 +43,7 @@ def write_history(endpoint: str) -> None:
             params = f'{{"nx": "{nx(ranks)}", "ny": "104", "input": "a.in"}}'
             job_row = {"job": job, "cluster": "lab", "workload": f"lab/{app}@{ranks}x1", "app": app, "user": "alice",
                        "params": params, "ranks": ranks, "nodes": 1, "host": "n1",
-                       "started_at": started}  # fmt: skip
+                       "started_at": started, "scheduler": "none", "account": "", "unique_id": ""}  # fmt: skip
             append("jobs", 1, job_row)
             seconds = runtime(ranks, repeat)
             for class_id in CLASSES:

@@ -62,6 +62,9 @@ class Record:
             "nodes": self.nodes,
             "host": self.job.host,
             "started_at": self.started_at,
+            "scheduler": self.job.scheduler,
+            "account": self.job.account,
+            "unique_id": self.job.unique_id,
         }
         run = {
             "job": self.job.key,

@@ -102,7 +102,8 @@ class Simulation:
         job = f"replay/{self._runs}.0.{clean(trace.file.stem, 'trace')}"
         app = clean(trace.app, "unknown")
         row = {"job": job, "cluster": "replay", "workload": self._workload, "app": app, "user": "replay",
-               "params": "{}", "ranks": trace.size, "nodes": 1, "host": "replay", "started_at": started_at}  # fmt: skip
+               "params": "{}", "ranks": trace.size, "nodes": 1, "host": "replay", "started_at": started_at,
+               "scheduler": "none", "account": "", "unique_id": ""}  # fmt: skip
         self._log.put("jobs", 1, row)
         ring = TraceRing(trace)
         # A TraceRing has what a Harvest reads of a Ring.
