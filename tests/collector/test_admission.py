@@ -77,7 +77,8 @@ def facility(tmp_path: Path) -> Iterator[Facility]:
 
 def job_row(job: str = JOB, user: str = "mallory") -> dict[str, object]:
     return {"job": job, "cluster": "lab", "workload": "w", "app": "a", "user": user, "params": "{}", "ranks": 1,
-            "nodes": 1, "host": "n1", "started_at": 1.0, "scheduler": "none", "account": "", "unique_id": ""}  # fmt: skip
+            "nodes": 1, "host": "n1", "started_at": 1.0,
+            "scheduler": "none", "account": "", "unique_id": ""}  # fmt: skip
 
 
 def test_an_agent_appends_to_its_job_and_its_user_is_the_one_it_proved(facility: Facility) -> None:

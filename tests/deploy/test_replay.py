@@ -144,10 +144,10 @@ def test_intervals_and_classes_are_those_of_the_traces_layout(clean):
     trace = read_trace(clean)
     ring = TraceRing(trace)
     ring.advance(ring.last_seconds)
-    rows, sites = Harvest(ring, Cursor(world=0)).take()  # type: ignore[arg-type]
+    intervals, sites = Harvest(ring, Cursor(world=0)).take()  # type: ignore[arg-type]
     ends = trace.ranks[0].exit[trace.ranks[0].synchronizing]
-    assert rows["sum_seconds"] == pytest.approx(np.diff(ends, prepend=trace.ranks[0].exit[0]) * 1e-9)
-    assert rows["ended_at"] == pytest.approx(START + ends * 1e-9)
+    assert intervals.seconds == pytest.approx(np.diff(ends, prepend=trace.ranks[0].exit[0]) * 1e-9)
+    assert intervals.ended_at == pytest.approx(START + ends * 1e-9)
     # From the start, and from each of three paths to the next.
     assert len(sites["class_id"]) == 4
     assert sites["at"][0] == "app+0x20 < path 0"

@@ -61,7 +61,7 @@ class Trace:
 def read_trace(file: Path) -> Trace:
     """Read a trace in the layout of docs/reference/traces.md. Raises TraceError, or OSError where it cannot be read."""
     try:
-        with np.load(file, allow_pickle=False) as held:
+        with file.open("rb") as stream, np.load(stream, allow_pickle=False) as held:
             arrays = {name: held[name] for name in held.files}
     except (ValueError, zipfile.BadZipFile, EOFError, KeyError) as error:
         raise TraceError(f"trace {file}: {error}, expected an .npz file of plain arrays") from None
