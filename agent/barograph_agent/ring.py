@@ -84,6 +84,8 @@ class Ring:
             os.close(self._file)
             raise
         self._header: Any = np.frombuffer(self._header_map, dtype=HEADER)[0:1]
+        # The fields that are read all the time, in a form that is read in no time.
+        self._words = memoryview(self._header_map).cast("Q")
 
     def __enter__(self) -> Self:
         return self
@@ -94,6 +96,7 @@ class Ring:
     def close(self) -> None:
         """Let go of the file; it stays where it is."""
         self._header = None
+        self._words.release()
         self._header_map.close()
         os.close(self._file)
 
@@ -173,7 +176,7 @@ class Ring:
     @property
     def dropped(self) -> int:
         """Collectives that found the ring full."""
-        return int(self._get("dropped"))
+        return self._words[_DROPPED]
 
     @property
     def finalized(self) -> bool:
@@ -183,12 +186,12 @@ class Ring:
     @property
     def tail(self) -> int:
         """Records released so far."""
-        return int(self._get("tail"))
+        return self._words[_TAIL]
 
     @property
     def head(self) -> int:
         """Records written so far. Raises RingError where head and tail contradict each other."""
-        tail, head = self.tail, int(self._get("head"))
+        tail, head = self._words[_TAIL], self._words[_HEAD]
         if not tail <= head <= tail + self.capacity:
             raise RingError(f"ring {self.path}: head is {head}, expected {tail} to {tail + self.capacity}")
         return head
@@ -205,7 +208,7 @@ class Ring:
 
     def release(self, position: int) -> None:
         """Let the shim overwrite every record before `position`."""
-        self._header["tail"][0] = position
+        self._words[_TAIL] = position
 
     def site(self, index: int) -> str:
         """Call site `index` as module+offset of each frame, innermost first; "start" for 0, the start of the run.
@@ -241,6 +244,14 @@ class Ring:
         if len(data) != want:
             raise RingError(f"ring {self.path}: {len(data)} bytes at {at}, expected {want}")
         return np.frombuffer(data, dtype=dtype)
+
+
+def _word(field: str) -> int:
+    offset: int = HEADER.fields[field][1]  # type: ignore[index]
+    return offset // 8
+
+
+_HEAD, _DROPPED, _TAIL = _word("head"), _word("dropped"), _word("tail")
 
 
 def _text(field: bytes) -> str:

@@ -224,7 +224,7 @@ def test_made_again_at_any_point_a_watch_goes_on_where_the_last_one_was(run: Run
 def test_rings_that_cannot_be_read_are_reported_and_the_others_are_not_disturbed(
     run: Run, collector: Collector
 ) -> None:
-    good, broken = run.ring("good.ring"), run.ring("later.ring", started_ns=6 * 10**9)
+    good, broken = run.ring("good.ring", started_ns=4 * 10**9), run.ring("later.ring")
     (run.rings / "garbage.ring").write_bytes(b"x" * 9000)
     (run.rings / "empty.ring").touch()
     watch = run.watch(collector.endpoint)
