@@ -123,8 +123,13 @@ class Ring:
         capacity = int(header["capacity"])
         if capacity == 0 or capacity & (capacity - 1):
             raise RingError(f"ring {self.path}: capacity is {capacity}, expected a power of two")
+        for field in ("started_ns", "started_unix_ns"):
+            if int(header[field]) >= 2**62:
+                raise RingError(f"ring {self.path}: {field} is {header[field]}, expected less than {2**62}")
         if int(header["clock"]) not in CLOCKS:
             raise RingError(f"ring {self.path}: clock is {header['clock']}, expected one of {sorted(CLOCKS)}")
+        # What does not change is read once: nobody can change it afterwards.
+        self._fixed = header
         self._modules_at = HEADER_BYTES
         self._module_capacity, self._site_capacity = int(header["module_capacity"]), int(header["site_capacity"])
         self._sites_at = self._modules_at + self._module_capacity * MODULE.itemsize
@@ -141,37 +146,37 @@ class Ring:
     @property
     def rank(self) -> int:
         """Rank in MPI_COMM_WORLD."""
-        return int(self._get("rank"))
+        return int(self._fixed["rank"])
 
     @property
     def size(self) -> int:
         """Ranks in MPI_COMM_WORLD."""
-        return int(self._get("size"))
+        return int(self._fixed["size"])
 
     @property
     def pid(self) -> int:
         """Process that writes the ring."""
-        return int(self._get("pid"))
+        return int(self._fixed["pid"])
 
     @property
     def program(self) -> str:
         """Path of the executable."""
-        return _text(self._get("program"))
+        return _text(self._fixed["program"])
 
     @property
     def clock(self) -> str:
         """What the shim reads its times from; they are nanoseconds of CLOCK_MONOTONIC in either case."""
-        return CLOCKS[int(self._get("clock"))]
+        return CLOCKS[int(self._fixed["clock"])]
 
     @property
     def started_ns(self) -> int:
         """When MPI_Init returned, on the header's clock, in nanoseconds: the first interval begins here."""
-        return int(self._get("started_ns"))
+        return int(self._fixed["started_ns"])
 
     @property
     def started_unix_ns(self) -> int:
         """The same instant in Unix nanoseconds."""
-        return int(self._get("started_unix_ns"))
+        return int(self._fixed["started_unix_ns"])
 
     @property
     def dropped(self) -> int:
