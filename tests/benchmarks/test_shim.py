@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -35,12 +36,18 @@ class Tool:
     env: dict[str, str] = field(default_factory=dict)
 
 
+def build(output: Path, *flags: str) -> Path:
+    env = {**os.environ, "CC": shlex.join(["cc", *flags])} if flags else None
+    subprocess.run([sys.executable, mpis.REPOSITORY / "agent/shim/build.py", output], env=env, check=True)
+    return output
+
+
 def tools(mpi: Mpi, folder: Path) -> list[Tool]:
-    shim = folder / "libbarograph.so"
-    subprocess.run([sys.executable, mpis.REPOSITORY / "agent/shim/build.py", shim], check=True)
     found = [
         Tool("no-op", mpi.compile(PROGRAMS / "noop.c", folder / "noop.so", "-O2", "-shared", "-fPIC")),
-        Tool("shim", shim),
+        Tool("shim", build(folder / "libbarograph.so")),
+        # As on a node whose counter cannot be trusted.
+        Tool("no TSC", build(folder / "no-tsc.so", '-DCLOCKSOURCE="/absent"')),
     ]
     rival = os.environ.get("BAROGRAPH_TEST_MPIP")
     if not rival:
