@@ -29,6 +29,10 @@ class Counters:
     """Intervals of ended runs, as shims counted them."""
     agent_stored: int = 0
     agent_dropped: dict[str, int] = field(default_factory=lambda: dict.fromkeys(DROPS, 0))
+    agent_cpu_seconds: float = 0.0
+    agent_lived_seconds: float = 0.0
+    agent_resident_bytes: int = 0
+    """The most that a sidecar ever had."""
     commits: int = 0
     commit_seconds: float = 0.0
     last_offset: int = 0
@@ -44,6 +48,10 @@ class Counters:
             case "runs":
                 self.agent_counted += int(np.sum(entry.columns["intervals"]))
                 self.agent_dropped["ring-full"] += int(np.sum(entry.columns["dropped"]))
+            case "sidecars":
+                self.agent_cpu_seconds += float(np.sum(entry.columns["cpu_seconds"]))
+                self.agent_lived_seconds += float(np.sum(entry.columns["lived_seconds"]))
+                self.agent_resident_bytes = max(self.agent_resident_bytes, int(np.max(entry.columns["resident_bytes"])))
             case "events":
                 columns = (entry.columns[name] for name in ("kind", "rows", "detail"))
                 for kind, rows, detail in zip(*columns, strict=True):

@@ -124,6 +124,9 @@ def test_a_run_is_a_job_its_sites_its_intervals_and_an_end(run: Run, collector: 
     assert len(rows(collector, "sites")) == 2
     (end,) = rows(collector, "runs")
     assert (end["exit_status"], end["runtime_seconds"], end["intervals"], end["dropped"]) == (3, 50.0, 120, 0)
+    (cost,) = rows(collector, "sidecars")
+    assert cost["cpu_seconds"] > 0
+    assert 2**20 < cost["resident_bytes"] < 2**40
     done = rows(collector, "node_blocks")
     assert sum(row["count"] for row in done) == 120
     assert {row["host"] for row in done} == {"n1"}
@@ -337,7 +340,7 @@ def test_what_the_collector_refuses_is_noted_and_in_the_balance(tmp_path: Path, 
     report = watch.report()
     watch.close()
     assert (report.seen, report.stored, report.dropped) == (12, 0, 12)
-    assert len(report.notes) == 4  # jobs, blocks, node_blocks, runs
+    assert len(report.notes) == 5  # jobs, blocks, node_blocks, runs, sidecars
     assert all(note.startswith("refused by the collector: column 'job' is 'lab/bad name.0.0'") for note in report.notes)
 
 
