@@ -30,6 +30,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "modeler": Command("barograph_modeler.daemon", "server", "learns bands from the log and writes them back"),
     "alerts": Command("barograph_alerts.daemon", "server", "scores running jobs against their bands"),
     "backtest": Command("barograph.backtest", "server", "score bands on measurements that are there already"),
+    "bsp": Command("barograph.bsp", "harness", "measure intervals of a known workload, under mpiexec"),
     "spool": Command("barograph.spool", "", "list or deliver what earlier runs could not deliver"),
     "doctor": Command("barograph.doctor", "", "check whether runs on this node can be watched"),
     "ring": Command("barograph.ring", "", "print what a ring file holds"),
