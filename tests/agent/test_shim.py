@@ -639,6 +639,15 @@ def test_the_sources_compile_without_a_warning(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_a_compiler_without_link_time_optimization_builds_the_shim_too(tmp_path: Path) -> None:
+    compiler = tmp_path / "cc"
+    compiler.write_text('#!/bin/sh\ncase "$*" in *-flto*) exit 1;; esac\nexec cc "$@"\n')
+    compiler.chmod(0o755)
+    done = run_build(tmp_path / "shim.so", CC=str(compiler))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "shim.so").exists()
+
+
 def test_a_missing_compiler_is_named(tmp_path: Path) -> None:
     done = run_build(tmp_path / "shim.so", CC="no-such-cc -O3")
     assert done.returncode == 1
