@@ -13,11 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from barograph_agent.harvest import Cursor
-from barograph_agent.ring import Ring, RingError
+from barograph_agent.ring import RECORD, Ring, RingError
 
 BLOCK_SECONDS: Final = 2.0
 LONGEST: Final = 8192
 """Sync points in a block at most; also a quarter of a ring's records, so that none ever waits for its ring to fill."""
+
+WORDS: Final = RECORD.itemsize // 8
+ENTER, EXIT, P2P, INDEX = (RECORD.fields[name][1] // 8 for name in ("enter_ns", "exit_ns", "p2p_ns", "index"))  # type: ignore[index]
 
 Times = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -44,12 +47,26 @@ class Node:
         had found right. It is taken once it spans BLOCK_SECONDS, or as many as LONGEST, or at the end of the run.
         Raises RingError where a ring contradicts itself.
         """
-        rows = []
+        rows: list[dict[str, Any]] = []
+        if not (final or self._may_be_due()):
+            return rows
         while (at := self._align()) is not None and (length := self._due(at, final)):
-            seen = [_read(member, at, length) for member in self._members]
-            if known := self._row(at, length, *(np.stack(parts) for parts in zip(*seen, strict=True))):
-                rows.append(known)
+            times = np.zeros((len(self._members), 4, length), np.int64)
+            known = np.zeros((len(self._members), length), bool)
+            for member, into, flags in zip(self._members, times, known, strict=True):
+                _read(member, at, into, flags)
+            whole = known.all(axis=0)
+            if whole.any():
+                rows.append(self._row(at, length, times if whole.all() else times[:, :, whole]))
         return rows
+
+    def _may_be_due(self) -> bool:
+        """A quick look at one ring, and at whether any fills up: most of the time nothing is due."""
+        ring, cursor = self._members[0]
+        unread = ring.head - max(cursor.looked_at, ring.tail)
+        if unread > 0 and (unread >= min(LONGEST, ring.capacity // 4) or self._span() >= BLOCK_SECONDS):
+            return True
+        return any(ring.head - cursor.looked_at > ring.capacity // 2 for ring, cursor in self._members)
 
     def _align(self) -> int | None:
         """The next sync point that every ring has, with all cursors at it; None while a ring has no more."""
@@ -89,18 +106,14 @@ class Node:
         begin, end = (int(ring.records(at, at + 1)["exit_ns"][0]) for at in places)
         return (end - (begin if cursor.looked_at else ring.started_ns)) * 1e-9
 
-    def _row(
-        self, at: int, length: int, known: Flags, enter: Times, exits: Times, gap: Times, p2p: Times
-    ) -> dict[str, Any] | None:
-        """Arrays of ranks x sync points; nanoseconds."""
-        whole = known.all(axis=0)
-        if not whole.any():
-            return None
-        enter, exits, gap, p2p = (part[:, whole] for part in (enter, exits, gap, p2p))
+    def _row(self, at: int, length: int, times: Times) -> dict[str, Any]:
+        """times: nanoseconds, ranks x (enter, exit, gap, p2p) x sync points."""
+        enter, exits, gap, p2p = times.swapaxes(0, 1)
         own, wait = gap - p2p, exits - enter
         ranks = [member.cursor.rank for member in self._members]
-        order = np.sort(enter, axis=0)
-        late = order[-1] - order[-2] if len(ranks) > 1 else np.zeros(enter.shape[1], np.int64)
+        # The two that arrived last.
+        order = np.partition(enter, -2, axis=0)[-2:] if len(ranks) > 1 else None
+        late = order[1] - order[0] if order is not None else np.zeros(enter.shape[1], np.int64)
         last = enter.argmax(axis=0)
         times_last = np.bincount(last, minlength=len(ranks))
         latest, busiest = int(times_last.argmax()), int(own.sum(axis=1).argmax())
@@ -110,7 +123,7 @@ class Node:
             "ranks": len(ranks),
             "first_index": at,
             "length": length,
-            "count": int(whole.sum()),
+            "count": enter.shape[1],
             "last_rank": ranks[latest],
             "last_count": int(times_last[latest]),
             "late_seconds": float(late[last == latest].sum()) * 1e-9,
@@ -129,23 +142,30 @@ def _index(ring: Ring, position: int) -> int:
     return int(ring.records(position, position + 1)["index"][0]) if ring.dropped else position
 
 
-def _read(member: Member, at: int, length: int) -> tuple[Flags, Times, Times, Times, Times]:
-    """known, enter, exit, gap and point-to-point time of sync points at..at+length-1; the cursor moves behind them."""
+def _read(member: Member, at: int, into: Times, known: Flags) -> None:
+    """Enter, exit, gap and point-to-point time of the sync points from `at` on, as many as `into` has columns.
+
+    The cursor moves behind them. Raises RingError where the ring's numbers are not those of its places.
+    """
     ring, cursor = member
+    length = into.shape[1]
     # One more in front: the gap begins where the sync point before ended.
     begin = max(cursor.looked_at - 1, ring.tail)
-    records = ring.records(begin, min(cursor.looked_at + length, ring.head))
-    index = records["index"].astype(np.int64)
-    fresh_from = cursor.looked_at - begin
-    if index[fresh_from] != at:
-        raise RingError(f"ring {ring.path}: record {cursor.looked_at} is number {index[fresh_from]}, expected {at}")
-    times = np.stack([records[name].astype(np.int64) for name in ("enter_ns", "exit_ns", "exit_ns", "p2p_ns")])
-    before = np.append(ring.started_ns, times[1, :-1])
-    times[2] = times[0] - before
-    inside = (index >= at) & (index < at + length)
-    fresh = (np.diff(index, prepend=-1) == 1) & inside
-    cursor.looked_at += int((index[fresh_from:] < at + length).sum())
-    known, out = np.zeros(length, bool), np.zeros((4, length), np.int64)
-    known[index[fresh] - at] = True
-    out[:, index[fresh] - at] = times[:, fresh]
-    return known, *out
+    first = cursor.looked_at - begin
+    words = ring.records(begin, min(cursor.looked_at + length, ring.head)).view(np.int64).reshape(-1, WORDS)
+    index = words[:, INDEX]
+    if index[first] != at:
+        raise RingError(f"ring {ring.path}: record {cursor.looked_at} is number {index[first]}, expected {at}")
+    cursor.looked_at += int((index[first:] < at + length).sum())
+    if first and len(words) == length + 1 and index[-1] - index[0] == length:
+        # All are there, which is the rule.
+        known[:] = True
+        into[0], into[1], into[3] = words[1:, ENTER], words[1:, EXIT], words[1:, P2P]
+        np.subtract(words[1:, ENTER], words[:-1, EXIT], out=into[2])
+        return
+    fresh = (np.diff(index, prepend=-1) == 1) & (index >= at) & (index < at + length)
+    gap = words[:, ENTER] - np.append(ring.started_ns, words[:-1, EXIT])
+    columns = index[fresh] - at
+    known[columns] = True
+    for row, values in enumerate((words[:, ENTER], words[:, EXIT], gap, words[:, P2P])):
+        into[row, columns] = values[fresh]

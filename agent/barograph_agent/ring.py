@@ -84,6 +84,8 @@ class Ring:
             os.close(self._file)
             raise
         self._header: Any = np.frombuffer(self._header_map, dtype=HEADER)[0:1]
+        # The fields that are read all the time, in a form that is read in no time.
+        self._words = memoryview(self._header_map).cast("Q")
 
     def __enter__(self) -> Self:
         return self
@@ -94,6 +96,7 @@ class Ring:
     def close(self) -> None:
         """Let go of the file; it stays where it is."""
         self._header = None
+        self._words.release()
         self._header_map.close()
         os.close(self._file)
 
@@ -120,8 +123,13 @@ class Ring:
         capacity = int(header["capacity"])
         if capacity == 0 or capacity & (capacity - 1):
             raise RingError(f"ring {self.path}: capacity is {capacity}, expected a power of two")
+        for field in ("started_ns", "started_unix_ns"):
+            if int(header[field]) >= 2**62:
+                raise RingError(f"ring {self.path}: {field} is {header[field]}, expected less than {2**62}")
         if int(header["clock"]) not in CLOCKS:
             raise RingError(f"ring {self.path}: clock is {header['clock']}, expected one of {sorted(CLOCKS)}")
+        # What does not change is read once: nobody can change it afterwards.
+        self._fixed = header
         self._modules_at = HEADER_BYTES
         self._module_capacity, self._site_capacity = int(header["module_capacity"]), int(header["site_capacity"])
         self._sites_at = self._modules_at + self._module_capacity * MODULE.itemsize
@@ -138,42 +146,42 @@ class Ring:
     @property
     def rank(self) -> int:
         """Rank in MPI_COMM_WORLD."""
-        return int(self._get("rank"))
+        return int(self._fixed["rank"])
 
     @property
     def size(self) -> int:
         """Ranks in MPI_COMM_WORLD."""
-        return int(self._get("size"))
+        return int(self._fixed["size"])
 
     @property
     def pid(self) -> int:
         """Process that writes the ring."""
-        return int(self._get("pid"))
+        return int(self._fixed["pid"])
 
     @property
     def program(self) -> str:
         """Path of the executable."""
-        return _text(self._get("program"))
+        return _text(self._fixed["program"])
 
     @property
     def clock(self) -> str:
         """What the shim reads its times from; they are nanoseconds of CLOCK_MONOTONIC in either case."""
-        return CLOCKS[int(self._get("clock"))]
+        return CLOCKS[int(self._fixed["clock"])]
 
     @property
     def started_ns(self) -> int:
         """When MPI_Init returned, on the header's clock, in nanoseconds: the first interval begins here."""
-        return int(self._get("started_ns"))
+        return int(self._fixed["started_ns"])
 
     @property
     def started_unix_ns(self) -> int:
         """The same instant in Unix nanoseconds."""
-        return int(self._get("started_unix_ns"))
+        return int(self._fixed["started_unix_ns"])
 
     @property
     def dropped(self) -> int:
         """Collectives that found the ring full."""
-        return int(self._get("dropped"))
+        return self._words[_DROPPED]
 
     @property
     def finalized(self) -> bool:
@@ -183,12 +191,12 @@ class Ring:
     @property
     def tail(self) -> int:
         """Records released so far."""
-        return int(self._get("tail"))
+        return self._words[_TAIL]
 
     @property
     def head(self) -> int:
         """Records written so far. Raises RingError where head and tail contradict each other."""
-        tail, head = self.tail, int(self._get("head"))
+        tail, head = self._words[_TAIL], self._words[_HEAD]
         if not tail <= head <= tail + self.capacity:
             raise RingError(f"ring {self.path}: head is {head}, expected {tail} to {tail + self.capacity}")
         return head
@@ -205,7 +213,7 @@ class Ring:
 
     def release(self, position: int) -> None:
         """Let the shim overwrite every record before `position`."""
-        self._header["tail"][0] = position
+        self._words[_TAIL] = position
 
     def site(self, index: int) -> str:
         """Call site `index` as module+offset of each frame, innermost first; "start" for 0, the start of the run.
@@ -241,6 +249,14 @@ class Ring:
         if len(data) != want:
             raise RingError(f"ring {self.path}: {len(data)} bytes at {at}, expected {want}")
         return np.frombuffer(data, dtype=dtype)
+
+
+def _word(field: str) -> int:
+    offset: int = HEADER.fields[field][1]  # type: ignore[index]
+    return offset // 8
+
+
+_HEAD, _DROPPED, _TAIL = _word("head"), _word("dropped"), _word("tail")
 
 
 def _text(field: bytes) -> str:

@@ -149,7 +149,7 @@ class _Recorder:
             return self.watched
         with self._beginning:
             directory = environment.get("BAROGRAPH_RING_DIR", "")
-            rank, size = _place(environment)
+            rank, size = place(environment)
             disabled = environment.get("BAROGRAPH_DISABLE", "0") not in ("", "0")
             if directory and not disabled and rank == 0 and not self.begun:
                 self._open(Path(directory), rank, size)
@@ -185,7 +185,8 @@ class _Recorder:
         atexit.register(self._writer.finish)
 
 
-def _place(environment: Mapping[str, str]) -> tuple[int, int]:
+def place(environment: Mapping[str, str]) -> tuple[int, int]:
+    """Rank and number of ranks as a launcher says; 0 and 1 where none does."""
     for rank, size in _RANKS:
         if environment.get(rank, "").isdecimal() and environment.get(size, "").isdecimal():
             return int(environment[rank]), int(environment[size])

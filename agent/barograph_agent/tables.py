@@ -128,6 +128,9 @@ TABLES: Final[dict[str, Table]] = {
         # One row per job step at its end. `exit_status` as a shell would say it, -1 where nobody knows it;
         # `intervals` as the shim counted them, `dropped` those of them that never became a block.
         _table("runs", job=_N, ended_at=_F, runtime_seconds=_F, exit_status=_I, intervals=_I, dropped=_I),
+        # What the sidecar itself has cost by the end of a run: its processor time, the most memory it ever had, and how
+        # long it has lived. One that also delivers earlier runs has them in the sum.
+        _table("sidecars", job=_N, host=_N, cpu_seconds=_F, resident_bytes=_I, lived_seconds=_F, at=_F),
         # Lower, expected, upper for one class (kind interval) or a whole run (kind runtime, class 0).
         _table(
             "bands",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import resource
 import shutil
 import time
 from collections.abc import Callable
@@ -60,6 +61,7 @@ class Watch:
         self.notes: list[str] = []
         self._directory = directory
         self._clock = clock
+        self._made_at = time.monotonic()
         self._spool = Spool(directory, plan.spool_bytes, segment_bytes)
         self._load()
         self.link = self._connect()
@@ -191,6 +193,15 @@ class Watch:
             "dropped": missing,
         }
         self._append("runs", 1, values)
+        cost = {
+            "job": self.plan.job.key,
+            "host": self.plan.job.host,
+            "cpu_seconds": time.process_time(),
+            "resident_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            "lived_seconds": time.monotonic() - self._made_at,
+            "at": self._clock(),
+        }
+        self._append("sidecars", 1, cost)
         self._state.ended, self._state.seen, self._state.dropped = True, seen, missing
         self._commit()
         # Rings take memory, and everything in them is on the disk now.

@@ -5,6 +5,7 @@ Rank 0 of a world gives its intervals; all its ranks on this node together give 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -61,13 +62,15 @@ class Worlds:
     def find(self) -> None:
         """Open rings that have appeared. One that is none is given up."""
         fresh: list[Ring] = []
-        for path in sorted(self._directory.glob("*.ring")):
-            if path.name in self._rings or path.name in self.unreadable:
+        # Names alone: this is done five times a second, and a hundred paths take a millisecond to make.
+        names = os.listdir(self._directory) if self._directory.is_dir() else []  # noqa: PTH208
+        for name in sorted(set(names) - self._rings.keys() - self.unreadable.keys()):
+            if not name.endswith(".ring"):
                 continue
             try:
-                fresh.append(Ring(path))
+                fresh.append(Ring(self._directory / name))
             except RingError as error:
-                self.unreadable[path.name] = error
+                self.unreadable[name] = error
         for ring in sorted(fresh, key=lambda ring: (ring.started_ns, ring.rank)):
             self._adopt(ring)
         if fresh:

@@ -68,6 +68,8 @@ static void start(const char *directory, const void *session, const void *caller
 void recorder_start(const void *session, const void *caller)
 {
     const char *directory = getenv("BAROGRAPH_RING_DIR");
+    if (depth > 0)
+        return; /* Fortran's MPI_Init called C's, and does this itself */
     atomic_fetch_add(&alive, 1);
     struct writer *ring = atomic_load(&recording);
     if (ring) {
@@ -154,6 +156,6 @@ void recorder_show(void)
 void recorder_finish(void)
 {
     struct writer *ring = atomic_load_explicit(&recording, memory_order_acquire);
-    if (atomic_fetch_sub(&alive, 1) == 1 && ring)
+    if (depth == 0 && atomic_fetch_sub(&alive, 1) == 1 && ring)
         writer_finalize(ring);
 }

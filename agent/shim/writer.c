@@ -141,7 +141,7 @@ static void convert(struct writer *writer, struct timed *timed)
     uint64_t wait = timed->exit > timed->enter ? ticker_span_ns(ticker, timed->exit - timed->enter) : 0;
     timed->exit = ticker_ns(ticker, timed->exit);
     timed->enter = steady ? timed->exit - wait : writer->last_exit_ns;
-    timed->p2p = ticker_span_ns(ticker, timed->p2p);
+    timed->p2p = (int64_t)timed->p2p > 0 ? ticker_span_ns(ticker, timed->p2p) : 0; /* the counter may have gone back */
     if (timed->exit < writer->last_exit_ns)
         timed->exit = writer->last_exit_ns;
     if (timed->enter > timed->exit)

@@ -34,6 +34,10 @@ class Counters:
     """Intervals of ended runs, as shims counted them."""
     agent_stored: int = 0
     agent_dropped: dict[str, int] = field(default_factory=lambda: dict.fromkeys(DROPS, 0))
+    agent_cpu_seconds: float = 0.0
+    agent_lived_seconds: float = 0.0
+    agent_resident_bytes: int = 0
+    """The most that a sidecar ever had."""
     commits: int = 0
     commit_seconds: float = 0.0
     checkpoints: int = 0
@@ -56,10 +60,14 @@ class Counters:
         self.table_rows[entry.table] += entry.rows
         match entry.table:
             case "blocks":
-                self.agent_stored += _total(entry, "count")
+                self.agent_stored += int(_total(entry, "count"))
             case "runs":
-                self.agent_counted += _total(entry, "intervals")
-                self.agent_dropped["ring-full"] += _total(entry, "dropped")
+                self.agent_counted += int(_total(entry, "intervals"))
+                self.agent_dropped["ring-full"] += int(_total(entry, "dropped"))
+            case "sidecars":
+                self.agent_cpu_seconds += _total(entry, "cpu_seconds")
+                self.agent_lived_seconds += _total(entry, "lived_seconds")
+                self.agent_resident_bytes = max(self.agent_resident_bytes, int(np.max(entry.columns["resident_bytes"])))
             case "events":
                 columns = (wire.spread(entry.columns[name], entry.rows) for name in ("kind", "rows", "detail"))
                 for kind, rows, detail in zip(*columns, strict=True):
@@ -67,5 +75,5 @@ class Counters:
                         self.agent_dropped[detail if detail in DROPS else "other"] += int(rows)
 
 
-def _total(entry: Entry, column: str) -> int:
-    return int(np.sum(wire.spread(entry.columns[column], entry.rows)))
+def _total(entry: Entry, column: str) -> float:
+    return float(np.sum(wire.spread(entry.columns[column], entry.rows)))

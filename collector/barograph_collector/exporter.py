@@ -35,6 +35,12 @@ class Exporter(Collector):
         yield CounterMetricFamily("barograph_agent_intervals_counted", counted, now.agent_counted)
         stored = "Intervals committed since the start, those of running jobs too."
         yield CounterMetricFamily("barograph_agent_intervals_stored", stored, now.agent_stored)
+        cpu = "Processor time of sidecars whose runs have ended, since the start, in seconds."
+        yield CounterMetricFamily("barograph_agent_cpu_seconds", cpu, now.agent_cpu_seconds)
+        lived = "How long these sidecars have lived together, in seconds."
+        yield CounterMetricFamily("barograph_agent_lived_seconds", lived, now.agent_lived_seconds)
+        resident = "The most memory that one of them ever had, in bytes."
+        yield GaugeMetricFamily("barograph_agent_resident_bytes", resident, now.agent_resident_bytes)
         dropped = CounterMetricFamily(
             "barograph_agent_rows_dropped",
             "Rows that agents had to give up since the start, by reason.",

@@ -43,6 +43,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "canary": Command("barograph.canary", "server", "prove with a made-up job that an alarm would come through"),
     "instrument": Command("barograph.instrument", "instrument", "put probes into C and C++ sources: features of a run"),
     "features": Command("barograph.features", "server", "from instrumented runs to the features worth keeping"),
+    "bsp": Command("barograph.bsp", "harness", "measure intervals of a known workload, under mpiexec"),
     "spool": Command("barograph.spool", "", "list or deliver what earlier runs could not deliver"),
     "doctor": Command("barograph.doctor", "", "check whether runs on this node can be watched"),
     "ring": Command("barograph.ring", "", "print what a ring file holds"),

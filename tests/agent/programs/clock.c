@@ -22,6 +22,7 @@ int main(int argc, char **argv)
     if (argc != 4)
         return 2;
     int records = atoi(argv[2]);
+    long long jump = atoll(argv[3]);
     struct ticker ticker;
     struct reading first = ticker_read();
     uint64_t next = wait_until(first.ns + 5000000);
@@ -36,10 +37,12 @@ int main(int argc, char **argv)
         next = wait_until(next + 50000000 / (uint64_t)records);
         uint64_t enter = ticker_now(&writer.ticker);
         if (i == records / 2)
-            writer.ticker.at.tick -= (uint64_t)atoll(argv[3]); /* the counter ahead = all it was compared with behind */
+            writer.ticker.at.tick -= (uint64_t)jump; /* the counter ahead = all it was compared with behind */
+        /* In other calls, with the jump in one of them. */
+        uint64_t p2p = ((uint64_t)2000 << 32) / writer.ticker.rate + (i == records / 2 ? (uint64_t)jump : 0);
         uint64_t before = clock_ns(CLOCK_MONOTONIC), exit = ticker_now(&writer.ticker);
         printf("%lu %lu\n", (unsigned long)before, (unsigned long)clock_ns(CLOCK_MONOTONIC));
-        writer_put(&writer, (struct timed){enter, exit, 0, 0, OP_BARRIER}, (struct caller){main, NULL});
+        writer_put(&writer, (struct timed){enter, exit, p2p, 0, OP_BARRIER}, (struct caller){main, NULL});
     }
     return 0;
 }

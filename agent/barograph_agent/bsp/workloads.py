@@ -1,0 +1,126 @@
+"""What a rank does in one interval (table I of the paper), and how much of it: drawn beforehand, from a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from time import perf_counter_ns
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Work = Callable[[int], None]
+"""Does the work of interval 0, 1, 2 ..."""
+
+
+class BadParameter(ValueError):
+    """A parameter that cannot be used. The text names it, its value and what was expected."""
+
+
+DISTRIBUTIONS: Final[dict[str, dict[str, float]]] = {
+    "constant": {"mean": 1.0},
+    "uniform": {"low": 0.5, "high": 1.5},
+    "normal": {"mean": 1.0, "sd": 0.1},
+    "gamma": {"shape": 4.0, "scale": 0.25},
+    "exponential": {"mean": 1.0},
+    "lognormal": {"mu": 0.0, "sigma": 0.25},
+}
+"""Parameters of each distribution and what they are unless given: a mean of about 1, which `unit` multiplies."""
+
+UNITS: Final = {"ftq": 1e-3, "fwq": 1e4}
+"""What a drawn 1 stands for: a millisecond, ten thousand additions."""
+
+SIZES: Final[dict[str, dict[str, float]]] = {"dgemm": {"size": 128, "times": 1}, "spmv": {"size": 128, "times": 10}}
+"""Rows of the matrix (of the square grid for spmv), and multiplications per interval."""
+
+
+def parameters(workload: str, distribution: str, given: Mapping[str, str]) -> dict[str, float]:
+    """All parameters of a workload, the defaults where none are given. Raises BadParameter."""
+    known = dict(SIZES[workload]) if workload in SIZES else {"unit": UNITS[workload], **DISTRIBUTIONS[distribution]}
+    for name, text in given.items():
+        if name not in known:
+            raise BadParameter(f"parameter {name!r} of {workload}, expected one of {', '.join(known)}")
+        try:
+            known[name] = float(text)
+        except ValueError:
+            raise BadParameter(f"parameter {name} is {text!r}, expected a number") from None
+        least = None if name == "mu" else 1.0 if workload in SIZES else 0.0
+        if not np.isfinite(known[name]) or (least is not None and known[name] < least):
+            raise BadParameter(f"parameter {name} is {text}, expected a number of at least {least:g}")
+    return known
+
+
+def amounts(workload: str, distribution: str, values: Mapping[str, float], count: int, seed: int, rank: int) -> Floats:
+    """How much each of `count` intervals of this rank does: nanoseconds (ftq), additions (fwq); at least 0.
+
+    Equal seeds give equal amounts on the same rank, and independent ones on different ranks.
+    """
+    rng = np.random.default_rng([seed, rank])
+    draws: dict[str, Callable[[], Floats]] = {
+        "constant": lambda: np.full(count, values["mean"]),
+        "uniform": lambda: rng.uniform(values["low"], max(values["low"], values["high"]), count),
+        "normal": lambda: rng.normal(values["mean"], values["sd"], count),
+        "gamma": lambda: rng.gamma(values["shape"], values["scale"], count),
+        "exponential": lambda: rng.exponential(values["mean"], count),
+        "lognormal": lambda: rng.lognormal(values["mu"], values["sigma"], count),
+    }
+    scale = values["unit"] * (1e9 if workload == "ftq" else 1.0)
+    return np.maximum(draws[distribution]() * scale, 0.0)
+
+
+def make(workload: str, distribution: str, values: Mapping[str, float], count: int, seed: int, rank: int) -> Work:
+    """The work of this rank. Everything that is not the work itself is done here."""
+    if workload in SIZES:
+        kernel = _dgemm if workload == "dgemm" else _spmv
+        return kernel(int(values["size"]), int(values["times"]), np.random.default_rng([seed, rank]))
+    drawn = [int(amount) for amount in amounts(workload, distribution, values, count, seed, rank)]
+    return _spin(drawn) if workload == "ftq" else _add(drawn)
+
+
+def _spin(nanoseconds: list[int]) -> Work:
+    """Fixed time quantum: nothing, for so long."""
+
+    def work(interval: int) -> None:
+        until = perf_counter_ns() + nanoseconds[interval]
+        while perf_counter_ns() < until:
+            pass
+
+    return work
+
+
+def _add(additions: list[int]) -> Work:
+    """Fixed work quantum: so many integer additions."""
+
+    def work(interval: int) -> None:
+        total = 0
+        for number in range(additions[interval]):
+            total += number
+
+    return work
+
+
+def _dgemm(size: int, times: int, rng: np.random.Generator) -> Work:
+    a, b, out = rng.random((size, size)), rng.random((size, size)), np.empty((size, size))
+
+    def work(interval: int) -> None:
+        for _ in range(times):
+            np.matmul(a, b, out=out)
+
+    return work
+
+
+def _spmv(size: int, times: int, rng: np.random.Generator) -> Work:
+    """The five-point stencil on a square grid, as compressed rows."""
+    grid = np.arange(size * size).reshape(size, size)
+    around: list[Any] = [grid, *(np.roll(grid, shift, axis) for shift in (1, -1) for axis in (0, 1))]
+    columns = np.stack(around, axis=-1).reshape(-1)
+    values = np.tile([4.0, -1.0, -1.0, -1.0, -1.0], size * size)
+    starts = np.arange(0, columns.size, 5)
+    x = rng.random(size * size)
+
+    def work(interval: int) -> None:
+        for _ in range(times):
+            np.add.reduceat(values * x[columns], starts)
+
+    return work

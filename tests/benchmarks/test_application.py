@@ -1,0 +1,93 @@
+"""How much slower LAMMPS is under the shim: paired runs in random order, and what the cost of a collective predicts.
+
+One rank, because on a busy machine two wait for each other's cores. Processor time, which other programs disturb less
+than the clock on the wall, and the wall. Nothing is asserted about either: the interval printed is what these runs can
+resolve. `make bench PYTEST="-k lammps"`; $BAROGRAPH_TEST_PAIRS sets how many pairs, 20 by default.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from barograph_agent.ring import Ring
+from helpers import mpi as mpis
+
+INPUT = """\
+units lj
+atom_style atomic
+lattice fcc 0.8442
+region box block 0 6 0 6 0 6
+create_box 1 box
+create_atoms 1 box
+mass 1 1.0
+velocity all create 1.44 87287
+pair_style lj/cut 2.5
+pair_coeff 1 1 1.0 1.0 2.5
+fix 1 all nvt temp 1.0 1.0 0.1
+run 3000
+"""
+
+
+def seconds(command: list[str], env: dict[str, str]) -> tuple[float, float]:
+    """Processor time and wall time of one run."""
+    began = time.monotonic()
+    process = subprocess.Popen(command, env={**os.environ, **env}, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    return usage.ru_utime + usage.ru_stime, time.monotonic() - began
+
+
+def median_interval(values: list[float], confidence: float = 0.95) -> tuple[float, float]:
+    """The distribution-free interval of the median: order statistics, by the binomial distribution."""
+    ordered = np.sort(values)
+    rank = max(int(binom.ppf((1 - confidence) / 2, len(ordered), 0.5)), 1)
+    return float(ordered[rank - 1]), float(ordered[-rank])
+
+
+def test_the_interval_of_the_median_has_its_confidence() -> None:
+    random_ = np.random.default_rng(7)
+    inside = [low <= 0 <= high for low, high in (median_interval(list(random_.normal(size=20))) for _ in range(2000))]
+    assert 0.94 < np.mean(inside) < 0.99
+
+
+@pytest.mark.parametrize("name", ["mpich"])
+def test_how_much_slower_lammps_is(name: str, tmp_path: Path) -> None:
+    lammps, environment = mpis.find(name).lammps()
+    shim = tmp_path / "libbarograph.so"
+    subprocess.run([sys.executable, mpis.REPOSITORY / "agent/shim/build.py", shim], check=True)
+    (tmp_path / "in.lj").write_text(INPUT)
+    command = [str(lammps), "-in", str(tmp_path / "in.lj"), "-log", "none"]
+    order = random.Random(1)
+    pairs = int(os.environ.get("BAROGRAPH_TEST_PAIRS", "20"))
+    ratios: dict[str, list[float]] = {"processor": [], "wall": []}
+    alone = []
+    for _ in range(pairs):
+        taken: dict[bool, tuple[float, float]] = {}
+        for watched in order.sample([True, False], 2):
+            with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+                env = {"LD_PRELOAD": str(shim), "BAROGRAPH_RING_DIR": folder} if watched else {}
+                taken[watched] = seconds(command, {**environment, **env})
+                for path in Path(folder).glob("*.ring"):
+                    with Ring(path) as ring:
+                        collectives = ring.head
+        alone.append(taken[False][0])
+        for at, times in enumerate(ratios.values()):
+            times.append(taken[True][at] / taken[False][at])
+    print(f"\n\nLAMMPS, 1 rank, {np.median(alone):.2f} s of processor time, {collectives} collectives, {pairs} pairs")
+    for clock, times in ratios.items():
+        low, high = median_interval(times)
+        print(f"{clock:10} slowdown {np.median(times) - 1:+.4f}, 95 % confidence {low - 1:+.4f} to {high - 1:+.4f}")
+    predicted = collectives * 25e-9 / np.median(alone)
+    print(f"at 25 ns a collective it would be {predicted:+.7f}")
+    assert collectives > 3000

@@ -1,0 +1,100 @@
+"""What a sidecar costs beside 64 ranks that synchronize 1,000 times a second: processor time and memory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from barograph_agent.job import Job
+from barograph_agent.plan import PLAN, Plan, myself, save
+from barograph_agent.ring import BYTES_UNKNOWN
+from helpers.log import wait_until
+from helpers.rings import STARTED_NS, FakeShim
+from helpers.service import Service
+
+RANKS = 64
+RATE = 1000
+SECONDS = 20.0
+BATCH = 64  # a divisor of the ring's capacity: no batch wraps round
+GOAL_SHARE = 0.03
+GOAL_BYTES = 60 * 2**20
+
+
+class Rank(FakeShim):
+    """A rank whose records are written by the batch: this process has other things to do."""
+
+    def put_many(self, index: int, ends: np.ndarray, sites: np.ndarray) -> None:
+        """Collectives index, index+1 ... that end at these nanoseconds after the start, all at one slot of the ring."""
+        slot = self.get("head") % self.capacity
+        records = self.records[slot : slot + len(ends)]
+        records["enter_ns"] = STARTED_NS + ends - 50_000
+        records["exit_ns"] = STARTED_NS + ends
+        records["bytes"] = BYTES_UNKNOWN
+        records["index"] = index + np.arange(len(ends))
+        records["site"] = sites
+        records["op"] = 9
+        self.set(head=self.get("head") + len(ends))
+
+
+def used(pid: int) -> float:
+    """Seconds of processor time so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident(pid: int) -> int:
+    """Bytes of memory."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:"))
+
+
+@pytest.mark.timeout(600)
+def test_a_sidecar_beside_64_ranks(tmp_path: Path) -> None:
+    directory, rings = tmp_path / "run", tmp_path / "ring"
+    directory.mkdir()
+    rings.mkdir()
+    ranks = []
+    for rank in range(RANKS):
+        ranks.append(shim := Rank(rings / f"rank-{rank}.ring", capacity=65536))
+        shim.set(rank=rank, size=RANKS)
+        for offset in range(6):
+            shim.site(16 * offset + 1)
+    with Service(tmp_path) as service:
+        job = Job("lab", "bench", 0, "0", "ada", "n1", "bench", {})
+        save(directory, PLAN, Plan(job, "lab/bench/1", service.endpoint, str(rings), 0.0, *myself(), 0.0, 2**28))
+        sidecar = subprocess.Popen([sys.executable, "-P", "-m", "barograph_agent.sidecar", str(directory)])
+        try:
+            index = 0
+
+            def play(seconds: float) -> None:
+                nonlocal index
+                began, first = time.monotonic(), index
+                while (due := time.monotonic() - began) < seconds:
+                    while index - first < due * RATE:
+                        ends = (index + 1 + np.arange(BATCH)) * (10**9 // RATE)
+                        sites = (index + np.arange(BATCH)) % 6 + 1
+                        for shim in ranks:
+                            shim.put_many(index, ends, sites)
+                        index += BATCH
+                    time.sleep(0.01)
+
+            play(3.0)  # start-up is not what is measured
+            before, at = used(sidecar.pid), time.monotonic()
+            play(SECONDS)
+            share = (used(sidecar.pid) - before) / (time.monotonic() - at)
+            memory = resident(sidecar.pid)
+            wait_until(lambda: ranks[0].get("tail") > 0.5 * index, "the sidecar keeps up")
+        finally:
+            sidecar.kill()
+            sidecar.wait()
+    dropped = sum(shim.get("dropped") for shim in ranks)
+    print(f"\n{RANKS} ranks x {RATE}/s: {share:.2%} of one core, {memory / 2**20:.0f} MB resident, {dropped} dropped")
+    assert dropped == 0
+    assert share < GOAL_SHARE
+    assert memory < GOAL_BYTES
