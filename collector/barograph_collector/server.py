@@ -33,6 +33,7 @@ from barograph_collector.mailbox import Mailbox
 from barograph_collector.query import Querier
 from barograph_collector.reader import Reader
 from barograph_collector.receiver import Order, Post, Receiver, Stored
+from barograph_collector.reception import Reception
 from barograph_collector.retention import KEEP_ALL, Retention
 from barograph_collector.service import CannotListen
 from barograph_collector.space import DiskSpace
@@ -101,16 +102,24 @@ class Collector:
             raise
         self.endpoint = door.endpoint
         streams = Streams.recovered(self._store.high_water())
+        admission = self._admission()
+        reception = Reception(
+            door,
+            streams,
+            admission,
+            self.counters,
+            reads=self._reads,
+            queries=self._queries,
+            greetings=self._greetings,
+        )
         receiver = Receiver(
             door,
             self._mailbox,
             streams=streams,
-            admission=self._admission(),
+            admission=admission,
+            reception=reception,
             space=self.space,
             items=self._items,
-            reads=self._reads,
-            queries=self._queries,
-            greetings=self._greetings,
             counters=self.counters,
             clock=self._clock,
         )
