@@ -142,10 +142,9 @@ class Database:
     def _insert(self, table: str, columns: Iterable[str], rows: pa.Table) -> None:
         names = quoted(columns)
         self._writer.register("incoming", rows)
-        try:
-            stored = self._one(f'INSERT INTO "{table}" ({names}) SELECT {names} FROM incoming')
-        finally:
-            self._writer.unregister("incoming")
+        stored = self._one(f'INSERT INTO "{table}" ({names}) SELECT {names} FROM incoming')
+        # Not after a failure: an aborted transaction takes nothing but its rollback.
+        self._writer.unregister("incoming")
         if stored != rows.num_rows:
             raise StoreError(f"table {table!r} in {self.path} took {stored} rows, expected {rows.num_rows}")
 
