@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import logging
 import queue
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final, NamedTuple, TypeAlias
 
 import zmq
@@ -42,7 +42,13 @@ class Stored(NamedTuple):
     items: list[intake.Item]
 
 
-Post: TypeAlias = list[intake.Item] | Stored | Reply | Judged | Order
+class Retained(NamedTuple):
+    """The streams that the database knows after it has dropped days."""
+
+    names: Collection[str]
+
+
+Post: TypeAlias = list[intake.Item] | Stored | Retained | Reply | Judged | Order
 
 
 class Receiver:
@@ -104,6 +110,8 @@ class Receiver:
             case Stored():
                 self._queued_bytes -= sum(item.size for item in post.items)
                 self._counters.queue_rows -= sum(item.entry.rows for item in post.items)
+            case Retained():
+                self._streams.retain(post.names)
             case list():
                 for reply in self._streams.committed((item.stream, item.seq, item.refusal) for item in post):
                     self._door.send(*reply)

@@ -6,7 +6,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 import duckdb
@@ -38,13 +38,15 @@ class Writer:
         stored: Callable[[list[Item]], None],
         counters: Counters,
         retention: Retention,
+        retained: Callable[[Collection[str]], None],
     ) -> None:
-        """`stored` hears of every batch once it is in the database."""
+        """`stored` hears of every batch once it is in the database, `retained` which streams there are after a drop."""
         self._store = store
         self._groups = groups
         self._stored = stored
         self._counters = counters
         self._retention = retention
+        self._retained = retained
         self._kept_house_on = -1
         self._ending = threading.Event()
         self._waiting: list[threading.Event] = []
@@ -154,6 +156,7 @@ class Writer:
         self._counters.table_rows = self._store.database.row_counts()
         if dropped:
             _log.info("dropped the raw rows of %d days", dropped)
+            self._retained(self._store.high_water().keys())
 
     def _checkpoint(self) -> None:
         began = time.perf_counter()
