@@ -20,6 +20,8 @@ from barograph_collector.store import Store
 
 BATCH_ROWS: Final = 122_880
 """A row group of DuckDB: so many at once go to the file directly, compressed, and not through its write-ahead log."""
+BACKLOG_ROWS: Final = 4 * BATCH_ROWS
+"""With so much waiting, fewer commits, each with its syncs, are worth more than sooner ones."""
 BATCH_SECONDS: Final = 0.2
 CHECKPOINT_BYTES: Final = 256 * 2**20
 """The journal is as long at most, about, before a checkpoint lets go of it."""
@@ -87,7 +89,7 @@ class Writer:
         rows = 0
         deadline = 0.0
         timeout: float | None = None
-        while rows < BATCH_ROWS:
+        while rows < BATCH_ROWS or (rows < BACKLOG_ROWS and not self._groups.empty()):
             try:
                 group = self._groups.get(timeout=timeout)
             except queue.Empty:
