@@ -78,11 +78,18 @@ class Rival(ABC):
         return rows / seconds, rows / cpu_seconds
 
     def _cpu_seconds(self) -> float:
-        """Of the server with the processes it has waited for, and of this process with those that it has."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        """Of the server, its children, and this process, each with the children it has waited for."""
         times = os.times()
         client = times.user + times.system + times.children_user + times.children_system
-        return client + sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+        ticks = 0
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                fields = path.read_text().rpartition(")")[2].split()
+            except OSError:  # has ended meanwhile; its parent has its time
+                continue
+            if self.process.pid in (int(path.parent.name), int(fields[1])):
+                ticks += sum(map(int, fields[11:15]))
+        return client + ticks / os.sysconf("SC_CLK_TCK")
 
     def packed(self, encoded: list[bytes]) -> list[bytes]:
         """Messages as they are sent: one by one, unless said otherwise."""
