@@ -18,7 +18,7 @@ from barograph.load import Load, Report
 from barograph.probe import Collector, Usage, stored_once
 from barograph_collector.service import Exit
 
-OPEN_SECONDS: Final = 60.0
+OPEN_SECONDS: Final = 240.0
 DESCRIPTORS: Final = 65536
 
 

@@ -44,7 +44,7 @@ def collected(
     directory.mkdir()
     with Collector(directory) as collector:
         load = Load(collector.endpoint, streams, rows, "bench")
-        assert load.open(60)
+        assert load.open(240)
         before, own = collector.usage(), Usage.of_this_process()
         report = load.pace(seconds, rate) if rate else load.saturate(seconds, window=2)
         used, generated = collector.usage() - before, Usage.of_this_process() - own
