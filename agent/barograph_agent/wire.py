@@ -128,9 +128,8 @@ class Refuse(msgspec.Struct, tag="refuse", tag_field="type", frozen=True):
     """The message with this seq, or hello where it is 0, was not taken; `detail` says why and what was expected.
 
     Reasons, to which later versions may add: `version` (another protocol), `gap` (not the next number),
-    `unknown-stream` (say hello first), `rate` (too fast), `disk-full`; `key`, `role`, `credential`, `replayed` (not let
-    in); and those in CONSUMED: `invalid` (not what its table expects), `forbidden` (not this producer's to say),
-    `oversized`.
+    `unknown-stream` (say hello first), `rate` (too fast); `key`, `role`, `credential`, `replayed` (not let in); and
+    those in CONSUMED: `invalid` (not what its table expects), `forbidden` (not this producer's to say), `oversized`.
     """
 
     stream: str

@@ -106,7 +106,7 @@ def _serve(options: argparse.Namespace) -> int:
 def _let_in(keyring: Keyring | None, directory: Path) -> str:
     if keyring is None:
         return "no keys: everybody on this host is let in, and nobody else, for only loopback addresses are taken"
-    return f"{len(keyring)} clients are let in by the keys in {directory}"
+    return f"clients let in: {len(keyring)}, by the keys in {directory}"
 
 
 def _refresh(keyring: Keyring, directory: Path) -> None:

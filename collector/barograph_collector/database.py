@@ -89,11 +89,15 @@ class Database:
         return head
 
     def fold_marks(self) -> None:
-        """Leave one mark a stream."""
+        """Leave one mark a stream; none of a stream that has said nothing since the oldest day that is kept.
+
+        Should it come back after all, it starts over: what it sends again was dropped here as well.
+        """
+        oldest = self.partitions.days[0].first_offset if self.partitions.dropped else 0
         with transaction(self._writer):
             self._writer.execute(
                 f'CREATE TABLE folded AS SELECT stream, max(seq)::BIGINT AS seq, max("{OFFSET}")::BIGINT AS "{OFFSET}"'
-                f' FROM "{STREAMS}" GROUP BY stream'
+                f' FROM "{STREAMS}" GROUP BY stream HAVING max("{OFFSET}") >= {oldest} OR stream = \'{JOURNAL}\''
             )
             self._writer.execute(f'DROP TABLE "{STREAMS}"')
             self._writer.execute(f'ALTER TABLE folded RENAME TO "{STREAMS}"')
@@ -118,6 +122,8 @@ class Database:
             # Only a checkpoint gives the room back, to the database's own use.
             self.checkpoint()
             dropped += 1
+        if dropped:
+            self.fold_marks()
         return dropped
 
     def used_bytes(self) -> int:
@@ -142,10 +148,9 @@ class Database:
     def _insert(self, table: str, columns: Iterable[str], rows: pa.Table) -> None:
         names = quoted(columns)
         self._writer.register("incoming", rows)
-        try:
-            stored = self._one(f'INSERT INTO "{table}" ({names}) SELECT {names} FROM incoming')
-        finally:
-            self._writer.unregister("incoming")
+        stored = self._one(f'INSERT INTO "{table}" ({names}) SELECT {names} FROM incoming')
+        # Not after a failure: an aborted transaction takes nothing but its rollback.
+        self._writer.unregister("incoming")
         if stored != rows.num_rows:
             raise StoreError(f"table {table!r} in {self.path} took {stored} rows, expected {rows.num_rows}")
 

@@ -25,8 +25,6 @@ OWN_COLUMNS: Final = {
     # How far each stream has come: appended with every commit, folded now and then. The stream with the empty name,
     # which no client can have, is the journal itself.
     STREAMS: {"stream": "VARCHAR", "seq": "BIGINT", OFFSET: "BIGINT"},
-    # Streams that have ended or fallen silent: `key` is streams.key_of(name), `day` counts from 1970-01-01.
-    "retired": {"key": "UBIGINT", "seq": "BIGINT", "day": "BIGINT"},
     # What remains of blocks: per class and hour (Unix seconds of its beginning), over the runs of one workload.
     CLASS_HOURS: {
         "hour": "DOUBLE",

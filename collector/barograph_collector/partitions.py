@@ -66,6 +66,11 @@ class Partitions:
             self._connection.execute("DELETE FROM partitions WHERE day = ?", [day])
         self.days = left
 
+    @property
+    def dropped(self) -> bool:
+        """Whether there were days before the first one there is."""
+        return bool(self.days) and self.days[0].first_offset > 1
+
     def after(self, name: str, offset: int) -> list[str]:
         """The tables that may hold rows of the log's table `name` beyond `offset`, in the order of their offsets."""
         if name not in DAILY:

@@ -1,31 +1,28 @@
-"""The receive thread's work: judge what arrives, queue what is accepted, send every answer."""
+"""The receive thread's work: judge what arrives, queue the rows that are accepted, send every answer."""
 
 from __future__ import annotations
 
 import enum
 import logging
 import queue
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final, NamedTuple, TypeAlias
 
 import zmq
 
 from barograph_agent import wire
-from barograph_collector import intake, query, reader
+from barograph_collector import intake
 from barograph_collector.admission import Admission, Refused
 from barograph_collector.counters import Counters
-from barograph_collector.credentials import Claim, Unproven
 from barograph_collector.door import Door
 from barograph_collector.gatekeeper import Greeting, Judged
 from barograph_collector.mailbox import Mailbox
+from barograph_collector.reception import Reception
 from barograph_collector.space import DiskSpace
 from barograph_collector.streams import Reply, Streams, Verdict
 
 QUEUE_BYTES: Final = 128 * 2**20
 """With this much on its way to the database the socket is left alone until a commit has made room."""
-READS_WAITING: Final = 256
-QUERIES_WAITING: Final = 16
-GREETINGS_WAITING: Final = 20_000
 _HAD_ALREADY: Final = (Verdict.DUPLICATE, Verdict.UNDER_WAY)
 _AT_ONCE: Final = 256  # messages taken before answers get their turn again
 _COMPLAINT_SECONDS: Final = 60.0
@@ -45,7 +42,13 @@ class Stored(NamedTuple):
     items: list[intake.Item]
 
 
-Post: TypeAlias = list[intake.Item] | Stored | Reply | Judged | Order
+class Retained(NamedTuple):
+    """The streams that the database knows after it has dropped days."""
+
+    names: Collection[str]
+
+
+Post: TypeAlias = list[intake.Item] | Stored | Retained | Reply | Judged | Order
 
 
 class Receiver:
@@ -58,11 +61,9 @@ class Receiver:
         *,
         streams: Streams,
         admission: Admission,
+        reception: Reception,
         space: DiskSpace,
         items: queue.SimpleQueue[intake.Item | None],
-        reads: queue.SimpleQueue[tuple[bytes, wire.Read] | None],
-        queries: queue.SimpleQueue[tuple[bytes, wire.Sql] | None],
-        greetings: queue.SimpleQueue[Greeting | None],
         counters: Counters,
         clock: Callable[[], float],
     ) -> None:
@@ -70,11 +71,9 @@ class Receiver:
         self._mailbox = mailbox
         self._streams = streams
         self._admission = admission
+        self._reception = reception
         self._space = space
         self._items = items
-        self._reads = reads
-        self._queries = queries
-        self._greetings = greetings
         self._counters = counters
         self._clock = clock
         self._queued_bytes = 0
@@ -105,21 +104,21 @@ class Receiver:
     def _obey(self, post: Post) -> None:
         match post:
             case Reply():
-                self._send(post)
+                self._door.send(*post)
             case Judged():
-                self._open(post.greeting, post.claim)
+                self._reception.open(post.greeting, post.claim)
             case Stored():
                 self._queued_bytes -= sum(item.size for item in post.items)
                 self._counters.queue_rows -= sum(item.entry.rows for item in post.items)
+            case Retained():
+                self._streams.retain(post.names)
             case list():
                 for reply in self._streams.committed((item.stream, item.seq, item.refusal) for item in post):
-                    self._send(reply)
+                    self._door.send(*reply)
             case Order.STOP_INTAKE:
                 self._stopping = True
                 self._items.put(None)
-                self._reads.put(None)
-                self._queries.put(None)
-                self._greetings.put(None)
+                self._reception.end()
             case Order.END:
                 self._ended = True
 
@@ -140,9 +139,9 @@ class Receiver:
     def _handle(self, peer: bytes, key: str, message: wire.FromClient, frame: bytes) -> None:
         match message:
             case wire.Read() | wire.Sql():
-                self._pass_on(peer, key, message)
+                self._reception.pass_on(peer, key, message)
             case wire.Hello():
-                self._greet(Greeting(peer, key, message))
+                self._reception.greet(Greeting(peer, key, message))
             case wire.Append() | wire.Skip():
                 verdict = self._streams.judge(
                     peer, message.stream, message.seq, may_jump=isinstance(message, wire.Skip)
@@ -162,7 +161,7 @@ class Receiver:
             item = self._item(key, message, frame)
         except Refused as error:
             self._count(message, "refused")
-            self._refuse(peer, message.stream, message.seq, error.reason, str(error))
+            self._reception.refuse(peer, message.stream, message.seq, error.reason, str(error))
         else:
             self._count(message, "accepted")
             self._queue(item)
@@ -183,50 +182,6 @@ class Receiver:
             return intake.refused(message, error.reason, str(error), now)
         return intake.appended(message, wire.encode(message) if corrected else frame, now)
 
-    def _pass_on(self, peer: bytes, key: str, request: wire.Read | wire.Sql) -> None:
-        try:
-            self._admission.check_read(peer, key, request)
-        except Refused as error:
-            self._counters.refused[error.reason] += 1
-            self._send(Reply(peer, _unanswered(request, str(error))))
-            return
-        match request:
-            case wire.Read() if self._reads.qsize() < READS_WAITING:
-                self._reads.put((peer, request))
-            case wire.Sql() if self._queries.qsize() < QUERIES_WAITING:
-                self._queries.put((peer, request))
-            case _:
-                self._send(Reply(peer, _unanswered(request, "too many of its kind are waiting, ask again later")))
-
-    def _greet(self, greeting: Greeting) -> None:
-        hello = greeting.hello
-        try:
-            if hello.version != wire.VERSION:
-                raise Refused("version", f"version is {hello.version}, expected {wire.VERSION}")
-            intake.check_stream(hello.stream)
-            if not self._admission.needs_proof(greeting.key):
-                self._open(greeting, None)
-            elif self._greetings.qsize() < GREETINGS_WAITING:
-                self._greetings.put(greeting)
-            else:
-                raise Refused("rate", "too many hellos are waiting, say it again later")
-        except Refused as error:
-            self._refuse(greeting.peer, hello.stream, 0, error.reason, str(error))
-        except wire.Invalid as error:
-            self._refuse(greeting.peer, hello.stream, 0, "invalid", str(error))
-
-    def _open(self, greeting: Greeting, claim: Claim | Unproven | None) -> None:
-        peer, key, hello = greeting
-        try:
-            if isinstance(claim, Unproven):
-                raise Refused(claim.reason, str(claim))
-            self._admission.open(peer, key, hello.stream, claim)
-        except Refused as error:
-            self._refuse(peer, hello.stream, 0, error.reason, str(error))
-            return
-        for reply in self._streams.hello(peer, hello.stream):
-            self._send(reply)
-
     def _count(self, message: wire.Append | wire.Skip, result: str) -> None:
         if isinstance(message, wire.Append):
             self._counters.appends[result] += 1
@@ -243,22 +198,15 @@ class Receiver:
     def _answer(self, peer: bytes, message: wire.Append | wire.Skip, verdict: Verdict) -> None:
         match verdict:
             case Verdict.DUPLICATE:
-                self._send(self._streams.ack(peer, message.stream))
+                self._door.send(*self._streams.ack(peer, message.stream))
             case Verdict.CREDIT:
                 self._counters.refused["credit"] += 1
             case Verdict.GAP:
                 detail = f"seq is {message.seq}, expected {self._streams.expected(message.stream)}"
-                self._refuse(peer, message.stream, message.seq, "gap", detail)
+                self._reception.refuse(peer, message.stream, message.seq, "gap", detail)
             case Verdict.UNKNOWN:
                 detail = f"stream {message.stream[:140]!r} was not opened on this connection, expected hello first"
-                self._refuse(peer, message.stream, message.seq, "unknown-stream", detail)
-
-    def _refuse(self, peer: bytes, stream: str, seq: int, reason: str, detail: str) -> None:
-        self._counters.refused[reason] += 1
-        self._send(Reply(peer, wire.Refuse(stream[:128], seq, reason, detail)))
-
-    def _send(self, reply: Reply) -> None:
-        self._door.send(reply.peer, reply.message)
+                self._reception.refuse(peer, message.stream, message.seq, "unknown-stream", detail)
 
     def _complain(self, reason: str) -> None:
         self._ignored += 1
@@ -267,7 +215,3 @@ class Receiver:
             _log.warning("ignored %d messages that are not of the log protocol, the last one %s", self._ignored, reason)
             self._complained_at = now
             self._ignored = 0
-
-
-def _unanswered(request: wire.Read | wire.Sql, error: str) -> wire.FromCollector:
-    return query.refused(request, error) if isinstance(request, wire.Sql) else reader.failed(request, error)

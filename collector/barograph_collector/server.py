@@ -32,7 +32,8 @@ from barograph_collector.keys import Keyring
 from barograph_collector.mailbox import Mailbox
 from barograph_collector.query import Querier
 from barograph_collector.reader import Reader
-from barograph_collector.receiver import Order, Post, Receiver, Stored
+from barograph_collector.receiver import Order, Post, Receiver, Retained, Stored
+from barograph_collector.reception import Reception
 from barograph_collector.retention import KEEP_ALL, Retention
 from barograph_collector.service import CannotListen
 from barograph_collector.space import DiskSpace
@@ -86,7 +87,12 @@ class Collector:
         self._appender = Appender(store.journal, self._items, self._groups, self._mailbox.put)
         self.space = DiskSpace(store.path.parent, reserve_bytes)
         self._writer = Writer(
-            store, self._groups, lambda items: self._mailbox.put(Stored(items)), self.counters, retention
+            store,
+            self._groups,
+            stored=lambda items: self._mailbox.put(Stored(items)),
+            counters=self.counters,
+            retention=retention,
+            retained=lambda names: self._mailbox.put(Retained(names)),
         )
         self._querier = Querier(store, self._queries, self._mailbox.put, self._writer.settle)
         self._threads: list[threading.Thread] = []
@@ -101,16 +107,24 @@ class Collector:
             raise
         self.endpoint = door.endpoint
         streams = Streams.recovered(self._store.high_water())
+        admission = self._admission()
+        reception = Reception(
+            door,
+            streams,
+            admission,
+            self.counters,
+            reads=self._reads,
+            queries=self._queries,
+            greetings=self._greetings,
+        )
         receiver = Receiver(
             door,
             self._mailbox,
             streams=streams,
-            admission=self._admission(),
+            admission=admission,
+            reception=reception,
             space=self.space,
             items=self._items,
-            reads=self._reads,
-            queries=self._queries,
-            greetings=self._greetings,
             counters=self.counters,
             clock=self._clock,
         )

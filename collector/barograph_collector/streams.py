@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -54,6 +54,12 @@ class Streams:
 
     def __len__(self) -> int:
         return len(self._streams)
+
+    def retain(self, names: Collection[str]) -> None:
+        """Forget the streams that the database has forgotten; one that is connected still has to say hello again."""
+        gone = [n for n, stream in self._streams.items() if n not in names and stream.committed and not stream.pending]
+        for name in gone:
+            del self._streams[name]
 
     def hello(self, peer: bytes, name: str) -> list[Reply]:
         """Give the stream to this connection, and no other. The welcome waits until nothing of it is under way.

@@ -6,7 +6,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 import duckdb
@@ -20,6 +20,8 @@ from barograph_collector.store import Store
 
 BATCH_ROWS: Final = 122_880
 """A row group of DuckDB: so many at once go to the file directly, compressed, and not through its write-ahead log."""
+BACKLOG_ROWS: Final = 4 * BATCH_ROWS
+"""With so much waiting, fewer commits, each with its syncs, are worth more than sooner ones."""
 BATCH_SECONDS: Final = 0.2
 CHECKPOINT_BYTES: Final = 256 * 2**20
 """The journal is as long at most, about, before a checkpoint lets go of it."""
@@ -38,13 +40,15 @@ class Writer:
         stored: Callable[[list[Item]], None],
         counters: Counters,
         retention: Retention,
+        retained: Callable[[Collection[str]], None],
     ) -> None:
-        """`stored` hears of every batch once it is in the database."""
+        """`stored` hears of every batch once it is in the database, `retained` which streams there are after a drop."""
         self._store = store
         self._groups = groups
         self._stored = stored
         self._counters = counters
         self._retention = retention
+        self._retained = retained
         self._kept_house_on = -1
         self._ending = threading.Event()
         self._waiting: list[threading.Event] = []
@@ -85,7 +89,7 @@ class Writer:
         rows = 0
         deadline = 0.0
         timeout: float | None = None
-        while rows < BATCH_ROWS:
+        while rows < BATCH_ROWS or (rows < BACKLOG_ROWS and not self._groups.empty()):
             try:
                 group = self._groups.get(timeout=timeout)
             except queue.Empty:
@@ -154,6 +158,7 @@ class Writer:
         self._counters.table_rows = self._store.database.row_counts()
         if dropped:
             _log.info("dropped the raw rows of %d days", dropped)
+            self._retained(self._store.high_water().keys())
 
     def _checkpoint(self) -> None:
         began = time.perf_counter()

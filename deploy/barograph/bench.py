@@ -18,14 +18,22 @@ from barograph.load import Load, Report
 from barograph.probe import Collector, Usage, stored_once
 from barograph_collector.service import Exit
 
-OPEN_SECONDS: Final = 60.0
+OPEN_SECONDS: Final = 240.0
 DESCRIPTORS: Final = 65536
+SPARE_DESCRIPTORS: Final = 100
 
 
 def main(arguments: Sequence[str]) -> int:
     """Load a collector of its own on a scratch directory, print what came of it; 1 if a row is not there once."""
     options = _parser().parse_args(arguments)
-    _raise_descriptor_limit()
+    most = (_raise_descriptor_limit() - SPARE_DESCRIPTORS) // 2
+    if options.streams > most:
+        print(
+            f"barograph bench: streams is {options.streams}, expected at most {most} where a process may have"
+            f" {2 * most + SPARE_DESCRIPTORS} descriptors: a stream takes two",
+            file=sys.stderr,
+        )
+        return Exit.USAGE
     with ExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="barograph-bench-", dir=options.directory))
         collector = stack.enter_context(Collector(Path(directory)))
@@ -95,11 +103,13 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-def _raise_descriptor_limit() -> None:
+def _raise_descriptor_limit() -> int:
+    """The limit of this process and those it starts, as high as it may be."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for limit in (max(hard, DESCRIPTORS), hard):
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
         except (ValueError, OSError):
             continue
-        return
+        return limit
+    return hard

@@ -84,12 +84,8 @@ class Load:
     def open(self, seconds: float) -> bool:
         """Wait until every stream is welcomed; says whether all were in time."""
         deadline = time.monotonic() + seconds
-        while (now := time.monotonic()) < deadline:
-            for job in self.jobs:
-                if not job.link.connected:
-                    job.link.pump()
-            self._listen(0.02)
-            self._swept_at = now
+        while time.monotonic() < deadline:
+            self._listen(0.05)
             if all(job.link.connected for job in self.jobs):
                 return True
         return False

@@ -1,7 +1,8 @@
-"""What honest producers wait for an acknowledgement while somebody attacks, against what they wait in peace.
+"""What honest producers wait for an acknowledgement while somebody attacks their collector.
 
-The collector and each attacker are processes of their own; honest load and peace are measured in the same run, peace
-before and after each attack. The ratio is printed and asserted: it is of one machine at one time, not of its speed.
+Against two things in the same run: peace, before and after; and the same attack on another collector on this machine.
+The second is the ratio that is asserted: here attackers and collectors share the processors, so an attack on whomever
+takes its share of them, as it would not from another host.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ import numpy as np
 import pytest
 
 from barograph.load import Load
-from barograph.probe import Collector, Usage
+from barograph.probe import Collector
 from barograph_agent import wire
 from barograph_collector import intake
 from helpers.attackers import ATTACKS
 from helpers.hostile_wire import mutations
 
 SECONDS = 6.0
-STREAMS = 100
-RECORDS_PER_SECOND = 20_000.0
+STREAMS = 50
+RECORDS_PER_SECOND = 5_000.0
 RATIO_LIMIT = 3.0
 STREAM = "hostile"
 MUTATIONS = 1_000_000
@@ -62,23 +63,28 @@ def p99(endpoint: str, name: str) -> float:
     return float(np.quantile(report.waits, 0.99))
 
 
+@pytest.mark.timeout(1200)
 def test_honest_producers_under_attack(tmp_path: Path) -> None:
-    print(f"\n\n{RECORDS_PER_SECOND:,.0f} records/s from {STREAMS} honest streams, p99 from append to ack\n" + "-" * 78)
+    print(f"\n\n{RECORDS_PER_SECOND:,.0f} records/s from {STREAMS} honest streams, p99 from append to ack in ms\n")
+    print(f"{'attack':<24}{'peace':>10}{'neighbour attacked':>20}{'attacked':>10}{'x peace':>9}{'x neighbour':>13}")
     ratios: dict[str, float] = {}
     for number, name in enumerate(ATTACKS):
-        state = tmp_path / str(number)
-        state.mkdir()
-        with Collector(state) as collector:
-            p99(collector.endpoint, "warm")
-            before = p99(collector.endpoint, "before")
-            with attacked(name, collector.endpoint):
-                during = p99(collector.endpoint, "during")
-            peak = Usage.of(collector.pid).peak_bytes
-            peace = (before + p99(collector.endpoint, "after")) / 2
-        ratios[name] = during / peace
+        states = [tmp_path / f"{number}-{place}" for place in ("here", "there")]
+        for state in states:
+            state.mkdir()
+        with Collector(states[0]) as here, Collector(states[1]) as there:
+            p99(here.endpoint, "warm")
+            before = p99(here.endpoint, "before")
+            with attacked(name, there.endpoint):
+                beside = p99(here.endpoint, "beside")
+            with attacked(name, here.endpoint):
+                under = p99(here.endpoint, "under")
+            peak = here.usage().peak_bytes
+            peace = (before + p99(here.endpoint, "after")) / 2
+        ratios[name] = under / beside
         print(
-            f"{name:<24}{1000 * peace:8.1f} ms in peace, {1000 * during:8.1f} ms under attack,"
-            f" x{ratios[name]:5.2f}, collector at most {peak / 2**20:,.0f} MiB"
+            f"{name:<24}{1000 * peace:10.0f}{1000 * beside:20.0f}{1000 * under:10.0f}{under / peace:9.1f}"
+            f"{under / beside:13.1f}   (collector at most {peak / 2**20:,.0f} MiB)"
         )
     assert max(ratios.values()) <= RATIO_LIMIT, ratios
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import getpass
 import stat
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -21,9 +23,10 @@ from barograph_agent.outbox import Memory
 from barograph_collector import keys
 from barograph_collector.client import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.credentials import WINDOW_SECONDS, Claim, Unproven, Verifier
+from barograph_collector.daemon import main as daemon_main
 from barograph_collector.limits import BURST_SECONDS, Buckets
 from barograph_collector.server import Collector
-from helpers.log import Producer, blocks, collector_on, wait_until
+from helpers.log import Daemon, Producer, blocks, collector_on, wait_until
 from helpers.munged import munged
 
 JOB = "lab/4711.0.0"
@@ -284,6 +287,49 @@ def test_a_producer_that_goes_too_fast_is_held_back_and_loses_nothing(tmp_path: 
         with LogReader(collector.endpoint, 30) as reader:
             stored = [value for batch in reader.read_all("blocks") for value in batch.columns["first_index"]]
         assert stored == list(range(1000, 31_000))
+
+
+def test_a_running_daemon_takes_over_keys_that_change_and_keeps_those_it_has_where_they_cannot_be_read(
+    tmp_path: Path,
+) -> None:
+    directory = tmp_path / "keys"
+    keys.init(directory)
+    staff = client_keys.load(keys.add(directory, "reader", "staff"))
+    with Daemon(tmp_path / "state", "--keys", str(directory)) as daemon:
+        assert daemon.first_line.endswith(f"; clients let in: 1, by the keys in {directory}\n")
+        late = client_keys.load(keys.add(directory, "reader", "late"))
+        wait_until(lambda: "the keys have changed: clients let in: 2" in "".join(daemon.log), "the new key is known")
+        (directory / keys.CLIENTS).write_text("[")
+        wait_until(lambda: "those who were let in before still are" in "".join(daemon.log), "the bad file is noticed")
+        for key in (staff, late):
+            with LogReader(daemon.endpoint, 30, key) as reader:
+                assert reader.read("blocks", 0).rows == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--listen", "tcp://0.0.0.0:1"], "is not a loopback address, expected tcp://127.0.0.1:PORT or --keys"),
+        (["--munge"], "argument --munge: expected --keys with it: without keys nobody is asked who he is"),
+        (["--rate", "0"], "argument --rate: 0, expected more than 0"),
+    ],
+)
+def test_a_command_line_that_would_let_in_the_wrong_is_refused(
+    tmp_path: Path, options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        daemon_main(["--state", str(tmp_path), *options])
+    assert end.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_key_directory_that_is_not_there_is_named_with_status_73(tmp_path: Path) -> None:
+    words = ["--state", str(tmp_path / "state"), "--keys", str(tmp_path / "none")]
+    command = [sys.executable, "-m", "barograph_collector.daemon", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    missing = tmp_path / "none" / "collector.json"
+    said = f"cannot read {missing}: No such file or directory; `barograph keys init` makes it"
+    assert (done.returncode, done.stderr) == (73, f"barograph collector: {said}\n")
 
 
 # The parts

@@ -115,7 +115,7 @@ def test_while_files_cannot_grow_nothing_is_acknowledged_reads_go_on_and_afterwa
 def test_sigterm_commits_what_was_accepted_and_exits_0(tmp_path: Path) -> None:
     state = tmp_path / "not" / "there"
     with Daemon(state) as collector:
-        assert collector.first_line.endswith("; without keys only loopback addresses are taken\n")
+        assert collector.first_line.endswith("and nobody else, for only loopback addresses are taken\n")
         assert state.stat().st_mode & 0o777 == 0o700
         with Producer(collector.endpoint) as producer:
             producer.hello()

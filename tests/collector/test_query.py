@@ -104,4 +104,4 @@ def test_more_queries_than_can_wait_are_refused_at_once(collector: Collector) ->
         for request in range(40):
             crowd.send(wire.Sql(request, ENDLESS, 1, 60.0))
         answer = crowd.receive(wire.Result)
-        assert answer.error == "too many queries are waiting, ask again later"
+        assert answer.error == "too many of its kind are waiting, ask again later"

@@ -177,6 +177,22 @@ def test_a_commit_that_fails_before_or_after_it_is_done_is_made_good_from_the_jo
     assert collector.counters.reopens > 0
 
 
+def test_while_the_disk_is_short_nothing_is_taken_reads_go_on_and_afterwards_so_does_the_producer(
+    collector: Collector, producer: Producer, reader: LogReader
+) -> None:
+    producer.append(1, "blocks", 3, blocks(3))
+    producer.receive_ack(1)
+    collector.space.reserve = 2**62
+    producer.append(2, "blocks", 3, blocks(3, first=3))
+    wait_until(lambda: collector.counters.refused["disk-full"] == 1, "the message is refused")
+    assert stored(reader, "blocks", "first_index") == [0, 1, 2]
+    assert producer.hello().acked == 1
+    collector.space.reserve = 0
+    producer.append(2, "blocks", 3, blocks(3, first=3))
+    producer.receive_ack(2)
+    assert stored(reader, "blocks", "first_index") == [0, 1, 2, 3, 4, 5]
+
+
 def test_a_read_that_makes_no_sense_is_answered_in_words(reader: LogReader) -> None:
     words = {
         ("nothing", 0, 1, ""): f"unknown table 'nothing', expected one of {', '.join(wire.TABLES)}",

@@ -294,7 +294,7 @@ def test_days_are_read_as_one_table_and_dropped_whole_and_their_hours_stay(tmp_p
         for day in range(4):
             calendar.day = 20_000 + day
             ended = {"ended_at": 86400.0 * calendar.day + 1800.0 * np.arange(100)}
-            store.commit([entry("blocks", 100, blocks(100, 100 * day) | ended)], {"s": day + 2})
+            store.commit([entry("blocks", 100, blocks(100, 100 * day) | ended)], {"s": day + 2, f"of day {day}": 1})
         calendar.day = 19_000  # a clock that was set back: still the newest day
         store.commit([entry("blocks", 5, blocks(5, 400, "test/2"))], {"s": 9})
         calendar.day = 20_004
@@ -318,9 +318,11 @@ def test_days_are_read_as_one_table_and_dropped_whole_and_their_hours_stay(tmp_p
             assert least == 0.1
             assert seconds == pytest.approx(3 * blocks(100)["sum_seconds"].sum())
             assert cursor.execute("SELECT count(*), min(first_index) FROM blocks").fetchone() == (205, 200)
+        assert store.high_water().keys() == {"s", "of day 2", "of day 3"}
         assert store.keep_house(Retention(days=2)) == 0
         assert store.keep_house(Retention(bytes=1)) == 1, "the newest day stays, whatever it takes"
         assert store.head == 406
+        assert store.high_water() == {"s": 9, "of day 3": 1}, "a stream is forgotten with the last day it spoke on"
     with Store(tmp_path / "log.duckdb", clock=calendar) as store:
         store.commit([entry("blocks", 1, blocks(1, 405))], {"s": 10})
         assert store.read("blocks", 0, 1000).columns["first_index"].tolist() == list(range(300, 405))

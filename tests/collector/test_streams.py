@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
 from barograph_agent.wire import Ack, Refuse, Welcome
 from barograph_collector.streams import CREDIT, Reply, Streams, Verdict
 
@@ -71,3 +75,94 @@ def test_the_welcome_waits_for_what_an_earlier_connection_has_under_way() -> Non
     assert streams.hello(OTHER, "s") == []
     assert streams.committed([("s", 1, None)]) == []
     assert streams.committed([("s", 2, None)]) == [Reply(OTHER, Welcome("s", 2, CREDIT))]
+
+
+def test_a_stream_that_the_database_forgot_has_to_say_hello_again_one_with_something_under_way_has_not() -> None:
+    streams = greeted(acked=7)
+    streams.hello(OTHER, "fresh")
+    streams.retain({"else"})
+    assert streams.judge(PEER, "s", 8) is Verdict.UNKNOWN
+    assert streams.judge(OTHER, "fresh", 1) is Verdict.ACCEPT
+    assert streams.hello(PEER, "s") == [Reply(PEER, Welcome("s", 0, CREDIT))]
+    streams.accept("s", 1)
+    streams.retain(set())
+    assert streams.judge(PEER, "s", 1) is Verdict.UNDER_WAY
+
+
+class Deliveries(RuleBasedStateMachine):
+    """A producer with several connections, a network that doubles, swaps and loses, a collector that may be restarted.
+
+    `log` is what was committed, in order: it must be 1, 2, 3 ... whatever happened, and as far as any acknowledgement.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.streams = Streams()
+        self.peer = 0
+        self.network: list[tuple[bytes, int]] = []
+        self.queue: list[int] = []
+        self.log: list[int] = []
+        self.acked = 0
+        self.sent = 0
+        self.welcomed = False
+
+    @rule()
+    def connect(self) -> None:
+        self.peer += 1
+        self.welcomed = False
+        self.hear(self.streams.hello(b"%d" % self.peer, "s"))
+
+    @precondition(lambda self: self.welcomed)
+    @rule(count=st.integers(1, 5), copies=st.integers(1, 2))
+    def send(self, count: int, copies: int) -> None:
+        for _ in range(count):
+            self.sent += 1
+            self.network += [(b"%d" % self.peer, self.sent)] * copies
+
+    @precondition(lambda self: self.network)
+    @rule(data=st.data())
+    def arrive(self, data: st.DataObject) -> None:
+        peer, seq = self.network.pop(data.draw(st.integers(0, min(2, len(self.network) - 1))))
+        if self.streams.judge(peer, "s", seq) is Verdict.ACCEPT:
+            self.streams.accept("s", seq)
+            self.queue.append(seq)
+
+    @precondition(lambda self: self.network)
+    @rule()
+    def lose(self) -> None:
+        self.network.pop(0)
+
+    @precondition(lambda self: self.queue)
+    @rule(data=st.data())
+    def commit(self, data: st.DataObject) -> None:
+        count = data.draw(st.integers(1, len(self.queue)))
+        done, self.queue = self.queue[:count], self.queue[count:]
+        self.log += done
+        self.hear(self.streams.committed([("s", seq, None) for seq in done]))
+
+    @rule()
+    def restart(self) -> None:
+        self.queue.clear()
+        self.welcomed = False
+        self.streams = Streams.recovered({"s": self.log[-1]} if self.log else {})
+
+    def hear(self, replies: list[Reply]) -> None:
+        for peer, message in replies:
+            if peer != b"%d" % self.peer:
+                continue
+            match message:
+                case Welcome():
+                    self.welcomed = True
+                    self.acked = max(self.acked, message.acked)
+                    self.sent = message.acked
+                case Ack():
+                    self.acked = max(self.acked, message.seq)
+
+    @invariant()
+    def the_log_is_gapless_and_holds_what_was_acknowledged(self) -> None:
+        assert self.log == list(range(1, len(self.log) + 1))
+        assert self.acked <= len(self.log)
+
+
+TestDeliveries = Deliveries.TestCase
+TestDeliveries.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)

@@ -10,6 +10,7 @@ import os
 import random
 import resource
 import shutil
+import signal
 import struct
 import threading
 import time
@@ -111,6 +112,8 @@ class Chaos:
         """Let everybody deliver all that was said."""
         with Daemon(self.state) as collector:
             self._pump(collector.endpoint, threading.Event(), lambda stream: len(stream.sizes))
+            # Killed here, the database might lag behind what was acknowledged: the journal has it.
+            collector.end(signal.SIGTERM)
 
     def verdict(self) -> tuple[int, int]:
         """Rows that are lost, rows that are doubled."""

@@ -118,19 +118,24 @@ class Producer:
 class Daemon:
     """`barograph collector` as a process of its own, on free ports; ready when constructed."""
 
-    def __init__(self, state: Path) -> None:
-        command = [sys.executable, "-m", "barograph_collector.daemon", "--state", str(state)]
+    def __init__(self, state: Path, *options: str) -> None:
+        command = [sys.executable, "-m", "barograph_collector.daemon", "--state", str(state), *options]
         command += ["--listen", "tcp://127.0.0.1:0", "--metrics", "127.0.0.1:0"]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None
-        self.first_line = next((line for line in self.process.stderr if "listening on" in line), "")
+        before: list[str] = []
+        for line in self.process.stderr:
+            before.append(line)
+            if "listening on" in line:
+                break
+        self.first_line = before[-1] if before else ""
         self.log: list[str] = []
         self._drain = threading.Thread(target=self.log.extend, args=(self.process.stderr,))
         self._drain.start()
         ready = re.search(r"listening on (\S+), log in \S+, metrics on (\S+);", self.first_line)
         if ready is None:
             self.end(signal.SIGKILL)
-        assert ready, self.first_line + "".join(self.log)
+        assert ready, f"status {self.process.wait()}: {''.join([*before, *self.log])}"
         self.endpoint, self.metrics_url = ready.groups()
 
     def end(self, number: signal.Signals) -> int:

@@ -64,15 +64,32 @@ class Rival(ABC):
         self.process.wait(60)
         shutil.rmtree(self.directory)
 
-    def rate(self, messages: list[Message]) -> float:
-        """Records a second: all of them, encoded beforehand, until the server has taken the last one."""
+    def measure(self, messages: list[Message]) -> tuple[float, float]:
+        """Records a second, and records per second of CPU time of server and client.
+
+        All of them, encoded beforehand, until the server has taken the last one.
+        """
         encoded = self.packed([self.encode(message) for message in messages])
         rows = sum(len(message["first_index"]) for message in messages)
-        began = time.perf_counter()
+        began, used = time.perf_counter(), self._cpu_seconds()
         self.send(encoded)
-        seconds = time.perf_counter() - began
+        seconds, cpu_seconds = time.perf_counter() - began, self._cpu_seconds() - used
         assert self.stored() == rows
-        return rows / seconds
+        return rows / seconds, rows / cpu_seconds
+
+    def _cpu_seconds(self) -> float:
+        """Of the server, its children, and this process, each with the children it has waited for."""
+        times = os.times()
+        client = times.user + times.system + times.children_user + times.children_system
+        ticks = 0
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                fields = path.read_text().rpartition(")")[2].split()
+            except OSError:  # has ended meanwhile; its parent has its time
+                continue
+            if self.process.pid in (int(path.parent.name), int(fields[1])):
+                ticks += sum(map(int, fields[11:15]))
+        return client + ticks / os.sysconf("SC_CLK_TCK")
 
     def packed(self, encoded: list[bytes]) -> list[bytes]:
         """Messages as they are sent: one by one, unless said otherwise."""

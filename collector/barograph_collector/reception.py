@@ -1,0 +1,103 @@
+"""Hellos and requests: what arrives and is no row. Part of the receive thread; others answer what takes time."""
+
+from __future__ import annotations
+
+import queue
+from typing import Final
+
+from barograph_agent import wire
+from barograph_collector import intake, query, reader
+from barograph_collector.admission import Admission, Refused
+from barograph_collector.counters import Counters
+from barograph_collector.credentials import Claim, Unproven
+from barograph_collector.door import Door
+from barograph_collector.gatekeeper import Greeting
+from barograph_collector.streams import Streams
+
+READS_WAITING: Final = 256
+QUERIES_WAITING: Final = 16
+GREETINGS_WAITING: Final = 20_000
+
+
+class Reception:
+    """Opens streams to who may have them, and passes reads and queries on to who answers them."""
+
+    def __init__(
+        self,
+        door: Door,
+        streams: Streams,
+        admission: Admission,
+        counters: Counters,
+        *,
+        reads: queue.SimpleQueue[tuple[bytes, wire.Read] | None],
+        queries: queue.SimpleQueue[tuple[bytes, wire.Sql] | None],
+        greetings: queue.SimpleQueue[Greeting | None],
+    ) -> None:
+        self._door = door
+        self._streams = streams
+        self._admission = admission
+        self._counters = counters
+        self._reads = reads
+        self._queries = queries
+        self._greetings = greetings
+
+    def greet(self, greeting: Greeting) -> None:
+        """Open a stream at once, or once the credential that came with it has been looked at."""
+        hello = greeting.hello
+        try:
+            if hello.version != wire.VERSION:
+                raise Refused("version", f"version is {hello.version}, expected {wire.VERSION}")
+            intake.check_stream(hello.stream)
+            if not self._admission.needs_proof(greeting.key):
+                self.open(greeting, None)
+            elif self._greetings.qsize() < GREETINGS_WAITING:
+                self._greetings.put(greeting)
+            else:
+                raise Refused("rate", "too many hellos are waiting, say it again later")
+        except Refused as error:
+            self.refuse(greeting.peer, hello.stream, 0, error.reason, str(error))
+        except wire.Invalid as error:
+            self.refuse(greeting.peer, hello.stream, 0, "invalid", str(error))
+
+    def open(self, greeting: Greeting, claim: Claim | Unproven | None) -> None:
+        """Open a stream; `claim` is what its credential said, None where none is asked for."""
+        peer, key, hello = greeting
+        try:
+            if isinstance(claim, Unproven):
+                raise Refused(claim.reason, str(claim))
+            self._admission.open(peer, key, hello.stream, claim)
+        except Refused as error:
+            self.refuse(peer, hello.stream, 0, error.reason, str(error))
+            return
+        for reply in self._streams.hello(peer, hello.stream):
+            self._door.send(*reply)
+
+    def pass_on(self, peer: bytes, key: str, request: wire.Read | wire.Sql) -> None:
+        """Queue a request for the thread that answers its kind."""
+        try:
+            self._admission.check_read(peer, key, request)
+        except Refused as error:
+            self._counters.refused[error.reason] += 1
+            self._door.send(peer, _unanswered(request, str(error)))
+            return
+        match request:
+            case wire.Read() if self._reads.qsize() < READS_WAITING:
+                self._reads.put((peer, request))
+            case wire.Sql() if self._queries.qsize() < QUERIES_WAITING:
+                self._queries.put((peer, request))
+            case _:
+                self._door.send(peer, _unanswered(request, "too many of its kind are waiting, ask again later"))
+
+    def refuse(self, peer: bytes, stream: str, seq: int, reason: str, detail: str) -> None:
+        """Count a message that is not taken, and say so; `seq` is 0 for a hello."""
+        self._counters.refused[reason] += 1
+        self._door.send(peer, wire.Refuse(stream[:128], seq, reason, detail))
+
+    def end(self) -> None:
+        """Nothing more will be passed on."""
+        for waiting in (self._reads, self._queries, self._greetings):
+            waiting.put(None)
+
+
+def _unanswered(request: wire.Read | wire.Sql, error: str) -> wire.FromCollector:
+    return query.refused(request, error) if isinstance(request, wire.Sql) else reader.failed(request, error)
