@@ -20,6 +20,7 @@ from itertools import product
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from barograph_modeler.maxima.sample import Floats
 
@@ -54,7 +55,7 @@ class Shapes(NamedTuple):
     contention: Floats
     half: Floats
     overhead: Floats
-    kind: np.ndarray[tuple[int], np.dtype[np.intp]]
+    kind: npt.NDArray[np.intp]
 
 
 def _shapes() -> Shapes:
@@ -101,9 +102,9 @@ def log_prior(largest_ranks: float) -> Floats:
     return total
 
 
-def named(weights: Floats) -> dict[str, float]:
-    """Weights of shapes added up over what users tell apart, largest first."""
-    without = float(weights[NO_OVERHEAD_AT_ALL].sum())
-    growing = float(weights[SHAPES.growth > 0].sum())
-    names = {"power law": without, "floor": 1 - without - growing, "growing overhead": growing}
+def named(chosen: npt.NDArray[np.intp], weights: Floats) -> dict[str, float]:
+    """Weights of some shapes added up over what users tell apart, largest first."""
+    without = float(weights[NO_OVERHEAD_AT_ALL[chosen]].sum())
+    growing = float(weights[SHAPES.growth[chosen] > 0].sum())
+    names = {"power law": without, "floor": max(0.0, 1 - without - growing), "growing overhead": growing}
     return dict(sorted(names.items(), key=lambda item: -item[1]))
