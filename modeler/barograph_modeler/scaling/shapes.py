@@ -65,8 +65,8 @@ def _shapes() -> Shapes:
     bare = [*((fall, 0.0, 1.0, *even) for fall in FALLS), *contended]
     rows = [(*kind, u, i) for i, kind in enumerate(kinds) for u in levels]
     rows += [(*kind, NONE, i + len(kinds)) for i, kind in enumerate(bare)]
-    *columns, number = np.array(rows).T
-    return Shapes(*columns, number.astype(np.intp))
+    fall, growth, blend, contention, half, overhead, kind = np.array(rows).T
+    return Shapes(fall, growth, blend, contention, half, overhead, kind.astype(np.intp))
 
 
 SHAPES: Final = _shapes()
