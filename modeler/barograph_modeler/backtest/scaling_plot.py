@@ -14,7 +14,7 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from barograph_modeler.backtest.accuracy import Accuracy
 from barograph_modeler.backtest.models import Limited
@@ -114,9 +114,10 @@ def _summary(rows: Sequence[Accuracy], path: Path) -> None:
     axes.set_yticks(range(len(models)), models)
     axes.set_ylim(-0.6, len(models) - 0.3)
     axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter("{x:g} %")
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set_xlabel("median absolute percentage error of a workload: median, quarters, 5 and 95 % of workloads")
+    axes.set_xlabel("median error of a workload: median, quarters, 5 to 95 % of workloads")
     figure.savefig(path)
     plt.close(figure)
 
