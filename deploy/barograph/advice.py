@@ -31,7 +31,7 @@ def _sentences(said: Said) -> Iterator[str]:
     yield from _worth(said)
     yield _rests(said["basis"])
     yield from _others(said)
-    yield from (f"Taken for granted: {_stop(text)}" for text in said["conditions"])
+    yield from (f"Taken for granted: {text[:1].lower()}{_stop(text[1:])}" for text in said["conditions"])
     yield from (f"Beware: {_stop(text)}" for text in said["warnings"])
 
 

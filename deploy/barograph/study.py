@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -137,8 +138,7 @@ def main(arguments: Sequence[str]) -> int:
     except OSError as error:
         return _refuse(f"{error.filename}: {error.strerror}")
     if options.json:
-        tables = [asdict(grid) for grid in grids]
-        print(json.dumps({"tables": tables, "rows": rows}, default=_plain).replace("NaN", "null"))
+        print(json.dumps(_plain({"tables": [asdict(grid) for grid in grids], "rows": rows})))
     else:
         print("\n\n".join(grid.markdown() for grid in grids))
     return Exit.OK
@@ -150,9 +150,14 @@ def _refuse(text: str) -> int:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    raise TypeError(f"{value!r} is no plain value")
+    """The value as JSON has it: arrays are lists, what is no number is null."""
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_plain(part) for part in value]
+    if isinstance(value, float):  # numpy's too
+        return float(value) if math.isfinite(value) else None
+    return value
 
 
 def _grey_box(options: argparse.Namespace, complexity: Complexity | None) -> tuple[list[Grid], list[dict[str, Any]]]:

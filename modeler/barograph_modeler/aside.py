@@ -25,8 +25,9 @@ class Aside:
         return self._child != 0
 
     def start(self, work: Callable[[], None]) -> None:
-        """Begin. `work` may write files and must touch no socket, thread or lock of the parent."""
-        # The only threads beside serve metrics and fit: neither holds a lock that pickling or writing a file wants.
+        """Begin. `work` may write files and must touch no socket, thread or lock of the parent. Meanwhile no other
+        thread may be inside a numerical library: see `Gate`."""
+        # Threads that serve metrics may run: they hold no lock that pickling or writing a file wants.
         child = os.fork()
         if child == 0:
             _work(work)

@@ -96,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.state is None:
             status = serve("modeler", mind, TABLES, exporter, options, pages=pages)
         else:
-            keeper = Keeper(options.state, mind, f"window of {options.window:g} s")
+            keeper = Keeper(options.state, mind, f"window of {options.window:g} s", gate=forecaster.library.gate)
             status = serve(
                 "modeler", mind, TABLES, exporter, options, prepare=keeper.restore, keep=keeper.keep, pages=pages
             )

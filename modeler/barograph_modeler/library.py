@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from barograph_modeler.gate import Gate
 from barograph_modeler.history import Application, History, Place
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.predictor import Prediction, Predictor, fit
@@ -75,6 +76,8 @@ class Library:
     def __init__(self, executor: Executor, seed: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
         self.published: Mapping[Application, Published] = {}
         self.failed = 0
+        self.gate = Gate()
+        """Passed by everybody who reckons outside of the main thread."""
         self._executor = executor
         self._seed = seed
         self._clock = clock
@@ -134,5 +137,6 @@ class Library:
     def _fit(
         self, application: Application, runs: Mapping[str, Runs], places: Sequence[Place]
     ) -> tuple[Published, float]:
-        began = self._clock()
-        return publish(application, runs, places, self._seed), self._clock() - began
+        with self.gate.passing():
+            began = self._clock()
+            return publish(application, runs, places, self._seed), self._clock() - began

@@ -53,7 +53,8 @@ class PredictPage:
             if self._forecaster.is_learning(question.cluster, question.app):
                 raise _Learning(f"{question.app} is being learned at this moment, ask again in a few seconds") from None
             raise
-        return answer(known, question)
+        with self._forecaster.library.gate.passing():
+            return answer(known, question)
 
 
 class _Learning(Exception):

@@ -18,9 +18,12 @@ from typing import Any, Final, Protocol
 from barograph_agent.spool import replace_file
 from barograph_collector.follow import Follower, Reader
 from barograph_modeler.aside import Aside
+from barograph_modeler.gate import Gate
 
 FILE_NAME: Final = "modeler.snapshot"
 SNAPSHOT_SECONDS: Final = 300.0
+GATE_SECONDS: Final = 1.0
+"""How long a snapshot waits for a fit to end before it tries again in the next cycle."""
 FORMAT: Final = 2
 _ALLOWED: Final = {
     ("array", "array"),
@@ -107,12 +110,21 @@ class Keeper:
     """Keeps a mind's snapshot in a directory, and goes on from it.
 
     settings: whatever must be the same for a snapshot to be of use. clock: seconds, for when the next one is due.
+    gate: what other threads pass while they must not be forked.
     """
 
-    def __init__(self, directory: Path, mind: Kept, settings: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        mind: Kept,
+        settings: str,
+        clock: Callable[[], float] = time.monotonic,
+        gate: Gate | None = None,
+    ) -> None:
         self.path = directory / FILE_NAME
         self._mind = mind
         self._aside = Aside()
+        self._gate = gate or Gate()
         self._settings = settings
         self._clock = clock
         self._due = clock() + SNAPSHOT_SECONDS
@@ -145,8 +157,11 @@ class Keeper:
         elif self._aside.busy:
             self.settle()
         elif self._clock() >= self._due:
-            self._aside.start(partial(write_snapshot, self.path, offsets, self._settings, self._mind.state()))
-            self._due = self._clock() + SNAPSHOT_SECONDS
+            with self._gate.closed(GATE_SECONDS) as alone:
+                if alone:
+                    state = self._mind.state()
+                    self._aside.start(partial(write_snapshot, self.path, offsets, self._settings, state))
+                    self._due = self._clock() + SNAPSHOT_SECONDS
 
     def settle(self, *, wait: bool = False) -> None:
         """Take note of the end of a snapshot under way, if it has come by now."""

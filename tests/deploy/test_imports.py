@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -309,6 +311,11 @@ def test_a_dry_run_reads_and_reports_and_sends_nothing(collector, tmp_path, caps
 
 def test_files_that_cannot_be_read_are_one_line_and_status_65(collector, tmp_path, capsys):
     empty, wrong, cut = tmp_path / "e.csv", tmp_path / "w.csv", tmp_path / "c.csv.gz"
+    spoiled, plain = tmp_path / "s.csv.gz", tmp_path / "p.csv.gz"
+    whole = bytearray(gzip.compress(csv_of(2000).encode()))
+    whole[10:40] = bytes(30)
+    spoiled.write_bytes(whole)
+    plain.write_text(csv_of(3))
     empty.write_text("")
     wrong.write_text("a,b\n1,2\n")
     cut.write_bytes(gzip.compress(csv_of(2000).encode())[:-50])
@@ -316,14 +323,23 @@ def test_files_that_cannot_be_read_are_one_line_and_status_65(collector, tmp_pat
     assert run(collector, empty) == 65
     assert run(collector, wrong) == 65
     assert run(collector, wrong, "--map", "app=c") == 65
-    assert run(collector, cut) == 65
+    assert [run(collector, one) for one in (cut, spoiled, plain)] == [65, 65, 65]
     assert capsys.readouterr().err.splitlines() == [
         f"barograph import: {tmp_path}/none.csv: No such file or directory",
         f"barograph import: {empty}: the file is empty",
         f"barograph import: {wrong}: no column says app, expected --map app=COLUMN, a column of: a, b",
         f"barograph import: {wrong}: app=c: there is no column 'c', expected one of a, b",
         f"barograph import: {cut}: Compressed file ended before the end-of-stream marker was reached",
+        f"barograph import: {spoiled}: Error -3 while decompressing data: invalid stored block lengths",
+        f"barograph import: {plain}: Not a gzipped file (b'ap')",
     ]
+
+
+def test_standard_input_is_read_too_and_bytes_that_are_no_text_spoil_their_line_only(collector):
+    command = [sys.executable, "-m", "barograph", "import", "-", "--collector", collector.endpoint]
+    account = csv_of(2).encode() + b"\xff,\xff,1\n" + b"fft,4,9\n"
+    done = subprocess.run(command, input=account, capture_output=True, timeout=60, check=False)
+    assert done.stdout == b"3 runs added, 0 known already\nnot learned: none\n1 bad line\n", done.stderr
 
 
 def test_without_a_collector_it_says_so_and_ends(monkeypatch, tmp_path, capsys):

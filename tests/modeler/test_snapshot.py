@@ -15,6 +15,8 @@ import pytest
 
 from barograph_collector.follow import Follower
 from barograph_collector.station import Station
+from barograph_modeler import snapshot as module
+from barograph_modeler.gate import Gate
 from barograph_modeler.learner import Learner
 from barograph_modeler.snapshot import SNAPSHOT_SECONDS, Keeper, Unusable, read_snapshot, write_snapshot
 from helpers.jobs import Simulation, part, verdict
@@ -257,6 +259,20 @@ def test_a_snapshot_written_aside_is_of_the_instant_it_was_ordered_at(tmp_path):
     life.learner.workloads.clear()
     life.keeper.settle(wait=True)
     assert repr_rounded(known(Life(log, tmp_path).learner)) == expected
+
+
+def test_no_snapshot_is_begun_while_another_thread_reckons(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "GATE_SECONDS", 0.0)
+    now, gate = [0.0], Gate()
+    life = Life(FakeLog(history([None])), tmp_path, clock=lambda: now[0])
+    keeper = Keeper(tmp_path, life.learner, SETTINGS, lambda: now[0], gate)
+    now[0] = SNAPSHOT_SECONDS
+    with gate.passing():
+        keeper.keep(life.follower.delivered, False)
+    assert not keeper.path.exists()
+    keeper.keep(life.follower.delivered, False)
+    keeper.settle(wait=True)
+    assert keeper.path.exists()
 
 
 def test_a_snapshot_aside_that_meets_a_full_disk_or_dies_costs_the_snapshot_and_no_more(tmp_path, caplog):

@@ -2,14 +2,17 @@
 
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from barograph.cli import main as barograph
+from barograph_modeler.scaling import study_weak
 from barograph_modeler.scaling.history import Runs
+from barograph_modeler.scaling.split import split
 from barograph_modeler.scaling.study import Grid, figure
-from barograph_modeler.scaling.study_greybox import LABELS, split
+from barograph_modeler.scaling.study_greybox import LABELS
 from barograph_modeler.scaling.study_weak import best_of_repeats
 
 SCALES = [1, 2, 4, 8, 16, 32, 64]
@@ -195,3 +198,24 @@ def test_one_scale_is_left_out_by_name(tmp_path, capsys):
     path.write_text(path.read_text() + "alone,8,1,3.5,1\n")
     assert barograph(["study", "weak", str(path), "--time", "time", "--ranks", "ranks", "--by", "series"]) == 0
     assert "left out: alone, time: 1 scale, expected at least 2" in capsys.readouterr().err
+
+
+PAGE = Path(__file__).resolve().parents[2] / "docs/engineer/scaling-papers.md"
+
+
+def test_the_tables_in_the_documentation_are_as_the_command_prints_them():
+    tables = re.findall(r"^\*\*(.+)\*\*\n\n((?:\|.*\n)+)", PAGE.read_text(), re.MULTILINE)
+    assert len(tables) >= 10
+    for title, text in tables:
+        header, ruler, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines())
+        assert header[0] == "model", title
+        assert ruler == ["---", *["---:"] * (len(header) - 1)], title
+        names = [row[0] for row in rows]
+        if title.startswith("RMSE"):
+            assert names == list(LABELS), title
+        else:
+            assert title.startswith("Relative error of"), title
+            assert header[1:] == list(study_weak.laws_of("time")), title
+        for row in rows:
+            assert len(row) == len(header), title
+            assert all(re.fullmatch(r"\d+\.\d{3}|\d\.\de\+\d\d|N/A", cell) for cell in row[1:]), row

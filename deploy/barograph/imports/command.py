@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
@@ -82,7 +83,7 @@ def main(arguments: Sequence[str]) -> int:
         return _refuse(f"{options.file}: {error}", Exit.DATA)
     except OSError as error:
         return _refuse(f"{options.file}: {error.strerror or error}", Exit.DATA)
-    except EOFError as error:
+    except (EOFError, zlib.error) as error:
         return _refuse(f"{options.file}: {error}", Exit.DATA)
     except Away as error:
         done = f"{delivery.added:,} runs added by then; the same command goes on where this one stopped"

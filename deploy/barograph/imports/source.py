@@ -42,7 +42,8 @@ class Source(NamedTuple):
 def opened(path: str) -> Iterator[Source]:
     """Open a file, gzip or not, or standard input. Raises OSError. Bytes that are not UTF-8 are replaced."""
     if path == STANDARD_INPUT:
-        yield Source(iter(sys.stdin), None, lambda: 0)
+        with open(sys.stdin.fileno(), encoding="utf-8", errors="replace", newline="", closefd=False) as text:
+            yield Source(iter(text), None, lambda: 0)
         return
     with Path(path).open("rb") as raw:
         stream: IO[bytes] = gzip.GzipFile(fileobj=raw) if path.endswith(".gz") else raw  # type: ignore[assignment]

@@ -14,6 +14,7 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from barograph_modeler.backtest.accuracy import Accuracy
 from barograph_modeler.backtest.models import Limited
@@ -60,6 +61,8 @@ def _draw(axes: Axes, curves: Mapping[str, Curve | str], one: Split) -> None:
     # A rival that runs away would squeeze everything else.
     low, high = seen.min() / 3, seen.max() * 3
     sizes = np.unique(one.scored.size)
+    rivals = [model for model in curves if model != OURS]
+    colors = dict(zip(rivals, plt.colormaps["plasma"](np.linspace(0, 0.9, len(rivals))), strict=True))
     for size in sizes:
         rows = (x, np.full(x.size, np.nan), np.full(x.size, size))
         for model, curve in curves.items():
@@ -68,8 +71,10 @@ def _draw(axes: Axes, curves: Mapping[str, Curve | str], one: Split) -> None:
             with np.errstate(all="ignore"):
                 y = curve(*rows)
             label = model if size == sizes[0] else None
-            ours = model == OURS
-            axes.plot(x, y, color=COLOR if ours else None, lw=2 if ours else 0.7, label=label, zorder=3 if ours else 2)
+            if model == OURS:
+                axes.plot(x, y, color=COLOR, lw=2.2, label=label, zorder=3)
+            else:
+                axes.plot(x, y, color=colors[model], lw=0.8, label=label, zorder=2)
             if isinstance(curve, Limited):
                 limits = curve.limits(*rows)
                 axes.fill_between(x, limits.lower, limits.upper, color=COLOR, alpha=0.15, lw=0, zorder=1)
@@ -109,7 +114,10 @@ def _summary(rows: Sequence[Accuracy], path: Path) -> None:
     axes.set_yticks(range(len(models)), models)
     axes.set_ylim(-0.6, len(models) - 0.3)
     axes.set_xscale("log")
-    axes.set_xlabel("median absolute percentage error of a workload: median, quarters, 5 and 95 % of workloads")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter("{x:g} %")
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel("median error of a workload: median, quarters, 5 to 95 % of workloads")
     figure.savefig(path)
     plt.close(figure)
 

@@ -28,7 +28,7 @@ class Prediction:
     pooled_from: int
     conditions: tuple[str, ...]
     warnings: tuple[str, ...]
-    logarithms: Mixture = field(repr=False)
+    logarithms: Mixture = field(repr=False, compare=False)
     """Of log seconds."""
 
     def quantile(self, p: float) -> float:

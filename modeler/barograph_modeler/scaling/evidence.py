@@ -8,14 +8,16 @@ smaller ones (Dawid 1984): shapes are weighted by how well they scale out.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.shapes import log_times
 
+Rows: TypeAlias = slice | npt.NDArray[np.intp]
 NOISE: Final = 0.08
 """Variance of a run, in units of the walk's over a factor of e in ranks: divided by the runs at a scale."""
 STAYS: Final = 0.05
@@ -40,7 +42,7 @@ class Evidence:
         self.scales = runs.scales
         self.runs = len(runs)
         logs = [np.log(runs.seconds[runs.ranks == scale]) for scale in self.scales]
-        y = np.array([np.median(some) for some in logs])
+        self._y = np.array([np.median(some) for some in logs])
         counts = np.array([some.size for some in logs])
         self._x = np.log(self.scales)
         # Only the walk since the smallest scale counts: the level is free.
@@ -48,12 +50,10 @@ class Evidence:
         self._repeats = _variance(logs)
         self._inverse = np.linalg.inv(np.linalg.cholesky(walk + NOISE * np.diag(1 / counts + STAYS)))
         self._one = self._inverse.sum(axis=1)
-        shapes = np.stack([log_times(float(scale)) for scale in self.scales], axis=1)
-        residuals = (y - shapes) @ self._inverse.T
+        residuals = self._residuals(slice(None))
         self.level: Floats = residuals @ self._one / (self._one @ self._one)
         """Logarithm of the seconds of all work on one rank."""
-        self._residuals = residuals - self.level[:, None] * self._one
-        self._squares: Floats = (self._residuals**2).sum(axis=1)
+        self._squares: Floats = ((residuals - self.level[:, None] * self._one) ** 2).sum(axis=1)
 
     @property
     def freedom(self) -> float:
@@ -68,16 +68,22 @@ class Evidence:
         """Of each shape."""
         return np.asarray(-self.freedom * np.log(self.spread(expected)))
 
-    def at(self, ranks: float, expected: float) -> Forecast:
-        """Log seconds of another run at so many ranks. expected: as for spread."""
+    def at(self, ranks: float, expected: float, chosen: Rows = slice(None)) -> Forecast:
+        """Log seconds of another run at so many ranks. expected: as for spread. chosen: shapes that are asked."""
         x = float(np.log(ranks))
         # A walk that sets out from the smallest scale goes down from it independently of its way up.
         shared = self._inverse @ np.maximum(np.minimum(self._x, x) - self._x[0], 0.0)
-        means = log_times(ranks) + self.level + self._residuals @ shared
+        level = self.level[chosen]
+        means = log_times(ranks)[chosen] + level + self._residuals(chosen) @ shared - level * (self._one @ shared)
         unknown = (1 - self._one @ shared) ** 2 / (self._one @ self._one)
         walked = abs(x - self._x[0]) - shared @ shared
         variance = float(walked + unknown) + NOISE * (1 + STAYS)
-        return Forecast(means, np.sqrt(self.spread(expected) ** 2 * variance + self._repeats))
+        return Forecast(means, np.sqrt(self.spread(expected)[chosen] ** 2 * variance + self._repeats))
+
+    def _residuals(self, chosen: Rows) -> Floats:
+        """Of log times over log shapes, made independent of each other: (shapes, scales). Not kept: they are large."""
+        shapes = np.stack([log_times(float(scale))[chosen] for scale in self.scales], axis=1)
+        return np.asarray((self._y - shapes) @ self._inverse.T)
 
 
 def _variance(logs: list[Floats]) -> float:

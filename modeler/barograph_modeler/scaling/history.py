@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -67,7 +68,7 @@ class Runs:
     def __len__(self) -> int:
         return self.ranks.size
 
-    @property
+    @cached_property
     def scales(self) -> Floats:
         """The distinct numbers of ranks, ascending."""
         return np.unique(self.ranks)

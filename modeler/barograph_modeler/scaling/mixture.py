@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import stdtr, stdtrit
 
 from barograph_modeler.maxima.sample import Floats
 
-NEGLIGIBLE: Final = 1e-3
-"""Share of the largest weight below which a component is left out."""
-HALVINGS: Final = 40
+PRECISION: Final = 1e-9
 
 
 @dataclass(frozen=True)
@@ -23,12 +22,6 @@ class Mixture:
     means: Floats
     spreads: Floats
     freedom: float
-
-    @classmethod
-    def of(cls, weights: Floats, means: Floats, spreads: Floats, freedom: float) -> Mixture:
-        """Without the components that do not count."""
-        kept = weights > NEGLIGIBLE * weights.max()
-        return cls(weights[kept] / weights[kept].sum(), means[kept], spreads[kept], freedom)
 
     @classmethod
     def single(cls, mean: float, spread: float, freedom: float) -> Mixture:
@@ -45,8 +38,7 @@ class Mixture:
         reach = self.spreads * float(stdtrit(self.freedom, p))
         # Between the least and the largest quantile of a component lies that of all.
         low, high = float((self.means + reach).min()), float((self.means + reach).max())
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2
-            below = self.weights @ stdtr(self.freedom, (middle - self.means) / self.spreads)
-            low, high = (middle, high) if below < p else (low, middle)
-        return (low + high) / 2
+        return float(brentq(lambda x: self._below(x) - p, low - PRECISION, high + PRECISION, xtol=PRECISION))
+
+    def _below(self, x: float) -> float:
+        return float(self.weights @ stdtr(self.freedom, (x - self.means) / self.spreads))

@@ -8,9 +8,10 @@ the mixture of what each shape says. A size that was never run is foretold from 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.answer import Prediction, Refusal
@@ -32,6 +33,8 @@ NEAREST_SIZES: Final = 4
 OTHERS: Final = 8
 """Problems of an application that one never seen is foretold from, at most."""
 FEWEST_OTHERS: Final = 3
+NEGLIGIBLE: Final = 1e-3
+"""Share of the largest weight below which a shape does not count."""
 TAIL: Final = 0.025
 WIDENED: Final = 1.4
 """Half-widths of the computed interval that hold 95 % of runs at scales above the largest seen: split-conformal, from
@@ -41,6 +44,14 @@ Key = tuple[str, float]
 """A problem and a size."""
 
 
+class Belief(NamedTuple):
+    """What is thought of one problem and size. chosen: the shapes that count, with their weights. spread: to expect."""
+
+    chosen: npt.NDArray[np.intp]
+    weights: Floats
+    spread: float
+
+
 class Predictor:
     """What is known of how one application scales. It learns run by run, can be pickled, and holds no chance."""
 
@@ -48,7 +59,7 @@ class Predictor:
         self._problems: dict[str, Series] = {}
         self._evidence: dict[Key, Evidence] = {}
         self._pool = Pool()
-        self._weights: dict[Key, tuple[Floats, float]] = {}
+        self._beliefs: dict[Key, Belief] = {}
 
     def update(self, problem: str, runs: Runs) -> None:
         """Learn finished runs. Only their problem is fitted again; what the others say follows when they are asked."""
@@ -62,7 +73,7 @@ class Predictor:
         for size, part in series.parts.items():
             self._evidence[problem, size] = evidence = Evidence(part)
             self._take(evidence)
-        self._weights.clear()
+        self._beliefs.clear()
 
     def predict(
         self, problem: str, ranks: float, nodes: float | None = None, size: float | None = None
@@ -103,18 +114,18 @@ class Predictor:
     def _take(self, evidence: Evidence, sign: int = 1) -> None:
         self._pool.add(evidence, log_prior(float(evidence.scales[-1])), sign)
 
-    def _posterior(self, key: Key) -> tuple[Floats, float]:
-        """Weights of shapes, and the spread to expect."""
-        if key not in self._weights:
+    def _belief(self, key: Key) -> Belief:
+        if key not in self._beliefs:
             evidence = self._evidence[key]
             prior, spread = self._pool.prior(evidence, log_prior(float(evidence.scales[-1])))
-            self._weights[key] = posterior(evidence.log_likelihood(spread), prior), spread
-        return self._weights[key]
+            weights = posterior(evidence.log_likelihood(spread), prior)
+            chosen = np.flatnonzero(weights > NEGLIGIBLE * weights.max())
+            self._beliefs[key] = Belief(chosen, weights[chosen] / weights[chosen].sum(), spread)
+        return self._beliefs[key]
 
     def _mixture(self, key: Key, ranks: float) -> Mixture:
-        evidence = self._evidence[key]
-        weights, spread = self._posterior(key)
-        return Mixture.of(weights, *evidence.at(ranks, spread), evidence.freedom)
+        evidence, belief = self._evidence[key], self._belief(key)
+        return Mixture(belief.weights, *evidence.at(ranks, belief.spread, belief.chosen), evidence.freedom)
 
     def _stranger(self, problem: str, ranks: float) -> Prediction | Refusal:
         keys = list(self._evidence)
@@ -145,13 +156,15 @@ class Predictor:
                 f"the runs are too few or too irregular to say how they go on: at {ranks:g} ranks the 95 % interval"
                 f" would reach from {lower:.3g} s to {upper:.3g} s"
             )
-        weights = np.mean([self._posterior(key)[0] for key in keys], axis=0)
+        beliefs = [self._belief(key) for key in keys]
+        chosen = np.concatenate([belief.chosen for belief in beliefs])
+        weights = np.concatenate([belief.weights for belief in beliefs]) / len(beliefs)
         runs = None if series is None else series.runs
         return Prediction(
             middle,
             lower,
             upper,
-            named(weights),
+            named(chosen, weights),
             0 if runs is None else len(runs),
             0 if runs is None else int(runs.scales.size),
             0 if runs is None else int(runs.scales[-1]),

@@ -1,12 +1,16 @@
 """The shapes that a curve of runtime over ranks may have: work that is divided, and overhead that is not.
 
-    T(p) = w ((p**-fall)**blend + (overhead p**growth)**blend) ** (1 / blend)
+    T(p) = w (work(p)**blend + (overhead p**growth)**blend) ** (1 / blend)
+    work(p) = p**-fall (1 + contention p / (p + half))
 
 fall: 1 where work is divided evenly; above 1 where caches begin to hold it, below where it is divided badly.
-growth: 0 for a floor, such as a serial part or a latency; 1/2 for overhead that grows with the ranks.
-blend: 1 where overhead is added, 2 where it overlaps with work, below 1 where each makes the other longer.
-overhead: its time at one rank over the work w; none in shapes without. Where fall = blend = 1 and growth = 0, the
-shape is Amdahl's law s + w/p.
+growth: 0 for a floor, such as a serial part or a latency; above 0 for overhead that grows with the ranks, 0.15
+as slowly as a logarithm over the scales of a history.
+contention, half: ranks that share memory bandwidth slow each other down, by up to 1 + contention once a node is full;
+half of that from `half` ranks on. 0 in most shapes.
+blend: 1 where overhead is added, 3 where it overlaps with work, below 1 where each makes the other longer.
+overhead: its time at one rank over the work w; none in shapes without. Where fall = blend = 1 and growth =
+contention = 0, the shape is Amdahl's law s + w/p.
 """
 
 from __future__ import annotations
@@ -16,12 +20,13 @@ from itertools import product
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from barograph_modeler.maxima.sample import Floats
 
 FALLS: Final = (0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2)
-GROWTHS: Final = (0.0, 0.5)
-BLENDS: Final = (0.7, 1.0, 2.0)
+GROWTHS: Final = (0.0, 0.15, 0.5)
+BLENDS: Final = (0.7, 1.0, 3.0)
 CONTENTIONS: Final = tuple(product((0.5, 1.0, 2.0), (2.0, 8.0, 32.0)))
 STEP: Final = 0.5
 """Between overheads, in logarithms to base e: beside each other they differ by a factor of 1.65."""
@@ -29,17 +34,20 @@ LEAST: Final = -16.0
 MOST: Final = 4.0
 NONE: Final = -60.0
 
+# What is thought beforehand, as odds against the plain shape. Chosen on public runs of several applications together:
+# docs/engineer/scaling.md.
 FALL_SPREAD: Final = 0.15
 GROWING: Final = 0.2
 CONTENDED: Final = 0.1
 UNUSUAL_BLEND: Final = 0.5
 NO_OVERHEAD: Final = 0.6
 TURN: Final = 1.0
+"""Where overhead is thought to become as long as work: so far above the largest scale seen, in log ranks."""
 TURN_SPREAD: Final = 2.0
 
 
 class Shapes(NamedTuple):
-    """Columns of one length, a row per shape. overhead: logarithm. kind: number of its (fall, growth, blend)."""
+    """Columns of one length, a row per shape. overhead: logarithm. kind: a number for all but the overhead."""
 
     fall: Floats
     growth: Floats
@@ -47,7 +55,7 @@ class Shapes(NamedTuple):
     contention: Floats
     half: Floats
     overhead: Floats
-    kind: np.ndarray[tuple[int], np.dtype[np.intp]]
+    kind: npt.NDArray[np.intp]
 
 
 def _shapes() -> Shapes:
@@ -57,8 +65,8 @@ def _shapes() -> Shapes:
     bare = [*((fall, 0.0, 1.0, *even) for fall in FALLS), *contended]
     rows = [(*kind, u, i) for i, kind in enumerate(kinds) for u in levels]
     rows += [(*kind, NONE, i + len(kinds)) for i, kind in enumerate(bare)]
-    *columns, number = np.array(rows).T
-    return Shapes(*columns, number.astype(np.intp))
+    fall, growth, blend, contention, half, overhead, kind = np.array(rows).T
+    return Shapes(fall, growth, blend, contention, half, overhead, kind.astype(np.intp))
 
 
 SHAPES: Final = _shapes()
@@ -94,9 +102,9 @@ def log_prior(largest_ranks: float) -> Floats:
     return total
 
 
-def named(weights: Floats) -> dict[str, float]:
-    """Weights of shapes added up over what users tell apart, largest first."""
-    without = float(weights[NO_OVERHEAD_AT_ALL].sum())
-    growing = float(weights[SHAPES.growth > 0].sum())
-    names = {"power law": without, "floor": 1 - without - growing, "growing overhead": growing}
+def named(chosen: npt.NDArray[np.intp], weights: Floats) -> dict[str, float]:
+    """Weights of some shapes added up over what users tell apart, largest first."""
+    without = float(weights[NO_OVERHEAD_AT_ALL[chosen]].sum())
+    growing = float(weights[SHAPES.growth[chosen] > 0].sum())
+    names = {"power law": without, "floor": max(0.0, 1 - without - growing), "growing overhead": growing}
     return dict(sorted(names.items(), key=lambda item: -item[1]))

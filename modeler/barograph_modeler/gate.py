@@ -1,0 +1,45 @@
+"""A gate that many pass at once, and that one can close once nobody is inside."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Gate:
+    """Keeps a fork apart from numerical work in other threads.
+
+    OpenBLAS ends its threads when a process forks, in the parent too: a call that is under way then never returns.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._inside = 0
+        self._closed = False
+
+    @contextmanager
+    def passing(self) -> Iterator[None]:
+        """Be inside; waits while the gate is closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._closed)
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._inside -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def closed(self, seconds: float) -> Iterator[bool]:
+        """Let nobody in, and wait at most this long until nobody is inside; gives whether that is so."""
+        with self._changed:
+            self._closed = True
+            empty = self._changed.wait_for(lambda: self._inside == 0, seconds)
+        try:
+            yield empty
+        finally:
+            with self._changed:
+                self._closed = False
+                self._changed.notify_all()

@@ -1,0 +1,115 @@
+"""`barograph backtest scaling` as its user runs it: on files written here, whose answers are known."""
+
+import json
+import math
+
+import pytest
+
+from barograph import backtest
+from barograph_collector.service import Exit
+
+SCALES = (1, 2, 4, 8, 16, 32, 64)
+
+
+def write(path, rows, header="app,ranks,seconds"):
+    path.write_text("\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n")
+    return str(path)
+
+
+def amdahl(app, s, w, scales=SCALES):
+    return [(app, p, s + w / p) for p in scales]
+
+
+def run(capsys, *arguments):
+    """Exit status, parsed output or None, standard error."""
+    status = backtest.main(["scaling", *arguments, "--time", "seconds", "--ranks", "ranks", "--by", "app", "--json"])
+    said = capsys.readouterr()
+    return status, json.loads(said.out) if said.out else None, said.err
+
+
+def test_what_is_above_the_middle_scale_is_scored_and_the_law_of_the_data_makes_no_error(tmp_path, capsys):
+    file = write(tmp_path / "runs.csv", [*amdahl("a", 1, 100), *amdahl("b", 2, 50)])
+    status, found, _ = run(capsys, file, "--models", "amdahl,log-linear,barograph")
+    assert status == Exit.OK
+    summary = {row["model"]: row for row in found["summary"]}
+    assert list(summary) == ["amdahl", "log-linear", "barograph"]
+    assert summary["amdahl"]["median_ape"] == pytest.approx(0, abs=1e-9)
+    assert summary["amdahl"]["coverage_95"] is None
+    assert 0 < summary["barograph"]["median_ape"] < summary["log-linear"]["median_ape"]
+    assert summary["barograph"]["coverage_95"] == 1.0
+    rows = [row for row in found["workloads"] if row["model"] == "amdahl"]
+    assert [(row["by"], row["scales"], row["learned"], row["scored"]) for row in rows] == [
+        ({"app": "a"}, 7, 4, 3),
+        ({"app": "b"}, 7, 4, 3),
+    ]
+
+
+def test_errors_are_those_computed_by_hand(tmp_path, capsys):
+    """Learned T = 8/p at 1 and 2 ranks; at 4 it took 4 s and at 8 it took 2 s: half of it each time was foretold."""
+    file = write(tmp_path / "runs.csv", [("a", 1, 8), ("a", 2, 4), ("a", 4, 4), ("a", 8, 2)])
+    _, found, _ = run(capsys, file, "--models", "amdahl", "--train", "<=2")
+    row = found["workloads"][0]
+    assert (row["median_ape"], row["mean_ape"]) == (pytest.approx(0.5), pytest.approx(0.5))
+    # Speedups over 1 rank: foretold 4 and 8, had 2 and 4.
+    assert row["rmse_speedup"] == pytest.approx(math.sqrt((2**2 + 4**2) / 2))
+
+
+def test_with_a_test_file_all_of_the_first_is_learned_and_strangers_are_counted(tmp_path, capsys):
+    first = write(tmp_path / "a.csv", amdahl("a", 1, 100))
+    second = write(tmp_path / "b.csv", [*amdahl("a", 1, 100, (128, 256)), *amdahl("z", 1, 1, (128,))])
+    status, found, said = run(capsys, first, "--test", second, "--models", "amdahl")
+    assert status == Exit.OK
+    assert [(row["learned"], row["scored"]) for row in found["workloads"]] == [(7, 2)]
+    assert "1 of 2 workloads of" in said
+
+
+def test_workloads_of_few_scales_teach_and_blank_rows_are_counted(tmp_path, capsys):
+    file = write(tmp_path / "runs.csv", [*amdahl("a", 1, 100), *amdahl("b", 1, 90, (1, 2)), ("a", 128, "")])
+    _, found, said = run(capsys, file, "--models", "barograph")
+    assert {row["by"]["app"] for row in found["workloads"]} == {"a"}
+    assert f"1 rows of {file} have a blank time, scale or size and are left out" in said
+    assert "1 of 2 workloads only teach" in said
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (("a", 2, 0), "line 9: column 'seconds' is '0', expected seconds above 0"),
+        (("a", 2, -1), "line 9: column 'seconds' is '-1', expected seconds above 0"),
+        (("a", 0, 1), "line 9: column 'ranks' is '0', expected a whole number from 1 to 100000000"),
+        (("a", 10**9, 1), "line 9: column 'ranks' is '1000000000', expected a whole number from 1 to 100000000"),
+        (("a", "2 nodes", 1), "line 9: column 'ranks' is '2 nodes', expected a whole number from 1 to 100000000"),
+    ],
+)
+def test_a_bad_cell_is_named_with_its_line(tmp_path, capsys, row, message):
+    file = write(tmp_path / "runs.csv", [*amdahl("a", 1, 100), row])
+    status, found, said = run(capsys, file)
+    assert (status, found) == (Exit.DATA, None)
+    assert said == f"barograph backtest: {file}, {message}\n"
+
+
+def test_one_scale_is_refused_with_the_reason(tmp_path, capsys):
+    file = write(tmp_path / "runs.csv", amdahl("a", 1, 100, (4,)) * 3)
+    status, _, said = run(capsys, file)
+    assert status == Exit.DATA
+    assert "no workload by app has runs to learn from, runs to score and 6 scales or more, but 0 at most" in said
+
+
+def test_a_model_that_is_none_and_a_rule_that_is_none_are_named(tmp_path, capsys):
+    file = write(tmp_path / "runs.csv", amdahl("a", 1, 100))
+    status, _, said = run(capsys, file, "--models", "amdal")
+    assert status == Exit.DATA
+    assert "no model 'amdal', expected all or some of barograph, amdahl" in said
+    with pytest.raises(SystemExit) as error:
+        run(capsys, file, "--train", "half")
+    assert error.value.code == 2
+    assert "'half', expected lower-half or <=N" in capsys.readouterr().err
+
+
+def test_pictures_are_one_for_each_workload_and_a_summary(tmp_path, capsys):
+    pytest.importorskip("matplotlib", reason="matplotlib comes with the extra demo")
+    file = write(tmp_path / "runs.csv", [*amdahl("a", 1, 100), *amdahl("b/c d", 2, 50)])
+    run(capsys, file, "--models", "barograph,amdahl", "--plot", str(tmp_path / "plots"))
+    drawn = {path.name: path.read_bytes()[:8] for path in (tmp_path / "plots").iterdir()}
+    assert set(drawn) == {"001-a.png", "002-b-c-d.png", "summary.png"}
+    assert set(drawn.values()) == {b"\x89PNG\r\n\x1a\n"}

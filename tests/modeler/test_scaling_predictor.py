@@ -1,0 +1,252 @@
+"""The predictor: what it says about curves whose truth is known, what it refuses, what it learns from others."""
+
+import itertools
+import pickle
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import t as student_t
+
+from barograph_modeler.scaling.evidence import Evidence
+from barograph_modeler.scaling.history import Runs
+from barograph_modeler.scaling.mixture import Mixture
+from barograph_modeler.scaling.pool import Pool, posterior
+from barograph_modeler.scaling.predictor import Prediction, Predictor, Refusal, fit, unpack
+from barograph_modeler.scaling.shapes import SHAPES, log_prior, log_times
+
+Law = Callable[[np.ndarray], np.ndarray]
+SCALES = (1, 2, 4, 8, 16)
+
+
+def runs(law: Law, ranks=SCALES, noise: float = 0.0, seed: int = 0, size: float = 1.0) -> Runs:
+    p = np.array(ranks, dtype=float)
+    seconds = law(p) * np.exp(noise * np.random.default_rng(seed).normal(size=p.size))
+    return Runs.of(p, seconds, size=np.full(p.size, size))
+
+
+def amdahl(s: float, w: float) -> Law:
+    return lambda p: s + w / p
+
+
+def predicted(predictor: Predictor, problem: str, ranks: float, size: float | None = None) -> Prediction:
+    answer = predictor.predict(problem, ranks, size=size)
+    assert isinstance(answer, Prediction), answer
+    return answer
+
+
+def refused(predictor: Predictor, problem: str, ranks: float, size: float | None = None) -> str:
+    answer = predictor.predict(problem, ranks, size=size)
+    assert isinstance(answer, Refusal), answer
+    return answer.reason
+
+
+@pytest.mark.parametrize(
+    ("law", "error"),
+    [
+        (amdahl(1.0, 100.0), 0.05),
+        (lambda p: 100 / p, 0.2),
+        (lambda p: np.full(p.size, 42.0), 0.02),
+        (lambda p: 100 / p + 0.5 * np.sqrt(p), 0.3),
+        (lambda p: np.maximum(100 / p, 15.0), 0.2),
+    ],
+    ids=["Amdahl", "ideal", "weak", "growing overhead", "floor"],
+)
+def test_curves_of_known_shape_go_on_as_they_do(law, error):
+    at = 64
+    answer = predicted(fit({"a": runs(law)}), "a", at)
+    truth = float(law(np.array([float(at)]))[0])
+    assert answer.expected_seconds == pytest.approx(truth, rel=error)
+    assert answer.lower_seconds < truth < answer.upper_seconds
+
+
+def test_overhead_that_a_problem_has_not_met_is_taken_from_the_others():
+    """Same overhead of 1 s beside 100, 400, 1,600 s of work: at 8 ranks the largest shows none of it."""
+    large = runs(amdahl(1.0, 1600.0), (1, 2, 4, 8))
+    others = {str(w): runs(amdahl(1.0, w), (1, 2, 4, 8, 16, 32, 64)) for w in (100.0, 200.0, 400.0, 800.0)}
+    truth = 1 + 1600 / 256
+    alone = predicted(fit({"large": large}), "large", 256)
+    pooled = predicted(fit({"large": large, **others}), "large", 256)
+    assert abs(np.log(pooled.expected_seconds / truth)) < abs(np.log(alone.expected_seconds / truth)) / 3
+    assert pooled.upper_seconds / pooled.lower_seconds < alone.upper_seconds / alone.lower_seconds
+    assert (alone.pooled_from, pooled.pooled_from) == (0, 4)
+
+
+def test_intervals_hold_what_they_promise_on_laws_drawn_at_random():
+    rng = np.random.default_rng(7)
+    inside = 0
+    for case in range(60):
+        law = amdahl(float(np.exp(rng.normal(0, 1))), float(np.exp(rng.normal(4, 1))))
+        answer = predicted(fit({"a": runs(law, noise=0.03, seed=case)}), "a", 128)
+        observed = float(law(np.array([128.0]))[0] * np.exp(0.03 * rng.normal()))
+        inside += answer.lower_seconds <= observed <= answer.upper_seconds
+    assert inside >= 54
+
+
+def test_the_interval_widens_with_distance_and_with_the_differences_of_repeats():
+    quiet = fit({"a": runs(amdahl(1.0, 100.0))})
+    widths = [(one := predicted(quiet, "a", p)).upper_seconds / one.lower_seconds for p in (16, 32, 128, 512)]
+    assert widths == sorted(widths)
+    loud = fit({"a": runs(amdahl(1.0, 100.0), SCALES * 5, noise=0.3)})
+    at = predicted(loud, "a", 16)
+    assert at.upper_seconds / at.lower_seconds > 2 * widths[0]
+
+
+def test_quantiles_are_those_of_the_interval():
+    answer = predicted(fit({"a": runs(amdahl(1.0, 100.0))}), "a", 64)
+    limits = [answer.quantile(p) for p in (0.025, 0.5, 0.975)]
+    assert limits == pytest.approx([answer.lower_seconds, answer.expected_seconds, answer.upper_seconds])
+    with pytest.raises(ValueError, match="p is 1, expected a number between 0 and 1"):
+        answer.quantile(1)
+
+
+def test_what_cannot_be_foretold_is_refused_with_the_reason():
+    one = fit({"a": runs(amdahl(1, 100), (4, 4, 4))})
+    assert refused(one, "a", 8).startswith("a was seen at 4 ranks only")
+    assert refused(fit({}), "a", 8).startswith("a was never seen, and 0 other problems")
+    five = fit({"a": runs(amdahl(1, 100))})
+    assert refused(five, "a", 1601) == (
+        "a was seen at 16 ranks at most and 1601 were asked for, expected at most a factor of 100 between"
+    )
+    wild = fit({"a": Runs.of([1, 2, 4, 8, 16], [10, 900, 2, 3000, 1])})
+    assert refused(wild, "a", 64).startswith("the runs are too few or too irregular")
+    with pytest.raises(ValueError, match="ranks are 1e\\+09, expected a whole number from 1 to 100000000"):
+        five.predict("a", 10**9)
+
+
+def test_one_scale_or_none_is_enough_where_the_application_is_known():
+    known = {f"{w:g}": runs(amdahl(1.0, w)) for w in (90.0, 100.0, 110.0, 120.0)}
+    predictor = fit({**known, "new": runs(amdahl(1.0, 105.0), (4,))})
+    assert predicted(predictor, "new", 32).expected_seconds == pytest.approx(1 + 105 / 32, rel=0.15)
+    stranger = predicted(predictor, "never seen", 32)
+    assert stranger.runs == stranger.scales == stranger.largest_ranks == 0
+    assert stranger.upper_seconds / stranger.lower_seconds > 3
+    assert "never seen" in " ".join(stranger.conditions)
+
+
+def test_a_size_never_run_is_foretold_from_the_others():
+    sizes = (1e6, 2e6, 4e6, 8e6)
+    parts = [runs(amdahl(1e-7 * n, 1e-4 * n), size=n) for n in sizes]
+    everything = parts[0]
+    for part in parts[1:]:
+        everything = everything.joined(part)
+    predictor = fit({"a": everything})
+    truth = 1e-7 * 16e6 + 1e-4 * 16e6 / 64
+    answer = predicted(predictor, "a", 64, size=16e6)
+    assert answer.expected_seconds == pytest.approx(truth, rel=0.15)
+    assert answer.lower_seconds < truth < answer.upper_seconds
+    assert refused(predictor, "a", 64) == "the runs have 4 sizes and none was asked for, expected a size"
+
+
+def test_a_weak_series_goes_on_along_itself_only():
+    p = np.array([1.0, 2, 4, 8, 16])
+    predictor = fit({"a": Runs.of(p, 10 + np.log2(p), size=1000 * p)})
+    assert predicted(predictor, "a", 64, size=64000).expected_seconds == pytest.approx(16, rel=0.1)
+    assert refused(predictor, "a", 64, size=1000).startswith("every size was run at one scale only")
+
+
+def test_learning_run_by_run_comes_to_the_same_as_learning_at_once():
+    known = {"a": runs(amdahl(1, 100)), "b": runs(amdahl(2, 300), (1, 2, 4))}
+    late = Runs.of([8, 16], [2 + 300 / 8, 2 + 300 / 16])
+    step_by_step = fit(known)
+    step_by_step.update("b", late)
+    at_once = fit({"a": known["a"], "b": known["b"].joined(late)})
+    for problem in ("a", "b"):
+        one, other = predicted(step_by_step, problem, 64), predicted(at_once, problem, 64)
+        assert one.expected_seconds == pytest.approx(other.expected_seconds, rel=1e-6)
+        assert one.upper_seconds == pytest.approx(other.upper_seconds, rel=1e-6)
+
+
+def test_state_survives_packing_and_pickling():
+    predictor = fit({"a": runs(amdahl(1, 100)), "b": runs(amdahl(2, 300))})
+    expected = predictor.predict("a", 64)
+    for copy in (unpack(predictor.pack()), pickle.loads(pickle.dumps(predictor))):
+        assert copy.predict("a", 64) == expected
+
+
+@settings(deadline=None, max_examples=20)
+@given(factor=st.floats(1e-3, 1e3), problem=st.sampled_from(["a", "b"]))
+def test_another_unit_of_time_changes_the_unit_of_the_answer_only_alone(factor, problem):
+    """Priors know ratios and ranks, no seconds; the pool's cells of 0.5 in log seconds leave a little."""
+    laws = {"a": runs(amdahl(1, 100)), "b": runs(amdahl(2, 300), (1, 2, 4))}
+    other = {name: Runs.of(r.ranks, r.seconds * factor) for name, r in laws.items()}
+    one, two = predicted(fit(laws), problem, 32), predicted(fit(other), problem, 32)
+    assert two.expected_seconds / one.expected_seconds == pytest.approx(factor, rel=0.1)
+
+
+def test_likelihood_is_the_product_of_forecasts_of_each_scale_from_the_smaller():
+    """Two ways to the same weights: all scales at once, and scale by scale. They differ by what no shape changes."""
+    history = runs(amdahl(1, 100), noise=0.05)
+    spread = 0.04
+    whole = Evidence(history).log_likelihood(spread)
+    steps = np.zeros(whole.size)
+    for count in range(1, len(SCALES)):
+        seen = Evidence(history.take(np.arange(count)))
+        means, spreads = seen.at(float(SCALES[count]), spread)
+        y = np.log(history.seconds[count])
+        steps += student_t.logpdf((y - means) / spreads, seen.freedom) - np.log(spreads)
+    difference = whole - steps
+    likely = posterior(whole, np.zeros(whole.size)) > 1e-6
+    assert np.ptp(difference[likely]) < 1e-6 * max(1.0, np.ptp(whole[likely]))
+
+
+def test_taking_a_problem_out_of_the_pool_leaves_no_trace():
+    pool, one, other = Pool(), Evidence(runs(amdahl(1, 100))), Evidence(runs(amdahl(2, 300)))
+    prior = log_prior(16)
+    pool.add(one, prior)
+    before = pool.prior(one, prior)
+    pool.add(other, prior)
+    assert not np.allclose(pool.prior(one, prior)[0], before[0])
+    pool.add(other, prior, sign=-1)
+    after = pool.prior(one, prior)
+    assert after[1] == pytest.approx(before[1])
+    assert np.exp(after[0]) == pytest.approx(np.exp(before[0]), abs=1e-12)
+
+
+def test_shapes_hold_amdahls_law():
+    plain = (SHAPES.fall == 1) & (SHAPES.growth == 0) & (SHAPES.blend == 1) & (SHAPES.contention == 0)
+    for ranks in (1.0, 7.0, 1024.0):
+        expected = np.log(1 / ranks + np.exp(SHAPES.overhead[plain]))
+        assert log_times(ranks)[plain] == pytest.approx(expected)
+    assert np.exp(log_prior(64.0)).sum() == pytest.approx(1)
+
+
+def test_quantiles_of_a_mixture_are_where_its_distribution_function_says():
+    mixture = Mixture(np.array([0.3, 0.7]), np.array([-1.0, 2.0]), np.array([0.5, 1.0]), 4.0)
+    for p in (0.025, 0.3, 0.5, 0.975):
+        z = (mixture.quantile(p) - mixture.means) / mixture.spreads
+        assert mixture.weights @ student_t.cdf(z, 4.0) == pytest.approx(p, abs=1e-8)
+    wide = mixture.widened(1.5)
+    median = mixture.quantile(0.5)
+    assert wide.quantile(0.5) == pytest.approx(median)
+    assert wide.quantile(0.9) - median == pytest.approx(1.5 * (mixture.quantile(0.9) - median))
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"ranks": [1, 2], "seconds": [1.0, 0.0]}, "run 1: seconds are 0, expected a finite number above 0"),
+        ({"ranks": [1, 2], "seconds": [1.0, -3.0]}, "run 1: seconds are -3, expected a finite number above 0"),
+        ({"ranks": [1, 2], "seconds": [np.nan, 1.0]}, "run 0: seconds are nan, expected a finite number above 0"),
+        ({"ranks": [0, 2], "seconds": [1.0, 1.0]}, "run 0: ranks are 0, expected a whole number from 1 to 100000000"),
+        ({"ranks": [1.5], "seconds": [1.0]}, "run 0: ranks are 1.5, expected a whole number from 1 to 100000000"),
+        ({"ranks": [10**9], "seconds": [1.0]}, "run 0: ranks are 1e+09, expected a whole number from 1 to 100000000"),
+        ({"ranks": [4], "seconds": [1.0], "nodes": [8]}, "run 0: nodes are 8, expected at most the number of ranks"),
+        ({"ranks": [4], "seconds": [1.0], "size": [np.nan]}, "run 0: size is nan, expected a finite number above 0"),
+        ({"ranks": [4, 8], "seconds": [1.0]}, "seconds has 1 values, expected 2 as ranks has"),
+    ],
+)
+def test_runs_that_cannot_be_are_refused_by_row_and_value(columns, message):
+    with pytest.raises(ValueError) as error:  # noqa: PT011 - the whole text is compared
+        Runs.of(**columns)
+    assert str(error.value) == message
+
+
+def test_answers_do_not_depend_on_the_order_of_runs():
+    history = runs(amdahl(1, 100), SCALES * 2, noise=0.05)
+    expected = predicted(fit({"a": history}), "a", 64).expected_seconds
+    for order in itertools.islice(itertools.permutations(range(10)), 1, 4000, 1000):
+        shuffled = history.take(np.array(order))
+        assert predicted(fit({"a": shuffled}), "a", 64).expected_seconds == pytest.approx(expected, rel=1e-9)
