@@ -95,4 +95,4 @@ class Trial:
         cause = self._attribution.cause(alarm.onset_at)
         if cause.kind in ("all-slow", "unknown") and (phase := phase_cause(self.evidence.phases)) is not None:
             return phase
-        return Cause("all-slow", ("all",)) if cause.kind == "unknown" else cause
+        return cause
