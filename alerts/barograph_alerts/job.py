@@ -22,7 +22,7 @@ class Job:
         self.app = ""
         self.user = ""
         self.trial: Trial | None = None
-        self.waiting: list[tuple[Any, Any, Any, float]] = []
+        self.waiting: list[tuple[Any, Any, Any, float, float]] = []
         self.work: list[Stretch] = []
         self.nodes = 0
         self.node_work: NodeWork | None = None

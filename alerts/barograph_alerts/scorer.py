@@ -136,7 +136,8 @@ class Scorer:
             stop = at + sum(1 for _ in rows)
             if (job := self._job(name)) is not None:
                 mean = np.asarray(columns["sum_seconds"][at:stop]) / np.asarray(columns["count"][at:stop])
-                job.waiting.append((columns["class_id"][at:stop], mean, columns["ended_at"][at:stop], now))
+                longest = float(np.max(columns["max_seconds"][at:stop]))
+                job.waiting.append((columns["class_id"][at:stop], mean, columns["ended_at"][at:stop], longest, now))
             at = stop
 
     def _take_node_blocks(self, columns: Mapping[str, Column]) -> None:

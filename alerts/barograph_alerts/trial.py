@@ -45,12 +45,13 @@ class Trial:
         class_ids: npt.NDArray[np.uint64],
         seconds: npt.NDArray[np.float64],
         ended_at: npt.NDArray[np.float64],
+        longest_seconds: float,
         now: float,
     ) -> None:
-        """Take intervals in the order they came. now: Unix seconds."""
+        """Take intervals in the order they came, and the longest of them. now: Unix seconds."""
         if math.isnan(self.began_at):
             self.began_at = float(ended_at[0] - seconds[0])
-        self._stall.add(float(ended_at[-1]), float(seconds.max()), now)
+        self._stall.add(float(ended_at[-1]), longest_seconds, now)
         for window in self._windower.add(class_ids, seconds, ended_at):
             self.evidence.add(window)
         self._until = float(ended_at[-1])
