@@ -64,8 +64,9 @@ class Attribution:
             if oldest.ended_at <= onset_at:
                 _sum((oldest,), self._before)
 
-    def forget_recent(self) -> None:
-        """What was kept apart belongs to a disturbance that is over."""
+    def forget_since(self, onset_at: float) -> None:
+        """A disturbance that began then is over: what was kept apart is normal up to it, and forgotten from it on."""
+        _sum((stretch for stretch in self._recent if stretch.ended_at <= onset_at), self._before)
         self._recent.clear()
 
     def members(self) -> tuple[str, ...]:

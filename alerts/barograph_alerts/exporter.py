@@ -12,7 +12,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from barograph_alerts.alarm import State
-from barograph_alerts.scorer import Job, Scorer
+from barograph_alerts.job import Job
+from barograph_alerts.scorer import Scorer
 
 MAX_JOBS: Final = 1000
 MAX_NODES: Final = 100

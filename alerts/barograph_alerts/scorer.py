@@ -7,60 +7,23 @@ import json
 import math
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from barograph_agent.wire import Column
 from barograph_alerts.evidence import ALPHA, MARGIN
 from barograph_alerts.fleet import Nodes, e_bh, facility_share
+from barograph_alerts.job import Job
+from barograph_alerts.knowledge import Knowledge, accepted_workloads
 from barograph_alerts.node_work import NodeWork
-from barograph_alerts.trial import Band, Trial
+from barograph_alerts.trial import Trial
 from barograph_alerts.verdict import runtime_clause, sentence
 from barograph_alerts.work import Stretch
 from barograph_collector.station import Output
-from barograph_modeler.pace import Pace
 
 JOBS: Final = 20_000
 """Jobs kept at most; those silent for the longest go first."""
-SITES: Final = 100_000
-"""Classes whose names are kept; the oldest go first."""
-REPORT_STEP: Final = 0.25
-"""A running job's score is written again once it has moved by this much."""
-
-
-class Job:
-    """What the log has said of one job, and its trial."""
-
-    def __init__(self) -> None:
-        self.offset = 0
-        self.workload = ""
-        self.app = ""
-        self.user = ""
-        self.trial: Trial | None = None
-        self.waiting: list[tuple[Any, Any, Any, Any, float, float]] = []
-        self.work: list[Stretch] = []
-        self.nodes = 0
-        self.node_work: NodeWork | None = None
-        self.runtime_seconds = math.nan
-        self.ended = False
-        self.written: tuple[object, ...] = ()
-        self.changed_at = 0.0
-        self.sentence = ""
-
-    @property
-    def score(self) -> float:
-        """Above 1 while the job is disturbed. -1 where nothing can be said."""
-        if self.trial is None or self.state == "unknown":
-            return -1.0
-        # A job that ended disturbed keeps its alarm as it was.
-        evidence = self.trial.evidence
-        return evidence.highest if self.ended and evidence.open is not None else evidence.score
-
-    @property
-    def state(self) -> str:
-        """unknown, healthy, slow, fast or stalled."""
-        return self.trial.evidence.state if self.trial else "unknown"
 
 
 class Scorer:
@@ -82,10 +45,7 @@ class Scorer:
         """Share of the running jobs that are slow, while that is so many that they have one cause."""
         self.alpha = alpha
         self._margin = margin
-        self._paces: dict[str, Pace] = {}
-        self._runtimes: dict[str, Band] = {}
-        self._longest: dict[str, float] = {}
-        self._sites: OrderedDict[int, str] = OrderedDict()
+        self._known = Knowledge()
         self._judged: set[str] = set()
         self._last_offset = 0
 
@@ -98,13 +58,13 @@ class Scorer:
         """Take rows of one table as the log gives them. now: Unix seconds."""
         match table:
             case "paces":
-                self._take_paces(columns)
+                self._known.take_paces(columns)
             case "bands":
-                self._take_bands(columns)
+                self._known.take_bands(columns)
             case "events":
                 self._take_events(columns)
             case "sites":
-                self._take_sites(columns)
+                self._known.take_sites(columns)
             case "scores":
                 finals = zip(columns["job"], columns["final"], strict=True)
                 self._judged.update(job for job, final in finals if final)
@@ -140,7 +100,7 @@ class Scorer:
             if job.ended:
                 scores.append(self._score(name, job, now))
                 self._finish(name, job, now)
-            elif (said := _said(job)) != job.written and said is not None:
+            elif (said := job.said) != job.written and said is not None:
                 job.written = said
                 scores.append(self._score(name, job, now))
         self._look_at_all()
@@ -163,34 +123,12 @@ class Scorer:
                 job.nodes = int(nodes)
                 job.node_work = job.node_work or NodeWork(job.nodes)
 
-    def _take_paces(self, columns: Mapping[str, Column]) -> None:
-        for row, workload in enumerate(columns["workload"]):
-            self._paces[workload] = Pace.from_row({name: values[row] for name, values in columns.items()})
-
-    def _take_bands(self, columns: Mapping[str, Column]) -> None:
-        for row, (workload, kind) in enumerate(zip(columns["workload"], columns["kind"], strict=True)):
-            lower, expected, upper = (float(columns[f"{c}_seconds"][row]) for c in ("lower", "expected", "upper"))
-            if kind == "runtime":
-                self._runtimes[workload] = (lower, expected, upper)
-            else:
-                self._longest[workload] = max(self._longest.get(workload, 0.0), upper)
-
     def _take_events(self, columns: Mapping[str, Column]) -> None:
         """Where alarmed runs were accepted as the history, those that still run are judged by that, from now on."""
-        accepted = {
-            source
-            for source, kind, detail in zip(columns["source"], columns["kind"], columns["detail"], strict=True)
-            if kind == "regime-closed" and '"accepted"' in detail
-        }
+        accepted = accepted_workloads(columns)
         for job in self.jobs.values():
             if job.workload in accepted:
                 job.trial, job.written = None, ()
-
-    def _take_sites(self, columns: Mapping[str, Column]) -> None:
-        for class_id, before, at in zip(columns["class_id"], columns["before"], columns["at"], strict=True):
-            self._sites[int(class_id)] = f"{_innermost(before)} -> {_innermost(at)}"
-            if len(self._sites) > SITES:
-                self._sites.popitem(last=False)
 
     def _take_blocks(self, columns: Mapping[str, Column], now: float) -> None:
         at = 0
@@ -225,24 +163,27 @@ class Scorer:
 
     def _judge(self, job: Job) -> None:
         if job.trial is None:
-            longest = self._longest.get(job.workload, 0.0)
-            job.trial = Trial(self._paces.get(job.workload), self.alpha, self._margin, longest)
+            job.trial = self._new_trial(job)
         work, job.work = job.work, []
         job.trial.add_work(work)
         waiting, job.waiting = job.waiting, []
         for batch in waiting:
             job.trial.add(*batch)
 
+    def _new_trial(self, job: Job) -> Trial:
+        longest = self._known.longest_seconds(job.workload)
+        return Trial(self._known.paces.get(job.workload), self.alpha, self._margin, longest)
+
     def _score(self, name: str, job: Job, now: float) -> Output:
-        trial = job.trial or Trial(self._paces.get(job.workload), self.alpha, self._margin, 0.0)
-        evidence, cause, band = trial.evidence, trial.cause, self._runtimes.get(job.workload)
+        trial = job.trial or self._new_trial(job)
+        evidence, cause, band = trial.evidence, trial.cause, self._known.runtimes.get(job.workload)
         alarm = evidence.alarms[-1] if evidence.alarms else None
         judged = evidence.state != "unknown"
         if job.ended:
             clause = runtime_clause(job.runtime_seconds, band)
         else:
             clause = runtime_clause(trial.projected_seconds(band, now), band, "will take")
-        phase = self._sites.get(cause.phase, f"class {cause.phase:016x}") if cause.phase is not None else ""
+        phase = self._known.name(cause.phase) if cause.phase is not None else ""
         numbers = {key: round(value, 9) for key, value in cause.numbers.items()} if alarm else {}
         job.sentence = sentence(evidence, job.workload, cause, phase, clause)
         columns = {
@@ -275,18 +216,3 @@ class Scorer:
         self.ended[name] = (job, now)
         if len(self.ended) > JOBS:
             self.ended.popitem(last=False)
-
-
-def _said(job: Job) -> tuple[object, ...] | None:
-    """What a written score would say, but for its exact figures; None while nothing can be said."""
-    if job.trial is None or job.state == "unknown":
-        return None
-    evidence = job.trial.evidence
-    alarm = evidence.alarms[-1] if evidence.alarms else None
-    ended = alarm is not None and alarm.ended_at is not None
-    return len(evidence.alarms), ended, job.trial.cause.kind, job.trial.cause.members, evidence.score // REPORT_STEP
-
-
-def _innermost(site: str) -> str:
-    """The innermost frame of a call path, which names the caller of MPI."""
-    return site.partition(" < ")[0]

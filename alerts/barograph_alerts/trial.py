@@ -76,7 +76,7 @@ class Trial:
             self._explained = len(self.evidence.alarms)
         was, self._disturbed = self._disturbed, alarm.ended_at is None
         if was and not self._disturbed:
-            self._attribution.forget_recent()
+            self._attribution.forget_since(alarm.onset_at)
 
     def projected_seconds(self, band: Band | None, now: float) -> float:
         """How long the whole run will take: what has passed, and what is left at the pace so far; NaN if unknown."""
@@ -97,4 +97,4 @@ class Trial:
         cause = self._attribution.cause(alarm.onset_at)
         if cause.kind in ("all-slow", "unknown") and (phase := phase_cause(self.evidence.phases)) is not None:
             return phase
-        return Cause("all-slow", ("all",)) if cause.kind == "unknown" else cause
+        return cause

@@ -34,7 +34,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "collector": Command("barograph_collector.daemon", "server", "the log: takes rows, keeps them, gives them back"),
     "modeler": Command("barograph_modeler.daemon", "server", "learns bands from the log and writes them back"),
     "alerts": Command("barograph_alerts.daemon", "server", "scores running jobs against their bands"),
-    "backtest": Command("barograph.backtest", "server", "score bands and models on measurements that are there already"),
+    "backtest": Command("barograph.backtest", "server", "score bands and models on past measurements"),
     "bench": Command("barograph.bench", "server", "measure how much a collector takes on this machine"),
     "plan": Command("barograph.plan", "server", "propose the runs to measure for a model of weak scaling"),
     "study": Command("barograph.study", "server", "make the tables of the papers on scaling from your own runs"),

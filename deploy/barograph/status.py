@@ -18,6 +18,7 @@ from barograph_agent.wire import Column
 from barograph_collector.client import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.service import Exit
 
+ALARMS: Final = ("slow", "stalled", "fast")
 TAIL: Final = 2000
 """Rows of each table looked at: the newest."""
 
@@ -43,7 +44,7 @@ def jobs_table(jobs: list[Row], runs: Mapping[Any, Row], scores: Mapping[Any, Ro
     for job in jobs:
         key = (job["job"],)
         run, score = runs.get(key), scores.get(key)
-        style = "bold red" if score and score["state"] == "slow" else ""
+        style = "bold red" if score and score["state"] in ALARMS else ""
         table.add_row(
             job["job"],
             job["workload"],
@@ -89,7 +90,7 @@ def show(reader: LogReader, console: Console, limit: int) -> None:
     console.print(jobs_table(jobs, runs, scores))
     console.print(bands_table(runtimes))
     console.print(f"{len(bands) - len(runtimes)} interval bands in the newest {TAIL} rows of the log")
-    alarms = [row for row in scores.values() if row["state"] == "slow"]
+    alarms = [row for row in scores.values() if row["state"] in ALARMS and not row["job"].startswith("canary/")]
     console.print(f"Alarms: {len(alarms) or 'none'}")
     for row in alarms:
         console.print(f"  {row['job']}: {row['sentence']}", style="bold red", highlight=False)

@@ -75,3 +75,12 @@ def test_one_phase_is_named_where_it_has_nearly_all_of_the_loss_and_is_not_nearl
     assert phase_cause({1: (20.0, 10.0), 2: (1.0, 1.0)}) is None
     assert phase_cause({1: (5.0, 10.0)}) is None
     assert phase_cause({}) is None
+
+
+def test_after_a_disturbance_what_was_normal_before_it_is_still_known():
+    made = attribution(a=((4, 1, 0), (4, 5, 0)), b=((4, 1, 0), (8, 1, 4)))
+    made.forget_since(ONSET)
+    assert made.cause(2000.0).kind == "unknown"
+    for i in range(10):
+        made.add(Stretch(2001.0 + i, (Work("a", 100, 0.8, 0.1, 0.3), Work("b", 100, 0.4, 0.5, 0.0)), exact=True))
+    assert made.cause(2000.0).members == ("a",)

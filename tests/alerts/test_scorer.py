@@ -87,7 +87,7 @@ def test_without_a_history_a_job_is_judged_by_itself_and_the_sentence_says_what_
     assert healthy["sentence"].startswith("healthy: 1.00x its own first windows (score ")
     assert "for 0 healthy runs of lab/app@2x1 in the history, 1 needed; ran 20." in healthy["sentence"]
     slow = judge(Scorer(), simulation.job(slow_from=6000, factor=5.0))[-1]
-    assert (slow["state"], slow["basis"], slow["cause"]) == ("slow", "own", "all-slow")
+    assert (slow["state"], slow["basis"], slow["cause"]) == ("slow", "own", "unknown")
     assert slow["sentence"].startswith("slow: 5.0")
     assert "its own first windows since" in slow["sentence"]
 

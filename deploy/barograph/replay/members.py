@@ -16,12 +16,12 @@ Floats = npt.NDArray[np.float64]
 
 
 def stretches(trace: Trace) -> list[Stretch]:
-    """The work of all recorded ranks, in the order of time. Empty for a run of one rank.
+    """The work of all recorded ranks, in the order of time. Empty where only rank 0 of several was recorded.
 
     The i-th sync point is the same collective on every rank, so no clocks are compared: who waited least in it came
     last, and the mean of what the others waited is the blame.
     """
-    if len(trace.ranks) < 2:
+    if len(trace.ranks) == 1 < trace.size:
         return []
     parts = {number: _between_syncs(rank) for number, rank in trace.ranks.items()}
     count = min(own.size for own, _, _ in parts.values())
@@ -30,7 +30,7 @@ def stretches(trace: Trace) -> list[Stretch]:
     own = np.stack([part[0][:count] for part in parts.values()])
     elsewhere = np.stack([part[1][:count] for part in parts.values()])
     inside = np.stack([part[2][:count] for part in parts.values()])
-    blame = (inside.sum(axis=0) - inside.min(axis=0)) / (len(parts) - 1)
+    blame = (inside.sum(axis=0) - inside.min(axis=0)) / max(len(parts) - 1, 1)
     last = np.argmin(inside, axis=0)
     exit_ns = trace.ranks[0].exit[trace.ranks[0].synchronizing][1 : count + 1]
     ended_at = trace.started_unix_ns * 1e-9 + exit_ns * 1e-9

@@ -1,0 +1,56 @@
+"""What the log has said of one job, and its trial."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from barograph_alerts.node_work import NodeWork
+from barograph_alerts.trial import Trial
+from barograph_alerts.work import Stretch
+
+REPORT_STEP: Final = 0.25
+"""A running job's score is written again once it has moved by this much."""
+
+
+class Job:
+    """What the log has said of one job, and its trial."""
+
+    def __init__(self) -> None:
+        self.offset = 0
+        self.workload = ""
+        self.app = ""
+        self.user = ""
+        self.trial: Trial | None = None
+        self.waiting: list[tuple[Any, Any, Any, Any, float, float]] = []
+        self.work: list[Stretch] = []
+        self.nodes = 0
+        self.node_work: NodeWork | None = None
+        self.runtime_seconds = math.nan
+        self.ended = False
+        self.written: tuple[object, ...] = ()
+        self.changed_at = 0.0
+        self.sentence = ""
+
+    @property
+    def score(self) -> float:
+        """Above 1 while the job is disturbed. -1 where nothing can be said."""
+        if self.trial is None or self.state == "unknown":
+            return -1.0
+        # A job that ended disturbed keeps its alarm as it was.
+        evidence = self.trial.evidence
+        return evidence.highest if self.ended and evidence.open is not None else evidence.score
+
+    @property
+    def state(self) -> str:
+        """unknown, healthy, slow, fast or stalled."""
+        return self.trial.evidence.state if self.trial else "unknown"
+
+    @property
+    def said(self) -> tuple[object, ...] | None:
+        """What a written score would say, but for its exact figures; None while nothing can be said."""
+        if self.trial is None or self.state == "unknown":
+            return None
+        evidence, cause = self.trial.evidence, self.trial.cause
+        ended = bool(evidence.alarms) and evidence.open is None
+        return len(evidence.alarms), ended, cause.kind, cause.members, evidence.score // REPORT_STEP
