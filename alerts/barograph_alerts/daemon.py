@@ -13,7 +13,7 @@ from barograph_collector.follow import Follower
 from barograph_collector.station import add_arguments, serve
 
 METRICS_PORT = 7453
-TABLES = ["paces", "bands", "events", "sites", "jobs", "blocks", "runs"]
+TABLES = ["paces", "bands", "events", "sites", "jobs", "node_blocks", "blocks", "runs"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

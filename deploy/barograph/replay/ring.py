@@ -52,10 +52,6 @@ class TraceRing:
         """Records start..stop-1."""
         return self._records[start:stop]
 
-    def release(self, position: int) -> None:
-        """Take note that everything before `position` is durable."""
-        self.tail = position
-
     def site(self, index: int) -> str:
         """Call path `index`; "start" for 0, the start of the run."""
         return "start" if index == 0 else self._names[index - 1]
