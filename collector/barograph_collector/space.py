@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
+from typing import Final
+
+_LOOK_SECONDS: Final = 0.1
 
 
 class DiskSpace:
@@ -13,6 +17,8 @@ class DiskSpace:
         self._directory = directory
         self.reserve = reserve
         self._short = False
+        self._free_bytes = 0
+        self._looked_at = float("-inf")
 
     @property
     def free_bytes(self) -> int:
@@ -24,5 +30,8 @@ class DiskSpace:
         """True from when less than the reserve is free until a quarter more is: not on and off with every message."""
         if not self.reserve:
             return False
-        self._short = self.free_bytes < self.reserve * (1.25 if self._short else 1.0)
+        # Asked for every message, and each look at the file system lets other threads go first.
+        if (now := time.monotonic()) - self._looked_at > _LOOK_SECONDS:
+            self._free_bytes, self._looked_at = self.free_bytes, now
+        self._short = self._free_bytes < self.reserve * (1.25 if self._short else 1.0)
         return self._short

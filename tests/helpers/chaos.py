@@ -25,6 +25,9 @@ from helpers.log import Daemon, Producer, blocks
 ACCIDENTS = ("kill", "kill and lose the write-ahead log", "kill and cut the write-ahead log", "kill and spoil its end",
              "kill and cut the journal behind what is durable", "full disk, then kill")  # fmt: skip
 
+_GREETING = 10**9
+"""Sent so far, as long as the welcome is due: nothing more is sent before it."""
+
 
 class Stream:
     """What one producer has said, and what of it was acknowledged, over all lives of the collector."""
@@ -64,14 +67,16 @@ class Stream:
                         self.acked = max(self.acked, message.seq)
                     case wire.Welcome():
                         assert message.acked >= self.acked, "what was acknowledged is not there any more"
-                        self.acked = sent = message.acked
+                        self.acked = message.acked
+                        sent = self.acked if sent == _GREETING else sent
                     case wire.Refuse():
                         assert message.reason in ("gap", "unknown-stream"), message
-                        sent = self._hello(producer)
+                        # Once for all that were refused: every welcome has the whole window sent again.
+                        sent = sent if sent == _GREETING else self._hello(producer)
 
     def _hello(self, producer: Producer) -> int:
         producer.send(wire.Hello(self.name))
-        return 10**9  # nothing is sent before the welcome
+        return _GREETING
 
     def _send(self, producer: Producer, seq: int) -> None:
         while len(self.sizes) < seq:
