@@ -14,6 +14,7 @@ import pytest
 
 from barograph_agent import wire
 from barograph_collector.client import LogReader, LogUnavailable, ReadRefused
+from barograph_collector.journal import Journal
 from barograph_collector.server import Collector
 from barograph_collector.service import CannotListen
 from barograph_collector.store import Store
@@ -137,14 +138,15 @@ def test_garbage_costs_nobody_but_its_sender(collector: Collector, producer: Pro
 def test_a_producer_that_ignores_its_credit_is_bounded_and_loses_nothing(
     collector: Collector, producer: Producer, reader: LogReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    may_commit = threading.Event()
-    commit = Store.commit
-    monkeypatch.setattr(Store, "commit", lambda *arguments: may_commit.wait(30) and commit(*arguments))
+    # What the journal has not is not acknowledged, and gives no credit back.
+    may_append = threading.Event()
+    append = Journal.append
+    monkeypatch.setattr(Journal, "append", lambda *arguments: may_append.wait(30) and append(*arguments))
     for seq in range(1, 101):
         producer.append(seq, "blocks", 10, blocks(10, first=10 * seq))
     wait_until(lambda: sum(collector.counters.refused.values()) == 36, "messages 65 to 100 are refused")
     assert collector.counters.queue_rows == 640
-    may_commit.set()
+    may_append.set()
     while not isinstance(message := wire.decode_from_collector(producer.socket.recv()), wire.Ack) or message.seq < 64:
         pass
     for seq in range(65, 101):
