@@ -67,7 +67,9 @@ class Exporter(Collector):
         yield _gauge("lag_seconds", lag, time.monotonic() - now.waiting_since if now.waiting_since else 0.0)
         reopened = "Times the database was opened again after a failure, since the start, by result."
         yield _counts("reopens", reopened, "result", {"done": now.reopens, "failed": now.reopen_failures})
-        yield CounterMetricFamily("barograph_collector_days_dropped", "Days dropped since the start.", now.days_dropped)
+        yield CounterMetricFamily(
+            "barograph_collector_partitions_dropped", "Days of raw rows that retention has dropped.", now.days_dropped
+        )
         tables = GaugeMetricFamily(
             "barograph_collector_table_rows", "Rows in the log, by table; about.", labels=["table"]
         )

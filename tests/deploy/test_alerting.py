@@ -183,7 +183,7 @@ class Job:
         self._index = 0
         self.at = time.time() - 300
         self.put("jobs", 1, cluster="lab", workload="lab/app@2x1", app="app", user="ada", params="{}", ranks=2, nodes=1,
-                 host="h", started_at=self.at)  # fmt: skip
+                 host="h", started_at=self.at, scheduler="none", account="", unique_id="")  # fmt: skip
 
     def put(self, table: str, rows: int, **values: object) -> None:
         message = wire.append(self._link.stream, self._outbox.next_seq, table, rows, {"job": self.name, **values})
