@@ -150,9 +150,9 @@ class FakeSocket:
     def send(self, frame: bytes, flags: int) -> None:
         """Swallowed."""
 
-    def poll(self, timeout: int) -> bool:
-        """There is something."""
-        return bool(self.frames)
+    def poll(self, timeout: int, events: int = zmq.POLLIN) -> bool:
+        """There is something, and room for more."""
+        return bool(self.frames) if events == zmq.POLLIN else True
 
 
 def messages(count: int, seed: int) -> Counter[str]:
@@ -167,14 +167,14 @@ def messages(count: int, seed: int) -> Counter[str]:
             found["undecodable"] += 1
             continue
         try:
-            if not isinstance(message, wire.Read):
+            if not isinstance(message, wire.Read | wire.Sql):
                 intake.check_stream(message.stream)  # as the receiver does before anything else
         except wire.Invalid:
             found["refused"] += 1
             continue
         match message:
             case wire.Append():
-                item = intake.appended(message, len(frame), 0.0)
+                item = intake.appended(message, frame, 0.0)
                 found["refused" if item.refusal else "accepted"] += 1
                 assert item.entry.rows <= wire.MAX_ROWS
             case wire.Skip():
