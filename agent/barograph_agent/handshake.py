@@ -32,6 +32,9 @@ class Handshakes:
         self.is_hopeless = False
         """True after a failure that another attempt with the same keys will not mend."""
         self._socket = socket
+        # Who has no key may find the connection closed before it has read why.
+        keyless = {zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: _TROUBLES[zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL]}
+        self._troubles = _TROUBLES if socket.mechanism == zmq.CURVE else _TROUBLES | keyless
         self._monitor = socket.get_monitor_socket(_WATCHED)
 
     def gave_up(self) -> bool:
@@ -39,7 +42,7 @@ class Handshakes:
         given_up = False
         while self._monitor.poll(0):
             event = parse_monitor_message(self._monitor.recv_multipart())["event"]
-            self.trouble = _TROUBLES.get(event, self.trouble)
+            self.trouble = self._troubles.get(event, self.trouble)
             self.is_hopeless = event in (zmq.EVENT_HANDSHAKE_FAILED_AUTH, zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
             given_up = event == zmq.EVENT_HANDSHAKE_FAILED_AUTH
         return given_up

@@ -15,7 +15,7 @@ import zmq
 
 VARIABLE: Final = "BAROGRAPH_KEY"
 
-Role: TypeAlias = Literal["agent", "reader", "writer"]
+Role: TypeAlias = Literal["agent", "reader", "writer", "importer"]
 """agent: appends to its own job. reader: reads everything. writer: reads everything and appends conclusions."""
 
 

@@ -50,6 +50,8 @@ class Link:
         self.stream = stream
         self.outbox = outbox
         self.acked_rows = 0
+        self._skips: list[tuple[int, int]] = []
+        """Number and rows, all since the outbox began to give up, of skips sent."""
         self.dropped_rows: Counter[str] = Counter()
         self.refusals: list[wire.Refuse] = []
         self._trouble = ""
@@ -145,15 +147,30 @@ class Link:
         if self._sent == self._acked:
             self._heard_at = now
         if self._sent < (gone := self.outbox.first_seq - 1):
-            # Given up here, or acknowledged by a collector that has lost its database since.
-            rows, reason = (0, "forgotten") if (lost := self.outbox.dropped) is None else (lost.rows, lost.reason)
-            if not self._send(wire.Skip(self.stream, gone, rows, reason)):
+            rows, reason = self._given_up()
+            if not self._send(wire.Skip(self.stream, gone, rows - self._told, reason)):
                 return
             self._sent = gone
+            self._skips.append((gone, rows))
         while self._sent < self.outbox.last_seq and self._sent - self._acked < self._credit:
             if not self._send_frame(self.outbox.get(self._sent + 1)):
                 return
             self._sent += 1
+
+    def _given_up(self) -> tuple[int, str]:
+        """Rows given up since the last acknowledgement beyond them, and why."""
+        if (lost := self.outbox.dropped) is None:
+            # Acknowledged by a collector that has lost its database since.
+            self._skips.clear()
+            return 0, "forgotten"
+        if lost.rows < self._told:
+            self._skips.clear()
+        return lost.rows, lost.reason
+
+    @property
+    def _told(self) -> int:
+        """Of the rows given up, those that skips under way or taken have told of."""
+        return self._skips[-1][1] if self._skips else 0
 
     def _knock(self, now: float) -> None:
         if now < self._hello_at:
@@ -195,6 +212,8 @@ class Link:
                     self._credit = message.credit
                     self._advance(message.acked)
                     self._acked = self._sent = message.acked
+                    # A skip beyond that may be lost on the way.
+                    self._skips = [skip for skip in self._skips if skip[0] <= message.acked]
                 case wire.Ack():
                     self._credit = message.credit
                     self._advance(message.seq)

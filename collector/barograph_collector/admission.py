@@ -16,8 +16,10 @@ from barograph_collector.credentials import Claim
 from barograph_collector.keys import Keyring
 from barograph_collector.limits import Buckets
 
-CONCLUSIONS: Final = frozenset({"bands", "paces", "predictions", "scores"}) & TABLES.keys()
+CONCLUSIONS: Final = frozenset({"bands", "paces", "predictions", "outcomes", "scores"})
 OBSERVATIONS: Final = frozenset(TABLES) - CONCLUSIONS
+WHOLE_JOBS: Final = frozenset({"jobs", "blocks", "runs"})
+"""What `barograph import` and `barograph canary` append, of jobs that have ended, in streams named after these jobs."""
 JOBS_KEPT: Final = 200_000
 """Jobs whose owner is remembered; the longest unused go first."""
 
@@ -101,8 +103,12 @@ class Admission:
             self._grants[stream] = Grant(key, OBSERVATIONS, claim)
             return
         client = self._keyring.get(key)
+        if client is not None and client.role == "importer":
+            self._grants[stream] = Grant(key, WHOLE_JOBS, None)
+            return
         if client is None or client.role != "writer":
-            raise Refused("role", f"role is {client.role if client else 'none'}, expected agent or writer to append")
+            role = client.role if client else "none"
+            raise Refused("role", f"role is {role}, expected agent, importer or writer to append")
         if not stream.startswith(f"{client.name}/"):
             raise Refused("role", f"stream is {stream!r}, expected {client.name}/... with this key")
         self._grants[stream] = Grant(key, CONCLUSIONS | {"events"}, None)

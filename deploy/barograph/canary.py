@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from barograph_agent import places, wire
+from barograph_agent import keys, places, wire
 from barograph_agent.link import Link
 from barograph_agent.outbox import Memory
 from barograph_collector.client import LogReader, LogUnavailable
@@ -45,12 +45,17 @@ def main(arguments: Sequence[str], clock: Callable[[], float] = time.time) -> in
     )
     parser.add_argument("--seconds", type=float, default=30.0, metavar="S", help="to wait (default: %(default)g)")
     options = parser.parse_args(arguments)
+    try:
+        key = keys.from_environment(os.environ)
+    except keys.KeyFileError as error:
+        print(f"barograph canary: {error}", file=sys.stderr)
+        return Exit.DATA
     now = clock()
     job = f"canary/{int(now * 1000)}.0.0"
     deadline = time.monotonic() + options.seconds
-    if not _send(options.collector, job, now, options.seconds):
+    if not _send(options.collector, key, job, now, options.seconds):
         return _missing(f"the collector at {options.collector} has not acknowledged the job")
-    sentence = _alarm(options.collector, job, deadline)
+    sentence = _alarm(options.collector, key, job, deadline)
     if not sentence:
         return _missing("the log has the job, but the alerts daemon has raised no alarm about it")
     if options.alertmanager is not None and not _ready(options.alertmanager):
@@ -59,7 +64,7 @@ def main(arguments: Sequence[str], clock: Callable[[], float] = time.time) -> in
     return Exit.OK
 
 
-def _send(endpoint: str, job: str, now: float, seconds: float) -> bool:
+def _send(endpoint: str, key: keys.ClientKey | None, job: str, now: float, seconds: float) -> bool:
     durations = np.repeat([1.0, FACTOR], [HEALTHY, SLOW])
     ends = now - durations.sum() + np.cumsum(durations)
     ones = np.ones(len(durations), np.int64)
@@ -72,7 +77,7 @@ def _send(endpoint: str, job: str, now: float, seconds: float) -> bool:
     end = {"job": job, "ended_at": now, "runtime_seconds": float(durations.sum()), "exit_status": NOT_LEARNED,
            "intervals": len(durations), "dropped": 0}  # fmt: skip
     outbox = Memory()
-    link = Link(endpoint, job, outbox)
+    link = Link(endpoint, job, outbox, key=key)
     rows: list[tuple[str, int, dict[str, Any]]] = [("jobs", 1, row), ("blocks", len(ones), blocks), ("runs", 1, end)]
     for table, count, values in rows:
         outbox.put(count, wire.encode(wire.append(job, outbox.next_seq, table, count, values)))
@@ -81,8 +86,8 @@ def _send(endpoint: str, job: str, now: float, seconds: float) -> bool:
     return delivered
 
 
-def _alarm(endpoint: str, job: str, deadline: float) -> str:
-    with LogReader(endpoint, 2.0) as reader:
+def _alarm(endpoint: str, key: keys.ClientKey | None, job: str, deadline: float) -> str:
+    with LogReader(endpoint, 2.0, key) as reader:
         while time.monotonic() < deadline:
             try:
                 page = reader.read("scores", -1, 1, job=job)

@@ -113,7 +113,9 @@ def _parser() -> argparse.ArgumentParser:
     verbs.add_parser("init", help="make the directory").set_defaults(verb=init)
     adding = verbs.add_parser("add", help="let a client in, and write its key file")
     adding.add_argument(
-        "role", choices=get_args(Role), help="agent: own jobs. reader: all. writer: all and conclusions"
+        "role",
+        choices=get_args(Role),
+        help="agent: own jobs. reader: all. writer: all and conclusions. importer: whole past jobs",
     )
     adding.add_argument("name", help="the client's name; a writer's streams begin with it")
     adding.set_defaults(verb=add)

@@ -225,6 +225,21 @@ def test_what_the_outbox_had_to_give_up_is_skipped_with_its_rows_and_reason() ->
     pair.close()
 
 
+def test_rows_given_up_one_after_the_other_are_told_of_once() -> None:
+    pair = Pair(cap_messages=2)
+    pair.put(1, 2, 4)
+    pair.pump()
+    first, *_ = pair.answer(wire.Welcome("s", 0, 64))
+    assert first == wire.Skip("s", 1, 1, "memory-cap")
+    pair.put(8)  # gives up the second, which is under way and gets lost there
+    pair.pump()
+    assert pair.pump(SILENCE_SECONDS + 1) == [wire.Hello("s")]
+    second, *rest = pair.answer(wire.Welcome("s", 1, 64))
+    assert second == wire.Skip("s", 2, 2, "memory-cap")
+    assert [message.seq for message in rest] == [3, 4]
+    pair.close()
+
+
 def test_a_collector_of_another_version_gets_hellos_and_nothing_else(pair: Pair) -> None:
     pair.put(1)
     assert pair.pump() == [wire.Hello("s")]

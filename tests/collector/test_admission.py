@@ -174,13 +174,21 @@ def test_each_role_may_do_its_own_and_nothing_else(facility: Facility) -> None:
     reader_key, writer_key = facility.key("reader", "staff"), facility.key("writer", "modeler")
     with Producer(endpoint, "staff/1", reader_key) as producer:
         producer.send(wire.Hello("staff/1"))
-        assert producer.receive(wire.Refuse).detail == "role is reader, expected agent or writer to append"
+        assert producer.receive(wire.Refuse).detail == "role is reader, expected agent, importer or writer to append"
     with Producer(endpoint, "alerts/1", writer_key) as producer:
         producer.send(wire.Hello("alerts/1"))
         assert producer.receive(wire.Refuse).detail == "stream is 'alerts/1', expected modeler/... with this key"
     with Producer(endpoint, "modeler/1", writer_key) as producer:
         producer.hello()
         producer.append(1, "blocks", 1, blocks(1, job=JOB))
+        assert producer.receive(wire.Refuse).reason == "forbidden"
+    with Producer(endpoint, "lab/7.0.0/import", facility.key("importer", "history")) as producer:
+        producer.hello()
+        producer.append(1, "jobs", 1, job_row("lab/7.0.0"))
+        producer.receive_ack(1)
+        producer.append(2, "blocks", 1, blocks(1, job="lab/7.0.0"))
+        producer.receive_ack(2)
+        producer.append(3, "events", 1, {"source": "x", "kind": "k", "rows": 0, "detail": "", "at": 0.0})
         assert producer.receive(wire.Refuse).reason == "forbidden"
     with facility.agent() as agent, LogReader(endpoint, 30, facility.key("agent", "nodes")) as stranger:
         agent.hello(facility.proof())

@@ -18,7 +18,7 @@ from barograph.imports.delivery import Away, Delivery
 from barograph.imports.mapping import FIELDS, BadMap, parse_map
 from barograph.imports.record import Bad, Entry, Record, Skipped, Unreadable, app_name
 from barograph.imports.source import FORMATS, Options, Source, entries, opened
-from barograph_agent import places
+from barograph_agent import keys, places
 from barograph_agent.job import clean
 from barograph_collector.service import Exit
 
@@ -72,15 +72,17 @@ def main(arguments: Sequence[str]) -> int:
     console = Console(stderr=True)
     tally = Tally(console)
     try:
-        with opened(options.file) as source, Delivery(options.collector) as delivery:
+        key = keys.from_environment(os.environ)
+        with opened(options.file) as source, Delivery(options.collector, key) as delivery:
             records = tally.records(entries(options.file, source.lines, reading))
             if options.dry_run:
                 for _ in records:
                     pass
             else:
                 _deliver(delivery, records, source, console)
-    except BadMap as error:
-        return _refuse(f"{options.file}: {error}", Exit.DATA)
+    except (BadMap, keys.KeyFileError) as error:
+        where = f"{options.file}: " if isinstance(error, BadMap) else ""
+        return _refuse(f"{where}{error}", Exit.DATA)
     except OSError as error:
         return _refuse(f"{options.file}: {error.strerror or error}", Exit.DATA)
     except (EOFError, zlib.error) as error:

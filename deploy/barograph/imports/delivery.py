@@ -16,6 +16,7 @@ import zmq
 
 from barograph.imports.record import Record
 from barograph_agent import wire
+from barograph_agent.keys import ClientKey
 
 UNDER_WAY: Final = 4096
 """Streams open at once: enough to fill the collector's commits, whose number is what an import takes its time for."""
@@ -39,7 +40,9 @@ class _UnderWay:
 class Delivery:
     """One connection. added, known: runs that the collector has now, and had before. refused: lines and reasons."""
 
-    def __init__(self, endpoint: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, endpoint: str, key: ClientKey | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.added = 0
         self.known = 0
         self.refused: list[tuple[int, str]] = []
@@ -52,6 +55,8 @@ class Delivery:
         # What may be unanswered is bounded by UNDER_WAY.
         self._socket.setsockopt(zmq.SNDHWM, 0)
         self._socket.setsockopt(zmq.RCVHWM, 0)
+        if key is not None:
+            key.apply(self._socket)
         self._socket.setsockopt(zmq.IPV6, "[" in endpoint)
         self._socket.connect(endpoint)
 
