@@ -6,6 +6,8 @@ A compute node has the agent alone, so a subcommand that needs more says which e
 from __future__ import annotations
 
 import importlib
+import os
+import signal
 import sys
 from typing import Final, NamedTuple
 
@@ -70,6 +72,17 @@ def usage() -> str:
 def main(arguments: list[str] | None = None) -> int:
     """Run one subcommand; returns its exit status."""
     words = sys.argv[1:] if arguments is None else arguments
+    try:
+        status = _run(words)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Who reads, `head` for one, has seen enough. What is left must not fail again when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    return status
+
+
+def _run(words: list[str]) -> int:
     if words and words[0] == "--version":
         from importlib.metadata import version
 

@@ -76,8 +76,8 @@ def number(value: float, unit: str = "") -> str:
 
 
 def clock(at: float) -> str:
-    """Local date and time."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+    """Local date and time; a dash where an imported run had none."""
+    return "-" if at == 0 else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
 def show(reader: LogReader, console: Console, limit: int) -> None:

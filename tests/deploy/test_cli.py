@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -26,6 +27,15 @@ def barograph(*words: str) -> subprocess.CompletedProcess[str]:
 def agent_only(*words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", WITHOUT_EXTRAS, *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_reader_who_has_seen_enough_is_no_error():
+    reads, writes = os.pipe()
+    os.close(reads)
+    with os.fdopen(writes, "wb") as nobody:
+        command = [sys.executable, "-m", "barograph", "--help"]
+        done = subprocess.run(command, stdout=nobody, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 def test_an_unknown_command_is_one_clear_line_and_status_2():
