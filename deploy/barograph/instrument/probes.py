@@ -11,7 +11,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from clang.cindex import Cursor, CursorKind, Token, TokenKind, TypeKind
+from clang.cindex import Cursor, CursorKind, TokenKind
+
+from barograph.instrument.syntax import (
+    PLAIN_NAMES,
+    call_of,
+    first_parentheses,
+    has_effects,
+    is_assignment,
+    is_initialised,
+    is_number,
+    last_parentheses,
+    semicolons,
+)
 
 LOOPS: Final = (CursorKind.WHILE_STMT, CursorKind.FOR_STMT, CursorKind.DO_STMT, CursorKind.CXX_FOR_RANGE_STMT)
 FUNCTIONS: Final = (
@@ -22,14 +34,6 @@ FUNCTIONS: Final = (
     CursorKind.FUNCTION_TEMPLATE,
     CursorKind.CONVERSION_FUNCTION,
 )
-NUMBERS: Final = (
-    *(getattr(TypeKind, name) for name in ("BOOL", "CHAR_U", "UCHAR", "CHAR_S", "SCHAR", "SHORT", "USHORT", "INT")),
-    *(getattr(TypeKind, name) for name in ("UINT", "LONG", "ULONG", "LONGLONG", "ULONGLONG", "ENUM")),
-    *(getattr(TypeKind, name) for name in ("FLOAT", "DOUBLE", "LONGDOUBLE")),
-)
-ASSIGNMENTS: Final = ("=", "+=", "-=", "*=", "/=", "%=", "<<=", ">>=", "&=", "|=", "^=")
-PLAIN_NAMES: Final = (CursorKind.DECL_REF_EXPR, CursorKind.MEMBER_REF_EXPR, CursorKind.CXX_THIS_EXPR)
-EFFECTS: Final = (CursorKind.CALL_EXPR, CursorKind.COMPOUND_ASSIGNMENT_OPERATOR, CursorKind.CXX_NEW_EXPR)
 NOT_ORDINARY: Final = ("constexpr", "consteval", "__global__", "__device__")
 MESSAGES: Final = {
     # function: positions of count, datatype and communicator
@@ -128,18 +132,18 @@ class Planner:
             self._visit(child, within)
 
     def _statement(self, cursor: Cursor, around: Around) -> None:
-        message = _call(cursor)
+        message = call_of(cursor)
         if message is not None and message.spelling in MESSAGES:
             self._message(cursor, message)
         if around.in_loop:
             return
         if cursor.kind is CursorKind.DECL_STMT:
             for variable in cursor.get_children():
-                if variable.kind is CursorKind.VAR_DECL and _initialised(variable) and _number(variable):
+                if variable.kind is CursorKind.VAR_DECL and is_initialised(variable) and is_number(variable):
                     self._value(cursor, variable.spelling)
-        elif _is_assignment(cursor):
+        elif is_assignment(cursor):
             target = next(cursor.get_children())
-            if _number(target) and all(part.kind in PLAIN_NAMES for part in target.walk_preorder()):
+            if is_number(target) and all(part.kind in PLAIN_NAMES for part in target.walk_preorder()):
                 self._value(cursor, self._source[target.extent.start.offset : target.extent.end.offset].decode())
 
     def _value(self, cursor: Cursor, text: str) -> None:
@@ -156,7 +160,7 @@ class Planner:
     def _message(self, statement: Cursor, call: Cursor) -> None:
         arguments = list(call.get_arguments())
         texts = [self._written(arguments[at]) for at in MESSAGES[call.spelling] if at < len(arguments)]
-        pure = not any(_has_effects(arguments[at]) for at in MESSAGES[call.spelling] if at < len(arguments))
+        pure = not any(has_effects(arguments[at]) for at in MESSAGES[call.spelling] if at < len(arguments))
         start = statement.extent.start.offset
         if len(texts) < 3 or None in texts or not pure or not self._is_at_line_of(statement, call):
             self._skip(statement, f"{call.spelling} with arguments that cannot be asked twice")
@@ -190,12 +194,12 @@ class Planner:
             self._skip(cursor, f"{keyword.decode()} from a macro")
             return None
         tokens = [token for token in cursor.get_tokens() if token.kind is not TokenKind.COMMENT]
-        inside = _last_parentheses(tokens) if keyword == b"do" else _first_parentheses(tokens)
+        inside = last_parentheses(tokens) if keyword == b"do" else first_parentheses(tokens)
         if inside is None:
             self._skip(cursor, f"{keyword.decode()} without plain parentheses")
             return None
         opening, closing = inside
-        parts = _semicolons(tokens[opening + 1 : closing])
+        parts = semicolons(tokens[opening + 1 : closing])
         start, end = tokens[opening].extent.end.offset, tokens[closing].extent.start.offset
         if keyword == b"for" and len(parts) == 2:
             start, end = parts[0].extent.end.offset, parts[1].extent.start.offset
@@ -255,74 +259,3 @@ class Planner:
             before = before[: before.rfind(b"\n")]
             line = before[before.rfind(b"\n") + 1 :].lstrip()
         return line.startswith(b"#") and line[1:].lstrip().startswith(b"pragma")
-
-
-def _call(cursor: Cursor) -> Cursor | None:
-    """The call that a statement is, alone or as what is assigned."""
-    if cursor.kind is CursorKind.CALL_EXPR:
-        return cursor
-    if _is_assignment(cursor):
-        return next((child for child in cursor.get_children() if child.kind is CursorKind.CALL_EXPR), None)
-    return None
-
-
-def _is_assignment(cursor: Cursor) -> bool:
-    if cursor.kind is CursorKind.COMPOUND_ASSIGNMENT_OPERATOR:
-        return True
-    if cursor.kind is not CursorKind.BINARY_OPERATOR:
-        return False
-    target = next(cursor.get_children(), None)
-    if target is None:
-        return False
-    end = target.extent.end.offset
-    operator = next((token.spelling for token in cursor.get_tokens() if token.extent.start.offset >= end), "")
-    return operator in ASSIGNMENTS
-
-
-def _initialised(variable: Cursor) -> bool:
-    return any(child.kind.is_expression() for child in variable.get_children())
-
-
-def _number(cursor: Cursor) -> bool:
-    kind = cursor.type.get_canonical()
-    return kind.kind in NUMBERS and not kind.is_volatile_qualified()
-
-
-def _has_effects(cursor: Cursor) -> bool:
-    for part in cursor.walk_preorder():
-        if part.kind in EFFECTS or _is_assignment(part):
-            return True
-        if part.kind is CursorKind.UNARY_OPERATOR and any(t.spelling in ("++", "--") for t in part.get_tokens()):
-            return True
-    return False
-
-
-def _first_parentheses(tokens: list[Token]) -> tuple[int, int] | None:
-    if len(tokens) < 2 or tokens[1].spelling != "(":
-        return None
-    depth = 0
-    for at, token in enumerate(tokens):
-        depth += {"(": 1, ")": -1}.get(token.spelling, 0)
-        if token.spelling == ")" and depth == 0:
-            return 1, at
-    return None
-
-
-def _last_parentheses(tokens: list[Token]) -> tuple[int, int] | None:
-    depth = 0
-    for at in range(len(tokens) - 1, -1, -1):
-        depth += {")": 1, "(": -1}.get(tokens[at].spelling, 0)
-        if tokens[at].spelling == "(" and depth == 0:
-            last = max(i for i, token in enumerate(tokens) if token.spelling == ")")
-            return (at, last) if tokens[at - 1].spelling == "while" else None
-    return None
-
-
-def _semicolons(tokens: list[Token]) -> list[Token]:
-    """Semicolons that stand in no further brackets."""
-    depth, found = 0, []
-    for token in tokens:
-        depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(token.spelling, 0)
-        if token.spelling == ";" and depth == 0:
-            found.append(token)
-    return found
