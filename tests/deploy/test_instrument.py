@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from barograph.cli import main
-from barograph_agent.features import BadSideFile, read_side_file
+from barograph_agent.features import BadSideFile, merge, read_side_file
+from helpers import mpi as mpis
 
 pytestmark = pytest.mark.skipif(
     shutil.which("cc") is None and not os.environ.get("CI"), reason="no C compiler: what was instrumented cannot be run"
@@ -282,3 +283,44 @@ def test_a_run_without_side_files_or_without_an_end_is_named(tmp_path, capsys):
     assert main(["features", "table", str(tmp_path / "empty"), "-o", str(tmp_path / "t.csv")]) == 65
     assert "holds no side file" in capsys.readouterr().err
     assert not (tmp_path / "t.csv").exists()
+
+
+MESSAGES = r"""
+#include <mpi.h>
+#include <stdio.h>
+static int twice(int *n) { return *n *= 2; }
+int main(int argc, char **argv) {
+    int rank, n = 3, m = 1;
+    double values[64] = {0}, sum[64];
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    for (int i = 0; i < 4; i++) {
+        n = n + rank;
+        MPI_Bcast(&n, 1, MPI_INT, 0, MPI_COMM_WORLD);
+        MPI_Allreduce(values, sum, n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    }
+    MPI_Bcast(values, twice(&m), MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    if (MPI_Barrier(MPI_COMM_WORLD) != MPI_SUCCESS) return 1;
+    printf("%d %d %d\n", rank, n, m);
+    MPI_Finalize();
+    return 0;
+}
+"""
+
+
+def test_messages_are_known_by_bytes_and_ranks_of_every_process(tmp_path):
+    mpi = mpis.find("mpich")
+    (tmp_path / "m.c").write_text(MESSAGES)
+    assert instrument(tmp_path / "m.c", "-o", tmp_path / "out", "--cc", mpi.mpicc) == 0
+    (tmp_path / "run").mkdir()
+    plain = mpi.run(2, [mpi.compile(tmp_path / "m.c", tmp_path / "plain")])
+    binary = mpi.compile(tmp_path / "out" / "m.c", tmp_path / "out" / "m")
+    probed = mpi.run(2, [binary], {"BAROGRAPH_FEATURES": str(tmp_path / "run")})
+    assert sorted(probed.stdout.splitlines()) == sorted(plain.stdout.splitlines())
+    assert plain.stdout.count("\n") == 2
+    files = [read_side_file(path) for path in (tmp_path / "run").glob("*.features")]
+    assert len(files) == 2
+    found = {name.split(":", 3)[3]: feature.value for name, feature in merge(files).items()}
+    assert (found["bytes:MPI_Bcast"], found["ranks:MPI_Bcast"]) == (4, 2)
+    assert (found["bytes:MPI_Allreduce"], found["ranks:MPI_Allreduce"]) == (24, 2)
+    assert len([name for name in files[0].features if "MPI_Bcast" in name]) == 2  # the one that doubles m is left alone
