@@ -8,14 +8,16 @@ from typing import Final
 import numpy as np
 
 from barograph_modeler.features.conformal import Conformal, Limits
-from barograph_modeler.features.learners import LEARNERS, Maker
+from barograph_modeler.features.learners import LEARNERS, Learner, Maker
 from barograph_modeler.features.ranking import rank_accuracy
 from barograph_modeler.features.sample import Sample
-from barograph_modeler.features.stack import STACK, Stack, held_out
+from barograph_modeler.features.stack import STACK, Stack, folds, held_out
 from barograph_modeler.features.transfer import transfer_makers
 from barograph_modeler.features.trees import Trees
 from barograph_modeler.maxima.sample import Floats
 
+MANY: Final = 1_000
+"""Runs from which on a fifth of them is enough to calibrate limits, and learning five times takes long."""
 MODELS: Final = (*LEARNERS, STACK)
 """What learns from the runs of one machine."""
 
@@ -44,9 +46,8 @@ class Score:
 def evaluate(maker: Maker, learned: Sample, scored: Sample, seed: int) -> tuple[Score, Floats, Limits]:
     """Fit on some runs, score on others: the score, the predicted seconds and their limits."""
     model = maker.make(seed).fit(learned)
-    before = model.held_out if isinstance(model, Stack) else held_out(maker, learned, seed)
     predicted = model.predict(scored.values)
-    limits = Conformal(learned, before, seed=seed).limits(scored.values, predicted)
+    limits = _calibrated(maker, model, learned, seed).limits(scored.values, predicted)
     errors = np.abs(predicted - scored.seconds) / scored.seconds
     sigma = twice = None
     if isinstance(model, Trees):
@@ -66,6 +67,17 @@ def evaluate(maker: Maker, learned: Sample, scored: Sample, seed: int) -> tuple[
         twice,
     )
     return score, predicted, limits
+
+
+def _calibrated(maker: Maker, model: Learner, learned: Sample, seed: int) -> Conformal:
+    """Limits from the errors on all runs, each held out once; of many runs, for other models than ours, on a fifth."""
+    if isinstance(model, Stack):
+        return Conformal(learned, model.held_out, seed=seed)
+    if len(learned) < MANY:
+        return Conformal(learned, held_out(maker, learned, seed), seed=seed)
+    rest, aside = folds(len(learned), seed)[0]
+    before = maker.make(seed).fit(learned.take(rest)).predict(learned.values[aside])
+    return Conformal(learned.take(aside), before, seed=seed)
 
 
 def source_model(source: Sample, seed: int) -> tuple[Maker, ...]:
