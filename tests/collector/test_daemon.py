@@ -21,6 +21,8 @@ from barograph_collector.service import Exit
 from helpers.log import Daemon, Producer, blocks, wait_until
 
 KILLS = 6
+UNLIMITED = ("--rate", "1e9")
+"""These producers send as fast as they can, which is more than one job may."""
 
 
 @pytest.fixture
@@ -71,7 +73,7 @@ def indices(endpoint: str) -> list[int]:
 def test_sigkill_at_any_instant_neither_loses_nor_doubles_a_row(tmp_path: Path) -> None:
     stream = Stream(seed=20)
     for _ in range(KILLS):
-        with Daemon(tmp_path) as collector:
+        with Daemon(tmp_path, *UNLIMITED) as collector:
             gone = threading.Event()
 
             def kill(victim: Daemon = collector, gone: threading.Event = gone) -> None:
@@ -83,7 +85,7 @@ def test_sigkill_at_any_instant_neither_loses_nor_doubles_a_row(tmp_path: Path) 
             stream.pump(collector.endpoint, gone)
             timer.join()
     assert stream.acked > 0
-    with Daemon(tmp_path) as collector:
+    with Daemon(tmp_path, *UNLIMITED) as collector:
         stream.pump(collector.endpoint, threading.Event(), total=len(stream.sizes))
         assert indices(collector.endpoint) == list(range(sum(stream.sizes)))
 
@@ -92,7 +94,7 @@ def test_while_files_cannot_grow_nothing_is_acknowledged_reads_go_on_and_afterwa
     tmp_path: Path,
 ) -> None:
     stream = Stream(seed=30)
-    with Daemon(tmp_path) as collector:
+    with Daemon(tmp_path, *UNLIMITED) as collector:
         stream.pump(collector.endpoint, threading.Event(), total=20)
         pid, rows = collector.process.pid, len(indices(collector.endpoint))
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (2**20, resource.RLIM_INFINITY))

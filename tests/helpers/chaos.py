@@ -98,7 +98,7 @@ class Chaos:
         """One life of the collector under load, ended at a random instant by a random accident."""
         accident = self._rng.choice(ACCIDENTS)
         self.accidents[accident] += 1
-        with Daemon(self.state) as collector:
+        with Daemon(self.state, "--rate", "1e9") as collector:
             gone = threading.Event()
 
             def die() -> None:
@@ -115,7 +115,7 @@ class Chaos:
 
     def settle(self) -> None:
         """Let everybody deliver all that was said."""
-        with Daemon(self.state) as collector:
+        with Daemon(self.state, "--rate", "1e9") as collector:
             self._pump(collector.endpoint, threading.Event(), lambda stream: len(stream.sizes))
             # Killed here, the database might lag behind what was acknowledged: the journal has it.
             collector.end(signal.SIGTERM)
