@@ -26,7 +26,6 @@ ROWS_LIMIT: Final = 100_000
 SECONDS_LIMIT: Final = 60.0
 _TABLE_FUNCTIONS: Final = {"range", "generate_series", "unnest", "duckdb_columns", "duckdb_tables"}
 _ALLOWED: Final = ", ".join(sorted(_TABLE_FUNCTIONS))
-_FATAL: Final = (duckdb.FatalException, duckdb.InternalException)
 
 
 class NotAllowed(ValueError):
@@ -78,8 +77,7 @@ class Querier:
             why = "the collector is stopping" if self._stopping else f"not done within {seconds:g} s"
             return refused(query, f"{why}: ask for less, or for longer (at most {SECONDS_LIMIT:g} s)")
         except duckdb.Error as error:
-            if isinstance(error, _FATAL):
-                self._store.unusable.set()
+            self._store.heard_of(error)
             return refused(query, str(error))
         rows = found.slice(0, limit)
         stream = _to_stream(rows)

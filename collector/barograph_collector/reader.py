@@ -14,7 +14,6 @@ from barograph_collector.store import Store
 from barograph_collector.streams import Reply
 
 _FURTHEST = 2**62
-_FATAL = (duckdb.FatalException, duckdb.InternalException)
 
 
 class Reader:
@@ -49,8 +48,7 @@ class Reader:
         except wire.Invalid as error:
             return failed(read, str(error))
         except duckdb.Error as error:
-            if isinstance(error, _FATAL):
-                self._store.unusable.set()
+            self._store.heard_of(error)
             return failed(read, f"the database could not answer: {error}")
         kinds = {OFFSET: Kind.I64, **table.columns}
         return wire.Rows(read.request, table.name, page.rows, wire.pack(page.columns, kinds), page.next_offset)

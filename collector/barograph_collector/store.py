@@ -27,6 +27,7 @@ from barograph_collector.retention import Retention
 from barograph_collector.rows import Entry
 
 REPLAY_ROWS: Final = 100_000
+_FATAL: Final = (duckdb.FatalException, duckdb.InternalException)
 _log = logging.getLogger(__name__)
 
 
@@ -129,6 +130,11 @@ class Store:
             self._database = self._open()
             self._replay(last)
         self.unusable.clear()
+
+    def heard_of(self, error: duckdb.Error) -> None:
+        """Take note of an error that a reader has met: after a fatal one the database is to be opened anew."""
+        if isinstance(error, _FATAL):
+            self.unusable.set()
 
     def close(self) -> None:
         """Checkpoint, if that can be, and let go of the files."""

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from barograph import backtest_runtime, backtest_scaling
 from barograph.cli import MISSING_EXTRA
+from barograph.columns import names
 from barograph_collector.service import Exit
 from barograph_modeler.backtest.methods import METHODS
 from barograph_modeler.backtest.score import Row, summarize
@@ -41,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     bands.add_argument("file", type=Path, metavar="FILE.csv", help="a CSV file with a line of column names")
     bands.add_argument("--value", required=True, metavar="COL", help="the column of measured values")
-    bands.add_argument("--by", required=True, type=_names, metavar="COL[,COL]", help="columns that tell series apart")
+    bands.add_argument("--by", required=True, type=names, metavar="COL[,COL]", help="columns that tell series apart")
     bands.add_argument(
         "--scale", metavar="COL", help="column of ranks or nodes: also fit small scales, score larger ones"
     )
@@ -58,18 +59,11 @@ def _parser() -> argparse.ArgumentParser:
     bands.add_argument("--on", metavar="COL", help="the column that both files share")
     bands.add_argument("--json", action="store_true", help="print one JSON object: summary and series")
     bands.add_argument("--plot", type=Path, metavar="FILE.png", help="draw bands and observed values")
-    scaling = backtest_scaling.add_parser(subjects, _names)
-    runtime = backtest_runtime.add_parser(subjects, _names)
+    scaling = backtest_scaling.add_parser(subjects)
+    runtime = backtest_runtime.add_parser(subjects)
     # One page of help for all subjects.
     parser.epilog = "\n".join(subject.format_help() for subject in (bands, scaling, runtime))
     return parser
-
-
-def _names(text: str) -> list[str]:
-    names = text.split(",")
-    if not all(names):
-        raise argparse.ArgumentTypeError(f"{text!r}, expected names of columns with commas between them")
-    return names
 
 
 def _mode(text: str) -> str:

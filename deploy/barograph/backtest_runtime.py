@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table as Picture
 
+from barograph.columns import chosen, names, say
 from barograph_modeler.backtest.runs import Encoding, encode, read_runs
 from barograph_modeler.backtest.runtime import MODELS, Score, evaluate, source_model, split
 from barograph_modeler.backtest.series import BadTable, Table
@@ -28,8 +29,8 @@ SUSPECT: Final = 0.999
 """Rank correlation with the time from which a feature looks like another name of it."""
 
 
-def add_parser(subjects: Any, names: Callable[[str], list[str]]) -> argparse.ArgumentParser:
-    """The subject `runtime` and its options. names: the type of a list of columns."""
+def add_parser(subjects: Any) -> argparse.ArgumentParser:
+    """The subject `runtime` and its options."""
     known = [(model.name, model.help) for model in MODELS] + list(TRANSFERS.items())
     parser: argparse.ArgumentParser = subjects.add_parser(
         "runtime",
@@ -83,7 +84,7 @@ def run(options: argparse.Namespace) -> None:
     table = Table(options.file)
     encoding = encode(table, options.time, options.features)
     if encoding.left_out:
-        _say("left out: " + "; ".join(f"{name} ({why})" for name, why in encoding.left_out.items()))
+        say("left out: " + "; ".join(f"{name} ({why})" for name, why in encoding.left_out.items()))
     learned, scored = _parts(read_runs(table, options.time, encoding), encoding, options)
     _warn_of_times(learned)
     makers = _makers(options, encoding)
@@ -126,14 +127,9 @@ def _parts(sample: Sample, encoding: Encoding, options: argparse.Namespace) -> t
 def _makers(options: argparse.Namespace, encoding: Encoding) -> Sequence[Maker]:
     makers: tuple[Maker, ...] = MODELS
     if options.source is not None:
-        _say(f"learning {options.source}")
+        say(f"learning {options.source}")
         makers = (*source_model(read_runs(Table(options.source), options.time, encoding), options.seed), *MODELS)
-    if options.models == ["all"]:
-        return makers
-    known = {maker.name: maker for maker in makers}
-    if unknown := [name for name in options.models if name not in known]:
-        raise BadTable(f"--models: no model {unknown[0]!r}, expected all or some of {', '.join(known)}")
-    return [known[name] for name in options.models]
+    return chosen(options.models, {maker.name: maker for maker in makers})
 
 
 def _warn_of_times(sample: Sample) -> None:
@@ -142,14 +138,10 @@ def _warn_of_times(sample: Sample) -> None:
 
     for name, column in zip(sample.names, sample.values.T, strict=True):
         if abs(spearmanr(column, sample.seconds).statistic) > SUSPECT:
-            _say(
+            say(
                 f"column {name!r} orders the runs as their times do;"
                 " if it is not known before the run ends, leave it out: --features"
             )
-
-
-def _say(text: str) -> None:
-    print(f"barograph backtest: {text}", file=sys.stderr)
 
 
 def _show(scores: Sequence[Score], weights: dict[str, float]) -> None:

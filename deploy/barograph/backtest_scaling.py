@@ -13,19 +13,19 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
+from barograph.columns import chosen, names, say
 from barograph_modeler.backtest.accuracy import Accuracy, fit_all, score, summarize
 from barograph_modeler.backtest.models import models
 from barograph_modeler.backtest.series import BadTable
 from barograph_modeler.backtest.workloads import Columns, Split, lower_half, read_workloads, split, split_files
 from barograph_modeler.scaling.history import Runs
-from barograph_modeler.scaling.laws import Model
 
 LOWER_HALF: Final = "lower-half"
 FEWEST_SCALES: Final = 6
 
 
-def add_parser(subjects: Any, names: Callable[[str], list[str]]) -> argparse.ArgumentParser:
-    """The subject `scaling` and its options. names: the type of a list of columns."""
+def add_parser(subjects: Any) -> argparse.ArgumentParser:
+    """The subject `scaling` and its options."""
     known = models()
     parser: argparse.ArgumentParser = subjects.add_parser(
         "scaling",
@@ -73,10 +73,10 @@ def _train(text: str) -> str:
 
 def run(options: argparse.Namespace) -> None:
     """Print how the models did. Raises BadTable and OSError."""
-    chosen = _chosen(options.models)
+    fitted = chosen(options.models, models())
     splits = _splits(options)
     scored = _scored(splits, options)
-    curves = fit_all(chosen, splits, options.seed)
+    curves = fit_all(fitted, splits, options.seed)
     rows = list(score(curves, scored))
     if options.plot is not None:
         from barograph_modeler.backtest.scaling_plot import plot_scaling
@@ -86,15 +86,6 @@ def run(options: argparse.Namespace) -> None:
         print(json.dumps({"summary": summarize(rows), "workloads": [asdict(row) for row in rows]}))
     else:
         _show(rows)
-
-
-def _chosen(names: Sequence[str]) -> list[Model]:
-    known = models()
-    if names == ["all"]:
-        return list(known.values())
-    if unknown := [name for name in names if name not in known]:
-        raise BadTable(f"--models: no model {unknown[0]!r}, expected all or some of {', '.join(known)}")
-    return [known[name] for name in names]
 
 
 def _splits(options: argparse.Namespace) -> list[Split]:
@@ -107,7 +98,7 @@ def _splits(options: argparse.Namespace) -> list[Split]:
     _say_blank(options.test, blank)
     known = {one.name for one in workloads}
     if strange := sum(one.name not in known for one in others):
-        _say(f"{strange} of {len(others)} workloads of {options.test} are not in {options.file} and are left out")
+        say(f"{strange} of {len(others)} workloads of {options.test} are not in {options.file} and are left out")
     return split_files(workloads, others, None if options.train is None else _most(options.train))
 
 
@@ -126,17 +117,13 @@ def _scored(splits: Sequence[Split], options: argparse.Namespace) -> list[Split]
             f" score and {fewest} scales or more, but {most} at most (--fewest-scales asks for fewer)"
         )
     if len(scored) < len(splits):
-        _say(f"{len(splits) - len(scored)} of {len(splits)} workloads only teach: nothing to score or too few scales")
+        say(f"{len(splits) - len(scored)} of {len(splits)} workloads only teach: nothing to score or too few scales")
     return scored
 
 
 def _say_blank(path: Path, blank: int) -> None:
     if blank:
-        _say(f"{blank} rows of {path} have a blank time, scale or size and are left out")
-
-
-def _say(text: str) -> None:
-    print(f"barograph backtest: {text}", file=sys.stderr)
+        say(f"{blank} rows of {path} have a blank time, scale or size and are left out")
 
 
 def _show(rows: Sequence[Accuracy]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import io
 import json
 import math
 import sys
@@ -14,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from barograph_agent.features import BadSideFile, Feature, SideFile, merge, read_side_file
+from barograph_agent.spool import replace_file
 from barograph_collector.service import Exit
 
 RUNTIME: Final = "runtime_seconds"
@@ -114,20 +116,20 @@ def _place(name: str) -> tuple[str, int, int, str]:
 
 def _write(path: Path, names: Sequence[str], runs: Sequence[tuple[str, float, dict[str, Feature]]], what: str) -> None:
     """Whole, or not at all. A feature without a value is a blank cell."""
-    partial = path.with_name(f".{path.name}.partial")
-    with partial.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["run", *names, RUNTIME])
-        for run, runtime, features in runs:
-            cells = [getattr(features[name], what) if name in features else math.nan for name in names]
-            writer.writerow([run, *("" if math.isnan(cell) else repr(cell) for cell in cells), repr(runtime)])
-    partial.replace(path)
+    file = io.StringIO(newline="")
+    writer = csv.writer(file)
+    writer.writerow(["run", *names, RUNTIME])
+    for run, runtime, features in runs:
+        cells = [getattr(features[name], what) if name in features else math.nan for name in names]
+        writer.writerow([run, *("" if math.isnan(cell) else repr(cell) for cell in cells), repr(runtime)])
+    replace_file(path, file.getvalue().encode())
 
 
 def _reduce(options: argparse.Namespace) -> None:
     from barograph_modeler.backtest.runs import encode, read_runs
     from barograph_modeler.backtest.series import Table
     from barograph_modeler.features.reduction import by_importance, by_time
+    from barograph_modeler.features.sample import Sample
 
     table, known = Table(options.file), Table(options.file.with_suffix(KNOWN))
     given = [name for name in table.header if name not in ("run", RUNTIME)]
@@ -140,11 +142,9 @@ def _reduce(options: argparse.Namespace) -> None:
         raise Unusable(
             f"no feature is known within {options.time_share:g} of the runtime, expected a larger --time-share"
         )
-    timely = read_runs(table, RUNTIME, encode(table, RUNTIME, [usable[i] for i in early]))
+    timely = Sample(tuple(usable[i] for i in early), sample.values[:, early], sample.seconds)
     best = [timely.names[i] for i in by_importance(timely, options.importance, seed=options.seed)]
-    partial = options.target.with_name(f".{options.target.name}.partial")
-    partial.write_text(json.dumps({"features": best}, indent=1) + "\n")
-    partial.replace(options.target)
+    replace_file(options.target, f"{json.dumps({'features': best}, indent=1)}\n".encode())
     counts = (("full", len(given)), ("that vary", len(usable)), ("by time", len(early)), ("by importance", len(best)))
     for what, count in counts:
         print(f"{what:<15}{count:>6}")

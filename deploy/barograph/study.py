@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from barograph.columns import names
 from barograph_collector.service import Exit
 from barograph_modeler.backtest.series import BadTable
 from barograph_modeler.scaling import study_greybox, study_weak
@@ -78,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
             "--ranks", required=True, metavar="COL", help="the column of ranks (or of nodes, if all have as many)"
         )
         subject.add_argument(
-            "--by", required=True, type=_names, metavar="COL[,COL]", help="columns that tell applications apart"
+            "--by", required=True, type=names, metavar="COL[,COL]", help="columns that tell applications apart"
         )
         subject.add_argument("--size", metavar="COL", help="the column of problem sizes")
         subject.add_argument("--complexity", metavar="EXPR", help="serial work as a function of the size, such as N**2")
@@ -89,13 +90,6 @@ def _parser() -> argparse.ArgumentParser:
     # One page of help for all subjects.
     parser.epilog = "\n".join([grey.format_help(), weak.format_help()])
     return parser
-
-
-def _names(text: str) -> list[str]:
-    names = text.split(",")
-    if not all(names):
-        raise argparse.ArgumentTypeError(f"{text!r}, expected names of columns with commas between them")
-    return names
 
 
 def _scalings(text: str) -> list[str]:
