@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 
 from barograph_alerts.alarm import State
 from barograph_alerts.job import Job
+from barograph_alerts.job_metrics import class_families, run_families, running_family
 from barograph_alerts.scorer import Scorer
 
 MAX_JOBS: Final = 1000
@@ -72,6 +73,9 @@ class AlertsExporter(Collector):
                 cause = job.trial.cause
                 alarm.add_metric([name, job.user, job.state, cause.kind, " ".join(cause.members), job.sentence], 1)
         yield from (score, slowdown, onset, info, discovered, alarm)
+        yield from run_families(jobs[:MAX_JOBS], self._scorer, self._clock())
+        yield from class_families(jobs[:MAX_JOBS], self._scorer)
+        yield running_family(jobs)
         yield from self._fleet()
         finished = CounterMetricFamily(
             "barograph_alerts_jobs_total", "Jobs that have ended, by verdict.", labels=["state"]

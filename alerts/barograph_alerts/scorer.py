@@ -86,6 +86,16 @@ class Scorer:
         if (job := self._job(name)) is not None:
             job.work += stretches
 
+    def projected_seconds(self, job: Job, now: float) -> float:
+        """How long the whole run of a job will take; NaN if unknown. now: Unix seconds."""
+        if job.trial is None:
+            return math.nan
+        return job.trial.projected_seconds(self._known.runtimes.get(job.workload), now)
+
+    def class_name(self, class_id: int) -> str:
+        """A class in words."""
+        return self._known.name(class_id)
+
     def step(self, now: float) -> list[Output]:
         """Judge what has come in; returns the scores worth writing. now: Unix seconds."""
         scores = []

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from barograph_alerts.alarm import Alarm
 from barograph_alerts.cause import Attribution, Cause, phase_cause
+from barograph_alerts.class_times import ClassTimes
 from barograph_alerts.evidence import Evidence
 from barograph_alerts.stall import Stall
 from barograph_alerts.work import Stretch
@@ -24,7 +25,7 @@ SETTLED: Final = 30.0
 
 
 class Trial:
-    """Evidence, stall, attribution and projected total of one job.
+    """Evidence, stall, attribution, time by class and projected total of one job.
 
     pace: what there was when the job began, None without a history. longest_seconds: of its intervals in the history.
     """
@@ -33,6 +34,7 @@ class Trial:
         self.evidence = Evidence(pace, alpha, margin)
         self.cause = Cause("unknown")
         self.began_at = math.nan
+        self.class_times = ClassTimes()
         self._windower = Windower(pace.window_seconds if pace is not None else WINDOW_SECONDS)
         self._stall = Stall(alpha / 8, longest_seconds)
         self._attribution = Attribution()
@@ -55,6 +57,7 @@ class Trial:
         self._stall.add(float(ended_at[-1]), longest, now)
         for window in self._windower.add(class_ids, seconds, ended_at, counts):
             self.evidence.add(window)
+            self.class_times.add(window)
         self._until = float(ended_at[-1])
 
     def add_work(self, stretches: Sequence[Stretch]) -> None:

@@ -16,6 +16,8 @@ from barograph_modeler.scoreboard import RESULTS
 
 MAX_WORKLOADS: Final = 2000
 """Workloads shown, those of the most recently learned applications first."""
+MAX_CURVES: Final = 200
+"""Applications whose curve is shown, the most recently learned ones: 41 series each at most."""
 
 
 def latest(forecaster: Forecaster) -> list[Seen]:
@@ -34,6 +36,7 @@ def forecast_families(forecaster: Forecaster) -> Iterator[Metric]:
     for one in latest(forecaster):
         speedup.add_metric([one.workload], one.speedup)
     yield speedup
+    yield from _curves(forecaster)
     yield from _scores(forecaster)
     yield CounterMetricFamily(
         "barograph_modeler_predictions_refused_total",
@@ -54,6 +57,28 @@ def forecast_families(forecaster: Forecaster) -> Iterator[Metric]:
         "Applications whose latest runs are in no predictor yet.",
         forecaster.library.waiting,
     )
+
+
+def _curves(forecaster: Forecaster) -> Iterator[Metric]:
+    labels = ["application", "problem", "ranks"]
+    projected = GaugeMetricFamily(
+        "barograph_runtime_projected_seconds",
+        "Quantile of the runtime of the latest problem of an application over ranks, in seconds",
+        labels=[*labels, "probability"],
+    )
+    median = GaugeMetricFamily(
+        "barograph_runtime_median_seconds", "Median of the runtimes behind it, in seconds", labels=labels
+    )
+    for known in itertools.islice(reversed(list(forecaster.library.published.values())), MAX_CURVES):
+        if known.curve is None:
+            continue
+        place = [str(known.application), known.curve.problem]
+        for ranks, *limits in known.curve.points:
+            for probability, seconds in zip(("0.025", "0.5", "0.975"), limits, strict=True):
+                projected.add_metric([*place, str(ranks), probability], seconds)
+        for ranks, seconds in known.curve.medians:
+            median.add_metric([*place, str(ranks)], seconds)
+    yield from (projected, median)
 
 
 def _scores(forecaster: Forecaster) -> Iterator[Metric]:

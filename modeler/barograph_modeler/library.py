@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from barograph_modeler.curve import Curve, draw
 from barograph_modeler.gate import Gate
 from barograph_modeler.history import Application, History, Place
 from barograph_modeler.scaling.history import Runs
@@ -39,12 +40,14 @@ class Seen(NamedTuple):
 
 
 class Published(NamedTuple):
-    """What is known of one application: its predictor, the runs behind it by problem, and its latest workloads."""
+    """What is known of one application: its predictor, the runs behind it by problem, its latest workloads, and the
+    curve of its latest problem."""
 
     application: Application
     predictor: Predictor
     problems: Mapping[str, Runs]
     seen: Sequence[Seen]
+    curve: Curve | None = None
 
 
 def publish(application: Application, problems: Mapping[str, Runs], places: Sequence[Place], seed: int) -> Published:
@@ -57,7 +60,8 @@ def publish(application: Application, problems: Mapping[str, Runs], places: Sequ
             speedup = base(problems[place.problem])[1] / there.expected_seconds
             limits = (there.lower_seconds, there.expected_seconds, there.upper_seconds)
             seen.append(Seen(place.workload, *limits, speedup))
-    return Published(application, predictor, problems, seen)
+    problem = places[-1].problem
+    return Published(application, predictor, problems, seen, draw(predictor, problem, problems[problem]))
 
 
 def base(runs: Runs) -> tuple[int, float]:

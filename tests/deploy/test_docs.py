@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 from prometheus_client.metrics_core import Metric
 
@@ -69,8 +70,9 @@ def filled() -> tuple[Learner, Scorer]:
             learner.take(table, columns, now)
         learner.take("scores", verdict(job, 0.0), now)
         for output in learner.step(now):
-            if output.table == "paces":
-                scorer.take("paces", {name: [value] for name, value in output.columns.items()}, now)
+            if output.table in ("paces", "bands"):
+                columns = {name: np.broadcast_to(value, output.rows) for name, value in output.columns.items()}
+                scorer.take(output.table, columns, now)
     slow = simulation.job(slow_from=0, factor=2.0)
     for table in ("jobs", "blocks"):
         learner.take(table, slow[table], now)
