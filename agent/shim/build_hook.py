@@ -1,4 +1,4 @@
-"""Hatchling build hook: compiles the shim into the package, for wheels and editable installs alike."""
+"""Hatchling build hook: compiles the shim into the package, and lays what operators need under share/."""
 
 from __future__ import annotations
 
@@ -31,4 +31,13 @@ class ShimBuildHook(BuildHookInterface[Any]):
         shim.build(Path(self.root) / LIBRARY)
         build_data["artifacts"].append(LIBRARY)  # version control ignores it, the wheel must not
         build_data["pure_python"] = False
+        build_data["shared_data"].update(self._shared())
         build_data["tag"] = "py3-none-" + sysconfig.get_platform().replace("-", "_").replace(".", "_")
+
+    def _shared(self) -> dict[str, str]:
+        """What is no Python: the folders beside the umbrella package, the rules, and what `make dist` has made."""
+        root = Path(self.root)
+        folders = [folder for folder in root.glob("deploy/*/") if not (folder / "__init__.py").exists()]
+        shared = {str(folder): f"share/barograph/{folder.name}" for folder in [*folders, root / "alerts/rules"]}
+        made = root / "build/share"
+        return shared | {str(folder): f"share/{folder.name}" for folder in made.glob("*/")}

@@ -79,7 +79,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.subject == "bands" and (options.join is None) != (options.on is None):
         parser.error("--join and --on go together, expected both or none")
     if options.plot is not None and importlib.util.find_spec("matplotlib") is None:
-        print("barograph backtest: --plot needs matplotlib: pip install 'barograph[demo]'", file=sys.stderr)
+        print("barograph backtest: --plot needs matplotlib: pip install 'barograph[report]'", file=sys.stderr)
         return MISSING_EXTRA
     try:
         {"bands": _bands, "scaling": backtest_scaling.run, "runtime": backtest_runtime.run}[options.subject](options)

@@ -30,6 +30,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "sql": Command("barograph.sql", "server", "ask the log with a SELECT"),
     "export": Command("barograph.export", "server", "write rows of the log to a file: Parquet, CSV, Extra-P"),
     "predict": Command("barograph.predict", "server", "how long a run will take, also at a scale nobody has run yet"),
+    "report": Command("barograph.report", "report", "write a page about an application or a job, to look at or mail"),
     "import": Command("barograph.imports", "server", "put run history into the log: sacct, SWF, CSV"),
     "demo": Command("barograph.demo", "demo", "watch real LAMMPS runs, disturb one, and tell the story"),
     "keys": Command("barograph.keys", "server", "say who may use the log: keys and job tokens"),
@@ -49,6 +50,8 @@ COMMANDS: Final[dict[str, Command]] = {
     "spool": Command("barograph.spool", "", "list or deliver what earlier runs could not deliver"),
     "doctor": Command("barograph.doctor", "", "check whether runs on this node can be watched"),
     "ring": Command("barograph.ring", "", "print what a ring file holds"),
+    "files": Command("barograph.files", "", "say where units, hooks, rules and dashboards were installed"),
+    "completion": Command("barograph.completion", "server", "print a script that completes commands in a shell"),
 }
 
 

@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     except JobError as error:
         parser.error(str(error))
     if options.plot is not None and importlib.util.find_spec("matplotlib") is None:
-        print("barograph predict: --plot needs matplotlib: pip install 'barograph[demo]'", file=sys.stderr)
+        print("barograph predict: --plot needs matplotlib: pip install 'barograph[report]'", file=sys.stderr)
         return MISSING_EXTRA
     fields = {"app": options.app, "ranks": options.ranks, "nodes": options.nodes, "cluster": options.cluster}
     fields |= {"risk": options.risk, "curve": 1 if options.plot else None}

@@ -1,0 +1,73 @@
+"""`barograph report`: reads log and modeler, writes one HTML file."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from barograph.export import app_argument, replaced, since_argument
+from barograph.predict import DEFAULT_MODELER, default_modeler
+from barograph.report import application, job, page
+from barograph.report.log import Log, NothingKnown
+from barograph_agent import keys, places
+from barograph_collector.client import LogReader, LogUnavailable, ReadRefused
+from barograph_collector.service import Exit
+
+ANSWER_SECONDS = 20.0
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the page; 65 where the log knows no such application or job, 69 if no collector answers."""
+    options = _parser().parse_args(arguments)
+    try:
+        with LogReader(options.collector, ANSWER_SECONDS, keys.from_environment(os.environ)) as reader:
+            text = _written(Log(reader), options)
+        with replaced(options.output) as path:
+            path.write_text(text, encoding="utf-8")
+    except LogUnavailable as error:
+        return _refuse(str(error), Exit.UNAVAILABLE)
+    except (keys.KeyFileError, NothingKnown, ReadRefused) as error:
+        return _refuse(str(error), Exit.DATA)
+    except OSError as error:
+        return _refuse(f"cannot write {options.output}: {error.strerror}", Exit.STATE)
+    print(f"{options.output}: {len(text.encode()) / 1024:,.0f} KiB")
+    return Exit.OK
+
+
+def _written(log: Log, options: argparse.Namespace) -> str:
+    if options.job:
+        return page.of_job(job.gather(log, options.job))
+    return page.of_application(application.gather(log, options.app, options.cluster, options.since, options.modeler))
+
+
+def _refuse(text: str, status: Exit) -> Exit:
+    print(f"barograph report: {text}", file=sys.stderr)
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="barograph report",
+        description="Write a page about an application or a job: one HTML file that can be mailed as it is.",
+    )
+    subject = parser.add_mutually_exclusive_group(required=True)
+    subject.add_argument("--app", type=app_argument, metavar="NAME", help="how an application varies and scales")
+    subject.add_argument("--job", type=app_argument, metavar="JOB", help="what happened to a job, as `status` names it")
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="FILE.html", help="replaced once all is written"
+    )
+    parser.add_argument(
+        "--since", type=since_argument, default=0.0, metavar="TIME", help="runs from then on: 2026-05-31, 7d, 12h"
+    )
+    parser.add_argument("--cluster", type=app_argument, metavar="NAME", help="needed where it has run on several")
+    parser.add_argument(
+        "--modeler",
+        default=default_modeler(places.endpoint(os.environ)),
+        metavar="URL",
+        help=f"the modeler's address (default: two ports above the collector's, else {DEFAULT_MODELER})",
+    )
+    places.add_collector_option(parser, places.endpoint(os.environ))
+    return parser

@@ -1,0 +1,29 @@
+"""What a report asks of the log: rows of one SELECT."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from barograph.sql import rows_of
+from barograph_collector.client import LogReader
+from barograph_collector.query import ROWS_LIMIT
+
+SECONDS: Final = 30.0
+
+Row = dict[str, Any]
+
+
+class NothingKnown(LookupError):
+    """An application or a job that the log does not know. The text names it."""
+
+
+class Log:
+    """Rows as maps. Names that go into a query are identifiers, which hold no quote."""
+
+    def __init__(self, reader: LogReader) -> None:
+        self._reader = reader
+
+    def rows(self, query: str) -> list[Row]:
+        """The rows of a SELECT, ROWS_LIMIT at most. Raises LogUnavailable and ReadRefused."""
+        found: list[Row] = rows_of(self._reader.query(query, ROWS_LIMIT, SECONDS)).to_pylist()
+        return found
