@@ -150,10 +150,11 @@ def test_names_have_base_units_and_the_help_ends_with_them() -> None:
             assert metric.documentation.rstrip(".").endswith(unit[1]), metric.name
 
 
-def test_rules_and_pages_name_only_metrics_that_exist() -> None:
+def test_rules_dashboards_and_pages_name_only_metrics_that_exist() -> None:
     names = {name_of(metric) for metrics in exposed().values() for metric in metrics}
     rules = (REPOSITORY / "alerts/rules/barograph.rules.yml").read_text()
-    asked = set(re.findall(r"\bbarograph_\w+", rules))
+    boards = "".join(path.read_text() for path in (REPOSITORY / "deploy/grafana/dashboards").glob("*.json"))
+    asked = {re.sub("_(sum|count)$", "", name) for name in re.findall(r"\bbarograph_\w+", rules + boards)}
     for page in PAGES:
         asked |= {text for text in re.findall(r"`(barograph_\w+)`", page.read_text()) if text not in PACKAGES}
     assert asked <= names
