@@ -16,7 +16,15 @@ BAND, LINE, DOTS, ASKED = "#c6dbef", "#2171b5", "#252525", "#cb181d"
 
 
 def plot(said: Mapping[str, Any], path: Path) -> None:
-    """Draw an answer that has a curve. Raises OSError."""
+    """Draw an answer that has a curve to a file. Raises OSError."""
+    figure = draw(said)
+    params = ", ".join(f"{name}={value}" for name, value in sorted(said["params"].items()))
+    figure.suptitle(f"{said['app']} on {said['cluster']}" + (f", {params}" if params else ""))
+    figure.savefig(path, dpi=120)
+
+
+def draw(said: Mapping[str, Any]) -> Figure:
+    """Runtime and, where there is one, speedup of an answer that has a curve."""
     curve = np.array(said["curve"], dtype=float).reshape(-1, 4)
     observed = np.array(said["observed"], dtype=float).reshape(-1, 2)
     asked = [said["ranks"], *(said[f"{limit}_seconds"] for limit in ("lower", "expected", "upper"))]
@@ -32,9 +40,7 @@ def plot(said: Mapping[str, Any], path: Path) -> None:
             right.plot(curve[:, 0], curve[:, 0] / ranks, color="0.6", lw=1, ls="--", label="ideal")
             right.set_ylabel(f"speedup over {ranks:,} {'rank' if ranks == 1 else 'ranks'}")
             right.legend(*_only(right, "ideal"), frameon=False, loc="upper left")
-        params = ", ".join(f"{name}={value}" for name, value in sorted(said["params"].items()))
-        figure.suptitle(f"{said['app']} on {said['cluster']}" + (f", {params}" if params else ""))
-        figure.savefig(path, dpi=120)
+    return figure
 
 
 def _faster(rows: Any, seconds: float) -> Any:

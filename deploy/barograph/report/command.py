@@ -13,15 +13,22 @@ from barograph.predict import DEFAULT_MODELER, default_modeler
 from barograph.report import application, job, page
 from barograph.report.log import Log, NothingKnown
 from barograph_agent import keys, places
+from barograph_agent.job import JobError, parse_params
 from barograph_collector.client import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.service import Exit
+from barograph_modeler.scaling.history import MOST_RANKS
 
 ANSWER_SECONDS = 20.0
 
 
 def main(arguments: Sequence[str]) -> int:
     """Write the page; 65 where the log knows no such application or job, 69 if no collector answers."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        options.params = parse_params(options.param)
+    except JobError as error:
+        parser.error(str(error))
     try:
         with LogReader(options.collector, ANSWER_SECONDS, keys.from_environment(os.environ)) as reader:
             text = _written(Log(reader), options)
@@ -40,7 +47,23 @@ def main(arguments: Sequence[str]) -> int:
 def _written(log: Log, options: argparse.Namespace) -> str:
     if options.job:
         return page.of_job(job.gather(log, options.job))
-    return page.of_application(application.gather(log, options.app, options.cluster, options.since, options.modeler))
+    return page.of_application(
+        application.gather(
+            log,
+            options.app,
+            options.cluster,
+            options.params,
+            options.ranks,
+            options.since,
+            options.modeler or default_modeler(options.collector),
+        )
+    )
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= MOST_RANKS):
+        raise argparse.ArgumentTypeError(f"{text!r}, expected a whole number from 1 to {MOST_RANKS}")
+    return int(text)
 
 
 def _refuse(text: str, status: Exit) -> Exit:
@@ -60,12 +83,21 @@ def _parser() -> argparse.ArgumentParser:
         "-o", "--output", type=Path, required=True, metavar="FILE.html", help="replaced once all is written"
     )
     parser.add_argument(
+        "--param",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="parameters of the runs; repeat it for more (default: those with the most runs)",
+    )
+    parser.add_argument(
+        "--ranks", type=_count, metavar="N", help="predict for so many (default: twice as many as were ever run)"
+    )
+    parser.add_argument(
         "--since", type=since_argument, default=0.0, metavar="TIME", help="runs from then on: 2026-05-31, 7d, 12h"
     )
     parser.add_argument("--cluster", type=app_argument, metavar="NAME", help="needed where it has run on several")
     parser.add_argument(
         "--modeler",
-        default=default_modeler(places.endpoint(os.environ)),
         metavar="URL",
         help=f"the modeler's address (default: two ports above the collector's, else {DEFAULT_MODELER})",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from barograph.sql import rows_of
@@ -27,3 +28,13 @@ class Log:
         """The rows of a SELECT, ROWS_LIMIT at most. Raises LogUnavailable and ReadRefused."""
         found: list[Row] = rows_of(self._reader.query(query, ROWS_LIMIT, SECONDS)).to_pylist()
         return found
+
+    def sites(self, class_ids: Sequence[int]) -> dict[int, Row]:
+        """The site of each class, as it was told of last."""
+        ids = ", ".join(map(str, class_ids)) or "NULL"
+        known = self.rows(
+            f"""SELECT * FROM sites WHERE class_id IN ({ids})
+            QUALIFY row_number() OVER (PARTITION BY class_id ORDER BY "offset" DESC) = 1"""
+        )
+        unknown = {"before": "unknown", "at": "unknown", "operation": "unknown"}
+        return dict.fromkeys(class_ids, unknown) | {row["class_id"]: row for row in known}

@@ -1,0 +1,130 @@
+"""The figures of a report on an application."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+
+from barograph.projection import ASKED, BAND, DOTS, LINE
+from barograph.report.classes import CLASSES, Class
+from barograph.report.drawing import label_above, plain, styled
+from barograph.report.runs import Scale
+from barograph_modeler.maxima.sample import Floats
+
+POINTS: Final = 150
+"""Intervals of one class drawn at one scale."""
+JITTER: Final = 0.06
+
+
+def runtimes(scales: Sequence[Scale]) -> Figure:
+    """Runs by scale with the band for the next one."""
+    with styled():
+        figure = Figure(figsize=(8, 3.6), layout="constrained")
+        axes = figure.subplots()
+        for at, scale in enumerate(scales):
+            label = None if at else "healthy runs"
+            axes.plot(_spread(at, scale.healthy.size), scale.healthy, ".", color=DOTS, ms=5, label=label, zorder=3)
+            if scale.band is not None:
+                _box(axes, at, scale.band)
+            axes.plot(_spread(at, scale.alarmed.size), scale.alarmed, "x", color=ASKED, ms=6, zorder=4)
+        if any(scale.alarmed.size for scale in scales):
+            axes.plot([], [], "x", color=ASKED, label="runs that alarmed")
+        label_above(axes)
+        _finish(axes, scales, "runtime in seconds")
+    return figure
+
+
+def intervals(one: Class, scales: Sequence[Scale]) -> Figure:
+    """A sample of the intervals of a class by scale with the band for the next one."""
+    with styled():
+        figure = Figure(figsize=(8, 3.6), layout="constrained")
+        axes = figure.subplots()
+        labelled = False
+        for at, scale in enumerate(scales):
+            values = 1e3 * one.samples.get(scale.workload, np.empty(0))[:POINTS]
+            label = "healthy intervals" if values.size and not labelled else None
+            labelled |= values.size > 0
+            axes.plot(_spread(at, values.size), values, ".", color=DOTS, ms=3, alpha=0.5, label=label, zorder=3)
+            if (band := one.bands.get(scale.workload)) is not None:
+                _box(axes, at, band, 1e3)
+        label_above(axes)
+        _finish(axes, scales, "interval in milliseconds")
+    return figure
+
+
+def fits(classes: Sequence[Class]) -> Figure:
+    """Q-Q plots of the classes that have a fit: observed over fitted quantiles."""
+    with styled():
+        figure = Figure(figsize=(8, 3), layout="constrained")
+        panels = figure.subplots(1, CLASSES)
+        for axes in panels[len(classes) :]:
+            axes.remove()
+        for number, (axes, one) in enumerate(zip(panels, classes, strict=False)):
+            assert one.verdict is not None
+            assert one.fitted is not None
+            x = 1e3 * np.sort(one.samples[one.fitted.workload])
+            # The positions of Hosking's plots, as the paper's.
+            levels = (np.arange(1, x.size + 1) - 0.35) / x.size
+            fitted = 1e3 * np.array([one.verdict.pwm.quantile(level) for level in levels])
+            ends = [min(x[0], fitted[0]), max(x[-1], fitted[-1])]
+            axes.plot(ends, ends, color="0.6", lw=1, ls="--", zorder=1)
+            axes.plot(fitted, x, ".", color=LINE if one.verdict.trusted else ASKED, ms=3, zorder=2)
+            axes.set_title(f"{chr(65 + number)}: {'trusted' if one.verdict.trusted else 'not trusted'}")
+            axes.set_xlabel("fitted quantile, ms")
+            axes.grid(color="0.92")
+            if not number:
+                axes.set_ylabel("observed, ms")
+    return figure
+
+
+def forecasts(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """What was said of runs while they ran, and what came: relative to what was expected."""
+    colors = {"inside": DOTS, "outside": ASKED}
+    with styled():
+        figure = Figure(figsize=(8, 2.8), layout="constrained")
+        axes = figure.subplots()
+        for at, row in enumerate(rows):
+            lower, upper = (row[f"{limit}_seconds"] / row["expected_seconds"] for limit in ("lower", "upper"))
+            axes.plot([at, at], [lower, upper], color=BAND, lw=4, solid_capstyle="butt", zorder=1)
+            color = colors.get(row["result"], "0.7")
+            axes.plot([at], [row["actual_seconds"] / row["expected_seconds"]], ".", color=color, ms=6, zorder=2)
+        axes.axhline(1, color=LINE, lw=1)
+        for label, color in (("ended inside", DOTS), ("ended outside", ASKED), ("alarmed or failed", "0.7")):
+            axes.plot([], [], ".", color=color, label=label)
+        axes.plot([], [], color=BAND, lw=4, label="95 % interval")
+        plain(axes)
+        axes.xaxis.set_major_locator(NullLocator())
+        axes.set_xlabel("predicted runs, the newest to the right")
+        axes.set_ylabel("over what was expected")
+        label_above(axes)
+    return figure
+
+
+def _box(axes: Axes, at: int, band: Mapping[str, Any], unit: float = 1.0) -> None:
+    lower, expected, upper = (unit * band[f"{limit}_seconds"] for limit in ("lower", "expected", "upper"))
+    labels = (
+        (None, None) if "95 %" in str(axes.get_legend_handles_labels()[1]) else ("95 % of healthy ones", "expected")
+    )
+    axes.bar([at], [upper - lower], bottom=lower, width=0.5, color=BAND, label=labels[0], zorder=1)
+    axes.plot([at - 0.25, at + 0.25], [expected, expected], color=LINE, lw=2, label=labels[1], zorder=2)
+
+
+def _spread(at: int, count: int) -> Floats:
+    """Positions beside each other, so that dots of equal height are told apart."""
+    return np.asarray(at + (np.arange(count) % 7 - 3) * JITTER, dtype=np.float64)
+
+
+def _finish(axes: Axes, scales: Sequence[Scale], what: str) -> None:
+    axes.use_sticky_edges = False  # else a band at the bottom lies on the axis
+    axes.margins(y=0.08)
+    axes.set_xticks(range(len(scales)), [scale.tick for scale in scales])
+    axes.set_xlim(-0.6, len(scales) - 0.4)
+    axes.set_xlabel("ranks")
+    axes.set_ylabel(what)
+    axes.grid(axis="y", color="0.92")
+    plain(axes)
