@@ -21,7 +21,7 @@ MAX_CLASSES: Final = 4000
 
 
 def run_families(jobs: Sequence[tuple[str, Job]], scorer: Scorer, now: float) -> Iterator[Metric]:
-    """When the jobs began and how long they will take. now: Unix seconds."""
+    """When running jobs began and how long they will take. now: Unix seconds."""
     start = GaugeMetricFamily(
         "barograph_job_start_timestamp_seconds", "When the job's first interval began, in Unix seconds", labels=["job"]
     )
@@ -31,10 +31,10 @@ def run_families(jobs: Sequence[tuple[str, Job]], scorer: Scorer, now: float) ->
         labels=["job"],
     )
     for name, job in jobs:
-        if job.trial is None or math.isnan(job.trial.began_at):
+        if job.ended or job.trial is None or math.isnan(job.trial.began_at):
             continue
         start.add_metric([name], job.trial.began_at)
-        if not job.ended and math.isfinite(seconds := scorer.projected_seconds(job, now)):
+        if math.isfinite(seconds := scorer.projected_seconds(job, now)):
             projected.add_metric([name], seconds)
     yield from (start, projected)
 

@@ -8,7 +8,7 @@ from grafana_foundation_sdk.builders.dashboard import Dashboard, Row
 
 from barograph_dashboards.board import board, link, variable
 from barograph_dashboards.palette import BLUE, GREEN, GREY, ORANGE, RED
-from barograph_dashboards.panels import Query, by_ranks, series, stat, table
+from barograph_dashboards.panels import BARS, YES_OR_NO, Query, by_ranks, series, stat, table
 
 UID: Final = "barograph-application"
 APPLICATION: Final = 'application="$application"'
@@ -39,7 +39,7 @@ def _now(made: Dashboard) -> None:
     judged = f'barograph_band_judged_total{{{WORKLOADS}, kind="%s", result=~"inside|outside"}}'
     inside = f'barograph_band_judged_total{{{WORKLOADS}, kind="%s", result="inside"}}'
     for panel in (
-        stat("Running", "Jobs of this application that run now.",
+        stat("Running", "Jobs of this application that run now, or ended disturbed a moment ago.",
              f"count(barograph_job_info{{{WORKLOADS}}}) or vector(0)"),
         stat("Error of predictions", "Median absolute relative error of the latest 200 predicted runtimes.",
              f"max(barograph_prediction_relative_error{{{APPLICATION}}})", unit="percentunit", decimals=1),
@@ -68,17 +68,18 @@ def _scales(made: Dashboard) -> None:
     def runtime(probability: str) -> str:
         return f'max by (workload) (barograph_runtime_predicted_seconds{{{WORKLOADS}, probability="{probability}"}})'
 
-    dashed = {"custom.lineStyle": {"fill": "dash", "dash": [6, 6]}, "custom.show": "lines"}
+    dashed: dict[str, object] = {"custom.lineStyle": {"fill": "dash", "dash": [6, 6]}, "custom.show": "lines"}
     made.with_panel(
         by_ranks(
             "Scaling projection",
             "Runtime over ranks of the problem that was run last, with the interval that holds 95 % of runs. Points "
             "are medians of runs; beyond the last of them it is extrapolated.",
-            [Query(projected("0.975"), "Upper limit", GREY, "s", dashed),
-             Query(projected("0.5"), "Expected", ORANGE, "s", {"custom.show": "lines"}),
-             Query(projected("0.025"), "Lower limit", GREY, "s", dashed),
+            [Query(projected("0.975"), "Upper limit", GREY, "s", properties=dashed),
+             Query(projected("0.5"), "Expected", ORANGE, "s",
+                   properties={"custom.show": "lines"}),
+             Query(projected("0.025"), "Lower limit", GREY, "s", properties=dashed),
              Query(f"max by (ranks) (barograph_runtime_median_seconds{{{APPLICATION}}})", "Runs", BLUE, "s",
-                   {"custom.show": "points"})],
+                   properties={"custom.show": "points"})],
             unit="s", log=True, empty="No run of this application has ended yet",
         )
     )  # fmt: skip
@@ -114,7 +115,6 @@ def _scales(made: Dashboard) -> None:
 
 def _accuracy(made: Dashboard) -> None:
     results = {"inside": GREEN, "outside": RED, "withheld": ORANGE, "failed": GREY}
-    bars = {"custom.drawStyle": "bars"}
     for panel in (
         series("Error of predictions", "Median absolute relative error of the latest 200 predicted runtimes.",
                [Query(f"max(barograph_prediction_relative_error{{{APPLICATION}}})", "median error", BLUE)],
@@ -125,9 +125,10 @@ def _accuracy(made: Dashboard) -> None:
                       ORANGE),
                 Query(f'avg(barograph_band_coverage_ratio{{{WORKLOADS}, kind="runtime"}})', "bands of runs", GREEN)],
                unit="percentunit", span=8, empty=EARLY),
-        series("Predicted runs by how they ended", "Withheld: they alarmed. Failed: their exit status was not 0.",
+        series("Predicted runs by how they ended", "In an hour. Withheld: they alarmed. Failed: their exit "
+               "status was not 0.",
                [Query(f'sum(increase(barograph_predictions_scored_total{{{APPLICATION}, result="{result}"}}'
-                      "[$__rate_interval]))", result, color, properties=bars) for result, color in results.items()],
+                      "[1h]))", result, color, step="1h", properties=BARS) for result, color in results.items()],
                minimum=0, span=8, stacked=True, fill=60, empty=EARLY),
     ):  # fmt: skip
         made.with_panel(panel)
@@ -151,7 +152,8 @@ def _tails(made: Dashboard) -> None:
                      "Location", unit="s"),
                Query(f"{places} (barograph_gev_scale_seconds and on (workload, class) bottomk(10, {shape}))", "Scale",
                      unit="s"),
-               Query(f"{places} (barograph_gev_trusted and on (workload, class) bottomk(10, {shape}))", "Trusted")],
+               Query(f"{places} (barograph_gev_trusted and on (workload, class) bottomk(10, {shape}))", "Trusted",
+                     properties=YES_OR_NO)],
               empty="No class with enough intervals"),
     ):  # fmt: skip
         made.with_panel(panel)

@@ -8,7 +8,7 @@ from grafana_foundation_sdk.builders.dashboard import Dashboard, Row
 
 from barograph_dashboards.board import board
 from barograph_dashboards.palette import BLUE, GREY, ORANGE, PINK, RED, SKY, STATES
-from barograph_dashboards.panels import Query, series, stat, table
+from barograph_dashboards.panels import BARS, Query, series, stat, table
 
 UID: Final = "barograph-facility"
 REAL: Final = 'job!~"canary/.*"'
@@ -82,14 +82,13 @@ def _jobs(made: Dashboard) -> None:
                minimum=0, stacked=True, fill=60)
     )  # fmt: skip
     ended = [
-        Query(f'sum(increase(barograph_alerts_jobs_total{{state="{state}"}}[$__rate_interval]))', state, color)
+        Query(f'sum(increase(barograph_alerts_jobs_total{{state="{state}"}}[5m]))', state, color, step="5m",
+              properties=BARS)
         for state, color in STATES.items()
-    ]
-    bars = {"custom.drawStyle": "bars"}
+    ]  # fmt: skip
     made.with_panel(
-        series("Ended jobs by final state", "How many jobs have ended, by their last verdict.",
-               [Query(one.expr, one.name, one.color, properties=bars) for one in ended], minimum=0, stacked=True,
-               fill=60)
+        series("Ended jobs by final state", "Jobs that ended in five minutes, by their last verdict.",
+               ended, minimum=0, stacked=True, fill=60)
     )  # fmt: skip
 
 
@@ -103,9 +102,9 @@ def _nodes(made: Dashboard) -> None:
                 "node",
                 Query(f"max by (node) ({worst})", "Score", properties={"decimals": 2}),
                 Query(f'max by (node) (barograph_node_straggler_jobs{{part="blamed"}} and on (node) {worst})',
-                      "Jobs where it was the one"),
+                      "Blamed"),
                 Query(f'max by (node) (barograph_node_straggler_jobs{{part="all"}} and on (node) {worst})',
-                      "Jobs with a straggler"),
+                      "Of jobs"),
             ],
             span=12, sort_by="Score", empty="No job on several nodes has had a straggler",
         )
@@ -122,23 +121,25 @@ def _pipeline(made: Dashboard) -> None:
         series("Heartbeats", "Time since each daemon last went through its main loop. Above a minute alarms.",
                [Query("time() - max by (daemon) (barograph_heartbeat_timestamp_seconds)", "{{daemon}}")], unit="s",
                line_at=60, minimum=0, span=8),
-        series("Rows stored", "Rows committed to the log.",
-               [Query("sum by (table) (rate(barograph_collector_rows_total[$__rate_interval])) > 0", "{{table}}")],
+        series("Stored", "Intervals and rows of all kinds committed to the log.",
+               [Query("sum(rate(barograph_agent_intervals_stored_total[$__rate_interval]))", "intervals", BLUE),
+                Query("sum(rate(barograph_collector_rows_total[$__rate_interval]))", "rows", ORANGE)],
                unit="cps", minimum=0, span=8),
         series("Lag", "How long acknowledged rows have waited for the database, and how long a commit takes.",
                [Query("max(barograph_collector_lag_seconds)", "oldest row waits", BLUE),
                 Query("sum(rate(barograph_collector_commit_seconds_sum[$__rate_interval])) / "
                       "sum(rate(barograph_collector_commit_seconds_count[$__rate_interval]))", "commit", ORANGE)],
                unit="s", minimum=0, span=8),
-        series("Given up or refused", "Rows that agents gave up, and messages that the collector did not take, by "
-               "reason. Should be nothing.",
-               [Query("sum by (reason) (rate(barograph_agent_rows_dropped_total[$__rate_interval]))",
+        series("Given up or refused", "Rows that agents gave up, and messages that the collector did not take: of both "
+               "the three most frequent reasons. Should be nothing.",
+               [Query("topk(3, sum by (reason) (rate(barograph_agent_rows_dropped_total[$__rate_interval])))",
                       "given up: {{reason}}"),
-                Query("sum by (reason) (rate(barograph_collector_rejected_total[$__rate_interval]))",
+                Query("topk(3, sum by (reason) (rate(barograph_collector_rejected_total[$__rate_interval])))",
                       "refused: {{reason}}")],
                unit="cps", minimum=0, span=8, empty="Nothing was given up or refused"),
-        series("Disk", "Room left for the log, and what it takes.",
-               [Query("min(barograph_collector_disk_free_bytes)", "free", BLUE),
+        series("Disk", "Room left for the log, on the right axis, and what it takes.",
+               [Query("min(barograph_collector_disk_free_bytes)", "free", BLUE,
+                      properties={"custom.axisPlacement": "right"}),
                 Query("max(barograph_collector_database_bytes)", "database", ORANGE),
                 Query("max(barograph_collector_journal_bytes)", "journal", SKY)], unit="bytes", minimum=0, span=8),
         series("Waiting and hidden", "Work that waits in the modeler, and series that limits leave out.",

@@ -59,9 +59,9 @@ def _now(made: Dashboard) -> None:
              f"max(barograph_job_slowdown_ratio{{{JOB}}})", empty="-", decimals=2),
         stat("Runs for", "Time since its first interval.", f"time() - {began}", unit="s"),
         stat("Will end", "At its pace so far. Only for jobs with a history.", f"1000 * ({began} + {projected})",
-             unit="dateTimeFromNow", empty="No history"),
+             unit="dateTimeFromNow", empty="Not known"),
         stat("Runtime over usual", "Projected runtime over the one expected of its workload. 1 is as ever.",
-             f"{projected} / {usual}", empty="No history", decimals=2),
+             f"{projected} / {usual}", empty="Not known", decimals=2),
     ):  # fmt: skip
         made.with_panel(panel)
 
@@ -76,7 +76,7 @@ def _verdict(made: Dashboard) -> None:
              Query(f"max by (state, cause, members, sentence) (barograph_job_alarm_info{{{JOB}}}) * on () "
                    f"group_left () max(barograph_job_score{{{JOB}}})", "Score", properties={"decimals": 1}),
              "sentence"],
-            height=4, empty="No alarm", widths={"State": 80, "Cause": 110, "Members": 220, "Score": 70},
+            height=5, empty="No alarm", widths={"State": 80, "Cause": 110, "Members": 220, "Score": 70},
         )
     )  # fmt: skip
     made.with_panel(
@@ -150,6 +150,6 @@ def _end(made: Dashboard) -> None:
              Query(f"max(barograph_job_runtime_projected_seconds{{{JOB}}})", "projected", BLUE,
                    properties={"custom.lineWidth": 2}),
              Query(f"time() - max(barograph_job_start_timestamp_seconds{{{JOB}}})", "so far", SKY)],
-            unit="s", minimum=0, span=24, empty="No history",
+            unit="s", minimum=0, span=24, empty="Not known",
         )
     )  # fmt: skip

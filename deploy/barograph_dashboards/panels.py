@@ -26,6 +26,11 @@ from grafana_foundation_sdk.models.xychart import XYShowMode
 
 from barograph_dashboards.palette import BAD, BLUE, GOOD, GREY, ORANGE
 
+BARS: Final[Mapping[str, object]] = {"custom.drawStyle": "bars"}
+WRAPPED: Final[Mapping[str, object]] = {"custom.cellOptions": {"type": "auto", "wrapText": True}}
+YES_OR_NO: Final[Mapping[str, object]] = {
+    "mappings": [{"type": "value", "options": {"0": {"text": "no"}, "1": {"text": "yes"}}}]
+}
 DATASOURCE: Final = common.DataSourceRef("prometheus", "${datasource}")
 
 
@@ -37,6 +42,8 @@ class Query:
     name: str
     color: str = ""
     unit: str = ""
+    step: str = ""
+    """At least so much time between points; the queries of bars take as much, so that nothing is counted twice."""
     properties: Mapping[str, object] = field(default_factory=dict)
     """Further properties of the answer's field, as Grafana calls them."""
 
@@ -60,7 +67,7 @@ def stat(
 ) -> Stat:  # fmt: skip
     """One number. bad_from: from here on it is drawn as bad. empty: shown where there is no data. name: shown instead
     of the number."""
-    panel = Stat().title(title).description(description).datasource(DATASOURCE).span(4).height(4)
+    panel = Stat().title(title).description(description).datasource(DATASOURCE).span(4).height(3)
     panel.with_target(_target(Query(query, name or title), 0)).unit(unit).no_value(empty)
     panel.graph_mode(common.BigValueGraphMode.NONE).thresholds(_thresholds(bad_from))
     panel.color_mode(common.BigValueColorMode.NONE if bad_from is None else common.BigValueColorMode.VALUE)
@@ -110,6 +117,8 @@ def table(
     for name, url in (links or {}).items():
         link = {"title": f"Open this {name}", "url": url}
         panel.override_by_name(name.capitalize(), [DynamicConfigValue("links", [link])])
+    if "sentence" in columns:
+        panel.override_by_name("Sentence", [DynamicConfigValue(name, value) for name, value in WRAPPED.items()])
     for name, width in (widths or {}).items():
         panel.override_by_name(name, [DynamicConfigValue("custom.width", width)])
     if sort_by:
@@ -150,7 +159,8 @@ def by_ranks(
 
 
 def _target(query: Query, number: int) -> Dataquery:
-    return Dataquery().expr(query.expr).legend_format(query.name).ref_id(_ref(number)).range().datasource(DATASOURCE)
+    target = Dataquery().expr(query.expr).legend_format(query.name).ref_id(_ref(number)).range().datasource(DATASOURCE)
+    return target.interval(query.step) if query.step else target
 
 
 def _one_table(panel: Table | Chart, columns: Sequence[str | Query]) -> list[DataTransformerConfig]:

@@ -30,8 +30,10 @@ class Dashboard:
         """The panel's queries with what Prometheus says to them. Raises QueryError."""
         for target in panel.get("targets", ()):
             expr = self.filled(target["expr"])
-            ask = self._prometheus.now if target.get("instant") else self._prometheus.over_time
-            yield target, ask(expr)
+            if target.get("instant"):
+                yield target, self._prometheus.now(expr)
+            else:
+                yield target, self._prometheus.over_time(expr, _seconds(target.get("interval", "0s")))
 
     def filled(self, text: str) -> str:
         """The text with variables replaced."""
@@ -54,6 +56,11 @@ class Dashboard:
                 yield text
             elif match := re.search(regex, text):
                 yield match.groupdict().get("value") or match[1]
+
+
+def _seconds(text: str) -> float:
+    """A duration of one number and one unit."""
+    return float(text[:-1]) * {"s": 1, "m": 60, "h": 3600}[text[-1]]
 
 
 def _escaped(value: str) -> str:

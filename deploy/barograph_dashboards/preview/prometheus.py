@@ -37,9 +37,11 @@ class Prometheus:
         data = self._get("query", {"query": expr, "time": self.until})
         return [Sample(_labels(one), [_point(one["value"])]) for one in data["result"]]
 
-    def over_time(self, expr: str) -> list[Sample]:
-        """The answers over the range. Raises QueryError."""
-        data = self._get("query_range", {"query": expr, "step": self.step, **self._range})
+    def over_time(self, expr: str, step: float = 0) -> list[Sample]:
+        """The answers over the range, the last at its end. step: seconds between them, at least. Raises QueryError."""
+        step = max(step, self.step)
+        start = self.until - (self.until - self.since) // step * step
+        data = self._get("query_range", {"query": expr, "step": step, "start": start, "end": self.until})
         return [Sample(_labels(one), [_point(pair) for pair in one["values"]]) for one in data["result"]]
 
     def label_values(self, selector: str, label: str) -> list[str]:
