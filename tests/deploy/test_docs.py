@@ -58,6 +58,8 @@ def blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
+TOOLS |= {"apt-get", "build-deb", "man", "pipx", "podman"}
+
 # Metrics
 
 

@@ -82,10 +82,11 @@ def _summary(known: Application) -> Iterator[str]:
         f" {healthy:,} healthy, {alarmed:,} with an alarm, {failed:,} that did not end with status 0."
     )
     banded = [scale for scale in known.scales if scale.band is not None]
-    for scale in sorted(banded, key=lambda scale: _width(scale.band), reverse=True)[:1]:
-        yield f"It varies most on {scale.name}: {_band_words(scale.band)}"
-    for scale in banded[-1:] if len(banded) > 1 else ():
-        yield f"On {scale.name}, the most with a band, {_band_words(scale.band)}"
+    widest = max(banded, key=lambda scale: _width(scale.band), default=None)
+    if widest is not None:
+        yield f"It varies most on {widest.name}: {_band_words(widest.band)}"
+    if banded and banded[-1] is not widest:
+        yield f"On {banded[-1].name}, the most with a band, {_band_words(banded[-1].band)}"
     if not banded:
         yield "No band for a runtime yet: that takes three healthy runs at one scale."
 
