@@ -90,7 +90,7 @@ class NodeWatch:
         for directory in sorted(path for path in self._rings.iterdir() if path.is_dir()):
             if directory not in self._steps:
                 self._steps[directory] = Step(directory, os.environ, self._settings)
-            self._programs |= dict(self._steps[directory].find(self._programs))
+            self._steps[directory].find(self._programs)
 
     def _resume(self) -> None:
         """Go on with the programs of a sidecar of this job that has died."""

@@ -48,24 +48,24 @@ class Step:
         self._environment = dict(environment)
         self._restart = int(restart) if restart.isdecimal() else 0
 
-    def find(self, programs: Mapping[Path, Program]) -> list[tuple[Path, Program]]:
-        """Give new rings to their programs, which are known by directory; returns those that are new. Raises OSError."""
-        fresh: dict[Path, Program] = {}
+    def find(self, programs: dict[Path, Program]) -> None:
+        """Give new rings to the programs they belong to, which are known by directory, and add new ones.
+
+        Raises OSError and SpoolError.
+        """
         for path in sorted(self._directory.glob("*.ring")):
             try:
                 with Ring(path) as ring:
-                    name, directory = self._place(ring, programs)
-                    program = programs.get(directory) or fresh.get(directory)
-                    if program is None:
-                        program = fresh[directory] = self._begin(ring, name, directory)
+                    directory = self._place(ring, programs)
+                    if directory not in programs:
+                        programs[directory] = self._begin(ring, directory)
             except RingError:
                 path.rename(path.with_suffix(".unreadable"))
                 continue
-            program.join(path)
-        return list(fresh.items())
+            programs[directory].join(path)
 
-    def _place(self, ring: Ring, programs: Mapping[Path, Program]) -> tuple[str, Path]:
-        """Name and ring directory of the program that a ring belongs to: one that runs, else a new one."""
+    def _place(self, ring: Ring, programs: Mapping[Path, Program]) -> Path:
+        """The ring directory of the program that a ring belongs to: one that runs, else a new one."""
         launched = processes.environment(ring.pid).get(_LAUNCHED, "")
         by_slurm = not launched or launched.startswith("slurm.")
         name = self._name if by_slurm else f"mpi-{clean(launched, 'unknown', 36)}"
@@ -74,12 +74,12 @@ class Step:
             if directory in programs and not programs[directory].watch.ended:
                 break
             count += 1
-        return directory.name, directory
+        return directory
 
-    def _begin(self, ring: Ring, name: str, directory: Path) -> Program:
+    def _begin(self, ring: Ring, directory: Path) -> Program:
         settings = self._settings
         command = processes.command(ring.pid)
-        job = self._job(name, command)
+        job = self._job(directory.name, command)
         spool = settings.spool / f"{job.key.replace('/', '-')}-{settings.node}-{secrets.token_hex(4)}"
         launcher, born = myself()
         plan = Plan(
