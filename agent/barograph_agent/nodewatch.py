@@ -99,7 +99,8 @@ class NodeWatch:
             plan = load_plan(directory)
             if Path(plan.step_directory).parent != self._rings:
                 continue
-            plan = msgspec.structs.replace(plan, launcher=launcher, launcher_born=born)
+            endpoint = self._settings.endpoint
+            plan = msgspec.structs.replace(plan, launcher=launcher, launcher_born=born, endpoint=endpoint)
             with contextlib.suppress(OSError, SpoolError):
                 save(directory, PLAN, plan)
                 self._programs[Path(plan.ring_directory)] = Program(Watch(directory, plan), directory)

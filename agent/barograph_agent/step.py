@@ -70,7 +70,7 @@ class Step:
         by_slurm = not launched or launched.startswith("slurm.")
         name = self._name if by_slurm else f"mpi-{clean(launched, 'unknown', 36)}"
         count = 1
-        while (directory := self._directory / (name if count == 1 else f"{name}-{count}")).exists():
+        while _mark(directory := self._directory / (name if count == 1 else f"{name}-{count}")).exists():
             if directory in programs and not programs[directory].watch.ended:
                 break
             count += 1
@@ -100,11 +100,13 @@ class Step:
         try:
             spool.mkdir(mode=0o700)
             save(spool, PLAN, plan)
-            return Program(Watch(spool, plan), spool)
+            program = Program(Watch(spool, plan), spool)
+            _mark(directory).touch()
         except BaseException:
             shutil.rmtree(spool, ignore_errors=True)
             directory.rmdir()
             raise
+        return program
 
     def _job(self, name: str, command: list[str]) -> Job:
         found = self._allocation()
@@ -127,6 +129,11 @@ class Step:
     def _allocation(self) -> Allocation:
         facts = (line.partition("=") for line in (self._directory / FACTS).read_text(errors="replace").splitlines())
         return allocation(self._environment | {name: value for name, _, value in facts if value})
+
+
+def _mark(directory: Path) -> Path:
+    """Stays when a program's directory goes: its name is not given again."""
+    return directory.with_name(f"{directory.name}.begun")
 
 
 def _findings(command: list[str]) -> rules.Findings:

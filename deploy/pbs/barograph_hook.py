@@ -25,7 +25,7 @@ def work(event):
     job = event.job
     owner = str(job.euser or job.Job_Owner).partition("@")[0]
     user = pwd.getpwnam(owner)
-    name = "pbs-%s@%s" % (job.id, pbs.get_local_nodename())
+    name = f"pbs-{job.id}@{pbs.get_local_nodename()}"
     uid, gid = str(user.pw_uid), str(user.pw_gid)
     facts = {"PBS_JOBID": job.id}
     if event.type == pbs.EXECJOB_BEGIN:
@@ -44,5 +44,5 @@ def work(event):
 try:
     work(pbs.event())
 except Exception as error:
-    pbs.logmsg(pbs.LOG_WARNING, "barograph: %s" % error)
+    pbs.logmsg(pbs.LOG_WARNING, f"barograph: {error}")
 pbs.event().accept()
