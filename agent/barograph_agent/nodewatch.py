@@ -45,7 +45,8 @@ class NodeWatch:
         self._settings = settings
         self._steps: dict[Path, Step] = {}
         self._programs: dict[Path, Program] = {}
-        self._adopted: list[Watch] | None = None
+        self._adopted: list[Watch] = []
+        self._has_looked = False
         self._stopping = False
 
     def stop(self) -> None:
@@ -63,7 +64,8 @@ class NodeWatch:
                 deadline = time.monotonic() + DRAIN_SECONDS
             if (ended and not self._programs and not self._adopted) or time.monotonic() > deadline:
                 break
-            delivering = ended or any(program.watch.ended for program in self._programs.values())
+            watches = [program.watch for program in self._programs.values()]
+            delivering = ended or any(watch.ended and watch.link.connected for watch in watches)
             time.sleep(0.02 if delivering else POLL_SECONDS)
         self._leave()
 
@@ -82,7 +84,8 @@ class NodeWatch:
             if program.watch.delivered:
                 program.forget()
                 del self._programs[path]
-            elif program.watch.link.connected and self._adopted is None:
+            elif program.watch.link.connected and not self._has_looked:
+                self._has_looked = True
                 self._adopted = adopt(self._settings.spool, Path(), self._settings.endpoint)
         self._serve_adopted()
 
@@ -106,10 +109,10 @@ class NodeWatch:
                 self._programs[Path(plan.ring_directory)] = Program(Watch(directory, plan), directory)
 
     def _serve_adopted(self) -> None:
-        for watch in list(self._adopted or []):
+        for watch in list(self._adopted):
             watch.step()
             watch.link.pump()
-            if watch.delivered and self._adopted:
+            if watch.delivered:
                 watch.forget()
                 self._adopted.remove(watch)
 
@@ -117,11 +120,15 @@ class NodeWatch:
         running = any(not program.watch.ended for program in self._programs.values())
         for program in self._programs.values():
             program.close()
-        for watch in self._adopted or []:
+        for watch in self._adopted:
             watch.close()
         # The same job may have begun again on this node.
         if not (running or self._active.exists()):
             shutil.rmtree(self._rings, ignore_errors=True)
+            # Names of other nodes' directories, made where a launcher passed them on.
+            for path in self._rings.parent.iterdir():
+                if path.is_symlink() and path.readlink() == Path(self._rings.name):
+                    path.unlink(missing_ok=True)
 
 
 def _lock(path: Path) -> int:

@@ -135,10 +135,13 @@ def test_a_job_that_is_requeued_begins_again_under_the_next_number(
     job = slurm.batch(script, "--requeue", "--open-mode=append", wait=False)
     wait_until((slurm.work / "progress").exists, "the first attempt is at work")
     assert slurm.run("scontrol", "requeue", job).returncode == 0
-    slurm.wait(lambda: slurm.run("squeue", "--noheader", "--format=%t").stdout == "PD\n", "it waits for its turn")
-    # Left alone it would wait for two minutes.
-    assert slurm.run("scontrol", "update", f"jobid={job}", "starttime=now").returncode == 0
-    wait_until(lambda: bool(of_job(service, "runs", f"{job}.1")), "the second attempt has ended")
+
+    def has_ended() -> bool:
+        # Left alone the second attempt would begin after two minutes.
+        slurm.run("scontrol", "update", f"jobid={job}", "starttime=now")
+        return bool(of_job(service, "runs", f"{job}.1"))
+
+    slurm.wait(has_ended, "the second attempt has ended")
     slurm.settle()
     runs = {str(row["job"]): (row["exit_status"], row["intervals"]) for row in of_job(service, "runs", job)}
     assert set(runs) == {f"lab/{job}.0.0", f"lab/{job}.1.0"}
