@@ -27,9 +27,8 @@ def work(event):
     user = pwd.getpwnam(owner)
     name = f"pbs-{job.id}@{pbs.get_local_nodename()}"
     uid, gid = str(user.pw_uid), str(user.pw_gid)
-    facts = {"PBS_JOBID": job.id}
+    facts = {"PBS_JOBID": job.id, "PBS_ACCOUNT": str(job.Account_Name or "")}
     if event.type == pbs.EXECJOB_BEGIN:
-        facts["PBS_ACCOUNT"] = str(job.Account_Name or "")
         run(["job-begin", name, uid, gid, owner, facts["PBS_ACCOUNT"], str(job.queue or "")], facts)
     elif event.type == pbs.EXECJOB_END:
         run(["job-end", name, uid, gid], facts)
