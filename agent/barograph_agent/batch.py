@@ -49,12 +49,17 @@ def _slurm(environment: Mapping[str, str]) -> Allocation:
         "slurm",
         cluster=environment.get("SLURM_CLUSTER_NAME", ""),
         id=job,
-        restart=min(_number(environment.get("SLURM_RESTART_COUNT", ""), 0), _MOST_RESTARTS),
+        restart=min(_number(_restarts(environment), 0), _MOST_RESTARTS),
         step=str(step) if 0 <= step < 0xFFFFFFF0 else "",
         nodes=_nodes(environment.get("SLURM_JOB_NUM_NODES", "")),
         account=environment.get("SLURM_JOB_ACCOUNT", ""),
         unique_id=environment.get("SLURM_JOB_SLUID", ""),
     )
+
+
+def _restarts(environment: Mapping[str, str]) -> str:
+    # Prolog and Epilog have it by the second name.
+    return environment.get("SLURM_RESTART_COUNT") or environment.get("SLURM_JOB_RESTART_COUNT", "")
 
 
 def _pbs(environment: Mapping[str, str]) -> Allocation:

@@ -14,6 +14,7 @@ import msgspec
 
 from barograph_agent.blocks import ROWS_PER_SECOND
 from barograph_agent.job import Job
+from barograph_agent.processes import born
 from barograph_agent.rules import Findings
 from barograph_agent.spool import replace_file
 
@@ -43,6 +44,8 @@ class Plan(msgspec.Struct, frozen=True):
     findings: Findings = Findings()
     rows_per_second: float = ROWS_PER_SECOND
     """Rows of `blocks` in the long run."""
+    step_directory: str = ""
+    """Of a program that hooks of the batch system watch: what its processes have for their ring directory."""
 
     @property
     def launcher_lives(self) -> bool:
@@ -52,7 +55,7 @@ class Plan(msgspec.Struct, frozen=True):
     @property
     def command_lives(self) -> bool:
         """True while a process is there that was started with this run's ring directory in its environment."""
-        entry = os.fsencode(f"{RING_VARIABLE}={self.ring_directory}")
+        entry = os.fsencode(f"{RING_VARIABLE}={self.step_directory or self.ring_directory}")
         for path in Path("/proc").glob("[0-9]*/environ"):
             with contextlib.suppress(OSError):
                 if entry in path.read_bytes().split(b"\0"):
@@ -84,17 +87,6 @@ class Report(msgspec.Struct, frozen=True):
     """What went wrong on the way, a line each."""
     delivered: bool = False
     """True when the collector has everything and nothing needs to be kept."""
-
-
-def born(pid: int) -> int:
-    """When process `pid` started, in clock ticks since boot; -1 where there is no such process."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return -1
-    # The command name may hold spaces and brackets; the fields after the last bracket are plain.
-    fields = stat.rpartition(")")[2].split()
-    return -1 if fields[0] == "Z" else int(fields[19])
 
 
 def myself() -> tuple[int, int]:

@@ -12,23 +12,25 @@ import numpy as np
 import numpy.typing as npt
 
 MAGIC: Final = b"BAROGRPH"
-VERSION: Final = 3
+VERSION: Final = 4
 HEADER_BYTES: Final = 4096
 CLOCKS: Final = {1: "CLOCK_MONOTONIC", 2: "CLOCK_MONOTONIC by the time stamp counter"}
 RUNNING: Final = 1
 FINALIZED: Final = 2
+EXITED: Final = 256
+"""What is added to an exit status, so that 0 is no status."""
 
 HEADER: Final = np.dtype(
     {
         "names": ["magic", "version", "header_bytes", "record_bytes", "capacity", "site_capacity", "module_capacity",
                   "rank", "size", "pid", "clock", "started_ns", "started_unix_ns", "program",
-                  "head", "dropped", "state", "sites", "modules", "tail"],
+                  "head", "dropped", "state", "sites", "modules", "exit", "exited_ns", "tail"],
         "formats": ["S8", "<u4", "<u4", "<u4", "<u4", "<u4", "<u4",
                     "<i4", "<i4", "<i4", "<u4", "<u8", "<u8", "S256",
-                    "<u8", "<u8", "<u4", "<u4", "<u4", "<u8"],
+                    "<u8", "<u8", "<u4", "<u4", "<u4", "<u4", "<u8", "<u8"],
         "offsets": [0, 8, 12, 16, 20, 24, 28,
                     32, 36, 40, 44, 48, 56, 64,
-                    320, 328, 336, 340, 344, 384],
+                    320, 328, 336, 340, 344, 348, 352, 384],
         "itemsize": HEADER_BYTES,
     }
 )  # fmt: skip
@@ -187,6 +189,20 @@ class Ring:
     def finalized(self) -> bool:
         """True once MPI_Finalize was called."""
         return int(self._get("state")) == FINALIZED
+
+    @property
+    def exit_status(self) -> int | None:
+        """The process's, 0 to 255, once it has called exit() or returned from main; None as long as it has not.
+
+        It stays None where a signal or _exit() ends the process.
+        """
+        exited = int(self._get("exit"))
+        return exited - EXITED if EXITED <= exited < 2 * EXITED else None
+
+    @property
+    def exited_unix_ns(self) -> int:
+        """When that was, in Unix nanoseconds. Only where there is an `exit_status`."""
+        return int(self._get("exited_ns")) - self.started_ns + self.started_unix_ns
 
     @property
     def tail(self) -> int:

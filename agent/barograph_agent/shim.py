@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 LIBRARY = "libbarograph.so"
@@ -29,3 +30,10 @@ def library() -> Path:
             f"Install barograph with pip, or build it: python agent/shim/build.py {path}"
         )
     return path
+
+
+if __name__ == "__main__":
+    try:
+        print(library())
+    except FileNotFoundError as error:
+        sys.exit(str(error))

@@ -155,7 +155,7 @@ class Watch:
 
     def _gather(self, *, final: bool) -> bool:
         """One batch of every ring into the spool; says whether there may be more."""
-        if self._worlds.known and not self._state.announced:
+        if self._worlds.known and not self._state.announced and self._speaks_for_job:
             self._append_job()
         before = self._worlds.position
         self._report_unreadable()
@@ -181,18 +181,19 @@ class Watch:
         return None if 0 <= waited < STRAGGLERS_SECONDS and self.plan.command_lives else end
 
     def _append_run(self, end: End) -> None:
-        if not self._state.announced:
-            self._append_job()
         seen, missing = self._worlds.counted()
-        values = {
-            "job": self.plan.job.key,
-            "ended_at": end.ended_at,
-            "runtime_seconds": end.runtime_seconds,
-            "exit_status": end.exit_status,
-            "intervals": seen,
-            "dropped": missing,
-        }
-        self._append("runs", 1, values)
+        if self._speaks_for_job:
+            if not self._state.announced:
+                self._append_job()
+            values = {
+                "job": self.plan.job.key,
+                "ended_at": end.ended_at,
+                "runtime_seconds": end.runtime_seconds,
+                "exit_status": end.exit_status,
+                "intervals": seen,
+                "dropped": missing,
+            }
+            self._append("runs", 1, values)
         cost = {
             "job": self.plan.job.key,
             "host": self.plan.job.host,
@@ -207,6 +208,11 @@ class Watch:
         # Rings take memory, and everything in them is on the disk now.
         self._worlds.close()
         shutil.rmtree(self.plan.ring_directory, ignore_errors=True)
+
+    @property
+    def _speaks_for_job(self) -> bool:
+        """True on the node of rank 0. A launcher's sidecar has nobody beside it."""
+        return not self.plan.step_directory or self._worlds.has_first_rank
 
     def _append_job(self) -> None:
         try:

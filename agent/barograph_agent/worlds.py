@@ -59,6 +59,11 @@ class Worlds:
         """True once there is a ring."""
         return bool(self._rings)
 
+    @property
+    def has_first_rank(self) -> bool:
+        """True once there is, or was, a ring of a rank 0."""
+        return any(cursor.rank == 0 for cursor in self.progress.cursors.values())
+
     def find(self) -> None:
         """Open rings that have appeared. One that is none is given up."""
         fresh: list[Ring] = []

@@ -47,6 +47,15 @@ static void stop_in_child(void)
     atomic_store_explicit(&recording, NULL, memory_order_relaxed);
 }
 
+/* A child made by fork has no ring by then. */
+static void note_exit(int status, void *nothing)
+{
+    (void)nothing;
+    struct writer *ring = atomic_load_explicit(&recording, memory_order_acquire);
+    if (ring)
+        writer_exit(ring, status);
+}
+
 void recorder_prepare(void)
 {
     prepared = ticker_read();
@@ -61,8 +70,10 @@ static void start(const char *directory, const void *session, const void *caller
     types_find(&types, world.mask, caller);
     struct ticker ticker;
     ticker_start(&ticker, ticker_tsc_usable(), prepared, ticker_read());
-    if (writer_open(&writer, directory, world.rank, world.size, capacity(), &ticker))
+    if (writer_open(&writer, directory, world.rank, world.size, capacity(), &ticker)) {
         atomic_store_explicit(&recording, &writer, memory_order_release);
+        on_exit(note_exit, NULL);
+    }
 }
 
 void recorder_start(const void *session, const void *caller)

@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #define RING_MAGIC "BAROGRPH"
-#define RING_VERSION 3u
+#define RING_VERSION 4u
 #define RING_HEADER_BYTES 4096u
 #define RING_PATH_BYTES 256u
 #define RING_FRAMES 3
@@ -40,6 +40,7 @@ struct ring_record {
 };
 
 #define RING_BYTES_UNKNOWN UINT64_MAX
+#define RING_EXITED 256u
 
 /* Where in the program a collective was called from: a call path, innermost frame first. */
 struct ring_site {
@@ -76,6 +77,8 @@ struct ring_header {
     _Atomic uint32_t state;             /* enum ring_state */
     _Atomic uint32_t sites;             /* entries valid in the site table */
     _Atomic uint32_t modules;           /* entries valid in the module table */
+    _Atomic uint32_t exit;              /* RING_EXITED + exit status; 0 before, and for ever where a signal or _exit ends it */
+    _Atomic uint64_t exited_ns;         /* header clock when the process called exit() or returned from main; before `exit` */
 
     /* Written by the sidecar. */
     _Alignas(64) _Atomic uint64_t tail; /* records read and safe elsewhere; may be overwritten */

@@ -53,4 +53,11 @@ static inline void writer_resume(struct writer *writer)
     atomic_store_explicit(&writer->header->state, RING_RUNNING, memory_order_release);
 }
 
+/* Says that the process ends now, and its exit status. */
+static inline void writer_exit(struct writer *writer, int status)
+{
+    atomic_store_explicit(&writer->header->exited_ns, clock_ns(CLOCK_MONOTONIC), memory_order_relaxed);
+    atomic_store_explicit(&writer->header->exit, RING_EXITED + ((uint32_t)status & 255u), memory_order_release);
+}
+
 #endif

@@ -44,7 +44,7 @@ def test_the_header_is_told_field_by_field(shim: FakeShim) -> None:
     [
         ({"magic": b""}, "magic is b'', expected b'BAROGRPH'"),
         ({"magic": b"BAROGRAF"}, "magic is b'BAROGRAF', expected b'BAROGRPH'"),
-        ({"version": 1}, "version is 1, expected 3"),
+        ({"version": 1}, "version is 1, expected 4"),
         ({"header_bytes": 8192}, "header_bytes is 8192, expected 4096"),
         ({"record_bytes": 32}, "record_bytes is 32, expected 48"),
         ({"capacity": 0}, "capacity is 0, expected a power of two"),

@@ -28,6 +28,8 @@ int main(void)
     FIELD(ring_header, state);
     FIELD(ring_header, sites);
     FIELD(ring_header, modules);
+    FIELD(ring_header, exit);
+    FIELD(ring_header, exited_ns);
     FIELD(ring_header, tail);
     FIELD(ring_record, enter_ns);
     FIELD(ring_record, exit_ns);

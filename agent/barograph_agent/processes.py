@@ -1,0 +1,40 @@
+"""Processes of this node, as /proc shows them. What is gone, or another user's, has nothing."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+
+def born(pid: int) -> int:
+    """When process `pid` started, in clock ticks since boot; -1 where there is no such process."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return -1
+    # The command name may hold spaces and brackets; the fields after the last bracket are plain.
+    fields = stat.rpartition(")")[2].split()
+    return -1 if fields[0] == "Z" else int(fields[19])
+
+
+def unix_seconds(ticks: int) -> float:
+    """The same as Unix seconds, 10 ms exact."""
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def environment(pid: int) -> dict[str, str]:
+    """What the process was started with."""
+    return dict(word.partition("=")[::2] for word in _words(pid, "environ"))
+
+
+def command(pid: int) -> list[str]:
+    """Its command line."""
+    return _words(pid, "cmdline")
+
+
+def _words(pid: int, name: str) -> list[str]:
+    try:
+        return os.fsdecode(Path(f"/proc/{pid}/{name}").read_bytes()).rstrip("\0").split("\0")
+    except OSError:
+        return []

@@ -1,0 +1,254 @@
+"""A job's sidecar on one node, in this process: which rings make a run, who speaks for the job, how a run ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barograph_agent.nodewatch import NodeWatch
+from barograph_agent.plan import RING_VARIABLE
+from barograph_agent.ring import EXITED
+from barograph_agent.step import FACTS, Settings
+from barograph_collector.client import LogReader
+from barograph_collector.server import Collector
+from helpers.log import collector_on, wait_until
+from helpers.rings import STARTED_NS, FakeShim
+
+NOWHERE = "tcp://127.0.0.1:1"
+
+
+class Node:
+    """A node with the directories that hooks make, and no Slurm."""
+
+    def __init__(self, root: Path, endpoint: str, name: str = "n1") -> None:
+        self.name = name
+        self.rings, self.spool = root / f"rings/slurm-7@{name}", root / f"spool-{name}"
+        self.active = root / f"active-{name}"
+        self.rings.mkdir(parents=True)
+        self.spool.mkdir()
+        self.active.touch()
+        self.endpoint = endpoint
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def watch(self, endpoint: str = "") -> NodeWatch:
+        return NodeWatch(
+            self.rings,
+            self.active,
+            Settings(self.spool, endpoint or self.endpoint, "ada", self.name, 0.0, 2**20, 250.0),
+        )
+
+    def step(self, name: str = "0.0", facts: str = "") -> Path:
+        directory = self.rings / name
+        directory.mkdir()
+        (directory / FACTS).write_text(facts)
+        return directory
+
+    def process(self, step: Path, **variables: str) -> int:
+        """A process that waits to be told to end, started as a task of this step."""
+        environment = {RING_VARIABLE: str(step), **variables}
+        process = subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, env=environment)
+        self.processes.append(process)
+        return process.pid
+
+    def ring(self, step: Path, rank: int = 0, size: int = 1, count: int = 10, **variables: str) -> FakeShim:
+        """The ring of a new process, with so many collectives in it."""
+        pid = self.process(step, **variables)
+        shim = FakeShim(step / f"rank-{rank}.{pid}.draft", pid=pid)
+        shim.set(rank=rank, size=size)
+        shim.site(0x10)
+        for number in range(count):
+            shim.put(1_000_000 * (number + 1))
+        shim.path.rename(step / f"rank-{rank}.{pid}.ring")
+        return shim
+
+    def end(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+            assert process.stdin
+            process.stdin.close()
+        self.processes.clear()
+
+
+@pytest.fixture
+def collector(tmp_path: Path) -> Iterator[Collector]:
+    with collector_on(tmp_path / "log.duckdb") as collector:
+        yield collector
+
+
+@pytest.fixture
+def make(tmp_path: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Node]]:
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_CLUSTER_NAME", "lab")
+    made: list[Node] = []
+
+    def node(name: str = "n1") -> Node:
+        made.append(Node(tmp_path, collector.endpoint, name))
+        return made[-1]
+
+    yield node
+    for one in made:
+        one.end()
+
+
+@pytest.fixture
+def node(make: Callable[..., Node]) -> Node:
+    return make()
+
+
+def rows(collector: Collector, table: str) -> list[dict[str, Any]]:
+    with LogReader(collector.endpoint) as reader:
+        found = []
+        for batch in reader.read_all(table):
+            found += [dict(zip(batch.columns, row, strict=True)) for row in zip(*batch.columns.values(), strict=True)]
+    return found
+
+
+def finish(watch: NodeWatch, *nodes: Node) -> None:
+    """The job ends: its processes are killed, the epilog runs, the sidecar does the rest."""
+    for node in nodes:
+        node.end()
+        node.active.unlink()
+    watch.run()
+
+
+def test_ranks_that_begin_together_are_one_run(node: Node, collector: Collector) -> None:
+    step = node.step(facts="SLURM_JOB_NUM_NODES=1\nSLURM_JOB_ACCOUNT=physics\n")
+    shims = [node.ring(step, rank, 2) for rank in (0, 1)]
+    watch = node.watch()
+    watch.step()
+    for shim in shims:
+        shim.set(exit=EXITED, exited_ns=STARTED_NS + 10**9)
+    finish(watch, node)
+    (job,) = rows(collector, "jobs")
+    assert (job["job"], job["ranks"], job["user"], job["account"], job["app"]) == (
+        "lab/7.0.0",
+        2,
+        "ada",
+        "physics",
+        "lmp",
+    )
+    (run,) = rows(collector, "runs")
+    assert (run["exit_status"], run["intervals"], run["dropped"]) == (0, 10, 0)
+    assert sum(row["count"] for row in rows(collector, "node_blocks")) == 10
+    assert not node.rings.exists()
+    assert list(node.spool.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("exits", "status"), [((0, 0), 0), ((0, 3), 3), ((None, 3), 3), ((0, None), -1), ((None, None), -1)]
+)
+def test_the_exit_status_is_the_largest_and_unknown_where_one_is(
+    node: Node, collector: Collector, exits: tuple[int | None, ...], status: int
+) -> None:
+    step = node.step()
+    for rank, code in enumerate(exits):
+        shim = node.ring(step, rank, 2)
+        if code is not None:
+            shim.set(exit=EXITED + code, exited_ns=STARTED_NS + 10**9)
+    finish(node.watch(), node)
+    assert [row["exit_status"] for row in rows(collector, "runs")] == [status]
+
+
+def test_a_program_that_follows_another_in_the_same_step_is_a_run_of_its_own(node: Node, collector: Collector) -> None:
+    step, watch = node.step("0.batch"), node.watch()
+    for count in (5, 6):
+        node.ring(step, count=count)
+        watch.step()
+        node.end()
+        wait_until(lambda want=count - 4: watch.step() or len(rows(collector, "runs")) == want, "the run has ended")
+    finish(watch, node)
+    assert {row["job"]: row["intervals"] for row in rows(collector, "runs")} == {
+        "lab/7.0.batch": 5,
+        "lab/7.0.batch-2": 6,
+    }
+
+
+def test_what_one_mpirun_starts_is_one_run_whatever_steps_it_uses(
+    make: Callable[..., Node], collector: Collector
+) -> None:
+    first, second = make("n1"), make("n2")
+    name = {"PMIX_NAMESPACE": "prterun-n1-77@1"}
+    first.ring(first.step("0.batch", "SLURM_JOB_NUM_NODES=2"), 0, 2, **name)
+    second.ring(second.step("0.4", "SLURM_JOB_NUM_NODES=2"), 1, 2, **name)
+    for node in (first, second):
+        watch = node.watch()
+        watch.step()
+        finish(watch, node)
+    assert [row["job"] for row in rows(collector, "jobs")] == ["lab/7.0.mpi-prterun-n1-77@1"]
+    assert len(rows(collector, "runs")) == 1
+    assert {(row["job"], row["host"]) for row in rows(collector, "node_blocks")} == {
+        ("lab/7.0.mpi-prterun-n1-77@1", "n1"),
+        ("lab/7.0.mpi-prterun-n1-77@1", "n2"),
+    }
+
+
+def test_a_node_without_rank_0_tells_of_its_ranks_only(node: Node, collector: Collector) -> None:
+    node.ring(node.step(), 1, 2)
+    watch = node.watch()
+    watch.step()
+    finish(watch, node)
+    assert [len(rows(collector, table)) for table in ("jobs", "blocks", "runs")] == [0, 0, 0]
+    assert sum(row["count"] for row in rows(collector, "node_blocks")) == 10
+    assert [row["host"] for row in rows(collector, "sidecars")] == ["n1"]
+
+
+def test_a_sidecar_that_comes_after_a_dead_one_goes_on_where_it_stood(node: Node, collector: Collector) -> None:
+    step = node.step()
+    shim = node.ring(step, count=10)
+    script = (
+        "import os, sys; from pathlib import Path\n"
+        "from barograph_agent.nodewatch import NodeWatch; from barograph_agent.step import Settings\n"
+        "rings, active, spool, endpoint = sys.argv[1:]\n"
+        "settings = Settings(Path(spool), endpoint, 'ada', 'n1', 0.0, 2**20, 250.0)\n"
+        "watch = NodeWatch(Path(rings), Path(active), settings)\n"
+        "watch.step(); watch.step(); os.kill(os.getpid(), 9)\n"
+    )
+    words = [str(node.rings), str(node.active), str(node.spool), NOWHERE]
+    done = subprocess.run([sys.executable, "-c", script, *words], check=False)
+    assert done.returncode == -signal.SIGKILL
+    for number in range(10, 25):
+        shim.put(1_000_000 * (number + 1))
+    shim.set(exit=EXITED, exited_ns=STARTED_NS + 10**9)
+    finish(node.watch(), node)
+    assert [row["first_index"] for row in rows(collector, "blocks")] == list(range(25))
+    assert [(row["job"], row["exit_status"], row["intervals"]) for row in rows(collector, "runs")] == [
+        ("lab/7.0.0", 0, 25)
+    ]
+
+
+def test_a_file_that_is_no_ring_is_put_aside(node: Node, collector: Collector) -> None:
+    step = node.step()
+    (step / "rank-0.1.ring").write_bytes(b"no ring")
+    node.ring(step)
+    watch = node.watch()
+    watch.step()
+    assert (step / "rank-0.1.unreadable").exists()
+    finish(watch, node)
+    assert [row["intervals"] for row in rows(collector, "runs")] == [10]
+
+
+def test_with_the_spool_gone_rings_are_kept_until_it_is_back(node: Node, collector: Collector) -> None:
+    node.ring(node.step())
+    watch = node.watch()
+    node.spool.rmdir()
+    watch.step()
+    node.spool.mkdir()
+    watch.step()
+    finish(watch, node)
+    assert [row["intervals"] for row in rows(collector, "runs")] == [10]
+
+
+def test_a_step_without_rings_leaves_nothing(node: Node, collector: Collector) -> None:
+    node.process(node.step())
+    finish(node.watch(), node)
+    assert rows(collector, "jobs") == rows(collector, "runs") == []
+    assert not node.rings.exists()
+    assert os.listdir(node.spool) == []  # noqa: PTH208

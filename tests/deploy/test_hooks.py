@@ -1,0 +1,215 @@
+"""The hooks by themselves, in the environments that PBS and Flux give them: what tasks are told, who is left out."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import time
+import types
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from barograph_agent import shim
+from helpers.mpi import REPOSITORY
+
+UID, GID = str(os.getuid()), str(os.getgid())
+
+
+class Node:
+    """A node with the hooks, where everybody is the user of this test; sidecars only note that they were started."""
+
+    def __init__(self, root: Path) -> None:
+        self.etc = root / "etc"
+        for folder in ("hooks", "slurm", "pbs", "flux"):
+            shutil.copytree(REPOSITORY / "deploy" / folder, self.etc / folder)
+        self.rings, self.spool, self.active, self.started = (root / name for name in ("r", "s", "a", "started"))
+        for path in (self.rings, self.spool):
+            path.mkdir()
+        python = self.etc / "python"
+        part = f"{self.started}.part"
+        python.write_text(f'#!/bin/sh\nenv > {part}\necho "$@" >> {part}\nmv {part} {self.started}\n')
+        python.chmod(0o755)
+        lines = {
+            "python": python,
+            "shim": shim.library(),
+            "rings": self.rings,
+            "spool": self.spool,
+            "active": self.active,
+        }
+        (self.etc / "hooks.conf").write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+
+    def call(self, script: str, *words: str, environment: Mapping[str, str]) -> str:
+        """Run a script of the hooks; gives what it prints."""
+        command = ["/bin/sh", str(self.etc / script), *words]
+        done = subprocess.run(command, env=dict(environment), capture_output=True, text=True, timeout=30, check=False)
+        # What the dynamic linker says of the user's own preload, it would say without us.
+        told = "" if "LD_PRELOAD" in environment else done.stderr
+        assert (done.returncode, told) == (0, "")
+        return done.stdout
+
+    def begin(self, name: str, *words: str, **environment: str) -> None:
+        self.call("hooks/bounded", "job-begin", name, UID, GID, *words, environment=environment)
+
+    def task(self, name: str, step: str = "0", **environment: str) -> dict[str, str]:
+        """What a task's environment gets."""
+        text = self.call("hooks/bounded", "task-begin", name, UID, "0", step, environment=environment)
+        return dict(line.partition("=")[::2] for line in text.splitlines())
+
+    def job(self, name: str) -> Path:
+        return self.rings / f"barograph-{UID}" / name
+
+    def sidecar(self) -> str:
+        """What the sidecar was started with, once it was."""
+        deadline = time.monotonic() + 30
+        while not self.started.exists():
+            assert time.monotonic() < deadline, "no sidecar was started within 30 s"
+            time.sleep(0.02)
+        return self.started.read_text()
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+def test_a_task_of_a_job_that_began_is_told_what_it_needs(node: Node) -> None:
+    node.begin("pbs-7.server@n1", PBS_JOBID="7.server")
+    found = node.task("pbs-7.server@n1", PBS_NODEFILE="/var/nodes")
+    assert found == {
+        "LD_PRELOAD": str(shim.library()),
+        "BAROGRAPH_RING_DIR": f"{node.job('pbs-7.server@n1')}/0.0",
+        "BAROGRAPH_RANKS": "all",
+    }
+    assert "PBS_NODEFILE=/var/nodes" in (Path(found["BAROGRAPH_RING_DIR"]) / "step").read_text().splitlines()
+    told = node.sidecar()
+    assert "PBS_JOBID=7.server\n" in told
+    assert told.splitlines()[-1] == (
+        f"-P -m barograph_agent.nodewatch {node.job('pbs-7.server@n1')} {node.spool}/barograph-{UID} "
+        f"{node.active}/pbs-7.server@n1"
+    )
+
+
+def test_a_task_keeps_what_it_has_set_itself(node: Node) -> None:
+    node.begin("pbs-7@n1")
+    found = node.task("pbs-7@n1", LD_PRELOAD="a.so:b.so", BAROGRAPH_RANKS="0,3")
+    assert found["LD_PRELOAD"] == f"{shim.library()} a.so:b.so"
+    assert found["BAROGRAPH_RANKS"] == "0,3"
+    assert node.task("pbs-7@n1", LD_PRELOAD=f"x.so {shim.library()}")["LD_PRELOAD"] == f"x.so {shim.library()}"
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [{"BAROGRAPH_DISABLE": "1"}, {"BAROGRAPH_RING_DIR": "/dev/shm/barograph-0/a-run"}, {"LD_PRELOAD": "a.so\nb.so"}],
+    ids=["disabled", "watched by barograph run", "a preload that is no line"],
+)
+def test_a_task_that_is_not_to_be_watched_is_told_nothing(node: Node, environment: dict[str, str]) -> None:
+    node.begin("pbs-7@n1")
+    assert node.task("pbs-7@n1", **environment) == {}
+    assert node.task("pbs-7@n1", BAROGRAPH_DISABLE="0") != {}
+
+
+def test_a_task_of_a_job_that_did_not_begin_here_is_told_nothing(node: Node) -> None:
+    assert node.task("pbs-7@n1") == {}
+
+
+@pytest.mark.parametrize(
+    "words", [("ada",), ("bob", "physics"), ("bob", "", "quiet"), ("bob", "", "", "x barograph=off")]
+)
+def test_a_job_of_somebody_who_opted_out_does_not_begin(node: Node, words: tuple[str, ...]) -> None:
+    (node.etc / "optout").write_text("user ada\n# nobody else\naccount physics\npartition quiet")
+    node.begin("pbs-7@n1", *words)
+    assert not node.job("pbs-7@n1").exists()
+    assert not node.active.exists()
+    node.begin("pbs-8@n1", "bob", "chemistry", "all", "nothing")
+    assert node.job("pbs-8@n1").is_dir()
+
+
+def test_ranks_that_were_given_another_nodes_directory_find_this_nodes(node: Node) -> None:
+    node.begin("slurm-7@n2")
+    given = node.job("slurm-7@n1") / "0.batch"
+    assert node.task("slurm-7@n2", BAROGRAPH_RING_DIR=str(given))["BAROGRAPH_RING_DIR"].endswith("slurm-7@n2/0.0")
+    assert given.is_dir()
+    assert given.resolve() == (node.job("slurm-7@n2") / "0.batch").resolve()
+
+
+def test_when_a_job_ends_its_mark_goes_and_a_dead_sidecar_is_replaced(node: Node) -> None:
+    node.begin("pbs-7@n1")
+    node.sidecar()
+    node.started.unlink()
+    node.call("hooks/bounded", "job-end", "pbs-7@n1", UID, GID, environment={})
+    assert not (node.active / "pbs-7@n1").exists()
+    assert "barograph_agent.nodewatch" in node.sidecar()
+
+
+def test_flux_begins_and_ends_jobs(node: Node) -> None:
+    environment = {"FLUX_JOB_ID": "f2Ww", "FLUX_JOB_USERID": UID}
+    assert node.call("flux/prolog", environment=environment) == ""
+    (job,) = (node.rings / f"barograph-{UID}").iterdir()
+    assert job.name == f"flux-f2Ww@{os.uname().nodename}"
+    assert "FLUX_JOB_ID=f2Ww\n" in node.sidecar()
+    assert (node.active / job.name).exists()
+    node.call("flux/epilog", environment=environment)
+    assert not (node.active / job.name).exists()
+
+
+class Pbs(types.ModuleType):
+    """Stands for the module that PBS gives its hooks."""
+
+    EXECJOB_BEGIN, EXECJOB_END, EXECJOB_LAUNCH, LOG_WARNING = 1, 2, 3, 4
+
+    def __init__(self, kind: int, environment: dict[str, str]) -> None:
+        super().__init__("pbs")
+        job = types.SimpleNamespace(
+            id="7.server", euser=pwd.getpwuid(os.getuid()).pw_name, Job_Owner="", Account_Name="physics", queue="q",
+            run_count=2,
+        )  # fmt: skip
+        self.log: list[str] = []
+        self.accepted = 0
+        self.found = types.SimpleNamespace(type=kind, job=job, env=environment, accept=self._accept)
+
+    def event(self) -> types.SimpleNamespace:
+        return self.found
+
+    def get_local_nodename(self) -> str:
+        return "n1"
+
+    def logmsg(self, level: int, text: str) -> None:
+        self.log.append(text)
+
+    def _accept(self) -> None:
+        self.accepted += 1
+
+
+@pytest.fixture
+def pbs_hook(node: Node, monkeypatch: pytest.MonkeyPatch) -> Callable[[int, dict[str, str]], Pbs]:
+    source = (node.etc / "pbs/barograph_hook.py").read_text().replace("/etc/barograph", str(node.etc))
+
+    def run(kind: int, environment: dict[str, str]) -> Pbs:
+        pbs = Pbs(kind, environment)
+        monkeypatch.setitem(sys.modules, "pbs", pbs)
+        exec(compile(source, "barograph_hook.py", "exec"), {})
+        return pbs
+
+    return run
+
+
+def test_pbs_begins_launches_and_ends_jobs(node: Node, pbs_hook: Callable[[int, dict[str, str]], Pbs]) -> None:
+    environment = {"PBS_JOBID": "7.server"}
+    for kind in (Pbs.EXECJOB_BEGIN, Pbs.EXECJOB_LAUNCH, Pbs.EXECJOB_END):
+        pbs = pbs_hook(kind, environment)
+        assert (pbs.log, pbs.accepted) == ([], 1)
+    assert environment["BAROGRAPH_RING_DIR"] == f"{node.job('pbs-7.server@n1')}/1.0"
+    assert environment["LD_PRELOAD"] == str(shim.library())
+    assert "PBS_ACCOUNT=physics\n" in node.sidecar()
+    assert not (node.active / "pbs-7.server@n1").exists()
+
+
+def test_a_pbs_hook_that_fails_lets_the_job_go_on(node: Node, pbs_hook: Callable[[int, dict[str, str]], Pbs]) -> None:
+    shutil.rmtree(node.etc / "hooks")
+    pbs = pbs_hook(Pbs.EXECJOB_BEGIN, {})
+    assert pbs.accepted == 1

@@ -1,0 +1,145 @@
+"""Whatever is broken about the watching, jobs run as if it were not there, and hooks end well and in time."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from helpers import mpi as mpis
+from helpers.mpi import REPOSITORY
+from helpers.slurm import USER, Cluster, cluster
+
+pytestmark = pytest.mark.integration
+
+BOX_SECONDS = 2.0
+LOADED = 3.0
+"""A machine that is busy with other things may be so many times slower."""
+PROGRAM = Path(__file__).parents[1] / "agent/programs/paced.c"
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[Cluster]:
+    with cluster() as made:
+        mpis.find("debian-mpich").compile(PROGRAM, made.work / "paced")
+        yield made
+
+
+@contextmanager
+def full(directory: Path) -> Iterator[None]:
+    """A small file system without room mounted there."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=1777", "tmpfs", directory], check=True)
+    try:
+        with (directory / "filler").open("wb", buffering=0) as file:
+            try:
+                while True:
+                    file.write(bytes(4096))
+            except OSError:
+                pass
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", directory], check=True)
+
+
+@contextmanager
+def closed(*directories: Path) -> Iterator[None]:
+    """Directories that only root can read."""
+    for directory in directories:
+        directory.chmod(0o700)
+    try:
+        yield
+    finally:
+        for directory in directories:
+            directory.chmod(0o755)
+
+
+def script(path: Path, text: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def job_is_unharmed(slurm: Cluster) -> None:
+    """A step and a batch job print, and end, as they would without hooks."""
+    program = f"{slurm.work}/paced 20 1000 /dev/null && echo done; exit 3"
+    done = slurm.run("srun", "-n2", "-N1", "--mpi=pmi2", "sh", "-c", program, user=USER)
+    assert (done.returncode, done.stdout) == (3, "done\ndone\n"), done.stderr
+    told = [line for line in done.stderr.splitlines() if "Exited with exit code 3" not in line]
+    assert told == []
+    job = slurm.batch(f"srun -n1 --mpi=pmi2 {slurm.work}/paced 20 1000 /dev/null && echo fine", "--output=%j.out")
+    assert slurm.output(job) == "fine\n"
+    slurm.settle()
+
+
+@pytest.mark.parametrize("trouble", ["collector", "disk", "memory", "shim", "python", "crash", "settings", "hooks"])
+def test_a_job_runs_as_ever_where_something_is_broken(slurm: Cluster, trouble: str) -> None:
+    slurm.configure()
+    match trouble:
+        case "collector":
+            job_is_unharmed(slurm)
+        case "disk":
+            with full(slurm.spool):
+                job_is_unharmed(slurm)
+        case "memory":
+            with full(slurm.rings):
+                job_is_unharmed(slurm)
+        case "shim":
+            slurm.configure(shim="/no/such/libbarograph.so")
+            job_is_unharmed(slurm)
+        case "python":
+            slurm.configure(python="/no/such/python")
+            job_is_unharmed(slurm)
+        case "crash":
+            slurm.configure(python=script(slurm.etc / "crashes", "kill -SEGV $$"))
+            job_is_unharmed(slurm)
+        case "settings":
+            (slurm.etc / "hooks.conf").write_text("if this is no shell (\n")
+            job_is_unharmed(slurm)
+        case "hooks":
+            with closed(slurm.etc / "hooks"):
+                job_is_unharmed(slurm)
+
+
+@pytest.mark.parametrize("hook", ["prolog", "epilog", "task-prolog"])
+def test_a_hook_that_hangs_is_ended_in_time_and_well(slurm: Cluster, hook: str) -> None:
+    (slurm.etc / "hooks.conf").write_text("sleep 1000\n")
+    environment = {"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1", "SLURM_JOB_UID": "65534", "SLURM_JOB_GID": "65534"}
+    began = time.monotonic()
+    done = subprocess.run(
+        [slurm.etc / "slurm" / hook], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert time.monotonic() - began < BOX_SECONDS * LOADED
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_sidecar_that_hangs_keeps_nobody_waiting(slurm: Cluster) -> None:
+    note = slurm.work / "hanging"
+    note.touch()
+    note.chmod(0o666)
+    slurm.configure(python=script(slurm.etc / "hangs", f"echo $$ >> {note}; exec sleep 1000"))
+    try:
+        job_is_unharmed(slurm)
+    finally:
+        for pid in note.read_text().split():
+            os.kill(int(pid), signal.SIGKILL)
+
+
+def test_hooks_are_clean_posix_shell() -> None:
+    files = [
+        path for folder in ("hooks", "slurm", "pbs", "flux") for path in (REPOSITORY / "deploy" / folder).iterdir()
+    ]
+    scripts = [path for path in files if path.suffix in ("", ".sh")]
+    if shutil.which("shellcheck") is None:
+        mpis.missing("shellcheck is not installed: tests/install-packages")
+    command = ["shellcheck", "--shell=sh", "--external-sources", "--source-path=SCRIPTDIR", *scripts]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+    for path in scripts:
+        assert subprocess.run(["dash", "-n", path], capture_output=True, check=False).returncode == 0
