@@ -71,11 +71,12 @@ def main(arguments: Sequence[str]) -> int:
     return Exit.OK if said["refusal"] is None else Exit.DATA
 
 
-def ask(modeler: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The modeler's answer. Raises Away and Refused."""
+def ask(modeler: str, fields: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The modeler's answer. headers: who asks, where the modeler wants to know. Raises Away and Refused."""
     url = f"{modeler.rstrip('/')}/predict?{urlencode(fields)}"
+    request = urllib.request.Request(url, headers=dict(headers or {}))
     try:
-        with urllib.request.urlopen(url, timeout=ANSWER_SECONDS) as reply:
+        with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as reply:
             body = reply.read(ANSWER_BYTES)
     except urllib.error.HTTPError as error:
         raise _refusal(modeler, error) from None
