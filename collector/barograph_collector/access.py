@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import http.cookies
 import ipaddress
+import logging
 import secrets
 import time
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from barograph_collector.keys import KeysError
 VIEWERS: Final = "viewers.json"
 COOKIE: Final = "barograph"
 """The cookie that carries the token of a browser."""
+_log = logging.getLogger(__name__)
 Right: TypeAlias = Literal["operator", "user"]
 
 
@@ -60,6 +62,7 @@ class Access:
         self._path = path
         self._stamp = stamp
         self._viewers = _by_digest(entries)
+        self._complaint = ""
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -78,6 +81,18 @@ class Access:
         self._viewers = _by_digest(load(self._path))
         self._stamp = stamp
         return True
+
+    def look(self) -> None:
+        """`refresh`, for a daemon's main loop: what is wrong with the file becomes one line in its log."""
+        complaint = ""
+        try:
+            if self.refresh():
+                _log.info("viewers have changed: %d are let in", len(self))
+        except KeysError as error:
+            complaint = str(error)
+            if complaint != self._complaint:
+                _log.error("%s; those who were let in before still are", complaint)
+        self._complaint = complaint
 
     def who(self, authorization: str = "", cookie: str = "") -> Viewer | None:
         """Whose token came in a request's `Authorization: Bearer TOKEN` or `Cookie` header; None for nobody's."""

@@ -17,7 +17,7 @@ from urllib.parse import urlencode, urlsplit
 
 from barograph.advice import sentences
 from barograph.cli import MISSING_EXTRA
-from barograph_agent import places
+from barograph_agent import facility
 from barograph_agent.job import JobError, parse_params
 from barograph_collector.service import Exit
 
@@ -51,11 +51,17 @@ def main(arguments: Sequence[str]) -> int:
     if options.plot is not None and importlib.util.find_spec("matplotlib") is None:
         print("barograph predict: --plot needs matplotlib: pip install 'barograph[demo]'", file=sys.stderr)
         return MISSING_EXTRA
+    headers = {}
+    if options.token is not None:
+        try:
+            headers = {"Authorization": f"Bearer {options.token.read_text().strip()}"}
+        except (OSError, UnicodeDecodeError) as error:
+            return _refuse(f"token {options.token}: {error}, expected one of `barograph keys add user`", Exit.DATA)
     fields = {"app": options.app, "ranks": options.ranks, "nodes": options.nodes, "cluster": options.cluster}
     fields |= {"risk": options.risk, "curve": 1 if options.plot else None}
     fields |= {f"param.{name}": value for name, value in params.items()}
     try:
-        said = ask(options.modeler, {name: value for name, value in fields.items() if value is not None})
+        said = ask(options.modeler, {name: value for name, value in fields.items() if value is not None}, headers)
     except Away as error:
         return _refuse(str(error), Exit.UNAVAILABLE)
     except Refused as error:
@@ -147,11 +153,14 @@ def _parser() -> argparse.ArgumentParser:
         "--risk", metavar="P", help="probability with which the time limit may be too short (default: 0.01)"
     )
     parser.add_argument("--json", action="store_true", help="print the answer as one JSON object")
+    parser.add_argument(
+        "--token", type=Path, metavar="FILE", help="who asks, where the modeler wants to know (from your operators)"
+    )
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw runtime over ranks with its interval")
     parser.add_argument(
         "--modeler",
         type=_url,
-        default=default_modeler(places.endpoint(os.environ)),
+        default=default_modeler(facility.endpoint(os.environ)),
         metavar="URL",
         help="the modeler's address (default: two ports above the collector's, %(default)s)",
     )

@@ -118,7 +118,7 @@ def test_the_command_prints_lines_or_json_and_its_status_says_whether_all_is_wel
     node.environment["PATH"] = environment("mpich")["PATH"]
     done = node.barograph("doctor")
     assert done.returncode == 0, done.stdout
-    checks = ["shim", "compiler", "mpi", "watching", "clock", "rings", "spool", "collector", "rules"]
+    checks = ["shim", "compiler", "mpi", "watching", "clock", "rings", "spool", "collector", "rules", "config"]
     assert [line.split()[1] for line in done.stdout.splitlines() if not line.startswith(" ")] == checks
     node.environment["BAROGRAPH_RULES"] = "/nowhere"
     done = node.barograph("doctor", "--json")
