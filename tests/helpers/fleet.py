@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
+import time
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -18,7 +18,6 @@ OTHER: Final = 2**62 + 5
 INTERVAL: Final = 0.0042
 APPS: Final = (("gromacs", 64), ("lammps", 128), ("cp2k", 256), ("wrf", 512), ("openfoam", 96), ("namd", 384))
 USERS: Final = ("amara", "boris", "chen", "dalia", "emeka", "freya")
-TEXT: Final = "n\"'&<b>"
 
 Row = dict[str, Any]
 
@@ -50,21 +49,25 @@ class Fleet:
     def job(self, name: str, app: str = "gromacs", user: str = "amara", ranks: int = 64, age: float = 600.0) -> Row:
         """A row of `jobs`."""
         nodes = max(1, ranks // 64)
-        return {"job": name, "cluster": name.partition("/")[0], "workload": f"{name.partition('/')[0]}/{app}@{ranks}x{nodes}",
-                "app": app, "user": user, "params": '{"input": "a.in"}', "ranks": ranks, "nodes": nodes, "host": "n001",
+        cluster = name.partition("/")[0]
+        return {"job": name, "cluster": cluster, "workload": f"{cluster}/{app}@{ranks}x{nodes}", "app": app,
+                "user": user, "params": '{"input": "a.in"}', "ranks": ranks, "nodes": nodes, "host": "n001",
                 "started_at": self.now - age, "scheduler": "none", "account": "", "unique_id": ""}  # fmt: skip
 
     def score(self, job: Row, state: str = "healthy", slowdown: float = 1.01, since: float = 120.0, **more: Any) -> Row:
         """A row of `scores`; since: seconds ago."""
         slow = state in ("slow", "stalled", "fast")
         onset = self.now - since if slow else math.nan
-        sentence = (
-            f"{state}: {slowdown:.2f}x its history since 14:03:22: n017 worked 1.9 ms longer per sync point, the others"
-            " waited (score 7.3)"
-            if slow
-            else f"healthy: {slowdown:.2f}x its history (score 0.12, slow above 1)"
-        )
-        return {"job": job["job"], "workload": job["workload"], "state": state, "score": 7.3 if slow else 0.12,
+        score = float(self._rng.uniform(1.1, 9.0) if slow else self._rng.uniform(0.01, 0.4))
+        clock = time.strftime("%H:%M:%S", time.localtime(onset if slow else self.now))
+        sentence = {
+            "slow": f"slow: {slowdown:.2f}x its history since {clock}: n001 worked 1.9 ms longer per sync point, the"
+            f" others waited (score {score:.1f})",
+            "stalled": f"stalled: no sync point since {clock}, far longer than any interval of its history",
+            "fast": f"fast: {slowdown:.2f}x its history since {clock} (score {score:.1f})",
+            "healthy": f"healthy: {slowdown:.2f}x its history (score {score:.2f}, slow above 1)",
+        }[state]
+        return {"job": job["job"], "workload": job["workload"], "state": state, "score": score,
                 "slowdown": slowdown, "onset_at": onset, "alarmed_at": onset + 9, "windows": 300, "final": 0,
                 "sentence": sentence, "at": self.now - 1, "cause": "straggler" if slow else "none", "members": "[]",
                 "evidence": "{}", "basis": "history", "recovered_at": math.nan, **more}  # fmt: skip
@@ -113,7 +116,8 @@ class Fleet:
 
     def prediction(self, job: Row, expected: float) -> Row:
         """A row of `predictions`."""
-        return {"job": job["job"], "application": f"{job['cluster']}/{job['app']}", "problem": "", "ranks": job["ranks"],
+        application = f"{job['cluster']}/{job['app']}"
+        return {"job": job["job"], "application": application, "problem": "", "ranks": job["ranks"],
                 "nodes": job["nodes"], "model": "power", "runs": 12, "lower_seconds": 0.9 * expected,
                 "expected_seconds": expected, "upper_seconds": 1.12 * expected, "made_at": self.now - 60}  # fmt: skip
 
@@ -134,9 +138,10 @@ class Fleet:
             jobs.append(job)
             kind = number % 100
             if kind in (17, 51, 83):
-                state = {17: "slow", 51: "stalled", 83: "fast"}[kind]
-                slowdown = {17: 1.34, 51: math.nan, 83: 0.61}[kind]
-                scores.append(self.score(job, state, slowdown, since=min(age / 2, 700.0)))
+                # One that stalls is rare.
+                state = {17: "slow", 51: "stalled" if number % 1000 == 51 else "slow", 83: "fast"}[kind]
+                slowdown = {"slow": float(self._rng.uniform(1.1, 1.9)), "stalled": math.nan, "fast": 0.61}[state]
+                scores.append(self.score(job, state, slowdown, since=0.4 * min(age, 800.0)))
             elif kind % 20 != 5:
                 scores.append(self.score(job, slowdown=float(self._rng.normal(1.0, 0.01))))
             blocks += self.blocks(job, 24, 0.6 if kind == 17 else 1.0)
@@ -150,8 +155,3 @@ class Fleet:
 def site_row(before: str, at: str) -> Row:
     """The row of `sites` for CLASS."""
     return {"class_id": CLASS, "before": before, "at": at, "operation": "Allreduce"}
-
-
-def params_of(values: dict[str, str]) -> str:
-    """Parameters as the log has them."""
-    return json.dumps(values)

@@ -54,7 +54,7 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        for name in ("seconds", "times", "percent", "number", "clock", "iso", "age", "params", "known"):
+        for name in ("seconds", "times", "percent", "number", "clock", "iso", "age", "params", "known", "said"):
             self._templates.filters[name] = getattr(words, name)
         self._templates.globals["legend"] = LEGEND
         self._templates.globals["link"] = link

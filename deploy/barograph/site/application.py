@@ -90,7 +90,7 @@ def _spread(app: str, scales: list[Row]) -> Markup | None:
     lows = [row["low"] / row["middle"] - 1 for row in several]
     highs = [row["high"] / row["middle"] - 1 for row in several]
     reach = max(0.02, 1.15 * max(*highs, -min(lows)))
-    y = linear(-reach, reach, 242, TOP, lambda share: percent(share, signed=True), 4)
+    y = linear(-reach, reach, 242, TOP, lambda share: percent(share, signed=True), 6)
     figure = Figure(ranks([row["ranks"] for row in several], LEFT, RIGHT), y, "ranks", height=280)
     figure.level(0.0, "expected")
     for row, low, high in zip(several, lows, highs, strict=True):
@@ -121,8 +121,8 @@ def _accuracy(rows: list[Row]) -> Accuracy:
 def _errors(judged: list[Row], text: str) -> Markup:
     in_order = judged[::-1]
     reach = max(0.02, 1.15 * max(abs(row["relative_error"]) for row in judged))
-    y = linear(-reach, reach, 242, TOP, lambda share: percent(share, signed=True), 4)
-    x = linear(1, len(in_order), LEFT, RIGHT, lambda at: f"{at:.0f}", min(8, len(in_order)))
+    y = linear(-reach, reach, 242, TOP, lambda share: percent(share, signed=True), 6)
+    x = linear(0.5, len(in_order) + 0.5, LEFT, RIGHT, lambda at: f"{at:.0f}", min(8, len(in_order)))
     figure = Figure(x, y, "runs, the latest at the right", height=280)
     figure.level(0.0, "expected")
     for kind in ("inside", "outside"):

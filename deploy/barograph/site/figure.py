@@ -93,6 +93,8 @@ class Figure:
     def _paper(self) -> Markup:
         x, y = self._x, self._y
         lines = [_rect(x.start, y.end, x.end, y.start)]
+        lines += [_rule(x.start, y(value), x.end, y(value), "fine") for value in y.between()]
+        lines += [_rule(x(value), y.start, x(value), y.end, "fine") for value in x.between()]
         for value, name in y.ticks:
             lines += [_rule(x.start, y(value), x.end, y(value)), _tick(x.start - 8, y(value) + 4, "end", name)]
         for value, name in x.ticks:
@@ -107,8 +109,8 @@ def _rect(left: float, top: float, right: float, bottom: float) -> Markup:
     return form.format(left, top, right - left, bottom - top)
 
 
-def _rule(x1: float, y1: float, x2: float, y2: float) -> Markup:
-    return Markup('<line class="rule" x1="{}" y1="{}" x2="{}" y2="{}"/>').format(x1, y1, x2, y2)
+def _rule(x1: float, y1: float, x2: float, y2: float, kind: str = "rule") -> Markup:
+    return Markup('<line class="{}" x1="{}" y1="{}" x2="{}" y2="{}"/>').format(kind, x1, y1, x2, y2)
 
 
 def _tick(x: float, y: float, anchor: str, name: str) -> Markup:

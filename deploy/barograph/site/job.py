@@ -14,7 +14,7 @@ from barograph.site.figure import BOTTOM, LEFT, RIGHT, TOP, Figure
 from barograph.site.log import Row
 from barograph.site.scale import durations, timeline
 from barograph.site.states import Shown, shown
-from barograph.site.words import clock, known, seconds
+from barograph.site.words import clock, known, percent, seconds
 
 CLEAR: Final = 1.15
 """How far above the highest thing that must be seen the paper ends."""
@@ -132,7 +132,7 @@ def _text(points: list[Row], band: Row | None, top: float) -> str:
     outside = sum(p["intervals"] for p in points if not lower <= p["mean"] <= upper) / count
     return (
         f"{said}. Of healthy intervals 95 % take {seconds(lower)} to {seconds(upper)}; here the mean lay outside"
-        f" for {outside:.0%} of the intervals."
+        f" for {percent(outside)} of the intervals."
     )
 
 

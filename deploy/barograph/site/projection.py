@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from barograph.site.figure import BOTTOM, LEFT, RIGHT, TOP, Figure
-from barograph.site.scale import logarithmic, ranks
+from barograph.site.scale import ranks, spans
 from barograph.site.words import seconds
 
 
@@ -22,7 +22,7 @@ def chart(said: Mapping[str, Any], title: str) -> Markup | None:
     times = [point[1] for point in observed]
     doubles = [min(scales) * 2**k for k in range(40) if min(scales) * 2**k <= max(scales)]
     x = ranks([*doubles, min(scales), max(scales)], LEFT, RIGHT)
-    y = logarithmic(min(lows + times) / 1.15, max(highs + times) * 1.15, BOTTOM, TOP, seconds)
+    y = spans(min(lows + times) / 1.15, max(highs + times) * 1.15, BOTTOM, TOP)
     figure = Figure(x, y, "ranks")
     figure.area(((at, low, high) for at, low, _, high in curve), "band")
     figure.line(((at, middle) for at, _, middle, _ in curve), "trace")

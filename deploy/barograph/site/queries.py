@@ -87,8 +87,8 @@ def classes(name: str) -> str:
     """Where a job spends its time: its classes, the longest first."""
     return f"""
 WITH mine AS (
-    SELECT class_id, sum("count") AS intervals, sum(sum_seconds) AS seconds
-    FROM blocks WHERE job = {text(name)} GROUP BY class_id ORDER BY seconds DESC LIMIT 12
+    SELECT class_id, sum("count")::BIGINT AS intervals, sum(sum_seconds) AS seconds
+    FROM blocks WHERE job = {text(name)} GROUP BY class_id ORDER BY seconds DESC LIMIT 8
 ),
 place AS (
     SELECT * FROM sites SEMI JOIN mine USING (class_id)
@@ -106,7 +106,8 @@ WITH mine AS (
         min(t) OVER () AS first, max(t) OVER () AS last
     FROM blocks WHERE job = {text(name)} AND class_id = {class_id:d}
 )
-SELECT max(t) AS "at", sum(n) AS intervals, min(least) AS least, sum(s) / sum(n) AS mean, max(longest) AS longest
+SELECT max(t) AS "at", sum(n)::BIGINT AS intervals, min(least) AS least, sum(s) / sum(n) AS mean,
+    max(longest) AS longest
 FROM mine GROUP BY least(floor({POINTS} * (t - first) / nullif(last - first, 0)), {POINTS - 1}) ORDER BY 1"""
 
 
@@ -122,8 +123,8 @@ ORDER BY "offset" DESC LIMIT 1"""
 def arrivals(name: str, onset_at: float) -> str:
     """Per node of a job, before and since an onset: own work and waiting per rank and sync point."""
     return f"""
-SELECT host, ended_at > {onset_at:.3f} AS since, sum("count") AS syncs, max(ranks) AS ranks,
-    sum(own_seconds) / sum("count" * ranks) AS own, sum(wait_seconds) / sum("count" * ranks) AS wait,
+SELECT host, ended_at > {onset_at:.3f} AS since, sum("count")::BIGINT AS syncs, max(ranks) AS ranks,
+    sum(own_seconds) / sum("count" * ranks)::DOUBLE AS own, sum(wait_seconds) / sum("count" * ranks) AS wait,
     sum(least_wait_seconds) / sum("count") AS least_wait
 FROM node_blocks WHERE job = {text(name)} AND "count" > 0 GROUP BY host, since ORDER BY host, since"""
 
@@ -132,10 +133,10 @@ def latecomers(name: str, onset_at: float) -> str:
     """Ranks within their node that came last most often, since an onset, with how late they were on average."""
     return f"""
 WITH mine AS (
-    SELECT *, sum("count") OVER (PARTITION BY host) AS syncs FROM node_blocks
+    SELECT *, sum("count") OVER (PARTITION BY host)::DOUBLE AS syncs FROM node_blocks
     WHERE job = {text(name)} AND ranks > 1 AND ended_at > {onset_at:.3f}
 )
-SELECT host, last_rank AS rank, sum(last_count) / any_value(syncs) AS share,
+SELECT host, last_rank AS rank, sum(last_count)::DOUBLE / any_value(syncs) AS share,
     sum(late_seconds) / nullif(sum(last_count), 0) AS late
 FROM mine GROUP BY host, last_rank ORDER BY share * late DESC LIMIT 8"""
 

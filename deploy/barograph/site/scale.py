@@ -8,9 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from barograph.site.words import seconds
+from barograph.site.words import round_seconds
 
 TIME_STEPS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
+SPANS: Final = (10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 18000, 36000, 72000, 180000, 360000, 720000)
+APART: Final = 30
+"""Pixels that ticks of a duration keep from each other; those of ranks are written side by side and need more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,13 @@ class Scale:
             share = (value - self.low) / (self.high - self.low)
         return round(self.start + share * (self.end - self.start), 1)
 
+    def between(self) -> list[float]:
+        """Where the paper has finer rules: three between each two ticks of a linear axis, none on a logarithmic one."""
+        if self.log:
+            return []
+        pairs = zip(self.ticks, self.ticks[1:], strict=False)
+        return [low + (high - low) * quarter / 4 for (low, _), (high, _) in pairs for quarter in (1, 2, 3)]
+
 
 def linear(low: float, high: float, start: float, end: float, name: Callable[[float], str], count: int = 5) -> Scale:
     """A linear axis with about `count` ticks at 1, 2 or 5 times a power of ten."""
@@ -45,17 +55,17 @@ def linear(low: float, high: float, start: float, end: float, name: Callable[[fl
     return Scale(low, high, start, end, ticks=ticks)
 
 
-def logarithmic(low: float, high: float, start: float, end: float, name: Callable[[float], str]) -> Scale:
-    """A logarithmic axis with ticks at powers of ten, and between them where there are few. Values are above 0."""
+def spans(low: float, high: float, start: float, end: float) -> Scale:
+    """A logarithmic axis of durations in seconds above 0, with ticks at those that people count in."""
     if high / low < 1.5:
         low, high = low / 1.3, high * 1.3
-    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    for leads in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7)):
-        values = [lead * 10.0**decade for decade in decades for lead in leads]
-        inside = [value for value in values if low <= value <= high]
-        if len(inside) >= 3:
-            break
-    return Scale(low, high, start, end, True, tuple((value, name(value)) for value in inside))
+    bare = Scale(low, high, start, end, True)
+    small = (lead * 10.0**power for power in range(-9, 1) for lead in (1, 2, 5))
+    ticks: list[tuple[float, str]] = []
+    for value in (*small, *SPANS):
+        if low <= value <= high and (not ticks or abs(bare(value) - bare(ticks[-1][0])) >= APART):
+            ticks.append((value, round_seconds(value)))
+    return Scale(low, high, start, end, True, tuple(ticks))
 
 
 def ranks(values: Sequence[int], start: float, end: float) -> Scale:
@@ -65,7 +75,7 @@ def ranks(values: Sequence[int], start: float, end: float) -> Scale:
     bare = Scale(low, high, start, end, True)
     ticks: list[tuple[float, str]] = []
     for value in sorted(set(values)):
-        if not ticks or bare(value) - bare(ticks[-1][0]) > 44:
+        if not ticks or bare(value) - bare(ticks[-1][0]) > 1.5 * APART:
             ticks.append((value, f"{value:,}"))
     return Scale(low, high, start, end, True, tuple(ticks))
 
@@ -84,7 +94,7 @@ def timeline(low: float, high: float, start: float, end: float, count: int = 7) 
 
 def durations(low: float, high: float, start: float, end: float, count: int = 5) -> Scale:
     """A linear axis of durations in seconds."""
-    return linear(low, high, start, end, lambda value: seconds(value) if value > 0 else "0", count)
+    return linear(low, high, start, end, round_seconds, count)
 
 
 def _nice(step: float) -> float:

@@ -34,6 +34,35 @@ def seconds(value: float | None) -> str:
     return f"{_three(value)} s" if value < 99.95 else span(value)
 
 
+def round_seconds(value: float) -> str:
+    """The same without digits that say nothing, for ticks.
+
+    >>> round_seconds(0.004), round_seconds(0.0), round_seconds(15), round_seconds(120)
+    ('4 ms', '0', '15 s', '2 min')
+    """
+    if value <= 0:
+        return "0"
+    for size, unit in ((3600, "h"), (60, "min")):
+        if value >= size and value % size == 0:
+            return f"{value / size:,.0f} {unit}"
+    if value >= 99.95:
+        return span(value)
+    factor, unit = next(((f, unit) for limit, f, unit in _UNITS if value < limit * 0.9995), (1.0, "s"))
+    return f"{value * factor:.3g} {unit}"
+
+
+def said(sentence: str | None) -> str:
+    """A sentence of the alerts daemon without the state at its head, which is shown beside it.
+
+    >>> said("slow: 1.34x its history since 14:03:22"), said(None)
+    ('1.34x its history since 14:03:22', 'not judged yet')
+    """
+    if not sentence:
+        return "not judged yet"
+    state, colon, rest = sentence.partition(": ")
+    return rest if colon and state.isalpha() else sentence
+
+
 def times(value: float | None) -> str:
     """A slowdown.
 
@@ -95,7 +124,7 @@ def params(given: str) -> str:
     >>> params('{"n": "4", "steps": "10"}'), params("{}")
     ('n=4, steps=10', '')
     """
-    return ", ".join(f"{name}={value}" for name, value in param_map(given).items()) if _object(given) else given
+    return ", ".join(f"{name}={value}" for name, value in param_map(given).items()) if _object(given) is not None else given
 
 
 def param_map(given: str) -> dict[str, str]:
