@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import socket
 import time
@@ -34,6 +35,8 @@ class Notifier:
 
     def alive(self) -> None:
         """The main loop goes round. Call it as often as you like."""
+        if math.isinf(self.alive_seconds):
+            return
         now = self._clock()
         if now - self._said_at >= self.alive_seconds:
             self._said_at = now

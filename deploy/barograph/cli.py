@@ -25,7 +25,7 @@ class Command(NamedTuple):
 
 COMMANDS: Final[dict[str, Command]] = {
     "run": Command("barograph.run", "", "run a command and watch it"),
-    "up": Command("barograph.up", "server", "run collector, modeler and alerts on this host, supervised"),
+    "up": Command("barograph.up", "server", "run collector, modeler, alerts and page on this host, supervised"),
     "status": Command("barograph.status", "server", "show jobs, bands and alarms"),
     "page": Command("barograph.site", "server", "serve a web page of jobs, alarms, applications and predictions"),
     "sql": Command("barograph.sql", "server", "ask the log with a SELECT"),

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from barograph.site.settings import PAGE, check_page
 from barograph_agent import configuration
 from barograph_agent.configuration import APPLICATIONS, SITE_FILE, ConfigError, Value
 from barograph_agent.facility import AGENT
@@ -23,8 +24,8 @@ from barograph_collector.service import Exit
 from barograph_collector.settings import COLLECTOR, check_collector
 from barograph_modeler.settings import MODELER, check_modeler
 
-SECTIONS: Final = (COLLECTOR, MODELER, ALERTS, AGENT)
-CHECKS: Final = {"collector": check_collector, "modeler": check_modeler}
+SECTIONS: Final = (COLLECTOR, MODELER, ALERTS, PAGE, AGENT)
+CHECKS: Final = {"collector": check_collector, "modeler": check_modeler, "page": check_page}
 Effective = dict[str, dict[str, Value]]
 
 
@@ -94,7 +95,7 @@ def _written(value: Any) -> str:
     if value is None:
         return "-"
     said = plain(value)
-    return ", ".join(said) if isinstance(said, list) else f"{said:g}" if isinstance(said, float) else str(said)
+    return ", ".join(said) or "-" if isinstance(said, list) else f"{said:g}" if isinstance(said, float) else str(said)
 
 
 def main(arguments: Sequence[str]) -> int:

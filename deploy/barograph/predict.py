@@ -126,7 +126,8 @@ def default_modeler(collector: str) -> str:
     return f"http://{host}:{int(port) + ABOVE}"
 
 
-def _url(text: str) -> str:
+def http_address(text: str) -> str:
+    """Check `http://HOST:PORT`. Raises argparse.ArgumentTypeError."""
     try:
         parts = urlsplit(text)
         good = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1) > 0
@@ -159,7 +160,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw runtime over ranks with its interval")
     parser.add_argument(
         "--modeler",
-        type=_url,
+        type=http_address,
         default=default_modeler(facility.endpoint(os.environ)),
         metavar="URL",
         help="the modeler's address (default: two ports above the collector's, %(default)s)",

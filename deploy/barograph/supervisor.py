@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from barograph_collector.service import Exit, Shutdown
 
 START_SECONDS: Final = 20.0
-STOP_SECONDS: Final = 4.5
+STOP_SECONDS: Final = 8.0
 BACKOFF_LIMIT_SECONDS: Final = 10.0
 STABLE_SECONDS: Final = 30.0
 WATCHDOG_SECONDS: Final = 300.0
@@ -34,6 +34,8 @@ class Daemon(NamedTuple):
 
     name: str
     command: list[str]
+    reloads: bool = True
+    """Whether it reads its configuration again on SIGHUP."""
 
 
 class StartFailed(Exception):
@@ -131,7 +133,7 @@ class Supervisor:
     def reload(self) -> None:
         """Let each read its configuration again."""
         for kept in self._kept:
-            if kept.process is not None and kept.process.poll() is None:
+            if kept.daemon.reloads and kept.process is not None and kept.process.poll() is None:
                 kept.process.send_signal(signal.SIGHUP)
 
     def stop(self) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from barograph.site.settings import PAGE
 from barograph.supervisor import Daemon, StartFailed, Supervisor
 from barograph_agent import configuration
 from barograph_agent.configuration import ConfigError, Value
@@ -72,21 +73,36 @@ class Plan:
         state, collector = f"--state={self.state}", f"--collector={self.endpoint}"
         # What the configuration says of the modeler's own state stays.
         own_state = self._settings(MODELER)["state"].value is not None
-        self._settings(ALERTS)
+        for section in (ALERTS, PAGE):
+            self._settings(section)
         return [
             self._daemon("collector", 1, state, *self._listen()),
             self._daemon("modeler", 2, collector, *([] if own_state else [state]), *self._given("window")),
             self._daemon("alerts", 3, collector, *self._given("alpha"), *self._given("margin")),
+            self._page(collector),
         ]
 
     def _settings(self, section: Section) -> dict[str, Value]:
         return configuration.resolve(section, given={}, environment=self._environment, file=self._file)
 
     def _daemon(self, name: str, above: int, *arguments: str) -> Daemon:
+        metrics = self._port("metrics", above)
+        return Daemon(name, [sys.executable, "-m", f"barograph_{name}.daemon", *self._config, *metrics, *arguments])
+
+    def _page(self, collector: str) -> Daemon:
+        words = [*self._config, *self._port("listen", 4), collector]
+        if self._options.port is None and self._settings(PAGE)["modeler"].value is None:
+            host, port = self._settings(MODELER)["metrics"].value
+            words.append(f"--modeler=http://{_here(host)}:{port}")
+        return Daemon("page", [sys.executable, "-m", "barograph", "page", *words], reloads=False)
+
+    @property
+    def _config(self) -> list[str]:
+        return [] if self._file is None else [f"--config={self._file}"]
+
+    def _port(self, option: str, above: int) -> list[str]:
         port = self._options.port
-        metrics = [] if port is None else [f"--metrics=127.0.0.1:{port + above}"]
-        config = [] if self._file is None else [f"--config={self._file}"]
-        return Daemon(name, [sys.executable, "-m", f"barograph_{name}.daemon", *config, *metrics, *arguments])
+        return [] if port is None else [f"--{option}=127.0.0.1:{port + above}"]
 
     def _listen(self) -> list[str]:
         return [] if self._options.port is None else [f"--listen={self.endpoint}"]
@@ -103,8 +119,12 @@ def _reachable(listen: str) -> str:
     'tcp://127.0.0.1:7450'
     """
     parts = urlsplit(listen)
-    here = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(parts.hostname or "")
-    return f"tcp://{here}:{parts.port}" if here else listen
+    return f"tcp://{_here(parts.hostname or '')}:{parts.port}"
+
+
+def _here(host: str) -> str:
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"[{host}]" if ":" in host else host
 
 
 @contextmanager
@@ -129,7 +149,7 @@ def owned(state: Path) -> Iterator[None]:
 def main(arguments: Sequence[str]) -> int:
     """Run until SIGTERM or Ctrl-C; returns an `Exit`."""
     parser = argparse.ArgumentParser(
-        prog="barograph up", description="Run collector, modeler and alerts on this host; start again what dies."
+        prog="barograph up", description="Run collector, modeler, alerts and page on this host; start again what dies."
     )
     add_config(parser)
     parser.add_argument(
@@ -140,8 +160,8 @@ def main(arguments: Sequence[str]) -> int:
     )
     add_arguments(parser)
     options = parser.parse_args(arguments)
-    if options.port is not None and not 1024 <= options.port <= 65532:
-        parser.error(f"argument --port: {options.port}, expected 1024 to 65532")
+    if options.port is not None and not 1024 <= options.port <= 65531:
+        parser.error(f"argument --port: {options.port}, expected 1024 to 65531")
     try:
         plan = Plan(options, os.environ)
         daemons = plan.daemons()

@@ -191,7 +191,7 @@ def test_the_reference_lists_every_environment_variable_and_no_other() -> None:
 
 
 def test_the_reference_of_the_configuration_file_has_every_key_as_the_daemons_read_it() -> None:
-    assert CONFIGURATION == config_reference.page(), "python -m barograph.config_reference writes it"
+    assert config_reference.page() == CONFIGURATION, "python -m barograph.config_reference writes it"
 
 
 def options_of(command: str, capsys: pytest.CaptureFixture[str]) -> set[str]:

@@ -6,30 +6,28 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Final
 from urllib.parse import urlsplit
 
 from barograph.predict import default_modeler
-from barograph_agent import keys, places
-from barograph_collector.access import Access, is_loopback
+from barograph.site.settings import PAGE, check_page
+from barograph_agent import keys
+from barograph_collector.access import Access
+from barograph_collector.arguments import parse
 from barograph_collector.keys import KeysError
 from barograph_collector.logs import log_to_stderr
-from barograph_collector.service import Exit, host_and_port
-
-DEFAULT_LISTEN: Final = "127.0.0.1:7454"
+from barograph_collector.service import Exit
 
 
 def main(arguments: Sequence[str]) -> int:
     """Serve until SIGTERM or Ctrl-C; returns an `Exit`."""
-    parser = _parser()
-    options = parser.parse_args(arguments)
+    parser = argparse.ArgumentParser(
+        prog="barograph page", description="Serve a web page: running jobs, alarms, applications, predictions."
+    )
+    options = parse(parser, PAGE, arguments, os.environ, check_page).options
     host, port = options.listen
-    if options.access is None and not is_loopback(host):
-        parser.error(f"argument --listen: {host!r} is not a loopback address, expected one or --access")
-    log_to_stderr("page")
+    log_to_stderr("page", options.log_format)
     try:
-        key = keys.from_environment(os.environ)
+        key = keys.load(options.key) if options.key is not None else None
         access = Access.read(options.access) if options.access is not None else None
     except keys.KeyFileError as error:
         return _refuse(str(error), Exit.DATA)
@@ -69,30 +67,3 @@ def metrics(collector: str, modeler: str) -> dict[str, str]:
 def _refuse(text: str, status: int) -> int:
     print(f"barograph page: {text}", file=sys.stderr)
     return status
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="barograph page", description="Serve a web page: running jobs, alarms, applications, predictions."
-    )
-    places.add_collector_option(parser, places.endpoint(os.environ))
-    parser.add_argument(
-        "--modeler",
-        metavar="URL",
-        help="the modeler; the metrics of collector and alerts are a port below and above it"
-        " (default: two ports above the collector's)",
-    )
-    parser.add_argument(
-        "--listen",
-        type=host_and_port,
-        default=DEFAULT_LISTEN,
-        metavar="HOST:PORT",
-        help="where browsers connect (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--access",
-        type=Path,
-        metavar="FILE",
-        help="let in only whom this file names, each to what is theirs: viewers.json of the key directory",
-    )
-    return parser
