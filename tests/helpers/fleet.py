@@ -33,7 +33,7 @@ class Fleet:
         self._link = Link(endpoint, f"fleet/{seed}", self._outbox)
 
     def put(self, table: str, rows: Sequence[Row]) -> None:
-        """Append these rows, 2,000 to a message."""
+        """Append these rows, if any, 2,000 to a message."""
         for first in range(0, len(rows), 2000):
             part = rows[first : first + 2000]
             columns = {name: [row[name] for row in part] for name in part[0]}

@@ -28,7 +28,7 @@ class View:
 
 def view(desk: Desk) -> View:
     """Alarms of the jobs that the viewer may see. Raises Away."""
-    rows = desk.mine(desk.ask(queries.alarms(desk.now)))
+    rows = desk.mine(desk.ask(queries.alarms(desk.now), name="alarms"))
     return View(
         now=[Alarm(row, shown(row)) for row in rows if is_on(row)],
         past=[Alarm(row, _past(row)) for row in rows if not is_on(row)],

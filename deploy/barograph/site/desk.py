@@ -68,9 +68,9 @@ class Desk:
         """The user whose jobs alone may be seen; None for all of them."""
         return None if self.viewer.operator else self.viewer.name
 
-    def ask(self, query: str, fresh: float = FRESH) -> list[Row]:
-        """Rows of the log. Raises Away."""
-        answer = self.log.ask(query, fresh)
+    def ask(self, query: str, fresh: float = FRESH, name: str = "") -> list[Row]:
+        """Rows of the log, as `Log.ask` gives them. Raises Away."""
+        answer = self.log.ask(query, fresh, name)
         self.oldest = answer.at if self.oldest is None else min(self.oldest, answer.at)
         return answer.rows
 

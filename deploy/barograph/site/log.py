@@ -56,23 +56,27 @@ class Log:
         self._heard_at = 0.0
         self._tried_at = 0.0
 
-    def ask(self, query: str, fresh: float = FRESH) -> Answer:
-        """The rows of one SELECT, at most `fresh` seconds old, older only where the log is away. Raises Away."""
+    def ask(self, query: str, fresh: float = FRESH, name: str = "") -> Answer:
+        """The rows of one SELECT, at most `fresh` seconds old, older only where the log is away. Raises Away.
+
+        name: what the answer is kept under, for a question whose text goes with the time; else its text.
+        """
+        name = name or query
         with self._lock:
-            kept = self._kept.get(query)
+            kept = self._kept.get(name)
             now = self.clock()
             if kept is not None and now - kept.at < fresh:
                 return kept
             if self.away_since is None or now - self._tried_at >= AGAIN:
                 self._tried_at = now
-                self._try(query)
-            kept = self._kept.get(query)
+                self._try(query, name)
+            kept = self._kept.get(name)
             if kept is None:
                 raise Away(self._trouble)
-            self._kept.move_to_end(query)
+            self._kept.move_to_end(name)
             return kept
 
-    def _try(self, query: str) -> None:
+    def _try(self, query: str, name: str) -> None:
         try:
             if self.away_since is not None or self.clock() - self._heard_at > AGAIN:
                 # A query may wait behind those of others; whether anybody is there at all shows at once.
@@ -88,7 +92,7 @@ class Log:
             self._trouble = str(error)
             return
         self._heard()
-        self._kept[query] = Answer(rows_of(answer).to_pylist(), self._heard_at)
+        self._kept[name] = Answer(rows_of(answer).to_pylist(), self._heard_at)
         while len(self._kept) > ANSWERS:
             self._kept.popitem(last=False)
 

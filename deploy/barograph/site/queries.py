@@ -28,10 +28,11 @@ def text(value: str) -> str:
 
 def open_jobs(now: float) -> str:
     """Jobs without an end, each with its latest score."""
-    # Rounded, so that the same question is asked for a while and one answer serves everybody.
-    since = _rounded(now - OPEN_DAYS * _DAY)
     return f"""
-WITH open AS (SELECT * FROM jobs ANTI JOIN runs USING (job) WHERE cluster <> 'canary' AND started_at > {since}),
+WITH open AS (
+    SELECT * FROM jobs ANTI JOIN runs USING (job)
+    WHERE cluster <> 'canary' AND started_at > {now - OPEN_DAYS * _DAY:.0f}
+),
 verdict AS (
     SELECT * EXCLUDE (workload) FROM scores SEMI JOIN open USING (job)
     QUALIFY row_number() OVER (PARTITION BY job ORDER BY "offset" DESC) = 1
@@ -42,9 +43,8 @@ FROM open o LEFT JOIN verdict v USING (job) ORDER BY o.started_at DESC"""
 
 
 def heard(now: float) -> str:
-    """Jobs that have said something of late, and when."""
-    since = _rounded(now - HEARD_SECONDS, 15)
-    return f"SELECT job, max(ended_at) AS heard_at FROM blocks WHERE ended_at > {since} GROUP BY job"
+    """Jobs that have said something of late."""
+    return f"SELECT DISTINCT job FROM blocks WHERE ended_at > {now - HEARD_SECONDS:.0f}"
 
 
 def sparks(jobs: Iterable[str], now: float) -> str:
@@ -53,7 +53,7 @@ def sparks(jobs: Iterable[str], now: float) -> str:
     return f"""
 WITH recent AS (
     SELECT job, class_id, ended_at AS t, sum_seconds AS s, "count" AS n
-    FROM blocks WHERE ended_at > {_rounded(now - HEARD_SECONDS, 15)} AND job IN ({names})
+    FROM blocks WHERE ended_at > {now - HEARD_SECONDS:.0f} AND job IN ({names})
 ),
 main AS (
     SELECT job, arg_max(class_id, total) AS class_id
@@ -145,7 +145,7 @@ def alarms(now: float) -> str:
     """Disturbances of jobs, the newest first, each as it was last written."""
     return f"""
 WITH said AS (
-    SELECT * FROM scores WHERE state IN ('slow', 'stalled', 'fast') AND "at" > {_rounded(now - PAST_DAYS * _DAY)}
+    SELECT * FROM scores WHERE state IN ('slow', 'stalled', 'fast') AND "at" > {now - PAST_DAYS * _DAY:.0f}
     QUALIFY row_number() OVER (PARTITION BY job, alarmed_at ORDER BY "offset" DESC) = 1
 )
 SELECT s.job, j.app, j.user, j.ranks, j.nodes, s.state, s.score, s.slowdown, s.onset_at, s.alarmed_at,
@@ -198,7 +198,3 @@ def events() -> str:
 
 def _of(user: str | None) -> str:
     return "" if user is None else f"AND j.user = {text(user)}"
-
-
-def _rounded(at: float, step: int = 60) -> int:
-    return int(at // step * step)

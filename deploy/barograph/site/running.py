@@ -71,8 +71,8 @@ SORTS: Final[dict[str, Callable[[Running], Any]]] = {
 
 def running(desk: Desk) -> list[Running]:
     """All jobs that run and that the viewer may see, those first that need somebody. Raises Away."""
-    rows = desk.mine(desk.ask(queries.open_jobs(desk.now)))
-    heard = {row["job"] for row in desk.ask(queries.heard(desk.now), fresh=15.0)}
+    rows = desk.mine(desk.ask(queries.open_jobs(desk.now), name="open jobs"))
+    heard = {row["job"] for row in desk.ask(queries.heard(desk.now), fresh=15.0, name="heard")}
     quiet_from = desk.now - queries.HEARD_SECONDS
     jobs = [Running(row, shown(row, row["job"] not in heard and row["started_at"] < quiet_from)) for row in rows]
     return sorted(jobs, key=SORTS["score"])
@@ -106,6 +106,7 @@ def _sparks(desk: Desk, jobs: list[Running]) -> dict[str, Markup]:
     if not jobs:
         return {}
     series: dict[str, list[float]] = {}
-    for row in desk.ask(queries.sparks(sorted(job.row["job"] for job in jobs), desk.now), fresh=5.0):
+    names = sorted(job.row["job"] for job in jobs)
+    for row in desk.ask(queries.sparks(names, desk.now), fresh=5.0, name=f"sparks {names}"):
         series.setdefault(row["job"], []).append(row["seconds"])
     return {job: spark(values) for job, values in series.items() if len(values) >= FEWEST_POINTS}

@@ -124,7 +124,11 @@ def params(given: str) -> str:
     >>> params('{"n": "4", "steps": "10"}'), params("{}")
     ('n=4, steps=10', '')
     """
-    return ", ".join(f"{name}={value}" for name, value in param_map(given).items()) if _object(given) is not None else given
+    return (
+        ", ".join(f"{name}={value}" for name, value in param_map(given).items())
+        if _object(given) is not None
+        else given
+    )
 
 
 def param_map(given: str) -> dict[str, str]:
