@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from starlette.testclient import TestClient
 
@@ -40,7 +40,7 @@ class Clock:
         return time.time() + self.ahead
 
 
-def words(answer: httpx.Response) -> str:
+def words(answer: httpx2.Response) -> str:
     """What a page says, without its tags."""
     body = answer.text.partition("<main")[2].partition("</body>")[0]
     return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", body)))
@@ -214,7 +214,7 @@ def test_an_operator_sees_all_and_a_user_what_is_its_own(collector: Collector, t
         TestClient(create(log, Modeler(AWAY, log.clock), METRICS, access), base_url="http://page.example") as client,
     ):
 
-        def get(path: str, name: str) -> httpx.Response:
+        def get(path: str, name: str) -> httpx2.Response:
             return client.get(path, headers={"Authorization": f"Bearer {tokens[name]}"})
 
         refused = client.get("/")

@@ -15,7 +15,7 @@ from barograph_collector.access import Access
 from barograph_collector.arguments import parse
 from barograph_collector.keys import KeysError
 from barograph_collector.logs import log_to_stderr
-from barograph_collector.service import Exit
+from barograph_collector.service import CannotListen, Exit
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -37,11 +37,11 @@ def main(arguments: Sequence[str]) -> int:
     from barograph.site.app import create
     from barograph.site.desk import Modeler
     from barograph.site.log import Log
-    from barograph.site.server import CannotListen, serve
+    from barograph.site.server import serve
 
     modeler = options.modeler or default_modeler(options.collector)
     with Log(options.collector, key) as log:
-        site = create(log, Modeler(modeler, log.clock), metrics(options.collector, modeler), access)
+        site = create(log, Modeler(modeler, log.clock), metrics(modeler), access)
         try:
             serve(site, host, port, options.collector)
         except CannotListen as error:
@@ -49,10 +49,10 @@ def main(arguments: Sequence[str]) -> int:
     return Exit.OK
 
 
-def metrics(collector: str, modeler: str) -> dict[str, str]:
+def metrics(modeler: str) -> dict[str, str]:
     """Where the daemons' metrics are, one port from each other as `barograph up` has them.
 
-    >>> metrics("tcp://127.0.0.1:7450", "http://127.0.0.1:7452")["alerts"]
+    >>> metrics("http://127.0.0.1:7452")["alerts"]
     'http://127.0.0.1:7453/metrics'
     """
     parts = urlsplit(modeler)
