@@ -43,7 +43,14 @@ FOLDERS = ["agent", "collector", "modeler", "alerts", "deploy"]
 PACKAGES = {path.parent.name for folder in FOLDERS for path in (REPOSITORY / folder).glob("*/__init__.py")}
 SETTINGS = (DOCS / "reference/settings.md").read_text()
 CONFIGURATION = (DOCS / "reference/configuration.md").read_text()
-TOOLS = {"make", "pip", "python", "curl", "promtool", "amtool", "sacct", "systemctl", "systemd-analyze"}
+TOOLS = {"make", "pip", "python", "curl", "promtool", "amtool", "sacct"} | {
+    "python3",
+    "install",
+    "systemctl",
+    "systemd-sysusers",
+    "systemd-tmpfiles",
+    "journalctl",
+}
 
 by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
 
