@@ -70,9 +70,6 @@ class Access:
         stamp = _stamp(path)
         return cls(path, load(path), stamp)
 
-    def __len__(self) -> int:
-        return len(self._viewers)
-
     def refresh(self) -> bool:
         """Look whether the file has changed; says so. Raises KeysError and lets in whom it did before."""
         stamp = _stamp(self._path)
@@ -87,7 +84,7 @@ class Access:
         complaint = ""
         try:
             if self.refresh():
-                _log.info("viewers have changed: %d are let in", len(self))
+                _log.info("viewers have changed: %d are let in", len(self._viewers))
         except KeysError as error:
             complaint = str(error)
             if complaint != self._complaint:

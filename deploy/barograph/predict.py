@@ -100,6 +100,9 @@ def ask(modeler: str, fields: Mapping[str, Any], headers: Mapping[str, str] | No
 
 def _refusal(modeler: str, error: urllib.error.HTTPError) -> Exception:
     with error:
+        if error.code == http.HTTPStatus.UNAUTHORIZED:
+            text = f"{modeler} answers viewers only, expected --token FILE with a token that your operators have made"
+            return Refused(text, Exit.USAGE)
         try:
             text = str(json.loads(error.read(ANSWER_BYTES))["error"])
         except (OSError, ValueError, KeyError, TypeError):
