@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 import zmq
 
-from barograph_agent import places, rules, shim, wire
+from barograph_agent import configuration, facility, places, rules, shim, wire
 from barograph_agent.trial import Environment, Finding, check_launcher, check_watching, last, run
 
 RING_BYTES: Final = 3.5 * 2**20
@@ -46,6 +46,7 @@ def examine(environment: Environment, endpoint: str) -> Iterator[Finding]:
     yield check_spool(places.spool_root(environment))
     yield check_collector(endpoint)
     yield check_rules(environment)
+    yield check_configuration(environment)
 
 
 def check_shim() -> Finding:
@@ -135,6 +136,16 @@ def check_rules(environment: Environment) -> Finding:
     except rules.RulesError as error:
         return Finding("rules", "fail", str(error), "runs go on without them; mend the file")
     return Finding("rules", "ok", f"{path}: {len(found.app)} names, {len(found.param)} parameters")
+
+
+def check_configuration(environment: Environment) -> Finding:
+    """What the facility says of runs on this node, where it says anything."""
+    path = configuration.site_file(environment)
+    try:
+        said = configuration.from_file(facility.AGENT, path)
+    except configuration.ConfigError as error:
+        return Finding("config", "fail", str(error), "runs go on without it; mend the file")
+    return Finding("config", "ok", f"{path}: {len(said)} settings in [agent]" if path else "none")
 
 
 def _existing(path: Path) -> Path:

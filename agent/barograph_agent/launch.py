@@ -95,6 +95,7 @@ class Guard:
 
     def __init__(self, job: Job, settings: Settings, environment: Mapping[str, str]) -> None:
         places.check_endpoint(settings.endpoint)
+        self._environment = dict(environment)
         preload = shim.preload(shim.library(), environment.get("LD_PRELOAD", ""))
         unique = f"{job.key.replace('/', '-')}-{secrets.token_hex(4)}"
         self.spool = places.private_directory(places.spool_root(environment)) / unique
@@ -166,6 +167,7 @@ class Guard:
             self._process = subprocess.Popen(
                 # -P: the user's working directory may hold a random.py of its own.
                 [sys.executable, "-P", "-m", "barograph_agent.sidecar", str(self.spool)],
+                env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from barograph_agent import credential, keys, wire
+from barograph_agent import credential, facility, keys, wire
 from barograph_agent.blocks import ROW_BYTES
 from barograph_agent.link import Link
 from barograph_agent.plan import TOKEN, End, Plan, Report, load_end
@@ -129,15 +129,18 @@ class Watch:
 
     def _connect(self) -> Link:
         key = None
+        environment, complaint = facility.environment_or_complaint(os.environ)
+        if complaint:
+            self._note(complaint)
         try:
-            key = keys.from_environment(os.environ)
+            key = keys.from_environment(environment)
         except keys.KeyFileError as error:
             self._note(str(error))
         maker = None
         if key is not None and key.role == "agent":
             kept = self._directory / TOKEN
-            credential.keep_token(os.environ, self.plan.job.key, kept)
-            maker = credential.maker(os.environ, kept)
+            credential.keep_token(environment, self.plan.job.key, kept)
+            maker = credential.maker(environment, kept)
         return Link(self.plan.endpoint, self.plan.stream, self._spool, key=key, credential=maker)
 
     def _waits(self) -> bool:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from barograph_alerts.evidence import ALPHA, MARGIN
+from barograph_alerts.settings import ALERTS
+from barograph_collector.arguments import parse
 from barograph_collector.client import LogReader
 from barograph_collector.follow import Follower
-from barograph_collector.station import add_arguments, serve
+from barograph_collector.station import serve
 
-METRICS_PORT = 7453
 TABLES = ["paces", "bands", "events", "sites", "jobs", "node_blocks", "blocks", "runs"]
 
 
@@ -21,25 +22,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="barograph alerts", description="Judge running jobs against the history of their workload."
     )
-    add_arguments(parser, METRICS_PORT)
-    parser.add_argument(
-        "--alpha",
-        type=_between(0, 1),
-        default=ALPHA,
-        help="bound on the share of healthy jobs that ever alarm (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--margin",
-        type=_between(-1e-9, 100),
-        default=MARGIN,
-        help="slowdown that does not matter, 0.05 is 5 %% (default: %(default)s)",
-    )
-    options = parser.parse_args(argv)
+    configuration = parse(parser, ALERTS, argv, os.environ)
+    options = configuration.options
 
     from barograph_alerts.exporter import AlertsExporter
     from barograph_alerts.scorer import Scorer
 
-    scorer = Scorer(alpha=options.alpha, margin=options.margin)
+    scorer = Scorer(alpha=options.alpha, margin=options.margin, applications=configuration.applications)
+    exporter = AlertsExporter(scorer, labels=options.labels)
+
+    def apply() -> None:
+        now = configuration.options
+        scorer.judge_by(alpha=now.alpha, margin=now.margin, applications=configuration.applications)
+        exporter.labels = now.labels
 
     def prepare(follower: Follower, reader: LogReader) -> None:
         # Jobs that have their final verdict are not judged again, and nothing before the first open one is read.
@@ -48,20 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 scorer.take(table, page.columns, time.time())
         follower.offsets["blocks"] = scorer.first_open_offset
 
-    return serve("alerts", scorer, TABLES, AlertsExporter(scorer), options, prepare=prepare)
-
-
-def _between(low: float, high: float) -> Callable[[str], float]:
-    def parse(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = low
-        if not low < value < high:
-            raise argparse.ArgumentTypeError(f"{text!r}, expected a number between {max(low, 0):g} and {high:g}")
-        return value
-
-    return parse
+    return serve(scorer, TABLES, exporter, configuration, apply=apply, prepare=prepare)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, get_args
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -25,9 +25,13 @@ SILENT_SECONDS: Final = 900.0
 
 
 class AlertsExporter(Collector):
-    """Scores of jobs, slow ones first, and the daemon's own counts. clock: Unix seconds."""
+    """Scores of jobs, slow ones first, and the daemon's own counts.
 
-    def __init__(self, scorer: Scorer, clock: Callable[[], float] = time.time) -> None:
+    clock: Unix seconds. labels: what is told of alarmed jobs besides, out of `settings.LABELS`.
+    """
+
+    def __init__(self, scorer: Scorer, clock: Callable[[], float] = time.time, *, labels: Sequence[str] = ()) -> None:
+        self.labels = labels
         self._scorer = scorer
         self._clock = clock
 
@@ -47,10 +51,11 @@ class AlertsExporter(Collector):
         info = GaugeMetricFamily(
             "barograph_job_info", "1 for each job exposed", labels=["job", "workload", "app", "state"]
         )
+        extra = tuple(self.labels)
         alarm = GaugeMetricFamily(
             "barograph_job_alarm_info",
             "1 while the job is disturbed, with the cause, the ranks or nodes it is put down to, and the sentence",
-            labels=["job", "user", "state", "cause", "members", "sentence"],
+            labels=["job", *extra, "state", "cause", "members", "sentence"],
         )
         discovered = GaugeMetricFamily(
             "barograph_job_discovered",
@@ -71,7 +76,8 @@ class AlertsExporter(Collector):
             discovered.add_metric([name], int(name in self._scorer.discovered or (job.ended and job.score > 1)))
             if job.score > 1:
                 cause = job.trial.cause
-                alarm.add_metric([name, job.user, job.state, cause.kind, " ".join(cause.members), job.sentence], 1)
+                told = [getattr(job, label) for label in extra]
+                alarm.add_metric([name, *told, job.state, cause.kind, " ".join(cause.members), job.sentence], 1)
         yield from (score, slowdown, onset, info, discovered, alarm)
         yield from run_families(jobs[:MAX_JOBS], self._scorer, self._clock())
         yield from class_families(jobs[:MAX_JOBS], self._scorer)

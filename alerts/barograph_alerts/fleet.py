@@ -59,7 +59,7 @@ class Nodes:
     """
 
     def __init__(self, alpha: float) -> None:
-        self._alpha = alpha
+        self.alpha = alpha
         self._records: OrderedDict[str, NodeRecord] = OrderedDict()
 
     def add(self, members: Sequence[str], blamed: Iterable[str]) -> None:
@@ -78,6 +78,6 @@ class Nodes:
 
     def ranking(self, count: int) -> list[tuple[str, NodeRecord, float]]:
         """The nodes with the most evidence against them, at most `count`: name, record and score."""
-        limit = math.log(max(len(self._records), 1) / self._alpha)
+        limit = math.log(max(len(self._records), 1) / self.alpha)
         worst = sorted(self._records.items(), key=lambda item: -item[1].log_e)[:count]
         return [(name, record, max(0.0, record.log_e / limit)) for name, record in worst if record.blamed]

@@ -30,11 +30,18 @@ class Scorer:
     """Scores jobs as their intervals come in.
 
     alpha: bound on the share of healthy jobs that ever alarm. margin: slowdown that does not matter, 0.05 is 5 %.
+    applications: `alpha` and `margin` of single applications by name, where they are otherwise.
     `take` rows of `paces`, `bands`, `events`, `sites`, `jobs`, `blocks` and `runs` as the log has them, `step` whenever
     everything up to some offset has been taken.
     """
 
-    def __init__(self, *, alpha: float = ALPHA, margin: float = MARGIN) -> None:
+    def __init__(
+        self,
+        *,
+        alpha: float = ALPHA,
+        margin: float = MARGIN,
+        applications: Mapping[str, Mapping[str, float]] | None = None,
+    ) -> None:
         self.jobs: OrderedDict[str, Job] = OrderedDict()
         self.finished: Counter[str] = Counter()
         self.ended: OrderedDict[str, tuple[Job, float]] = OrderedDict()
@@ -43,8 +50,7 @@ class Scorer:
         """Running jobs whose evidence stands up among that of all running jobs."""
         self.facility = 0.0
         """Share of the running jobs that are slow, while that is so many that they have one cause."""
-        self.alpha = alpha
-        self._margin = margin
+        self.judge_by(alpha=alpha, margin=margin, applications=applications or {})
         self._known = Knowledge()
         self._judged: set[str] = set()
         self._last_offset = 0
@@ -53,6 +59,12 @@ class Scorer:
     def first_open_offset(self) -> int:
         """No block of a job that has no final verdict stands in the log at or before this offset."""
         return min((job.offset for job in self.jobs.values()), default=self._last_offset)
+
+    def judge_by(self, *, alpha: float, margin: float, applications: Mapping[str, Mapping[str, float]]) -> None:
+        """Judge jobs that begin from now on by this. Those on trial keep the bound that they were promised."""
+        self.alpha = self.nodes.alpha = alpha
+        self._margin = margin
+        self._applications = applications
 
     def take(self, table: str, columns: Mapping[str, Column], now: float) -> None:
         """Take rows of one table as the log gives them. now: Unix seconds."""
@@ -182,7 +194,9 @@ class Scorer:
 
     def _new_trial(self, job: Job) -> Trial:
         longest = self._known.longest_seconds(job.workload)
-        return Trial(self._known.paces.get(job.workload), self.alpha, self._margin, longest)
+        own = self._applications.get(job.app, {})
+        alpha, margin = own.get("alpha", self.alpha), own.get("margin", self._margin)
+        return Trial(self._known.paces.get(job.workload), alpha, margin, longest)
 
     def _score(self, name: str, job: Job, now: float) -> Output:
         trial = job.trial or self._new_trial(job)

@@ -133,6 +133,10 @@ class Admission:
         if not isinstance(request, wire.Read) or request.table != "scores" or own is None or request.job != own:
             raise Refused("role", f"an agent may read the scores of its own job, {own or 'none yet'}, and nothing else")
 
+    def limit(self, rows_per_second: float) -> None:
+        """Let each producer append so many rows from now on."""
+        self._buckets.fill_at(rows_per_second)
+
     def check_rate(self, grant: Grant, stream: str, rows: int) -> None:
         """Whether a producer goes no faster than it may."""
         if not self._buckets.take(grant.producer or stream, min(max(rows, 1), wire.MAX_ROWS)):

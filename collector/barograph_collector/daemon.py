@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import ipaddress
 import logging
 import os
 import resource
@@ -11,19 +10,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
-from barograph_collector.retention import Retention, size
-from barograph_collector.service import (
-    CannotListen,
-    Exit,
-    Shutdown,
-    daemon_registry,
-    host_and_port,
-    log_to_stderr,
-    notify_ready,
-    serve_metrics,
-)
+from barograph_collector.arguments import Configuration, parse
+from barograph_collector.logs import log_to_stderr
+from barograph_collector.notify import Notifier
+from barograph_collector.reload import Reload
+from barograph_collector.retention import Retention
+from barograph_collector.service import CannotListen, Exit, Shutdown, daemon_registry, serve_metrics
+from barograph_collector.settings import COLLECTOR, check_collector
 
 if TYPE_CHECKING:
     from barograph_collector.keys import Keyring
@@ -34,13 +28,14 @@ _log = logging.getLogger(__name__)
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the collector until SIGTERM or SIGINT; returns an `Exit`."""
-    arguments = _arguments(argv)
-    log_to_stderr("collector")
+    parser = argparse.ArgumentParser(prog="barograph collector", description="Keep the log: one database, two verbs.")
+    configuration = parse(parser, COLLECTOR, argv, os.environ, check_collector)
+    log_to_stderr("collector", configuration.options.log_format)
     from barograph_collector.database import StoreError
     from barograph_collector.keys import KeysError
 
     try:
-        return _serve(arguments)
+        return _serve(configuration)
     except (StoreError, KeysError) as error:
         return _say(Exit.STATE, str(error))
     except CannotListen as error:
@@ -53,7 +48,7 @@ def _allow_connections() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def _serve(options: argparse.Namespace) -> int:
+def _serve(configuration: Configuration) -> int:
     from barograph_collector.database import StoreError
     from barograph_collector.exporter import Exporter
     from barograph_collector.keys import Keyring
@@ -61,6 +56,8 @@ def _serve(options: argparse.Namespace) -> int:
     from barograph_collector.store import Store
 
     _allow_connections()
+    options = configuration.options
+    notifier = Notifier(os.environ)
     state: Path = options.state
     keyring = Keyring(options.keys) if options.keys else None
     try:
@@ -80,6 +77,12 @@ def _serve(options: argparse.Namespace) -> int:
         )
         registry, beat = daemon_registry("collector")
         registry.register(Exporter(collector.counters, store.path))
+
+        def apply() -> None:
+            now = configuration.options
+            collector.limit(now.rate, Retention(now.keep_days, now.keep_bytes), now.reserve)
+
+        reload = Reload(configuration, apply, notifier, registry)
         collector.start()
         try:
             exposition = serve_metrics(registry, *options.metrics)
@@ -93,11 +96,17 @@ def _serve(options: argparse.Namespace) -> int:
             exposition.url,
             _let_in(keyring, options.keys),
         )
-        notify_ready(os.environ)
-        while not shutdown.wait(HEARTBEAT_SECONDS):
-            beat()
+        notifier.ready()
+        while not shutdown.wait(min(HEARTBEAT_SECONDS, notifier.alive_seconds)):
+            # The main thread only waits: what tells of life is that the receive thread goes round.
+            if collector.pulse():
+                beat()
+                notifier.alive()
+            if shutdown.hung_up():
+                reload.run()
             if keyring is not None:
                 _refresh(keyring, options.keys)
+        notifier.stopping()
         in_time = collector.stop()
         exposition.stop()
     return Exit.OK if in_time and collector.failure is None else Exit.FAILED
@@ -117,89 +126,6 @@ def _refresh(keyring: Keyring, directory: Path) -> None:
             _log.info("the keys have changed: %s", _let_in(keyring, directory))
     except KeysError as error:
         _log.error("%s; those who were let in before still are", error)
-
-
-def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="barograph collector", description="Keep the log: one database, two verbs.")
-    parser.add_argument("--state", type=Path, required=True, metavar="DIR", help="where the log is kept")
-    parser.add_argument(
-        "--listen",
-        type=tcp_endpoint,
-        default="tcp://127.0.0.1:7450",
-        metavar="ENDPOINT",
-        help="where clients connect; without keys a loopback address (default: %(default)s)",
-    )
-    parser.add_argument("--keys", type=Path, metavar="DIR", help="let in whom `barograph keys` has added there")
-    parser.add_argument(
-        "--munge",
-        nargs="?",
-        const="",
-        metavar="SOCKET",
-        help="take MUNGE credentials, by this munged or the host's",
-    )
-    parser.add_argument(
-        "--rate",
-        type=float,
-        default=100_000.0,
-        metavar="ROWS",
-        help="rows per second that one job may append over time (default: 100000)",
-    )
-    parser.add_argument(
-        "--keep-days",
-        type=int,
-        default=0,
-        metavar="N",
-        help="days before today whose raw rows are kept; class and hour sums stay (default: all)",
-    )
-    parser.add_argument(
-        "--keep-bytes",
-        type=size,
-        default=0,
-        metavar="SIZE",
-        help="what the database may use, as in 500G: beyond that the oldest day goes (default: no limit)",
-    )
-    parser.add_argument(
-        "--reserve",
-        type=size,
-        default="512M",
-        metavar="SIZE",
-        help="with less than this free on the disk nothing is taken, only read (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--metrics",
-        type=host_and_port,
-        default="127.0.0.1:7451",
-        metavar="HOST:PORT",
-        help="where Prometheus scrapes (default: %(default)s)",
-    )
-    options = parser.parse_args(argv)
-    if options.keys is None and not _is_loopback(options.listen):
-        parser.error(
-            f"argument --listen: {options.listen!r} is not a loopback address, expected tcp://127.0.0.1:PORT or --keys"
-        )
-    if options.munge is not None and options.keys is None:
-        parser.error("argument --munge: expected --keys with it: without keys nobody is asked who he is")
-    if options.keep_days < 0:
-        parser.error(f"argument --keep-days: {options.keep_days}, expected 0 or more")
-    if not options.rate > 0:
-        parser.error(f"argument --rate: {options.rate:g}, expected more than 0")
-    return options
-
-
-def tcp_endpoint(text: str) -> str:
-    """Check `tcp://ADDRESS:PORT` with a numeric address. Raises argparse.ArgumentTypeError."""
-    try:
-        parts = urlsplit(text)
-        if parts.scheme != "tcp" or parts.port is None or parts.path:
-            raise ValueError
-        ipaddress.ip_address(parts.hostname or "")
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no endpoint, expected tcp://127.0.0.1:PORT") from None
-    return text
-
-
-def _is_loopback(endpoint: str) -> bool:
-    return ipaddress.ip_address(urlsplit(endpoint).hostname or "").is_loopback
 
 
 def _say(status: Exit, text: str) -> Exit:

@@ -15,11 +15,15 @@ class Buckets:
 
     def __init__(self, rows_per_second: float, clock: Callable[[], float]) -> None:
         """`clock` gives seconds that only grow."""
-        self._rate = rows_per_second
-        self._full = rows_per_second * BURST_SECONDS
         self._clock = clock
         self._levels: dict[Hashable, tuple[float, float]] = {}
         self._sweep_at = _SWEEP
+        self.fill_at(rows_per_second)
+
+    def fill_at(self, rows_per_second: float) -> None:
+        """Fill at this rate from now on."""
+        self._rate = rows_per_second
+        self._full = rows_per_second * BURST_SECONDS
 
     def take(self, producer: Hashable, rows: int) -> bool:
         """Take `rows` out if the bucket holds any; says whether. One message may overdraw it, the next then waits."""

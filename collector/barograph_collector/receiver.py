@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import logging
 import queue
+import threading
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple, TypeAlias
 
@@ -48,7 +49,14 @@ class Retained(NamedTuple):
     names: Collection[str]
 
 
-Post: TypeAlias = list[intake.Item] | Stored | Retained | Reply | Judged | Order
+class Limits(NamedTuple):
+    """What each producer may send from now on, in rows per second."""
+
+    rows_per_second: float
+
+
+Post: TypeAlias = list[intake.Item] | Stored | Retained | Reply | Judged | Limits | Order | threading.Event
+"""An event is set when its turn comes: somebody wants to know whether this thread goes round."""
 
 
 class Receiver:
@@ -115,6 +123,10 @@ class Receiver:
             case list():
                 for reply in self._streams.committed((item.stream, item.seq, item.refusal) for item in post):
                     self._door.send(*reply)
+            case Limits():
+                self._admission.limit(post.rows_per_second)
+            case threading.Event():
+                post.set()
             case Order.STOP_INTAKE:
                 self._stopping = True
                 self._items.put(None)

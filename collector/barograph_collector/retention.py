@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
-
-_UNITS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 @dataclass(frozen=True)
@@ -27,11 +23,3 @@ class Retention:
 
 
 KEEP_ALL: Final = Retention()
-
-
-def size(text: str) -> int:
-    """Bytes, from a number with K, M, G or T behind it (powers of 1024). Raises argparse.ArgumentTypeError."""
-    match = re.fullmatch(r"([0-9]+)([KMGT]?)", text)
-    if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size, expected bytes, or as in 500G with K, M, G or T")
-    return int(match[1]) * _UNITS[match[2]]

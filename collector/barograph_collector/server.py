@@ -32,7 +32,7 @@ from barograph_collector.keys import Keyring
 from barograph_collector.mailbox import Mailbox
 from barograph_collector.query import Querier
 from barograph_collector.reader import Reader
-from barograph_collector.receiver import Order, Post, Receiver, Retained, Stored
+from barograph_collector.receiver import Limits, Order, Post, Receiver, Retained, Stored
 from barograph_collector.reception import Reception
 from barograph_collector.retention import KEEP_ALL, Retention
 from barograph_collector.service import CannotListen
@@ -96,6 +96,8 @@ class Collector:
         )
         self._querier = Querier(store, self._queries, self._mailbox.put, self._writer.settle)
         self._threads: list[threading.Thread] = []
+        self._pulse = threading.Event()
+        self._pulse.set()
 
     def start(self) -> None:
         """Bind and serve; `endpoint` then has the port that was chosen for port 0. Raises CannotListen."""
@@ -168,6 +170,20 @@ class Collector:
         self._mailbox.close()
         self._threads.clear()
         return True
+
+    def limit(self, rows_per_second: float, retention: Retention, reserve_bytes: int) -> None:
+        """Take other limits, while serving; see `__init__`."""
+        self._mailbox.put(Limits(rows_per_second))
+        self._writer.retention = retention
+        self.space.reserve = reserve_bytes
+
+    def pulse(self) -> bool:
+        """Whether the receive thread has gone round since this was asked last, or has not been asked yet."""
+        answered = self._pulse.is_set()
+        if answered:
+            self._pulse.clear()
+            self._mailbox.put(self._pulse)
+        return answered
 
     def _admission(self) -> Admission:
         owners: dict[str, str] = {}

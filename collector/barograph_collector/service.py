@@ -1,19 +1,14 @@
-"""What every daemon shares: exit statuses, shutdown, logging, the metrics endpoint."""
+"""What every daemon shares: exit statuses, signals, the metrics endpoint."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import enum
 import importlib.metadata
-import logging
 import os
 import select
 import signal
-import socket
-import sys
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
 from types import FrameType, TracebackType
 from typing import Any, Final, Self
@@ -29,7 +24,7 @@ class Exit(enum.IntEnum):
     """What a daemon's exit status says. Numbers from 64 on follow sysexits.h.
 
     FAILED: something broke while at work; a supervisor restarts it.
-    USAGE: the command line is wrong; a restart will not help.
+    USAGE: the command line or the configuration is wrong; a restart will not help.
     DATA: input data cannot be read.
     UNAVAILABLE: an address is taken, or the collector cannot be reached.
     STATE: the state directory or the database in it cannot be used.
@@ -52,7 +47,10 @@ class CannotListen(Exception):
 
 
 class Shutdown:
-    """A flag that SIGTERM and SIGINT set, and a wait that ends as soon as it is set. For the main thread.
+    """Flags that signals set, and a wait that ends as soon as one is. For the main thread.
+
+    SIGTERM and SIGINT ask for the end, SIGHUP for the configuration to be read again; but where standard error is a
+    terminal, SIGHUP says that it is gone, and ends the process as ever.
 
     A handler runs between any two bytecodes, also inside a lock that an Event would want: so it only sets a flag and
     writes to a descriptor, which `wait` has in its select.
@@ -60,11 +58,12 @@ class Shutdown:
 
     def __init__(self) -> None:
         self.requested = False
+        self._hangups = self._hangups_taken = 0
         self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, *(() if os.isatty(2) else (signal.SIGHUP,))):
             self._before[number] = signal.signal(number, self._handle)
         return self
 
@@ -78,32 +77,23 @@ class Shutdown:
         self.requested = True
         os.eventfd_write(self._event, 1)
 
+    def hung_up(self) -> bool:
+        """Whether SIGHUP has come since this was asked last."""
+        before, self._hangups_taken = self._hangups_taken, self._hangups
+        return before != self._hangups_taken
+
     def wait(self, seconds: float | None) -> bool:
-        """Wait at most `seconds` (None: for ever) for a request to stop; says whether there is one."""
-        if not self.requested:
-            select.select([self._event], [], [], seconds)
+        """Wait at most `seconds` (None: for ever) for a signal; says whether it is a request to stop."""
+        if not self.requested and select.select([self._event], [], [], seconds)[0]:
+            os.eventfd_read(self._event)
         return self.requested
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        self.request()
-
-
-def notify_ready(environment: Mapping[str, str]) -> None:
-    """Tell the supervisor that work has begun, as sd_notify(3) does: a datagram to $NOTIFY_SOCKET, if there is one."""
-    if address := environment.get("NOTIFY_SOCKET"):
-        # A leading @ stands for a name outside the file system.
-        name = "\0" + address[1:] if address.startswith("@") else address
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel, contextlib.suppress(OSError):
-            channel.sendto(b"READY=1", name)
-
-
-def log_to_stderr(daemon: str, level: int = logging.INFO) -> None:
-    """One plain line per record: time (UTC), level, daemon, message."""
-    formatter = logging.Formatter(f"%(asctime)s %(levelname)s {daemon} %(message)s", "%Y-%m-%dT%H:%M:%SZ")
-    formatter.converter = time.gmtime
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(formatter)
-    logging.basicConfig(level=level, handlers=[handler], force=True)
+        if number == signal.SIGHUP:
+            self._hangups += 1
+            os.eventfd_write(self._event, 1)
+        else:
+            self.request()
 
 
 def daemon_registry(daemon: str) -> tuple[CollectorRegistry, Callable[[], None]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import logging
 import os
 import sys
@@ -14,21 +13,16 @@ from wsgiref.types import WSGIApplication
 import numpy as np
 from prometheus_client.registry import Collector as Exporter
 
-from barograph_agent import keys, places
+from barograph_agent import keys
 from barograph_agent.tables import TABLES, Kind
 from barograph_agent.wire import Column
+from barograph_collector.arguments import Configuration
 from barograph_collector.client import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.follow import Follower, Writer
-from barograph_collector.service import (
-    CannotListen,
-    Exit,
-    Shutdown,
-    daemon_registry,
-    host_and_port,
-    log_to_stderr,
-    notify_ready,
-    serve_metrics,
-)
+from barograph_collector.logs import log_to_stderr
+from barograph_collector.notify import Notifier
+from barograph_collector.reload import Reload
+from barograph_collector.service import CannotListen, Exit, Shutdown, daemon_registry, serve_metrics
 
 CYCLE_SECONDS: Final = 0.5
 READ_SECONDS: Final = 2.0
@@ -104,7 +98,16 @@ class Sink(Protocol):
 class Station:
     """Moves rows between the log and a mind."""
 
-    def __init__(self, mind: Mind, follower: Follower, writer: Sink, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        mind: Mind,
+        follower: Follower,
+        writer: Sink,
+        clock: Callable[[], float] = time.time,
+        beat: Callable[[], None] = lambda: None,
+    ) -> None:
+        """clock: Unix seconds. beat: called each time some pages have been taken."""
+        self._beat = beat
         self._mind = mind
         self._follower = follower
         self._writer = writer
@@ -118,6 +121,8 @@ class Station:
                 for table, columns in round_:
                     self._mind.take(table, columns, self._clock())
                 self._think()
+                # One cycle may read months of log.
+                self._beat()
         except (LogUnavailable, ReadRefused) as error:
             if not self._away:
                 _log.warning("%s; going on when it is back", error)
@@ -134,45 +139,43 @@ class Station:
         self._writer.pump()
 
 
-def add_arguments(parser: argparse.ArgumentParser, metrics_port: int) -> None:
-    """The arguments every station has."""
-    places.add_collector_option(parser, places.endpoint(os.environ))
-    parser.add_argument(
-        "--metrics",
-        type=host_and_port,
-        default=f"127.0.0.1:{metrics_port}",
-        metavar="HOST:PORT",
-        help="where Prometheus scrapes (default: %(default)s)",
-    )
-
-
 def serve(
-    name: str,
     mind: Mind,
     tables: list[str],
     exporter: Exporter,
-    options: argparse.Namespace,
+    configuration: Configuration,
     *,
+    apply: Callable[[], None] = lambda: None,
     prepare: Callable[[Follower, LogReader], None] | None = None,
     keep: Callable[[Mapping[str, int], bool], None] | None = None,
     pages: Mapping[str, WSGIApplication] | None = None,
+    each_cycle: Callable[[], None] = lambda: None,
 ) -> int:
     """Run a station until SIGTERM or SIGINT; returns an `Exit`. `tables` in the order a mind wants them.
 
+    apply: called when the configuration has been read again.
     prepare: called once before the first cycle, for a mind that need not read all of the past; it may be called again
     where the collector was away.
     keep: called between cycles with the offsets that the mind has taken and True at the end, for a mind that keeps a
     snapshot; only while everything it has said is in the log, for a snapshot will not say it again.
     pages: what is served beside /metrics, by path.
     """
-    log_to_stderr(name)
+    name, options = configuration.section.name, configuration.options
+    log_to_stderr(name, options.log_format)
+    notifier = Notifier(os.environ)
     try:
-        key = keys.from_environment(os.environ)
+        key = keys.load(options.key) if options.key else None
     except keys.KeyFileError as error:
         print(f"barograph {name}: {error}", file=sys.stderr)
         return Exit.DATA
-    registry, beat = daemon_registry(name)
+    registry, heartbeat = daemon_registry(name)
     registry.register(exporter)
+    reload = Reload(configuration, apply, notifier, registry)
+
+    def beat() -> None:
+        heartbeat()
+        notifier.alive()
+
     with Shutdown() as shutdown, LogReader(options.collector, READ_SECONDS, key) as reader:
         try:
             host, port = options.metrics
@@ -181,14 +184,17 @@ def serve(
             print(f"barograph {name}: {error}", file=sys.stderr)
             return Exit.UNAVAILABLE
         _log.info("following the log at %s, metrics on %s", options.collector, exposition.url)
-        notify_ready(os.environ)
+        notifier.ready()
         follower = Follower(reader, tables)
         # Each life of a daemon is a stream of its own: what the last one had not delivered is computed again.
         writer = Writer(options.collector, f"{key.name if key else name}/{time.time_ns()}", key)
-        station = Station(mind, follower, writer)
+        station = Station(mind, follower, writer, beat=beat)
         prepared = prepare is None
         while not shutdown.wait(CYCLE_SECONDS):
             beat()
+            each_cycle()
+            if shutdown.hung_up():
+                reload.run()
             try:
                 if not prepared and prepare is not None:
                     prepare(follower, reader)
@@ -198,6 +204,7 @@ def serve(
             station.step()
             if keep is not None and writer.idle:
                 keep(follower.delivered, False)
+        notifier.stopping()
         delivered = writer.close(STOP_SECONDS)
         if keep is not None and prepared and delivered:
             keep(follower.delivered, True)

@@ -47,7 +47,7 @@ class Writer:
         self._groups = groups
         self._stored = stored
         self._counters = counters
-        self._retention = retention
+        self.retention = retention
         self._retained = retained
         self._kept_house_on = -1
         self._ending = threading.Event()
@@ -150,7 +150,7 @@ class Writer:
     def _keep_house(self) -> None:
         self._kept_house_on = self._store.today
         try:
-            dropped = self._store.keep_house(self._retention)
+            dropped = self._store.keep_house(self.retention)
         except duckdb.Error as error:
             _log.warning("days could not be rolled up or dropped, next time: %s", first_line(error))
             return

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from barograph_agent import keys, places, wire
+from barograph_agent import facility, keys, places, wire
 from barograph_agent.link import Link
 from barograph_agent.outbox import Memory
 from barograph_collector.client import LogReader, LogUnavailable
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str], clock: Callable[[], float] = time.time) -> in
     parser.add_argument(
         "--collector",
         type=places.endpoint_argument,
-        default=places.endpoint(os.environ),
+        default=facility.endpoint(os.environ),
         metavar="ENDPOINT",
         help="the collector (default: $BAROGRAPH_COLLECTOR or %(default)s)",
     )

@@ -25,14 +25,16 @@ class Command(NamedTuple):
 
 COMMANDS: Final[dict[str, Command]] = {
     "run": Command("barograph.run", "", "run a command and watch it"),
-    "up": Command("barograph.up", "server", "run collector, modeler and alerts on this host, supervised"),
+    "up": Command("barograph.up", "server", "run collector, modeler, alerts and page on this host, supervised"),
     "status": Command("barograph.status", "server", "show jobs, bands and alarms"),
+    "page": Command("barograph.site", "server", "serve a web page of jobs, alarms, applications and predictions"),
     "sql": Command("barograph.sql", "server", "ask the log with a SELECT"),
     "export": Command("barograph.export", "server", "write rows of the log to a file: Parquet, CSV, Extra-P"),
     "predict": Command("barograph.predict", "server", "how long a run will take, also at a scale nobody has run yet"),
     "report": Command("barograph.report", "report", "write a page about an application or a job, to look at or mail"),
     "import": Command("barograph.imports", "server", "put run history into the log: sacct, SWF, CSV"),
     "demo": Command("barograph.demo", "demo", "watch real LAMMPS runs, disturb one, and tell the story"),
+    "config": Command("barograph.config", "server", "show the settings of all daemons, or check a file of them"),
     "keys": Command("barograph.keys", "server", "say who may use the log: keys and job tokens"),
     "collector": Command("barograph_collector.daemon", "server", "the log: takes rows, keeps them, gives them back"),
     "modeler": Command("barograph_modeler.daemon", "server", "learns bands from the log and writes them back"),

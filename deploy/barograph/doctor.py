@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 
-from barograph_agent import places
+from barograph_agent import facility, places
 from barograph_agent.checkup import examine
 
 FAILED = 1
@@ -15,16 +15,17 @@ FAILED = 1
 def main(arguments: list[str]) -> int:
     """Check this node: one line each, and what to do where something is not well; 1 if anything fails."""
     parse = argparse.ArgumentParser(prog="barograph doctor", description=main.__doc__)
+    environment, _ = facility.environment_or_complaint(os.environ)
     parse.add_argument("--json", action="store_true", help="one JSON object instead of lines")
     parse.add_argument(
         "--collector",
-        default=places.endpoint(os.environ),
+        default=places.endpoint(environment),
         metavar="ADDRESS",
         help="the collector's address (default: %(default)s)",
     )
     options = parse.parse_args(arguments)
     findings = []
-    for finding in examine(os.environ, options.collector):
+    for finding in examine(environment, options.collector):
         findings.append(finding)
         if not options.json:
             print(f"{finding.state:<4}  {finding.check:<9}  {finding.text}", flush=True)

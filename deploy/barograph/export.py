@@ -21,7 +21,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from barograph import extrap
 from barograph.sql import rows_of
-from barograph_agent import keys, places
+from barograph_agent import facility, keys, places
 from barograph_agent.tables import IDENTIFIER, TABLES, Kind
 from barograph_collector.client import Batch, LogReader, LogUnavailable, ReadRefused
 from barograph_collector.query import ROWS_LIMIT
@@ -167,7 +167,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--format", choices=("parquet", "csv", "extrap"), default="parquet", help="(default: parquet)")
     parser.add_argument("--since", type=since_argument, metavar="TIME", help="rows from then on: 2026-05-31, 7d, 12h")
     parser.add_argument("--app", type=app_argument, metavar="NAME", help="rows of this application's jobs")
-    places.add_collector_option(parser, places.endpoint(os.environ))
+    places.add_collector_option(parser, facility.endpoint(os.environ))
     options = parser.parse_args(arguments)
     if (options.table is None) != (options.format == "extrap"):
         parser.error("expected a table or --format extrap, one of the two")

@@ -1,4 +1,7 @@
-"""`barograph keys`: who may use the log. Writes key files and job tokens; nothing secret is ever printed."""
+"""`barograph keys`: who may use the log and look at the page.
+
+Writes key files, job tokens and viewers' tokens; nothing secret is ever printed.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from rich.text import Text
 from barograph_agent.credential import issue
 from barograph_agent.keys import Role
 from barograph_agent.tables import IDENTIFIER, Kind
-from barograph_collector import keys
+from barograph_collector import access, keys
 from barograph_collector.service import Exit
 
 DEFAULT_DIRECTORY: Final = Path("/etc/barograph/keys")
@@ -37,7 +40,11 @@ def init(options: argparse.Namespace) -> None:
 
 
 def add(options: argparse.Namespace) -> None:
-    """Let a client in."""
+    """Let a client or a viewer in."""
+    if options.role in get_args(access.Right):
+        path = access.add(options.keys, options.role, options.name)
+        print(f"{path}: the token of {options.role} {options.name}, for the page and /predict. Move it to its owner.")
+        return
     path = keys.add(options.keys, options.role, options.name)
     print(f"{path}: the key of {options.role} {options.name}. Move it to where it is used and set BAROGRAPH_KEY there.")
 
@@ -48,13 +55,19 @@ def show(options: argparse.Namespace) -> None:
     for name in ("name", "role", "since", "public key"):
         table.add_column(name)
     for client in keys.load_clients(options.keys):
-        since = time.strftime("%Y-%m-%d %H:%M", time.localtime(client.added_at))
-        table.add_row(*map(Text, (client.name, client.role, since, client.public)))
+        table.add_row(*map(Text, (client.name, client.role, clock(client.added_at), client.public)))
+    for viewer in access.load_all(options.keys):
+        table.add_row(*map(Text, (viewer.name, viewer.right, clock(viewer.added_at), "a token")))
     Console(width=None if sys.stdout.isatty() else 160).print(table)
 
 
 def revoke(options: argparse.Namespace) -> None:
-    """Let a client in no longer."""
+    """Let a client or a viewer in no longer; where both have this name, both."""
+    viewer = access.revoke(options.keys, options.name)
+    if viewer is not None:
+        print(f"{viewer.right} {viewer.name} is let in no longer; page and /predict notice within seconds.")
+        if all(client.name != options.name for client in keys.load_clients(options.keys)):
+            return
     gone = keys.revoke(options.keys, options.name)
     print(f"{gone.role} {gone.name} is let in no longer; a collector that runs notices within seconds.")
 
@@ -72,8 +85,13 @@ def token(options: argparse.Namespace) -> None:
             file.write(text)
     except OSError as error:
         raise keys.KeysError(f"cannot write {options.output}: {error.strerror}") from None
-    until = time.strftime("%Y-%m-%d %H:%M", time.localtime(expires))
+    until = clock(expires)
     print(f"{options.output}: {options.user} may write {options.job} until {until}. Set BAROGRAPH_TOKEN to this path.")
+
+
+def clock(at: float) -> str:
+    """Local date and time."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
 
 
 def identifier(text: str) -> str:
@@ -98,7 +116,7 @@ def main(arguments: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="barograph keys",
-        description="Say who may use the log.",
+        description="Say who may use the log and look at the page.",
         epilog=_TOKEN_OPTIONS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -111,13 +129,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     verbs.add_parser("init", help="make the directory").set_defaults(verb=init)
-    adding = verbs.add_parser("add", help="let a client in, and write its key file")
+    adding = verbs.add_parser("add", help="let a client or a viewer in, and write its key file or token")
     adding.add_argument(
         "role",
-        choices=get_args(Role),
-        help="agent: own jobs. reader: all. writer: all and conclusions. importer: whole past jobs",
+        choices=[*get_args(Role), *get_args(access.Right)],
+        help="agent: own jobs. reader: all. writer: all and conclusions. importer: whole past jobs. "
+        "operator: sees all on the page. user: sees own jobs on the page",
     )
-    adding.add_argument("name", help="the client's name; a writer's streams begin with it")
+    adding.add_argument("name", help="the client's name; a writer's streams begin with it, a user's is the account's")
     adding.set_defaults(verb=add)
     verbs.add_parser("list", help="list who is let in").set_defaults(verb=show)
     revoking = verbs.add_parser("revoke", help="let a client in no longer")

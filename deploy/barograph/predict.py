@@ -17,7 +17,7 @@ from urllib.parse import urlencode, urlsplit
 
 from barograph.advice import sentences
 from barograph.cli import MISSING_EXTRA
-from barograph_agent import places
+from barograph_agent import facility
 from barograph_agent.job import JobError, parse_params
 from barograph_collector.service import Exit
 
@@ -51,11 +51,17 @@ def main(arguments: Sequence[str]) -> int:
     if options.plot is not None and importlib.util.find_spec("matplotlib") is None:
         print("barograph predict: --plot needs matplotlib: pip install 'barograph[report]'", file=sys.stderr)
         return MISSING_EXTRA
+    headers = {}
+    if options.token is not None:
+        try:
+            headers = {"Authorization": f"Bearer {options.token.read_text().strip()}"}
+        except (OSError, UnicodeDecodeError) as error:
+            return _refuse(f"token {options.token}: {error}, expected one of `barograph keys add user`", Exit.DATA)
     fields = {"app": options.app, "ranks": options.ranks, "nodes": options.nodes, "cluster": options.cluster}
     fields |= {"risk": options.risk, "curve": 1 if options.plot else None}
     fields |= {f"param.{name}": value for name, value in params.items()}
     try:
-        said = ask(options.modeler, {name: value for name, value in fields.items() if value is not None})
+        said = ask(options.modeler, {name: value for name, value in fields.items() if value is not None}, headers)
     except Away as error:
         return _refuse(str(error), Exit.UNAVAILABLE)
     except Refused as error:
@@ -71,11 +77,12 @@ def main(arguments: Sequence[str]) -> int:
     return Exit.OK if said["refusal"] is None else Exit.DATA
 
 
-def ask(modeler: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The modeler's answer. Raises Away and Refused."""
+def ask(modeler: str, fields: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The modeler's answer. headers: who asks, where the modeler wants to know. Raises Away and Refused."""
     url = f"{modeler.rstrip('/')}/predict?{urlencode(fields)}"
+    request = urllib.request.Request(url, headers=dict(headers or {}))
     try:
-        with urllib.request.urlopen(url, timeout=ANSWER_SECONDS) as reply:
+        with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as reply:
             body = reply.read(ANSWER_BYTES)
     except urllib.error.HTTPError as error:
         raise _refusal(modeler, error) from None
@@ -93,6 +100,9 @@ def ask(modeler: str, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _refusal(modeler: str, error: urllib.error.HTTPError) -> Exception:
     with error:
+        if error.code == http.HTTPStatus.UNAUTHORIZED:
+            text = f"{modeler} answers viewers only, expected --token FILE with a token that your operators have made"
+            return Refused(text, Exit.USAGE)
         try:
             text = str(json.loads(error.read(ANSWER_BYTES))["error"])
         except (OSError, ValueError, KeyError, TypeError):
@@ -119,7 +129,8 @@ def default_modeler(collector: str) -> str:
     return f"http://{host}:{int(port) + ABOVE}"
 
 
-def _url(text: str) -> str:
+def http_address(text: str) -> str:
+    """Check `http://HOST:PORT`. Raises argparse.ArgumentTypeError."""
     try:
         parts = urlsplit(text)
         good = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1) > 0
@@ -146,11 +157,14 @@ def _parser() -> argparse.ArgumentParser:
         "--risk", metavar="P", help="probability with which the time limit may be too short (default: 0.01)"
     )
     parser.add_argument("--json", action="store_true", help="print the answer as one JSON object")
+    parser.add_argument(
+        "--token", type=Path, metavar="FILE", help="who asks, where the modeler wants to know (from your operators)"
+    )
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw runtime over ranks with its interval")
     parser.add_argument(
         "--modeler",
-        type=_url,
-        default=default_modeler(places.endpoint(os.environ)),
+        type=http_address,
+        default=default_modeler(facility.endpoint(os.environ)),
         metavar="URL",
         help="the modeler's address (default: two ports above the collector's, %(default)s)",
     )

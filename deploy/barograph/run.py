@@ -9,14 +9,12 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
 
-from barograph_agent import launch, places, rules
+from barograph_agent import facility, launch, places, rules
 from barograph_agent.blocks import ROWS_PER_SECOND
 from barograph_agent.job import JobError, from_environment, parse_params
-
-MOST_ROWS: Final = 1e6
+from barograph_agent.setting import size
 
 
 def parser() -> argparse.ArgumentParser:
@@ -45,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
     )
     parse.add_argument(
         "--budget",
-        type=_rows,
+        type=facility.rows,
         metavar="ROWS",
         help="rows a second that the run may send in the long run; beyond, intervals are reduced to blocks "
         f"(default: $BAROGRAPH_BUDGET or {ROWS_PER_SECOND:g})",
@@ -64,23 +62,22 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _rows(text: str) -> float:
-    try:
-        rows = float(text)
-    except ValueError:
-        rows = math.nan
-    if not 0 < rows <= MOST_ROWS:
-        raise argparse.ArgumentTypeError(f"{text!r}, expected rows a second, above 0 and at most {MOST_ROWS:g}")
-    return rows
-
-
 def _budget(text: str) -> float:
     """What the environment says; a line and the default where that is nothing to go by."""
     try:
-        return _rows(text) if text else ROWS_PER_SECOND
+        return facility.rows(text) if text else ROWS_PER_SECOND
     except argparse.ArgumentTypeError as error:
         print(f"barograph: BAROGRAPH_BUDGET is {error}; using {ROWS_PER_SECOND:g}", file=sys.stderr)
         return ROWS_PER_SECOND
+
+
+def _spool_bytes(text: str) -> int:
+    """The same for the size of the spool."""
+    try:
+        return size(text or facility.SPOOL_SIZE)
+    except argparse.ArgumentTypeError as error:
+        print(f"barograph: {facility.SPOOL_VARIABLE} is {error}; using {facility.SPOOL_SIZE}", file=sys.stderr)
+        return size(facility.SPOOL_SIZE)
 
 
 def _user() -> str:
@@ -90,9 +87,9 @@ def _user() -> str:
         return str(os.getuid())
 
 
-def _findings(command: Sequence[str]) -> rules.Findings:
+def _findings(command: Sequence[str], environment: Mapping[str, str]) -> rules.Findings:
     """What the site's rules find in this command; nothing, and a line that says why, where they cannot be used."""
-    path = places.rules(os.environ)
+    path = places.rules(environment)
     try:
         return rules.apply(rules.read(path), command) if path else rules.Findings()
     except rules.RulesError as error:
@@ -107,9 +104,12 @@ def main(arguments: list[str]) -> int:
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
         parse.error("COMMAND is missing, expected a program to run after --")
+    environment, complaint = facility.environment_or_complaint(os.environ)
+    if complaint:
+        print(f"barograph: {complaint}; running without this file", file=sys.stderr)
     try:
         job = from_environment(
-            os.environ,
+            environment,
             command=command,
             app=options.app,
             params=parse_params(options.param),
@@ -120,9 +120,10 @@ def main(arguments: list[str]) -> int:
     except JobError as error:
         parse.error(str(error))
     settings = launch.Settings(
-        options.collector or places.endpoint(os.environ),
+        options.collector or places.endpoint(environment),
         options.drain,
-        findings=_findings(command),
-        rows_per_second=options.budget or _budget(os.environ.get("BAROGRAPH_BUDGET", "")),
+        spool_bytes=_spool_bytes(environment.get(facility.SPOOL_VARIABLE, "")),
+        findings=_findings(command, environment),
+        rows_per_second=options.budget or _budget(environment.get("BAROGRAPH_BUDGET", "")),
     )
-    return launch.run(command, job, settings, os.environ, sys.stderr)
+    return launch.run(command, job, settings, environment, sys.stderr)

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from barograph_agent import places
+from barograph_agent import facility, places
 from barograph_agent.sidecar import adopt, orphans
 
 EXIT_UNAVAILABLE: Final = 69
@@ -39,10 +39,13 @@ def main(arguments: list[str]) -> int:
     """List undelivered runs, or deliver them; 69 if some could not be delivered."""
     parse = argparse.ArgumentParser(prog="barograph spool", description=main.__doc__)
     parse.add_argument("--send", action="store_true", help="deliver them now")
-    places.add_collector_option(parse, places.endpoint(os.environ))
+    environment, complaint = facility.environment_or_complaint(os.environ)
+    if complaint:
+        print(f"barograph spool: {complaint}; going on without this file", file=sys.stderr)
+    places.add_collector_option(parse, places.endpoint(environment))
     parse.add_argument("--seconds", type=float, default=30.0, help="how long to try (default: %(default)s)")
     options = parse.parse_args(arguments)
-    root = places.spool_root(os.environ)
+    root = places.spool_root(environment)
     waiting = orphans(root, _NOBODY) if root.is_dir() else []
     if not waiting:
         print("nothing is waiting")

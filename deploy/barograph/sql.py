@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from barograph_agent import keys, places
+from barograph_agent import facility, keys, places
 from barograph_collector.client import Answer, LogReader, LogUnavailable, ReadRefused
 from barograph_collector.service import Exit
 
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--seconds", type=float, default=10.0, metavar="S", help="how long the query may take (default: %(default)s)"
     )
-    places.add_collector_option(parser, places.endpoint(os.environ))
+    places.add_collector_option(parser, facility.endpoint(os.environ))
     options = parser.parse_args(arguments)
     if options.limit < 1:
         parser.error(f"argument --limit: {options.limit}, expected at least 1")

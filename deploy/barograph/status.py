@@ -13,7 +13,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from barograph_agent import keys, places
+from barograph_agent import facility, keys, places
 from barograph_agent.wire import Column
 from barograph_collector.client import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.service import Exit
@@ -99,7 +99,7 @@ def show(reader: LogReader, console: Console, limit: int) -> None:
 def main(arguments: Sequence[str]) -> int:
     """Print the tables; 69 if no collector answers."""
     parser = argparse.ArgumentParser(prog="barograph status", description="Show jobs, bands and alarms.")
-    places.add_collector_option(parser, places.endpoint(os.environ))
+    places.add_collector_option(parser, facility.endpoint(os.environ))
     parser.add_argument("--jobs", type=int, default=20, metavar="N", help="newest jobs shown (default: %(default)s)")
     options = parser.parse_args(arguments)
     if options.jobs < 1:

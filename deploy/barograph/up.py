@@ -1,4 +1,4 @@
-"""`barograph up`: the three daemons on this host, supervised in the foreground."""
+"""`barograph up`: all daemons on this host, supervised in the foreground."""
 
 from __future__ import annotations
 
@@ -8,13 +8,24 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
+from barograph.site.settings import PAGE
 from barograph.supervisor import Daemon, StartFailed, Supervisor
-from barograph_collector.service import Exit, Shutdown, log_to_stderr
+from barograph_agent import configuration
+from barograph_agent.configuration import ConfigError, Value
+from barograph_agent.setting import Section
+from barograph_alerts.settings import ALERTS
+from barograph_collector.arguments import add_config
+from barograph_collector.logs import log_to_stderr
+from barograph_collector.notify import Notifier
+from barograph_collector.service import Exit, Shutdown
+from barograph_collector.settings import COLLECTOR
+from barograph_modeler.settings import MODELER
 
 DEFAULT_PORT: Final = 7450
 _log = logging.getLogger(__name__)
@@ -34,36 +45,86 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--port",
         type=int,
-        default=DEFAULT_PORT,
         metavar="N",
-        help="the log's port; the metrics of the three daemons are on the next three (default: %(default)s)",
+        help="the log's port on 127.0.0.1; what the others serve is on the next ones "
+        f"(default: as configured, else {DEFAULT_PORT})",
     )
     parser.add_argument("--alpha", help="bound on the share of healthy jobs that ever alarm (default: 0.01)")
     parser.add_argument("--margin", help="slowdown that does not matter, 0.05 is 5 %% (default: 0.05)")
     parser.add_argument("--window", metavar="SECONDS", help="pieces in which jobs are compared (default: 1)")
 
 
-def daemons(state: Path, options: argparse.Namespace) -> list[Daemon]:
-    """The three daemons in the order they start."""
-    port: int = options.port
-    endpoint = f"tcp://127.0.0.1:{port}"
+class Plan:
+    """What runs where: from the options of `up`, where they say nothing from the configuration."""
 
-    def daemon(name: str, metrics: int, *arguments: str | None) -> Daemon:
-        words = [word for word in arguments if word is not None]
-        module = {"collector": "barograph_collector", "modeler": "barograph_modeler", "alerts": "barograph_alerts"}
-        address = f"127.0.0.1:{metrics}"
-        command = [sys.executable, "-m", f"{module[name]}.daemon", "--metrics", address, *words]
-        return Daemon(name, command)
+    def __init__(self, options: argparse.Namespace, environment: Mapping[str, str]) -> None:
+        """Raises ConfigError."""
+        self._options = options
+        self._environment = environment
+        self._file = options.config or configuration.site_file(environment)
+        collector = self._settings(COLLECTOR)
+        self.state: Path = options.state or collector["state"].value or default_state()
+        listen = collector["listen"].value if options.port is None else f"tcp://127.0.0.1:{options.port}"
+        self.endpoint = _reachable(listen)
+        self.log_format: str = collector["log_format"].value
 
-    def given(name: str) -> list[str]:
-        value = getattr(options, name)
+    def daemons(self) -> list[Daemon]:
+        """All daemons in the order they start."""
+        state, collector = f"--state={self.state}", f"--collector={self.endpoint}"
+        # What the configuration says of the modeler's own state stays.
+        own_state = self._settings(MODELER)["state"].value is not None
+        for section in (ALERTS, PAGE):
+            self._settings(section)
+        return [
+            self._daemon("collector", 1, state, *self._listen()),
+            self._daemon("modeler", 2, collector, *([] if own_state else [state]), *self._given("window")),
+            self._daemon("alerts", 3, collector, *self._given("alpha"), *self._given("margin")),
+            self._page(collector),
+        ]
+
+    def _settings(self, section: Section) -> dict[str, Value]:
+        return configuration.resolve(section, given={}, environment=self._environment, file=self._file)
+
+    def _daemon(self, name: str, above: int, *arguments: str) -> Daemon:
+        metrics = self._port("metrics", above)
+        return Daemon(name, [sys.executable, "-m", f"barograph_{name}.daemon", *self._config, *metrics, *arguments])
+
+    def _page(self, collector: str) -> Daemon:
+        words = [*self._config, *self._port("listen", 4), collector]
+        if self._options.port is None and self._settings(PAGE)["modeler"].value is None:
+            host, port = self._settings(MODELER)["metrics"].value
+            words.append(f"--modeler=http://{_here(host)}:{port}")
+        return Daemon("page", [sys.executable, "-m", "barograph", "page", *words], reloads=False)
+
+    @property
+    def _config(self) -> list[str]:
+        return [] if self._file is None else [f"--config={self._file}"]
+
+    def _port(self, option: str, above: int) -> list[str]:
+        port = self._options.port
+        return [] if port is None else [f"--{option}=127.0.0.1:{port + above}"]
+
+    def _listen(self) -> list[str]:
+        return [] if self._options.port is None else [f"--listen={self.endpoint}"]
+
+    def _given(self, name: str) -> list[str]:
+        value = getattr(self._options, name)
         return [] if value is None else [f"--{name}={value}"]
 
-    return [
-        daemon("collector", port + 1, f"--state={state}", f"--listen={endpoint}"),
-        daemon("modeler", port + 2, f"--collector={endpoint}", f"--state={state}", *given("window")),
-        daemon("alerts", port + 3, f"--collector={endpoint}", *given("alpha"), *given("margin")),
-    ]
+
+def _reachable(listen: str) -> str:
+    """Where a client on this host finds what listens there.
+
+    >>> _reachable("tcp://0.0.0.0:7450")
+    'tcp://127.0.0.1:7450'
+    """
+    parts = urlsplit(listen)
+    return f"tcp://{_here(parts.hostname or '')}:{parts.port}"
+
+
+def _here(host: str) -> str:
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"[{host}]" if ":" in host else host
 
 
 @contextmanager
@@ -88,30 +149,28 @@ def owned(state: Path) -> Iterator[None]:
 def main(arguments: Sequence[str]) -> int:
     """Run until SIGTERM or Ctrl-C; returns an `Exit`."""
     parser = argparse.ArgumentParser(
-        prog="barograph up", description="Run collector, modeler and alerts on loopback; start again what dies."
+        prog="barograph up", description="Run collector, modeler, alerts and page on this host; start again what dies."
     )
+    add_config(parser)
     parser.add_argument(
         "--state",
         type=Path,
-        default=default_state(),
         metavar="DIR",
-        help="where the log is kept (default: %(default)s)",
+        help=f"where the log is kept (default: as configured, else {default_state()})",
     )
     add_arguments(parser)
     options = parser.parse_args(arguments)
-    if not 1024 <= options.port <= 65532:
-        parser.error(f"argument --port: {options.port}, expected 1024 to 65532")
-    log_to_stderr("up")
+    if options.port is not None and not 1024 <= options.port <= 65531:
+        parser.error(f"argument --port: {options.port}, expected 1024 to 65531")
     try:
-        with owned(options.state), Shutdown() as shutdown:
-            supervisor = Supervisor(daemons(options.state, options))
-            try:
-                supervisor.start(shutdown)
-                _log.info("ready: BAROGRAPH_COLLECTOR=tcp://127.0.0.1:%d, Ctrl-C stops everything", options.port)
-                while not shutdown.wait(0.2):
-                    supervisor.check(time.monotonic())
-            finally:
-                supervisor.stop()
+        plan = Plan(options, os.environ)
+        daemons = plan.daemons()
+    except ConfigError as error:
+        parser.exit(Exit.USAGE, f"barograph up: {error}\n")
+    log_to_stderr("up", plan.log_format)
+    try:
+        with owned(plan.state), Shutdown() as shutdown:
+            _supervise(Supervisor(daemons), shutdown, plan.endpoint)
     except StateError as error:
         print(f"barograph up: {error}", file=sys.stderr)
         return Exit.STATE
@@ -119,3 +178,19 @@ def main(arguments: Sequence[str]) -> int:
         print(f"barograph up: {error}", file=sys.stderr)
         return error.status
     return Exit.OK
+
+
+def _supervise(supervisor: Supervisor, shutdown: Shutdown, endpoint: str) -> None:
+    notifier = Notifier(os.environ)
+    try:
+        supervisor.start(shutdown)
+        _log.info("ready: BAROGRAPH_COLLECTOR=%s, Ctrl-C stops everything", endpoint)
+        notifier.ready()
+        while not shutdown.wait(0.2):
+            notifier.alive()
+            if shutdown.hung_up():
+                supervisor.reload()
+            supervisor.check(time.monotonic())
+    finally:
+        notifier.stopping()
+        supervisor.stop()

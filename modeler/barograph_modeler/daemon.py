@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import TypeVar
 
+from barograph_collector.access import Access
+from barograph_collector.arguments import parse
+from barograph_collector.keys import KeysError
 from barograph_collector.service import Exit
-from barograph_collector.station import add_arguments, serve
-from barograph_modeler.windows import WINDOW_SECONDS, check_window_seconds
+from barograph_collector.station import serve
+from barograph_modeler.settings import MODELER, check_modeler
 
-METRICS_PORT = 7452
 TABLES = ["jobs", "blocks", "runs", "scores", "predictions", "outcomes"]
-Number = TypeVar("Number", int, float)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -23,47 +23,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="barograph modeler", description="Learn from the log how long intervals and runs should take."
     )
-    add_arguments(parser, METRICS_PORT)
-    parser.add_argument(
-        "--window",
-        type=float,
-        default=WINDOW_SECONDS,
-        metavar="SECONDS",
-        help="pieces in which jobs are compared: longer is steadier, shorter alarms sooner (default: %(default)s)",
-    )
-    parser.add_argument("--seed", type=int, default=0, help="of the bootstraps (default: %(default)s)")
-    parser.add_argument(
-        "--state",
-        type=Path,
-        metavar="DIR",
-        help="where a snapshot is kept, to go on from after a restart (default: none, the log is read again)",
-    )
-    parser.add_argument(
-        "--classes",
-        type=_at_least(1),
-        default=100_000,
-        metavar="N",
-        help="classes kept, over all workloads; the least recently learned go first (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--accept",
-        type=_at_least(0),
-        default=5,
-        metavar="N",
-        help="alarmed runs in a row that, if they agree, become the history; 0: never (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--refit",
-        type=_at_least(0.0),
-        default=0.2,
-        metavar="SECONDS",
-        help="of CPU time for fits in each half second (default: %(default)s)",
-    )
-    options = parser.parse_args(argv)
-    try:
-        check_window_seconds(options.window)
-    except ValueError as error:
-        parser.error(f"argument --window: {error}")
+    configuration = parse(parser, MODELER, argv, os.environ, check_modeler)
+    options = configuration.options
 
     from barograph_modeler.exporter import ModelerExporter
     from barograph_modeler.forecast import Forecaster
@@ -89,33 +50,29 @@ def main(argv: Sequence[str] | None = None) -> int:
                 file=sys.stderr,
             )
             return Exit.STATE
+    try:
+        access = Access.read(options.access) if options.access else None
+    except KeysError as error:
+        print(f"barograph modeler: {error}", file=sys.stderr)
+        return Exit.STATE
     with ThreadPoolExecutor(1, "fit") as executor:
         forecaster = Forecaster(Library(executor, options.seed))
         mind, exporter = Modeler(learner, forecaster), ModelerExporter(learner, forecaster)
-        pages = {"/predict": PredictPage(forecaster)}
-        if options.state is None:
-            status = serve("modeler", mind, TABLES, exporter, options, pages=pages)
-        else:
+        keeper = None
+        if options.state is not None:
             keeper = Keeper(options.state, mind, f"window of {options.window:g} s", gate=forecaster.library.gate)
-            status = serve(
-                "modeler", mind, TABLES, exporter, options, prepare=keeper.restore, keep=keeper.keep, pages=pages
-            )
+        status = serve(
+            mind,
+            TABLES,
+            exporter,
+            configuration,
+            prepare=keeper.restore if keeper else None,
+            keep=keeper.keep if keeper else None,
+            pages={"/predict": PredictPage(forecaster, access)},
+            each_cycle=access.look if access else lambda: None,
+        )
         executor.shutdown(wait=False, cancel_futures=True)
     return status
-
-
-def _at_least(least: Number) -> Callable[[str], Number]:
-    def parse(text: str) -> Number:
-        try:
-            value = type(least)(text)
-        except ValueError:
-            value = least - 1
-        if not least <= value < float("inf"):
-            kind = "a whole number" if isinstance(least, int) else "a number"
-            raise argparse.ArgumentTypeError(f"{text!r}, expected {kind} of at least {least:g}")
-        return value
-
-    return parse
 
 
 if __name__ == "__main__":

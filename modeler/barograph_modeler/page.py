@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 from wsgiref.types import StartResponse, WSGIEnvironment
@@ -14,6 +14,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from barograph_collector.access import Access
 from barograph_modeler.answer import Unknown, answer, find
 from barograph_modeler.forecast import Forecaster
 from barograph_modeler.question import BadQuestion, Question, parse_question
@@ -23,14 +24,21 @@ _LABELS: Final = ["cluster", "app", "params", "ranks", "nodes"]
 
 
 class PredictPage:
-    """A WSGI application over what a forecaster has published. Any thread may call it; it changes nothing."""
+    """A WSGI application over what a forecaster has published. Any thread may call it; it changes nothing.
 
-    def __init__(self, forecaster: Forecaster) -> None:
+    access: whose token lets in; None for everybody who can connect.
+    """
+
+    def __init__(self, forecaster: Forecaster, access: Access | None = None) -> None:
         self._forecaster = forecaster
+        self._access = access
 
     def __call__(self, request: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer one request."""
         accept = request.get("HTTP_ACCEPT", "")
+        if not self._lets_in(request):
+            said = {"error": "no token, or one that is not let in, expected the header Authorization: Bearer TOKEN"}
+            return _send(start_response, HTTPStatus.UNAUTHORIZED, said, [("WWW-Authenticate", "Bearer")])
         try:
             if request["REQUEST_METHOD"] != "GET":
                 raise BadQuestion(f"the method is {request['REQUEST_METHOD'][:20]!r}, expected GET")
@@ -45,6 +53,12 @@ class PredictPage:
         if question.text or accept.strip().startswith(_TEXTS):
             return _send_text(start_response, said, accept)
         return _send(start_response, HTTPStatus.OK, said)
+
+    def _lets_in(self, request: WSGIEnvironment) -> bool:
+        if self._access is None:
+            return True
+        shown = request.get("HTTP_AUTHORIZATION", ""), request.get("HTTP_COOKIE", "")
+        return self._access.who(*shown) is not None
 
     def _answer(self, question: Question) -> dict[str, Any]:
         try:
@@ -106,9 +120,11 @@ class Families(Collector):
         yield from (success, runtime, speedup, efficiency)
 
 
-def _send(start_response: StartResponse, status: HTTPStatus, said: Mapping[str, Any]) -> list[bytes]:
+def _send(
+    start_response: StartResponse, status: HTTPStatus, said: Mapping[str, Any], headers: Sequence[tuple[str, str]] = ()
+) -> list[bytes]:
     body = json.dumps(said).encode() + b"\n"
-    start_response(f"{status.value} {status.phrase}", [("Content-Type", "application/json")])
+    start_response(f"{status.value} {status.phrase}", [("Content-Type", "application/json"), *headers])
     return [body]
 
 

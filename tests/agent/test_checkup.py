@@ -12,7 +12,14 @@ from types import SimpleNamespace
 import pytest
 
 from barograph_agent import checkup, trial
-from barograph_agent.checkup import check_collector, check_rings, check_rules, check_shim, check_spool
+from barograph_agent.checkup import (
+    check_collector,
+    check_configuration,
+    check_rings,
+    check_rules,
+    check_shim,
+    check_spool,
+)
 from barograph_agent.trial import check_launcher, check_watching
 from helpers import mpi as mpis
 from helpers.service import NOWHERE, Node, Service
@@ -118,14 +125,14 @@ def test_the_command_prints_lines_or_json_and_its_status_says_whether_all_is_wel
     node.environment["PATH"] = environment("mpich")["PATH"]
     done = node.barograph("doctor")
     assert done.returncode == 0, done.stdout
-    checks = ["shim", "compiler", "mpi", "watching", "clock", "rings", "spool", "collector", "rules"]
+    checks = ["shim", "compiler", "mpi", "watching", "clock", "rings", "spool", "collector", "rules", "config"]
     assert [line.split()[1] for line in done.stdout.splitlines() if not line.startswith(" ")] == checks
     node.environment["BAROGRAPH_RULES"] = "/nowhere"
     done = node.barograph("doctor", "--json")
     told = json.loads(done.stdout)
     assert (done.returncode, told["well"]) == (1, False)
     assert [finding["check"] for finding in told["findings"]] == checks
-    assert told["findings"][-1]["state"] == "fail"
+    assert [finding["check"] for finding in told["findings"] if finding["state"] == "fail"] == ["rules"]
 
 
 def test_a_program_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,3 +140,12 @@ def test_a_program_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch
     assert trial.run([sys.executable, "-c", "input()"], os.environ) is not None  # no input: it ends
     assert trial.run(["sleep", "60"], os.environ) is None
     assert trial.run(["/no/such"], os.environ) is None
+
+
+def test_what_the_facility_has_written_is_checked_beforehand(tmp_path: Path) -> None:
+    path = tmp_path / "barograph.toml"
+    path.write_text("[agent]\nbudget = 0\n")
+    found = check_configuration({"BAROGRAPH_CONFIG": str(path)})
+    assert (found.state, found.text.partition(": ")[0]) == ("fail", str(path))
+    path.write_text("[agent]\nbudget = 100\n")
+    assert check_configuration({"BAROGRAPH_CONFIG": str(path)}).text == f"{path}: 1 settings in [agent]"

@@ -317,9 +317,9 @@ def test_a_running_daemon_takes_over_keys_that_change_and_keeps_those_it_has_whe
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--listen", "tcp://0.0.0.0:1"], "is not a loopback address, expected tcp://127.0.0.1:PORT or --keys"),
-        (["--munge"], "argument --munge: expected --keys with it: without keys nobody is asked who he is"),
-        (["--rate", "0"], "argument --rate: 0, expected more than 0"),
+        (["--listen", "tcp://0.0.0.0:1"], "is not a loopback address, expected tcp://127.0.0.1:PORT, or keys with it"),
+        (["--munge"], "munge: expected keys with it: without keys nobody is asked who he is"),
+        (["--rate", "0"], "argument --rate: '0', expected a number above 0"),
     ],
 )
 def test_a_command_line_that_would_let_in_the_wrong_is_refused(

@@ -12,12 +12,17 @@ import numpy as np
 import pytest
 from prometheus_client.metrics_core import Metric
 
+from barograph import config_reference
 from barograph.cli import COMMANDS
 from barograph.cli import main as barograph
 from barograph_alerts.exporter import AlertsExporter
 from barograph_alerts.scorer import Scorer
+from barograph_alerts.settings import ALERTS
+from barograph_collector.arguments import Configuration
 from barograph_collector.counters import Counters
 from barograph_collector.exporter import Exporter
+from barograph_collector.notify import Notifier
+from barograph_collector.reload import Reload
 from barograph_collector.service import Exit, daemon_registry
 from barograph_modeler.answer import answer
 from barograph_modeler.exporter import ModelerExporter
@@ -38,7 +43,15 @@ PAGES = sorted([*REPOSITORY.glob("*.md"), *DOCS.rglob("*.md")])
 FOLDERS = ["agent", "collector", "modeler", "alerts", "deploy"]
 PACKAGES = {path.parent.name for folder in FOLDERS for path in (REPOSITORY / folder).glob("*/__init__.py")}
 SETTINGS = (DOCS / "reference/settings.md").read_text()
-TOOLS = {"make", "pip", "python", "curl", "promtool", "amtool", "sacct", "mkdir", "cp", "ln", "scontrol", "srun"}
+CONFIGURATION = (DOCS / "reference/configuration.md").read_text()
+TOOLS = {"make", "pip", "python", "curl", "promtool", "amtool", "sacct", "mkdir", "cp", "ln", "scontrol", "srun"} | {
+    "python3",
+    "install",
+    "systemctl",
+    "systemd-sysusers",
+    "systemd-tmpfiles",
+    "journalctl",
+}
 
 by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
 
@@ -107,6 +120,8 @@ def exposed() -> dict[str, list[Metric]]:
     known = forecaster.library.published[Application("lab", "solver")]
     now = Simulation.now
     daemon, _ = daemon_registry("any")
+    configuration = Configuration(ALERTS, given={}, environment={}, file=None)
+    Reload(configuration, lambda: None, Notifier({}), daemon)
     exporters = {
         "Every daemon": [daemon],
         "Collector": [Exporter(Counters(), Path("nowhere/log.duckdb"))],
@@ -183,7 +198,12 @@ def variables_read() -> set[str]:
 def test_the_reference_lists_every_environment_variable_and_no_other() -> None:
     text = SETTINGS.partition("## Environment variables")[2].partition("\n## ")[0]
     written = {code(row[0])[0] for row in table_rows(text)}
-    assert written == variables_read() | {"CI"}
+    in_file = {code(row[4])[0] for row in table_rows(CONFIGURATION)}
+    assert written | in_file == variables_read() | in_file | {"CI"}
+
+
+def test_the_reference_of_the_configuration_file_has_every_key_as_the_daemons_read_it() -> None:
+    assert config_reference.page() == CONFIGURATION, "python -m barograph.config_reference writes it"
 
 
 def options_of(command: str, capsys: pytest.CaptureFixture[str]) -> set[str]:

@@ -1,4 +1,4 @@
-"""A real `barograph up` for tests: three daemons on free ports, in a directory of their own."""
+"""A real `barograph up` for tests: all daemons on free ports, in a directory of their own."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Up:
     """`barograph up`, started on entry and interrupted on exit unless it has ended by then."""
 
     def __init__(self, directory: Path, *arguments: str) -> None:
-        self.port = free_ports(4)
+        self.port = free_ports(5)
         self.state = directory / "state"
         self.log = directory / "up.log"
         self.endpoint = f"tcp://127.0.0.1:{self.port}"
@@ -99,7 +99,8 @@ class Up:
         """The process of one daemon."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         for child in children:
-            if f"barograph_{daemon}.daemon".encode() in Path(f"/proc/{child}/cmdline").read_bytes():
+            words = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
+            if f"barograph_{daemon}.daemon".encode() in words or daemon.encode() in words:
                 return int(child)
         raise AssertionError(f"no {daemon} among {children}")
 

@@ -8,6 +8,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
+from barograph.predict import main as predict
+from barograph_collector import access, keys
 from barograph_collector.service import MetricsServer, serve_metrics
 from barograph_modeler.answer import PAYS, answer, request
 from barograph_modeler.forecast import Forecaster
@@ -229,3 +232,34 @@ def test_questions_are_answered_while_predictors_are_replaced():
     for thread in threads:
         thread.join()
     assert failures == []
+
+
+# Who may ask
+
+
+def test_with_a_list_of_viewers_only_their_tokens_are_answered_and_metrics_stay_open(tmp_path: Path) -> None:
+    keys.init(tmp_path / "keys")
+    token = access.add(tmp_path / "keys", "user", "ada").read_text().strip()
+    viewers = access.Access.read(tmp_path / "keys" / access.VIEWERS)
+    served = serve_metrics(
+        CollectorRegistry(), "127.0.0.1", 0, {"/predict": PredictPage(forecaster(Campaign()), viewers)}
+    )
+    asked = "/predict?app=solver&ranks=8"
+    try:
+        for headers in ({}, {"Authorization": "Bearer nonsense"}, {"Authorization": f"Basic {token}"}):
+            status, kind, body = get(served, asked, **headers)
+            assert (status, kind) == (401, "application/json")
+            assert json.loads(body) == {
+                "error": "no token, or one that is not let in, expected the header Authorization: Bearer TOKEN"
+            }
+        assert get(served, asked, Authorization=f"Bearer {token}")[0] == 200
+        assert get(served, "/metrics")[0] == 200
+        host, port = served.address
+        words = ["--app=solver", "--ranks=8", "--param=n=1", "--json", f"--modeler=http://{host}:{port}"]
+        assert predict([*words, f"--token={tmp_path / 'keys/ada.token'}"]) == 0
+        assert predict(words) == 2
+        access.revoke(tmp_path / "keys", "ada")
+        viewers.look()
+        assert get(served, asked, Authorization=f"Bearer {token}")[0] == 401
+    finally:
+        served.stop()

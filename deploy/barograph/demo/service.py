@@ -24,7 +24,7 @@ class Service:
 
     def __init__(self, state: Path) -> None:
         self.state = state
-        self.port = _free_ports(4)
+        self.port = _free_ports(5)
         self.endpoint = f"tcp://127.0.0.1:{self.port}"
         self.log = state / "up.log"
         words = [f"--state={state / 'log'}", f"--port={self.port}", f"--margin={MARGIN}", f"--window={WINDOW_SECONDS}"]

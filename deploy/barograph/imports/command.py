@@ -18,7 +18,7 @@ from barograph.imports.delivery import Away, Delivery
 from barograph.imports.mapping import FIELDS, BadMap, parse_map
 from barograph.imports.record import Bad, Entry, Record, Skipped, Unreadable, app_name
 from barograph.imports.source import FORMATS, Options, Source, entries, opened
-from barograph_agent import keys, places
+from barograph_agent import facility, keys, places
 from barograph_agent.job import clean
 from barograph_collector.service import Exit
 
@@ -153,7 +153,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--collector",
         type=places.endpoint_argument,
-        default=places.endpoint(os.environ),
+        default=facility.endpoint(os.environ),
         metavar="ENDPOINT",
         help="(default: $BAROGRAPH_COLLECTOR or %(default)s)",
     )

@@ -1,0 +1,70 @@
+"""What daemons write to standard error: lines for people, for journald, or for a program that collects them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Mapping
+from typing import Final
+
+FORMATS: Final = ("text", "json")
+_PRIORITIES: Final = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3, logging.CRITICAL: 2}
+
+
+def log_to_stderr(
+    daemon: str, form: str = "text", *, environment: Mapping[str, str] = os.environ, level: int = logging.INFO
+) -> None:
+    """Send log records to standard error. form: one of FORMATS.
+
+    `text` is one plain line per record: time (UTC), level, daemon, message. Where standard error is journald's, the
+    line begins with its priority as `<4>` instead, for journald keeps time and daemon itself. `json` is one object.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    if form == "json":
+        handler.setFormatter(_Json(daemon))
+    elif _is_journal(environment):
+        handler.setFormatter(_Journal())
+    else:
+        formatter = logging.Formatter(f"%(asctime)s %(levelname)s {daemon} %(message)s", "%Y-%m-%dT%H:%M:%SZ")
+        formatter.converter = time.gmtime
+        handler.setFormatter(formatter)
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+
+
+class _Json(logging.Formatter):
+    """`at` (Unix seconds), `level`, `daemon`, `logger`, `message`, and `trace` where something broke."""
+
+    def __init__(self, daemon: str) -> None:
+        super().__init__()
+        self._daemon = daemon
+
+    def format(self, record: logging.LogRecord) -> str:
+        said = {
+            "at": round(record.created, 6),
+            "level": record.levelname.lower(),
+            "daemon": self._daemon,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            said["trace"] = self.formatException(record.exc_info)
+        return json.dumps(said)
+
+
+class _Journal(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        # journald takes each line for a record of its own: each needs its priority.
+        priority = _PRIORITIES.get(record.levelno, 6)
+        return "\n".join(f"<{priority}>{line}" for line in super().format(record).splitlines())
+
+
+def _is_journal(environment: Mapping[str, str]) -> bool:
+    """Whether standard error is what $JOURNAL_STREAM says journald reads: a child may have been sent elsewhere."""
+    try:
+        status = os.fstat(sys.stderr.fileno())
+    except (OSError, ValueError):
+        return False
+    return environment.get("JOURNAL_STREAM") == f"{status.st_dev}:{status.st_ino}"

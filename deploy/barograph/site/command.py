@@ -1,0 +1,69 @@
+"""`barograph page`: wires the site to the log, to the modeler and to a port."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from barograph.predict import default_modeler
+from barograph.site.settings import PAGE, check_page
+from barograph_agent import keys
+from barograph_collector.access import Access
+from barograph_collector.arguments import parse
+from barograph_collector.keys import KeysError
+from barograph_collector.logs import log_to_stderr
+from barograph_collector.service import CannotListen, Exit
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Serve until SIGTERM or Ctrl-C; returns an `Exit`."""
+    parser = argparse.ArgumentParser(
+        prog="barograph page", description="Serve a web page: running jobs, alarms, applications, predictions."
+    )
+    options = parse(parser, PAGE, arguments, os.environ, check_page).options
+    host, port = options.listen
+    log_to_stderr("page", options.log_format)
+    try:
+        key = keys.load(options.key) if options.key is not None else None
+        access = Access.read(options.access) if options.access is not None else None
+    except keys.KeyFileError as error:
+        return _refuse(str(error), Exit.DATA)
+    except KeysError as error:
+        return _refuse(str(error), Exit.STATE)
+
+    from barograph.site.app import create
+    from barograph.site.desk import Modeler
+    from barograph.site.log import Log
+    from barograph.site.server import serve
+
+    modeler = options.modeler or default_modeler(options.collector)
+    with Log(options.collector, key) as log:
+        site = create(log, Modeler(modeler, log.clock), metrics(modeler), access)
+        try:
+            serve(site, host, port, options.collector)
+        except CannotListen as error:
+            return _refuse(str(error), Exit.UNAVAILABLE)
+    return Exit.OK
+
+
+def metrics(modeler: str) -> dict[str, str]:
+    """Where the daemons' metrics are, one port from each other as `barograph up` has them.
+
+    >>> metrics("http://127.0.0.1:7452")["alerts"]
+    'http://127.0.0.1:7453/metrics'
+    """
+    parts = urlsplit(modeler)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    middle = parts.port or 80
+    return {
+        name: f"{parts.scheme}://{host}:{middle + step}/metrics"
+        for name, step in (("collector", -1), ("modeler", 0), ("alerts", 1))
+    }
+
+
+def _refuse(text: str, status: int) -> int:
+    print(f"barograph page: {text}", file=sys.stderr)
+    return status

@@ -1,0 +1,73 @@
+"""Serving a site: on one port, until told to stop."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import uvicorn
+from starlette.applications import Starlette
+
+from barograph_collector.notify import Notifier
+from barograph_collector.service import CannotListen, Shutdown
+
+STOP_SECONDS: Final = 3
+"""For requests that are under way when told to stop."""
+_log = logging.getLogger(__name__)
+
+
+class _Server(uvicorn.Server):
+    """Tells a supervisor how it is."""
+
+    def __init__(self, config: uvicorn.Config, notifier: Notifier, shutdown: Shutdown) -> None:
+        super().__init__(config)
+        self._notifier = notifier
+        self._shutdown = shutdown
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        # uvicorn's own raises the signal once more at the end: a daemon that was told to stop has not died of it.
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._notifier.ready()
+
+    async def on_tick(self, counter: int) -> bool:
+        self._notifier.alive()
+        return await super().on_tick(counter) or self._shutdown.requested
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._notifier.stopping()
+        await super().shutdown(sockets)
+
+
+def serve(site: Starlette, host: str, port: int, log: str) -> None:
+    """Serve until SIGTERM or SIGINT; port 0 picks one. `log` is named in the first line. Raises CannotListen."""
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    with Shutdown() as shutdown, _listening(host, port) as listener:
+        at, port = listener.getsockname()[:2]
+        _log.info("showing the log at %s, listening on http://%s:%d", log, f"[{at}]" if ":" in at else at, port)
+        config = uvicorn.Config(
+            site,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=STOP_SECONDS,
+            lifespan="off",
+            ws="none",
+        )
+        _Server(config, Notifier(os.environ), shutdown).run(sockets=[listener])
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except (OSError, OverflowError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise CannotListen(f"http://{host}:{port}", reason) from None

@@ -1,0 +1,49 @@
+"""The settings of the page."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+from barograph.predict import http_address
+from barograph_agent.configuration import ConfigError
+from barograph_agent.setting import Section, Setting
+from barograph_collector.access import is_loopback
+from barograph_collector.service import host_and_port
+from barograph_collector.settings import ACCESS, COLLECTOR_ADDRESS, KEY, LOG_FORMAT
+
+PAGE: Final = Section(
+    "page",
+    [
+        COLLECTOR_ADDRESS,
+        KEY,
+        Setting(
+            "modeler",
+            "text",
+            http_address,
+            None,
+            "URL",
+            "http://HOST:PORT",
+            "the modeler; the metrics of collector and alerts are a port below and above it",
+            otherwise="two ports above the collector's",
+        ),
+        Setting(
+            "listen",
+            "text",
+            host_and_port,
+            "127.0.0.1:7454",
+            "HOST:PORT",
+            "HOST:PORT, the port from 0 to 65535",
+            "where browsers connect, plain HTTP",
+        ),
+        ACCESS,
+        LOG_FORMAT,
+    ],
+)
+
+
+def check_page(options: argparse.Namespace) -> None:
+    """Whether the settings go together. Raises ConfigError."""
+    host, port = options.listen
+    if options.access is None and not is_loopback(host):
+        raise ConfigError(f"listen: '{host}:{port}' is not a loopback address, expected one, or access with it")

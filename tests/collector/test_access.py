@@ -1,0 +1,97 @@
+"""Who may look: tokens of operators and users."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barograph.keys import main
+from barograph_collector import access, keys
+from barograph_collector.access import ANYBODY, Access, Viewer
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    keys.init(tmp_path / "keys")
+    return tmp_path / "keys"
+
+
+def token(path: Path) -> str:
+    return path.read_text().strip()
+
+
+def test_a_viewer_is_let_in_from_add_to_revoke(directory: Path) -> None:
+    olga = token(access.add(directory, "operator", "olga"))
+    known = Access.read(directory / access.VIEWERS)
+    ada = token(access.add(directory, "user", "ada"))
+    assert known.who(f"Bearer {olga}") == Viewer("olga", operator=True)
+    assert known.who(f"Bearer {ada}") is None
+    assert known.refresh()
+    assert not known.refresh()
+    assert known.who(f"bearer  {ada}") == known.who(cookie=f"theme=dark; {access.COOKIE}={ada}")
+    assert known.who(cookie=f"{access.COOKIE}={ada}") == Viewer("ada", operator=False)
+    assert access.revoke(directory, "ada") is not None
+    assert not (directory / "ada.token").exists()
+    assert known.refresh()
+    assert known.who(f"Bearer {ada}") is None
+
+
+def test_a_user_sees_own_jobs_and_an_operator_all() -> None:
+    assert Viewer("ada", operator=False).may_see("ada")
+    assert not Viewer("ada", operator=False).may_see("bob")
+    assert not Viewer("", operator=False).may_see("")
+    assert Viewer("olga", operator=True).may_see("bob")
+    assert ANYBODY.may_see("bob")
+
+
+@given(st.text(), st.text())
+def test_whatever_comes_in_the_headers_lets_nobody_in(authorization: str, cookie: str) -> None:
+    known = Access(Path("nowhere"), [access.Entry("olga", "operator", "0" * 64, 0.0)], (0, 0))
+    assert known.who(authorization, cookie) is None
+    assert known.who(f"Bearer {authorization}", cookie) is None
+    assert known.who("", f"{access.COOKIE}={cookie}") is None
+
+
+def test_the_file_holds_no_token_and_is_for_its_owner_alone(directory: Path) -> None:
+    path = access.add(directory, "operator", "olga")
+    viewers = directory / access.VIEWERS
+    assert token(path) not in viewers.read_text()
+    assert {stat.S_IMODE(one.stat().st_mode) for one in (path, viewers)} == {0o600}
+
+
+def test_a_damaged_file_names_itself_and_changes_nothing(directory: Path) -> None:
+    olga = token(access.add(directory, "operator", "olga"))
+    known = Access.read(directory / access.VIEWERS)
+    (directory / access.VIEWERS).write_text("[{}]")
+    with pytest.raises(keys.KeysError, match=r"cannot read .*viewers\.json: .*missing required field `name`"):
+        known.refresh()
+    assert known.who(f"Bearer {olga}") is not None
+
+
+def test_the_command_adds_lists_and_revokes_viewers_beside_clients(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--keys", str(directory), "add", "user", "ada"]) == 0
+    assert main(["--keys", str(directory), "add", "reader", "page"]) == 0
+    secret = token(directory / "ada.token")
+    assert main(["--keys", str(directory), "list"]) == 0
+    said = capsys.readouterr().out
+    assert secret not in said
+    assert "the token of user ada" in said
+    assert "a token" in said
+    assert main(["--keys", str(directory), "revoke", "ada"]) == 0
+    assert "user ada is let in no longer" in capsys.readouterr().out
+    assert main(["--keys", str(directory), "add", "user", "../x"]) == 73
+    assert "name is '../x', expected " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("::", False), ("login1", False)],
+)
+def test_only_loopback_addresses_count_as_this_host(host: str, loopback: bool) -> None:
+    assert access.is_loopback(host) is loopback

@@ -1,0 +1,316 @@
+"""The page over a real collector: what is shown, to whom, and what is said where something is away."""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+from starlette.testclient import TestClient
+
+from barograph.site.app import create
+from barograph.site.desk import Modeler
+from barograph.site.figure import spark
+from barograph.site.log import Log
+from barograph.site.scale import Scale, durations, ranks, spans, timeline
+from barograph_collector.access import VIEWERS, Access, add
+from barograph_collector.server import Collector
+from helpers.fleet import CLASS, Fleet, site_row
+from helpers.log import collector_on
+from helpers.service import NOWHERE
+
+BASE = "http://127.0.0.1"
+AWAY = "http://127.0.0.1:1"
+METRICS = dict.fromkeys(("collector", "modeler", "alerts"), f"{AWAY}/metrics")
+HOSTILE = "<script>alert(1)</script>"
+
+
+class Clock:
+    """Goes on by itself, and when it is told to."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def __call__(self) -> float:
+        return time.time() + self.ahead
+
+
+def words(answer: httpx2.Response) -> str:
+    """What a page says, without its tags."""
+    body = answer.text.partition("<main")[2].partition("</body>")[0]
+    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", body)))
+
+
+def fill(endpoint: str) -> None:
+    """Eight running jobs of two users, one of them slow since a while, and runs that have ended."""
+    now = time.time()
+    fleet = Fleet(endpoint, now)
+    jobs = [fleet.job(f"lab/{n}.0.0", user="amara" if n % 2 else "boris", age=500) for n in range(1, 9)]
+    slow, fresh = jobs[0], jobs[7]
+    fleet.put("sites", [site_row("md.cpp:12", HOSTILE)])
+    fleet.put("jobs", jobs)
+    fleet.put("blocks", [row for job in jobs for row in fleet.blocks(job, 60, 0.5 if job is slow else 1.0)])
+    fleet.put("node_blocks", fleet.node_blocks(slow, 3, 0.5))
+    fleet.put("scores", [fleet.score(job) for job in jobs if job is not fresh])
+    fleet.put("scores", [fleet.score(slow, "slow", 1.34, 250, score=8.0, sentence=f"slow: 1.34x {HOSTILE}")])
+    recovered = {"score": 0.2, "recovered_at": now - 20}
+    fleet.put("scores", [fleet.score(jobs[2], "slow", 1.2, 100, sentence="slow: for a while", **recovered)])
+    fleet.put("bands", [fleet.band(slow)])
+    fleet.put("predictions", [fleet.prediction(slow, 700.0)])
+    ended = [fleet.job(f"lab/{n}.0.0", "wrf", "amara", 32 * 2 ** (n % 3), age=4000) for n in range(100, 112)]
+    fleet.put("jobs", ended)
+    fleet.put("runs", [fleet.run(job, 100 + 3.0 * n) for n, job in enumerate(ended)])
+    fleet.put("outcomes", [fleet.outcome(job, 0.02 * n - 0.1) for n, job in enumerate(ended)])
+    fleet.put("scores", [fleet.score(ended[0], "slow", 1.5, 3500, final=1, sentence="slow: as it was")])
+    fleet.deliver()
+
+
+@pytest.fixture(scope="module")
+def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
+    with collector_on(tmp_path_factory.mktemp("site") / "log.duckdb") as running:
+        fill(running.endpoint)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def site(collector: Collector) -> Iterator[TestClient]:
+    with (
+        Log(collector.endpoint) as log,
+        TestClient(
+            create(log, Modeler(AWAY, log.clock), METRICS), base_url=BASE, raise_server_exceptions=False
+        ) as client,
+    ):
+        yield client
+
+
+def test_the_running_jobs_come_with_those_first_that_need_somebody(site: TestClient) -> None:
+    answer = site.get("/")
+    assert answer.status_code == 200
+    assert re.findall(r'<use href="#shape-(\w+)"/></svg>([a-z ]+)</span> <b>(\d+)</b>', answer.text) == [
+        ("slow", "slow", "1"),
+        ("recovered", "recovered", "1"),
+        ("healthy", "healthy", "5"),
+        ("unknown", "not judged", "1"),
+    ]
+    shown = re.findall(r'<th scope="row" class="job"><a href="/job/[^"]+">([^<]+)</a>', answer.text)
+    assert len(shown) == 8
+    assert (shown[0], shown[1], shown[-1]) == ("lab/1.0.0", "lab/3.0.0", "lab/8.0.0")
+    assert answer.text.count('<svg class="spark"') == 8
+    assert "1.34x" in words(answer)
+
+
+def test_a_filter_wants_every_word_and_says_how_many_fit(site: TestClient) -> None:
+    found = words(site.get("/", params={"filter": "BORIS healthy"}))
+    assert "3 of 8 jobs fit" in found
+    assert "amara" not in found
+    assert "No running job fits “zzz”" in words(site.get("/", params={"filter": "zzz"}))
+
+
+def test_a_job_is_drawn_over_its_band_with_its_onset_and_who_came_last(site: TestClient) -> None:
+    answer = site.get("/job/lab/1.0.0")
+    page = words(answer)
+    for kind in ("band", "expected", "trace", "range", "onset"):
+        assert re.search(rf'<svg class="chart".*class="{kind}"', answer.text, re.DOTALL), kind
+    assert "1,200 intervals" in page
+    assert "Of healthy intervals 95 % take 3.95 ms to 4.58 ms" in page
+    assert "the mean lay outside for 50 % of the intervals" in page
+    nodes = re.findall(r'<tr><th scope="row">(n\d+)</th>(.*?)</tr>', answer.text, re.DOTALL)
+    assert nodes[0][0] == "n001"
+    # Of its 12 blocks since the onset 10 have 1.9 ms more of own work; before it none has.
+    cells = re.findall(r">([^<>]+)</td>", nodes[0][1])
+    assert cells == ["16", "3.10 ms", "4.68 ms", "2.10 ms", "517 \N{MICRO SIGN}s"]
+    assert "Was to end" in page
+
+
+def test_the_class_of_a_job_may_be_chosen(site: TestClient) -> None:
+    chosen = site.get("/job/lab/1.0.0", params={"class": CLASS})
+    assert 'aria-current="true"' in chosen.text
+    assert "No interval of this job is in the log yet" in words(site.get("/job/lab/1.0.0", params={"class": 7}))
+    wrong = site.get("/job/lab/1.0.0", params={"class": "x' OR 1"})
+    assert (wrong.status_code, 'class is "x\' OR 1", expected a whole number' in words(wrong)) == (400, True)
+
+
+def test_alarms_are_those_that_are_on_and_those_that_were(site: TestClient) -> None:
+    page = words(site.get("/alarms"))
+    now, past = page.split("Past", 1)
+    assert "lab/1.0.0" in now
+    assert "lab/3.0.0" in past
+    assert "for a while" in past
+    assert "lab/100.0.0" in past
+    assert "as it was" in past
+
+
+def test_an_application_shows_its_spread_and_its_past_predictions(site: TestClient) -> None:
+    answer = site.get("/application", params={"cluster": "lab", "app": "wrf"})
+    page = words(answer)
+    # Four runs on 32 ranks: 106, 115, 124 and 133 s.
+    assert "32 1 4 1 min 47 s 2 min 0 s 2 min 12 s +10 %" in page
+    # Errors from -10 to +12 % in steps of 2: those below 10 % are inside.
+    assert "Of the last 12 runs that were predicted before they ended, 75 % ended within their 95 % interval" in page
+    assert answer.text.count('class="whisker"') == 3
+    assert f"no answer from the modeler at {AWAY}" in page
+    assert "The modeler has not answered since" in page
+
+
+def test_what_the_log_holds_is_text_and_nothing_else(site: TestClient) -> None:
+    asked = f"/predict?app={HOSTILE}&ranks=2"
+    for path in ("/", "/job/lab/1.0.0", "/alarms", f"/?filter={HOSTILE}", asked, f"/{HOSTILE}"):
+        answer = site.get(path)
+        assert HOSTILE not in answer.text, path
+        assert html.escape(HOSTILE) in answer.text, path
+
+
+def test_every_answer_tells_the_browser_to_run_nothing_but_the_page_itself(site: TestClient) -> None:
+    for path in ("/", "/nothing", "/static/page.css", "/enter"):
+        headers = site.get(path).headers
+        assert headers["content-security-policy"].startswith("default-src 'none'; style-src 'self'; script-src 'self';")
+        assert headers["x-content-type-options"] == "nosniff"
+    page = site.get("/job/lab/1.0.0").text
+    assert not re.search(r"\son\w+=|\sstyle=|<script>|javascript:", page)
+    assert set(re.findall(r'(?:href|src|action)="([a-z]+:)?//', page)) == set()
+
+
+def test_pages_are_read_and_never_written(site: TestClient) -> None:
+    for path in ("/", "/job/lab/1.0.0", "/predict"):
+        for method in ("POST", "PUT", "DELETE"):
+            assert site.request(method, path).status_code == 405
+
+
+def test_another_sites_name_does_not_lead_to_the_loopback_address(site: TestClient) -> None:
+    assert site.get("/", headers={"host": "evil.example"}).status_code == 400
+    assert site.get("/", headers={"host": "localhost:7454"}).status_code == 200
+
+
+def test_what_is_not_there_and_what_is_wrong_are_said_in_a_sentence(site: TestClient) -> None:
+    gone = site.get("/job/lab/nobody")
+    assert (gone.status_code, "There is no job lab/nobody" in words(gone)) == (404, True)
+    wrong = site.get("/", params={"sort": "x"})
+    assert (wrong.status_code, "sort is 'x', expected one of score," in words(wrong)) == (400, True)
+    assert site.get("/nothing").status_code == 404
+
+
+def test_a_quote_in_a_name_is_a_letter_of_the_name(site: TestClient) -> None:
+    assert site.get("/job/x' OR '1'='1").status_code == 404
+    assert site.get("/application", params={"cluster": "lab'; DROP TABLE jobs", "app": "wrf"}).status_code == 404
+
+
+def test_daemons_that_do_not_answer_are_named_with_the_reason(site: TestClient) -> None:
+    page = words(site.get("/pipeline"))
+    for name in METRICS:
+        assert re.search(rf"{name} Does not answer at {AWAY}/metrics: .*Connection refused", page)
+
+
+def test_an_operator_sees_all_and_a_user_what_is_its_own(collector: Collector, tmp_path: Path) -> None:
+    who = (("operator", "ops"), ("user", "boris"))
+    tokens = {name: add(tmp_path, right, name).read_text().strip() for right, name in who}
+    access = Access.read(tmp_path / VIEWERS)
+    with (
+        Log(collector.endpoint) as log,
+        TestClient(create(log, Modeler(AWAY, log.clock), METRICS, access), base_url="http://page.example") as client,
+    ):
+
+        def get(path: str, name: str) -> httpx2.Response:
+            return client.get(path, headers={"Authorization": f"Bearer {tokens[name]}"})
+
+        refused = client.get("/")
+        assert (refused.status_code, "Give the token" in words(refused), "lab/" in words(refused)) == (401, True, False)
+        assert client.get("/alarms", headers={"Authorization": "Bearer wrong"}).status_code == 401
+        assert "lab/1.0.0" in words(get("/", "ops"))
+        own = words(get("/", "boris"))
+        assert ("lab/2.0.0" in own, "lab/1.0.0" in own, "Jobs of boris are shown" in own) == (True, False, True)
+        assert "lab/1.0.0" not in words(get("/alarms", "boris"))
+        assert get("/job/lab/1.0.0", "boris").status_code == 404
+        assert get("/job/lab/2.0.0", "boris").status_code == 200
+        assert get("/application?cluster=lab&app=wrf", "boris").status_code == 404
+        assert get("/application?cluster=lab&app=wrf", "ops").status_code == 200
+
+
+def test_a_token_that_is_typed_becomes_a_cookie_that_no_script_reads(collector: Collector, tmp_path: Path) -> None:
+    token = add(tmp_path, "operator", "ops").read_text().strip()
+    with (
+        Log(collector.endpoint) as log,
+        TestClient(
+            create(log, Modeler(AWAY, log.clock), METRICS, Access.read(tmp_path / VIEWERS)), base_url=BASE
+        ) as client,
+    ):
+        wrong = client.post("/enter", data={"token": "wrong"})
+        assert (wrong.status_code, "set-cookie" in wrong.headers) == (401, False)
+        assert client.post("/enter", content=b"token=" + b"x" * 2000).status_code == 401
+        right = client.post("/enter", data={"token": token}, follow_redirects=False)
+        assert right.status_code == 303
+        assert "HttpOnly" in right.headers["set-cookie"]
+        assert "SameSite=strict" in right.headers["set-cookie"]
+        assert client.get("/").status_code == 200
+
+
+def test_while_the_log_is_away_the_page_shows_what_it_knew_and_since_when(tmp_path: Path) -> None:
+    clock = Clock()
+    with collector_on(tmp_path / "log.duckdb") as running:
+        fill(running.endpoint)
+        log = Log(running.endpoint, clock=clock)
+        client = TestClient(create(log, Modeler(AWAY, clock), METRICS), base_url=BASE)
+        assert "lab/1.0.0" in words(client.get("/"))
+    with log:
+        clock.ahead = 10.0
+        page = words(client.get("/"))
+        assert "lab/1.0.0" in page
+        assert "The log has not answered since" in page
+        assert re.search(r"What is shown is from \S+, 1\d s ago", page)
+        never = client.get("/alarms")
+        assert never.status_code == 503
+        assert "no answer from the collector at" in words(never)
+        assert "Traceback" not in never.text
+
+
+def test_a_collector_that_was_never_there_is_a_sentence_and_not_a_trace() -> None:
+    with Log(NOWHERE) as log:
+        answer = TestClient(create(log, Modeler(AWAY, log.clock), METRICS), base_url=BASE).get("/")
+    assert answer.status_code == 503
+    assert f"no answer from the collector at {NOWHERE}" in words(answer)
+
+
+def test_however_many_look_the_log_is_asked_once(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Log(collector.endpoint) as log:
+        asked: list[str] = []
+        query = log._reader.query
+        monkeypatch.setattr(log._reader, "query", lambda text, *rest: asked.append(text) or query(text, *rest))
+        client = TestClient(create(log, Modeler(AWAY, log.clock), METRICS), base_url=BASE)
+        for filter_ in ("", "a", "am", "ama", "amara"):
+            assert client.get("/", params={"filter": filter_}).status_code == 200
+        assert sum("verdict AS" in text for text in asked) <= 2
+
+
+def test_scales_put_low_and_high_at_the_ends_and_ticks_in_between() -> None:
+    for scale in (
+        durations(0.0, 0.0073, 282, 26),
+        ranks([2, 16, 128], 78, 940),
+        spans(0.9, 4000.0, 282, 26),
+        timeline(1_795_000_000.0, 1_795_000_417.0, 78, 940),
+    ):
+        assert (scale(scale.low), scale(scale.high)) == (scale.start, scale.end)
+        assert 3 <= len(scale.ticks) <= 10
+        pixels = [scale(value) for value, _ in scale.ticks]
+        assert pixels == sorted(pixels, reverse=scale.start > scale.end)
+        assert all(scale.low <= value <= scale.high for value, _ in scale.ticks)
+
+
+def test_values_beyond_the_paper_stay_at_its_edge() -> None:
+    scale = Scale(1.0, 10.0, 100.0, 0.0, log=True)
+    assert (scale(0.001), scale(1e9)) == (100.0, 0.0)
+
+
+def test_noise_stays_small_in_a_line_and_a_step_fills_it() -> None:
+    def heights(values: list[float]) -> float:
+        points = re.search(r'points="([^"]+)"', str(spark(values)))
+        assert points
+        ys = [float(point.partition(",")[2]) for point in points[1].split()]
+        return max(ys) - min(ys)
+
+    assert heights([1.0, 1.02, 0.99, 1.01] * 8) < 3
+    assert heights([1.0] * 16 + [2.0] * 15) > 12
+    assert not math.isnan(heights([0.0, 0.0, 0.0, 0.0]))
