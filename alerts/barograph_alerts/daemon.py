@@ -13,7 +13,7 @@ from barograph_collector.follow import Follower
 from barograph_collector.station import add_arguments, serve
 
 METRICS_PORT = 7453
-TABLES = ["paces", "bands", "events", "sites", "jobs", "node_blocks", "blocks", "runs"]
+TABLES = ["paces", "bands", "events", "sites", "jobs", "predictions", "node_blocks", "blocks", "runs"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for table in ("scores", "jobs"):
             for page in reader.read_all(table):
                 scorer.take(table, page.columns, time.time())
-        follower.offsets["blocks"] = scorer.first_open_offset
+        follower.offsets["blocks"] = follower.offsets["node_blocks"] = scorer.first_open_offset
 
     return serve("alerts", scorer, TABLES, AlertsExporter(scorer), options, prepare=prepare)
 

@@ -21,6 +21,8 @@ Band = tuple[float, float, float]
 """Lower, expected and upper seconds."""
 SETTLED: Final = 30.0
 """A cause is looked for again until so many seconds since the onset are known."""
+PROJECTED: Final = 0.5
+"""Share of a run from which on the rest of it is projected against what scaling foretells."""
 
 
 class Trial:
@@ -63,6 +65,20 @@ class Trial:
         for stretch in stretches:
             self._attribution.add(stretch, onset_at)
 
+    def last(self, started_at: float, share: float, runtime_seconds: float = math.nan) -> None:
+        """Judge how long the run takes. share: of its sync points that are done, NaN if unknown.
+
+        From half of them on the rest is taken to go on as they did; before, only what has passed counts.
+        runtime_seconds: once it is over.
+        """
+        if math.isfinite(runtime_seconds):
+            self.evidence.lasts(runtime_seconds, started_at, started_at + runtime_seconds, over=True)
+            return
+        seconds = self._until - started_at
+        if PROJECTED <= share <= 1:
+            seconds += (self._until - self.began_at) * (1 / share - 1)
+        self.evidence.lasts(seconds, started_at, self._until)
+
     def step(self, now: float) -> None:
         """Look for a stall, and for the cause of an alarm while there is more to know. now: Unix seconds."""
         if not math.isnan(self._stall.began_at):
@@ -94,6 +110,8 @@ class Trial:
     def _why(self, alarm: Alarm) -> Cause:
         if alarm.kind != "slow":
             return Cause("stall" if alarm.kind == "stalled" else "fast", ("all",))
+        if alarm.basis == "scaling":
+            return Cause("unknown")  # there is no time before it to compare with
         cause = self._attribution.cause(alarm.onset_at)
         if cause.kind in ("all-slow", "unknown") and (phase := phase_cause(self.evidence.phases)) is not None:
             return phase
