@@ -63,7 +63,8 @@ class Evidence:
         self._near = 0
         self._near_since = math.nan
         self._whole = (0.0, 0.0)
-        self._over = False
+        self.over = False
+        """True once it is known how long the whole run took."""
 
     @property
     def score(self) -> float:
@@ -95,12 +96,12 @@ class Evidence:
         """The verdict so far: unknown until a window could be judged; after an alarm what that was, to the end."""
         if self.alarms:
             return self.alarms[-1].kind
-        return "healthy" if self.windows or self._over else "unknown"
+        return "healthy" if self.windows or self.over else "unknown"
 
     @property
     def basis(self) -> Basis:
         """What the job is judged by."""
-        if (self.alarms and self.alarms[-1].basis == "scaling") or (self._over and not self.windows):
+        if (self.alarms and self.alarms[-1].basis == "scaling") or (self.over and not self.windows):
             return "scaling"
         return "its own first windows" if self._change.cold else "its history"
 
@@ -120,7 +121,9 @@ class Evidence:
 
         1.34 is 34 % slower than what it is judged by. NaN before the first window that could be compared.
         """
-        return self.alarms[-1].slowdown if self.alarms else self.whole_slowdown
+        if self.alarms:
+            return self.alarms[-1].slowdown
+        return self.total.slowdown if self.basis == "scaling" and self.total is not None else self.whole_slowdown
 
     @property
     def whole_slowdown(self) -> float:
@@ -169,7 +172,7 @@ class Evidence:
         if self.total is None or not seconds > 0:
             return
         self.total.take(seconds)
-        self._over = self._over or over
+        self.over = self.over or over
         alarm = self.alarms[-1] if self.alarms else None
         if alarm is not None and alarm.basis != "scaling":
             pass

@@ -54,9 +54,10 @@ def _by_scaling(evidence: Evidence) -> str:
     if (total := evidence.total) is None:
         return "by scaling"
     score = evidence.alarms[-1].score if evidence.alarms else total.score
+    verb = "ran" if evidence.over else "takes"
     return (
-        f"{total.slowdown:.2f}x what was foretold, {total.seconds:.2f} s in all against "
-        f"{foretold_clause(total.foretold)} (score {score:.2f}, slow above 1)"
+        f"{total.slowdown:.2f}x what was foretold (score {score:.2f}, slow above 1); "
+        f"{verb} {total.seconds:.2f} s, {foretold_clause(total.foretold)}"
     )
 
 

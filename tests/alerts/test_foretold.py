@@ -73,8 +73,10 @@ def test_a_size_never_seen_that_takes_far_longer_than_foretold_alarms_while_it_r
     final = scores[-1]
     assert (final["state"], final["basis"], final["onset_at"]) == ("slow", "scaling", started)
     assert final["slowdown"] == pytest.approx(2.0, rel=0.03)
-    assert "x what was foretold, " in final["sentence"]
-    assert "s foretold by scaling from 12 runs at 3 scales (95 %: 18.00 to 23.00 s) (score " in final["sentence"]
+    assert "x what was foretold (score " in final["sentence"]
+    assert "; takes 25." in first["sentence"]
+    assert "; ran 40." in final["sentence"]
+    assert " s, 20.00 s foretold by scaling from 12 runs at 3 scales (95 %: 18.00 to 23.00 s)" in final["sentence"]
     evidence = json.loads(final["evidence"])
     assert (evidence["foretold"], evidence["runs"], evidence["scales"]) == (20.0, 12, 3)
 
@@ -95,7 +97,8 @@ def test_a_size_never_seen_that_takes_as_long_as_foretold_is_healthy_also_when_i
     final = judge(scorer, job)[-1]
     assert (final["state"], final["basis"]) == ("healthy", "scaling")
     assert final["score"] < 1
-    assert final["sentence"].startswith("healthy: 1.00x what was foretold, 5.0")
+    assert final["sentence"].startswith("healthy: 1.00x what was foretold (score ")
+    assert final["slowdown"] == pytest.approx(1.0, rel=0.03)
     long = Simulation().job()
     scorer = Scorer()
     foretell(scorer, long)
