@@ -162,7 +162,8 @@ TABLES: Final[dict[str, Table]] = {
             fitted_at=_F,
         ),
         # Evidence against "healthy" for one job; above 1 alarms. `final` is 1 in the row that follows the run's end.
-        # `members` lists who the cause is put down to, `evidence` the figures behind it (both JSON).
+        # `members` lists who the cause is put down to, `evidence` the figures behind it (both JSON). `basis`: history,
+        # own (its own first windows) or scaling. `hosts` lists the nodes it ran on, in the row with `final` 1 (JSON).
         _table(
             "scores",
             job=_N,
@@ -181,11 +182,13 @@ TABLES: Final[dict[str, Table]] = {
             evidence=_T,
             basis=_N,
             recovered_at=_F,
+            hosts=_T,
         ),
         # What happened to the pipeline itself: drops, refusals, restarts.
         _table("events", source=_N, kind=_N, rows=_I, detail=_T, at=_F),
         # How long a job was expected to take, written while it ran; `application` is cluster/app, `problem` adds the
-        # parameters, `model` says which laws it came from, `runs` how many past runs it rests on.
+        # parameters, `model` says which laws it came from, `runs` how many past runs it rests on,
+        # at `scales` numbers of ranks; both 0 where only other problems of the application are known.
         _table(
             "predictions",
             job=_N,
@@ -199,6 +202,7 @@ TABLES: Final[dict[str, Table]] = {
             expected_seconds=_F,
             upper_seconds=_F,
             made_at=_F,
+            scales=_I,
         ),
         # What became of a prediction: `result` is inside or outside of its limits for a run that ended well, withheld
         # for one that had alarmed, failed for one with another exit status. relative_error is expected / actual - 1.

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 State: TypeAlias = Literal["unknown", "healthy", "slow", "fast", "stalled"]
 Kind: TypeAlias = Literal["slow", "fast", "stalled"]
-Basis: TypeAlias = Literal["its history", "its own first windows"]
+Basis: TypeAlias = Literal["its history", "its own first windows", "scaling"]
 
 
 @dataclass

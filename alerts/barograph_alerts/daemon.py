@@ -14,7 +14,7 @@ from barograph_collector.client import LogReader
 from barograph_collector.follow import Follower
 from barograph_collector.station import serve
 
-TABLES = ["paces", "bands", "events", "sites", "jobs", "node_blocks", "blocks", "runs"]
+TABLES = ["paces", "bands", "events", "sites", "jobs", "predictions", "node_blocks", "blocks", "runs"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for table in ("scores", "jobs"):
             for page in reader.read_all(table):
                 scorer.take(table, page.columns, time.time())
-        follower.offsets["blocks"] = scorer.first_open_offset
+        follower.offsets["blocks"] = follower.offsets["node_blocks"] = scorer.first_open_offset
 
     return serve(scorer, TABLES, exporter, configuration, apply=apply, prepare=prepare)
 

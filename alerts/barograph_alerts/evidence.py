@@ -6,7 +6,8 @@ import math
 from typing import Final, TypeAlias
 
 from barograph_alerts.alarm import Alarm, Basis, Kind, State
-from barograph_alerts.change import Change
+from barograph_alerts.change import COLD_MARGIN, Change
+from barograph_alerts.foretold import Foretold, Total
 from barograph_alerts.level import Level
 from barograph_alerts.sequential import Sequential
 from barograph_alerts.yardstick import Yardstick
@@ -28,7 +29,8 @@ class Evidence:
 
     Each window is a log ratio of actual to expected seconds over all its classes; each test is a `Sequential` on
     conformal p-values. Of alpha, `Level` has a half, `Change` a quarter, stalls (`Stall`) an eighth.
-    Without a history only `Change` judges, with a wider margin and the job's own class means.
+    Without a history `Change` judges, with a wider margin and the job's own class means, and `Total`, with the half of
+    `Level`, once something is foretold of the whole run.
 
     Windows are not quite independent: they are autocorrelated and share the finite residuals. What that costs was
     measured: tests/benchmarks/test_alerts.py, docs/engineer/alerts.md.
@@ -53,10 +55,16 @@ class Evidence:
         self._yardstick = Yardstick(pace.means if pace is not None and usable else {})
         history = self._level.p_value if self._level is not None else None
         self._change = Change(self._yardstick, alpha / 4, margin, history)
+        self.total: Total | None = None
+        """The test of the whole run, where there is no history but a forecast."""
+        self._alpha = alpha
+        self._margin = margin
         self._stall_score = 0.0
         self._near = 0
         self._near_since = math.nan
         self._whole = (0.0, 0.0)
+        self.over = False
+        """True once it is known how long the whole run took."""
 
     @property
     def score(self) -> float:
@@ -65,13 +73,16 @@ class Evidence:
         Above 1 while there is an alarm and only then: strong evidence for less than the margin is 1.
         """
         level = max(self._level.slow.score, self._level.fast.score) if self._level is not None else 0.0
-        highest = max(level, self._change.slow.score, self._stall_score)
+        total = self.total.score if self.total is not None else 0.0
+        highest = max(level, total, self._change.slow.score, self._stall_score)
         return min(highest, 1.0) if self.open is None else highest
 
     @property
     def log_e(self) -> float:
         """Logarithm of the evidence that the job is slow, an e-value: the mean of those of its tests."""
-        logs = [self._change.slow.log_e] + ([self._level.slow.log_e] if self._level is not None else [])
+        logs = [self._change.slow.log_e]
+        logs += [self._level.slow.log_e] if self._level is not None else []
+        logs += [self.total.log_e] if self.total is not None else []
         highest = max(logs)
         return highest + math.log(math.fsum(math.exp(log - highest) for log in logs) / len(logs))
 
@@ -85,11 +96,13 @@ class Evidence:
         """The verdict so far: unknown until a window could be judged; after an alarm what that was, to the end."""
         if self.alarms:
             return self.alarms[-1].kind
-        return "healthy" if self.windows else "unknown"
+        return "healthy" if self.windows or self.over else "unknown"
 
     @property
     def basis(self) -> Basis:
         """What the job is judged by."""
+        if (self.alarms and self.alarms[-1].basis == "scaling") or (self.over and not self.windows):
+            return "scaling"
         return "its own first windows" if self._change.cold else "its history"
 
     @property
@@ -108,7 +121,9 @@ class Evidence:
 
         1.34 is 34 % slower than what it is judged by. NaN before the first window that could be compared.
         """
-        return self.alarms[-1].slowdown if self.alarms else self.whole_slowdown
+        if self.alarms:
+            return self.alarms[-1].slowdown
+        return self.total.slowdown if self.basis == "scaling" and self.total is not None else self.whole_slowdown
 
     @property
     def whole_slowdown(self) -> float:
@@ -143,6 +158,32 @@ class Evidence:
             self._follow(self.alarms[-1], window, ratio)
         self.highest = max(self.highest, self.score)
 
+    def foretell(self, foretold: Foretold) -> None:
+        """Judge the whole run by a forecast from now on, unless there is a history."""
+        if self._level is None and self.total is None:
+            self.total = Total(foretold, self._alpha / 2, self._margin * COLD_MARGIN)
+
+    def lasts(self, seconds: float, since: float, now: float, *, over: bool = False) -> None:
+        """Take how long the whole run takes: at least, projected, or exactly where it is over.
+
+        since: when it began; now: Unix seconds both. A run that has alarmed already is not called slow once more for
+        being late because of that.
+        """
+        if self.total is None or not seconds > 0:
+            return
+        self.total.take(seconds)
+        self.over = self.over or over
+        alarm = self.alarms[-1] if self.alarms else None
+        if alarm is not None and alarm.basis != "scaling":
+            pass
+        elif alarm is not None and alarm.ended_at is None:
+            alarm.slowdown, alarm.score = self.total.slowdown, max(alarm.score, self.total.score)
+            if self.total.score <= 1:
+                alarm.ended_at = now
+        elif self.total.score > 1:
+            self.alarms.append(Alarm("slow", "scaling", since, now, self.total.slowdown, self.total.score))
+        self.highest = max(self.highest, self.score)
+
     def silent(self, score: float, since: float, now: float) -> None:
         """Take how long the job has been silent, as a score of `Stall`; since, now: Unix seconds."""
         self._stall_score = score
@@ -170,7 +211,7 @@ class Evidence:
 
     def _follow(self, alarm: Alarm, window: Window, ratio: Ratio) -> None:
         """Keep an open alarm up to date, and close it when the job has recovered."""
-        if alarm.kind == "stalled":
+        if alarm.kind == "stalled" or alarm.basis == "scaling":
             return
         reference = self._change.reference if alarm.basis == "its own first windows" else 0.0
         near = ratio.log < reference + math.log(alarm.slowdown) / 2

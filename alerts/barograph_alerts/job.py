@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
+
+from barograph_alerts.coincidence import Coincidence
+from barograph_alerts.extent import Problem
+from barograph_alerts.foretold import Foretold
 from barograph_alerts.node_work import NodeWork
 from barograph_alerts.trial import Trial
 from barograph_alerts.work import Stretch
@@ -25,12 +32,40 @@ class Job:
         self.waiting: list[tuple[Any, Any, Any, Any, float, float]] = []
         self.work: list[Stretch] = []
         self.nodes = 0
+        self.host = ""
+        self.started_at = math.nan
+        self.problem: Problem | None = None
+        self.foretold: Foretold | None = None
+        self.reached: dict[int, int] = {}
+        """Sync points so far, by world."""
+        self.coincidences: list[Coincidence] = []
+        self.explained: tuple[object, ...] = ()
         self.node_work: NodeWork | None = None
         self.runtime_seconds = math.nan
         self.ended = False
         self.written: tuple[object, ...] = ()
         self.changed_at = 0.0
         self.sentence = ""
+
+    def begin(self, row: Mapping[str, Any]) -> None:
+        """Take its row of `jobs`."""
+        self.workload, self.app, self.user = row["workload"], row["app"], row["user"]
+        self.nodes, self.host, self.started_at = int(row["nodes"]), row["host"], float(row["started_at"])
+        self.problem = Problem(row["cluster"], row["app"], row["params"])
+        self.node_work = self.node_work or NodeWork(self.nodes)
+
+    def reach(self, worlds: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
+        """Take blocks: their worlds, and up to which sync point of these they go."""
+        for world in np.unique(worlds).tolist():
+            end = int(ends[worlds == world].max())
+            self.reached[world] = max(end, self.reached.get(world, 0))
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Names of its nodes as far as they have told of themselves."""
+        # On one node the members are ranks.
+        members = self.trial.members if self.trial is not None and self.nodes > 1 else ()
+        return members or ((self.host,) if self.host and self.nodes <= 1 else ())
 
     @property
     def score(self) -> float:

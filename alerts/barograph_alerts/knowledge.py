@@ -31,12 +31,16 @@ class Knowledge:
         """A class in words: the innermost frames of the call paths it lies between."""
         return self._sites.get(class_id, f"class {class_id:016x}")
 
-    def take_paces(self, columns: Mapping[str, Column]) -> None:
+    def take(self, table: str, columns: Mapping[str, Column]) -> None:
+        """Take rows of `paces`, `bands` or `sites`."""
+        {"paces": self._take_paces, "bands": self._take_bands, "sites": self._take_sites}[table](columns)
+
+    def _take_paces(self, columns: Mapping[str, Column]) -> None:
         """Take rows of `paces`; the latest of a workload counts."""
         for row, workload in enumerate(columns["workload"]):
             self.paces[workload] = Pace.from_row({name: values[row] for name, values in columns.items()})
 
-    def take_bands(self, columns: Mapping[str, Column]) -> None:
+    def _take_bands(self, columns: Mapping[str, Column]) -> None:
         """Take rows of `bands`."""
         for row, (workload, kind) in enumerate(zip(columns["workload"], columns["kind"], strict=True)):
             lower, expected, upper = (float(columns[f"{c}_seconds"][row]) for c in ("lower", "expected", "upper"))
@@ -45,12 +49,18 @@ class Knowledge:
             else:
                 self._longest[workload] = max(self._longest.get(workload, 0.0), upper)
 
-    def take_sites(self, columns: Mapping[str, Column]) -> None:
+    def _take_sites(self, columns: Mapping[str, Column]) -> None:
         """Take rows of `sites`."""
         for class_id, before, at in zip(columns["class_id"], columns["before"], columns["at"], strict=True):
             self._sites[int(class_id)] = f"{_innermost(before)} -> {_innermost(at)}"
             if len(self._sites) > SITES:
                 self._sites.popitem(last=False)
+
+
+def changed_workloads(columns: Mapping[str, Column]) -> list[tuple[str, float]]:
+    """Workloads of which rows of `events` say that a regime was closed, and when, in Unix seconds."""
+    rows = zip(columns["source"], columns["kind"], columns["at"], strict=True)
+    return [(source, float(at)) for source, kind, at in rows if kind == "regime-closed"]
 
 
 def accepted_workloads(columns: Mapping[str, Column]) -> set[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
@@ -12,13 +11,16 @@ from typing import Final
 import numpy as np
 
 from barograph_agent.wire import Column
+from barograph_alerts.cause import Cause
+from barograph_alerts.coincidence import Neighbour, Surroundings
 from barograph_alerts.evidence import ALPHA, MARGIN
+from barograph_alerts.extent import Extents
 from barograph_alerts.fleet import Nodes, e_bh, facility_share
+from barograph_alerts.foretold import Foretold
 from barograph_alerts.job import Job
-from barograph_alerts.knowledge import Knowledge, accepted_workloads
-from barograph_alerts.node_work import NodeWork
+from barograph_alerts.knowledge import Knowledge, accepted_workloads, changed_workloads
+from barograph_alerts.rows import Verdict, score_output, verdicts
 from barograph_alerts.trial import Trial
-from barograph_alerts.verdict import runtime_clause, sentence
 from barograph_alerts.work import Stretch
 from barograph_collector.station import Output
 
@@ -31,8 +33,8 @@ class Scorer:
 
     alpha: bound on the share of healthy jobs that ever alarm. margin: slowdown that does not matter, 0.05 is 5 %.
     applications: `alpha` and `margin` of single applications by name, where they are otherwise.
-    `take` rows of `paces`, `bands`, `events`, `sites`, `jobs`, `blocks` and `runs` as the log has them, `step` whenever
-    everything up to some offset has been taken.
+    `take` rows of the tables of `daemon.TABLES` as the log has them, `step` whenever everything up to some offset has
+    been taken. At the start, rows of `scores` say which jobs are over and what was found out about their nodes.
     """
 
     def __init__(
@@ -52,6 +54,8 @@ class Scorer:
         """Share of the running jobs that are slow, while that is so many that they have one cause."""
         self.judge_by(alpha=alpha, margin=margin, applications=applications or {})
         self._known = Knowledge()
+        self._extents = Extents()
+        self._surroundings = Surroundings()
         self._judged: set[str] = set()
         self._last_offset = 0
 
@@ -69,26 +73,25 @@ class Scorer:
     def take(self, table: str, columns: Mapping[str, Column], now: float) -> None:
         """Take rows of one table as the log gives them. now: Unix seconds."""
         match table:
-            case "paces":
-                self._known.take_paces(columns)
-            case "bands":
-                self._known.take_bands(columns)
+            case "paces" | "bands" | "sites":
+                self._known.take(table, columns)
             case "events":
                 self._take_events(columns)
-            case "sites":
-                self._known.take_sites(columns)
             case "scores":
-                finals = zip(columns["job"], columns["final"], strict=True)
-                self._judged.update(job for job, final in finals if final)
-                for job in self._judged & self.jobs.keys():
-                    del self.jobs[job]
+                for verdict in verdicts(columns):
+                    self._judged.add(verdict.job)
+                    self.jobs.pop(verdict.job, None)
+                    self._remember(verdict)
             case "jobs":
                 self._take_jobs(columns)
             case "blocks":
                 self._take_blocks(columns, now)
             case "node_blocks":
                 self._take_node_blocks(columns)
+            case "predictions":
+                self._take_predictions(columns)
             case "runs":
+                self._extents.take_runs(columns)
                 for job, runtime in zip(columns["job"], columns["runtime_seconds"], strict=True):
                     if (entry := self._job(job)) is not None:
                         entry.runtime_seconds, entry.ended = float(runtime), True
@@ -118,6 +121,7 @@ class Scorer:
                 self._judge(job)
                 job.changed_at = now
             if job.trial is not None:
+                self._look_at_total(job, job.trial)
                 job.trial.step(now)
             if job.ended:
                 scores.append(self._score(name, job, now))
@@ -128,6 +132,15 @@ class Scorer:
         self._look_at_all()
         return scores
 
+    def _look_at_total(self, job: Job, trial: Trial) -> None:
+        if job.foretold is None:
+            return
+        trial.evidence.foretell(job.foretold)
+        runtime = job.runtime_seconds if job.ended else math.nan
+        points = self._extents.sync_points(job.problem) if job.problem is not None else 0
+        share = sum(job.reached.values()) / points if points else math.nan
+        trial.last(job.started_at, share, runtime)
+
     def _look_at_all(self) -> None:
         evidence = {
             name: job.trial.evidence for name, job in self.jobs.items() if job.trial is not None and job.score >= 0
@@ -137,16 +150,18 @@ class Scorer:
         self.facility = facility_share(slow, len(evidence))
 
     def _take_jobs(self, columns: Mapping[str, Column]) -> None:
-        names = ("offset", "job", "workload", "app", "user", "nodes")
-        for offset, name, workload, app, user, nodes in zip(*(columns[c] for c in names), strict=True):
-            self._last_offset = max(self._last_offset, int(offset))
-            if (job := self._job(name)) is not None:
-                job.offset, job.workload, job.app, job.user = int(offset), workload, app, user
-                job.nodes = int(nodes)
-                job.node_work = job.node_work or NodeWork(job.nodes)
+        self._extents.take_jobs(columns)
+        for row in range(len(columns["job"])):
+            offset = int(columns["offset"][row])
+            self._last_offset = max(self._last_offset, offset)
+            if (job := self._job(columns["job"][row])) is not None:
+                job.offset = offset
+                job.begin({name: values[row] for name, values in columns.items()})
 
     def _take_events(self, columns: Mapping[str, Column]) -> None:
         """Where alarmed runs were accepted as the history, those that still run are judged by that, from now on."""
+        for workload, at in changed_workloads(columns):
+            self._surroundings.changed(workload, at)
         accepted = accepted_workloads(columns)
         for job in self.jobs.values():
             if job.workload in accepted:
@@ -161,8 +176,15 @@ class Scorer:
                 mean = np.asarray(columns["sum_seconds"][at:stop]) / counts
                 longest = float(np.max(columns["max_seconds"][at:stop]))
                 ids, ended_at = columns["class_id"][at:stop], columns["ended_at"][at:stop]
+                job.reach(np.asarray(columns["world"][at:stop]), np.asarray(columns["first_index"][at:stop]) + counts)
                 job.waiting.append((ids, mean, ended_at, counts, longest, now))
             at = stop
+
+    def _take_predictions(self, columns: Mapping[str, Column]) -> None:
+        names = ("job", "lower_seconds", "expected_seconds", "upper_seconds", "runs", "scales")
+        for name, lower, expected, upper, runs, scales in zip(*(columns[c] for c in names), strict=True):
+            if (job := self._job(name)) is not None and 0 < expected <= upper < math.inf:
+                job.foretold = Foretold(float(lower), float(expected), float(upper), int(runs), int(scales))
 
     def _take_node_blocks(self, columns: Mapping[str, Column]) -> None:
         names = list(columns)
@@ -199,44 +221,37 @@ class Scorer:
         return Trial(self._known.paces.get(job.workload), alpha, margin, longest)
 
     def _score(self, name: str, job: Job, now: float) -> Output:
-        trial = job.trial or self._new_trial(job)
-        evidence, cause, band = trial.evidence, trial.cause, self._known.runtimes.get(job.workload)
-        alarm = evidence.alarms[-1] if evidence.alarms else None
-        judged = evidence.state != "unknown"
+        job.trial = trial = job.trial or self._new_trial(job)
         if job.ended:
-            clause = runtime_clause(job.runtime_seconds, band)
-        else:
-            clause = runtime_clause(trial.projected_seconds(band, now), band, "will take")
-        phase = self._known.name(cause.phase) if cause.phase is not None else ""
-        numbers = {key: round(value, 9) for key, value in cause.numbers.items()} if alarm else {}
-        job.sentence = sentence(evidence, job.workload, cause, phase, clause)
-        columns = {
-            "job": name,
-            "workload": job.workload,
-            "state": evidence.state,
-            "score": (evidence.highest if job.ended else evidence.score) if judged else math.nan,
-            "slowdown": evidence.slowdown if judged else math.nan,
-            "onset_at": alarm.onset_at if alarm else math.nan,
-            "alarmed_at": alarm.detected_at if alarm else math.nan,
-            "windows": evidence.windows,
-            "final": int(job.ended),
-            "sentence": job.sentence,
-            "at": now,
-            "cause": cause.kind if alarm else "none",
-            "members": json.dumps(cause.members if alarm else ()),
-            "evidence": json.dumps(numbers, separators=(",", ":")),
-            "basis": "own" if evidence.basis != "its history" else "history",
-            "recovered_at": alarm.ended_at if alarm and alarm.ended_at is not None else math.nan,
-        }
-        return Output("scores", 1, columns)
+            self._look_at_total(job, trial)
+        self._look_around(name, job, trial)
+        return score_output(name, job, trial, self._known, now)
+
+    def _look_around(self, name: str, job: Job, trial: Trial) -> None:
+        """See what coincides with the latest alarm: once, and again where others are to blame."""
+        alarms, blamed = trial.evidence.alarms, trial.cause.members
+        if not alarms or job.explained == (len(alarms), blamed):
+            return
+        job.explained = len(alarms), blamed
+        near = (
+            Neighbour(other, frozenset(one.hosts), one.started_at) for other, one in self.jobs.items() if other != name
+        )
+        onset_at = alarms[-1].onset_at
+        job.coincidences = self._surroundings.coincidences(job.workload, job.hosts, blamed, onset_at, near)
 
     def _finish(self, name: str, job: Job, now: float) -> None:
-        # On one node the members are ranks, and a rank is another one in every job.
-        if job.trial is not None and job.nodes > 1 and job.trial.cause.kind == "straggler":
-            self.nodes.add(job.trial.members, job.trial.cause.members)
+        cause = job.trial.cause if job.trial is not None else Cause("unknown")
+        self._remember(Verdict(name, job.workload, cause.kind, cause.members, job.hosts, now))
         self.finished[job.state] += 1
         self._judged.add(name)
         del self.jobs[name]
         self.ended[name] = (job, now)
         if len(self.ended) > JOBS:
             self.ended.popitem(last=False)
+
+    def _remember(self, verdict: Verdict) -> None:
+        """Keep what a job that is over says of its nodes."""
+        # On one node the members are ranks, and a rank is another one in every job.
+        if verdict.cause == "straggler" and len(verdict.hosts) > 1:
+            self.nodes.add(verdict.hosts, verdict.members)
+        self._surroundings.ended(verdict.workload, verdict.hosts, verdict.at)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -22,6 +23,10 @@ Band = tuple[float, float, float]
 """Lower, expected and upper seconds."""
 SETTLED: Final = 30.0
 """A cause is looked for again until so many seconds since the onset are known."""
+WORK: Final = 1024
+"""Stretches that wait for windows of their time; the oldest go first."""
+PROJECTED: Final = 0.5
+"""Share of a run from which on the rest of it is projected against what scaling foretells."""
 
 
 class Trial:
@@ -39,6 +44,7 @@ class Trial:
         self._stall = Stall(alpha / 8, longest_seconds)
         self._attribution = Attribution()
         self._until = -math.inf
+        self._work: deque[Stretch] = deque(maxlen=WORK)
         self._explained = 0
         self._disturbed = False
 
@@ -55,21 +61,46 @@ class Trial:
         if math.isnan(self.began_at):
             self.began_at = float(ended_at[0] - seconds[0] * counts[0])
         self._stall.add(float(ended_at[-1]), longest, now)
+        # Window by window, so that a log that is read again after a restart leads to the same alarm and the same cause.
         for window in self._windower.add(class_ids, seconds, ended_at, counts):
+            self._until = window.ended_at
+            self._take_work()
             self.evidence.add(window)
             self.class_times.add(window)
+            self._explain()
         self._until = float(ended_at[-1])
 
-    def add_work(self, stretches: Sequence[Stretch]) -> None:
-        """Take what the ranks or nodes did, in the order of time."""
+    def add_work(self, stretches: Iterable[Stretch]) -> None:
+        """Take what the ranks or nodes did, in the order of time. It is looked at with the windows of its time."""
+        self._work.extend(stretches)
+
+    def _take_work(self) -> None:
         onset_at = self.evidence.alarms[-1].onset_at if self._disturbed else math.inf
-        for stretch in stretches:
-            self._attribution.add(stretch, onset_at)
+        while self._work and self._work[0].ended_at <= self._until:
+            self._attribution.add(self._work.popleft(), onset_at)
+
+    def last(self, started_at: float, share: float, runtime_seconds: float = math.nan) -> None:
+        """Judge how long the run takes. share: of its sync points that are done, NaN if unknown.
+
+        From half of them on the rest is taken to go on as they did; before, only what has passed counts.
+        runtime_seconds: once it is over.
+        """
+        if math.isfinite(runtime_seconds):
+            self.evidence.lasts(runtime_seconds, started_at, started_at + runtime_seconds, over=True)
+            return
+        seconds = self._until - started_at
+        if PROJECTED <= share <= 1:
+            seconds += (self._until - self.began_at) * (1 / share - 1)
+        self.evidence.lasts(seconds, started_at, self._until)
 
     def step(self, now: float) -> None:
         """Look for a stall, and for the cause of an alarm while there is more to know. now: Unix seconds."""
         if not math.isnan(self._stall.began_at):
             self.evidence.silent(self._stall.score(now), self._stall.began_at, now)
+        self._take_work()
+        self._explain()
+
+    def _explain(self) -> None:
         if not self.evidence.alarms:
             return
         alarm = self.evidence.alarms[-1]
@@ -97,6 +128,8 @@ class Trial:
     def _why(self, alarm: Alarm) -> Cause:
         if alarm.kind != "slow":
             return Cause("stall" if alarm.kind == "stalled" else "fast", ("all",))
+        if alarm.basis == "scaling":
+            return Cause("unknown")  # there is no time before it to compare with
         cause = self._attribution.cause(alarm.onset_at)
         if cause.kind in ("all-slow", "unknown") and (phase := phase_cause(self.evidence.phases)) is not None:
             return phase

@@ -8,20 +8,26 @@ from collections.abc import Callable
 
 from barograph_alerts.cause import Cause
 from barograph_alerts.evidence import MINIMUM_RESIDUALS, Evidence
+from barograph_alerts.foretold import Foretold
 from barograph_alerts.yardstick import FIRST
 
 MEMBERS = 3
 """Names said in a sentence; further ones are counted."""
 
 
-def sentence(evidence: Evidence, workload: str, cause: Cause, phase: str = "", runtime: str = "") -> str:
+def sentence(
+    evidence: Evidence, workload: str, cause: Cause, phase: str = "", runtime: str = "", coincidence: str = ""
+) -> str:
     """What is to be said of a job.
 
     cause: of its latest alarm. phase: the slow class in words, where one is. runtime: a clause about its whole run.
+    coincidence: what coincides with the onset, in words.
     """
     tail = f"; {runtime}" if runtime else ""
     if evidence.state == "unknown":
         return f"unknown: {missing(evidence, workload)}{tail}"
+    if evidence.basis == "scaling":
+        return f"{evidence.state}: {_by_scaling(evidence)}{_coincides(coincidence)}"
     if not evidence.alarms:
         compared = f"{evidence.slowdown:.2f}x {evidence.basis} (score {evidence.highest:.2f}, slow above 1)"
         lacking = f", for {missing(evidence, workload)}" if evidence.basis != "its history" else ""
@@ -33,7 +39,30 @@ def sentence(evidence: Evidence, workload: str, cause: Cause, phase: str = "", r
     why = _why(cause, phase)
     earlier = f", disturbance {len(evidence.alarms)} of this job" if len(evidence.alarms) > 1 else ""
     score = f"(score {alarm.score:.1f}{earlier})"
-    return f"{alarm.kind}: {alarm.slowdown:.2f}x {alarm.basis} since {since}{why} {score}{tail}"
+    coincides = _coincides(coincidence)
+    return f"{alarm.kind}: {alarm.slowdown:.2f}x {alarm.basis} since {since}{why} {score}{coincides}{tail}"
+
+
+def foretold_clause(foretold: Foretold) -> str:
+    """What scaling says of a whole run."""
+    lower, expected, upper = foretold[:3]
+    return f"{expected:.2f} s foretold by {foretold.basis} (95 %: {lower:.2f} to {upper:.2f} s)"
+
+
+def _by_scaling(evidence: Evidence) -> str:
+    """How a run that is judged as a whole did."""
+    if (total := evidence.total) is None:
+        return "by scaling"
+    score = evidence.alarms[-1].score if evidence.alarms else total.score
+    verb = "ran" if evidence.over else "takes"
+    return (
+        f"{total.slowdown:.2f}x what was foretold (score {score:.2f}, slow above 1); "
+        f"{verb} {total.seconds:.2f} s, {foretold_clause(total.foretold)}"
+    )
+
+
+def _coincides(text: str) -> str:
+    return f"; coincides with: {text}" if text else ""
 
 
 def missing(evidence: Evidence, workload: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from barograph import backtest_runtime, backtest_scaling
+from barograph import backtest_alerts, backtest_runtime, backtest_scaling
 from barograph.cli import MISSING_EXTRA
 from barograph.columns import names
 from barograph_collector.service import Exit
@@ -23,6 +23,7 @@ from barograph_modeler.backtest.score import Row, summarize
 from barograph_modeler.backtest.series import BadTable, Join, Series, read_series
 from barograph_modeler.backtest.tasks import FEWEST, prequential, same_scale, scale_up
 
+SUBJECTS = {"scaling": backtest_scaling.run, "runtime": backtest_runtime.run, "alerts": backtest_alerts.run}
 TASKS = {"half": same_scale, "prequential": prequential}
 
 
@@ -61,8 +62,9 @@ def _parser() -> argparse.ArgumentParser:
     bands.add_argument("--plot", type=Path, metavar="FILE.png", help="draw bands and observed values")
     scaling = backtest_scaling.add_parser(subjects)
     runtime = backtest_runtime.add_parser(subjects)
+    alerts = backtest_alerts.add_parser(subjects)
     # One page of help for all subjects.
-    parser.epilog = "\n".join(subject.format_help() for subject in (bands, scaling, runtime))
+    parser.epilog = "\n".join(subject.format_help() for subject in (bands, scaling, runtime, alerts))
     return parser
 
 
@@ -76,13 +78,13 @@ def main(arguments: Sequence[str]) -> int:
     """Print how the methods did; 65 if the file cannot be used."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    if options.subject == "bands" and (options.join is None) != (options.on is None):
+    if options.subject in ("bands", "alerts") and (options.join is None) != (options.on is None):
         parser.error("--join and --on go together, expected both or none")
-    if options.plot is not None and importlib.util.find_spec("matplotlib") is None:
+    if getattr(options, "plot", None) is not None and importlib.util.find_spec("matplotlib") is None:
         print("barograph backtest: --plot needs matplotlib: pip install 'barograph[report]'", file=sys.stderr)
         return MISSING_EXTRA
     try:
-        {"bands": _bands, "scaling": backtest_scaling.run, "runtime": backtest_runtime.run}[options.subject](options)
+        {**SUBJECTS, "bands": _bands}[options.subject](options)
     except BadTable as error:
         return _refuse(str(error))
     except OSError as error:

@@ -155,6 +155,7 @@ class Forecaster:
             "expected_seconds": limits[1],
             "upper_seconds": limits[2],
             "made_at": now,
+            "scales": answer.scales,
         }
         return [Output("predictions", 1, columns)]
 

@@ -6,43 +6,8 @@ import numpy as np
 import pytest
 
 from barograph_alerts.scorer import Scorer
-from barograph_modeler.learner import Learner
 from helpers.jobs import Simulation, part, verdict
-
-
-def history(simulation: Simulation, runs: int = 5, factor: float = 1.0) -> dict[str, dict]:
-    """What the modeler writes after so many runs that it takes for healthy, as columns of the log."""
-    learner, written = Learner(), {}
-    for _ in range(runs):
-        job = simulation.job(slow_from=0, factor=factor)
-        for table in ("runs", "jobs", "blocks"):
-            learner.take(table, job[table], simulation.now)
-        learner.take("scores", verdict(job, 0.0), simulation.now)
-        for output in learner.step(simulation.now):
-            rows = {k: [v] * output.rows if np.isscalar(v) else v for k, v in output.columns.items()}
-            written[output.table] = rows
-    return written
-
-
-def judge(scorer: Scorer, job: dict, *, until: int | None = None) -> list[dict]:
-    """Feed a job as a live daemon would see it: 200 intervals a cycle, then its end."""
-    scorer.take("jobs", job["jobs"], 0.0)
-    scores, stop = [], until or len(job["blocks"]["job"])
-    for start in range(0, stop, 200):
-        page = part(job["blocks"], start, min(start + 200, stop))
-        scorer.take("blocks", page, 0.0)
-        scores += scorer.step(float(page["ended_at"][-1]))
-    if until is None:
-        scorer.take("runs", job["runs"], 0.0)
-        scores += scorer.step(float(job["blocks"]["ended_at"][-1]))
-    return [dict(score.columns) for score in scores]
-
-
-def prepared(simulation: Simulation, runs: int = 5, **settings: float) -> Scorer:
-    scorer = Scorer(**settings)
-    for table, columns in history(simulation, runs).items():
-        scorer.take(table, columns, 0.0)
-    return scorer
+from helpers.trials import history, judge, prepared
 
 
 def test_a_healthy_job_ends_healthy_and_says_how_it_compares():
@@ -190,6 +155,6 @@ def test_where_alarmed_runs_became_the_history_a_running_job_is_judged_by_it_ane
     assert judge(scorer, job, until=4000)[-1]["state"] == "slow"
     scorer.take("paces", history(Simulation(seed=9), factor=2.0)["paces"], 0.0)
     detail = '{"reason":"accepted"}'
-    scorer.take("events", {"source": ["lab/app@2x1"], "kind": ["regime-closed"], "detail": [detail]}, 0.0)
+    scorer.take("events", {"source": ["lab/app@2x1"], "kind": ["regime-closed"], "detail": [detail], "at": [0.0]}, 0.0)
     rest = dict(job, blocks=part(job["blocks"], 4000, 8000))
     assert judge(scorer, rest)[-1]["state"] == "healthy"

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import http.server
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import pytest
@@ -26,20 +20,11 @@ import pytest
 from barograph_agent import wire
 from barograph_agent.link import Link
 from barograph_agent.outbox import Memory
+from helpers.alerting import RULES, Webhook, tool, wait_until, watched
 from helpers.up import Up, free_ports
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
-RULES = Path(__file__).parents[2] / "alerts/rules"
-DEADLINE_SECONDS = 120.0
 QUIET_SECONDS = 20.0
-
-
-def tool(name: str) -> str:
-    path = shutil.which(name)
-    if path is None:
-        assert not os.environ.get("CI"), f"{name} is missing: tests/install-packages installs it"
-        pytest.skip(f"{name} is missing")
-    return path
 
 
 def test_each_rule_does_what_its_test_says():
@@ -66,52 +51,6 @@ def test_the_example_for_alertmanager_is_one():
     assert "2 inhibit rules" in done.stdout or "3 inhibit rules" in done.stdout
 
 
-class Webhook:
-    """Takes what Alertmanager sends."""
-
-    def __init__(self) -> None:
-        self.calls: list[dict[str, Any]] = []
-        calls = self.calls
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                calls.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-                self.send_response(200)
-                self.end_headers()
-
-            def log_message(self, *arguments: object) -> None:
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.thread = threading.Thread(target=self.server.serve_forever)
-        self.thread.start()
-
-    def of(self, name: str) -> list[dict[str, Any]]:
-        return [call for call in self.calls if call["groupLabels"]["alertname"] == name]
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
-
-
-def wait_until(true: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while not true():
-        assert time.monotonic() < deadline, f"{what}: not within {DEADLINE_SECONDS:g} s"
-        time.sleep(0.1)
-
-
-@contextlib.contextmanager
-def running(log: Path, *command: str | Path) -> Iterator[None]:
-    with log.open("ab") as out, subprocess.Popen(command, stdout=out, stderr=out) as process:
-        try:
-            yield
-        finally:
-            process.terminate()
-            process.wait(30)
-
-
 @pytest.fixture(scope="module")
 def webhook() -> Iterator[Webhook]:
     made = Webhook()
@@ -121,55 +60,8 @@ def webhook() -> Iterator[Webhook]:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory, webhook: Webhook) -> Iterator[Up]:
-    """Barograph, Prometheus and Alertmanager; rules and routes as shipped, but everything waits for seconds only."""
-    prometheus, alertmanager = tool("prometheus"), tool("prometheus-alertmanager")
-    directory = tmp_path_factory.mktemp("alerting")
-    ports = free_ports(2)
-    rules = (RULES / "barograph.rules.yml").read_text()
-    rules = rules.replace("for: 30s", "for: 3s").replace("for: 1m", "for: 3s")
-    (directory / "rules.yml").write_text(rules)
-    routes = (RULES / "alertmanager.example.yml").read_text()
-    routes = routes.replace("http://127.0.0.1:9095/", f"http://127.0.0.1:{webhook.server.server_port}/")
-    routes = routes.replace("group_wait: 10s", "group_wait: 1s").replace("group_interval: 5m", "group_interval: 2s")
-    (directory / "alertmanager.yml").write_text(routes)
-    with Up(directory) as up:
-        targets = ", ".join(f'"127.0.0.1:{up.port + number}"' for number in (1, 2, 3))
-        (directory / "prometheus.yml").write_text(
-            f"global: {{scrape_interval: 1s, evaluation_interval: 1s}}\n"
-            f"rule_files: [{directory / 'rules.yml'}]\n"
-            f"alerting: {{alertmanagers: [{{static_configs: [{{targets: ['127.0.0.1:{ports + 1}']}}]}}]}}\n"
-            "scrape_configs: [{job_name: barograph, honor_labels: true, "
-            f"static_configs: [{{targets: [{targets}]}}]}}]\n"
-        )
-        with (
-            running(
-                directory / "alertmanager.log",
-                alertmanager,
-                f"--config.file={directory / 'alertmanager.yml'}",
-                f"--storage.path={directory / 'alertmanager'}",
-                f"--web.listen-address=127.0.0.1:{ports + 1}",
-                "--cluster.listen-address=",
-            ),
-            running(
-                directory / "prometheus.log",
-                prometheus,
-                f"--config.file={directory / 'prometheus.yml'}",
-                f"--storage.tsdb.path={directory / 'prometheus'}",
-                f"--web.listen-address=127.0.0.1:{ports}",
-            ),
-        ):
-            wait_until(lambda: _answers(f"http://127.0.0.1:{ports}/-/ready"), "Prometheus")
-            wait_until(lambda: _answers(f"http://127.0.0.1:{ports + 1}/-/ready"), "Alertmanager")
-            up.alertmanager = f"http://127.0.0.1:{ports + 1}"  # type: ignore[attr-defined]
-            yield up
-
-
-def _answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False
+    with watched(tmp_path_factory.mktemp("alerting"), webhook) as up:
+        yield up
 
 
 class Job:

@@ -19,6 +19,8 @@ class Simulation:
     seed: int = 1
     intervals: int = 8000
     now: float = 1_000_000.0
+    params: str = "{}"
+    ranks: int = 2
     _made: int = 0
     rng: np.random.Generator = field(init=False)
 
@@ -37,9 +39,12 @@ class Simulation:
         self.now = float(ends[-1]) + 1
         return {
             "jobs": {"offset": [self._made], "job": [name], "workload": [self.workload], "app": ["app"],
-                     "user": ["u"], "nodes": [1], "started_at": [started]},
+                     "user": ["u"], "nodes": [1], "started_at": [started], "cluster": ["lab"], "params": [self.params],
+                     "ranks": [self.ranks], "host": ["n1"]},
             "blocks": {
                 "job": [name] * n,
+                "world": np.zeros(n, dtype=np.int64),
+                "first_index": np.arange(n),
                 "class_id": np.tile(np.array(CLASSES, dtype=np.uint64), n // 2),
                 "count": np.ones(n, dtype=np.int64),
                 "sum_seconds": seconds,
@@ -49,13 +54,15 @@ class Simulation:
                 "max_seconds": seconds,
                 "ended_at": ends,
             },
-            "runs": {"job": [name], "runtime_seconds": [float(seconds.sum())], "exit_status": [status]},
+            "runs": {"job": [name], "runtime_seconds": [float(seconds.sum())], "exit_status": [status],
+                     "intervals": [n]},
         }  # fmt: skip
 
 
 def verdict(job: dict[str, Columns], score: float, final: int = 1) -> Columns:
     """A row of `scores` for the job."""
-    return {"job": job["jobs"]["job"], "score": [score], "final": [final]}
+    return {"job": job["jobs"]["job"], "workload": job["jobs"]["workload"], "score": [score], "final": [final],
+            "cause": ["none"], "members": ["[]"], "hosts": ["[]"], "at": [0.0]}  # fmt: skip
 
 
 def part(columns: Columns, start: int, stop: int) -> Columns:

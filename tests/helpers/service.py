@@ -108,7 +108,7 @@ class Oracle:
                     values = {"job": job, "workload": "w", "state": "healthy", "score": 0.0, "slowdown": 1.0,
                               "onset_at": 0.0, "alarmed_at": 0.0, "windows": 1, "final": 1, "sentence": SENTENCE,
                               "at": 0.0, "cause": "none", "members": "[]", "evidence": "{}", "basis": "history",
-                              "recovered_at": 0.0}  # fmt: skip
+                              "recovered_at": 0.0, "hosts": "[]"}  # fmt: skip
                     message = wire.append(link.stream, outbox.next_seq, "scores", 1, values)
                     outbox.put(1, wire.encode(message))
         link.close()

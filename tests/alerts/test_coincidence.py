@@ -1,0 +1,142 @@
+"""What coincides with a slowdown: said beside the cause, never as one."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from barograph_alerts.coincidence import Neighbour, Surroundings
+from barograph_alerts.scorer import Scorer
+from helpers.jobs import Simulation, part
+
+ONSET = 1000.0
+
+
+def after_runs(count: int = 4) -> Surroundings:
+    """Runs of one workload on n1 and n2, the last of which ended at 900."""
+    surroundings = Surroundings()
+    for number in range(count):
+        surroundings.ended("w", ("n1", "n2"), 900.0 - 10 * number)
+    return surroundings
+
+
+def texts(surroundings: Surroundings, hosts: str, blamed: str = "", near: tuple[Neighbour, ...] = ()) -> list[str]:
+    found = surroundings.coincidences("w", hosts.split(), blamed.split(), ONSET, near)
+    return [one.text for one in found]
+
+
+def test_a_node_that_no_earlier_run_was_on_is_said():
+    assert texts(after_runs(), "n1 n2") == []
+    assert texts(after_runs(), "n1 n3") == ["first run on n3 (4 runs before)"]
+    [one] = after_runs().coincidences("w", ["n1", "n3"], [], ONSET, [])
+    assert one.numbers == {"new_nodes": 1, "earlier_runs": 4}
+
+
+def test_after_few_runs_every_node_is_new_and_nothing_is_said():
+    assert texts(after_runs(2), "n3") == []
+    assert texts(Surroundings(), "n3") == []
+
+
+def test_where_a_node_is_to_blame_only_that_one_is_looked_at():
+    assert texts(after_runs(), "n1 n3", blamed="n1") == []
+    assert texts(after_runs(), "n1 n3", blamed="n3") == ["first run on n3 (4 runs before)"]
+    assert texts(after_runs(), "n1 n3", blamed="all") == ["first run on n3 (4 runs before)"]
+
+
+def test_a_job_that_began_on_the_same_node_shortly_before_is_said_first():
+    def near(seconds_before: float, host: str = "n1") -> tuple[Neighbour, ...]:
+        return (Neighbour("lab/9.0.0", frozenset({host, "n7"}), ONSET - seconds_before),)
+
+    assert texts(after_runs(), "n1 n3", near=near(3)) == [
+        "start of lab/9.0.0 on n1",
+        "first run on n3 (4 runs before)",
+    ]
+    assert texts(after_runs(), "n1", near=near(31)) == []
+    assert texts(after_runs(), "n1", near=near(-3)) == []
+    assert texts(after_runs(), "n1", near=near(3, "n2")) == []
+
+
+def test_changes_of_level_since_the_last_run_are_said_but_not_those_of_the_workload_itself():
+    surroundings = after_runs()
+    for workload, at in (("w", 950.0), ("old", 890.0), ("a", 910.0), ("a", 920.0), ("b", 990.0), ("late", 1001.0)):
+        surroundings.changed(workload, at)
+    assert texts(surroundings, "n1") == ["first run since 2 other workloads changed level"]
+
+
+def test_many_new_nodes_are_counted():
+    assert texts(after_runs(), "a b c d e") == ["first run on a, b, c and 2 more (4 runs before)"]
+
+
+def node_blocks(job: dict, host: str, own_seconds: np.ndarray, wait_seconds: np.ndarray) -> dict:
+    count = len(own_seconds)
+    return {
+        "job": job["jobs"]["job"] * count, "host": [host] * count, "world": np.zeros(count, np.int64),
+        "ranks": np.ones(count, np.int64), "first_index": 64 * np.arange(count), "length": np.full(count, 64),
+        "count": np.full(count, 64), "own_rank": np.zeros(count, np.int64), "own_rank_seconds": own_seconds,
+        "own_seconds": own_seconds, "p2p_seconds": np.zeros(count), "wait_seconds": wait_seconds,
+        "least_wait_seconds": wait_seconds, "ended_at": job["blocks"]["ended_at"][63::64],
+    }  # fmt: skip
+
+
+def run_on(scorer: Scorer, simulation: Simulation, hosts: tuple[str, str], *, slow: bool) -> dict:
+    """A job on two nodes; where it becomes slow in the middle the second one works longer. Returns its last score."""
+    job = simulation.job(slow_from=6400 if slow else None, factor=5.0)
+    scorer.take("jobs", {**job["jobs"], "nodes": [2], "host": [hosts[0]]}, 0.0)
+    sums = job["blocks"]["sum_seconds"].reshape(-1, 64).sum(axis=1)
+    usual = np.minimum(sums, np.median(sums[: len(sums) // 2]))
+    work = [node_blocks(job, hosts[0], usual, sums - usual), node_blocks(job, hosts[1], sums, 0 * sums)]
+    last = {}
+    for start in range(0, simulation.intervals, 640):
+        page = part(job["blocks"], start, start + 640)
+        for rows in work:
+            scorer.take("node_blocks", part(rows, start // 64, start // 64 + 10), 0.0)
+        scorer.take("blocks", page, 0.0)
+        for output in scorer.step(float(page["ended_at"][-1])):
+            last = dict(output.columns)
+    scorer.take("runs", job["runs"], 0.0)
+    for output in scorer.step(float(page["ended_at"][-1]) + 1):
+        last = dict(output.columns)
+    return last
+
+
+@pytest.fixture(scope="module")
+def life() -> tuple[Scorer, list[dict]]:
+    """Four healthy runs on n1 and n2, then three on which n3 holds up n1."""
+    simulation, scorer = Simulation(intervals=10240), Scorer()
+    rows = [run_on(scorer, simulation, ("n1", "n2"), slow=False) for _ in range(4)]
+    rows += [run_on(scorer, simulation, ("n1", "n3"), slow=True) for _ in range(3)]
+    return scorer, rows
+
+
+def test_the_sentence_of_an_alarm_names_the_new_node_and_the_row_its_figures(life):
+    _, rows = life
+    first, second = rows[4], rows[5]
+    assert (first["state"], first["cause"], json.loads(first["members"])) == ("slow", "straggler", ["n3"])
+    assert "; coincides with: first run on n3 (4 runs before); ran " in first["sentence"]
+    assert json.loads(first["evidence"])["new_nodes"] == 1
+    assert json.loads(first["hosts"]) == ["n1", "n3"]
+    # It is new only once.
+    assert second["cause"] == "straggler"
+    assert "coincides" not in second["sentence"]
+    assert "coincides" not in rows[0]["sentence"]
+
+
+def test_evidence_against_nodes_and_where_workloads_ran_outlive_a_restart(life):
+    scorer, rows = life
+    again = Scorer()
+    for row in rows:
+        again.take("scores", {name: [value] for name, value in row.items()}, 0.0)
+    assert scorer.nodes.ranking(9)[0][:2][0] == "n3"
+    assert again.nodes.ranking(9) == scorer.nodes.ranking(9)
+    simulation = Simulation(seed=3, intervals=10240)
+    simulation._made = 50
+    assert "first run on n4 (7 runs before)" in run_on(again, simulation, ("n1", "n4"), slow=True)["sentence"]
+
+
+def test_a_row_of_an_earlier_version_has_no_hosts_and_does_no_harm(life):
+    _, rows = life
+    again = Scorer()
+    again.take("scores", {name: [value] for name, value in {**rows[4], "hosts": ""}.items()}, 0.0)
+    assert again.nodes.ranking(9) == []

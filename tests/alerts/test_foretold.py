@@ -1,0 +1,163 @@
+"""Cold start by scaling: a size never seen is judged by what the application took at others, and says so."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import t as student
+
+from barograph_alerts.evidence import ALPHA, Evidence
+from barograph_alerts.extent import Extents, Problem
+from barograph_alerts.foretold import Foretold, Total
+from barograph_alerts.scorer import Scorer
+from helpers.jobs import Simulation, part
+from helpers.trials import judge, prepared
+
+SECONDS = 20.0
+"""What a job of `Simulation` takes."""
+
+
+def foretell(scorer: Scorer, job: dict, factor: float = 1.0, runs: int = 12, scales: int = 3) -> None:
+    limits = {"lower_seconds": 0.9, "expected_seconds": 1.0, "upper_seconds": 1.15}
+    columns = {name: [factor * SECONDS * value] for name, value in limits.items()}
+    scorer.take("predictions", {**columns, "job": job["jobs"]["job"], "runs": [runs], "scales": [scales]}, 0.0)
+
+
+def other_scales(scorer: Scorer, intervals: dict[int, int]) -> None:
+    """Runs of the same problem elsewhere, which are over."""
+    for ranks, count in intervals.items():
+        run = Simulation(f"lab/app@{ranks}x1", ranks=ranks, intervals=20).job()
+        name = [f"lab/{100 + ranks}.0.0"]
+        scorer.take("jobs", {**run["jobs"], "job": name}, 0.0)
+        scorer.take("runs", {**run["runs"], "job": name, "intervals": [count]}, 0.0)
+    scorer.step(0.0)
+
+
+@given(st.floats(0.2, 5), st.floats(1.01, 10))
+def test_the_upper_limit_is_exceeded_by_a_healthy_run_in_a_fortieth_and_wider_ones_follow_student(expected, ratio):
+    foretold = Foretold(expected / ratio, expected, expected * ratio, 5, 2)
+    assert foretold.p_value(expected) == pytest.approx(0.5)
+    assert foretold.p_value(expected * ratio) == pytest.approx(0.025)
+    wider = student.ppf(0.995, 4) / student.ppf(0.975, 4)
+    assert foretold.p_value(expected * ratio**wider) == pytest.approx(0.005)
+
+
+def test_the_test_alarms_exactly_where_p_falls_below_the_risk_and_never_below_the_margin():
+    test = Total(Foretold(90.0, 100.0, 110.0, 5, 2), risk=0.005, margin=0.075)
+    limit = 100 * 1.1 ** (student.ppf(0.995, 4) / student.ppf(0.975, 4))
+    test.take(limit * 0.999)
+    assert test.score < 1
+    test.take(limit * 1.001)
+    assert test.score > 1
+    narrow = Total(Foretold(99.9, 100.0, 100.1, 5, 2), risk=0.005, margin=0.075)
+    narrow.take(107.0)
+    assert narrow.score == 1
+    narrow.take(108.0)
+    assert narrow.score > 1
+
+
+def test_a_size_never_seen_that_takes_far_longer_than_foretold_alarms_while_it_runs_and_says_by_what():
+    simulation = Simulation()
+    job, scorer = simulation.job(slow_from=0, factor=2.0), Scorer()
+    foretell(scorer, job)
+    scores = judge(scorer, job)
+    started = job["jobs"]["started_at"][0]
+    [first, *_] = [score for score in scores if score["state"] == "slow"]
+    # All that was known: so much has passed. 1.66 times the distance of the upper limit is 1.26 times the median.
+    assert first["alarmed_at"] - started == pytest.approx(1.26 * SECONDS, abs=2)
+    final = scores[-1]
+    assert (final["state"], final["basis"], final["onset_at"]) == ("slow", "scaling", started)
+    assert final["slowdown"] == pytest.approx(2.0, rel=0.03)
+    assert "x what was foretold (score " in final["sentence"]
+    assert "; takes 25." in first["sentence"]
+    assert "; ran 40." in final["sentence"]
+    assert " s, 20.00 s foretold by scaling from 12 runs at 3 scales (95 %: 18.00 to 23.00 s)" in final["sentence"]
+    evidence = json.loads(final["evidence"])
+    assert (evidence["foretold"], evidence["runs"], evidence["scales"]) == (20.0, 12, 3)
+
+
+def test_where_runs_at_other_scales_agree_on_how_much_there_is_to_do_it_alarms_half_way():
+    simulation = Simulation()
+    job, scorer = simulation.job(slow_from=0, factor=2.0), Scorer()
+    other_scales(scorer, {4: 8000, 8: 8000})
+    foretell(scorer, job)
+    [first, *_] = [score for score in judge(scorer, job) if score["state"] == "slow"]
+    assert first["alarmed_at"] - job["jobs"]["started_at"][0] == pytest.approx(SECONDS, abs=2)
+
+
+def test_a_size_never_seen_that_takes_as_long_as_foretold_is_healthy_also_when_it_is_too_short_for_windows():
+    simulation = Simulation(intervals=2000)  # 5 s
+    job, scorer = simulation.job(), Scorer()
+    foretell(scorer, job, factor=0.25)
+    final = judge(scorer, job)[-1]
+    assert (final["state"], final["basis"]) == ("healthy", "scaling")
+    assert final["score"] < 1
+    assert final["sentence"].startswith("healthy: 1.00x what was foretold (score ")
+    assert final["slowdown"] == pytest.approx(1.0, rel=0.03)
+    long = Simulation().job()
+    scorer = Scorer()
+    foretell(scorer, long)
+    final = judge(scorer, long)[-1]
+    assert (final["state"], final["basis"]) == ("healthy", "own")
+    assert "; 20.00 s foretold by scaling from 12 runs at 3 scales" in final["sentence"]
+
+
+def test_a_forecast_does_not_judge_where_there_is_a_history():
+    simulation = Simulation()
+    scorer = prepared(simulation)
+    job = simulation.job()
+    foretell(scorer, job, factor=0.2)
+    assert judge(scorer, job)[-1]["state"] == "healthy"
+
+
+def test_a_projection_that_comes_back_ends_the_alarm():
+    evidence = Evidence(None, ALPHA)
+    evidence.foretell(Foretold(90.0, 100.0, 110.0, 5, 2))
+    for at, seconds in ((60, 200.0), (70, 150.0), (80, 100.0)):
+        evidence.lasts(seconds, 0.0, float(at))
+    [alarm] = evidence.alarms
+    assert (alarm.detected_at, alarm.ended_at, alarm.basis) == (60, 80, "scaling")
+    assert evidence.score < 1
+
+
+def test_a_job_that_was_found_to_have_become_slower_is_not_called_late_once_more():
+    simulation = Simulation()
+    job, scorer = simulation.job(slow_from=6400, factor=5.0), Scorer()
+    foretell(scorer, job)
+    final = judge(scorer, job)[-1]
+    assert (final["state"], final["basis"]) == ("slow", "own")
+    assert "its own first windows since" in final["sentence"]
+
+
+def test_how_much_there_is_to_do_is_known_from_two_scales_that_agree():
+    problem = Problem("lab", "app", "{}")
+
+    def known(*runs: tuple[int, int, int]) -> int:
+        extents = Extents()
+        for number, (ranks, status, intervals) in enumerate(runs):
+            simulation = Simulation(ranks=ranks, intervals=2)
+            job = dataclasses.replace(simulation, intervals=2).job(status=status)
+            name = [f"lab/{number}.0.0"]
+            extents.take_jobs({**job["jobs"], "job": name})
+            extents.take_runs({**job["runs"], "job": name, "intervals": [intervals]})
+        return extents.sync_points(problem)
+
+    assert known((2, 0, 1000)) == 0
+    assert known((2, 0, 1000), (2, 0, 1000)) == 0
+    assert known((2, 0, 1000), (4, 0, 1010)) == 1010
+    assert known((2, 0, 1000), (4, 0, 2000)) == 0
+    assert known((2, 0, 1000), (4, 1, 10), (8, 0, 1000)) == 1000
+
+
+def test_what_nobody_can_use_of_a_forecast_is_left_out():
+    job, scorer = Simulation().job(), Scorer()
+    foretell(scorer, job, factor=math.nan)
+    scorer.take("jobs", job["jobs"], 0.0)
+    scorer.take("blocks", part(job["blocks"], 0, 10), 0.0)
+    scorer.step(0.0)
+    assert scorer.jobs[job["jobs"]["job"][0]].foretold is None
