@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import select
 import time
+from array import array
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -25,7 +26,7 @@ class TimedOutbox(Memory):
 
     def __init__(self) -> None:
         super().__init__(cap_messages=2**31)
-        self.waits: list[float] = []
+        self.waits = array("d")
         self._put_at: dict[int, float] = {}
 
     def put(self, rows: int, frame: bytes) -> None:
@@ -36,7 +37,7 @@ class TimedOutbox(Memory):
     def ack(self, seq: int) -> int:
         """Forget everything up to seq; returns how many rows that was."""
         now = time.monotonic()
-        self.waits += [now - self._put_at.pop(gone) for gone in range(self.first_seq, seq + 1)]
+        self.waits.extend(now - self._put_at.pop(gone) for gone in range(self.first_seq, seq + 1))
         return super().ack(seq)
 
 
