@@ -17,6 +17,7 @@ from barograph_collector.rows import Entry
 RESULTS: Final = ("accepted", "duplicate", "refused")
 REASONS: Final = (
     *("version", "gap", "invalid", "oversized", "unknown-stream", "credit", "rate", "undecodable", "multipart"),
+    "ignored",
     *("handshake", "key", "role", "credential", "replayed", "forbidden"),
     "disk-full",
 )

@@ -17,6 +17,7 @@ from barograph_collector.counters import Counters
 from barograph_collector.door import Door
 from barograph_collector.gatekeeper import Greeting, Judged
 from barograph_collector.mailbox import Mailbox
+from barograph_collector.patience import Patience
 from barograph_collector.reception import Reception
 from barograph_collector.space import DiskSpace
 from barograph_collector.streams import Reply, Streams, Verdict
@@ -62,6 +63,7 @@ class Receiver:
         streams: Streams,
         admission: Admission,
         reception: Reception,
+        patience: Patience,
         space: DiskSpace,
         items: queue.SimpleQueue[intake.Item | None],
         counters: Counters,
@@ -72,6 +74,7 @@ class Receiver:
         self._streams = streams
         self._admission = admission
         self._reception = reception
+        self._patience = patience
         self._space = space
         self._items = items
         self._counters = counters
@@ -104,7 +107,7 @@ class Receiver:
     def _obey(self, post: Post) -> None:
         match post:
             case Reply():
-                self._door.send(*post)
+                self._reception.pass_back(post)
             case Judged():
                 self._reception.open(post.greeting, post.claim)
             case Stored():
@@ -130,10 +133,14 @@ class Receiver:
                 peer, key, frames = self._door.receive()
             except zmq.Again:
                 return
+            if self._patience.is_over(peer):
+                self._counters.refused["ignored"] += 1
+                continue
             try:
                 self._handle(peer, key, intake.decode(frames), frames[0])
             except intake.Undecodable as reason:
                 self._counters.refused[str(reason)] += 1
+                self._patience.spend(peer)
                 self._complain(str(reason))
 
     def _handle(self, peer: bytes, key: str, message: wire.FromClient, frame: bytes) -> None:
@@ -154,6 +161,7 @@ class Receiver:
                     self._take(peer, key, message, frame)
                 else:
                     self._count(message, "duplicate" if verdict in _HAD_ALREADY else "refused")
+                    self._patience.spend(peer)
                     self._answer(peer, message, verdict)
 
     def _take(self, peer: bytes, key: str, message: wire.Append | wire.Skip, frame: bytes) -> None:
@@ -161,9 +169,12 @@ class Receiver:
             item = self._item(key, message, frame)
         except Refused as error:
             self._count(message, "refused")
+            self._patience.spend(peer)
             self._reception.refuse(peer, message.stream, message.seq, error.reason, str(error))
         else:
             self._count(message, "accepted")
+            if item.refusal:
+                self._patience.spend(peer)
             self._queue(item)
 
     def _item(self, key: str, message: wire.Append | wire.Skip, frame: bytes) -> intake.Item:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+from collections import Counter
 from typing import Final
 
 from barograph_agent import wire
@@ -12,11 +13,14 @@ from barograph_collector.counters import Counters
 from barograph_collector.credentials import Claim, Unproven
 from barograph_collector.door import Door
 from barograph_collector.gatekeeper import Greeting
-from barograph_collector.streams import Streams
+from barograph_collector.patience import Patience
+from barograph_collector.streams import Reply, Streams
 
 READS_WAITING: Final = 256
 QUERIES_WAITING: Final = 16
 GREETINGS_WAITING: Final = 20_000
+REQUESTS_OF_ONE: Final = 4
+"""Reads and queries of one connection that wait for their answers at once."""
 
 
 class Reception:
@@ -28,6 +32,7 @@ class Reception:
         streams: Streams,
         admission: Admission,
         counters: Counters,
+        patience: Patience,
         *,
         reads: queue.SimpleQueue[tuple[bytes, wire.Read] | None],
         queries: queue.SimpleQueue[tuple[bytes, wire.Sql] | None],
@@ -37,6 +42,8 @@ class Reception:
         self._streams = streams
         self._admission = admission
         self._counters = counters
+        self._patience = patience
+        self._unanswered: Counter[bytes] = Counter()
         self._reads = reads
         self._queries = queries
         self._greetings = greetings
@@ -44,6 +51,7 @@ class Reception:
     def greet(self, greeting: Greeting) -> None:
         """Open a stream at once, or once the credential that came with it has been looked at."""
         hello = greeting.hello
+        self._patience.spend(greeting.peer)
         try:
             if hello.version != wire.VERSION:
                 raise Refused("version", f"version is {hello.version}, expected {wire.VERSION}")
@@ -76,17 +84,30 @@ class Reception:
         """Queue a request for the thread that answers its kind."""
         try:
             self._admission.check_read(peer, key, request)
+            self._pass_on(peer, request)
         except Refused as error:
             self._counters.refused[error.reason] += 1
+            self._patience.spend(peer)
             self._door.send(peer, _unanswered(request, str(error)))
-            return
+
+    def pass_back(self, answer: Reply) -> None:
+        """Send what came of a request that was passed on."""
+        self._unanswered[answer.peer] -= 1
+        if not self._unanswered[answer.peer]:
+            del self._unanswered[answer.peer]
+        self._door.send(*answer)
+
+    def _pass_on(self, peer: bytes, request: wire.Read | wire.Sql) -> None:
+        if self._unanswered[peer] >= REQUESTS_OF_ONE:
+            raise Refused("rate", f"{REQUESTS_OF_ONE} requests of this connection are waiting, ask again later")
         match request:
             case wire.Read() if self._reads.qsize() < READS_WAITING:
                 self._reads.put((peer, request))
             case wire.Sql() if self._queries.qsize() < QUERIES_WAITING:
                 self._queries.put((peer, request))
             case _:
-                self._door.send(peer, _unanswered(request, "too many of its kind are waiting, ask again later"))
+                raise Refused("rate", "too many of its kind are waiting, ask again later")
+        self._unanswered[peer] += 1
 
     def refuse(self, peer: bytes, stream: str, seq: int, reason: str, detail: str) -> None:
         """Count a message that is not taken, and say so; `seq` is 0 for a hello."""

@@ -30,6 +30,7 @@ from barograph_collector.gatekeeper import Gatekeeper, Greeting
 from barograph_collector.intake import Item
 from barograph_collector.keys import Keyring
 from barograph_collector.mailbox import Mailbox
+from barograph_collector.patience import Patience
 from barograph_collector.query import Querier
 from barograph_collector.reader import Reader
 from barograph_collector.receiver import Order, Post, Receiver, Retained, Stored
@@ -108,11 +109,13 @@ class Collector:
         self.endpoint = door.endpoint
         streams = Streams.recovered(self._store.high_water())
         admission = self._admission()
+        patience = Patience(time.monotonic)
         reception = Reception(
             door,
             streams,
             admission,
             self.counters,
+            patience,
             reads=self._reads,
             queries=self._queries,
             greetings=self._greetings,
@@ -123,6 +126,7 @@ class Collector:
             streams=streams,
             admission=admission,
             reception=reception,
+            patience=patience,
             space=self.space,
             items=self._items,
             counters=self.counters,

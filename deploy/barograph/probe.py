@@ -14,11 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import numpy as np
 
 from barograph_collector.store import Store
+
+READY: Final = re.compile(r"listening on (\S+), log in .+, metrics on (\S+);")
 
 
 @dataclass(frozen=True)
@@ -50,21 +52,22 @@ class Usage:
 class Collector:
     """`barograph collector` on free loopback ports, ready when entered."""
 
-    def __init__(self, state: Path) -> None:
+    def __init__(self, state: Path, *options: str) -> None:
         self._state = state
+        self._options = options
 
     def __enter__(self) -> Self:
         command = [sys.executable, "-m", "barograph_collector.daemon", "--state", str(self._state)]
-        command += ["--listen", "tcp://127.0.0.1:0", "--metrics", "127.0.0.1:0"]
+        command += ["--listen", "tcp://127.0.0.1:0", "--metrics", "127.0.0.1:0", *self._options]
         with (self._state / "stderr").open("wb") as log:
             self._process = subprocess.Popen(command, stderr=log)
-        while not (ready := re.search(r"listening on (\S+),", (self._state / "stderr").read_text())):
+        while not (ready := re.search(READY, (self._state / "stderr").read_text())):
             try:
                 self._process.wait(0.05)
             except subprocess.TimeoutExpired:
                 continue
             raise RuntimeError((self._state / "stderr").read_text())
-        self.endpoint = ready[1]
+        self.endpoint, self.metrics_url = ready.groups()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
