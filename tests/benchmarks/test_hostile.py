@@ -16,6 +16,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import numpy as np
@@ -37,21 +38,28 @@ STREAM = "hostile"
 MUTATIONS = 1_000_000
 
 
-def _attack(name: str, endpoint: str, access: Access | None) -> None:
+def _attack(name: str, endpoint: str, access: Access | None, begun: Event) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     over: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: over.append(number))
+
+    def stopped() -> bool:
+        begun.set()
+        return bool(over)
+
     if access is None:
-        ATTACKS[name](endpoint, lambda: bool(over))
+        ATTACKS[name](endpoint, stopped)
     else:
-        ATTACKS_WITH_A_KEY[name](endpoint, lambda: bool(over), access)
+        ATTACKS_WITH_A_KEY[name](endpoint, stopped, access)
 
 
 @contextmanager
-def attacked(name: str, endpoint: str, access: Access | None = None) -> Iterator[None]:
-    attacker = multiprocessing.get_context("spawn").Process(target=_attack, args=(name, endpoint, access))
+def attacked(name: str, endpoint: str, access: Access | None) -> Iterator[None]:
+    processes = multiprocessing.get_context("spawn")
+    begun = processes.Event()
+    attacker = processes.Process(target=_attack, args=(name, endpoint, access, begun))
     attacker.start()
-    time.sleep(2.0)  # until it is at it
+    assert begun.wait(60.0), f"{name} did not begin"
     try:
         yield
     finally:
