@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import logging
 import queue
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
 import zmq
@@ -15,7 +15,7 @@ from barograph_collector import intake
 from barograph_collector.admission import Admission, Refused
 from barograph_collector.counters import Counters
 from barograph_collector.door import Door
-from barograph_collector.gatekeeper import Greeting, Judged
+from barograph_collector.gatekeeper import Judged
 from barograph_collector.mailbox import Mailbox
 from barograph_collector.patience import Patience
 from barograph_collector.reception import Reception
@@ -43,13 +43,7 @@ class Stored(NamedTuple):
     items: list[intake.Item]
 
 
-class Retained(NamedTuple):
-    """The streams that the database knows after it has dropped days."""
-
-    names: Collection[str]
-
-
-Post: TypeAlias = list[intake.Item] | Stored | Retained | Reply | Judged | Order
+Post: TypeAlias = list[intake.Item] | Stored | Reply | Judged | Order
 
 
 class Receiver:
@@ -103,18 +97,20 @@ class Receiver:
             if self._door.socket in ready:
                 self._receive()
             self._counters.streams = len(self._streams)
+            self._counters.credit_used = self._streams.under_way
+            self._counters.credit_exhausted = self._streams.exhausted
 
     def _obey(self, post: Post) -> None:
         match post:
             case Reply():
                 self._reception.pass_back(post)
             case Judged():
-                self._reception.open(post.greeting, post.claim)
+                self._reception.open(*post)
             case Stored():
                 self._queued_bytes -= sum(item.size for item in post.items)
                 self._counters.queue_rows -= sum(item.entry.rows for item in post.items)
-            case Retained():
-                self._streams.retain(post.names)
+                for item in post.items:
+                    self._streams.stored(item.stream, item.seq)
             case list():
                 for reply in self._streams.committed((item.stream, item.seq, item.refusal) for item in post):
                     self._door.send(*reply)
@@ -148,7 +144,7 @@ class Receiver:
             case wire.Read() | wire.Sql():
                 self._reception.pass_on(peer, key, message)
             case wire.Hello():
-                self._reception.greet(Greeting(peer, key, message))
+                self._reception.greet(peer, key, message)
             case wire.Append() | wire.Skip():
                 verdict = self._streams.judge(
                     peer, message.stream, message.seq, may_jump=isinstance(message, wire.Skip)

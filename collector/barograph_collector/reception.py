@@ -10,9 +10,9 @@ from barograph_agent import wire
 from barograph_collector import intake, query, reader
 from barograph_collector.admission import Admission, Refused
 from barograph_collector.counters import Counters
-from barograph_collector.credentials import Claim, Unproven
+from barograph_collector.credentials import Claim
 from barograph_collector.door import Door
-from barograph_collector.gatekeeper import Greeting
+from barograph_collector.gatekeeper import Greeting, Unfit
 from barograph_collector.patience import Patience
 from barograph_collector.streams import Reply, Streams
 
@@ -48,36 +48,41 @@ class Reception:
         self._queries = queries
         self._greetings = greetings
 
-    def greet(self, greeting: Greeting) -> None:
-        """Open a stream at once, or once the credential that came with it has been looked at."""
-        hello = greeting.hello
-        self._patience.spend(greeting.peer)
+    def greet(self, peer: bytes, key: str, hello: wire.Hello) -> None:
+        """Open a stream at once, or once its credential, and the database about it, have been looked at."""
+        self._patience.spend(peer)
         try:
             if hello.version != wire.VERSION:
                 raise Refused("version", f"version is {hello.version}, expected {wire.VERSION}")
             intake.check_stream(hello.stream)
-            if not self._admission.needs_proof(greeting.key):
-                self.open(greeting, None)
-            elif self._greetings.qsize() < GREETINGS_WAITING:
-                self._greetings.put(greeting)
-            else:
+            greeting = Greeting(peer, key, hello, self._admission.needs_proof(key))
+            if self._greetings.qsize() >= GREETINGS_WAITING:
                 raise Refused("rate", "too many hellos are waiting, say it again later")
-        except Refused as error:
-            self.refuse(greeting.peer, hello.stream, 0, error.reason, str(error))
-        except wire.Invalid as error:
-            self.refuse(greeting.peer, hello.stream, 0, "invalid", str(error))
-
-    def open(self, greeting: Greeting, claim: Claim | Unproven | None) -> None:
-        """Open a stream; `claim` is what its credential said, None where none is asked for."""
-        peer, key, hello = greeting
-        try:
-            if isinstance(claim, Unproven):
-                raise Refused(claim.reason, str(claim))
-            self._admission.open(peer, key, hello.stream, claim)
+            known = self._streams.expect(hello.stream)
+            if known and not greeting.needs_proof:
+                self.open(greeting, None, 0)
+            else:
+                self._greetings.put(greeting)
         except Refused as error:
             self.refuse(peer, hello.stream, 0, error.reason, str(error))
+        except wire.Invalid as error:
+            self.refuse(peer, hello.stream, 0, "invalid", str(error))
+
+    def open(self, greeting: Greeting, claim: Claim | Unfit | None, stored: int) -> None:
+        """Open a stream; `claim` is what its credential said, None where none is asked for.
+
+        `stored` is how far the database has it.
+        """
+        peer, key, hello, _ = greeting
+        try:
+            if isinstance(claim, Unfit):
+                raise Refused(claim.reason, claim.text)
+            self._admission.open(peer, key, hello.stream, claim)
+        except Refused as error:
+            self._streams.turn_away(hello.stream)
+            self.refuse(peer, hello.stream, 0, error.reason, str(error))
             return
-        for reply in self._streams.hello(peer, hello.stream):
+        for reply in self._streams.hello(peer, hello.stream, stored):
             self._door.send(*reply)
 
     def pass_on(self, peer: bytes, key: str, request: wire.Read | wire.Sql) -> None:

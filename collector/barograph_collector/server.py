@@ -33,7 +33,7 @@ from barograph_collector.mailbox import Mailbox
 from barograph_collector.patience import Patience
 from barograph_collector.query import Querier
 from barograph_collector.reader import Reader
-from barograph_collector.receiver import Order, Post, Receiver, Retained, Stored
+from barograph_collector.receiver import Order, Post, Receiver, Stored
 from barograph_collector.reception import Reception
 from barograph_collector.retention import KEEP_ALL, Retention
 from barograph_collector.service import CannotListen
@@ -93,7 +93,6 @@ class Collector:
             stored=lambda items: self._mailbox.put(Stored(items)),
             counters=self.counters,
             retention=retention,
-            retained=lambda names: self._mailbox.put(Retained(names)),
         )
         self._querier = Querier(store, self._queries, self._mailbox.put, self._writer.settle)
         self._threads: list[threading.Thread] = []
@@ -107,7 +106,7 @@ class Collector:
             self._mailbox.close()
             raise
         self.endpoint = door.endpoint
-        streams = Streams.recovered(self._store.high_water())
+        streams = Streams()
         admission = self._admission()
         patience = Patience(time.monotonic)
         reception = Reception(
@@ -185,7 +184,7 @@ class Collector:
     def _gatekeeper(self) -> Gatekeeper:
         secret = bytes.fromhex(self._keyring.collector.token_secret) if self._keyring is not None else b""
         verifier = Verifier(secret, self._munge_socket, self._clock)
-        return Gatekeeper(verifier, self._greetings, self._mailbox.put)
+        return Gatekeeper(verifier, self._store.marks, self._greetings, self._mailbox.put)
 
     def _receive(self, door: Door, receiver: Receiver) -> Callable[[], None]:
         def run() -> None:

@@ -13,7 +13,7 @@ import zmq
 
 from barograph_agent import credential, wire
 from barograph_agent import keys as client_keys
-from barograph_collector import door, keys
+from barograph_collector import door, keys, patience
 from barograph_collector.client import LogReader
 from barograph_collector.limits import BURST_SECONDS
 from barograph_collector.patience import IN_VAIN_PER_SECOND, Patience
@@ -23,13 +23,13 @@ from helpers.attackers import ATTACKS, ATTACKS_WITH_A_KEY, Access, half_open, un
 from helpers.log import Producer, blocks, collector_on, wait_until
 
 COUNTED = {
-    "mutated messages": {"undecodable", "multipart", "unknown-stream", "invalid", "ignored"},
-    "acks never read": {"credit", "ignored"},
-    "refused appends": {"invalid", "ignored"},
+    "mutated messages": {"undecodable", "multipart", "unknown-stream", "invalid"},
+    "acks never read": {"credit"},
+    "refused appends": {"invalid"},
     "oversized frames": {"oversized"},
     "half-open connections": {"handshake"},
-    "forged jobs": {"forbidden", "credential", "ignored"},
-    "replayed credentials": {"replayed", "ignored"},
+    "forged jobs": {"forbidden", "credential"},
+    "replayed credentials": {"replayed"},
 }
 
 
@@ -77,18 +77,35 @@ def access(directory: Path, job: str, user: str) -> Access:
     return Access(key, credential.issue(secret, job, user, int(time.time()) + 3600))
 
 
+def test_of_a_connection_that_says_nothing_but_nonsense_no_more_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "IN_VAIN_PER_SECOND", 1e-3)
+    with (
+        collector_on(tmp_path / "log.duckdb") as collector,
+        Producer(collector.endpoint) as honest,
+        Producer(collector.endpoint, "hostile") as hostile,
+    ):
+        for _ in range(100):
+            hostile.socket.send(b"nonsense")
+        wait_until(lambda: sum(collector.counters.refused.values()) == 100, "all are counted")
+        assert collector.counters.refused["undecodable"] == 1
+        assert collector.counters.refused["ignored"] == 99
+        assert honest.hello().acked == 0
+
+
 def test_who_speaks_in_vain_too_often_is_not_listened_to_for_a_while() -> None:
     now = [0.0]
-    patience = Patience(lambda: now[0])
+    left = Patience(lambda: now[0])
     for _ in range(int(IN_VAIN_PER_SECOND * BURST_SECONDS)):
-        assert not patience.is_over(b"bad")
-        patience.spend(b"bad")
-    assert patience.is_over(b"bad")
-    assert not patience.is_over(b"good")
+        assert not left.is_over(b"bad")
+        left.spend(b"bad")
+    assert left.is_over(b"bad")
+    assert not left.is_over(b"good")
     now[0] += 1.0
     heard = 0
-    while not patience.is_over(b"bad"):
-        patience.spend(b"bad")
+    while not left.is_over(b"bad"):
+        left.spend(b"bad")
         heard += 1
     assert heard == IN_VAIN_PER_SECOND
 

@@ -76,6 +76,7 @@ def refused(endpoint: str, stopped: Callable[[], bool]) -> None:
     contents = itertools.cycle(content for content, _ in INVALID_APPENDS.values())
     with dealer(endpoint) as bare:
         bare.send(wire.encode(wire.Hello("wrong")))
+        bare.recv()  # welcome: what comes before it is no stream of anybody's
         for seq, content in enumerate(contents, 1):
             if stopped():
                 return
@@ -133,7 +134,7 @@ def forge(endpoint: str, stopped: Callable[[], bool], access: Access) -> None:
     stream, other = f"{access.job}/n1", "lab/1.0.0"
     with dealer(endpoint, access.key) as bare:
         bare.send(wire.encode(wire.Hello(stream, credential=access.proof(stream))))
-        bare.recv()  # welcome: what comes before it is no stream of anybody's
+        bare.recv()
         for seq in itertools.count(1):
             if stopped():
                 return
