@@ -21,7 +21,7 @@ OBSERVATIONS: Final = frozenset(TABLES) - CONCLUSIONS
 WHOLE_JOBS: Final = frozenset({"jobs", "blocks", "runs"})
 """What `barograph import` and `barograph canary` append, of jobs that have ended, in streams named after these jobs."""
 JOBS_KEPT: Final = 200_000
-"""Jobs whose owner is remembered; the longest unused go first."""
+"""Jobs whose owner is remembered, and streams whose grant is; the longest unused go first."""
 
 
 class Refused(Exception):
@@ -83,7 +83,7 @@ class Admission:
         self._keyring = keyring
         self._owners = OrderedDict(owners)
         self._jobs: OrderedDict[bytes, str] = OrderedDict()
-        self._grants: dict[str, Grant] = {}
+        self._grants: OrderedDict[str, Grant] = OrderedDict()
         self._buckets = Buckets(rows_per_second, clock)
 
     def needs_proof(self, key: str) -> bool:
@@ -100,18 +100,18 @@ class Admission:
             _touch(self._owners, claim.job)
             self._jobs[peer] = claim.job
             _touch(self._jobs, peer)
-            self._grants[stream] = Grant(key, OBSERVATIONS, claim)
+            self._give(stream, Grant(key, OBSERVATIONS, claim))
             return
         client = self._keyring.get(key)
         if client is not None and client.role == "importer":
-            self._grants[stream] = Grant(key, WHOLE_JOBS, None)
+            self._give(stream, Grant(key, WHOLE_JOBS, None))
             return
         if client is None or client.role != "writer":
             role = client.role if client else "none"
             raise Refused("role", f"role is {role}, expected agent, importer or writer to append")
         if not stream.startswith(f"{client.name}/"):
             raise Refused("role", f"stream is {stream!r}, expected {client.name}/... with this key")
-        self._grants[stream] = Grant(key, CONCLUSIONS | {"events"}, None)
+        self._give(stream, Grant(key, CONCLUSIONS | {"events"}, None))
 
     def grant(self, key: str, stream: str) -> Grant:
         """What this client may append to this stream."""
@@ -142,6 +142,10 @@ class Admission:
         if not self._buckets.take(grant.producer or stream, min(max(rows, 1), wire.MAX_ROWS)):
             raise Refused("rate", "more rows than this producer's limit, expected a pause")
 
+    def _give(self, stream: str, grant: Grant) -> None:
+        self._grants[stream] = grant
+        _touch(self._grants, stream)
+
     def _role(self, key: str) -> str:
         client = None if self._keyring is None else self._keyring.get(key)
         if client is None:
@@ -153,7 +157,7 @@ def _values(column: Any) -> list[Any]:
     return column if isinstance(column, list) else [column]
 
 
-def _touch(held: OrderedDict[Any, str], name: Any) -> None:
+def _touch(held: OrderedDict[Any, Any], name: Any) -> None:
     held.move_to_end(name)
     if len(held) > JOBS_KEPT:
         held.popitem(last=False)

@@ -17,8 +17,9 @@ from barograph_collector.rows import Entry
 RESULTS: Final = ("accepted", "duplicate", "refused")
 REASONS: Final = (
     *("version", "gap", "invalid", "oversized", "unknown-stream", "credit", "rate", "undecodable", "multipart"),
+    "ignored",
     *("handshake", "key", "role", "credential", "replayed", "forbidden"),
-    "disk-full",
+    *("disk-full", "unavailable"),
 )
 DROPS: Final = ("ring-full", "spool-cap", "spool-corrupt", "memory-cap", "forgotten", "other")
 
@@ -53,6 +54,8 @@ class Counters:
     last_offset: int = 0
     queue_rows: int = 0
     streams: int = 0
+    credit_used: int = 0
+    credit_exhausted: int = 0
 
     def count(self, entry: Entry) -> None:
         """Take note of committed rows, and of what they say about the agents' own balance."""

@@ -7,7 +7,7 @@ left to a commit: nothing is acknowledged by a commit, so it is nobody's moment 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ from barograph_collector.transaction import transaction
 JOURNAL: Final = ""
 """The stream whose mark is the number of the journal's last message in the database."""
 MARKS_LIMIT: Final = 500_000
-"""Rows in `streams` at which it is folded to one a stream."""
+"""Rows in `streams` at which it is folded to one a stream; with more streams, when there are twice as many."""
 
 
 class StoreError(Exception):
@@ -56,11 +56,21 @@ class Database:
             self.pages = Pages(self._connection.cursor(), self.partitions)
             self.head = self._one(f'SELECT coalesce(max("{OFFSET}"), 0) FROM "{STREAMS}"')
             self._marks = self._one(f'SELECT count(*) FROM "{STREAMS}"')
+            self._fold_at = MARKS_LIMIT
             unwind.pop_all()
 
-    def marks(self) -> dict[str, int]:
-        """The highest committed number of every stream, that of the journal among them."""
-        return dict(self._writer.execute(f'SELECT stream, max(seq) FROM "{STREAMS}" GROUP BY stream').fetchall())
+    @property
+    def journal_mark(self) -> int:
+        """The number of the journal's last message in the database."""
+        return self._one(f"SELECT coalesce(max(seq), 0) FROM \"{STREAMS}\" WHERE stream = '{JOURNAL}'")
+
+    def marks(self, streams: Collection[str]) -> dict[str, int]:
+        """The highest committed number of each of these streams that is known; from any thread. Raises duckdb.Error."""
+        query = (
+            f'SELECT stream, max(seq) FROM "{STREAMS}" WHERE stream IN (SELECT unnest(?::VARCHAR[])) GROUP BY stream'
+        )
+        with self.cursor() as cursor:
+            return dict(cursor.execute(query, [list(streams)]).fetchall())
 
     def commit(self, entries: Sequence[Entry], marks: Mapping[str, int], day: int) -> int:
         """Append all entries and the streams' new marks in one transaction; returns the last offset.
@@ -84,7 +94,7 @@ class Database:
             self._insert(STREAMS, OWN_COLUMNS[STREAMS], rows)
         self.head = head
         self._marks += len(marks)
-        if self._marks > MARKS_LIMIT:
+        if self._marks > self._fold_at:
             self.fold_marks()
         return head
 
@@ -102,6 +112,7 @@ class Database:
             self._writer.execute(f'DROP TABLE "{STREAMS}"')
             self._writer.execute(f'ALTER TABLE folded RENAME TO "{STREAMS}"')
         self._marks = self._one(f'SELECT count(*) FROM "{STREAMS}"')
+        self._fold_at = max(MARKS_LIMIT, 2 * self._marks)
 
     def checkpoint(self) -> None:
         """Bring everything from the write-ahead log into the file. Raises duckdb.Error, also while others write."""

@@ -1,4 +1,4 @@
-"""How fast each producer may go: one bucket of rows for each, which fills at a steady rate."""
+"""How fast each producer may go: one bucket for each, which fills at a steady rate."""
 
 from __future__ import annotations
 
@@ -11,27 +11,31 @@ _SWEEP: Final = 10_000
 
 
 class Buckets:
-    """Rows that each producer may still send. Not thread-safe."""
+    """What each producer may still send, in rows or messages. Not thread-safe."""
 
-    def __init__(self, rows_per_second: float, clock: Callable[[], float]) -> None:
+    def __init__(self, per_second: float, clock: Callable[[], float]) -> None:
         """`clock` gives seconds that only grow."""
         self._clock = clock
         self._levels: dict[Hashable, tuple[float, float]] = {}
         self._sweep_at = _SWEEP
-        self.fill_at(rows_per_second)
+        self.fill_at(per_second)
 
-    def fill_at(self, rows_per_second: float) -> None:
+    def fill_at(self, per_second: float) -> None:
         """Fill at this rate from now on."""
-        self._rate = rows_per_second
-        self._full = rows_per_second * BURST_SECONDS
+        self._rate = per_second
+        self._full = per_second * BURST_SECONDS
 
-    def take(self, producer: Hashable, rows: int) -> bool:
-        """Take `rows` out if the bucket holds any; says whether. One message may overdraw it, the next then waits."""
+    def is_empty(self, producer: Hashable) -> bool:
+        """Whether `take` would give nothing now."""
+        return producer in self._levels and self._level(producer, self._clock()) <= 0
+
+    def take(self, producer: Hashable, amount: int) -> bool:
+        """Take that much out if the bucket holds any; says whether. One message may overdraw it: the next waits."""
         now = self._clock()
         level = self._level(producer, now)
         if level <= 0:
             return False
-        self._levels[producer] = (level - rows, now)
+        self._levels[producer] = (level - amount, now)
         if len(self._levels) > self._sweep_at:
             self._forget_full(now)
         return True

@@ -6,7 +6,7 @@ import enum
 import logging
 import queue
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
 import zmq
@@ -16,8 +16,9 @@ from barograph_collector import intake
 from barograph_collector.admission import Admission, Refused
 from barograph_collector.counters import Counters
 from barograph_collector.door import Door
-from barograph_collector.gatekeeper import Greeting, Judged
+from barograph_collector.gatekeeper import Judged
 from barograph_collector.mailbox import Mailbox
+from barograph_collector.patience import Patience
 from barograph_collector.reception import Reception
 from barograph_collector.space import DiskSpace
 from barograph_collector.streams import Reply, Streams, Verdict
@@ -43,19 +44,13 @@ class Stored(NamedTuple):
     items: list[intake.Item]
 
 
-class Retained(NamedTuple):
-    """The streams that the database knows after it has dropped days."""
-
-    names: Collection[str]
-
-
 class Limits(NamedTuple):
     """What each producer may send from now on, in rows per second."""
 
     rows_per_second: float
 
 
-Post: TypeAlias = list[intake.Item] | Stored | Retained | Reply | Judged | Limits | Order | threading.Event
+Post: TypeAlias = list[intake.Item] | Stored | Reply | Judged | Limits | Order | threading.Event
 """An event is set when its turn comes: somebody wants to know whether this thread goes round."""
 
 
@@ -70,6 +65,7 @@ class Receiver:
         streams: Streams,
         admission: Admission,
         reception: Reception,
+        patience: Patience,
         space: DiskSpace,
         items: queue.SimpleQueue[intake.Item | None],
         counters: Counters,
@@ -80,6 +76,7 @@ class Receiver:
         self._streams = streams
         self._admission = admission
         self._reception = reception
+        self._patience = patience
         self._space = space
         self._items = items
         self._counters = counters
@@ -108,18 +105,20 @@ class Receiver:
             if self._door.socket in ready:
                 self._receive()
             self._counters.streams = len(self._streams)
+            self._counters.credit_used = self._streams.under_way
+            self._counters.credit_exhausted = self._streams.exhausted
 
     def _obey(self, post: Post) -> None:
         match post:
             case Reply():
-                self._door.send(*post)
+                self._reception.pass_back(post)
             case Judged():
-                self._reception.open(post.greeting, post.claim)
+                self._reception.open(*post)
             case Stored():
                 self._queued_bytes -= sum(item.size for item in post.items)
                 self._counters.queue_rows -= sum(item.entry.rows for item in post.items)
-            case Retained():
-                self._streams.retain(post.names)
+                for item in post.items:
+                    self._streams.stored(item.stream, item.seq)
             case list():
                 for reply in self._streams.committed((item.stream, item.seq, item.refusal) for item in post):
                     self._door.send(*reply)
@@ -142,10 +141,14 @@ class Receiver:
                 peer, key, frames = self._door.receive()
             except zmq.Again:
                 return
+            if self._patience.is_over(peer):
+                self._counters.refused["ignored"] += 1
+                continue
             try:
                 self._handle(peer, key, intake.decode(frames), frames[0])
             except intake.Undecodable as reason:
                 self._counters.refused[str(reason)] += 1
+                self._patience.spend(peer)
                 self._complain(str(reason))
 
     def _handle(self, peer: bytes, key: str, message: wire.FromClient, frame: bytes) -> None:
@@ -153,7 +156,7 @@ class Receiver:
             case wire.Read() | wire.Sql():
                 self._reception.pass_on(peer, key, message)
             case wire.Hello():
-                self._reception.greet(Greeting(peer, key, message))
+                self._reception.greet(peer, key, message)
             case wire.Append() | wire.Skip():
                 verdict = self._streams.judge(
                     peer, message.stream, message.seq, may_jump=isinstance(message, wire.Skip)
@@ -166,6 +169,7 @@ class Receiver:
                     self._take(peer, key, message, frame)
                 else:
                     self._count(message, "duplicate" if verdict in _HAD_ALREADY else "refused")
+                    self._patience.spend(peer)
                     self._answer(peer, message, verdict)
 
     def _take(self, peer: bytes, key: str, message: wire.Append | wire.Skip, frame: bytes) -> None:
@@ -173,9 +177,12 @@ class Receiver:
             item = self._item(key, message, frame)
         except Refused as error:
             self._count(message, "refused")
+            self._patience.spend(peer)
             self._reception.refuse(peer, message.stream, message.seq, error.reason, str(error))
         else:
             self._count(message, "accepted")
+            if item.refusal:
+                self._patience.spend(peer)
             self._queue(item)
 
     def _item(self, key: str, message: wire.Append | wire.Skip, frame: bytes) -> intake.Item:

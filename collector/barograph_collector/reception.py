@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import queue
+from collections import Counter
 from typing import Final
 
 from barograph_agent import wire
 from barograph_collector import intake, query, reader
 from barograph_collector.admission import Admission, Refused
 from barograph_collector.counters import Counters
-from barograph_collector.credentials import Claim, Unproven
+from barograph_collector.credentials import Claim
 from barograph_collector.door import Door
-from barograph_collector.gatekeeper import Greeting
-from barograph_collector.streams import Streams
+from barograph_collector.gatekeeper import Greeting, Unfit
+from barograph_collector.patience import Patience
+from barograph_collector.streams import Reply, Streams
 
 READS_WAITING: Final = 256
 QUERIES_WAITING: Final = 16
 GREETINGS_WAITING: Final = 20_000
+REQUESTS_OF_ONE: Final = 4
+"""Reads and queries of one connection that wait for their answers at once."""
 
 
 class Reception:
@@ -28,6 +32,7 @@ class Reception:
         streams: Streams,
         admission: Admission,
         counters: Counters,
+        patience: Patience,
         *,
         reads: queue.SimpleQueue[tuple[bytes, wire.Read] | None],
         queries: queue.SimpleQueue[tuple[bytes, wire.Sql] | None],
@@ -37,56 +42,77 @@ class Reception:
         self._streams = streams
         self._admission = admission
         self._counters = counters
+        self._patience = patience
+        self._unanswered: Counter[bytes] = Counter()
         self._reads = reads
         self._queries = queries
         self._greetings = greetings
 
-    def greet(self, greeting: Greeting) -> None:
-        """Open a stream at once, or once the credential that came with it has been looked at."""
-        hello = greeting.hello
+    def greet(self, peer: bytes, key: str, hello: wire.Hello) -> None:
+        """Open a stream at once, or once its credential, and the database about it, have been looked at."""
+        self._patience.spend(peer)
         try:
             if hello.version != wire.VERSION:
                 raise Refused("version", f"version is {hello.version}, expected {wire.VERSION}")
             intake.check_stream(hello.stream)
-            if not self._admission.needs_proof(greeting.key):
-                self.open(greeting, None)
-            elif self._greetings.qsize() < GREETINGS_WAITING:
-                self._greetings.put(greeting)
-            else:
+            greeting = Greeting(peer, key, hello, self._admission.needs_proof(key))
+            if self._greetings.qsize() >= GREETINGS_WAITING:
                 raise Refused("rate", "too many hellos are waiting, say it again later")
-        except Refused as error:
-            self.refuse(greeting.peer, hello.stream, 0, error.reason, str(error))
-        except wire.Invalid as error:
-            self.refuse(greeting.peer, hello.stream, 0, "invalid", str(error))
-
-    def open(self, greeting: Greeting, claim: Claim | Unproven | None) -> None:
-        """Open a stream; `claim` is what its credential said, None where none is asked for."""
-        peer, key, hello = greeting
-        try:
-            if isinstance(claim, Unproven):
-                raise Refused(claim.reason, str(claim))
-            self._admission.open(peer, key, hello.stream, claim)
+            known = self._streams.expect(hello.stream)
+            if known and not greeting.needs_proof:
+                self.open(greeting, None, 0)
+            else:
+                self._greetings.put(greeting)
         except Refused as error:
             self.refuse(peer, hello.stream, 0, error.reason, str(error))
+        except wire.Invalid as error:
+            self.refuse(peer, hello.stream, 0, "invalid", str(error))
+
+    def open(self, greeting: Greeting, claim: Claim | Unfit | None, stored: int) -> None:
+        """Open a stream; `claim` is what its credential said, None where none is asked for.
+
+        `stored` is how far the database has it.
+        """
+        peer, key, hello, _ = greeting
+        try:
+            if isinstance(claim, Unfit):
+                raise Refused(claim.reason, claim.text)
+            self._admission.open(peer, key, hello.stream, claim)
+        except Refused as error:
+            self._streams.turn_away(hello.stream)
+            self.refuse(peer, hello.stream, 0, error.reason, str(error))
             return
-        for reply in self._streams.hello(peer, hello.stream):
+        for reply in self._streams.hello(peer, hello.stream, stored):
             self._door.send(*reply)
 
     def pass_on(self, peer: bytes, key: str, request: wire.Read | wire.Sql) -> None:
         """Queue a request for the thread that answers its kind."""
         try:
             self._admission.check_read(peer, key, request)
+            self._pass_on(peer, request)
         except Refused as error:
             self._counters.refused[error.reason] += 1
+            self._patience.spend(peer)
             self._door.send(peer, _unanswered(request, str(error)))
-            return
+
+    def pass_back(self, answer: Reply) -> None:
+        """Send what came of a request that was passed on."""
+        self._unanswered[answer.peer] -= 1
+        if not self._unanswered[answer.peer]:
+            del self._unanswered[answer.peer]
+        self._door.send(*answer)
+
+    def _pass_on(self, peer: bytes, request: wire.Read | wire.Sql) -> None:
+        if self._unanswered[peer] >= REQUESTS_OF_ONE:
+            raise Refused("rate", f"{REQUESTS_OF_ONE} requests of this connection are waiting, ask again later")
         match request:
             case wire.Read() if self._reads.qsize() < READS_WAITING:
                 self._reads.put((peer, request))
             case wire.Sql() if self._queries.qsize() < QUERIES_WAITING:
                 self._queries.put((peer, request))
             case _:
-                self._door.send(peer, _unanswered(request, "too many of its kind are waiting, ask again later"))
+                raise Refused("rate", "too many of its kind are waiting, ask again later")
+        self._unanswered[peer] += 1
 
     def refuse(self, peer: bytes, stream: str, seq: int, reason: str, detail: str) -> None:
         """Count a message that is not taken, and say so; `seq` is 0 for a hello."""

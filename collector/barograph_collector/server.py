@@ -30,9 +30,10 @@ from barograph_collector.gatekeeper import Gatekeeper, Greeting
 from barograph_collector.intake import Item
 from barograph_collector.keys import Keyring
 from barograph_collector.mailbox import Mailbox
+from barograph_collector.patience import Patience
 from barograph_collector.query import Querier
 from barograph_collector.reader import Reader
-from barograph_collector.receiver import Limits, Order, Post, Receiver, Retained, Stored
+from barograph_collector.receiver import Limits, Order, Post, Receiver, Stored
 from barograph_collector.reception import Reception
 from barograph_collector.retention import KEEP_ALL, Retention
 from barograph_collector.service import CannotListen
@@ -92,7 +93,6 @@ class Collector:
             stored=lambda items: self._mailbox.put(Stored(items)),
             counters=self.counters,
             retention=retention,
-            retained=lambda names: self._mailbox.put(Retained(names)),
         )
         self._querier = Querier(store, self._queries, self._mailbox.put, self._writer.settle)
         self._threads: list[threading.Thread] = []
@@ -108,13 +108,15 @@ class Collector:
             self._mailbox.close()
             raise
         self.endpoint = door.endpoint
-        streams = Streams.recovered(self._store.high_water())
+        streams = Streams()
         admission = self._admission()
+        patience = Patience(time.monotonic)
         reception = Reception(
             door,
             streams,
             admission,
             self.counters,
+            patience,
             reads=self._reads,
             queries=self._queries,
             greetings=self._greetings,
@@ -125,6 +127,7 @@ class Collector:
             streams=streams,
             admission=admission,
             reception=reception,
+            patience=patience,
             space=self.space,
             items=self._items,
             counters=self.counters,
@@ -197,7 +200,7 @@ class Collector:
     def _gatekeeper(self) -> Gatekeeper:
         secret = bytes.fromhex(self._keyring.collector.token_secret) if self._keyring is not None else b""
         verifier = Verifier(secret, self._munge_socket, self._clock)
-        return Gatekeeper(verifier, self._greetings, self._mailbox.put)
+        return Gatekeeper(verifier, self._store.marks, self._greetings, self._mailbox.put)
 
     def _receive(self, door: Door, receiver: Receiver) -> Callable[[], None]:
         def run() -> None:

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -81,9 +81,10 @@ class Store:
         """The open database; another one after `reopen`."""
         return self._database
 
-    def high_water(self) -> dict[str, int]:
-        """The highest committed sequence number of every stream there ever was."""
-        return {stream: seq for stream, seq in self._database.marks().items() if stream != JOURNAL}
+    def marks(self, streams: Collection[str]) -> dict[str, int]:
+        """How far those of these streams have come that the database knows; from any thread. Raises duckdb.Error."""
+        with self._swap:
+            return self._database.marks(streams)
 
     def commit(self, entries: Sequence[Entry], marks: Mapping[str, int]) -> int:
         """Append all entries and marks, also that of JOURNAL, in one transaction; returns the last offset.
@@ -108,7 +109,7 @@ class Store:
 
     def checkpoint(self) -> None:
         """Bring everything into the database file, and forget what the journal has of it. Raises duckdb.Error."""
-        number = self._database.marks().get(JOURNAL, 0)
+        number = self._database.journal_mark
         self._database.checkpoint()
         self.journal.forget(number)
 
@@ -117,7 +118,7 @@ class Store:
         self._database.roll_up()
         dropped = self._database.drop_days(retention, self.today)
         if dropped:
-            self.journal.forget(self._database.marks().get(JOURNAL, 0))
+            self.journal.forget(self._database.journal_mark)
         return dropped
 
     def reopen(self, last: int) -> None:
@@ -179,7 +180,7 @@ class Store:
 
     def _replay(self, last: int) -> None:
         """Commit what the journal has and the database lacks."""
-        number = self._database.marks().get(JOURNAL, 0)
+        number = self._database.journal_mark
         self.journal.start_at(number)
         began, entries, rows, marks = number, list[Entry](), 0, dict[str, int]()
         for number, frame in self.journal.replay(began, last):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterable
+from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -12,6 +13,9 @@ from barograph_agent.wire import Ack, FromCollector, Refuse, Welcome
 CREDIT: Final = 64
 """Messages of one stream that may be under way at once."""
 MAX_SEQ: Final = 2**63 - 1
+STREAMS_KEPT: Final = 100_000
+"""Streams held in memory, those that spoke last; the database knows all of them."""
+_LOOKED_AT: Final = 4  # streams that may have to stay, for each that comes
 
 
 class Verdict(enum.Enum):
@@ -34,6 +38,10 @@ class Reply(NamedTuple):
 
 @dataclass(slots=True)
 class _Stream:
+    known: bool = False
+    """Whether the database has been asked about it, since when this is the newer answer."""
+    greetings: int = 0
+    stored: int = 0
     committed: int = 0
     accepted: int = 0
     pending: int = 0
@@ -43,30 +51,45 @@ class _Stream:
 
 @dataclass
 class Streams:
-    """The state of every stream, by name. Belongs to the receive thread."""
+    """The state of the streams that spoke last, by name. Belongs to the receive thread.
 
-    _streams: dict[str, _Stream] = field(default_factory=dict)
+    One that has long said nothing is forgotten here, but not before everything of it is in the database, which is asked
+    when it comes back. If it is still connected, it has to say hello again.
+    """
 
-    @classmethod
-    def recovered(cls, high_water: dict[str, int]) -> Streams:
-        """Streams as the database has them: committed, and not greeted since."""
-        return cls({name: _Stream(seq, seq) for name, seq in high_water.items()})
+    limit: int = STREAMS_KEPT
+    under_way: int = 0
+    """Messages accepted and not committed, of all streams."""
+    exhausted: int = 0
+    """Times that a stream had as many of them as it may."""
+    _streams: OrderedDict[str, _Stream] = field(default_factory=OrderedDict)
 
     def __len__(self) -> int:
         return len(self._streams)
 
-    def retain(self, names: Collection[str]) -> None:
-        """Forget the streams that the database has forgotten; one that is connected still has to say hello again."""
-        gone = [n for n, stream in self._streams.items() if n not in names and stream.committed and not stream.pending]
-        for name in gone:
-            del self._streams[name]
-
-    def hello(self, peer: bytes, name: str) -> list[Reply]:
-        """Give the stream to this connection, and no other. The welcome waits until nothing of it is under way.
-
-        Otherwise a producer that starts over from `acked` + 1 could have that number taken for one accepted before.
-        """
+    def expect(self, name: str) -> bool:
+        """Hold the stream until its greeting has been answered; False where the database has to be asked about it."""
         stream = self._streams.setdefault(name, _Stream())
+        stream.greetings += 1
+        self._streams.move_to_end(name)
+        self._forget()
+        return stream.known
+
+    def turn_away(self, name: str) -> None:
+        """Answer the greeting of a stream that was expected by nothing."""
+        self._streams[name].greetings -= 1
+
+    def hello(self, peer: bytes, name: str, stored: int) -> list[Reply]:
+        """Give a stream that was expected to this connection, and no other. `stored` is how far the database has it.
+
+        The welcome waits until nothing of it is under way: a producer that starts over from `acked` + 1 could have that
+        number taken for one accepted before.
+        """
+        stream = self._streams[name]
+        stream.greetings -= 1
+        if not stream.known:
+            stream.known = True
+            stream.stored = stream.committed = stream.accepted = stored
         stream.peer = peer
         stream.welcome_due = True
         return self._settle(name, stream)
@@ -89,6 +112,13 @@ class Streams:
         stream = self._streams[name]
         stream.accepted = seq
         stream.pending += 1
+        self.under_way += 1
+        self.exhausted += stream.pending == CREDIT
+        self._streams.move_to_end(name)
+
+    def stored(self, name: str, seq: int) -> None:
+        """Take note of a message that is in the database."""
+        self._streams[name].stored = seq
 
     def expected(self, name: str) -> int:
         """The number that comes next."""
@@ -106,11 +136,20 @@ class Streams:
             stream = touched[name] = self._streams[name]
             stream.committed = seq
             stream.pending -= 1
+            self.under_way -= 1
             if refusal and stream.peer:
                 replies.append(Reply(stream.peer, refusal))
         for name, stream in touched.items():
             replies += self._settle(name, stream) if stream.welcome_due else self._acks(name, stream)
         return replies
+
+    def _forget(self) -> None:
+        for _ in range(_LOOKED_AT):
+            if len(self._streams) <= self.limit:
+                return
+            name, stream = self._streams.popitem(last=False)
+            if stream.greetings or stream.pending or stream.stored < stream.committed:
+                self._streams[name] = stream
 
     def _acks(self, name: str, stream: _Stream) -> list[Reply]:
         return [self.ack(stream.peer, name)] if stream.peer else []

@@ -6,7 +6,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Final
 
 import duckdb
@@ -40,15 +40,13 @@ class Writer:
         stored: Callable[[list[Item]], None],
         counters: Counters,
         retention: Retention,
-        retained: Callable[[Collection[str]], None],
     ) -> None:
-        """`stored` hears of every batch once it is in the database, `retained` which streams there are after a drop."""
+        """`stored` hears of every batch once it is in the database."""
         self._store = store
         self._groups = groups
         self._stored = stored
         self._counters = counters
         self.retention = retention
-        self._retained = retained
         self._kept_house_on = -1
         self._ending = threading.Event()
         self._waiting: list[threading.Event] = []
@@ -158,7 +156,6 @@ class Writer:
         self._counters.table_rows = self._store.database.row_counts()
         if dropped:
             _log.info("dropped the raw rows of %d days", dropped)
-            self._retained(self._store.high_water().keys())
 
     def _checkpoint(self) -> None:
         began = time.perf_counter()

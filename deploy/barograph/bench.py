@@ -8,14 +8,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from barograph.load import Load, Report
-from barograph.probe import Collector, Usage, stored_once
+from barograph.crowd import Crowd
+from barograph.load import Report
+from barograph.probe import Collector, Usage, stored_once, watched
 from barograph_collector.service import Exit
 
 OPEN_SECONDS: Final = 240.0
@@ -26,48 +27,49 @@ SPARE_DESCRIPTORS: Final = 100
 def main(arguments: Sequence[str]) -> int:
     """Load a collector of its own on a scratch directory, print what came of it; 1 if a row is not there once."""
     options = _parser().parse_args(arguments)
-    most = (_raise_descriptor_limit() - SPARE_DESCRIPTORS) // 2
+    most = _raise_descriptor_limit() - SPARE_DESCRIPTORS
     if options.streams > most:
         print(
-            f"barograph bench: streams is {options.streams}, expected at most {most} where a process may have"
-            f" {2 * most + SPARE_DESCRIPTORS} descriptors: a stream takes two",
+            f"barograph bench: streams is {options.streams}, expected at most {most}: the collector takes a descriptor"
+            f" for each, and a process may have {most + SPARE_DESCRIPTORS} here",
             file=sys.stderr,
         )
         return Exit.USAGE
     with ExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="barograph-bench-", dir=options.directory))
         collector = stack.enter_context(Collector(Path(directory)))
-        load = Load(collector.endpoint, options.streams, options.rows, f"bench/{time.time_ns()}")
-        stack.callback(load.close)
-        if not load.open(OPEN_SECONDS):
+        crowd = Crowd(collector.endpoint, options.streams, options.rows, f"bench/{time.time_ns()}")
+        stack.callback(crowd.close)
+        if not crowd.open(OPEN_SECONDS):
             print(
                 f"barograph bench: not all of {options.streams} streams were welcomed in {OPEN_SECONDS:g} s",
                 file=sys.stderr,
             )
             return Exit.UNAVAILABLE
         print(f"{options.streams} streams, {options.rows} records a message, {options.seconds:g} s", flush=True)
-        before, own = collector.usage(), Usage.of_this_process()
-        if options.rate:
-            report = load.pace(options.seconds, options.rate)
-        else:
-            report = load.saturate(options.seconds, options.window)
-        _print_report(report, collector.usage() - before, Usage.of_this_process() - own)
+        before = collector.usage()
+        with watched(collector, options.watch) if options.watch else nullcontext():
+            if options.rate:
+                report = crowd.pace(options.seconds, options.rate)
+            else:
+                report = crowd.saturate(options.seconds, options.window)
+        _print_report(report, collector.usage() - before, crowd)
         print(f"descriptors   collector {collector.descriptors()}")
-        said = {job.name: job.said for job in load.jobs}
         collector.stop()
-        once = stored_once(Path(directory), said)
-        print(f"stored once   {once:,} of {sum(said.values()):,} records")
-    return Exit.OK if once == sum(said.values()) else Exit.FAILED
+        said = sum(crowd.said.values())
+        once = stored_once(Path(directory), crowd.said)
+        print(f"stored once   {once:,} of {said:,} records")
+    return Exit.OK if once == said else Exit.FAILED
 
 
-def _print_report(report: Report, collector: Usage, generator: Usage) -> None:
+def _print_report(report: Report, collector: Usage, crowd: Crowd) -> None:
     p50, p99 = 1e3 * np.quantile(report.waits, [0.5, 0.99])
     print(
         f"acknowledged  {report.records:,} records in {report.seconds:.1f} s:"
         f" {report.records / report.seconds:,.0f} a second"
     )
     print(f"append to ack p50 {p50:.0f} ms, p99 {p99:.0f} ms, longest {1e3 * report.waits.max():.0f} ms")
-    for name, usage in (("collector", collector), ("generator", generator)):
+    for name, usage in (("collector", collector), ("generator", crowd.usage)):
         print(f"{name:13} {usage.cpu_seconds / report.seconds:.2f} cores, {usage.peak_bytes / 2**20:,.0f} MiB at most")
 
 
@@ -90,6 +92,13 @@ def _parser() -> argparse.ArgumentParser:
         default=2,
         metavar="N",
         help="without --rate: messages of a stream under way (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--watch",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="say this often what the collector takes, and at the end how its memory grew",
     )
     parser.add_argument(
         "--directory", type=Path, metavar="DIR", help="where the scratch directory is made: the disk to measure"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import heapq
 import select
 import time
+from array import array
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -13,6 +15,7 @@ import numpy.typing as npt
 import zmq
 
 from barograph_agent import wire
+from barograph_agent.keys import ClientKey
 from barograph_agent.link import Link
 from barograph_agent.outbox import Memory
 
@@ -25,7 +28,7 @@ class TimedOutbox(Memory):
 
     def __init__(self) -> None:
         super().__init__(cap_messages=2**31)
-        self.waits: list[float] = []
+        self.waits = array("d")
         self._put_at: dict[int, float] = {}
 
     def put(self, rows: int, frame: bytes) -> None:
@@ -36,7 +39,7 @@ class TimedOutbox(Memory):
     def ack(self, seq: int) -> int:
         """Forget everything up to seq; returns how many rows that was."""
         now = time.monotonic()
-        self.waits += [now - self._put_at.pop(gone) for gone in range(self.first_seq, seq + 1)]
+        self.waits.extend(now - self._put_at.pop(gone) for gone in range(self.first_seq, seq + 1))
         return super().ack(seq)
 
 
@@ -70,16 +73,31 @@ class Report:
 class Load:
     """`streams` jobs to one endpoint, each message of `rows` records."""
 
-    def __init__(self, endpoint: str, streams: int, rows: int, name: str, seed: int = 0) -> None:
-        """`name` keeps the streams of one load apart from those of another."""
+    def __init__(
+        self,
+        endpoint: str,
+        streams: int,
+        rows: int,
+        name: str,
+        seed: int = 0,
+        *,
+        key: ClientKey | None = None,
+        credential: Callable[[str], str] | None = None,
+    ) -> None:
+        """`name` keeps the streams of one load apart from those of another: its jobs are restarts of one of that name.
+
+        `key` and `credential` as for a Link.
+        """
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, streams + 16)
         self._rows = rows
+        self._key = key
+        self._credential = credential
         self._rng = np.random.default_rng(seed)
         self._epoll = select.epoll()
         self._by_descriptor: dict[int, Job] = {}
         self._swept_at = 0.0
-        self.jobs = [self._job(endpoint, f"{name}/{number}.0.0", number) for number in range(streams)]
+        self.jobs = [self._job(endpoint, f"{name}.{number}.0", number) for number in range(streams)]
 
     def open(self, seconds: float) -> bool:
         """Wait until every stream is welcomed; says whether all were in time."""
@@ -124,7 +142,15 @@ class Load:
 
     def _job(self, endpoint: str, name: str, number: int) -> Job:
         outbox = TimedOutbox()
-        link = Link(endpoint, name, outbox, context=self._context, seed=number)
+        link = Link(
+            endpoint,
+            f"{name}/load",
+            outbox,
+            key=self._key,
+            credential=self._credential,
+            context=self._context,
+            seed=number,
+        )
         job = Job(name, link, outbox, self._columns(name))
         self._by_descriptor[link.fileno()] = job
         self._epoll.register(link.fileno(), select.EPOLLIN | select.EPOLLET)

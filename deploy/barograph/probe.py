@@ -7,29 +7,38 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
+
+import numpy as np
 
 from barograph_collector.store import Store
+
+READY: Final = re.compile(r"listening on (\S+), log in .+, metrics on (\S+);")
 
 
 @dataclass(frozen=True)
 class Usage:
-    """CPU time of a process, all its threads, and the most memory it ever had."""
+    """CPU time of a process, all its threads, the most memory it ever had, and what it has now."""
 
     cpu_seconds: float
     peak_bytes: int
+    resident_bytes: int = 0
 
     @classmethod
     def of(cls, pid: int) -> Usage:
         """What /proc says about a process."""
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        peak = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+        found = re.findall(r"Vm(HWM|RSS):\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+        memory = {name: 1024 * int(kilobytes) for name, kilobytes in found}
         ticks = int(fields[11]) + int(fields[12])
-        return cls(ticks / os.sysconf("SC_CLK_TCK"), int(peak[1]) * 1024 if peak else 0)
+        return cls(ticks / os.sysconf("SC_CLK_TCK"), memory.get("HWM", 0), memory.get("RSS", 0))
 
     @classmethod
     def of_this_process(cls) -> Usage:
@@ -37,27 +46,28 @@ class Usage:
         return cls.of(os.getpid())
 
     def __sub__(self, before: Usage) -> Usage:
-        return Usage(self.cpu_seconds - before.cpu_seconds, self.peak_bytes)
+        return Usage(self.cpu_seconds - before.cpu_seconds, self.peak_bytes, self.resident_bytes)
 
 
 class Collector:
     """`barograph collector` on free loopback ports, ready when entered."""
 
-    def __init__(self, state: Path) -> None:
+    def __init__(self, state: Path, *options: str) -> None:
         self._state = state
+        self._options = options
 
     def __enter__(self) -> Self:
         command = [sys.executable, "-m", "barograph_collector.daemon", "--state", str(self._state)]
-        command += ["--listen", "tcp://127.0.0.1:0", "--metrics", "127.0.0.1:0"]
+        command += ["--listen", "tcp://127.0.0.1:0", "--metrics", "127.0.0.1:0", *self._options]
         with (self._state / "stderr").open("wb") as log:
             self._process = subprocess.Popen(command, stderr=log)
-        while not (ready := re.search(r"listening on (\S+),", (self._state / "stderr").read_text())):
+        while not (ready := re.search(READY, (self._state / "stderr").read_text())):
             try:
                 self._process.wait(0.05)
             except subprocess.TimeoutExpired:
                 continue
             raise RuntimeError((self._state / "stderr").read_text())
-        self.endpoint = ready[1]
+        self.endpoint, self.metrics_url = ready.groups()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -81,6 +91,44 @@ class Collector:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         self._process.wait()
+
+
+@contextmanager
+def watched(collector: Collector, every: float) -> Iterator[None]:
+    """Print what a collector takes every so many seconds, and at the end the slope of its memory.
+
+    The slope is a line through the second half: in the first DuckDB fills the cache that it is allowed.
+    """
+    samples: list[tuple[float, int]] = []
+    over = threading.Event()
+
+    def watch() -> None:
+        began, before = time.monotonic(), collector.usage()
+        while not over.wait(every):
+            seconds, usage = time.monotonic() - began, collector.usage()
+            samples.append((seconds, usage.resident_bytes))
+            cores = (usage - before).cpu_seconds / every
+            print(
+                f"{seconds:7.0f} s     {usage.resident_bytes / 2**20:7,.1f} MiB   {cores:5.2f} cores"
+                f"   {collector.descriptors():6} descriptors",
+                flush=True,
+            )
+            before = usage
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+    if len(later := samples[len(samples) // 2 :]) > 2:
+        seconds, resident = np.array(later, dtype=float).T
+        slope = np.polyfit(seconds, resident, 1)[0]
+        print(
+            f"memory        {slope * 60 / 2**20:+.2f} MiB a minute over the last {seconds[-1] - seconds[0]:.0f} s,"
+            f" {resident.min() / 2**20:,.0f} to {resident.max() / 2**20:,.0f} MiB"
+        )
 
 
 def stored_once(state: Path, said: Mapping[str, int]) -> int:

@@ -8,11 +8,15 @@ takes its share of them, as it would not from another host.
 from __future__ import annotations
 
 import multiprocessing
+import re
 import resource
 import signal
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +24,10 @@ import pytest
 
 from barograph.load import Load
 from barograph.probe import Collector
-from barograph_agent import wire
-from barograph_collector import intake
-from helpers.attackers import ATTACKS
+from barograph_agent import credential, wire
+from barograph_agent import keys as client_keys
+from barograph_collector import intake, keys
+from helpers.attackers import ATTACKS, ATTACKS_WITH_A_KEY, Access
 from helpers.hostile_wire import mutations
 
 SECONDS = 6.0
@@ -33,18 +38,28 @@ STREAM = "hostile"
 MUTATIONS = 1_000_000
 
 
-def _attack(name: str, endpoint: str) -> None:
+def _attack(name: str, endpoint: str, access: Access | None, begun: Event) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     over: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: over.append(number))
-    ATTACKS[name](endpoint, lambda: bool(over))
+
+    def stopped() -> bool:
+        begun.set()
+        return bool(over)
+
+    if access is None:
+        ATTACKS[name](endpoint, stopped)
+    else:
+        ATTACKS_WITH_A_KEY[name](endpoint, stopped, access)
 
 
 @contextmanager
-def attacked(name: str, endpoint: str) -> Iterator[None]:
-    attacker = multiprocessing.get_context("spawn").Process(target=_attack, args=(name, endpoint))
+def attacked(name: str, endpoint: str, access: Access | None) -> Iterator[None]:
+    processes = multiprocessing.get_context("spawn")
+    begun = processes.Event()
+    attacker = processes.Process(target=_attack, args=(name, endpoint, access, begun))
     attacker.start()
-    time.sleep(2.0)  # until it is at it
+    assert begun.wait(60.0), f"{name} did not begin"
     try:
         yield
     finally:
@@ -52,15 +67,56 @@ def attacked(name: str, endpoint: str) -> Iterator[None]:
         attacker.join()
 
 
-def p99(endpoint: str, name: str) -> float:
-    """Seconds from append to acknowledgement that 99 % of honest messages stay below, at a steady pace."""
-    load = Load(endpoint, STREAMS, 10, name)
-    try:
-        assert load.open(60.0)
-        report = load.pace(SECONDS, RECORDS_PER_SECOND)
-    finally:
-        load.close()
-    return float(np.quantile(report.waits, 0.99))
+@dataclass
+class Site:
+    """A collector to be attacked; with a key directory one that asks everybody who he is."""
+
+    collector: Collector
+    keys: Path | None
+
+    @classmethod
+    @contextmanager
+    def opened(cls, state: Path, *, with_keys: bool) -> Iterator[Site]:
+        state.mkdir()
+        if not with_keys:
+            with Collector(state) as collector:
+                yield cls(collector, None)
+            return
+        keys.init(state / "keys")
+        for name in ("honest", "hostile"):
+            keys.add(state / "keys", "agent", name)
+        with Collector(state, "--keys", str(state / "keys")) as collector:
+            yield cls(collector, state / "keys")
+
+    def access(self, name: str, job: str) -> Access | None:
+        if self.keys is None:
+            return None
+        secret = bytes.fromhex(keys.load_collector(self.keys).token_secret)
+        token = credential.issue(secret, job, name, int(time.time()) + 3600)
+        return Access(client_keys.load(self.keys / f"{name}.key"), token)
+
+    @contextmanager
+    def attacked(self, name: str) -> Iterator[None]:
+        with attacked(name, self.collector.endpoint, self.access("hostile", "lab/666")):
+            yield
+
+    def p99(self, job: str) -> float:
+        """Seconds from append to acknowledgement that 99 % of honest messages stay below, at a steady pace."""
+        honest = self.access("honest", job)
+        allowed = {"key": honest.key, "credential": honest.proof} if honest else {}
+        load = Load(self.collector.endpoint, STREAMS, 10, job, **allowed)
+        try:
+            assert load.open(60.0)
+            report = load.pace(SECONDS, RECORDS_PER_SECOND)
+        finally:
+            load.close()
+        return float(np.quantile(report.waits, 0.99))
+
+    def refused(self) -> dict[str, int]:
+        """What it has not taken, by reason."""
+        with urllib.request.urlopen(self.collector.metrics_url) as answer:
+            found = re.findall(r'collector_rejected_total{reason="(\S+)"} (\S+)', answer.read().decode())
+        return {reason: int(float(count)) for reason, count in found if float(count)}
 
 
 @pytest.mark.timeout(1200)
@@ -68,24 +124,27 @@ def test_honest_producers_under_attack(tmp_path: Path) -> None:
     print(f"\n\n{RECORDS_PER_SECOND:,.0f} records/s from {STREAMS} honest streams, p99 from append to ack in ms\n")
     print(f"{'attack':<24}{'peace':>10}{'neighbour attacked':>20}{'attacked':>10}{'x peace':>9}{'x neighbour':>13}")
     ratios: dict[str, float] = {}
-    for number, name in enumerate(ATTACKS):
-        states = [tmp_path / f"{number}-{place}" for place in ("here", "there")]
-        for state in states:
-            state.mkdir()
-        with Collector(states[0]) as here, Collector(states[1]) as there:
-            p99(here.endpoint, "warm")
-            before = p99(here.endpoint, "before")
-            with attacked(name, there.endpoint):
-                beside = p99(here.endpoint, "beside")
-            with attacked(name, here.endpoint):
-                under = p99(here.endpoint, "under")
-            peak = here.usage().peak_bytes
-            peace = (before + p99(here.endpoint, "after")) / 2
+    for number, name in enumerate([*ATTACKS, *ATTACKS_WITH_A_KEY]):
+        with_keys = name in ATTACKS_WITH_A_KEY
+        with (
+            Site.opened(tmp_path / f"{number}-here", with_keys=with_keys) as here,
+            Site.opened(tmp_path / f"{number}-there", with_keys=with_keys) as there,
+        ):
+            here.p99("lab/0")
+            before = here.p99("lab/1")
+            with there.attacked(name):
+                beside = here.p99("lab/2")
+            with here.attacked(name):
+                under = here.p99("lab/3")
+            peak, refused = here.collector.usage().peak_bytes, here.refused()
+            peace = (before + here.p99("lab/4")) / 2
         ratios[name] = under / beside
         print(
             f"{name:<24}{1000 * peace:10.0f}{1000 * beside:20.0f}{1000 * under:10.0f}{under / peace:9.1f}"
-            f"{under / beside:13.1f}   (collector at most {peak / 2**20:,.0f} MiB)"
+            f"{under / beside:13.1f}   (collector at most {peak / 2**20:,.0f} MiB;"
+            f" {', '.join(f'{count:,} {reason}' for reason, count in refused.items())})"
         )
+        assert refused, f"nothing of {name} was refused"
     assert max(ratios.values()) <= RATIO_LIMIT, ratios
 
 

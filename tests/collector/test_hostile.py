@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -10,11 +11,15 @@ from urllib.parse import urlsplit
 import pytest
 import zmq
 
-from barograph_agent import wire
-from barograph_collector import door
+from barograph_agent import credential, wire
+from barograph_agent import keys as client_keys
+from barograph_collector import door, keys, patience
 from barograph_collector.client import LogReader
+from barograph_collector.limits import BURST_SECONDS
+from barograph_collector.patience import IN_VAIN_PER_SECOND, Patience
+from barograph_collector.reception import REQUESTS_OF_ONE
 from barograph_collector.server import Collector
-from helpers.attackers import ATTACKS, half_open, under
+from helpers.attackers import ATTACKS, ATTACKS_WITH_A_KEY, Access, half_open, under
 from helpers.log import Producer, blocks, collector_on, wait_until
 
 COUNTED = {
@@ -23,6 +28,8 @@ COUNTED = {
     "refused appends": {"invalid"},
     "oversized frames": {"oversized"},
     "half-open connections": {"handshake"},
+    "forged jobs": {"forbidden", "credential"},
+    "replayed credentials": {"replayed"},
 }
 
 
@@ -42,6 +49,80 @@ def test_an_honest_producer_delivers_exactly_once_beside(
         with LogReader(collector.endpoint, 30) as reader:
             pages = reader.read_all("blocks", job="honest/1.0.0")
             assert [index for page in pages for index in page.columns["first_index"]] == list(range(10, 510))
+
+
+@pytest.mark.parametrize("name", ATTACKS_WITH_A_KEY)
+def test_an_honest_agent_delivers_exactly_once_beside(name: str, tmp_path: Path) -> None:
+    keys.init(tmp_path / "keys")
+    honest, hostile = (access(tmp_path / "keys", job, user) for job, user in (("lab/1", "alice"), ("lab/2", "mallory")))
+    reading = client_keys.load(keys.add(tmp_path / "keys", "reader", "staff"))
+    with collector_on(tmp_path / "log.duckdb", keyring=keys.Keyring(tmp_path / "keys")) as collector:
+        attack = partial(ATTACKS_WITH_A_KEY[name], access=hostile)
+        stream = f"{honest.job}/n0"
+        with under(attack, collector.endpoint), Producer(collector.endpoint, stream, honest.key) as producer:
+            producer.hello(honest.proof(stream))
+            for seq in range(1, 51):
+                producer.append(seq, "blocks", 10, blocks(10, first=10 * seq, job=honest.job))
+                producer.receive_ack(seq)
+            wait_until(lambda: refused(collector) >= COUNTED[name], f"{COUNTED[name]} are counted")
+        with LogReader(collector.endpoint, 30, reading) as reader:
+            pages = list(reader.read_all("blocks"))
+            assert {job for page in pages for job in page.columns["job"]} == {honest.job}
+            assert [index for page in pages for index in page.columns["first_index"]] == list(range(10, 510))
+
+
+def access(directory: Path, job: str, user: str) -> Access:
+    secret = bytes.fromhex(keys.load_collector(directory).token_secret)
+    key = client_keys.load(keys.add(directory, "agent", user))
+    return Access(key, credential.issue(secret, job, user, int(time.time()) + 3600))
+
+
+def test_of_a_connection_that_says_nothing_but_nonsense_no_more_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "IN_VAIN_PER_SECOND", 1e-3)
+    with (
+        collector_on(tmp_path / "log.duckdb") as collector,
+        Producer(collector.endpoint) as honest,
+        Producer(collector.endpoint, "hostile") as hostile,
+    ):
+        for _ in range(100):
+            hostile.socket.send(b"nonsense")
+        wait_until(lambda: sum(collector.counters.refused.values()) == 100, "all are counted")
+        assert collector.counters.refused["undecodable"] == 1
+        assert collector.counters.refused["ignored"] == 99
+        assert honest.hello().acked == 0
+
+
+def test_who_speaks_in_vain_too_often_is_not_listened_to_for_a_while() -> None:
+    now = [0.0]
+    left = Patience(lambda: now[0])
+    for _ in range(int(IN_VAIN_PER_SECOND * BURST_SECONDS)):
+        assert not left.is_over(b"bad")
+        left.spend(b"bad")
+    assert left.is_over(b"bad")
+    assert not left.is_over(b"good")
+    now[0] += 1.0
+    heard = 0
+    while not left.is_over(b"bad"):
+        left.spend(b"bad")
+        heard += 1
+    assert heard == IN_VAIN_PER_SECOND
+
+
+def test_one_connection_has_few_requests_waiting_and_each_is_answered(tmp_path: Path) -> None:
+    with collector_on(tmp_path / "log.duckdb") as collector, Producer(collector.endpoint) as client:
+        for request in range(200):
+            client.send(wire.Read(request, "blocks", 0))
+        answers = [client.receive(wire.Rows) for _ in range(200)]
+        assert sorted(answer.request for answer in answers) == list(range(200))
+        turned_away = [answer for answer in answers if answer.error]
+        assert {answer.error for answer in turned_away} == {
+            f"{REQUESTS_OF_ONE} requests of this connection are waiting, ask again later"
+        }
+        assert collector.counters.refused["rate"] == len(turned_away)
+        client.send(wire.Read(200, "blocks", 0))
+        assert not client.receive(wire.Rows).error
 
 
 def refused(collector: Collector) -> set[str]:

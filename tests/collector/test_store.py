@@ -54,6 +54,13 @@ def sites(count: int, text: str) -> Entry:
     return entry("sites", count, {"class_id": np.arange(count), "before": text, "at": [text] * count, "operation": "o"})
 
 
+def high_water(store: Store) -> dict[str, int]:
+    """The mark of every stream there is, but the journal's."""
+    with store.cursor() as log:
+        names = [name for (name,) in log.execute("SELECT DISTINCT stream FROM streams WHERE stream != ''").fetchall()]
+    return store.marks(names)
+
+
 def test_every_value_of_every_kind_comes_back_as_it_was_and_offsets_are_one_sequence(tmp_path: Path) -> None:
     odd = "quote ' \" \\ newline \n nul \0 snow ☃"
     values = {"source": ["a", "b"], "kind": "k", "rows": np.array([-(2**63), 2**63 - 1]), "detail": odd, "at": np.nan}
@@ -74,11 +81,11 @@ def test_every_value_of_every_kind_comes_back_as_it_was_and_offsets_are_one_sequ
 
 def test_a_restart_knows_offsets_and_streams(tmp_path: Path) -> None:
     with Store(tmp_path / "log.duckdb") as store:
-        assert store.high_water() == {}
+        assert high_water(store) == {}
         store.commit([entry("blocks", 4, blocks(4))], {"s": 1, "t": 5})
         store.commit([entry("blocks", 1, blocks(1, first=4))], {"s": 2})
     with Store(tmp_path / "log.duckdb") as store:
-        assert store.high_water() == {"s": 2, "t": 5}
+        assert high_water(store) == {"s": 2, "t": 5}
         assert store.commit([entry("blocks", 1, blocks(1, first=5))], {"s": 3}) == 6
         assert store.read("blocks", 0, 10).columns["first_index"].tolist() == [0, 1, 2, 3, 4, 5]
 
@@ -134,7 +141,7 @@ def test_a_commit_that_fails_leaves_nothing_of_it(tmp_path: Path) -> None:
         with pytest.raises(duckdb.ConversionException):
             store.commit([good, bad], {"s": 2})
     with Store(tmp_path / "log.duckdb") as store:
-        assert (store.head, store.high_water()) == (2, {"s": 1})
+        assert (store.head, high_water(store)) == (2, {"s": 1})
 
 
 def test_a_file_that_cannot_be_the_log_is_refused_in_one_clear_line(tmp_path: Path) -> None:
@@ -217,7 +224,7 @@ def test_whatever_happens_to_the_write_ahead_log_the_journal_fills_the_database_
         page = store.read("blocks", 0, 100)
         assert page.columns["first_index"].tolist() == list(range(50))
         assert page.columns["offset"].tolist() == list(range(1, 51))
-        assert (store.head, store.high_water()) == (50, {"s": 5})
+        assert (store.head, high_water(store)) == (50, {"s": 5})
 
 
 def test_opening_again_in_the_middle_takes_from_the_journal_what_the_database_lacks(tmp_path: Path) -> None:
@@ -254,7 +261,7 @@ def test_marks_are_folded_and_none_is_lost(tmp_path: Path, monkeypatch: pytest.M
     with Store(tmp_path / "log.duckdb") as store:
         for seq in range(1, 40):
             store.commit([entry("blocks", 1, blocks(1))], {f"s{seq % 7}": seq, "t": seq})
-        assert store.high_water() == {"t": 39, **{f"s{seq % 7}": seq for seq in range(33, 40)}}
+        assert high_water(store) == {"t": 39, **{f"s{seq % 7}": seq for seq in range(33, 40)}}
         with store.cursor() as cursor:
             assert cursor.execute("SELECT count(*) < 100 FROM streams").fetchone() == (True,)
 
@@ -318,11 +325,11 @@ def test_days_are_read_as_one_table_and_dropped_whole_and_their_hours_stay(tmp_p
             assert least == 0.1
             assert seconds == pytest.approx(3 * blocks(100)["sum_seconds"].sum())
             assert cursor.execute("SELECT count(*), min(first_index) FROM blocks").fetchone() == (205, 200)
-        assert store.high_water().keys() == {"s", "of day 2", "of day 3"}
+        assert high_water(store).keys() == {"s", "of day 2", "of day 3"}
         assert store.keep_house(Retention(days=2)) == 0
         assert store.keep_house(Retention(bytes=1)) == 1, "the newest day stays, whatever it takes"
         assert store.head == 406
-        assert store.high_water() == {"s": 9, "of day 3": 1}, "a stream is forgotten with the last day it spoke on"
+        assert high_water(store) == {"s": 9, "of day 3": 1}, "a stream is forgotten with the last day it spoke on"
     with Store(tmp_path / "log.duckdb", clock=calendar) as store:
         store.commit([entry("blocks", 1, blocks(1, 405))], {"s": 10})
         assert store.read("blocks", 0, 1000).columns["first_index"].tolist() == list(range(300, 405))
@@ -344,7 +351,7 @@ def test_a_database_of_version_1_becomes_this_one_with_all_its_rows_and_marks(tm
         old.execute("INSERT INTO events VALUES (1001, 'a', 'dropped', 3, 'x', 0.0)")
         old.execute("INSERT INTO streams VALUES ('s', 4, 500), ('s', 9, 1000), ('t', 2, 1001)")
     with Store(path) as store:
-        assert (store.head, store.high_water()) == (1001, {"s": 9, "t": 2})
+        assert (store.head, high_water(store)) == (1001, {"s": 9, "t": 2})
         assert store.read("blocks", 0, 65536).columns["first_index"].tolist() == list(range(1000))
         assert store.commit([entry("blocks", 1, blocks(1, 1000))], {"s": 10}) == 1002
     with Store(path) as store:

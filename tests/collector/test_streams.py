@@ -7,15 +7,25 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from barograph_agent.wire import Ack, Refuse, Welcome
-from barograph_collector.streams import CREDIT, Reply, Streams, Verdict
+from barograph_collector.streams import CREDIT, STREAMS_KEPT, Reply, Streams, Verdict
 
 PEER, OTHER = b"peer", b"other"
 
 
-def greeted(acked: int = 0) -> Streams:
-    streams = Streams.recovered({"s": acked} if acked else {})
-    assert streams.hello(PEER, "s") == [Reply(PEER, Welcome("s", acked, CREDIT))]
+def greet(streams: Streams, peer: bytes, name: str, stored: int = 0) -> list[Reply]:
+    streams.expect(name)
+    return streams.hello(peer, name, stored)
+
+
+def greeted(acked: int = 0, limit: int = STREAMS_KEPT) -> Streams:
+    streams = Streams(limit)
+    assert greet(streams, PEER, "s", acked) == [Reply(PEER, Welcome("s", acked, CREDIT))]
     return streams
+
+
+def commit(streams: Streams, name: str, seq: int) -> None:
+    streams.accept(name, seq)
+    streams.committed([(name, seq, None)])
 
 
 def test_a_message_is_taken_once_whatever_order_and_number_of_copies_it_comes_in() -> None:
@@ -59,10 +69,8 @@ def test_a_skip_may_jump_an_append_may_not() -> None:
 
 
 def test_a_stream_belongs_to_the_connection_that_greeted_last() -> None:
-    streams = Streams.recovered({"s": 3})
-    assert streams.judge(PEER, "s", 4) is Verdict.UNKNOWN
-    streams.hello(PEER, "s")
-    streams.hello(OTHER, "s")
+    streams = greeted(acked=3)
+    greet(streams, OTHER, "s")
     assert streams.judge(PEER, "s", 4) is Verdict.UNKNOWN
     assert streams.judge(OTHER, "s", 4) is Verdict.ACCEPT
     assert streams.judge(OTHER, "t", 1) is Verdict.UNKNOWN
@@ -72,21 +80,48 @@ def test_the_welcome_waits_for_what_an_earlier_connection_has_under_way() -> Non
     streams = greeted()
     streams.accept("s", 1)
     streams.accept("s", 2)
-    assert streams.hello(OTHER, "s") == []
+    assert greet(streams, OTHER, "s") == []
     assert streams.committed([("s", 1, None)]) == []
     assert streams.committed([("s", 2, None)]) == [Reply(OTHER, Welcome("s", 2, CREDIT))]
 
 
-def test_a_stream_that_the_database_forgot_has_to_say_hello_again_one_with_something_under_way_has_not() -> None:
-    streams = greeted(acked=7)
-    streams.hello(OTHER, "fresh")
-    streams.retain({"else"})
+def test_streams_that_spoke_last_are_held_and_the_others_have_to_say_hello_again() -> None:
+    streams = greeted(acked=7, limit=100)
+    for number in range(1000):
+        greet(streams, OTHER, f"other{number}")
+        if number == 500:
+            greet(streams, PEER, "s")
+    assert len(streams) == 100
+    assert streams.judge(OTHER, "other999", 1) is Verdict.ACCEPT
     assert streams.judge(PEER, "s", 8) is Verdict.UNKNOWN
-    assert streams.judge(OTHER, "fresh", 1) is Verdict.ACCEPT
-    assert streams.hello(PEER, "s") == [Reply(PEER, Welcome("s", 0, CREDIT))]
+    assert not streams.expect("s")
+    assert streams.hello(PEER, "s", 7) == [Reply(PEER, Welcome("s", 7, CREDIT))]
+
+
+def test_what_the_database_does_not_have_yet_is_not_forgotten() -> None:
+    streams = greeted(limit=1)
     streams.accept("s", 1)
-    streams.retain(set())
+    greet(streams, OTHER, "t")
     assert streams.judge(PEER, "s", 1) is Verdict.UNDER_WAY
+    streams.committed([("s", 1, None)])
+    greet(streams, OTHER, "u")
+    assert streams.judge(PEER, "s", 1) is Verdict.DUPLICATE
+    streams.stored("s", 1)
+    for name in "vwx":
+        greet(streams, OTHER, name)
+    assert streams.judge(PEER, "s", 1) is Verdict.UNKNOWN
+
+
+def test_an_answer_of_the_database_that_is_older_than_what_is_known_here_does_not_count() -> None:
+    streams = Streams(limit=1)
+    for _ in range(2):  # both greetings are looked at while the database has nothing
+        streams.expect("s")
+    streams.hello(PEER, "s", 0)
+    commit(streams, "s", 1)
+    streams.stored("s", 1)
+    for name in "tuv":
+        greet(streams, OTHER, name)
+    assert streams.hello(PEER, "s", 0) == [Reply(PEER, Welcome("s", 1, CREDIT))]
 
 
 class Deliveries(RuleBasedStateMachine):
@@ -97,7 +132,8 @@ class Deliveries(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.streams = Streams()
+        self.streams = Streams(limit=0)
+        self.stored = 0
         self.peer = 0
         self.network: list[tuple[bytes, int]] = []
         self.queue: list[int] = []
@@ -110,7 +146,10 @@ class Deliveries(RuleBasedStateMachine):
     def connect(self) -> None:
         self.peer += 1
         self.welcomed = False
-        self.hear(self.streams.hello(b"%d" % self.peer, "s"))
+        self.streams.expect("s")
+        stored = self.stored
+        self.crowd()
+        self.hear(self.streams.hello(b"%d" % self.peer, "s", stored))
 
     @precondition(lambda self: self.welcomed)
     @rule(count=st.integers(1, 5), copies=st.integers(1, 2))
@@ -140,11 +179,26 @@ class Deliveries(RuleBasedStateMachine):
         self.log += done
         self.hear(self.streams.committed([("s", seq, None) for seq in done]))
 
+    @precondition(lambda self: self.stored < len(self.log))
+    @rule()
+    def store(self) -> None:
+        self.stored += 1
+        self.streams.stored("s", self.stored)
+
+    @rule()
+    def crowd(self) -> None:
+        """Other streams come, and this one is forgotten if it can be."""
+        for number in range(3):
+            greet(self.streams, b"other", f"other{number}")
+        if "s" not in self.streams._streams:
+            self.welcomed = False
+
     @rule()
     def restart(self) -> None:
         self.queue.clear()
         self.welcomed = False
-        self.streams = Streams.recovered({"s": self.log[-1]} if self.log else {})
+        self.streams = Streams(limit=0)
+        self.stored = len(self.log)
 
     def hear(self, replies: list[Reply]) -> None:
         for peer, message in replies:

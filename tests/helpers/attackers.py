@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import secrets
 import select
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
+import msgspec
 import zmq
 
-from barograph_agent import wire
+from barograph_agent import credential, wire
+from barograph_agent.keys import ClientKey
 from helpers.hostile_wire import INVALID_APPENDS, NOT_OF_THE_PROTOCOL, mutations
 from helpers.log import blocks
 
@@ -22,9 +27,11 @@ Attack = Callable[[str, Callable[[], bool]], None]
 
 
 @contextmanager
-def dealer(endpoint: str) -> Iterator[zmq.Socket[bytes]]:
+def dealer(endpoint: str, key: ClientKey | None = None) -> Iterator[zmq.Socket[bytes]]:
     """A socket that waits for nothing."""
     with zmq.Context() as context, context.socket(zmq.DEALER) as bare:
+        if key is not None:
+            key.apply(bare)
         bare.setsockopt(zmq.LINGER, 0)
         bare.setsockopt(zmq.SNDTIMEO, 100)
         bare.connect(endpoint)
@@ -69,6 +76,7 @@ def refused(endpoint: str, stopped: Callable[[], bool]) -> None:
     contents = itertools.cycle(content for content, _ in INVALID_APPENDS.values())
     with dealer(endpoint) as bare:
         bare.send(wire.encode(wire.Hello("wrong")))
+        bare.recv()  # welcome: what comes before it is no stream of anybody's
         for seq, content in enumerate(contents, 1):
             if stopped():
                 return
@@ -103,12 +111,57 @@ def half_open(endpoint: str, stopped: Callable[[], bool], connections: int = 10_
         connection.close()
 
 
+@dataclass(frozen=True)
+class Access:
+    """What a user of the machine has who means no good: the key of all agents, and a token of a job of his own."""
+
+    key: ClientKey
+    token: credential.Token
+
+    @property
+    def job(self) -> str:
+        """A step of that job."""
+        return f"{self.token.job}.0.0"
+
+    def proof(self, stream: str) -> str:
+        """A good credential for one hello of a stream."""
+        proof = credential.prove(self.token, stream, time.time(), secrets.token_hex(16))
+        return "token:" + msgspec.json.encode(proof).decode()
+
+
+def forge(endpoint: str, stopped: Callable[[], bool], access: Access) -> None:
+    """Rows of other users' jobs over a stream of one's own, and hellos for streams of theirs."""
+    stream, other = f"{access.job}/n1", "lab/1.0.0"
+    with dealer(endpoint, access.key) as bare:
+        bare.send(wire.encode(wire.Hello(stream, credential=access.proof(stream))))
+        bare.recv()
+        for seq in itertools.count(1):
+            if stopped():
+                return
+            send(bare, wire.encode(wire.append(stream, seq, "blocks", 10, blocks(10, job=other))))
+            send(bare, wire.encode(wire.Hello(f"{other}/n1", credential=access.proof(f"{other}/n1"))))
+
+
+def replay(endpoint: str, stopped: Callable[[], bool], access: Access) -> None:
+    """One hello with a good credential, over and over."""
+    stream = f"{access.job}/n1"
+    hello = wire.encode(wire.Hello(stream, credential=access.proof(stream)))
+    with dealer(endpoint, access.key) as bare:
+        while not stopped():
+            send(bare, hello)
+
+
 ATTACKS: Final[dict[str, Attack]] = {
     "mutated messages": mutate,
     "acks never read": ignore_answers,
     "refused appends": refused,
     "oversized frames": oversize,
     "half-open connections": half_open,
+}
+
+ATTACKS_WITH_A_KEY: Final[dict[str, Callable[[str, Callable[[], bool], Access], None]]] = {
+    "forged jobs": forge,
+    "replayed credentials": replay,
 }
 
 

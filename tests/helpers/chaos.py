@@ -21,9 +21,17 @@ import duckdb
 
 from barograph_agent import wire
 from helpers.log import Daemon, Producer, blocks
+from helpers.network import Network
 
-ACCIDENTS = ("kill", "kill and lose the write-ahead log", "kill and cut the write-ahead log", "kill and spoil its end",
-             "kill and cut the journal behind what is durable", "full disk, then kill")  # fmt: skip
+ACCIDENTS = (
+    "kill",
+    "kill and lose the write-ahead log",
+    "kill and cut the write-ahead log",
+    "kill and spoil its end",
+    "kill and cut the journal behind what is durable",
+    "full disk, then kill",
+    "partition, then kill",
+)
 
 _GREETING = 10**9
 """Sent so far, as long as the welcome is due: nothing more is sent before it."""
@@ -36,6 +44,9 @@ class Stream:
         self.name = name
         self.sizes: list[int] = []
         self.acked = 0
+        self.doubled = 0
+        self.swapped = 0
+        """Messages sent twice on purpose, and pairs sent in the wrong order."""
         self._rng = random.Random(seed)
 
     @property
@@ -51,8 +62,10 @@ class Stream:
                 window = list(range(sent + 1, min(self.acked + 32, total) + 1))
                 if window and self._rng.random() < 0.1:
                     window.append(self._rng.randint(1, window[-1]))
+                    self.doubled += 1
                 if len(window) > 1 and self._rng.random() < 0.1:
                     window[0], window[-1] = window[-1], window[0]
+                    self.swapped += 1
                 for seq in window:
                     self._send(producer, seq)
                     sent = max(sent, seq)
@@ -98,10 +111,15 @@ class Chaos:
         """One life of the collector under load, ended at a random instant by a random accident."""
         accident = self._rng.choice(ACCIDENTS)
         self.accidents[accident] += 1
-        with Daemon(self.state, "--rate", "1e9") as collector:
+        with Daemon(self.state, "--rate", "1e9") as collector, Network(collector.endpoint) as network:
             gone = threading.Event()
 
             def die() -> None:
+                if accident.startswith("partition"):
+                    network.cut()
+                    gone.wait(self._rng.uniform(0.1, 1.5))
+                    network.mend(reset=self._rng.random() < 0.5)
+                    gone.wait(0.3)
                 if accident.startswith("full disk"):
                     resource.prlimit(collector.process.pid, resource.RLIMIT_FSIZE, (2**18, 2**18))
                     gone.wait(0.3)
@@ -110,7 +128,7 @@ class Chaos:
                 gone.set()
 
             threading.Timer(self._rng.uniform(0.0, 0.6), die).start()
-            self._pump(collector.endpoint, gone, lambda stream: 10**9)
+            self._pump(network.endpoint, gone, lambda stream: 10**9)
         self._spoil(accident)
 
     def settle(self) -> None:

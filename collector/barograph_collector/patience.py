@@ -1,0 +1,33 @@
+"""How much each connection may say that comes to nothing, before it is not listened to for a while.
+
+ZeroMQ cannot close one connection of many, so what comes beyond that is taken off the socket and not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from barograph_collector.limits import Buckets
+
+IN_VAIN_PER_SECOND: Final = 100.0
+"""Hellos, duplicates and messages not taken, of one connection over time; `limits.BURST_SECONDS` times that at once."""
+
+
+class Patience:
+    """With each connection apart. Belongs to the receive thread.
+
+    Who is not listened to is in the place of one whose messages are lost: he says hello after a while and sends again.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """`clock` gives seconds that only grow."""
+        self._left = Buckets(IN_VAIN_PER_SECOND, clock)
+
+    def spend(self, peer: bytes) -> None:
+        """Take note of a message that came to nothing, or was a hello."""
+        self._left.take(peer, 1)
+
+    def is_over(self, peer: bytes) -> bool:
+        """Whether nothing is to be taken from this connection now."""
+        return self._left.is_empty(peer)
