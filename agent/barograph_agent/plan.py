@@ -43,6 +43,8 @@ class Plan(msgspec.Struct, frozen=True):
     findings: Findings = Findings()
     rows_per_second: float = ROWS_PER_SECOND
     """Rows of `blocks` in the long run."""
+    feature_directory: str = ""
+    """Where the program's side files are."""
 
     @property
     def launcher_lives(self) -> bool:
