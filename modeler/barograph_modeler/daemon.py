@@ -14,7 +14,7 @@ from barograph_collector.station import add_arguments, serve
 from barograph_modeler.windows import WINDOW_SECONDS, check_window_seconds
 
 METRICS_PORT = 7452
-TABLES = ["jobs", "blocks", "runs", "scores", "predictions", "outcomes"]
+TABLES = ["jobs", "blocks", "runs", "scores", "predictions", "outcomes", "features", "models"]
 Number = TypeVar("Number", int, float)
 
 
@@ -66,6 +66,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"argument --window: {error}")
 
     from barograph_modeler.exporter import ModelerExporter
+    from barograph_modeler.features.apart import Apart
+    from barograph_modeler.features.forecast import FeatureForecaster
+    from barograph_modeler.features.library import FeatureLibrary
     from barograph_modeler.forecast import Forecaster
     from barograph_modeler.learner import Learner
     from barograph_modeler.library import Library
@@ -89,10 +92,12 @@ def main(argv: Sequence[str] | None = None) -> int:
                 file=sys.stderr,
             )
             return Exit.STATE
-    with ThreadPoolExecutor(1, "fit") as executor:
+    with ThreadPoolExecutor(1, "fit") as executor, ThreadPoolExecutor(1, "features") as waiting:
         forecaster = Forecaster(Library(executor, options.seed))
-        mind, exporter = Modeler(learner, forecaster), ModelerExporter(learner, forecaster)
-        pages = {"/predict": PredictPage(forecaster)}
+        apart = Apart()
+        features = FeatureForecaster(FeatureLibrary(apart.learn, waiting, options.seed))
+        mind, exporter = Modeler(learner, forecaster, features), ModelerExporter(learner, forecaster, features)
+        pages = {"/predict": PredictPage(forecaster, features)}
         if options.state is None:
             status = serve("modeler", mind, TABLES, exporter, options, pages=pages)
         else:
@@ -100,6 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             status = serve(
                 "modeler", mind, TABLES, exporter, options, prepare=keeper.restore, keep=keeper.keep, pages=pages
             )
+        apart.stop()
         executor.shutdown(wait=False, cancel_futures=True)
     return status
 
