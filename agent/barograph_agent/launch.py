@@ -103,6 +103,7 @@ class Guard:
         self.spool.mkdir(mode=0o700)
         rings.mkdir(mode=0o700)
         launcher, launcher_born = myself()
+        features = environment.get("BAROGRAPH_FEATURES") or str(rings)
         self.plan = Plan(
             job=job,
             stream=f"{job.key}/{secrets.token_hex(4)}",
@@ -115,6 +116,7 @@ class Guard:
             spool_bytes=settings.spool_bytes,
             findings=settings.findings,
             rows_per_second=settings.rows_per_second,
+            feature_directory=features,
         )
         save(self.spool, PLAN, self.plan)
         # All ranks record unless the user wants fewer: which one is slow can be seen in no other way.
@@ -124,6 +126,7 @@ class Guard:
             "LD_PRELOAD": preload,
             RING_VARIABLE: str(rings),
             "BAROGRAPH_RANKS": ranks,
+            "BAROGRAPH_FEATURES": features,
         }
         self._start()
 

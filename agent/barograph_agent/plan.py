@@ -46,6 +46,8 @@ class Plan(msgspec.Struct, frozen=True):
     """Rows of `blocks` in the long run."""
     step_directory: str = ""
     """Of a program that hooks of the batch system watch: what its processes have for their ring directory."""
+    feature_directory: str = ""
+    """Where the program's side files are."""
 
     @property
     def launcher_lives(self) -> bool:

@@ -52,7 +52,7 @@ class Table:
     columns: dict[str, Kind]
 
 
-def _table(name: str, **columns: Kind) -> Table:
+def _table(name: str, /, **columns: Kind) -> Table:
     return Table(name, columns)
 
 
@@ -184,11 +184,44 @@ TABLES: Final[dict[str, Table]] = {
             recovered_at=_F,
             hosts=_T,
         ),
+        # What a program has noted of itself on one host: the largest value over `processes` of them, as `reduction`
+        # says, and how long after their start it was known. A row when a feature has not changed for as long as it took
+        # to get its value, and at the end one for each that has another value by then. `source` is its place in the
+        # program's text, file:line:column, empty for what the program has named itself.
+        _table(
+            "features",
+            job=_N,
+            host=_N,
+            name=_T,
+            value=_F,
+            known_seconds=_F,
+            processes=_I,
+            reduction=_N,
+            source=_T,
+            at=_F,
+        ),
+        # Models of features as they were fitted. `version` is a digest of what was learned; `features` maps names to
+        # importance (JSON). Errors are means of abs(log(predicted / actual)) over the newest runs, `scored` of them, by
+        # models that had learned the older ones: of this one, and of the one that knows scales alone, NaN where it gave
+        # no answer to most. `chosen` is which of the two is asked.
+        _table(
+            "models",
+            application=_N,
+            version=_N,
+            features=_T,
+            runs=_I,
+            scored=_I,
+            error=_F,
+            scaling_error=_F,
+            chosen=_N,
+            fitted_at=_F,
+        ),
         # What happened to the pipeline itself: drops, refusals, restarts.
         _table("events", source=_N, kind=_N, rows=_I, detail=_T, at=_F),
         # How long a job was expected to take, written while it ran; `application` is cluster/app, `problem` adds the
-        # parameters, `model` says which laws it came from, `runs` how many past runs it rests on,
-        # at `scales` numbers of ranks; both 0 where only other problems of the application are known.
+        # parameters, `model` says which laws it came from, `runs` how many past runs it rests on, at `scales` numbers of
+        # ranks; both 0 where only other problems of the application are known. `method` is features for one that was
+        # made of the run's features, and scaling or empty for one of its scale.
         _table(
             "predictions",
             job=_N,
@@ -203,6 +236,7 @@ TABLES: Final[dict[str, Table]] = {
             upper_seconds=_F,
             made_at=_F,
             scales=_I,
+            method=_N,
         ),
         # What became of a prediction: `result` is inside or outside of its limits for a run that ended well, withheld
         # for one that had alarmed, failed for one with another exit status. relative_error is expected / actual - 1.
@@ -215,6 +249,7 @@ TABLES: Final[dict[str, Table]] = {
             actual_seconds=_F,
             relative_error=_F,
             at=_F,
+            method=_N,
         ),
     )
 }

@@ -18,6 +18,7 @@ from barograph_agent.blocks import ROW_BYTES
 from barograph_agent.link import Link
 from barograph_agent.plan import TOKEN, End, Plan, Report, load_end
 from barograph_agent.rules import RulesError
+from barograph_agent.settled import Settled
 from barograph_agent.spool import SEGMENT_BYTES, Spool
 from barograph_agent.worlds import Progress, Worlds
 
@@ -27,6 +28,8 @@ HOLD_SHARE = 0.75
 """Beyond this share of the spool's cap nothing is added as long as there is a better place for it."""
 STRAGGLERS_SECONDS = 2.0
 """How long it waits for ranks that outlive the command: a killed launcher's go a moment after it."""
+STARTED_BEFORE_SECONDS = 1.0
+"""A run's first process may be so much older than its plan says, which goes by another clock."""
 
 
 class State(msgspec.Struct):
@@ -155,6 +158,8 @@ class Watch:
         self._state = msgspec.json.decode(mark, type=State) if mark else State()
         rate = self.plan.rows_per_second
         self._worlds = Worlds(Path(self.plan.ring_directory), self._state.progress, rate)
+        began = time.monotonic() - (self._clock() - self.plan.started_at) - STARTED_BEFORE_SECONDS
+        self._settled = Settled(Path(self.plan.feature_directory or self.plan.ring_directory), began)
 
     def _gather(self, *, final: bool) -> bool:
         """One batch of every ring into the spool; says whether there may be more."""
@@ -167,6 +172,8 @@ class Watch:
             owner["blocks"] = {"job": self.plan.job.key}
             self._append(rows.table, rows.length, owner.get(rows.table, {}) | rows.values, rows.intervals)
         self._report_unreadable()
+        if not final:
+            self._append_features(final=False)
         more = self._worlds.position > before
         if more or self._spool.next_seq > self._spool.last_seq + 1:
             self._commit()
@@ -184,10 +191,11 @@ class Watch:
         return None if 0 <= waited < STRAGGLERS_SECONDS and self.plan.command_lives else end
 
     def _append_run(self, end: End) -> None:
+        if self._speaks_for_job and not self._state.announced:
+            self._append_job()
+        self._append_features(final=True)
         seen, missing = self._worlds.counted()
         if self._speaks_for_job:
-            if not self._state.announced:
-                self._append_job()
             values = {
                 "job": self.plan.job.key,
                 "ended_at": end.ended_at,
@@ -216,6 +224,15 @@ class Watch:
     def _speaks_for_job(self) -> bool:
         """True on the node of rank 0. A launcher's sidecar has nobody beside it."""
         return not self.plan.step_directory or self._worlds.has_first_rank
+
+    def _append_features(self, *, final: bool) -> None:
+        owner = {"job": self.plan.job.key, "host": self.plan.job.host, "at": self._clock()}
+        for rows in self._settled.take(final=final):
+            self._append(rows.table, rows.length, owner | rows.values)
+        for reason, count in self._settled.lost.items():
+            if final and count:
+                event = {"source": self.plan.job.key, "kind": f"features-{reason}", "rows": count, "detail": ""}
+                self._append("events", 1, {**event, "at": self._clock()})
 
     def _append_job(self) -> None:
         try:

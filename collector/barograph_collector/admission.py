@@ -16,7 +16,7 @@ from barograph_collector.credentials import Claim
 from barograph_collector.keys import Keyring
 from barograph_collector.limits import Buckets
 
-CONCLUSIONS: Final = frozenset({"bands", "paces", "predictions", "outcomes", "scores"})
+CONCLUSIONS: Final = frozenset({"bands", "paces", "models", "predictions", "outcomes", "scores"})
 OBSERVATIONS: Final = frozenset(TABLES) - CONCLUSIONS
 WHOLE_JOBS: Final = frozenset({"jobs", "blocks", "runs"})
 """What `barograph import` and `barograph canary` append, of jobs that have ended, in streams named after these jobs."""

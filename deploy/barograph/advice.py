@@ -22,17 +22,38 @@ def _sentences(said: Said) -> Iterator[str]:
     name = f"{said['app']} ({params})" if params else said["app"]
     if said["refusal"] is not None:
         yield f"No prediction for {name} on {where.rstrip(',')}: {_stop(said['refusal'])}"
-        yield from _others(said)
+        yield from _features(said) if "features" in said else _others(said)
         return
     lower, expected, upper = (span(said[f"{limit}_seconds"]) for limit in ("lower", "expected", "upper"))
     yield f"{name} on {where} should take {expected}; 95 of 100 runs take {lower} to {upper}."
-    limit = said["limit"]
-    yield f"Ask for {clock(limit['request_seconds'])}: at most {percent(limit['risk'])} of such runs need longer."
+    if (limit := said["limit"]) is not None:
+        yield f"Ask for {clock(limit['request_seconds'])}: at most {percent(limit['risk'])} of such runs need longer."
+    if "features" in said:
+        yield from _features(said)
+        return
     yield from _worth(said)
     yield _rests(said["basis"])
     yield from _others(said)
     yield from (f"Taken for granted: {text[:1].lower()}{_stop(text[1:])}" for text in said["conditions"])
     yield from (f"Beware: {_stop(text)}" for text in said["warnings"])
+
+
+def _features(said: Said) -> Iterator[str]:
+    """What a model of features rests on, and what it made of those that were given."""
+    basis = said["basis"]
+    ordered = sorted(basis["features"].items(), key=lambda item: -item[1])
+    shares = ", ".join(f"{name} ({percent(round(weight, 3))})" for name, weight in ordered)
+    yield f"This rests on {plural(basis['runs'], 'run')} and on these features, by importance: {shares}."
+    if basis["error"] is not None:
+        scales = basis["scaling_error"]
+        other = "scales alone gave no answer" if scales is None else f"by {percent(scales)} from scales alone"
+        yield (
+            f"Model {basis['version']} missed the {basis['scored']} newest runs, when it had learned the older ones,"
+            f" by {percent(basis['error'])}; {other}."
+        )
+    for what in ("missing", "unused"):
+        if said[what]:
+            yield f"Features that are {what}: {', '.join(said[what])}."
 
 
 def _worth(said: Said) -> Iterator[str]:

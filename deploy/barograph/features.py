@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from barograph_agent.features import BadSideFile, Feature, SideFile, merge, read_side_file
+from barograph_agent.side_file import BadSideFile, Feature, SideFile, merge, read_side_file
 from barograph_agent.spool import replace_file
 from barograph_collector.service import Exit
 
@@ -110,6 +110,9 @@ def _runtime(folder: Path, files: Sequence[SideFile]) -> float:
 
 
 def _place(name: str) -> tuple[str, int, int, str]:
+    """Where a feature stands in the source; what a program has named itself comes first."""
+    if ":" not in name:
+        return "", 0, 0, name
     source, line, column, kind = name.split(":", 3)
     return source, int(line), int(column), kind
 

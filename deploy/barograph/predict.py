@@ -17,6 +17,7 @@ from urllib.parse import urlencode, urlsplit
 
 from barograph.advice import sentences
 from barograph.cli import MISSING_EXTRA
+from barograph.feature_file import BadFeatures, read_features
 from barograph_agent import facility
 from barograph_agent.job import JobError, parse_params
 from barograph_collector.service import Exit
@@ -28,16 +29,19 @@ ANSWER_SECONDS: Final = 10.0
 ANSWER_BYTES: Final = 4 * 2**20
 
 
-class Away(Exception):
-    """The modeler did not answer. The text names its address and what to do."""
-
-
 class Refused(Exception):
-    """The modeler does not answer this question; the text is its own."""
+    """There is no answer. The text says why, in the modeler's words where it has answered; `status` is the exit's."""
 
     def __init__(self, text: str, status: Exit) -> None:
         super().__init__(text)
         self.status = status
+
+
+class Away(Refused):
+    """The modeler did not answer. The text names its address and what to do."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, Exit.UNAVAILABLE)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -48,6 +52,8 @@ def main(arguments: Sequence[str]) -> int:
         params = parse_params(options.param)
     except JobError as error:
         parser.error(str(error))
+    if options.plot is not None and options.features is not None:
+        parser.error("--plot draws scales and --features knows none, expected one of the two")
     if options.plot is not None and importlib.util.find_spec("matplotlib") is None:
         print("barograph predict: --plot needs matplotlib: pip install 'barograph[report]'", file=sys.stderr)
         return MISSING_EXTRA
@@ -61,6 +67,7 @@ def main(arguments: Sequence[str]) -> int:
     fields |= {"risk": options.risk, "curve": 1 if options.plot else None}
     fields |= {f"param.{name}": value for name, value in params.items()}
     try:
+        fields |= _features(options.features)
         said = ask(options.modeler, {name: value for name, value in fields.items() if value is not None}, headers)
     except Away as error:
         return _refuse(str(error), Exit.UNAVAILABLE)
@@ -75,6 +82,16 @@ def main(arguments: Sequence[str]) -> int:
         return _refuse(f"{options.plot}: {error.strerror}", Exit.STATE)
     print(json.dumps(said, indent=2) if options.json else "\n".join(sentences(said)))
     return Exit.OK if said["refusal"] is None else Exit.DATA
+
+
+def _features(path: Path | None) -> dict[str, float]:
+    """Fields of the question. Raises Refused."""
+    try:
+        return {} if path is None else {f"feature.{name}": value for name, value in read_features(path).items()}
+    except BadFeatures as error:
+        raise Refused(str(error), Exit.DATA) from None
+    except OSError as error:
+        raise Refused(f"{path}: {error.strerror}", Exit.DATA) from None
 
 
 def ask(modeler: str, fields: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -151,6 +168,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--nodes", metavar="N", help="nodes they are on (default: as the history has it)")
     parser.add_argument(
         "--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter of the run; repeat it for more"
+    )
+    parser.add_argument(
+        "--features",
+        type=Path,
+        metavar="FILE",
+        help="answer from what is known of the run: a JSON object of numbers, or lines NAME=VALUE",
     )
     parser.add_argument("--cluster", metavar="NAME", help="needed where the application has run on several")
     parser.add_argument(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -23,23 +23,25 @@ OTHERS: Final = 5
 _STEPS: Final = ((3600, 60), (6 * 3600, 300), (math.inf, 900))
 """Limits up to so many seconds are rounded up to so many."""
 
+T = TypeVar("T")
+
 
 class Unknown(LookupError):
     """An application nobody has seen. The text names it."""
 
 
-def find(published: Mapping[Application, Published], question: Question) -> Published:
+def find(published: Mapping[Application, T], question: Question) -> tuple[Application, T]:
     """What is known of the application. Raises Unknown, and BadQuestion where it is on several clusters."""
     if question.cluster:
-        found = published.get(Application(question.cluster, question.app))
-        if found is None:
+        application = Application(question.cluster, question.app)
+        if application not in published:
             raise Unknown(f"no finished run of {question.app!r} on {question.cluster!r} is known")
-        return found
-    every = [one for application, one in published.items() if application.app == question.app]
+        return application, published[application]
+    every = [(application, one) for application, one in published.items() if application.app == question.app]
     if not every:
         raise Unknown(f"no finished run of {question.app!r} is known")
     if len(every) > 1:
-        clusters = ", ".join(sorted(one.application.cluster for one in every))
+        clusters = ", ".join(sorted(application.cluster for application, _ in every))
         raise BadQuestion(f"cluster is missing, expected one of {clusters}: {question.app} has run on each")
     return every[0]
 

@@ -15,7 +15,7 @@ from barograph_collector.service import Exit
 from barograph_collector.station import serve
 from barograph_modeler.settings import MODELER, check_modeler
 
-TABLES = ["jobs", "blocks", "runs", "scores", "predictions", "outcomes"]
+TABLES = ["jobs", "blocks", "runs", "scores", "predictions", "outcomes", "features", "models"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -27,6 +27,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = configuration.options
 
     from barograph_modeler.exporter import ModelerExporter
+    from barograph_modeler.features.apart import Apart
+    from barograph_modeler.features.forecast import FeatureForecaster
+    from barograph_modeler.features.library import FeatureLibrary
     from barograph_modeler.forecast import Forecaster
     from barograph_modeler.learner import Learner
     from barograph_modeler.library import Library
@@ -55,9 +58,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeysError as error:
         print(f"barograph modeler: {error}", file=sys.stderr)
         return Exit.STATE
-    with ThreadPoolExecutor(1, "fit") as executor:
+    with ThreadPoolExecutor(1, "fit") as executor, ThreadPoolExecutor(1, "features") as waiting:
         forecaster = Forecaster(Library(executor, options.seed))
-        mind, exporter = Modeler(learner, forecaster), ModelerExporter(learner, forecaster)
+        apart = Apart()
+        features = FeatureForecaster(FeatureLibrary(apart.learn, waiting, options.seed))
+        mind, exporter = Modeler(learner, forecaster, features), ModelerExporter(learner, forecaster, features)
         keeper = None
         if options.state is not None:
             keeper = Keeper(options.state, mind, f"window of {options.window:g} s", gate=forecaster.library.gate)
@@ -68,9 +73,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             configuration,
             prepare=keeper.restore if keeper else None,
             keep=keeper.keep if keeper else None,
-            pages={"/predict": PredictPage(forecaster, access)},
+            pages={"/predict": PredictPage(forecaster, features, access)},
             each_cycle=access.look if access else lambda: None,
         )
+        apart.stop()
         executor.shutdown(wait=False, cancel_futures=True)
     return status
 

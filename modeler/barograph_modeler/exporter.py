@@ -12,8 +12,9 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from barograph_modeler.coverage import Coverage
+from barograph_modeler.features.forecast import FeatureForecaster
 from barograph_modeler.forecast import Forecaster
-from barograph_modeler.forecast_metrics import forecast_families, latest
+from barograph_modeler.forecast_metrics import feature_families, forecast_families, latest
 from barograph_modeler.interval import Interval
 from barograph_modeler.learner import Learner
 
@@ -24,15 +25,17 @@ MAX_BANDS: Final = 2000
 class ModelerExporter(Collector):
     """Bands, predictions and the modeler's own state."""
 
-    def __init__(self, learner: Learner, forecaster: Forecaster) -> None:
+    def __init__(self, learner: Learner, forecaster: Forecaster, features: FeatureForecaster) -> None:
         self._learner = learner
         self._forecaster = forecaster
+        self._features = features
 
     def collect(self) -> Iterable[Metric]:
         """Build families, add samples, return."""
         yield from self._bands()
         yield from self._workloads()
         yield from forecast_families(self._forecaster)
+        yield from feature_families(self._features)
         learned = CounterMetricFamily(
             "barograph_modeler_intervals_total", "Intervals by what became of them.", labels=["result"]
         )

@@ -7,18 +7,20 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
-import msgspec
-
 from barograph_agent.wire import Column
 from barograph_collector.station import Output
+from barograph_modeler.features.running import parsed
 from barograph_modeler.history import Application, History, Place, problem_name
 from barograph_modeler.library import Library
 from barograph_modeler.pending import Ended
 from barograph_modeler.scaling.predictor import Prediction
 from barograph_modeler.scoreboard import Forecast, Scoreboard
 
+METHOD: Final = "scaling"
 JOBS: Final = 20_000
 WORKLOADS: Final = 50_000
+_OWN: Final = (METHOD, "")
+"""Rows of earlier versions do not say how they were made."""
 
 T = TypeVar("T")
 
@@ -69,13 +71,15 @@ class Forecaster:
                 for job in columns["job"]:
                     self._open.pop(job, None)
             case "predictions":
-                names = ("job", "application", "lower_seconds", "expected_seconds", "upper_seconds")
-                for job, application, *limits in zip(*(columns[name] for name in names), strict=True):
-                    _remember(self._forecasts, job, Forecast(application, *map(float, limits)))
-                    self._open.pop(job, None)
+                names = ("job", "method", "application", "lower_seconds", "expected_seconds", "upper_seconds")
+                for job, method, application, *limits in zip(*(columns[name] for name in names), strict=True):
+                    if method in _OWN:
+                        _remember(self._forecasts, job, Forecast(application, *map(float, limits)))
+                        self._open.pop(job, None)
             case "outcomes":
-                for job in columns["job"]:
-                    self._unsaid.pop(job, None)
+                for job, method in zip(columns["job"], columns["method"], strict=True):
+                    if method in _OWN:
+                        self._unsaid.pop(job, None)
 
     def end(self, ended: Ended, now: float) -> None:
         """Score what was said of a job, then learn from it if it was healthy. now: Unix seconds."""
@@ -90,6 +94,7 @@ class Forecaster:
                 "actual_seconds": ended.runtime_seconds,
                 "relative_error": forecast.relative_error(ended.runtime_seconds),
                 "at": now,
+                "method": METHOD,
             }
             _remember(self._unsaid, ended.job, Output("outcomes", 1, columns))
         place = self._places.get(ended.workload)
@@ -127,7 +132,7 @@ class Forecaster:
                 continue  # no MPI process was seen
             if workload not in self._places:
                 application = Application(cluster, app)
-                place = Place(workload, application, problem_name(application, _parsed(params)), int(ranks), int(nodes))
+                place = Place(workload, application, problem_name(application, parsed(params)), int(ranks), int(nodes))
                 _remember(self._places, workload, place, WORKLOADS)
             self._places.move_to_end(workload)
             if job not in self._forecasts:
@@ -156,6 +161,7 @@ class Forecaster:
             "upper_seconds": limits[2],
             "made_at": now,
             "scales": answer.scales,
+            "method": METHOD,
         }
         return [Output("predictions", 1, columns)]
 
@@ -164,14 +170,6 @@ def model_text(prediction: Prediction) -> str:
     """The laws a prediction came from, with their shares."""
     shares = ((law, weight) for law, weight in prediction.model.items() if weight >= 0.005)
     return ", ".join(f"{weight:.0%} {law}" for law, weight in shares)
-
-
-def _parsed(params: str) -> dict[str, str]:
-    """Parameters as the log has them, a JSON object of strings; anything else is one parameter."""
-    try:
-        return msgspec.json.decode(params, type=dict[str, str])
-    except msgspec.MsgspecError:
-        return {"params": params}
 
 
 def _remember(held: OrderedDict[str, T], key: str, value: T, limit: int = JOBS) -> None:

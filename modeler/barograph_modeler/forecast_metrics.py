@@ -10,9 +10,10 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
+from barograph_modeler.features.forecast import FeatureForecaster
 from barograph_modeler.forecast import Forecaster
 from barograph_modeler.library import Seen
-from barograph_modeler.scoreboard import RESULTS
+from barograph_modeler.scoreboard import RESULTS, Scoreboard
 
 MAX_WORKLOADS: Final = 2000
 """Workloads shown, those of the most recently learned applications first."""
@@ -37,7 +38,7 @@ def forecast_families(forecaster: Forecaster) -> Iterator[Metric]:
         speedup.add_metric([one.workload], one.speedup)
     yield speedup
     yield from _curves(forecaster)
-    yield from _scores(forecaster)
+    yield from _scores(forecaster.scoreboard, "barograph_prediction", "predicted runtimes")
     yield CounterMetricFamily(
         "barograph_modeler_predictions_refused_total",
         "Jobs of known applications for which no prediction was dared.",
@@ -81,23 +82,39 @@ def _curves(forecaster: Forecaster) -> Iterator[Metric]:
     yield from (projected, median)
 
 
-def _scores(forecaster: Forecaster) -> Iterator[Metric]:
+def feature_families(features: FeatureForecaster) -> Iterator[Metric]:
+    """The same of predictions that were made of features."""
+    yield from _scores(features.scoreboard, "barograph_feature_prediction", "runtimes predicted from features")
+    yield GaugeMetricFamily(
+        "barograph_modeler_feature_models", "Applications with a model of features.", len(features.library.published)
+    )
+    yield CounterMetricFamily(
+        "barograph_modeler_feature_fits_failed_total", "Fits of features that broke.", value=features.library.failed
+    )
+    yield GaugeMetricFamily(
+        "barograph_modeler_feature_fit_backlog",
+        "Applications whose features wait to be learned.",
+        features.library.waiting,
+    )
+
+
+def _scores(scoreboard: Scoreboard, prefix: str, what: str) -> Iterator[Metric]:
     error = GaugeMetricFamily(
-        "barograph_prediction_relative_error",
-        "Median of the latest 200 absolute relative errors of predicted runtimes; 0.1 is 10 %",
+        f"{prefix}_relative_error",
+        f"Median of the latest 200 absolute relative errors of {what}; 0.1 is 10 %",
         labels=["application"],
     )
     coverage = GaugeMetricFamily(
-        "barograph_prediction_coverage_ratio",
+        f"{prefix}_coverage_ratio",
         "Share of runs that ended well and within the 95 % interval predicted for them, as a ratio",
         labels=["application"],
     )
     scored = CounterMetricFamily(
-        "barograph_predictions_scored_total",
+        f"{prefix}s_scored_total",
         "Predicted runs that have ended, by where they fell; withheld: alarmed, failed: other exit status.",
         labels=["application", "result"],
     )
-    for application, score in list(forecaster.scoreboard.scores.items()):
+    for application, score in list(scoreboard.scores.items()):
         if not math.isnan(score.coverage):
             error.add_metric([application], score.median_error)
             coverage.add_metric([application], score.coverage)

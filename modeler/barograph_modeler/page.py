@@ -16,6 +16,8 @@ from prometheus_client.registry import Collector
 
 from barograph_collector.access import Access
 from barograph_modeler.answer import Unknown, answer, find
+from barograph_modeler.features.answer import answer_of_features
+from barograph_modeler.features.forecast import FeatureForecaster
 from barograph_modeler.forecast import Forecaster
 from barograph_modeler.question import BadQuestion, Question, parse_question
 
@@ -24,13 +26,14 @@ _LABELS: Final = ["cluster", "app", "params", "ranks", "nodes"]
 
 
 class PredictPage:
-    """A WSGI application over what a forecaster has published. Any thread may call it; it changes nothing.
+    """A WSGI application over what two forecasters have published. Any thread may call it; it changes nothing.
 
     access: whose token lets in; None for everybody who can connect.
     """
 
-    def __init__(self, forecaster: Forecaster, access: Access | None = None) -> None:
+    def __init__(self, forecaster: Forecaster, features: FeatureForecaster, access: Access | None = None) -> None:
         self._forecaster = forecaster
+        self._features = features
         self._access = access
 
     def __call__(self, request: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -61,8 +64,11 @@ class PredictPage:
         return self._access.who(*shown) is not None
 
     def _answer(self, question: Question) -> dict[str, Any]:
+        if question.features:
+            with self._forecaster.library.gate.passing():
+                return answer_of_features(self._features, question)
         try:
-            known = find(self._forecaster.library.published, question)
+            _, known = find(self._forecaster.library.published, question)
         except Unknown:
             if self._forecaster.is_learning(question.cluster, question.app):
                 raise _Learning(f"{question.app} is being learned at this moment, ask again in a few seconds") from None
@@ -106,13 +112,14 @@ class Families(Collector):
         )
         success.add_metric(labels, int(said["refusal"] is None))
         if said["refusal"] is None:
-            limit = said["limit"]
-            for probability, seconds in (
+            quantiles = [
                 (0.025, said["lower_seconds"]),
                 (0.5, said["expected_seconds"]),
                 (0.975, said["upper_seconds"]),
-                (1 - limit["risk"], limit["seconds"]),
-            ):
+            ]
+            if (limit := said["limit"]) is not None:
+                quantiles.append((1 - limit["risk"], limit["seconds"]))
+            for probability, seconds in quantiles:
                 runtime.add_metric([*labels, f"{probability:.6g}"], seconds)
             if said["speedup"] is not None:
                 speedup.add_metric(labels, said["speedup"]["ratio"])

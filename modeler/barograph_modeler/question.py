@@ -13,6 +13,8 @@ from barograph_modeler.scaling.history import MOST_RANKS
 RISK: Final = 0.01
 _NAMES: Final = ("app", "ranks", "nodes", "cluster", "risk", "curve", "format")
 _PARAM: Final = "param."
+_FEATURE: Final = "feature."
+MOST_FIELDS: Final = 500
 
 
 class BadQuestion(ValueError):
@@ -34,19 +36,21 @@ class Question(NamedTuple):
     curve: bool = False
     text: bool = False
     """Whether the answer is to be Prometheus text."""
+    features: Mapping[str, float] = {}
+    """What is known of the run: it is answered from them where there are any."""
 
 
 def parse_question(query: str) -> Question:
     """A question from the query of a URL. Raises BadQuestion."""
     fields: dict[str, str] = {}
     try:
-        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=100)
+        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=MOST_FIELDS)
     except ValueError:
-        raise BadQuestion("the query has more than 100 fields") from None
+        raise BadQuestion(f"the query has more than {MOST_FIELDS} fields") from None
     for name, value in pairs:
-        param = name.removeprefix(_PARAM)
-        if name not in _NAMES and not (name.startswith(_PARAM) and IDENTIFIER.fullmatch(param)):
-            raise BadQuestion(f"{name[:80]!r} is no field, expected one of {', '.join(_NAMES)}, {_PARAM}NAME")
+        if not _is_field(name):
+            known = f"{', '.join(_NAMES)}, {_PARAM}NAME, {_FEATURE}NAME"
+            raise BadQuestion(f"{name[:80]!r} is no field, expected one of {known}")
         if name in fields:
             raise BadQuestion(f"{name[:80]} is given twice")
         fields[name] = value
@@ -67,7 +71,28 @@ def parse_question(query: str) -> Question:
         risk=_risk(fields.get("risk", str(RISK))),
         curve=_choice("curve", fields.get("curve", "0"), ("0", "1")) == "1",
         text=_choice("format", fields.get("format", "json"), ("json", "prometheus")) == "prometheus",
+        features={
+            name.removeprefix(_FEATURE): _number(name, value)
+            for name, value in fields.items()
+            if name.startswith(_FEATURE)
+        },
     )
+
+
+def _is_field(name: str) -> bool:
+    if name.startswith(_PARAM):
+        return IDENTIFIER.fullmatch(name.removeprefix(_PARAM)) is not None
+    return name in _NAMES or 0 < len(name.removeprefix(_FEATURE)) < len(name)
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise BadQuestion(f"{name[:80]} is {text[:80]!r}, expected a finite number")
+    return number
 
 
 def _count(name: str, text: str) -> int:

@@ -23,6 +23,7 @@ from barograph_modeler.scaling.extrap import search
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.predictor import fit
 from helpers.executor import Inline
+from helpers.features import inline_features
 from helpers.scaling import law
 
 APPLICATIONS, PROBLEMS, SCALES = 100, 10, 10
@@ -54,7 +55,7 @@ def test_a_question_takes_less_than_20_milliseconds_with_10_000_workloads() -> N
     began = time.thread_time()
     forecaster = full()
     learned = time.thread_time() - began
-    page, rng = PredictPage(forecaster), np.random.default_rng(2)
+    page, rng = PredictPage(forecaster, inline_features()), np.random.default_rng(2)
     asked = [
         f"app=app{rng.integers(APPLICATIONS)}&param.n={rng.integers(1, PROBLEMS + 1)}&ranks={rng.integers(1, 5000)}"
         for _ in range(QUESTIONS)

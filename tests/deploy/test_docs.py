@@ -26,6 +26,7 @@ from barograph_collector.reload import Reload
 from barograph_collector.service import Exit, daemon_registry
 from barograph_modeler.answer import answer
 from barograph_modeler.exporter import ModelerExporter
+from barograph_modeler.features.forecast import FeatureForecaster
 from barograph_modeler.forecast import Forecaster
 from barograph_modeler.history import Application
 from barograph_modeler.learner import Learner
@@ -34,6 +35,7 @@ from barograph_modeler.mind import Modeler
 from barograph_modeler.page import Families
 from barograph_modeler.question import Question
 from helpers.executor import Inline
+from helpers.features import Solves, inline_features
 from helpers.jobs import Simulation, verdict
 from helpers.scaling import Campaign
 
@@ -97,10 +99,26 @@ def filled() -> tuple[Learner, Scorer]:
     return learner, scorer
 
 
+def foretelling() -> FeatureForecaster:
+    """The same of features: one that has a model of them, and has predicted a run that has ended."""
+    solves, features = Solves(), inline_features()
+    mind = Modeler(Learner(), Forecaster(Library(Inline())), features)
+    for _ in range(30):
+        for table, columns in solves.run().items():
+            mind.take(table, columns, 0.0)
+        mind.step(0.0)
+    mind.step(0.0)
+    for table, columns in solves.run().items():
+        mind.take(table, columns, 0.0)
+        mind.step(0.0)
+        mind.step(0.0)
+    return features
+
+
 def forecasting() -> Forecaster:
     """A forecaster that has learned an application, predicted one of its runs and seen it end."""
     campaign, forecaster = Campaign(), Forecaster(Library(Inline()))
-    mind = Modeler(Learner(), forecaster)
+    mind = Modeler(Learner(), forecaster, inline_features())
     for ranks in (1, 2, 4, 8):
         for table, columns in campaign.run(ranks).items():
             mind.take(table, columns, 0.0)
@@ -125,7 +143,10 @@ def exposed() -> dict[str, list[Metric]]:
     exporters = {
         "Every daemon": [daemon],
         "Collector": [Exporter(Counters(), Path("nowhere/log.duckdb"))],
-        "Modeler": [ModelerExporter(Learner(), Forecaster(Library(Inline()))), ModelerExporter(learner, forecaster)],
+        "Modeler": [
+            ModelerExporter(Learner(), Forecaster(Library(Inline())), inline_features()),
+            ModelerExporter(learner, forecaster, foretelling()),
+        ],
         "Answers of the modeler": [Families(answer(known, Question("solver", 64, params={"n": "1"})))],
         "Alerts": [AlertsExporter(Scorer(), lambda: now), AlertsExporter(scorer, lambda: now)],
     }

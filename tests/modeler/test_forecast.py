@@ -21,6 +21,7 @@ from barograph_modeler.mind import Modeler
 from barograph_modeler.scoreboard import Forecast, Scoreboard
 from barograph_modeler.snapshot import read_snapshot, write_snapshot
 from helpers.executor import Inline
+from helpers.features import inline_features
 from helpers.scaling import Campaign, law
 
 SOLVER = Application("lab", "solver")
@@ -32,7 +33,7 @@ class Life:
 
     def __init__(self, executor: Any = None) -> None:
         self.forecaster = Forecaster(Library(executor or Inline(), clock=lambda: 0.0))
-        self.mind = Modeler(Learner(accept=3), self.forecaster)
+        self.mind = Modeler(Learner(accept=3), self.forecaster, inline_features())
         self.said: list[Output] = []
 
     def take(self, *pieces: tuple[str, dict[str, Any]], now: float = NOW) -> None:
@@ -269,7 +270,7 @@ def test_an_application_rests_in_proportion_to_its_fit_so_that_a_flood_costs_lit
         now[0] += 1.0
         return real(application, *rest)
 
-    life.mind = Modeler(Learner(), life.forecaster)
+    life.mind = Modeler(Learner(), life.forecaster, inline_features())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "publish", slow)
         for ranks in (1, 2, 4, 8, 16):

@@ -31,13 +31,14 @@ from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.mixture import Mixture
 from barograph_modeler.scaling.predictor import Prediction, Refusal
 from helpers.executor import Inline
+from helpers.features import inline_features
 from helpers.scaling import Campaign, law
 
 
 def forecaster(*campaigns: Campaign) -> Forecaster:
     """One that has learned these, at five scales each."""
     made = Forecaster(Library(Inline()))
-    mind = Modeler(Learner(), made)
+    mind = Modeler(Learner(), made, inline_features())
     for campaign in campaigns:
         for ranks in (1, 2, 4, 8, 16):
             for table, columns in campaign.run(ranks).items():
@@ -50,7 +51,7 @@ def forecaster(*campaigns: Campaign) -> Forecaster:
 @pytest.fixture(scope="module")
 def server() -> Iterator[MetricsServer]:
     both = (Campaign(app="twice", cluster="a"), Campaign(app="twice", cluster="b"))
-    pages = {"/predict": PredictPage(forecaster(Campaign(), *both))}
+    pages = {"/predict": PredictPage(forecaster(Campaign(), *both), inline_features())}
     served = serve_metrics(CollectorRegistry(), "127.0.0.1", 0, pages)
     yield served
     served.stop()
@@ -69,7 +70,7 @@ def get(server: MetricsServer, path: str, **headers: str) -> tuple[int, str, str
 
 # Questions
 
-FIELDS = "app, ranks, nodes, cluster, risk, curve, format, param.NAME"
+FIELDS = "app, ranks, nodes, cluster, risk, curve, format, param.NAME, feature.NAME"
 
 
 @pytest.mark.parametrize(
@@ -87,8 +88,10 @@ FIELDS = "app, ranks, nodes, cluster, risk, curve, format, param.NAME"
         ("app=a&ranks=4&risk=nan", "risk is 'nan', expected a probability from 0.000001 to 0.5"),
         ("app=a&ranks=4&format=xml", "format is 'xml', expected json or prometheus"),
         ("app=a&ranks=4&rank=8", f"'rank' is no field, expected one of {FIELDS}"),
+        ("app=a&ranks=4&feature.=8", f"'feature.' is no field, expected one of {FIELDS}"),
+        ("app=a&ranks=4&feature.n=nan", "feature.n is 'nan', expected a finite number"),
         ("app=a&ranks=4&param.%20=8", f"'param. ' is no field, expected one of {FIELDS}"),
-        ("app=a&ranks=4" + "&x=1" * 200, "the query has more than 100 fields"),
+        ("app=a&ranks=4" + "&x=1" * 600, "the query has more than 500 fields"),
     ],
 )  # fmt: skip
 def test_a_question_that_nobody_can_answer_is_a_400_with_a_sentence(server, query, sentence):
@@ -209,8 +212,8 @@ def test_limits_are_rounded_up_to_what_people_ask_for():
 def test_questions_are_answered_while_predictors_are_replaced():
     """Readers have no lock: what is published is never changed, only replaced."""
     made, campaign = forecaster(Campaign()), Campaign(seed=3)
-    mind = Modeler(Learner(), made)
-    page, over, failures = PredictPage(made), threading.Event(), []
+    mind = Modeler(Learner(), made, inline_features())
+    page, over, failures = PredictPage(made, inline_features()), threading.Event(), []
 
     def ask() -> None:
         environment = {"REQUEST_METHOD": "GET", "QUERY_STRING": "app=solver&ranks=64&param.n=1&curve=1"}

@@ -57,6 +57,10 @@ class Estimator:
             self._estimator = self._make(sample).fit(sample.values, sample.seconds)
         return self
 
+    def __getstate__(self) -> dict[str, Any]:
+        # What was learned can be pickled; what makes estimators cannot.
+        return {name: value for name, value in self.__dict__.items() if name != "_make"}
+
     def predict(self, values: Floats) -> Floats:
         """Seconds for each row of features."""
         check_features(self._names, values)

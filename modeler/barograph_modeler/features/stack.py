@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +49,10 @@ class Stack:
             if self.weights[maker.name] > 0
         ]
         return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What was learned can be pickled; what makes learners cannot.
+        return {name: value for name, value in self.__dict__.items() if name != "_makers"}
 
     def predict(self, values: Floats) -> Floats:
         """Seconds for each row of features."""

@@ -1,6 +1,7 @@
 """What an instrumented program has noted of itself: side files with a slot per feature, readable while it runs.
 
-`barograph_features.h` writes them, one per process and source file, into the folder $BAROGRAPH_FEATURES.
+`barograph_features.h` writes them, one per process and source file, into the folder $BAROGRAPH_FEATURES; so does
+`barograph_agent.features`, one per process.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ HEADER: Final = np.dtype(
         ("ended_ns", "<u8"),
         ("pid", "<u4"),
         ("names_bytes", "<u4"),
-        ("reserved", "<u8", 2),
+        ("refused", "<u8"),
+        ("reserved", "<u8"),
     ]
 )
+SUFFIX: Final = ".features"
 SLOT: Final = np.dtype([("value", "<f8"), ("count", "<u8"), ("last_ns", "<u8")])
 
 
@@ -40,19 +43,23 @@ class Feature(NamedTuple):
 
 
 class SideFile(NamedTuple):
-    """What one process has noted in one source file. Times are seconds of CLOCK_MONOTONIC, None where not known."""
+    """What one process has noted in one source file. Times are seconds of CLOCK_MONOTONIC, None where not known.
+
+    refused: values that could not be noted, for want of a valid name, of a finite number or of room.
+    """
 
     pid: int
     started_at: float
     ended_at: float | None
     features: dict[str, Feature]
+    refused: int = 0
 
 
 def read_side_file(path: Path) -> SideFile:
     """One side file, as it is now. Raises BadSideFile and OSError.
 
-    A feature `...:value:...`, `...:bytes:...` or `...:ranks:...` has the last value noted, NaN where none was; others
-    have their count.
+    A feature `...:value:...`, `...:bytes:...` or `...:ranks:...`, and one that the program has named itself, has the
+    last value noted, NaN where none was; others have their count.
     """
     data = path.read_bytes()
     if not data.startswith(MAGIC):
@@ -74,12 +81,13 @@ def read_side_file(path: Path) -> SideFile:
     features = {}
     for name, slot in zip(names, slots, strict=True):
         value = float(slot["count"])
-        if name.split(":")[3:4] in (["value"], ["bytes"], ["ranks"]):
+        if ":" not in name or name.split(":")[3:4] in (["value"], ["bytes"], ["ranks"]):
             value = float(slot["value"]) if slot["count"] else float("nan")
         last = int(slot["last_ns"])
         features[name] = Feature(value, max(last - started, 0) / 1e9 if last else 0.0)
     ended = int(header["ended_ns"])
-    return SideFile(int(header["pid"]), started / 1e9, ended / 1e9 if ended else None, features)
+    ended_at = ended / 1e9 if ended else None
+    return SideFile(int(header["pid"]), started / 1e9, ended_at, features, int(header["refused"]))
 
 
 def merge(files: list[SideFile]) -> dict[str, Feature]:

@@ -1,0 +1,105 @@
+"""Runs with features whose runtime follows from them, and a forecaster that learns them at once, in this process."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from barograph_modeler.features.forecast import FeatureForecaster
+from barograph_modeler.features.library import FeatureLibrary
+from barograph_modeler.features.run import Run
+from helpers.executor import Inline
+
+Columns = dict[str, Any]
+
+
+def learn_here(runs: Sequence[Run], seed: int) -> Any:
+    """As `Apart` does, without a process of its own. The same runs are learned once: a fit is seconds of work."""
+    return _learned(pickle.dumps((list(runs), seed)))
+
+
+@lru_cache
+def _learned(work: bytes) -> Any:
+    from barograph_modeler.features.columns import Useless
+    from barograph_modeler.features.model import learn
+
+    runs, seed = pickle.loads(work)
+    try:
+        # Two threads that wait for each other on a busy machine take many times as long as one.
+        with threadpool_limits(1):
+            return learn(runs, seed=seed)
+    except Useless as error:
+        return str(error)
+
+
+def inline_features() -> FeatureForecaster:
+    """Learns at once, and never rests."""
+    return FeatureForecaster(FeatureLibrary(learn_here, Inline(), clock=lambda: 0.0))
+
+
+@dataclass
+class Solves:
+    """Makes runs that note how many cells they have and how many steps they will do, and take as long as that says.
+
+    A third feature is known at the end only, a fourth says nothing.
+    """
+
+    app: str = "solver"
+    cluster: str = "lab"
+    noise: float = 0.01
+    seed: int = 1
+    _made: int = 0
+    rng: np.random.Generator = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rng = np.random.default_rng(self.seed)
+
+    def run(self, cells: float | None = None, steps: float | None = None) -> dict[str, Columns]:
+        """The rows of `jobs`, `features` and `runs` of one job on 4 ranks."""
+        self._made += 1
+        job = f"{self.cluster}/{self._made}.0.0"
+        cells = float(self.rng.uniform(100, 1000)) if cells is None else cells
+        steps = float(self.rng.integers(10, 100)) if steps is None else steps
+        seconds = self.law(cells, steps) * float(self.rng.lognormal(0, self.noise))
+        noted = {
+            "cells": (cells, 0.1),
+            "steps": (steps, 0.2),
+            "work": (cells * steps, seconds),
+            "pid": (self._made, 0.1),
+        }
+        return {
+            "jobs": {
+                "job": [job],
+                "cluster": [self.cluster],
+                "workload": [f"{self.cluster}/{self.app}@4x1"],
+                "app": [self.app],
+                "params": ["{}"],
+                "ranks": np.array([4]),
+                "nodes": np.array([1]),
+                "started_at": np.array([1e9]),
+            },
+            "features": {
+                "job": [job] * len(noted),
+                "host": ["n1"] * len(noted),
+                "name": list(noted),
+                "value": np.array([value for value, _ in noted.values()]),
+                "known_seconds": np.array([at for _, at in noted.values()]),
+            },
+            "runs": {
+                "job": [job],
+                "ended_at": np.array([1e9 + seconds]),
+                "runtime_seconds": np.array([seconds]),
+                "exit_status": np.array([0]),
+            },
+        }
+
+    @staticmethod
+    def law(cells: float, steps: float) -> float:
+        """Seconds."""
+        return 5.0 + 1e-2 * cells * steps
