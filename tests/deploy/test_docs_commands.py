@@ -1,4 +1,4 @@
-"""Every command of the documentation is typed, page by page, on a machine of its own, with a service where one is needed.
+"""Every command of the documentation is typed, page by page, on a machine of its own, with a service where it needs one.
 
 What is the reader's own, programs and files, is made beforehand (`helpers.belongings`). What cannot be typed here is
 listed below with the test that does it.
@@ -78,6 +78,12 @@ def matching(table: dict[str, str], line: str) -> str | None:
     return next((value for pattern, value in table.items() if re.match(pattern, line)), None)
 
 
+def smaller(line: str) -> str:
+    for pattern, other in SMALLER.items():
+        line = re.sub(pattern, other, line)
+    return line
+
+
 def serve(machine: Stranger) -> None:
     """A service that knows some runs, as the pages take for granted that do not start one."""
     machine.starts("barograph up", environment(), DAEMONS[r"barograph up\b"])
@@ -89,7 +95,7 @@ def serve(machine: Stranger) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
 def test_what_a_page_says_can_be_typed(page: Path, machine: Stranger) -> None:
-    lines = [line for line in commands(page) if matching(ELSEWHERE, line) is None]
+    lines = [smaller(line) for line in commands(page) if matching(ELSEWHERE, line) is None]
     if any(matching(DAEMONS, line) for line in lines):
         machine.stops_everything()
     elif lines and not machine.serves:
@@ -100,8 +106,6 @@ def test_what_a_page_says_can_be_typed(page: Path, machine: Stranger) -> None:
     for prepare in belongings.BY_PAGE.get(str(page.relative_to(REPOSITORY)), []):
         prepare(machine.folder)
     for line in lines:
-        for pattern, smaller in SMALLER.items():
-            line = re.sub(pattern, smaller, line)
         if (ready := matching(DAEMONS, line)) is not None:
             if re.match(r"barograph (up|collector)\b", line):
                 machine.stops_everything()

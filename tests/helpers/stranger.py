@@ -1,5 +1,5 @@
 """A machine of its own for a reader of the documentation: same programs, no network but loopback, and /etc, /var, /run
-and /root into which anything may be written. What is typed there is typed as the pages have it: with their paths and ports.
+and /root into which anything may be written. What is typed there is typed as the pages have it, paths and ports too.
 
 It is a network and a mount namespace, so it needs root and Linux.
 """
