@@ -1,4 +1,4 @@
-"""Every command of the documentation is typed, page by page, on a machine of its own, with a service where it needs one.
+"""Every command of the documentation is typed, page by page, on a machine of its own, beside a service if it needs one.
 
 What is the reader's own, programs and files, is made beforehand (`helpers.belongings`). What cannot be typed here is
 listed below with the test that does it.
