@@ -88,7 +88,7 @@ def serve(machine: Stranger) -> None:
     """A service that knows some runs, as the pages take for granted that do not start one."""
     machine.starts("barograph up", environment(), DAEMONS[r"barograph up\b"])
     belongings.history(machine.folder)
-    line = "barograph import runs.csv --map app=code,ranks=np,seconds=walltime,param:mesh=mesh --cluster lab"
+    line = "barograph import runs.csv --map app=code,ranks=np,seconds=walltime,param:mesh=mesh"
     done = machine.types(line, environment())
     assert done.returncode == 0, done.stderr
 

@@ -20,6 +20,28 @@ JobID|JobName|State|ElapsedRaw|NTasks|NNodes|NCPUS|Start|End|User|Cluster|Restar
 4711|job.sh|COMPLETED|70||1|4|2026-01-02T03:04:05|2026-01-02T03:05:15|alice|lab|0|n1
 4711.0|solver|COMPLETED|60|4|1|4|2026-01-02T03:04:06|2026-01-02T03:05:06|alice|lab|0|n1
 """
+LAMMPS: Final = """\
+units lj
+atom_style atomic
+lattice fcc 0.8442
+region box block 0 ${x} 0 4 0 4
+create_box 1 box
+create_atoms 1 box
+mass 1 1.0
+pair_style lj/cut 2.5
+pair_coeff 1 1 1.0 1.0 2.5
+fix 1 all nve
+run 100
+"""
+TRAINING: Final = """\
+from barograph_agent import interval
+
+for _ in range(10):
+    with interval("step"):
+        sum(range(1000))
+"""
+CASES: Final = ("solver", "hpcg")
+"""What the pages' examples are called, programs and inputs alike."""
 
 
 def write(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -31,13 +53,16 @@ def write(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
         writer.writerows(lines)
 
 
-def runs(time: str, scale: str, other: Mapping[str, Any], *, sizes: str = "", cases: str = "") -> list[dict[str, Any]]:
-    """Runs of two cases, and two sizes if there is a column for them, on 1 to 64 ranks."""
+def runs(
+    time: str, scale: str, other: Mapping[str, Any], *, sizes: str = "", cases: str = "", largest: int = 64
+) -> list[dict[str, Any]]:
+    """Runs of two cases and of two sizes, where there is a column for them, on 1 to so many ranks."""
+    scales = 2 ** np.arange(largest.bit_length())
     rng = np.random.default_rng(1)
     rows = []
-    for case, n, ranks in itertools.product("ab" if cases else "a", (1, 2) if sizes else (1,), 2 ** np.arange(7)):
+    for case, n, ranks in itertools.product(CASES if cases else CASES[:1], (1, 2) if sizes else (1,), scales):
         row = dict(other) | ({cases: case} if cases else {}) | ({sizes: 1000 * n} if sizes else {})
-        seconds = law(ranks, n) * (2.0 if case == "b" else 1.0) * float(rng.lognormal(0, 0.01))
+        seconds = law(ranks, n) * (1.0 if case == CASES[0] else 2.0) * float(rng.lognormal(0, 0.01))
         rows.append(row | {scale: ranks, time: round(seconds, 6)})
     return rows
 
@@ -61,7 +86,7 @@ def features(folder: Path) -> None:
 
     def made(factor: float, time: str) -> list[dict[str, Any]]:
         rows = []
-        for _ in range(60):
+        for _ in range(40):
             m, n, nodes = rng.integers(100, 1000), rng.integers(10, 100), 2 ** rng.integers(0, 5)
             seconds = factor * (1 + 1e-3 * m * n / nodes) * rng.lognormal(0, 0.02)
             rows.append({"m": m, "n": n, "nodes": nodes, "ppn": 4 + n % 3, time: round(seconds, 5)})
@@ -87,7 +112,7 @@ def public(folder: Path) -> None:
     backend = {"backend": "Cray-MPICH-CXI-GPU-Enabled"}
     write(folder / "cabanaghost_strong.csv", runs("time_s", "p", {**cabana, **backend}, sizes="n_edge"))
     write(folder / "epcc_apps.csv", runs("time_s", "nodes", {"config_dir": "c", "params": ""}, cases="benchmark"))
-    blocks = runs("time_s", "p", {"scaling": "weak"}, cases="series")
+    blocks = runs("time_s", "p", {"scaling": "weak"}, cases="series", largest=256)
     write(
         folder / "athenak_polaris.csv", (row | {"zone_cycles_per_s": 1e6 * row["p"] / row["time_s"]} for row in blocks)
     )
@@ -97,16 +122,17 @@ def public(folder: Path) -> None:
     write(folder / "wavetrisk_strong.csv", runs("time_s", "p", {}, cases="system"))
 
 
-def program(folder: Path) -> None:
-    """An MPI program, under the name that pages give to the reader's own."""
+def programs(folder: Path) -> None:
+    """Programs with MPI and without, and an input of LAMMPS, under the names that pages give to the reader's own."""
     mpis.find("mpich").compile(PROGRAMS / "blocking.c", folder / "app")
+    (folder / "in.lj").write_text(LAMMPS)
+    (folder / "train.py").write_text(TRAINING)
 
 
 def history(folder: Path) -> None:
     """What a batch system remembers."""
     (folder / "history.txt").write_text(SACCT)
-    rows = runs("walltime", "np", {"code": "solver", "mesh": "fine"})
-    write(folder / "runs.csv", rows)
+    write(folder / "runs.csv", runs("walltime", "np", {"mesh": "fine"}, cases="code"))
 
 
 BY_PAGE: Final[dict[str, list[Callable[[Path], None]]]] = {
@@ -116,6 +142,8 @@ BY_PAGE: Final[dict[str, list[Callable[[Path], None]]]] = {
     "docs/engineer/scaling.md": [scaling],
     "docs/engineer/scaling-papers.md": [public],
     "docs/operator/import.md": [history],
-    "docs/user/run.md": [program],
-    "README.md": [program],
+    "docs/engineer/bsp.md": [programs],
+    "docs/user/in-app.md": [programs],
+    "docs/user/run.md": [programs],
+    "README.md": [programs],
 }

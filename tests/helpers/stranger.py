@@ -30,6 +30,7 @@ done
 import fcntl, socket, struct
 SIOCSIFFLAGS, IFF_UP_RUNNING = 0x8914, 0x41
 fcntl.ioctl(socket.socket(), SIOCSIFFLAGS, struct.pack('16sH14x', b'lo', IFF_UP_RUNNING))"
+mkdir -p /run/barograph # as tmpfiles.d has it
 touch {layer}/ready
 exec sleep infinity
 """
