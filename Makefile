@@ -11,7 +11,7 @@ SHARE := build/share
 AS_ANYBODY := env -u BAROGRAPH_COLLECTOR XDG_STATE_HOME='~/.local/state'
 PACKAGES := agent collector modeler alerts deploy tests
 
-.PHONY: demo test test-integration check bench dist clean
+.PHONY: demo test test-integration check bench dist docs clean
 .DELETE_ON_ERROR:
 
 # Watch real LAMMPS runs, disturb one, see it caught. Arguments: make demo DEMO="--keep"
@@ -48,6 +48,10 @@ dist: $(VENV)/.dev
 	PATH='$(abspath $(BIN)):'"$$PATH" $(BIN)/auditwheel repair --plat manylinux2014_$(MACHINE) --wheel-dir $(DIST) \
 	    build/plain/*.whl
 	mv build/plain/*.tar.gz $(DIST)
+
+# The documentation as a site, in build/site.
+docs: $(VENV)/.dev
+	$(BIN)/mkdocs build --strict
 
 clean:
 	rm -rf $(VENV) $(OPENMPI_VENV) build dist demo-output agent/barograph_agent/libbarograph.so

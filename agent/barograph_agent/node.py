@@ -157,7 +157,7 @@ def _read(member: Member, at: int, into: Times, known: Flags) -> None:
     if index[first] != at:
         raise RingError(f"ring {ring.path}: record {cursor.looked_at} is number {index[first]}, expected {at}")
     cursor.looked_at += int((index[first:] < at + length).sum())
-    if first and len(words) == length + 1 and index[-1] - index[0] == length:
+    if first and len(words) == length + 1 and int(index[-1]) - int(index[0]) == length:
         # All are there, which is the rule.
         known[:] = True
         into[0], into[1], into[3] = words[1:, ENTER], words[1:, EXIT], words[1:, P2P]

@@ -129,20 +129,23 @@ def _put_into(memory: mmap.mmap, lock: threading.RLock) -> Callable[[int, int, i
     words, pack = memoryview(memory).cast("Q"), _RECORD.pack_into
     acquire, release = lock.acquire, lock.release
     head_word, tail_word, dropped_word = _word("head"), _word("tail"), _word("dropped")
-    head = seen = 0
     unknown, flags, size, start, mask = BYTES_UNKNOWN, INTERVAL << 32, RECORD.itemsize, _RECORDS_AT, CAPACITY - 1
+    head = dropped = 0
+    room = CAPACITY  # up to where the reader had made room when we last looked
 
     def put(enter: int, end: int, site: int) -> None:
-        nonlocal head, seen
+        nonlocal head, dropped, room
         acquire()
         try:
-            if head - words[tail_word] > mask:
-                words[dropped_word] += 1
-            else:
-                pack(memory, start + (head & mask) * size, enter, end, 0, unknown, seen, site | flags)
-                head += 1
-                words[head_word] = head
-            seen += 1
+            if head == room:
+                room = words[tail_word] + CAPACITY
+                if head == room:
+                    dropped += 1
+                    words[dropped_word] = dropped
+                    return
+            pack(memory, start + (head & mask) * size, enter, end, 0, unknown, head + dropped, site | flags)
+            head += 1
+            words[head_word] = head
         finally:
             release()
 

@@ -62,9 +62,9 @@ def interval(name: str) -> Interval:
     if not recorder.watched and not recorder.begin(os.environ):
         return _UNWATCHED
     try:
-        return _Watched(recorder, recorder.sites[name])
+        return _Watched(recorder.sites[name])
     except KeyError:
-        return _Watched(recorder, recorder.site(name))
+        return _Watched(recorder.site(name))
 
 
 def mark(name: str) -> None:
@@ -81,10 +81,10 @@ def mark(name: str) -> None:
 
 
 class _Watched:
-    __slots__ = ("_recorder", "_site", "_start")
+    # Few values: making one is a good part of what an interval costs.
+    __slots__ = ("_site", "_start")
 
-    def __init__(self, recorder: _Recorder, site: int) -> None:
-        self._recorder = recorder
+    def __init__(self, site: int) -> None:
         self._site = site
 
     def __enter__(self) -> _Watched:
@@ -93,10 +93,10 @@ class _Watched:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if kind is None:
-            self._recorder.put(self._start, monotonic_ns(), self._site)
+            _RECORDER.put(self._start, monotonic_ns(), self._site)
 
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
-        recorder, site = self._recorder, self._site
+        recorder, site = _RECORDER, self._site
 
         if inspect.iscoroutinefunction(function):
 

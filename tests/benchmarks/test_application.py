@@ -2,13 +2,15 @@
 
 One rank, because on a busy machine two wait for each other's cores. Processor time, which other programs disturb less
 than the clock on the wall, and the wall. Nothing is asserted about either: the interval printed is what these runs can
-resolve. `make bench PYTEST="-k lammps"`; $BAROGRAPH_TEST_PAIRS sets how many pairs, 20 by default.
+resolve. `make bench PYTEST="-k slower"`; $BAROGRAPH_TEST_PAIRS sets how many pairs, 20 by default. Another program, its
+command in $BAROGRAPH_TEST_APPLICATION, is measured in the same way.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -38,10 +40,10 @@ run 3000
 """
 
 
-def seconds(command: list[str], env: dict[str, str]) -> tuple[float, float]:
-    """Processor time and wall time of one run."""
+def seconds(command: list[str], env: dict[str, str], folder: Path) -> tuple[float, float]:
+    """Processor time and wall time of one run, whose files go into the folder."""
     began = time.monotonic()
-    process = subprocess.Popen(command, env={**os.environ, **env}, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(command, env={**os.environ, **env}, cwd=folder, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0
@@ -64,30 +66,43 @@ def test_the_interval_of_the_median_has_its_confidence() -> None:
 @pytest.mark.parametrize("name", ["mpich"])
 def test_how_much_slower_lammps_is(name: str, tmp_path: Path) -> None:
     lammps, environment = mpis.find(name).lammps()
-    shim = tmp_path / "libbarograph.so"
-    subprocess.run([sys.executable, mpis.REPOSITORY / "agent/shim/build.py", shim], check=True)
     (tmp_path / "in.lj").write_text(INPUT)
     command = [str(lammps), "-in", str(tmp_path / "in.lj"), "-log", "none"]
+    assert compare("LAMMPS", command, environment, tmp_path) > 3000
+
+
+def test_how_much_slower_another_application_is(tmp_path: Path) -> None:
+    words = shlex.split(os.environ.get("BAROGRAPH_TEST_APPLICATION", ""))
+    if not words:
+        pytest.skip("BAROGRAPH_TEST_APPLICATION is not set, expected the command of an MPI program")
+    assert compare(Path(words[0]).name, words, {}, tmp_path) > 0
+
+
+def compare(title: str, command: list[str], environment: dict[str, str], folder: Path) -> int:
+    """Runs the command in pairs, watched and not, prints what watching costs; returns its collectives."""
+    shim = folder / "libbarograph.so"
+    subprocess.run([sys.executable, mpis.REPOSITORY / "agent/shim/build.py", shim], check=True)
     order = random.Random(1)
     pairs = int(os.environ.get("BAROGRAPH_TEST_PAIRS", "20"))
     ratios: dict[str, list[float]] = {"processor": [], "wall": []}
-    alone = []
+    alone: list[float] = []
+    collectives = 0
     for _ in range(pairs):
         taken: dict[bool, tuple[float, float]] = {}
         for watched in order.sample([True, False], 2):
-            with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-                env = {"LD_PRELOAD": str(shim), "BAROGRAPH_RING_DIR": folder} if watched else {}
-                taken[watched] = seconds(command, {**environment, **env})
-                for path in Path(folder).glob("*.ring"):
+            with tempfile.TemporaryDirectory(dir="/dev/shm") as rings:
+                env = {"LD_PRELOAD": str(shim), "BAROGRAPH_RING_DIR": rings} if watched else {}
+                taken[watched] = seconds(command, {**environment, **env}, folder)
+                for path in Path(rings).glob("*.ring"):
                     with Ring(path) as ring:
                         collectives = ring.head
         alone.append(taken[False][0])
         for at, times in enumerate(ratios.values()):
             times.append(taken[True][at] / taken[False][at])
-    print(f"\n\nLAMMPS, 1 rank, {np.median(alone):.2f} s of processor time, {collectives} collectives, {pairs} pairs")
+    print(f"\n\n{title}, 1 rank, {np.median(alone):.2f} s of processor time, {collectives} collectives, {pairs} pairs")
     for clock, times in ratios.items():
         low, high = median_interval(times)
         print(f"{clock:10} slowdown {np.median(times) - 1:+.4f}, 95 % confidence {low - 1:+.4f} to {high - 1:+.4f}")
     predicted = collectives * 25e-9 / np.median(alone)
     print(f"at 25 ns a collective it would be {predicted:+.7f}")
-    assert collectives > 3000
+    return collectives

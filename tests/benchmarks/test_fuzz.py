@@ -12,6 +12,9 @@ from helpers import fuzz
 COUNT = 1_000_000
 MEGABYTES = 100
 
+# Numbers that wrap around would be a warning.
+pytestmark = pytest.mark.filterwarnings("error")
+
 
 def peak() -> int:
     """The most memory this process has ever had, in megabytes."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -307,6 +309,15 @@ def test_every_page_can_be_reached_from_the_index() -> None:
     text = (DOCS / "index.md").read_text()
     reached = {(DOCS / target.partition("#")[0]).resolve() for target in re.findall(r"\]\(([^)\s]+)\)", text)}
     assert set(DOCS.rglob("*.md")) - reached == {DOCS / "index.md"}
+
+
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for page in (tmp_path / "site").rglob("*.html"):
+        # It has to work without internet.
+        assert not re.search(r'(?:src|href)="(?:https?:)?//(?!barograph)[^"]+\.(?:js|css|woff2?)"', page.read_text())
 
 
 def test_every_decision_is_numbered_on_and_has_its_four_parts() -> None:
