@@ -10,6 +10,8 @@ from scipy.special import stdtr, stdtrit
 FREEDOM: Final = 4
 """Degrees of freedom of the tail beyond the 95 % limits: as heavy as that of the prior of `tolerance`."""
 LIMIT: Final = float(stdtrit(FREEDOM, 0.975))
+FROM_FEATURES: Final = "features"
+"""The method of rows of `predictions` that were made of the run's own features."""
 KAPPA: Final = 0.1
 """The calibrator's exponent: small, for there is one p-value a job and it may be very small."""
 

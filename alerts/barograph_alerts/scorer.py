@@ -16,7 +16,7 @@ from barograph_alerts.coincidence import Neighbour, Surroundings
 from barograph_alerts.evidence import ALPHA, MARGIN
 from barograph_alerts.extent import Extents
 from barograph_alerts.fleet import Nodes, e_bh, facility_share
-from barograph_alerts.foretold import Foretold
+from barograph_alerts.foretold import FROM_FEATURES, Foretold
 from barograph_alerts.job import Job
 from barograph_alerts.knowledge import Knowledge, accepted_workloads, changed_workloads
 from barograph_alerts.rows import Verdict, score_output, verdicts
@@ -181,8 +181,11 @@ class Scorer:
             at = stop
 
     def _take_predictions(self, columns: Mapping[str, Column]) -> None:
-        names = ("job", "lower_seconds", "expected_seconds", "upper_seconds", "runs", "scales")
-        for name, lower, expected, upper, runs, scales in zip(*(columns[c] for c in names), strict=True):
+        names = ("job", "method", "lower_seconds", "expected_seconds", "upper_seconds", "runs", "scales")
+        for name, method, lower, expected, upper, runs, scales in zip(*(columns[c] for c in names), strict=True):
+            # What was foretold from the run's own features came after it began: it is no yardstick for the run.
+            if method == FROM_FEATURES:
+                continue
             if (job := self._job(name)) is not None and 0 < expected <= upper < math.inf:
                 job.foretold = Foretold(float(lower), float(expected), float(upper), int(runs), int(scales))
 

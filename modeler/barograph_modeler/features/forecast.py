@@ -138,6 +138,7 @@ class FeatureForecaster:
                 "expected_seconds": limits[1],
                 "upper_seconds": limits[2],
                 "made_at": now,
+                "scales": 0,
                 "method": METHOD,
             }
             yield Output("predictions", 1, columns)
