@@ -219,7 +219,7 @@ TABLES: Final[dict[str, Table]] = {
         # What happened to the pipeline itself: drops, refusals, restarts.
         _table("events", source=_N, kind=_N, rows=_I, detail=_T, at=_F),
         # How long a job was expected to take, written while it ran; `application` is cluster/app, `problem` adds the
-        # parameters, `model` says which laws it came from, `runs` how many past runs it rests on, at `scales` numbers of
+        # parameters, `model` says which laws it came from, `runs` how many past runs it rests on, at `scales` different
         # ranks; both 0 where only other problems of the application are known. `method` is features for one that was
         # made of the run's features, and scaling or empty for one of its scale.
         _table(
