@@ -36,9 +36,10 @@ def _now(made: Dashboard) -> None:
     running = "sum(barograph_alerts_running_jobs)"
     alive = "count(time() - max by (daemon) (barograph_heartbeat_timestamp_seconds) <= 60) or vector(0)"
     for panel in (
-        stat("Running jobs", "Jobs that are watched now.", running),
+        stat("Running jobs", "Jobs that are watched now.", running, unit="locale"),
         stat("Disturbed jobs", "Jobs whose score is above 1; those that ended so stay for 3 minutes.",
-             f"count(barograph_job_alarm_info{{{REAL}}}) or 0 * {running}", bad_from=1),
+             f"count(count by (job) (barograph_job_alarm_info{{{REAL}}})) or 0 * {running}", bad_from=1,
+             unit="locale"),
         stat("Slow at once", "Share of running jobs that are slow, while it is half or more. Then the cause is "
              "likely one: network, file system, power.", "max(barograph_facility_slow_ratio)", unit="percentunit",
              bad_from=0.5),
