@@ -17,7 +17,7 @@ import pytest
 from barograph.cli import COMMANDS
 from helpers.mpi import REPOSITORY, missing
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
 
 LOOP = "from mpi4py import MPI\nfor _ in range(50): MPI.COMM_WORLD.Barrier()\n"
 
