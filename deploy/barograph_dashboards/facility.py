@@ -33,21 +33,23 @@ def facility() -> Dashboard:
 
 
 def _now(made: Dashboard) -> None:
-    alarms = f"count(barograph_job_alarm_info{{{REAL}}}) or vector(0)"
-    late = "time() - max by (daemon) (barograph_heartbeat_timestamp_seconds)"
+    running = "sum(barograph_alerts_running_jobs)"
+    alive = "count(time() - max by (daemon) (barograph_heartbeat_timestamp_seconds) <= 60) or vector(0)"
     for panel in (
-        stat("Running jobs", "Jobs that are watched now.", "sum(barograph_alerts_running_jobs)"),
-        stat("Disturbed jobs", "Jobs whose score is above 1; those that ended so stay for 3 minutes.", alarms,
-             bad_from=1),
+        stat("Running jobs", "Jobs that are watched now.", running, unit="locale"),
+        stat("Disturbed jobs", "Jobs whose score is above 1; those that ended so stay for 3 minutes.",
+             f"count(count by (job) (barograph_job_alarm_info{{{REAL}}})) or 0 * {running}", bad_from=1,
+             unit="locale"),
         stat("Slow at once", "Share of running jobs that are slow, while it is half or more. Then the cause is "
              "likely one: network, file system, power.", "max(barograph_facility_slow_ratio)", unit="percentunit",
              bad_from=0.5),
         stat("Slow nodes", "Nodes that were the straggler in job after job.",
-             "count(barograph_node_straggler_score > 1) or vector(0)", bad_from=1),
+             f"count(barograph_node_straggler_score > 1) or 0 * {running}", bad_from=1),
         stat("Intervals", "Intervals that are stored every second.",
              "sum(rate(barograph_agent_intervals_stored_total[$__rate_interval]))", unit="cps"),
-        stat("Silent daemons", "Daemons without a sign of life for a minute.",
-             f"count({late} > 60) or vector(0)", bad_from=1),
+        stat("Missing daemons", "Of collector, modeler and alerts, those that Prometheus does not reach or that have "
+             "not gone through their main loop for a minute. Without alerts nothing here alarms.",
+             f"3 - ({alive})", bad_from=1),
     ):  # fmt: skip
         made.with_panel(panel)
 
@@ -68,7 +70,7 @@ def _jobs(made: Dashboard) -> None:
                 "cause", "members", "sentence",
             ],
             sort_by="Score",
-            empty="No job is disturbed",
+            empty="No job is known to be disturbed",
             links={"job": JOB_LINK},
             widths={"Job": 180, "User": 90, "State": 80, "Score": 70, "Slowdown": 90, "Since": 130, "Cause": 100,
                     "Members": 160},

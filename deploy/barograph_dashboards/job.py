@@ -58,7 +58,7 @@ def _now(made: Dashboard) -> None:
         stat("Slowdown", "Actual over expected time: of the whole job, and once it has alarmed, since the onset.",
              f"max(barograph_job_slowdown_ratio{{{JOB}}})", empty="-", decimals=2),
         stat("Runs for", "Time since its first interval.", f"time() - {began}", unit="s"),
-        stat("Will end", "At its pace so far. Only for jobs with a history.", f"1000 * ({began} + {projected})",
+        stat("Will end", "At its pace so far; now, where it has outrun its history.", f"1000 * ({began} + {projected})",
              unit="dateTimeFromNow", empty="Not known"),
         stat("Runtime over usual", "Projected runtime over the one expected of its workload. 1 is as ever.",
              f"{projected} / {usual}", empty="Not known", decimals=2),

@@ -17,7 +17,7 @@ import pytest
 from barograph.cli import COMMANDS
 from helpers.mpi import REPOSITORY, missing
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
 
 LOOP = "from mpi4py import MPI\nfor _ in range(50): MPI.COMM_WORLD.Barrier()\n"
 
@@ -63,11 +63,7 @@ def test_the_wheel_holds_the_packages_the_shim_and_what_operators_need_and_nothi
     assert tops == packages | info
     assert {f"{package}/py.typed" for package in packages} | {"barograph_agent/libbarograph.so"} <= names
     shared = {name.partition(".data/data/")[2] for name in names if ".data/data/" in name}
-    tracked = subprocess.run(
-        ["git", "ls-files", "deploy", "alerts/rules"], cwd=REPOSITORY, capture_output=True, text=True, check=True
-    ).stdout.splitlines()
-    beside = [path for path in tracked if not path.startswith("deploy/barograph/")]
-    assert {f"share/barograph/{path.partition('/')[2]}" for path in beside} <= shared
+    assert {f"share/barograph/{path}" for path in beside_the_packages()} <= shared
     assert "share/man/man1/barograph.1" in shared
 
 
@@ -87,6 +83,12 @@ def test_it_installs_without_a_compiler_and_watches_an_mpi_program(installed, tm
     )
     assert done.returncode == 0, done.stderr
     assert "intervals 50 seen on 2 ranks" in done.stderr
+
+
+def test_what_can_be_executed_in_the_repository_can_where_it_is_installed(installed):
+    for path in beside_the_packages():
+        executable = os.access(REPOSITORY / "deploy" / path, os.X_OK)
+        assert os.access(installed / "share/barograph" / path, os.X_OK) or not executable, path
 
 
 def test_files_names_the_rules_where_they_lie(installed):
@@ -133,6 +135,14 @@ def test_zsh_reads_the_completion(installed):
     if shutil.which("zsh") is None:
         missing("no zsh: tests/install-packages installs it")
     subprocess.run(["zsh", "-n", installed / "share/zsh/site-functions/_barograph"], check=True)
+
+
+def beside_the_packages() -> list[str]:
+    """What deploy/ and alerts/rules hold beside Python packages, relative to deploy/ or alerts/."""
+    command = ["git", "ls-files", "deploy", "alerts/rules"]
+    tracked = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout.splitlines()
+    packages = tuple(path.removesuffix("__init__.py") for path in tracked if path.endswith("/__init__.py"))
+    return [path.partition("/")[2] for path in tracked if not path.startswith(packages)]
 
 
 def completed(script: Path, *words: str) -> list[str]:

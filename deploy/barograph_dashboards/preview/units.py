@@ -20,6 +20,8 @@ def written(value: float, unit: str, decimals: int | None = None, clock: Callabl
         return _from_now(value / 1000 - clock())
     if unit == "percentunit":
         return f"{100 * value:.{1 if decimals is None else decimals}f} %"
+    if unit == "locale":
+        return f"{value:,.{decimals or 0}f}"
     scales = {"s": _SPANS, "bytes": _SIZES}.get(unit, _COUNTS)
     suffix = {"cps": " /s", "bytes": "B"}.get(unit, "")
     for scale, name in scales:
