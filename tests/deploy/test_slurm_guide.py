@@ -154,5 +154,5 @@ def test_the_guide_leads_from_nothing_to_the_first_alarm(facility: Facility) -> 
         facility.wait_for(rf"lab/{slow}\.0\.0 .* slow ")
 
         sql = f"{sys.executable} -m barograph sql --csv 'SELECT user, count(*) FROM jobs GROUP BY ALL ORDER BY ALL'"
-        assert facility.shell(sql).splitlines()[1:] == [f"{USER},4", "root,1"]
+        assert facility.shell(sql).splitlines()[1:] == [f'"{USER}",4', '"root",1']
         slurm.settle()
