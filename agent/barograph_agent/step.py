@@ -42,7 +42,8 @@ class Step:
 
     def __init__(self, directory: Path, environment: Mapping[str, str], settings: Settings) -> None:
         """`environment` is the scheduler's, on this node. `directory` is named RESTART.STEP."""
-        restart, _, self._name = directory.name.partition(".")
+        restart, _, name = directory.name.partition(".")
+        self._name = clean(name, "unknown", 36)
         self._directory = directory
         self._settings = settings
         self._environment = dict(environment)

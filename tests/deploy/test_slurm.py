@@ -220,7 +220,7 @@ def test_what_is_seen_while_the_collector_is_away_is_delivered_by_the_users_next
     assert {40, 41} <= {int(row["intervals"]) for row in service.rows("runs")}
 
 
-def test_where_a_sidecar_dies_the_epilog_starts_one_that_goes_on(slurm: Cluster, service: Service, paced: str) -> None:
+def test_where_a_sidecar_dies_another_goes_on(slurm: Cluster, service: Service, paced: str) -> None:
     progress = slurm.work / "progress-killed"
     job = slurm.batch(f"srun -n1 --mpi=pmi2 {paced} 2000 1000 {progress}", wait=False)
     wait_until(lambda: progress.exists() and bool(of_job(service, "blocks", job)), "it is watched")

@@ -126,7 +126,7 @@ class Cluster:
                 words = path.read_bytes().split(b"\0")
             except OSError:
                 continue
-            if b"barograph_agent.nodewatch" in words and os.fsencode(self.active) in words[-2]:
+            if b"barograph_agent.nodewatch" in words and b"-c" not in words and os.fsencode(self.active) in words[-2]:
                 found.append(int(path.parent.name))
         return found
 
