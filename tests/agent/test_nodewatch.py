@@ -224,6 +224,20 @@ def test_a_sidecar_that_comes_after_a_dead_one_goes_on_where_it_stood(node: Node
     ]
 
 
+def test_rules_of_the_site_name_the_program_and_its_parameters(
+    node: Node, collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rules.toml").write_text(
+        '[[app]]\nmatch = "/lmp$"\nname = "lammps"\n[[param]]\nargv = "bin/(c.t)"\nname = "animal"\n'
+    )
+    monkeypatch.setenv("BAROGRAPH_RULES", str(tmp_path / "rules.toml"))
+    node.ring(node.step())
+    watch = node.watch()
+    watch.step()
+    finish(watch, node)
+    assert [(row["app"], row["params"]) for row in rows(collector, "jobs")] == [("lammps", '{"animal":"cat"}')]
+
+
 def test_a_file_that_is_no_ring_is_put_aside(node: Node, collector: Collector) -> None:
     step = node.step()
     (step / "rank-0.1.ring").write_bytes(b"no ring")

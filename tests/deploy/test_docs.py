@@ -37,7 +37,21 @@ PAGES = sorted([*REPOSITORY.glob("*.md"), *DOCS.rglob("*.md")])
 FOLDERS = ["agent", "collector", "modeler", "alerts", "deploy"]
 PACKAGES = {path.parent.name for folder in FOLDERS for path in (REPOSITORY / folder).glob("*/__init__.py")}
 SETTINGS = (DOCS / "reference/settings.md").read_text()
-TOOLS = {"make", "pip", "python", "curl", "promtool", "amtool", "sacct", "mkdir", "cp", "ln", "scontrol", "srun"}
+TOOLS = {
+    "make",
+    "pip",
+    "python",
+    "curl",
+    "promtool",
+    "amtool",
+    "sacct",
+    "mkdir",
+    "cp",
+    "ln",
+    "scontrol",
+    "srun",
+    "runuser",
+}
 
 by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
 

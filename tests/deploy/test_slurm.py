@@ -187,6 +187,16 @@ def test_a_job_without_its_submitters_environment_is_watched(slurm: Cluster, ser
     assert intervals(service, latest(service)) == {"0": 11}
 
 
+def test_what_barograph_run_watches_is_not_watched_twice(slurm: Cluster, service: Service, paced: str) -> None:
+    job = slurm.batch(
+        f"export BAROGRAPH_COLLECTOR={service.endpoint} BAROGRAPH_SPOOL={slurm.work}/s BAROGRAPH_RINGS={slurm.work}/r\n"
+        f"{slurm.python} -m barograph run --app once -- srun -n1 --mpi=pmi2 {paced} 33 1000 /dev/null"
+    )
+    slurm.settle()
+    assert sum(intervals(service, job).values()) == 33, slurm.output(job)
+    assert [row["app"] for row in of_job(service, "jobs", job)] == ["once"]
+
+
 @pytest.mark.parametrize("opted_out", ["variable", "comment", "user", "partition", "job"])
 def test_who_does_not_want_it_is_left_alone(slurm: Cluster, service: Service, paced: str, opted_out: str) -> None:
     before = len(service.rows("jobs"))
