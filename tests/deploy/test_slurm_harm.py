@@ -114,7 +114,7 @@ def test_the_guides_check_tells_of_a_task_prolog_that_users_cannot_run(slurm: Cl
     done = slurm.run(check, user=USER)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     with closed(slurm.etc / "slurm"):
-        assert slurm.run(check, user=USER).returncode == 126
+        assert slurm.run(check, user=USER).returncode != 0
         assert slurm.run("srun", "true", user=USER).returncode == 1
     assert slurm.run("srun", "true", user=USER).returncode == 0
     slurm.settle()
