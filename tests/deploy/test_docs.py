@@ -48,6 +48,7 @@ TOOLS = {
     "mkdir",
     "cp",
     "ln",
+    "chmod",
     "scontrol",
     "srun",
     "runuser",

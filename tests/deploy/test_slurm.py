@@ -197,17 +197,21 @@ def test_what_barograph_run_watches_is_not_watched_twice(slurm: Cluster, service
     assert [row["app"] for row in of_job(service, "jobs", job)] == ["once"]
 
 
-@pytest.mark.parametrize("opted_out", ["variable", "comment", "user", "partition", "job"])
+@pytest.mark.parametrize("opted_out", ["variable", "comment", "user", "account", "partition", "job"])
 def test_who_does_not_want_it_is_left_alone(slurm: Cluster, service: Service, paced: str, opted_out: str) -> None:
     before = len(service.rows("jobs"))
-    (slurm.etc / "optout").write_text(f"user {USER}\n\npartition quiet" if opted_out in ("user", "partition") else "")
-    options = {"comment": ["--comment=for ada, barograph=off"], "partition": ["--partition=quiet"]}.get(opted_out, [])
+    lists = {"user": f"user {USER}", "account": "account benchmarks", "partition": "partition quiet"}
+    (slurm.etc / "optout").write_text(lists.get(opted_out, ""))
+    choices = {
+        "comment": ["--comment=for ada, barograph=off"],
+        "account": ["--account=benchmarks"],
+        "partition": ["--partition=quiet"],
+        "job": ["--export=ALL,BAROGRAPH_DISABLE=1"],
+    }
+    options = choices.get(opted_out, [])
     variables = {"BAROGRAPH_DISABLE": "1"} if opted_out == "variable" else {}
-    if opted_out == "job":
-        options = ["--export=ALL,BAROGRAPH_DISABLE=1"]
-    user = "root" if opted_out == "partition" else USER
     program = f'{paced} 10 1000 /dev/null; echo "[$LD_PRELOAD]"'
-    done = slurm.run("srun", "--mpi=pmi2", *options, "sh", "-c", program, user=user, **variables)
+    done = slurm.run("srun", "--mpi=pmi2", *options, "sh", "-c", program, user=USER, **variables)
     assert (done.returncode, done.stdout) == (0, "[]\n")
     slurm.settle()
     (slurm.etc / "optout").unlink()
