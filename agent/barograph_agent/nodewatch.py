@@ -71,7 +71,7 @@ class NodeWatch:
 
     def step(self) -> None:
         """Find what is new, end what is over, read and deliver. A full disk does not raise: it is tried again."""
-        over = {path for path, program in self._programs.items() if not program.watch.ended and program.is_over}
+        over = {path for path, program in self._programs.items() if not program.has_ended and program.is_over}
         before = {path: program.count for path, program in self._programs.items()}
         self._find()
         for path, program in list(self._programs.items()):

@@ -72,7 +72,7 @@ class Step:
         name = self._name if by_slurm else f"mpi-{clean(launched, 'unknown', 36)}"
         count = 1
         while _mark(directory := self._directory / (name if count == 1 else f"{name}-{count}")).exists():
-            if directory in programs and not programs[directory].watch.ended:
+            if directory in programs and programs[directory].takes(ring):
                 break
             count += 1
         return directory

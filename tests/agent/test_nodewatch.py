@@ -171,6 +171,23 @@ def test_a_program_that_follows_another_in_the_same_step_is_a_run_of_its_own(nod
     }
 
 
+def test_programs_that_follow_each_other_faster_than_the_sidecar_looks_are_runs_of_their_own(
+    node: Node, collector: Collector
+) -> None:
+    step, watch = node.step("0.batch"), node.watch()
+    for _ in range(2):
+        for rank in (0, 1):
+            node.ring(step, rank, 2).set(exit=EXITED, exited_ns=STARTED_NS + 10**9)
+    watch.step()
+    node.ring(step, 0, 2)
+    watch.step()
+    finish(watch, node)
+    counts = {row["job"]: row["intervals"] for row in rows(collector, "runs")}
+    assert counts == {"lab/7.0.batch": 10, "lab/7.0.batch-2": 10, "lab/7.0.batch-3": 10}
+    ranks = [int(row["ranks"]) for row in rows(collector, "node_blocks")]
+    assert sorted(set(ranks)) == [1, 2]
+
+
 def test_what_one_mpirun_starts_is_one_run_whatever_steps_it_uses(
     make: Callable[..., Node], collector: Collector
 ) -> None:

@@ -108,16 +108,17 @@ def test_steps_of_a_batch_job_are_runs_of_their_own_and_so_is_each_mpirun(
         f"mpirun.openmpi --bind-to none -n 2 {paced}-openmpi 22 1000 /dev/null\n"
         f"mpirun.openmpi --bind-to none -n 2 {paced}-openmpi 23 1000 /dev/null\n"
         f"mpiexec.mpich -n 2 {paced} 24 1000 /dev/null\n"
+        f"mpiexec.mpich -n 2 {paced} 25 1000 /dev/null\n"
         "exit 7",
         "-n2",
         "-N1",
     )
     slurm.settle()
     found = intervals(service, job)
-    assert sorted(found.values()) == [20, 21, 22, 23, 24], slurm.output(job)
+    assert sorted(found.values()) == [20, 21, 22, 23, 24, 25], slurm.output(job)
     assert (found["0"], found["1"]) == (20, 21)
     runs = of_job(service, "runs", job)
-    assert sorted(row["intervals"] for row in runs) == [20, 21, 22, 23, 24]
+    assert sorted(row["intervals"] for row in runs) == [20, 21, 22, 23, 24, 25]
     assert {row["exit_status"] for row in runs} == {0}
 
 
