@@ -47,6 +47,7 @@ def examine(environment: Environment, endpoint: str) -> Iterator[Finding]:
     yield check_collector(endpoint)
     yield check_rules(environment)
     yield check_configuration(environment)
+    yield check_hooks(places.SITE)
 
 
 def check_shim() -> Finding:
@@ -146,6 +147,23 @@ def check_configuration(environment: Environment) -> Finding:
     except configuration.ConfigError as error:
         return Finding("config", "fail", str(error), "runs go on without it; mend the file")
     return Finding("config", "ok", f"{path}: {len(said)} settings in [agent]" if path else "none")
+
+
+def check_hooks(site: Path) -> Finding:
+    """The batch system's, where they are installed: whether this user can run them and load the shim they name."""
+    scripts = sorted(path for path in site.glob("*/task-*") if path.is_file())
+    if not scripts:
+        return Finding("hooks", "ok", f"none in {site}: who wants to be watched uses `barograph run`")
+    for path in scripts:
+        if not os.access(path, os.R_OK | os.X_OK):
+            advice = f"chmod -R a+rX {site}: a batch system fails tasks whose hook it cannot run"
+            return Finding("hooks", "fail", f"{path} cannot be run by this user", advice)
+    link, settings = site / shim.LIBRARY, site / "hooks.conf"
+    said = settings.read_text() if os.access(settings, os.R_OK) else ""
+    if not link.exists() and "shim=" not in said:
+        advice = f'ln -sfn "$({sys.executable} -m barograph_agent.shim)" {link}'
+        return Finding("hooks", "fail", f"{link} leads nowhere, so no job is watched", advice)
+    return Finding("hooks", "ok", str(site))
 
 
 def _existing(path: Path) -> Path:

@@ -71,10 +71,9 @@ class NodeWatch:
 
     def step(self) -> None:
         """Find what is new, end what is over, read and deliver. A full disk does not raise: it is tried again."""
-        over = {path for path, program in self._programs.items() if not program.watch.ended and program.is_over}
+        over = {path for path, program in self._programs.items() if not program.has_ended and program.is_over}
         before = {path: program.count for path, program in self._programs.items()}
-        with contextlib.suppress(OSError, SpoolError):
-            self._find()
+        self._find()
         for path, program in list(self._programs.items()):
             # Whoever came while the others had gone may be one of them.
             if path in over and program.count == before[path]:
@@ -90,10 +89,10 @@ class NodeWatch:
         self._serve_adopted()
 
     def _find(self) -> None:
-        for directory in sorted(path for path in self._rings.iterdir() if path.is_dir()):
-            if directory not in self._steps:
-                self._steps[directory] = Step(directory, os.environ, self._settings)
-            self._steps[directory].find(self._programs)
+        for directory in sorted(self._rings.glob("*/")):
+            step = self._steps.setdefault(directory, Step(directory, os.environ, self._settings))
+            with contextlib.suppress(OSError, SpoolError):
+                step.find(self._programs)
 
     def _resume(self) -> None:
         """Go on with the programs of a sidecar of this job that has died."""

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Final
 
 DEFAULT_ENDPOINT: Final = "tcp://127.0.0.1:7450"
-SITE_RULES: Final = Path("/etc/barograph/rules.toml")
+SITE: Final = Path("/etc/barograph")
+SITE_RULES: Final = SITE / "rules.toml"
 _ENDPOINT: Final = re.compile(r"tcp://[^\s:/]+:[0-9]{1,5}|tcp://\[[0-9a-fA-F:.]+\]:[0-9]{1,5}|ipc://\S+")
 
 

@@ -39,8 +39,15 @@ class Program:
         self._directory = directory
         self._rings = Path(watch.plan.ring_directory)
         self._ranks: list[Rank] = []
+        self.has_ended = (directory / END).exists()
+        """True once its end is noted: nothing joins it then."""
         for path in sorted(self._rings.glob("*.ring")):
             self._add(path)
+
+    def takes(self, ring: Ring) -> bool:
+        """Whether that may be one more rank of it, and not one of the next program in the same step."""
+        others = {rank.ring.rank for rank in self._ranks}
+        return not self.has_ended and (ring.rank not in others or not self.is_over)
 
     def join(self, path: Path) -> None:
         """One more ring, which moves into the program's directory. Raises OSError."""
@@ -67,6 +74,7 @@ class Program:
         ended_at = min(max(told), now) if told and len(told) == len(statuses) else now
         status = max(known, default=0) or (0 if known and len(known) == len(statuses) else UNKNOWN)
         save(self._directory, END, End(ended_at, max(ended_at - started_at, 0.0), status))
+        self.has_ended = True
 
     def step(self) -> None:
         """Read, make durable, deliver."""

@@ -42,7 +42,8 @@ class Step:
 
     def __init__(self, directory: Path, environment: Mapping[str, str], settings: Settings) -> None:
         """`environment` is the scheduler's, on this node. `directory` is named RESTART.STEP."""
-        restart, _, self._name = directory.name.partition(".")
+        restart, _, name = directory.name.partition(".")
+        self._name = clean(name, "unknown", 36)
         self._directory = directory
         self._settings = settings
         self._environment = dict(environment)
@@ -71,7 +72,7 @@ class Step:
         name = self._name if by_slurm else f"mpi-{clean(launched, 'unknown', 36)}"
         count = 1
         while _mark(directory := self._directory / (name if count == 1 else f"{name}-{count}")).exists():
-            if directory in programs and not programs[directory].watch.ended:
+            if directory in programs and programs[directory].takes(ring):
                 break
             count += 1
         return directory

@@ -25,7 +25,7 @@ def work(event):
     job = event.job
     owner = str(job.euser or job.Job_Owner).partition("@")[0]
     user = pwd.getpwnam(owner)
-    name = f"pbs-{job.id}@{pbs.get_local_nodename()}"
+    name = f"pbs-{job.id}@{pbs.get_local_nodename()}".replace("[", "_").replace("]", "")
     uid, gid = str(user.pw_uid), str(user.pw_gid)
     facts = {"PBS_JOBID": job.id, "PBS_ACCOUNT": str(job.Account_Name or "")}
     if event.type == pbs.EXECJOB_BEGIN:

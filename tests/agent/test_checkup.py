@@ -15,6 +15,7 @@ from barograph_agent import checkup, trial
 from barograph_agent.checkup import (
     check_collector,
     check_configuration,
+    check_hooks,
     check_rings,
     check_rules,
     check_shim,
@@ -118,6 +119,20 @@ def test_rules_are_checked_beforehand(tmp_path: Path) -> None:
     assert check_rules({"BAROGRAPH_RULES": str(path)}).text == f"{path}: 1 names, 0 parameters"
 
 
+def test_hooks_that_users_cannot_run_or_that_find_no_shim_are_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert check_hooks(tmp_path).state == "ok"
+    (tmp_path / "slurm").mkdir()
+    command(tmp_path / "slurm", "task-prolog", "exit 0")
+    assert check_hooks(tmp_path).text == f"{tmp_path}/libbarograph.so leads nowhere, so no job is watched"
+    (tmp_path / "libbarograph.so").touch()
+    assert check_hooks(tmp_path) == ("hooks", "ok", str(tmp_path), "")
+    # Root may read anything.
+    monkeypatch.setattr(checkup.os, "access", lambda path, mode: False)
+    assert check_hooks(tmp_path).text == f"{tmp_path}/slurm/task-prolog cannot be run by this user"
+
+
 def test_the_command_prints_lines_or_json_and_its_status_says_whether_all_is_well(
     tmp_path: Path, service: Service
 ) -> None:
@@ -125,7 +140,7 @@ def test_the_command_prints_lines_or_json_and_its_status_says_whether_all_is_wel
     node.environment["PATH"] = environment("mpich")["PATH"]
     done = node.barograph("doctor")
     assert done.returncode == 0, done.stdout
-    checks = ["shim", "compiler", "mpi", "watching", "clock", "rings", "spool", "collector", "rules", "config"]
+    checks = ["shim", "compiler", "mpi", "watching", "clock", "rings", "spool", "collector", "rules", "config", "hooks"]
     assert [line.split()[1] for line in done.stdout.splitlines() if not line.startswith(" ")] == checks
     node.environment["BAROGRAPH_RULES"] = "/nowhere"
     done = node.barograph("doctor", "--json")

@@ -171,6 +171,23 @@ def test_a_program_that_follows_another_in_the_same_step_is_a_run_of_its_own(nod
     }
 
 
+def test_programs_that_follow_each_other_faster_than_the_sidecar_looks_are_runs_of_their_own(
+    node: Node, collector: Collector
+) -> None:
+    step, watch = node.step("0.batch"), node.watch()
+    for _ in range(2):
+        for rank in (0, 1):
+            node.ring(step, rank, 2).set(exit=EXITED, exited_ns=STARTED_NS + 10**9)
+    watch.step()
+    node.ring(step, 0, 2)
+    watch.step()
+    finish(watch, node)
+    counts = {row["job"]: row["intervals"] for row in rows(collector, "runs")}
+    assert counts == {"lab/7.0.batch": 10, "lab/7.0.batch-2": 10, "lab/7.0.batch-3": 10}
+    ranks = [int(row["ranks"]) for row in rows(collector, "node_blocks")]
+    assert sorted(set(ranks)) == [1, 2]
+
+
 def test_what_one_mpirun_starts_is_one_run_whatever_steps_it_uses(
     make: Callable[..., Node], collector: Collector
 ) -> None:
@@ -222,6 +239,20 @@ def test_a_sidecar_that_comes_after_a_dead_one_goes_on_where_it_stood(node: Node
     assert [(row["job"], row["exit_status"], row["intervals"]) for row in rows(collector, "runs")] == [
         ("lab/7.0.0", 0, 25)
     ]
+
+
+def test_rules_of_the_site_name_the_program_and_its_parameters(
+    node: Node, collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rules.toml").write_text(
+        '[[app]]\nmatch = "/lmp$"\nname = "lammps"\n[[param]]\nargv = "bin/(c.t)"\nname = "animal"\n'
+    )
+    monkeypatch.setenv("BAROGRAPH_RULES", str(tmp_path / "rules.toml"))
+    node.ring(node.step())
+    watch = node.watch()
+    watch.step()
+    finish(watch, node)
+    assert [(row["app"], row["params"]) for row in rows(collector, "jobs")] == [("lammps", '{"animal":"cat"}')]
 
 
 def test_a_file_that_is_no_ring_is_put_aside(node: Node, collector: Collector) -> None:

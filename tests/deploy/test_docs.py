@@ -48,7 +48,21 @@ FOLDERS = ["agent", "collector", "modeler", "alerts", "deploy"]
 PACKAGES = {path.parent.name for folder in FOLDERS for path in (REPOSITORY / folder).glob("*/__init__.py")}
 SETTINGS = (DOCS / "reference/settings.md").read_text()
 CONFIGURATION = (DOCS / "reference/configuration.md").read_text()
-TOOLS = {"make", "pip", "python", "curl", "promtool", "amtool", "sacct", "mkdir", "cp", "ln", "scontrol", "srun"} | {
+TOOLS = {
+    "make",
+    "pip",
+    "python",
+    "curl",
+    "promtool",
+    "amtool",
+    "sacct",
+    "mkdir",
+    "cp",
+    "ln",
+    "chmod",
+    "scontrol",
+    "srun",
+    "runuser",
     "python3",
     "install",
     "systemctl",

@@ -108,16 +108,17 @@ def test_steps_of_a_batch_job_are_runs_of_their_own_and_so_is_each_mpirun(
         f"mpirun.openmpi --bind-to none -n 2 {paced}-openmpi 22 1000 /dev/null\n"
         f"mpirun.openmpi --bind-to none -n 2 {paced}-openmpi 23 1000 /dev/null\n"
         f"mpiexec.mpich -n 2 {paced} 24 1000 /dev/null\n"
+        f"mpiexec.mpich -n 2 {paced} 25 1000 /dev/null\n"
         "exit 7",
         "-n2",
         "-N1",
     )
     slurm.settle()
     found = intervals(service, job)
-    assert sorted(found.values()) == [20, 21, 22, 23, 24], slurm.output(job)
+    assert sorted(found.values()) == [20, 21, 22, 23, 24, 25], slurm.output(job)
     assert (found["0"], found["1"]) == (20, 21)
     runs = of_job(service, "runs", job)
-    assert sorted(row["intervals"] for row in runs) == [20, 21, 22, 23, 24]
+    assert sorted(row["intervals"] for row in runs) == [20, 21, 22, 23, 24, 25]
     assert {row["exit_status"] for row in runs} == {0}
 
 
@@ -187,17 +188,31 @@ def test_a_job_without_its_submitters_environment_is_watched(slurm: Cluster, ser
     assert intervals(service, latest(service)) == {"0": 11}
 
 
-@pytest.mark.parametrize("opted_out", ["variable", "comment", "user", "partition", "job"])
+def test_what_barograph_run_watches_is_not_watched_twice(slurm: Cluster, service: Service, paced: str) -> None:
+    job = slurm.batch(
+        f"export BAROGRAPH_COLLECTOR={service.endpoint} BAROGRAPH_SPOOL={slurm.work}/s BAROGRAPH_RINGS={slurm.work}/r\n"
+        f"{slurm.python} -m barograph run --app once -- srun -n1 --mpi=pmi2 {paced} 33 1000 /dev/null"
+    )
+    slurm.settle()
+    assert sum(intervals(service, job).values()) == 33, slurm.output(job)
+    assert [row["app"] for row in of_job(service, "jobs", job)] == ["once"]
+
+
+@pytest.mark.parametrize("opted_out", ["variable", "comment", "user", "account", "partition", "job"])
 def test_who_does_not_want_it_is_left_alone(slurm: Cluster, service: Service, paced: str, opted_out: str) -> None:
     before = len(service.rows("jobs"))
-    (slurm.etc / "optout").write_text(f"user {USER}\n\npartition quiet" if opted_out in ("user", "partition") else "")
-    options = {"comment": ["--comment=for ada, barograph=off"], "partition": ["--partition=quiet"]}.get(opted_out, [])
+    lists = {"user": f"user {USER}", "account": "account benchmarks", "partition": "partition quiet"}
+    (slurm.etc / "optout").write_text(lists.get(opted_out, ""))
+    choices = {
+        "comment": ["--comment=for ada, barograph=off"],
+        "account": ["--account=benchmarks"],
+        "partition": ["--partition=quiet"],
+        "job": ["--export=ALL,BAROGRAPH_DISABLE=1"],
+    }
+    options = choices.get(opted_out, [])
     variables = {"BAROGRAPH_DISABLE": "1"} if opted_out == "variable" else {}
-    if opted_out == "job":
-        options = ["--export=ALL,BAROGRAPH_DISABLE=1"]
-    user = "root" if opted_out == "partition" else USER
     program = f'{paced} 10 1000 /dev/null; echo "[$LD_PRELOAD]"'
-    done = slurm.run("srun", "--mpi=pmi2", *options, "sh", "-c", program, user=user, **variables)
+    done = slurm.run("srun", "--mpi=pmi2", *options, "sh", "-c", program, user=USER, **variables)
     assert (done.returncode, done.stdout) == (0, "[]\n")
     slurm.settle()
     (slurm.etc / "optout").unlink()
@@ -220,7 +235,7 @@ def test_what_is_seen_while_the_collector_is_away_is_delivered_by_the_users_next
     assert {40, 41} <= {int(row["intervals"]) for row in service.rows("runs")}
 
 
-def test_where_a_sidecar_dies_the_epilog_starts_one_that_goes_on(slurm: Cluster, service: Service, paced: str) -> None:
+def test_where_a_sidecar_dies_another_goes_on(slurm: Cluster, service: Service, paced: str) -> None:
     progress = slurm.work / "progress-killed"
     job = slurm.batch(f"srun -n1 --mpi=pmi2 {paced} 2000 1000 {progress}", wait=False)
     wait_until(lambda: progress.exists() and bool(of_job(service, "blocks", job)), "it is watched")

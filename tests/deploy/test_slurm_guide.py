@@ -138,7 +138,8 @@ def test_the_guide_leads_from_nothing_to_the_first_alarm(facility: Facility) -> 
 
         (lines,) = blocks("text", "3")
         assert set(facility.here(lines).splitlines()) <= set(slurm.configuration.read_text().splitlines())
-        (reconfigure,) = blocks("sh", "3")
+        check, reconfigure = blocks("sh", "3")
+        assert facility.shell(check) == ""
         facility.shell(reconfigure)
 
         srun, status = blocks("sh", "4")[0].splitlines()
@@ -154,5 +155,5 @@ def test_the_guide_leads_from_nothing_to_the_first_alarm(facility: Facility) -> 
         facility.wait_for(rf"lab/{slow}\.0\.0 .* slow ")
 
         sql = f"{sys.executable} -m barograph sql --csv 'SELECT user, count(*) FROM jobs GROUP BY ALL ORDER BY ALL'"
-        assert facility.shell(sql).splitlines()[1:] == [f"{USER},4", "root,1"]
+        assert facility.shell(sql).splitlines()[1:] == [f'"{USER}",4', '"root",1']
         slurm.settle()

@@ -107,6 +107,19 @@ def test_a_job_runs_as_ever_where_something_is_broken(slurm: Cluster, trouble: s
                 job_is_unharmed(slurm)
 
 
+def test_the_guides_check_tells_of_a_task_prolog_that_users_cannot_run(slurm: Cluster) -> None:
+    """No script can help where Slurm finds none: it fails the task itself."""
+    slurm.configure()
+    check = slurm.etc / "slurm/task-prolog"
+    done = slurm.run(check, user=USER)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    with closed(slurm.etc / "slurm"):
+        assert slurm.run(check, user=USER).returncode != 0
+        assert slurm.run("srun", "true", user=USER).returncode == 1
+    assert slurm.run("srun", "true", user=USER).returncode == 0
+    slurm.settle()
+
+
 @pytest.mark.parametrize("hook", ["prolog", "epilog", "task-prolog"])
 def test_a_hook_that_hangs_is_ended_in_time_and_well(slurm: Cluster, hook: str) -> None:
     (slurm.etc / "hooks.conf").write_text("sleep 1000\n")

@@ -126,7 +126,7 @@ class Cluster:
                 words = path.read_bytes().split(b"\0")
             except OSError:
                 continue
-            if b"barograph_agent.nodewatch" in words and os.fsencode(self.active) in words[-2]:
+            if b"barograph_agent.nodewatch" in words and b"-c" not in words and os.fsencode(self.active) in words[-2]:
                 found.append(int(path.parent.name))
         return found
 
@@ -179,7 +179,7 @@ def cluster() -> Iterator[Cluster]:
 def _interpreter(root: Path) -> Path:
     """A Python with Barograph that USER may run: this one, or the system's where this one is closed to others."""
     wrapper = root / "python"
-    path = os.pathsep.join([sysconfig.get_path("purelib"), str(REPOSITORY / "agent")])
+    path = os.pathsep.join([sysconfig.get_path("purelib"), *(str(REPOSITORY / name) for name in ("agent", "deploy"))])
     wrapper.write_text(f'#!/bin/sh\nPYTHONPATH={path} exec /usr/bin/python3.{sys.version_info.minor} "$@"\n')
     wrapper.chmod(0o755)
     for python in (Path(sys.executable), wrapper):
