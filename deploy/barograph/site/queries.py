@@ -98,8 +98,11 @@ SELECT class_id::VARCHAR AS class_id, intervals, seconds, "before", "at", operat
 FROM mine LEFT JOIN place USING (class_id) ORDER BY seconds DESC"""
 
 
-def trace(name: str, class_id: int) -> str:
-    """Least, mean and longest interval of a class of a job, over its life in at most POINTS steps."""
+def trace(name: str, class_id: int, lower: float, upper: float) -> str:
+    """Least, mean and longest interval of a class of a job, over its life in at most POINTS steps.
+
+    `single` counts the intervals that the log has one by one, `outside` those of them beyond lower or upper (seconds).
+    """
     return f"""
 WITH mine AS (
     SELECT ended_at AS t, "count" AS n, sum_seconds AS s, min_seconds AS least, max_seconds AS longest,
@@ -107,7 +110,8 @@ WITH mine AS (
     FROM blocks WHERE job = {text(name)} AND class_id = {class_id:d}
 )
 SELECT max(t) AS "at", sum(n)::BIGINT AS intervals, min(least) AS least, sum(s) / sum(n) AS mean,
-    max(longest) AS longest
+    max(longest) AS longest, count(*) FILTER (n = 1) AS single,
+    count(*) FILTER (n = 1 AND (s < {lower!r} OR s > {upper!r})) AS outside
 FROM mine GROUP BY least(floor({POINTS} * (t - first) / nullif(last - first, 0)), {POINTS - 1}) ORDER BY 1"""
 
 
