@@ -133,9 +133,9 @@ def _text(points: list[Row], band: Row | None, top: float, onset_at: float | Non
         return f"{said} No band: too little is known of this class."
     said += f" Of healthy intervals 95 % take {seconds(band['lower_seconds'])} to {seconds(band['upper_seconds'])}"
     single, outside = (sum(p[name] for p in points) for name in ("single", "outside"))
-    return (
-        f"{said}; of those that are known one by one {percent(outside / single)} lay outside." if single else f"{said}."
-    )
+    if single:
+        said += f"; of those that are known one by one {percent(outside / single)} lay outside"
+    return f"{said}."
 
 
 def _mean(points: list[Row]) -> float:
