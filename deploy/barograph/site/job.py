@@ -52,7 +52,8 @@ def view(desk: Desk, name: str, class_id: int | None) -> View:
     if not found:
         raise NotThere(f"There is no job {name} in the log that you may see.")
     row = found[0]
-    classes = desk.ask(queries.classes(name))
+    of_job = queries.during(row)
+    classes = desk.ask(queries.classes(of_job))
     chosen = next((one for one in classes if class_id is None or int(one["class_id"]) == class_id), None)
     onset = row["onset_at"] if known(row["onset_at"]) else -1.0
     return View(
@@ -61,8 +62,8 @@ def view(desk: Desk, name: str, class_id: int | None) -> View:
         classes=classes,
         chosen=chosen,
         trace=_trace(desk, row, int(chosen["class_id"])) if chosen else None,
-        arrivals=_paired(desk.ask(queries.arrivals(name, onset))),
-        latecomers=desk.ask(queries.latecomers(name, onset)),
+        arrivals=_paired(desk.ask(queries.arrivals(of_job, onset))),
+        latecomers=desk.ask(queries.latecomers(of_job, onset)),
         end=_end(row),
     )
 
@@ -94,7 +95,7 @@ def _trace(desk: Desk, row: Row, class_id: int) -> Trace | None:
     bands = desk.ask(queries.band(row["workload"], class_id, before), name=f"band {row['job']} {class_id}")
     band = bands[0] if bands else None
     lower, upper = (band["lower_seconds"], band["upper_seconds"]) if band else (0.0, 1e9)
-    points = desk.ask(queries.trace(row["job"], class_id, lower, upper), name=f"trace {row['job']} {class_id}")
+    points = desk.ask(queries.trace(queries.during(row), class_id, lower, upper), name=f"trace {row['job']} {class_id}")
     if not points:
         return None
     top = _top(points, band)
