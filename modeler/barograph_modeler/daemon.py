@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             configuration,
             prepare=keeper.restore if keeper else None,
             keep=keeper.keep if keeper else None,
-            pages={"/predict": PredictPage(forecaster, access)},
+            pages={"/predict": PredictPage(forecaster, access=access)},
             each_cycle=access.look if access else lambda: None,
         )
         executor.shutdown(wait=False, cancel_futures=True)

@@ -29,7 +29,7 @@ class PredictPage:
     access: whose token lets in; None for everybody who can connect.
     """
 
-    def __init__(self, forecaster: Forecaster, access: Access | None = None) -> None:
+    def __init__(self, forecaster: Forecaster, *, access: Access | None = None) -> None:
         self._forecaster = forecaster
         self._access = access
 
