@@ -15,15 +15,11 @@ class Buckets:
 
     def __init__(self, rows_per_second: float, clock: Callable[[], float]) -> None:
         """`clock` gives seconds that only grow."""
+        self._rate = rows_per_second
+        self._full = rows_per_second * BURST_SECONDS
         self._clock = clock
         self._levels: dict[Hashable, tuple[float, float]] = {}
         self._sweep_at = _SWEEP
-        self.fill_at(rows_per_second)
-
-    def fill_at(self, rows_per_second: float) -> None:
-        """Fill at this rate from now on."""
-        self._rate = rows_per_second
-        self._full = rows_per_second * BURST_SECONDS
 
     def take(self, producer: Hashable, rows: int) -> bool:
         """Take `rows` out if the bucket holds any; says whether. One message may overdraw it, the next then waits."""
@@ -44,3 +40,8 @@ class Buckets:
         """Drop what says nothing: a full bucket is as good as none."""
         self._levels = {who: held for who, held in self._levels.items() if self._level(who, now) < self._full}
         self._sweep_at = max(_SWEEP, 2 * len(self._levels))
+
+    def fill_at(self, per_second: float) -> None:
+        """Fill at another rate from now on."""
+        self._rate = per_second
+        self._full = per_second * BURST_SECONDS
