@@ -95,17 +95,17 @@ def choice(*allowed: str) -> Parse:
 
 def number(low: float, high: float = math.inf, *, including_low: bool = False) -> Parse:
     """A number above `low`, or from it on, and below `high`."""
-    least = max(low, 0)
-    expected = f"{'from' if including_low else 'between'} {least:g} {'to' if including_low else 'and'} {high:g}"
     if math.isinf(high):
-        expected = f"of at least {least:g}" if including_low else f"above {least:g}"
+        expected = f"of at least {low:g}" if including_low else f"above {low:g}"
+    else:
+        expected = f"from {low:g} to {high:g}" if including_low else f"between {low:g} and {high:g}"
 
     def parse(value: str) -> float:
         try:
             figure = float(value)
         except ValueError:
             figure = math.nan
-        if not (low <= figure if including_low else low < figure) or not figure < high:
+        if not low <= figure < high or (figure == low and not including_low):
             raise argparse.ArgumentTypeError(f"{value!r}, expected a number {expected}")
         return figure
 

@@ -24,7 +24,7 @@ _JUDGED_BY: Final = (
     Setting(
         "margin",
         "number",
-        number(-1e-9, 100),
+        number(0, 100, including_low=True),
         f"{MARGIN:g}",
         "RATIO",
         "from 0 to 100; 0.05 is 5 %",

@@ -71,7 +71,7 @@ def add_options(parser: argparse.ArgumentParser, settings: Sequence[Setting]) ->
     """An option for each setting, and `--config`. What they hold without being given is None."""
     add_config(parser)
     for setting in settings:
-        default = setting.otherwise if setting.default is None else setting.default
+        default = setting.default or setting.otherwise
         wanted: dict[str, Any] = {} if setting.alone is None else {"nargs": "?", "const": setting.alone}
         text = f"{setting.meaning} (default: {default})".replace("%", "%%")
         parser.add_argument(setting.option, metavar=setting.metavar, help=text, **wanted)

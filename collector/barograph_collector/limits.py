@@ -15,15 +15,11 @@ class Buckets:
 
     def __init__(self, per_second: float, clock: Callable[[], float]) -> None:
         """`clock` gives seconds that only grow."""
+        self._rate = per_second
+        self._full = per_second * BURST_SECONDS
         self._clock = clock
         self._levels: dict[Hashable, tuple[float, float]] = {}
         self._sweep_at = _SWEEP
-        self.fill_at(per_second)
-
-    def fill_at(self, per_second: float) -> None:
-        """Fill at this rate from now on."""
-        self._rate = per_second
-        self._full = per_second * BURST_SECONDS
 
     def is_empty(self, producer: Hashable) -> bool:
         """Whether `take` would give nothing now."""
@@ -48,3 +44,8 @@ class Buckets:
         """Drop what says nothing: a full bucket is as good as none."""
         self._levels = {who: held for who, held in self._levels.items() if self._level(who, now) < self._full}
         self._sweep_at = max(_SWEEP, 2 * len(self._levels))
+
+    def fill_at(self, per_second: float) -> None:
+        """Fill at another rate from now on."""
+        self._rate = per_second
+        self._full = per_second * BURST_SECONDS

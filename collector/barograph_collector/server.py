@@ -177,7 +177,7 @@ class Collector:
     def limit(self, rows_per_second: float, retention: Retention, reserve_bytes: int) -> None:
         """Take other limits, while serving; see `__init__`."""
         self._mailbox.put(Limits(rows_per_second))
-        self._writer.retention = retention
+        self._writer.keep(retention)
         self.space.reserve = reserve_bytes
 
     def pulse(self) -> bool:

@@ -46,13 +46,18 @@ class Writer:
         self._groups = groups
         self._stored = stored
         self._counters = counters
-        self.retention = retention
+        self._retention = retention
         self._kept_house_on = -1
         self._ending = threading.Event()
         self._waiting: list[threading.Event] = []
         self._last = False
         self._journal_bytes = 0
         self._number = store.journal.last
+
+    def keep(self, retention: Retention) -> None:
+        """Keep days by this from now on; any thread may say so. What is too old goes with the next batch."""
+        self._retention = retention
+        self._kept_house_on = -1
 
     def run(self) -> None:
         """Work until told to end."""
@@ -148,7 +153,7 @@ class Writer:
     def _keep_house(self) -> None:
         self._kept_house_on = self._store.today
         try:
-            dropped = self._store.keep_house(self.retention)
+            dropped = self._store.keep_house(self._retention)
         except duckdb.Error as error:
             _log.warning("days could not be rolled up or dropped, next time: %s", first_line(error))
             return

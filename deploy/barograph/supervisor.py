@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from barograph_collector.service import Exit, Shutdown
 
-START_SECONDS: Final = 20.0
+START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 8.0
 BACKOFF_LIMIT_SECONDS: Final = 10.0
 STABLE_SECONDS: Final = 30.0

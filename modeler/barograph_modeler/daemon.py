@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             configuration,
             prepare=keeper.restore if keeper else None,
             keep=keeper.keep if keeper else None,
-            pages={"/predict": PredictPage(forecaster, features, access)},
+            pages={"/predict": PredictPage(forecaster, features, access=access)},
             each_cycle=access.look if access else lambda: None,
         )
         apart.stop()

@@ -31,7 +31,7 @@ class PredictPage:
     access: whose token lets in; None for everybody who can connect.
     """
 
-    def __init__(self, forecaster: Forecaster, features: FeatureForecaster, access: Access | None = None) -> None:
+    def __init__(self, forecaster: Forecaster, features: FeatureForecaster, *, access: Access | None = None) -> None:
         self._forecaster = forecaster
         self._features = features
         self._access = access

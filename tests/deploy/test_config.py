@@ -192,6 +192,19 @@ def test_the_table_of_the_agent_stands_in_for_variables_that_the_user_has_not_se
     assert complaint == f"{file}: [agent] budget: '-1', expected rows a second, above 0 and at most 1e+06"
 
 
+def test_a_command_takes_the_collector_from_the_file_and_goes_on_where_that_is_wrong(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    environment = {"BAROGRAPH_CONFIG": str(file)}
+    file.write_text('[agent]\ncollector = "tcp://log:1"\n')
+    assert facility.endpoint(environment) == "tcp://log:1"
+    assert facility.endpoint(environment | {"BAROGRAPH_COLLECTOR": "tcp://mine:2"}) == "tcp://mine:2"
+    file.write_text('[agent]\ncollector = "log"\n')
+    assert facility.endpoint(environment) == "tcp://127.0.0.1:7450"
+    said = f"barograph: {file}: [agent] collector: collector is 'log', expected tcp://HOST:PORT or ipc://PATH"
+    assert capsys.readouterr().err == f"{said}; going on without this file\n"
+
+
 def run(file: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("BAROGRAPH_")}
     environment |= {"BAROGRAPH_CONFIG": str(file), "BAROGRAPH_SPOOL": str(file.parent / "spool")}

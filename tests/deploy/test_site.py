@@ -108,6 +108,8 @@ def test_a_filter_wants_every_word_and_says_how_many_fit(site: TestClient) -> No
     found = words(site.get("/", params={"filter": "BORIS healthy"}))
     assert "3 of 8 jobs fit" in found
     assert "amara" not in found
+    # What is said of the healthy ones has the word too: "slow above 1".
+    assert "1 of 8 jobs fit" in words(site.get("/", params={"filter": "slow"}))
     assert "No running job fits “zzz”" in words(site.get("/", params={"filter": "zzz"}))
 
 
@@ -118,7 +120,7 @@ def test_a_job_is_drawn_over_its_band_with_its_onset_and_who_came_last(site: Tes
         assert re.search(rf'<svg class="chart".*class="{kind}"', answer.text, re.DOTALL), kind
     assert "1,200 intervals" in page
     assert "Of healthy intervals 95 % take 3.95 ms to 4.58 ms" in page
-    assert "the mean lay outside for 50 % of the intervals" in page
+    assert re.search(r"5\.2\d ms on average \(4\.[12]\d ms before the onset, 6\.[23]\d ms since\)", page)
     nodes = re.findall(r'<tr><th scope="row">(n\d+)</th>(.*?)</tr>', answer.text, re.DOTALL)
     assert nodes[0][0] == "n001"
     # Of its 12 blocks since the onset 10 have 1.9 ms more of own work; before it none has.

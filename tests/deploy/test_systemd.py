@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import socket
+import stat
 import subprocess
 import sys
 import time
@@ -110,6 +111,19 @@ def test_a_daemon_starts_lives_and_ends_with_the_system_calls_that_its_unit_allo
     assert process.returncode == 0, log.read_text()
     assert "ERROR" not in log.read_text()
     assert "Traceback" not in log.read_text()
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(os.getuid() != 0, reason="files of another user are root's to make")
+def test_the_user_and_the_key_directory_are_made_and_others_cannot_look_into_it(units: Path, tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    for words in (["systemd-sysusers", "sysusers.conf"], ["systemd-tmpfiles", "--create", "tmpfiles.conf"]):
+        command = [*words[:-1], str(SYSTEMD / words[-1]), f"--root={tmp_path}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    name, _, uid, *_ = (tmp_path / "etc/passwd").read_text().split(":")
+    status = (tmp_path / "etc/barograph/keys").stat()
+    assert (name, status.st_uid, stat.S_IMODE(status.st_mode)) == ("barograph", int(uid), 0o700)
 
 
 @by_unit

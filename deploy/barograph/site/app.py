@@ -159,10 +159,7 @@ class Pages:
             values,
             here=request.url.path,
             now=desk.now,
-            oldest=desk.oldest,
-            log=self._log,
-            modeler=self._modeler,
-            viewer=desk.viewer,
+            desk=desk,
             guarded=self._guard.access is not None,
         )
         return HTMLResponse(text, status)

@@ -20,6 +20,15 @@ FURTHER: Final = 4
 """The projection goes to so many times the largest scale that was run."""
 
 
+def ticks(share: float) -> str:
+    """A deviation beside an axis.
+
+    >>> ticks(0.05), ticks(0.0)
+    ('+5 %', '0 %')
+    """
+    return f"{100 * share:+.3g} %".replace("-", "\N{MINUS SIGN}") if abs(share) > 1e-9 else "0 %"
+
+
 @dataclass(frozen=True)
 class Accuracy:
     """What became of predictions. `inside` is the share of judged runs that ended within their interval."""
@@ -90,7 +99,7 @@ def _spread(app: str, scales: list[Row]) -> Markup | None:
     lows = [row["low"] / row["middle"] - 1 for row in several]
     highs = [row["high"] / row["middle"] - 1 for row in several]
     reach = max(0.02, 1.15 * max(*highs, -min(lows)))
-    y = linear(-reach, reach, 242, TOP, lambda share: percent(share, signed=True), 6)
+    y = linear(-reach, reach, 242, TOP, ticks, 6)
     figure = Figure(ranks([row["ranks"] for row in several], LEFT, RIGHT), y, "ranks", height=280)
     figure.level(0.0, "expected")
     for row, low, high in zip(several, lows, highs, strict=True):
@@ -121,7 +130,7 @@ def _accuracy(rows: list[Row]) -> Accuracy:
 def _errors(judged: list[Row], text: str) -> Markup:
     in_order = judged[::-1]
     reach = max(0.02, 1.15 * max(abs(row["relative_error"]) for row in judged))
-    y = linear(-reach, reach, 242, TOP, lambda share: percent(share, signed=True), 6)
+    y = linear(-reach, reach, 242, TOP, ticks, 6)
     x = linear(0.5, len(in_order) + 0.5, LEFT, RIGHT, lambda at: f"{at:.0f}", min(8, len(in_order)))
     figure = Figure(x, y, "runs, the latest at the right", height=280)
     figure.level(0.0, "expected")

@@ -49,7 +49,10 @@ class Modeler:
 
 @dataclass
 class Desk:
-    """One request's way to what it shows. `oldest` is when the log gave the oldest of the answers taken."""
+    """One request's way to what it shows. `oldest` is when the log gave the oldest of the answers taken.
+
+    cut: whether the log had more rows than it gives at once. asked_in_vain: whether the modeler did not answer.
+    """
 
     log: Log
     modeler: Modeler
@@ -57,6 +60,8 @@ class Desk:
     proof: Mapping[str, str] = field(default_factory=dict)
     """The headers by which the viewer is known, for the modeler may ask too."""
     oldest: float | None = field(default=None, init=False)
+    cut: bool = field(default=False, init=False)
+    asked_in_vain: bool = field(default=False, init=False)
 
     @property
     def now(self) -> float:
@@ -72,11 +77,16 @@ class Desk:
         """Rows of the log, as `Log.ask` gives them. Raises Away."""
         answer = self.log.ask(query, fresh, name)
         self.oldest = answer.at if self.oldest is None else min(self.oldest, answer.at)
+        self.cut = self.cut or answer.more
         return answer.rows
 
     def predict(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """The modeler's answer. Raises Refused, and Away of `barograph.predict`."""
-        return self.modeler.predict(fields, self.proof)
+        try:
+            return self.modeler.predict(fields, self.proof)
+        except ModelerAway:
+            self.asked_in_vain = True
+            raise
 
     def mine(self, rows: list[Row]) -> list[Row]:
         """Those of the rows, each with a `user`, that the viewer may see."""

@@ -52,7 +52,8 @@ def view(desk: Desk, name: str, class_id: int | None) -> View:
     if not found:
         raise NotThere(f"There is no job {name} in the log that you may see.")
     row = found[0]
-    classes = desk.ask(queries.classes(name))
+    of_job = queries.during(row)
+    classes = desk.ask(queries.classes(of_job))
     chosen = next((one for one in classes if class_id is None or int(one["class_id"]) == class_id), None)
     onset = row["onset_at"] if known(row["onset_at"]) else -1.0
     return View(
@@ -61,8 +62,8 @@ def view(desk: Desk, name: str, class_id: int | None) -> View:
         classes=classes,
         chosen=chosen,
         trace=_trace(desk, row, int(chosen["class_id"])) if chosen else None,
-        arrivals=_paired(desk.ask(queries.arrivals(name, onset))),
-        latecomers=desk.ask(queries.latecomers(name, onset)),
+        arrivals=_paired(desk.ask(queries.arrivals(of_job, onset))),
+        latecomers=desk.ask(queries.latecomers(of_job, onset)),
         end=_end(row),
     )
 
@@ -89,13 +90,14 @@ def _growth(node: Row) -> float:
 
 
 def _trace(desk: Desk, row: Row, class_id: int) -> Trace | None:
-    points = desk.ask(queries.trace(row["job"], class_id))
-    if not points:
-        return None
     # A finished healthy job has become part of its own band: it is shown over what was known before.
     before = row["ended_at"] if row["ended_at"] is not None else desk.now + 86400
-    bands = desk.ask(queries.band(row["workload"], class_id, before))
+    bands = desk.ask(queries.band(row["workload"], class_id, before), name=f"band {row['job']} {class_id}")
     band = bands[0] if bands else None
+    lower, upper = (band["lower_seconds"], band["upper_seconds"]) if band else (0.0, 1e9)
+    points = desk.ask(queries.trace(queries.during(row), class_id, lower, upper), name=f"trace {row['job']} {class_id}")
+    if not points:
+        return None
     top = _top(points, band)
     figure = Figure(timeline(points[0]["at"], points[-1]["at"], LEFT, RIGHT), durations(0.0, top, BOTTOM, TOP))
     if band:
@@ -109,7 +111,7 @@ def _trace(desk: Desk, row: Row, class_id: int) -> Trace | None:
         )
     if known(row["recovered_at"]) and row["recovered_at"] <= points[-1]["at"]:
         figure.mark(row["recovered_at"], "recovered", "recovery")
-    text = _text(points, band, top)
+    text = _text(points, band, top, row["onset_at"])
     return Trace(figure.draw(f"Intervals of {row['job']}", text), text, _thinned(points), band)
 
 
@@ -120,20 +122,25 @@ def _top(points: list[Row], band: Row | None) -> float:
     return CLEAR * float(max(highest, longest, band["upper_seconds"] if band else 0.0))
 
 
-def _text(points: list[Row], band: Row | None, top: float) -> str:
-    count = sum(p["intervals"] for p in points)
-    mean = sum(p["mean"] * p["intervals"] for p in points) / count
+def _text(points: list[Row], band: Row | None, top: float, onset_at: float | None) -> str:
+    said = f"{sum(p['intervals'] for p in points):,} intervals, {seconds(_mean(points))} on average"
+    if onset_at is not None and known(onset_at):
+        earlier, later = ([p for p in points if (p["at"] > onset_at) is since] for since in (False, True))
+        if earlier and later:
+            said += f" ({seconds(_mean(earlier))} before the onset, {seconds(_mean(later))} since)"
     longest = max(p["longest"] for p in points)
-    said = f"{int(count):,} intervals, {seconds(mean)} on average, the longest {seconds(longest)}"
-    said += ", beyond the paper" if longest > top else ""
+    said += f", the longest {seconds(longest)}{', beyond the paper' if longest > top else ''}."
     if band is None:
-        return f"{said}. No band: too little is known of this class."
-    lower, upper = band["lower_seconds"], band["upper_seconds"]
-    outside = sum(p["intervals"] for p in points if not lower <= p["mean"] <= upper) / count
-    return (
-        f"{said}. Of healthy intervals 95 % take {seconds(lower)} to {seconds(upper)}; here the mean lay outside"
-        f" for {percent(outside)} of the intervals."
-    )
+        return f"{said} No band: too little is known of this class."
+    said += f" Of healthy intervals 95 % take {seconds(band['lower_seconds'])} to {seconds(band['upper_seconds'])}"
+    single, outside = (sum(p[name] for p in points) for name in ("single", "outside"))
+    if single:
+        said += f"; of those that are known one by one {percent(outside / single)} lay outside"
+    return f"{said}."
+
+
+def _mean(points: list[Row]) -> float:
+    return float(sum(p["mean"] * p["intervals"] for p in points) / sum(p["intervals"] for p in points))
 
 
 def _thinned(points: list[Row]) -> list[Row]:

@@ -34,10 +34,11 @@ class Away(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Rows, and when the log gave them, in Unix seconds."""
+    """Rows, and when the log gave them, in Unix seconds; `more` where there were too many to give."""
 
     rows: list[Row]
     at: float
+    more: bool
 
 
 class Log:
@@ -92,7 +93,7 @@ class Log:
             self._trouble = str(error)
             return
         self._heard()
-        self._kept[name] = Answer(rows_of(answer).to_pylist(), self._heard_at)
+        self._kept[name] = Answer(rows_of(answer).to_pylist(), self._heard_at, answer.more)
         while len(self._kept) > ANSWERS:
             self._kept.popitem(last=False)
 

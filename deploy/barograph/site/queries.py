@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from barograph.site.log import Row
+
 OPEN_DAYS: Final = 30
 """A job that began before that and has no end in the log is taken for lost."""
 PAST_DAYS: Final = 30
@@ -14,6 +16,8 @@ HEARD_SECONDS: Final = 900.0
 ALARMS: Final = 500
 POINTS: Final = 320
 SPARKS: Final = 32
+SLACK_SECONDS: Final = 3600.0
+"""How far clocks of nodes may be apart."""
 _DAY: Final = 86400
 
 
@@ -83,12 +87,19 @@ FROM {latest("jobs")} j LEFT JOIN {latest("scores")} s ON true LEFT JOIN {latest
     LEFT JOIN {latest("predictions")} p ON true"""
 
 
-def classes(name: str) -> str:
-    """Where a job spends its time: its classes, the longest first."""
+def during(job_row: Row) -> str:
+    """The condition for rows with `ended_at` of a job: with the time it ran in, most of a long log is not looked at."""
+    ended_at = job_row["ended_at"]
+    until = "" if ended_at is None else f" AND ended_at <= {ended_at + SLACK_SECONDS:.0f}"
+    return f"job = {text(job_row['job'])} AND ended_at >= {job_row['started_at'] - SLACK_SECONDS:.0f}{until}"
+
+
+def classes(of_job: str) -> str:
+    """Where a job spends its time: its classes, the longest first. of_job: from `during`, as below."""
     return f"""
 WITH mine AS (
     SELECT class_id, sum("count")::BIGINT AS intervals, sum(sum_seconds) AS seconds
-    FROM blocks WHERE job = {text(name)} GROUP BY class_id ORDER BY seconds DESC LIMIT 8
+    FROM blocks WHERE {of_job} GROUP BY class_id ORDER BY seconds DESC LIMIT 8
 ),
 place AS (
     SELECT * FROM sites SEMI JOIN mine USING (class_id)
@@ -98,16 +109,20 @@ SELECT class_id::VARCHAR AS class_id, intervals, seconds, "before", "at", operat
 FROM mine LEFT JOIN place USING (class_id) ORDER BY seconds DESC"""
 
 
-def trace(name: str, class_id: int) -> str:
-    """Least, mean and longest interval of a class of a job, over its life in at most POINTS steps."""
+def trace(of_job: str, class_id: int, lower: float, upper: float) -> str:
+    """Least, mean and longest interval of a class of a job, over its life in at most POINTS steps.
+
+    `single` counts the intervals that the log has one by one, `outside` those of them beyond lower or upper (seconds).
+    """
     return f"""
 WITH mine AS (
     SELECT ended_at AS t, "count" AS n, sum_seconds AS s, min_seconds AS least, max_seconds AS longest,
         min(t) OVER () AS first, max(t) OVER () AS last
-    FROM blocks WHERE job = {text(name)} AND class_id = {class_id:d}
+    FROM blocks WHERE {of_job} AND class_id = {class_id:d}
 )
 SELECT max(t) AS "at", sum(n)::BIGINT AS intervals, min(least) AS least, sum(s) / sum(n) AS mean,
-    max(longest) AS longest
+    max(longest) AS longest, count(*) FILTER (n = 1) AS single,
+    count(*) FILTER (n = 1 AND (s < {lower!r} OR s > {upper!r})) AS outside
 FROM mine GROUP BY least(floor({POINTS} * (t - first) / nullif(last - first, 0)), {POINTS - 1}) ORDER BY 1"""
 
 
@@ -120,21 +135,21 @@ WHERE workload = {text(workload)} AND class_id = {class_id:d} AND kind = 'interv
 ORDER BY "offset" DESC LIMIT 1"""
 
 
-def arrivals(name: str, onset_at: float) -> str:
+def arrivals(of_job: str, onset_at: float) -> str:
     """Per node of a job, before and since an onset: own work and waiting per rank and sync point."""
     return f"""
 SELECT host, ended_at > {onset_at:.3f} AS since, sum("count")::BIGINT AS syncs, max(ranks) AS ranks,
     sum(own_seconds) / sum("count" * ranks)::DOUBLE AS own, sum(wait_seconds) / sum("count" * ranks) AS wait,
     sum(least_wait_seconds) / sum("count") AS least_wait
-FROM node_blocks WHERE job = {text(name)} AND "count" > 0 GROUP BY host, since ORDER BY host, since"""
+FROM node_blocks WHERE {of_job} AND "count" > 0 GROUP BY host, since ORDER BY host, since"""
 
 
-def latecomers(name: str, onset_at: float) -> str:
+def latecomers(of_job: str, onset_at: float) -> str:
     """Ranks within their node that came last most often, since an onset, with how late they were on average."""
     return f"""
 WITH mine AS (
     SELECT *, sum("count") OVER (PARTITION BY host)::DOUBLE AS syncs FROM node_blocks
-    WHERE job = {text(name)} AND ranks > 1 AND ended_at > {onset_at:.3f}
+    WHERE {of_job} AND ranks > 1 AND ended_at > {onset_at:.3f}
 )
 SELECT host, last_rank AS rank, sum(last_count)::DOUBLE / any_value(syncs) AS share,
     sum(late_seconds) / nullif(sum(last_count), 0) AS late

@@ -33,10 +33,11 @@ class Running:
         return self.state.name in ALARMS
 
     def holds(self, words: list[str]) -> bool:
-        """Whether each word is somewhere in what the table shows of it."""
+        """Whether each word is in its names, its state, or what is said of its alarm."""
         row = self.row
-        text = f"{row['job']} {row['app']} {row['user']} {row['workload']} {self.state.word} {row['sentence'] or ''}"
-        text = text.lower()
+        # What is said of a healthy job speaks of "slow" too.
+        said = row["sentence"] if self.disturbed else ""
+        text = f"{row['job']} {row['app']} {row['user']} {row['workload']} {self.state.word} {said}".lower()
         return all(word in text for word in words)
 
 

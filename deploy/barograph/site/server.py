@@ -17,6 +17,8 @@ from barograph_collector.service import CannotListen, Shutdown
 
 STOP_SECONDS: Final = 3
 """For requests that are under way when told to stop."""
+CONNECTIONS: Final = 256
+"""More at once are answered with 503, so that memory is bounded."""
 _log = logging.getLogger(__name__)
 
 
@@ -58,6 +60,7 @@ def serve(site: Starlette, host: str, port: int, log: str) -> None:
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=STOP_SECONDS,
+            limit_concurrency=CONNECTIONS,
             lifespan="off",
             ws="none",
         )

@@ -1,0 +1,79 @@
+"""Limits that change while the collector serves, as on a reload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from barograph_agent import wire
+from barograph_agent.link import Link
+from barograph_agent.outbox import Memory
+from barograph_collector.retention import KEEP_ALL, Retention
+from barograph_collector.server import Collector
+from barograph_collector.store import Store
+from helpers.log import blocks, collector_on, wait_until
+
+FAST = 1e9
+
+
+def test_rate_and_reserve_count_from_when_they_are_changed_and_nothing_is_lost(tmp_path: Path) -> None:
+    outbox = Memory()
+
+    def put(seq: int) -> None:
+        outbox.put(1000, wire.encode(wire.append("job", seq, "blocks", 1000, blocks(1000, first=1000 * seq))))
+
+    with collector_on(tmp_path / "log.duckdb", rows_per_second=FAST) as collector:
+        link = Link(collector.endpoint, "job", outbox)
+
+        def until(condition: Callable[[], bool], what: str) -> None:
+            def step() -> bool:
+                link.pump(0.01)
+                return condition()
+
+            wait_until(step, what)
+
+        try:
+            put(1)
+            until(lambda: link.idle, "all is taken")
+            assert collector.counters.refused["rate"] == 0
+            collector.limit(1.0, KEEP_ALL, 0)
+            for seq in (2, 3, 4):
+                put(seq)
+            until(lambda: collector.counters.refused["rate"] > 0, "the rate is noticed")
+            collector.limit(FAST, KEEP_ALL, 2**62)
+            until(lambda: collector.counters.refused["disk-full"] > 0, "the reserve is noticed")
+            collector.limit(FAST, KEEP_ALL, 0)
+            until(lambda: link.idle, "all is taken again")
+        finally:
+            link.close()
+        wait_until(lambda: collector.counters.rows["blocks"] == 4000, "all is in the database")
+
+
+def test_days_that_are_kept_no_longer_go_with_the_next_batch(tmp_path: Path) -> None:
+    day = 86400.0
+    now = 10 * day
+    with Store(tmp_path / "log.duckdb", clock=lambda: now) as store:
+        collector = Collector(store, "tcp://127.0.0.1:0", clock=lambda: now)
+        collector.start()
+        link = Link(collector.endpoint, "job", outbox := Memory())
+
+        def send(seq: int) -> None:
+            outbox.put(10, wire.encode(wire.append("job", seq, "blocks", 10, blocks(10, first=10 * seq))))
+
+            def stored() -> bool:
+                link.pump(0.01)
+                return collector.counters.rows["blocks"] == 10 * seq
+
+            wait_until(stored, "rows are in the database")
+
+        try:
+            send(1)
+            now = 13 * day
+            send(2)
+            assert collector.counters.days_dropped == 0
+            collector.limit(FAST, Retention(days=1), 0)
+            send(3)
+            wait_until(lambda: collector.counters.days_dropped == 1, "the old day is gone")
+        finally:
+            link.close()
+            assert collector.stop(30)
