@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 
 import pytest
 from hypothesis import given
@@ -74,7 +75,7 @@ def test_a_size_never_seen_that_takes_far_longer_than_foretold_alarms_while_it_r
     assert (final["state"], final["basis"], final["onset_at"]) == ("slow", "scaling", started)
     assert final["slowdown"] == pytest.approx(2.0, rel=0.03)
     assert "x what was foretold (score " in final["sentence"]
-    assert "; takes 25." in first["sentence"]
+    assert re.search(r"; takes 2[56]\.\d\d s, 20\.00 s foretold", first["sentence"])
     assert "; ran 40." in final["sentence"]
     assert " s, 20.00 s foretold by scaling from 12 runs at 3 scales (95 %: 18.00 to 23.00 s)" in final["sentence"]
     evidence = json.loads(final["evidence"])
