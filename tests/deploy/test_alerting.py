@@ -141,15 +141,23 @@ def test_a_disturbed_job_is_one_webhook_call_that_says_it_all_and_a_killed_daemo
         assert float(line.split()[-1]) == pytest.approx(onset, abs=1)
 
 
-def test_a_daemon_that_stands_still_is_reported(service, webhook):
-    for name in ("modeler", "collector"):
-        pid, before = service.pid(name), len(webhook.of("BarographDaemonDown"))
-        os.kill(pid, signal.SIGSTOP)
-        try:
-            wait_until(lambda before=before: len(webhook.of("BarographDaemonDown")) > before, f"an alert about {name}")
-        finally:
+@pytest.mark.parametrize("name", ["modeler", "collector"])
+@pytest.mark.parametrize("blow", [signal.SIGSTOP, signal.SIGKILL], ids=["stopped", "killed"])
+def test_a_daemon_that_stands_still_or_is_gone_is_reported_until_it_is_back(service, webhook, name, blow):
+    pid, before = service.pid(name), len(webhook.of("BarographDaemonDown"))
+    # Its supervisor would start a killed one again at once.
+    os.kill(service.process.pid, signal.SIGSTOP)
+    os.kill(pid, blow)
+    try:
+        wait_until(lambda: len(webhook.of("BarographDaemonDown")) > before, f"an alert about the {name}")
+        port = service.port + 1 + ("collector", "modeler", "alerts").index(name)
+        [alert] = webhook.of("BarographDaemonDown")[before]["alerts"]
+        assert (alert["status"], alert["labels"]["instance"]) == ("firing", f"127.0.0.1:{port}")
+    finally:
+        if blow == signal.SIGSTOP:
             os.kill(pid, signal.SIGCONT)
-        wait_until(lambda: webhook.of("BarographDaemonDown")[-1]["status"] == "resolved", f"{name} to be back")
+        os.kill(service.process.pid, signal.SIGCONT)
+    wait_until(lambda: webhook.of("BarographDaemonDown")[-1]["status"] == "resolved", f"the {name} to be back")
 
 
 def test_a_canary_comes_through_and_alarms_nobody(service, webhook):
