@@ -1,14 +1,16 @@
 """The tables of the log: which columns each has, and what a value of each column may be.
 
 This is the one place that names columns. Producers build columns to it, the collector validates against it and
-derives its DDL from it, readers get arrays typed by it. A table grows by new columns at its end only.
+derives its DDL from it, readers get arrays typed by it. A table grows by new columns at its end only, each with a
+default: what the rows of an older producer have there, and the rows that were stored before.
 """
 
 from __future__ import annotations
 
 import enum
+import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -46,14 +48,17 @@ _DTYPES: Final[dict[Kind, np.dtype[np.generic]]] = {
 
 @dataclass(frozen=True)
 class Table:
-    """A named list of typed columns."""
+    """A named list of typed columns, and the defaults of those that came later."""
 
     name: str
     columns: dict[str, Kind]
+    defaults: dict[str, str | int | float] = field(default_factory=dict)
 
 
-def _table(name: str, **columns: Kind) -> Table:
-    return Table(name, columns)
+def _table(name: str, **columns: Kind | tuple[Kind, str | int | float]) -> Table:
+    pairs = {column: kind if isinstance(kind, tuple) else (kind, None) for column, kind in columns.items()}
+    defaults = {column: default for column, (_, default) in pairs.items() if default is not None}
+    return Table(name, {column: kind for column, (kind, _) in pairs.items()}, defaults)
 
 
 _N, _T, _F, _I, _U = Kind.NAME, Kind.TEXT, Kind.F64, Kind.I64, Kind.U64
@@ -76,9 +81,9 @@ TABLES: Final[dict[str, Table]] = {
             nodes=_I,
             host=_N,
             started_at=_F,
-            scheduler=_N,
-            account=_T,
-            unique_id=_T,
+            scheduler=(_N, "none"),
+            account=(_T, ""),
+            unique_id=(_T, ""),
         ),
         # What a class id stands for: the call sites an interval of this class lies between.
         _table("sites", class_id=_U, before=_T, at=_T, operation=_N),
@@ -176,11 +181,11 @@ TABLES: Final[dict[str, Table]] = {
             final=_I,
             sentence=_T,
             at=_F,
-            cause=_N,
-            members=_T,
-            evidence=_T,
-            basis=_N,
-            recovered_at=_F,
+            cause=(_N, "none"),
+            members=(_T, "[]"),
+            evidence=(_T, "{}"),
+            basis=(_N, "history"),
+            recovered_at=(_F, math.nan),
         ),
         # What happened to the pipeline itself: drops, refusals, restarts.
         _table("events", source=_N, kind=_N, rows=_I, detail=_T, at=_F),
