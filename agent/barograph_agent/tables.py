@@ -1,14 +1,16 @@
 """The tables of the log: which columns each has, and what a value of each column may be.
 
 This is the one place that names columns. Producers build columns to it, the collector validates against it and
-derives its DDL from it, readers get arrays typed by it. A table grows by new columns at its end only.
+derives its DDL from it, readers get arrays typed by it. A table grows by new columns at its end only, each with a
+default: what the rows of an older producer have there, and the rows that were stored before.
 """
 
 from __future__ import annotations
 
 import enum
+import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -46,14 +48,17 @@ _DTYPES: Final[dict[Kind, np.dtype[np.generic]]] = {
 
 @dataclass(frozen=True)
 class Table:
-    """A named list of typed columns."""
+    """A named list of typed columns, and the defaults of those that came later."""
 
     name: str
     columns: dict[str, Kind]
+    defaults: dict[str, str | int | float] = field(default_factory=dict)
 
 
-def _table(name: str, /, **columns: Kind) -> Table:
-    return Table(name, columns)
+def _table(name: str, /, **columns: Kind | tuple[Kind, str | int | float]) -> Table:
+    pairs = {column: kind if isinstance(kind, tuple) else (kind, None) for column, kind in columns.items()}
+    defaults = {column: default for column, (_, default) in pairs.items() if default is not None}
+    return Table(name, {column: kind for column, (kind, _) in pairs.items()}, defaults)
 
 
 _N, _T, _F, _I, _U = Kind.NAME, Kind.TEXT, Kind.F64, Kind.I64, Kind.U64
@@ -76,9 +81,9 @@ TABLES: Final[dict[str, Table]] = {
             nodes=_I,
             host=_N,
             started_at=_F,
-            scheduler=_N,
-            account=_T,
-            unique_id=_T,
+            scheduler=(_N, "none"),
+            account=(_T, ""),
+            unique_id=(_T, ""),
         ),
         # What a class id stands for: the call sites an interval of this class lies between.
         _table("sites", class_id=_U, before=_T, at=_T, operation=_N),
@@ -177,12 +182,12 @@ TABLES: Final[dict[str, Table]] = {
             final=_I,
             sentence=_T,
             at=_F,
-            cause=_N,
-            members=_T,
-            evidence=_T,
-            basis=_N,
-            recovered_at=_F,
-            hosts=_T,
+            cause=(_N, "none"),
+            members=(_T, "[]"),
+            evidence=(_T, "{}"),
+            basis=(_N, "history"),
+            recovered_at=(_F, math.nan),
+            hosts=(_T, "[]"),
         ),
         # What a program has noted of itself on one host: the largest value over `processes` of them, as `reduction`
         # says, and how long after their start it was known. A row when a feature has not changed for as long as it took
@@ -235,8 +240,8 @@ TABLES: Final[dict[str, Table]] = {
             expected_seconds=_F,
             upper_seconds=_F,
             made_at=_F,
-            scales=_I,
-            method=_N,
+            scales=(_I, 0),
+            method=(_N, "scaling"),
         ),
         # What became of a prediction: `result` is inside or outside of its limits for a run that ended well, withheld
         # for one that had alarmed, failed for one with another exit status. relative_error is expected / actual - 1.
@@ -249,7 +254,7 @@ TABLES: Final[dict[str, Table]] = {
             actual_seconds=_F,
             relative_error=_F,
             at=_F,
-            method=_N,
+            method=(_N, "scaling"),
         ),
     )
 }

@@ -24,15 +24,18 @@ A column travels as the raw little-endian bytes of an array of `rows` values (nu
 of `rows` strings (text kinds), or as one scalar that holds for every row.
 
 How it changes. Within a version, a message may get fields at its end that have a default: who does not know a field
-skips it, who misses one takes the default. A reason that is new is no new version either. Anything else is one, the
-columns of a table included. In every version a hello has `type`, `stream` and `version`, and a refuse the four fields
-above, so that a collector can say `version` to a client of any other version, and be understood. A message of an
-unknown type is counted and not answered.
+skips it, who misses one takes the default. A table may get columns at its end that have a default, a collector first: a
+producer that does not send them yet says the default, a reader that does not know them skips them. A column that a
+collector does not know it refuses as `invalid`: what somebody measured is not dropped in silence. A reason that is new
+is no new version either. Anything else is one. In every version a hello has `type`, `stream` and `version`, and a
+refuse the four fields above, so that a collector can say `version` to a client of any other version, and be understood.
+A message of an unknown type is counted and not answered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -225,25 +228,33 @@ def unpack(
 ) -> dict[str, Column]:
     """Check columns against their kinds and return arrays and lists of `rows` values. Raises Invalid.
 
-    `strict=False` skips the checks on text, for columns that a collector has checked before storing them.
+    `strict=False` is for what a collector sends, which has checked texts before storing them, and may be newer: columns
+    that are unknown here are left out.
     """
     return {name: spread(value, rows) for name, value in check(columns, kinds, rows, strict=strict).items()}
 
 
 def check(
-    columns: Mapping[str, Wire], kinds: Mapping[str, Kind], rows: int, *, strict: bool = True
+    columns: Mapping[str, Wire],
+    kinds: Mapping[str, Kind],
+    rows: int,
+    *,
+    defaults: Mapping[str, Wire] = MappingProxyType({}),
+    strict: bool = True,
 ) -> dict[str, Column | str]:
-    """The same, but what holds for every row stays one value: a string, or an array without dimensions."""
-    if unknown := columns.keys() - kinds.keys():
+    """The same, but what holds for every row stays one value: a string, or an array without dimensions.
+
+    A column that is missing has its default, if there is one: its producer is older.
+    """
+    if strict and (unknown := columns.keys() - kinds.keys()):
         raise Invalid(f"unknown column {min(unknown)!r}, expected one of {', '.join(kinds)}")
     out: dict[str, Column | str] = {}
     for name, kind in kinds.items():
-        if name not in columns:
+        if name not in columns and name not in defaults:
             raise Invalid(f"column {name!r} is missing, expected {kind.value}")
+        value = columns[name] if name in columns else defaults[name]
         out[name] = (
-            _check_text(name, columns[name], kind, rows, strict)
-            if kind.is_text
-            else _check_numbers(name, columns[name], kind, rows)
+            _check_text(name, value, kind, rows, strict) if kind.is_text else _check_numbers(name, value, kind, rows)
         )
     return out
 

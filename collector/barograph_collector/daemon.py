@@ -7,6 +7,7 @@ import logging
 import os
 import resource
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from barograph_collector.keys import Keyring
 
 HEARTBEAT_SECONDS = 5.0
+LEAVE_SECONDS = 2.0
+"""After SIGTERM. Less than any supervisor waits before it kills, which does no harm but looks like it."""
 _log = logging.getLogger(__name__)
 
 
@@ -107,9 +110,25 @@ def _serve(configuration: Configuration) -> int:
             if keyring is not None:
                 _refresh(keyring, options.keys)
         notifier.stopping()
+        _leave_in(LEAVE_SECONDS)
         in_time = collector.stop()
         exposition.stop()
     return Exit.OK if in_time and collector.failure is None else Exit.FAILED
+
+
+def _leave_in(seconds: float) -> None:
+    """End this process by then, whatever it waits for: a commit, a checkpoint, a disk.
+
+    What was acknowledged is in the journal, and the next start brings it into the database.
+    """
+
+    def leave() -> None:
+        _log.warning("not done within %g s: the next start brings into the database what the journal has", seconds)
+        os._exit(Exit.OK)
+
+    timer = threading.Timer(seconds, leave)
+    timer.daemon = True
+    timer.start()
 
 
 def _let_in(keyring: Keyring | None, directory: Path) -> str:

@@ -106,7 +106,9 @@ def _checked(message: wire.Append) -> Entry:
     spread = sum(len(value) for value in message.columns.values() if isinstance(value, str)) * message.rows
     if spread > wire.MAX_BYTES:
         raise wire.Invalid(f"scalar text comes to {spread} characters in all rows, expected at most {wire.MAX_BYTES}")
-    return Entry(table.name, message.rows, wire.check(message.columns, table.columns, message.rows))
+    return Entry(
+        table.name, message.rows, wire.check(message.columns, table.columns, message.rows, defaults=table.defaults)
+    )
 
 
 def _event(

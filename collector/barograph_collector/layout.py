@@ -47,6 +47,13 @@ DAILY: Final[tuple[str, ...]] = tuple(
 """Tables that grow with the intervals measured: cut into one partition a day, dropped by retention."""
 
 
+def default(table: str, column: str) -> str:
+    """What rows that are older than a column have in it, as DDL wants it."""
+    kind = TABLES[table].columns[column]
+    value = TABLES[table].defaults.get(column, "" if kind.is_text else 0)
+    return f"'{value}'::{SQL_TYPES[kind]}"
+
+
 def declared(columns: dict[str, str]) -> str:
     """Columns as DDL wants them."""
     return ", ".join(f'"{name}" {kind}' for name, kind in columns.items())

@@ -12,7 +12,7 @@ from typing import Final
 
 import duckdb
 
-from barograph_collector.layout import DAILY, LOG_COLUMNS, OWN_COLUMNS, declared
+from barograph_collector.layout import DAILY, LOG_COLUMNS, OWN_COLUMNS, declared, default
 from barograph_collector.partitions import Partition
 from barograph_collector.transaction import transaction
 
@@ -83,10 +83,12 @@ def _grow(connection: duckdb.DuckDBPyConnection) -> None:
     _create(connection)
     days = [Partition(*row) for row in connection.execute("SELECT day, first_offset FROM partitions").fetchall()]
     expected = {name: columns for name, columns in {**LOG_COLUMNS, **OWN_COLUMNS}.items() if name not in DAILY}
+    logical = {name: name for name in expected}
     for daily in DAILY:
         for day in days:
             connection.execute(f'CREATE TABLE IF NOT EXISTS "{day.table(daily)}" ({declared(LOG_COLUMNS[daily])})')
             expected[day.table(daily)] = LOG_COLUMNS[daily]
+            logical[day.table(daily)] = daily
     for name, columns in expected.items():
         query = "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = ? ORDER BY column_index"
         held = connection.execute(query, [name]).fetchall()
@@ -97,8 +99,8 @@ def _grow(connection: duckdb.DuckDBPyConnection) -> None:
                 " it was written by another program, or by a newer Barograph"
             )
         for column, kind in wanted[len(held) :]:
-            default = "''" if kind == "VARCHAR" else "0"
-            connection.execute(f'ALTER TABLE "{name}" ADD COLUMN "{column}" {kind} DEFAULT {default}')
+            value = default(logical[name], column)
+            connection.execute(f'ALTER TABLE "{name}" ADD COLUMN "{column}" {kind} DEFAULT {value}')
             for daily in DAILY:  # made again with the new column
                 connection.execute(f'DROP VIEW IF EXISTS "{daily}"')
 

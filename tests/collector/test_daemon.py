@@ -70,6 +70,27 @@ def indices(endpoint: str) -> list[int]:
         return [index for batch in reader.read_all("blocks") for index in batch.columns["first_index"].tolist()]
 
 
+class Stuck(Daemon):
+    """A collector whose database never comes to an end, as on a disk that hangs."""
+
+    program = (
+        "-c",
+        "import threading; from barograph_collector import daemon, store;"
+        " store.Store.close = lambda self: threading.Event().wait(); raise SystemExit(daemon.main())",
+    )
+
+
+def test_sigterm_ends_it_though_the_database_does_not_come_to_an_end_and_nothing_is_lost(tmp_path: Path) -> None:
+    with Stuck(tmp_path) as collector, Producer(collector.endpoint) as producer:
+        producer.hello()
+        producer.append(1, "blocks", 1000, blocks(1000))
+        producer.receive_ack(1)
+        assert collector.end(signal.SIGTERM) == Exit.OK
+        assert "the next start brings into the database what the journal has" in collector.log[-1]
+    with Daemon(tmp_path) as collector:
+        assert indices(collector.endpoint) == list(range(1000))
+
+
 def test_sigkill_at_any_instant_neither_loses_nor_doubles_a_row(tmp_path: Path) -> None:
     stream = Stream(seed=20)
     for _ in range(KILLS):

@@ -9,14 +9,14 @@ from typing import Any, get_args
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barograph_agent import wire
 from barograph_agent.tables import TABLES, Kind
 from barograph_collector import intake
 from helpers.hostile_wire import mutations
-from helpers.protocol import EXAMPLES, RECORDED, decode, recorded, versions
+from helpers.protocol import EXAMPLES, RECORDED, decode, older_tables, recorded, versions
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/reference/protocol.md"
 STREAM = "hostile"
@@ -67,6 +67,34 @@ def test_the_page_lists_every_message_with_its_fields_and_every_reason() -> None
     assert {name: re.findall(r"`(\w+)`", fields) for name, fields in written.items()} == found
 
 
+def test_rows_of_an_agent_from_before_a_column_have_its_default() -> None:
+    for name, frame in older_tables().items():
+        message = intake.decode([frame])
+        assert isinstance(message, wire.Append), name
+        item = intake.appended(message, frame, 0.0)
+        assert item.refusal is None, name
+        table = TABLES[message.table]
+        later = table.columns.keys() - message.columns.keys()
+        assert later, f"{name} was recorded before a column came"
+        assert {column: item.entry.columns[column] for column in later} == {c: table.defaults[c] for c in later}
+
+
+def test_columns_with_a_default_stand_at_the_end_and_the_default_is_of_their_kind() -> None:
+    for table in TABLES.values():
+        assert list(table.columns)[len(table.columns) - len(table.defaults) :] == list(table.defaults)
+        kinds = {name: table.columns[name] for name in table.defaults}
+        wire.check({}, kinds, 1, defaults=table.defaults)
+
+
+def test_a_reader_leaves_out_a_column_that_it_does_not_know_a_collector_refuses_it() -> None:
+    kinds = TABLES["sites"].columns
+    columns = wire.pack({"class_id": [1], "before": "a", "at": "b", "operation": "o"}, kinds) | {"colour": "blue"}
+    assert wire.unpack(columns, kinds, 1, strict=False).keys() == kinds.keys()
+    with pytest.raises(wire.Invalid, match="unknown column 'colour'"):
+        wire.unpack(columns, kinds, 1)
+
+
+@settings(deadline=None)
 @given(st.data())
 def test_rows_that_are_packed_come_out_as_they_went_in(data: st.DataObject) -> None:
     table = TABLES[data.draw(st.sampled_from(sorted(TABLES)))]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import random
 import resource
-import shutil
 import signal
 import struct
 import threading
@@ -17,9 +16,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import duckdb
-
 from barograph_agent import wire
+from barograph_collector.store import Store
 from helpers.log import Daemon, Producer, blocks
 from helpers.network import Network
 
@@ -135,16 +133,14 @@ class Chaos:
         """Let everybody deliver all that was said."""
         with Daemon(self.state, "--rate", "1e9") as collector:
             self._pump(collector.endpoint, threading.Event(), lambda stream: len(stream.sizes))
-            # Killed here, the database might lag behind what was acknowledged: the journal has it.
             collector.end(signal.SIGTERM)
 
     def verdict(self) -> tuple[int, int]:
         """Rows that are lost, rows that are doubled."""
         query = "SELECT count(*), count(DISTINCT first_index) FROM blocks WHERE job = ?"
         lost = doubled = 0
-        copy = self.state.with_name("copy.duckdb")
-        shutil.copy(self.state / "log.duckdb", copy)
-        with duckdb.connect(str(copy), read_only=True) as log:
+        # What the database did not have when its collector ended is in the journal, and comes in now.
+        with Store(self.state / "log.duckdb") as store, store.cursor() as log:
             for stream in self.streams:
                 ((rows, distinct),) = log.execute(query, [f"chaos/{stream.name}"]).fetchall()
                 lost += stream.rows - distinct

@@ -118,8 +118,11 @@ class Producer:
 class Daemon:
     """`barograph collector` as a process of its own, on free ports; ready when constructed."""
 
+    program = ("-m", "barograph_collector.daemon")
+    """What Python is to run."""
+
     def __init__(self, state: Path, *options: str) -> None:
-        command = [sys.executable, "-m", "barograph_collector.daemon", "--state", str(state), *options]
+        command = [sys.executable, *self.program, "--state", str(state), *options]
         command += ["--listen", "tcp://127.0.0.1:0", "--metrics", "127.0.0.1:0"]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None

@@ -44,7 +44,16 @@ EXAMPLES: Final[dict[str, wire.FromClient | wire.FromCollector]] = {
 
 def recorded(version: int) -> dict[str, bytes]:
     """The messages of a version, as its first release sent them."""
-    lines = (line.split() for line in (RECORDED / f"v{version}.txt").read_text().splitlines())
+    return _messages(f"v{version}.txt")
+
+
+def older_tables() -> dict[str, bytes]:
+    """Appends as agents sent them before their tables got the columns that they have now."""
+    return _messages("older-tables.txt")
+
+
+def _messages(file: str) -> dict[str, bytes]:
+    lines = (line.split() for line in (RECORDED / file).read_text().splitlines())
     return {name: bytes.fromhex(digits) for name, digits in lines}
 
 
