@@ -14,7 +14,7 @@ from barograph_collector.station import add_arguments, serve
 from barograph_modeler.windows import WINDOW_SECONDS, check_window_seconds
 
 METRICS_PORT = 7452
-TABLES = ["jobs", "blocks", "runs", "scores", "predictions", "outcomes", "features", "models"]
+TABLES = ["jobs", "blocks", "features", "runs", "scores", "predictions", "outcomes", "models"]
 Number = TypeVar("Number", int, float)
 
 
