@@ -26,18 +26,24 @@ pytestmark = [
 
 RUNS = 31
 AT_ONCE = 8
-STEP = 0.05
-"""Seconds that a step takes: the programs sleep, so that other work on the machine changes little."""
+STEP = 0.1
+"""Seconds that a step takes: the programs sleep until its end is due, so other work on the machine changes little."""
 C = r"""
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
+#include <time.h>
 int main(int argc, char **argv) {
     int n = atoi(argv[1]), done = 0, all;
+    struct timespec due;
     MPI_Init(&argc, &argv);
+    clock_gettime(CLOCK_MONOTONIC, &due);
     for (int step = 0; step < n; step++) {
-        usleep(50000);
+        if ((due.tv_nsec += 100000000) >= 1000000000) {
+            due.tv_nsec -= 1000000000;
+            due.tv_sec++;
+        }
+        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, 0);
         done += 1;
         MPI_Allreduce(&done, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     }
@@ -49,11 +55,11 @@ int main(int argc, char **argv) {
 PYTHON = """
 import sys, time
 from barograph_agent import features, interval
-n = int(sys.argv[1])
+n, began = int(sys.argv[1]), time.monotonic()
 features(steps=n)
 for step in range(n):
     with interval("step"):
-        time.sleep(0.05)
+        time.sleep(max(began + (step + 1) * 0.1 - time.monotonic(), 0))
 """
 
 
