@@ -25,7 +25,7 @@ pytestmark = [
 ]
 
 RUNS = 31
-AT_ONCE = 8
+AT_ONCE = 4
 STEP = 0.1
 """Seconds that a step takes: the programs sleep until its end is due, so other work on the machine changes little."""
 C = r"""

@@ -182,7 +182,7 @@ def test_texts_are_labels_and_what_is_late_constant_or_gone_is_not_used():
     [
         (runs(19, n=float), "19 runs, expected at least 20"),
         (runs(30, n=lambda i: 1.0), "no feature differs between runs"),
-        (runs(30, late=float), "no feature that differs is known within 5 % of the runtime"),
+        (runs(30, late=float), "no feature that differs is known within 10% of the runtime"),
     ],
 )
 def test_runs_whose_features_say_nothing_make_no_model(made, why):
