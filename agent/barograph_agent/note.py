@@ -15,6 +15,7 @@ import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from time import monotonic_ns
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def features(**values: float) -> None:
     Never raises. What has another name, is no finite number or has no room, which is for 256 names, is counted, and the
     log says how many such there were.
     """
-    _NOTES.put(values)
+    _NOTES.put(values, monotonic_ns())
 
 
 class _Notes:
@@ -42,13 +43,13 @@ class _Notes:
         self._writer: SideFileWriter | None = None
         self._begun = False
 
-    def put(self, values: Mapping[str, float]) -> None:
+    def put(self, values: Mapping[str, float], now: int) -> None:
         with self._lock:
             if not self._begun:
                 self._begun = True
                 self._begin(os.environ)
             if self._writer is not None:
-                self._writer.put(values)
+                self._writer.put(values, now)
 
     def _begin(self, environment: Mapping[str, str]) -> None:
         folder = environment.get("BAROGRAPH_FEATURES", "")

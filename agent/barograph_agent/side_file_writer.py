@@ -34,9 +34,8 @@ class SideFileWriter:
         self._header["version"] = VERSION
         self._slots = np.zeros(0, SLOT)
 
-    def put(self, values: Mapping[str, float]) -> None:
-        """Note these; what is no feature is counted."""
-        now = time.monotonic_ns()
+    def put(self, values: Mapping[str, float], now: int) -> None:
+        """Note these; what is no feature is counted. now: of CLOCK_MONOTONIC, in ns."""
         accepted: dict[str, float] = {}
         refused = 0
         for name, value in values.items():

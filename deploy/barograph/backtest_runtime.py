@@ -155,8 +155,10 @@ def _show(scores: Sequence[Score], weights: dict[str, float]) -> None:
         cells = (f"{100 * share:.1f} %" if share < 10 else f"{share:.0f} x" for share in shares)
         spread = f"{score.median_spread:.2f}" if score.median_spread < 100 else f"{score.median_spread:.0e}"
         sigma = "-" if score.coverage_sigma is None else f"{100 * score.coverage_sigma:.1f} %"
-        picture.add_row(score.model, *cells, spread, sigma)
+        picture.add_row(score.model + " *" * score.stopped, *cells, spread, sigma)
     console = Console(width=None if sys.stdout.isatty() else 120)
     console.print(picture)
+    if any(score.stopped for score in scores):
+        console.print("* had not converged at its limit of iterations, and is scored as it stood")
     ordered = sorted(weights.items(), key=lambda item: -item[1])
     console.print("importance: " + ", ".join(f"{name} {100 * weight:.0f} %" for name, weight in ordered))

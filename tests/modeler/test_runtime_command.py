@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from barograph.cli import main
+from barograph_modeler.features import learners
 
 SUMMARY = {
     "model",
@@ -21,6 +22,7 @@ SUMMARY = {
     "median_spread",
     "coverage_sigma",
     "coverage_2_sigma",
+    "stopped",
 }
 
 
@@ -60,6 +62,16 @@ def test_json_has_a_row_per_model_and_what_was_used_and_left_out(runs, capsys):
     assert sum(answer["features"].values()) == pytest.approx(1)
     assert answer["left_out"] == {"machine": "always one", "note": "blank in line 2"}
     assert "left out: machine (always one); note (blank in line 2)" in err
+
+
+def test_a_model_that_stops_at_its_limit_is_marked(runs, monkeypatch, capsys):
+    words = (runs, "--time", "seconds", "--models", "svr,forest")
+    monkeypatch.setattr(learners, "SVR_ITERATIONS", 3)
+    assert runtime(*words) == 0
+    out = capsys.readouterr().out
+    assert "svr *" in out
+    assert "forest *" not in out
+    assert "* had not converged at its limit of iterations, and is scored as it stood" in out
 
 
 def test_all_of_a_file_is_learned_and_another_one_scored(runs, tmp_path, capsys):

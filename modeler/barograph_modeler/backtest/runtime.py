@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from barograph_modeler.features.conformal import Conformal, Limits
-from barograph_modeler.features.learners import LEARNERS, Learner, Maker
+from barograph_modeler.features.learners import LEARNERS, Estimator, Learner, Maker
 from barograph_modeler.features.ranking import rank_accuracy
 from barograph_modeler.features.sample import Sample
 from barograph_modeler.features.stack import STACK, Stack, folds, held_out
@@ -28,7 +28,7 @@ class Score:
 
     rank_accuracy: share of pairs in their right order. coverage_95: share inside conformal limits of 95 %, and
     median_spread their upper over lower limit. coverage_sigma, coverage_2_sigma: share inside the paper's mu -+ sigma
-    and mu -+ 1.96 sigma, for models that have a sigma.
+    and mu -+ 1.96 sigma, for models that have a sigma. stopped: whether it had not converged at its limit.
     """
 
     model: str
@@ -41,6 +41,7 @@ class Score:
     median_spread: float
     coverage_sigma: float | None = None
     coverage_2_sigma: float | None = None
+    stopped: bool = False
 
 
 def evaluate(maker: Maker, learned: Sample, scored: Sample, seed: int) -> tuple[Score, Floats, Limits]:
@@ -65,6 +66,7 @@ def evaluate(maker: Maker, learned: Sample, scored: Sample, seed: int) -> tuple[
         float(np.median(limits.upper / limits.lower)),
         sigma,
         twice,
+        isinstance(model, Estimator) and model.stopped,
     )
     return score, predicted, limits
 

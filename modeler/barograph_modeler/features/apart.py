@@ -48,6 +48,8 @@ class Apart:
             stderr=subprocess.PIPE,
             env={**os.environ, **_ONE_THREAD},
         )
+        if self._stopped:
+            process.kill()
         with process:
             try:
                 learned, said = process.communicate(pickle.dumps((list(runs), seed)), timeout=SECONDS)

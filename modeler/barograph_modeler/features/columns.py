@@ -16,6 +16,9 @@ from barograph_modeler.maxima.sample import Floats
 
 FEWEST: Final = 20
 """Runs that a model learns at least; conformal limits of 95 % need 19."""
+EARLY: Final = 0.1
+"""Of the mean runtime, within which features used are known: they are told at twice that age, and a prediction that
+comes when a fifth of the run has gone is still one."""
 MOST: Final = 24
 """Features that a model uses at most, the most important ones."""
 MARGIN: Final = 0.1
@@ -96,9 +99,9 @@ def choose(runs: Sequence[Run], *, seed: int = 0) -> tuple[Columns, Sample]:
         raise Useless("no feature differs between runs")
     seconds = np.array([run.runtime_seconds for run in usable])
     known_at = np.array([[run.known.seconds.get(name, 0.0) for name in varied] for run in usable])
-    early = by_time(known_at, seconds)
+    early = by_time(known_at, seconds, EARLY)
     if not early.size:
-        raise Useless("no feature that differs is known within 5 % of the runtime")
+        raise Useless(f"no feature that differs is known within {EARLY:.0%} of the runtime")
     timely = tuple(varied[i] for i in early)
     sample = Sample(timely, np.column_stack([numbers[name] for name in timely]), seconds)
     best = by_importance(sample, seed=seed)[:MOST]

@@ -117,11 +117,10 @@ class FeatureForecaster:
             model = None if application is None else self.library.published.get(application)
             if model is None or model.backtest.chosen != METHOD or job in self._forecasts:
                 continue
-            known = running.known
-            if running.tried == (model.version, running.size) or model.columns.missing(known.values):
+            if running.tried == (model.version, running.size):
                 continue
             running.tried = (model.version, running.size)
-            answer = model.predict(known.values)
+            answer = model.predict(running.known.values)
             if isinstance(answer, Refusal):
                 continue
             limits = (answer.lower, answer.expected, answer.upper)

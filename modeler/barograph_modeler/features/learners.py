@@ -27,6 +27,8 @@ from barograph_modeler.maxima.sample import Floats
 
 LEAST_SHARE: Final = 0.1
 """Of the fastest run that was learned: what is predicted below that is raised to it, for some learners go below 0."""
+SVR_ITERATIONS: Final = 1_000_000
+"""Each costs as many operations as there are runs: some ten seconds for thousands of runs."""
 PMNF_POWERS: Final = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
 PMNF_LOGS: Final = (0, 1, 2)
 
@@ -42,19 +44,24 @@ class Learner(Protocol):
 
 
 class Estimator:
-    """A scikit-learn estimator as a learner."""
+    """A scikit-learn estimator as a learner. stopped: whether it had not converged at its limit of iterations."""
 
     def __init__(self, make: Callable[[Sample], Any]) -> None:
         self._make = make
+        self.stopped = False
 
     def fit(self, sample: Sample) -> Self:
         """Learn from runs."""
         self._names = sample.names
         self._least = LEAST_SHARE * float(sample.seconds.min())
-        with warnings.catch_warnings():
-            # A rival that stops at its iteration limit is scored as it stands.
-            warnings.simplefilter("ignore", ConvergenceWarning)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always", ConvergenceWarning)
             self._estimator = self._make(sample).fit(sample.values, sample.seconds)
+        # One that stops at its limit is scored as it stands.
+        self.stopped = any(issubclass(one.category, ConvergenceWarning) for one in said)
+        for one in said:
+            if not issubclass(one.category, ConvergenceWarning):
+                warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
         return self
 
     def __getstate__(self) -> dict[str, Any]:
@@ -96,7 +103,7 @@ def _scaled(estimator: Any) -> TransformedTargetRegressor:
 
 
 def _svr() -> TransformedTargetRegressor:
-    return _scaled(SVR(C=10.0, epsilon=0.01))
+    return _scaled(SVR(C=10.0, epsilon=0.01, max_iter=SVR_ITERATIONS))
 
 
 def _network(seed: int) -> TransformedTargetRegressor:

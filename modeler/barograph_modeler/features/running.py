@@ -15,6 +15,7 @@ from barograph_modeler.history import Application, problem_name
 
 JOBS: Final = 20_000
 JOB_VALUES: Final = 4_000
+NAME_LENGTH: Final = 300
 VALUES: Final = 250_000
 """Values held of all jobs: some fifty million bytes. The oldest jobs go first."""
 
@@ -51,7 +52,9 @@ class RunningJob:
 
     def note(self, name: str, host: str, value: float, seconds: float) -> int:
         """A feature as one host has it now. Returns how many values this adds."""
-        if not math.isfinite(value) or (name not in self._noted and self.size >= JOB_VALUES):
+        if not math.isfinite(value) or len(name) > NAME_LENGTH:
+            return 0
+        if name not in self._noted and self.size >= JOB_VALUES:
             return 0
         hosts = self._noted.setdefault(name, {})
         added = int(host not in hosts)

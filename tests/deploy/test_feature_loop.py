@@ -1,0 +1,169 @@
+"""From a program that notes features to the prediction of its next run: real programs and daemons, `barograph run`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from barograph.cli import main
+from barograph_collector.client import LogReader
+from helpers import mpi as mpis
+from helpers.log import wait_until
+from helpers.up import Up
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which("cc") is None and not os.environ.get("CI"), reason="no C compiler"),
+    pytest.mark.timeout(900),
+]
+
+RUNS = 31
+AT_ONCE = 4
+STEP = 0.1
+"""Seconds that a step takes: the programs sleep until its end is due, so other work on the machine changes little."""
+C = r"""
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+int main(int argc, char **argv) {
+    int n = atoi(argv[1]), done = 0, all;
+    struct timespec due;
+    MPI_Init(&argc, &argv);
+    clock_gettime(CLOCK_MONOTONIC, &due);
+    for (int step = 0; step < n; step++) {
+        if ((due.tv_nsec += 100000000) >= 1000000000) {
+            due.tv_nsec -= 1000000000;
+            due.tv_sec++;
+        }
+        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, 0);
+        done += 1;
+        MPI_Allreduce(&done, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    }
+    printf("%d\n", all);
+    MPI_Finalize();
+    return 0;
+}
+"""
+PYTHON = """
+import sys, time
+from barograph_agent import features, interval
+n, began = int(sys.argv[1]), time.monotonic()
+features(steps=n)
+for step in range(n):
+    with interval("step"):
+        time.sleep(max(began + (step + 1) * 0.2 - time.monotonic(), 0))
+"""
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    with Up(tmp_path_factory.mktemp("features")) as up:
+        yield up
+
+
+def rows(service: Up, table: str, **wanted: str) -> list[dict[str, Any]]:
+    """Rows of a table that have these values."""
+    found = []
+    with LogReader(service.endpoint, 30.0) as reader:
+        for batch in reader.read_all(table):
+            names = list(batch.columns)
+            found += [dict(zip(names, row, strict=True)) for row in zip(*batch.columns.values(), strict=True)]
+    return [row for row in found if all(row[name] == value for name, value in wanted.items())]
+
+
+def steps_of(number: int) -> int:
+    """10 to 120, in no order."""
+    return 10 + 110 * (7 * number % RUNS) // (RUNS - 1)
+
+
+def predicted(service: Up, app: str, command: Callable[[int], list[str]], steps: int) -> dict[str, Any]:
+    """Runs the program with many inputs, then with one more; returns what was said of that one while it ran."""
+
+    def run(number: int) -> subprocess.CompletedProcess[str]:
+        return service.run("run", "--app", app, "--", *command(steps_of(number)))
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for done in pool.map(run, range(RUNS)):
+            assert done.returncode == 0, done.stderr
+    wait_until(lambda: rows(service, "models", application=f"local/{app}"), "a model of features", seconds=300)
+    words = [sys.executable, "-m", "barograph", "run", "--app", app, "--", *command(steps)]
+    process = subprocess.Popen(words, env=service.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    wanted = {"application": f"local/{app}", "method": "features"}
+    wait_until(lambda: rows(service, "predictions", **wanted) or process.poll() is not None, "a prediction", seconds=60)
+    assert process.poll() is None, "the run has ended unpredicted"
+    (said,) = rows(service, "predictions", **wanted)
+    assert process.wait(60) == 0
+    process.communicate()
+    wait_until(lambda: rows(service, "outcomes", **wanted), "an outcome", seconds=60)
+    return said
+
+
+def check(service: Up, said: dict[str, Any], seconds: float) -> None:
+    """The prediction was near, its run fell inside, and the model had won against scales alone."""
+    assert said["lower_seconds"] < said["expected_seconds"] < said["upper_seconds"]
+    assert said["expected_seconds"] == pytest.approx(seconds, rel=0.5)
+    (outcome,) = rows(service, "outcomes", job=said["job"], method="features")
+    assert outcome["result"] == "inside", outcome
+    model = rows(service, "models", application=said["application"])[-1]
+    assert model["chosen"] == "features"
+    assert model["error"] < 0.5 * model["scaling_error"] or model["scaling_error"] != model["scaling_error"]
+
+
+def test_a_running_job_of_an_instrumented_program_is_predicted_from_its_input(service, tmp_path):
+    mpi = mpis.find("mpich")
+    (tmp_path / "solver.c").write_text(C)
+    assert main(["instrument", str(tmp_path / "solver.c"), "-o", str(tmp_path / "out"), "--cc", str(mpi.mpicc)]) == 0
+    binary = mpi.compile(tmp_path / "out" / "solver.c", tmp_path / "out" / "solver")
+    said = predicted(service, "solver", lambda n: list(map(str, mpi.command(2, [binary, str(n)]))), 100)
+    check(service, said, 100 * STEP)
+    noted = {row["name"]: row for row in rows(service, "features", job=said["job"])}
+    (name,) = (name for name in noted if name.endswith(":value:n"))
+    assert (noted[name]["value"], noted[name]["processes"], noted[name]["reduction"]) == (100, 2, "max")
+    assert noted[name]["source"] == name.removesuffix(":value:n")
+
+    (tmp_path / "run.json").write_text(json.dumps({name: 64, "whatever": 1}))
+    question = ("predict", "--app", "solver", "--ranks", "2", "--nodes", "1", "--features")
+    done = service.run(*question, str(tmp_path / "run.json"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("solver on 2 ranks of local, 1 node, should take ")
+    assert "Features that are unused: whatever." in done.stdout
+    answer = json.loads(service.run(*question, str(tmp_path / "run.json"), "--json").stdout)
+    assert answer["expected_seconds"] == pytest.approx(64 * STEP, rel=0.5)
+    (tmp_path / "less").write_text("# nothing it needs\nwhatever = 1\n")
+    done = service.run(*question, str(tmp_path / "less"))
+    assert done.returncode == 65
+    assert f"features are missing: {name}" in done.stdout
+
+
+def test_a_running_program_that_names_its_features_is_predicted_from_them(service, tmp_path):
+    (tmp_path / "app.py").write_text(PYTHON)
+    said = predicted(service, "pysolver", lambda n: [sys.executable, str(tmp_path / "app.py"), str(n)], 100)
+    check(service, said, 100 * 2 * STEP)  # twice as long, for an interpreter takes its time to begin
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("n=1\nn=2\n", "line 2: 'n' comes twice"),
+        ("n\n", "line 1: 'n', expected NAME=VALUE"),
+        ("n=many\n", "feature 'n' is 'many', expected a finite number"),
+        ('{"n": NaN}', "feature 'n' is 'nan', expected a finite number"),
+        ('{"n": [1]}', "feature 'n' is '[1]', expected a finite number"),
+        ('{"n": 1', "is no JSON: "),
+        ("", "has 0 features, expected 1 to 400"),
+    ],
+)
+def test_a_file_that_holds_no_features_is_named_with_what_is_wrong(tmp_path, capsys, text, message):
+    (tmp_path / "f").write_text(text)
+    assert main(["predict", "--app", "a", "--ranks", "1", "--features", str(tmp_path / "f")]) == 65
+    assert message in capsys.readouterr().err
+    assert main(["predict", "--app", "a", "--ranks", "1", "--features", str(tmp_path / "none")]) == 65
+    assert "No such file or directory" in capsys.readouterr().err
