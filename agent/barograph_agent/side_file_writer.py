@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from barograph_agent.plan import born
+from barograph_agent.processes import born
 from barograph_agent.side_file import HEADER, MAGIC, SLOT, SUFFIX, VERSION
 
 NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
