@@ -40,7 +40,7 @@ for _ in range(10):
     with interval("step"):
         sum(range(1000))
 """
-CASES: Final = ("solver", "hpcg")
+CASES: Final = ("solver", "hpcg", "lammps")
 """What the pages' examples are called, programs and inputs alike."""
 
 
@@ -56,7 +56,7 @@ def write(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 def runs(
     time: str, scale: str, other: Mapping[str, Any], *, sizes: str = "", cases: str = "", largest: int = 64
 ) -> list[dict[str, Any]]:
-    """Runs of two cases and of two sizes, where there is a column for them, on 1 to so many ranks."""
+    """Runs of several cases and of two sizes, where there is a column for them, on 1 to so many ranks."""
     scales = 2 ** np.arange(largest.bit_length())
     rng = np.random.default_rng(1)
     rows = []
@@ -71,8 +71,15 @@ def maxima(folder: Path) -> None:
     """Series of interval maxima at four scales."""
     rng = np.random.default_rng(2)
     sets = [
-        {"set_id": number, "system": "lab", "collective": "allreduce", "msg_bytes": size, "p": p}
-        for number, (size, p) in enumerate(itertools.product((8, 1024), (4, 8, 16, 32)))
+        {
+            "set_id": number,
+            "system": "daint",
+            "collective": "allreduce",
+            "msg_bytes": size,
+            "p": p,
+            "date_utc_local": f"2022_03_{day}",
+        }
+        for number, (size, p, day) in enumerate(itertools.product((8, 1024), (4, 8, 16, 32), (29, 30)))
     ]
     write(folder / "sets.csv", sets)
     values = ((row["set_id"], i, rng.gumbel(10 + row["p"] / 8, 1)) for row in sets for i in range(120))

@@ -1,5 +1,5 @@
-"""A machine of its own for a reader of the documentation: same programs, no network but loopback, and /etc, /var, /run
-and /root into which anything may be written. What is typed there is typed as the pages have it, paths and ports too.
+"""A machine of its own for a reader of the documentation: same programs, no network but loopback, and /etc, /var, /run,
+/opt and /root into which anything may be written. What is typed there is what the pages have, paths and ports too.
 
 It is a network and a mount namespace, so it needs root and Linux.
 """
@@ -22,7 +22,8 @@ from helpers.log import wait_until
 
 _SETUP: Final = """
 mount -t tmpfs none {layer}
-for folder in etc var run root; do
+mkdir -p /opt
+for folder in etc var run opt root; do
     mkdir -p {layer}/$folder.upper {layer}/$folder.work
     mount -t overlay none -o lowerdir=/$folder,upperdir={layer}/$folder.upper,workdir={layer}/$folder.work /$folder
 done
@@ -30,7 +31,9 @@ done
 import fcntl, socket, struct
 SIOCSIFFLAGS, IFF_UP_RUNNING = 0x8914, 0x41
 fcntl.ioctl(socket.socket(), SIOCSIFFLAGS, struct.pack('16sH14x', b'lo', IFF_UP_RUNNING))"
-mkdir -p /run/barograph # as tmpfiles.d has it
+mkdir -p /run/barograph /etc/barograph /etc/bash_completion.d
+echo 127.0.0.1 barograph.example.org >> /etc/hosts
+ln -sfn {environment} /opt/barograph
 touch {layer}/ready
 exec sleep infinity
 """
@@ -53,7 +56,7 @@ class Stranger:
             pytest.skip(reason)
         self.folder.mkdir(parents=True, exist_ok=True)
         self._layer.mkdir()
-        script = _SETUP.format(layer=self._layer, python=sys.executable)
+        script = _SETUP.format(layer=self._layer, python=sys.executable, environment=sys.prefix)
         self._holder = subprocess.Popen(
             ["unshare", "--net", "--mount", "bash", "-euc", script], stderr=subprocess.PIPE, text=True
         )
@@ -102,11 +105,6 @@ class Stranger:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGINT)
             assert process.wait(60) == 0, f"{line}\n{log.read_text()}"
-
-    @property
-    def serves(self) -> bool:
-        """True while something that was started goes on."""
-        return bool(self._daemons)
 
     def _inside(self, line: str) -> list[str]:
         # Who enters a mount namespace is in its root folder.
