@@ -12,7 +12,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from barograph_alerts.alarm import State
-from barograph_alerts.job import Job
+from barograph_alerts.job import REPORT_STEP, Job
 from barograph_alerts.job_metrics import class_families, run_families, running_family
 from barograph_alerts.scorer import Scorer
 
@@ -62,7 +62,8 @@ class AlertsExporter(Collector):
             "1 where the evidence against the job stands up among that of all running jobs",
             labels=["job"],
         )
-        jobs = sorted(self._exposed(), key=lambda item: -(item[1].score))
+        # Healthy jobs must not take turns with every scrape: each turn is a new series for Prometheus.
+        jobs = sorted(self._exposed(), key=lambda item: (-(item[1].score // REPORT_STEP), item[1].offset))
         for name, job in jobs[:MAX_JOBS]:
             info.add_metric([name, job.workload, job.app, job.state], 1)
             if job.trial is None or job.state == "unknown":

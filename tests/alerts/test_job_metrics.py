@@ -111,3 +111,14 @@ def test_of_five_thousand_jobs_a_thousand_are_shown_and_all_are_counted():
     assert sum(seen["barograph_alerts_running_jobs"].values()) == jobs
     assert len(seen["barograph_job_interval_seconds_sum"]) == MAX_CLASSES
     assert seen["barograph_alerts_classes_hidden"] == {(): 1000 * len(classes) - MAX_CLASSES}
+
+
+def test_jobs_of_equal_score_do_not_take_turns_from_scrape_to_scrape():
+    scorer, rng, jobs = Scorer(), np.random.default_rng(1), 1200
+    names = [begin(scorer, number, 1e6) for number in range(jobs)]
+    for window in range(3):
+        for name in rng.permutation(names):
+            scorer.take("blocks", blocks(str(name), [1], 1.1, 1e6 + window), 1e6 + window)
+        scorer.step(1e6 + window)
+        shown = {job for job, *_ in exposed(scorer, 1e6 + window)["barograph_job_info"]}
+        assert shown == set(names[:1000])

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,10 +19,14 @@ import pytest
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard as Model
+from matplotlib import image
 
 from barograph_dashboards.__main__ import DASHBOARDS, DIRECTORY, text
+from barograph_dashboards.preview.__main__ import main as preview
 from barograph_dashboards.preview.dashboard import Dashboard
+from barograph_dashboards.preview.draw import THEMES
 from barograph_dashboards.preview.prometheus import Prometheus
+from barograph_dashboards.preview.units import written
 from helpers.stage import stage
 from helpers.up import Up, free_ports
 
@@ -140,10 +145,19 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         ):
             try:
                 with stage(up):
+                    watch_a_real_run(up)
                     yield f"http://127.0.0.1:{port}"
             finally:
                 process.terminate()
                 process.wait(30)
+
+
+def watch_a_real_run(up: Up) -> None:
+    """An MPI program on two ranks, under the shim."""
+    program = [sys.executable, "-m", "barograph", "bsp", "--workload", "fwq", "--intervals", "1000"]
+    mpiexec = Path(sys.executable).with_name("mpiexec")
+    done = up.run("run", "--app", "bsp", "--", str(mpiexec), "-n", "2", *program)
+    assert done.returncode == 0, done.stderr
 
 
 def empty_panels(path: Path, url: str) -> dict[str, str]:
@@ -181,6 +195,58 @@ def test_an_empty_panel_and_a_wrong_query_are_noticed(prometheus: str, tmp_path:
     (tmp_path / "broken.json").write_text(json.dumps(broken))
     with pytest.raises(Exception, match="parse error"):
         empty_panels(tmp_path / "broken.json", prometheus)
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(600)
+def test_a_program_that_was_really_watched_can_be_chosen_on_the_dashboard_of_applications(prometheus: str) -> None:
+    [query] = [one["query"] for one in document("application")["templating"]["list"] if one["name"] == "application"]
+    found = re.fullmatch(r"label_values\((.*), (\w+)\)", query)
+    assert found
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not any(
+        "/bsp@2x1" in workload
+        for workload in Prometheus(prometheus, time.time() - 600, time.time()).label_values(found[1], found[2])
+    ):
+        assert time.monotonic() < deadline
+        time.sleep(1)
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("theme", THEMES)
+@every_dashboard
+def test_a_dashboard_can_be_drawn(name: str, theme: str, prometheus: str, tmp_path: Path) -> None:
+    words = [str(DIRECTORY / f"{name}.json"), str(tmp_path / "a.png"), f"--prometheus={prometheus}", f"--theme={theme}"]
+    assert preview([*words, "--hours=0.02", "--rate-interval=10s"]) == 0
+    height, width, _ = image.imread(tmp_path / "a.png").shape
+    assert width > 1400
+    assert height > 1400
+
+
+def test_without_prometheus_the_preview_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nowhere = f"http://127.0.0.1:{free_ports(1)}"
+    status = preview([str(DIRECTORY / "job.json"), str(tmp_path / "a.png"), f"--prometheus={nowhere}"])
+    assert status == 69
+    assert capsys.readouterr().err.startswith(f"preview: {nowhere}: ")
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (0.0042, "s", "4.2 ms"),
+        (5400.0, "s", "1.5 h"),
+        (5000.0, "locale", "5,000"),
+        (0.956, "percentunit", "95.6 %"),
+        (3 * 2.0**30, "bytes", "3 GiB"),
+        (1500.0, "cps", "1.5 K /s"),
+        (1000 * 880.0, "dateTimeFromNow", "2 min ago"),
+        (1000 * 1090.0, "dateTimeFromNow", "in 2 min"),
+        (math.nan, "s", "-"),
+    ],
+)
+def test_numbers_are_written_with_their_units(value: float, unit: str, text: str) -> None:
+    assert written(value, unit, clock=lambda: 1000.0) == text
 
 
 @pytest.mark.integration

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from barograph.sql import rows_of
 from barograph_collector.client import LogReader
-from barograph_collector.query import ROWS_LIMIT
-
-SECONDS: Final = 30.0
+from barograph_collector.query import ROWS_LIMIT, SECONDS_LIMIT
 
 Row = dict[str, Any]
 
@@ -26,7 +24,7 @@ class Log:
 
     def rows(self, query: str) -> list[Row]:
         """The rows of a SELECT, ROWS_LIMIT at most. Raises LogUnavailable and ReadRefused."""
-        found: list[Row] = rows_of(self._reader.query(query, ROWS_LIMIT, SECONDS)).to_pylist()
+        found: list[Row] = rows_of(self._reader.query(query, ROWS_LIMIT, SECONDS_LIMIT)).to_pylist()
         return found
 
     def sites(self, class_ids: Sequence[int]) -> dict[int, Row]:
