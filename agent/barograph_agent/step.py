@@ -46,14 +46,20 @@ class Step:
         self._name = clean(name, "unknown", 36)
         self._directory = directory
         self._settings = settings
-        self._environment = dict(environment)
+        self._environment = environment
         self._restart = int(restart) if restart.isdecimal() else 0
+        self._changed_ns = -1
+        self._is_settled = False
 
     def find(self, programs: dict[Path, Program]) -> None:
         """Give new rings to the programs they belong to, which are known by directory, and add new ones.
 
         Raises OSError and SpoolError.
         """
+        changed_ns = self._directory.stat().st_mtime_ns
+        is_settled = changed_ns == self._changed_ns
+        if is_settled and self._is_settled:
+            return
         for path in sorted(self._directory.glob("*.ring")):
             try:
                 with Ring(path) as ring:
@@ -64,6 +70,8 @@ class Step:
                 path.rename(path.with_suffix(".unreadable"))
                 continue
             programs[directory].join(path)
+        # Looked at twice, because the clock of the file system ticks slower than rings come.
+        self._changed_ns, self._is_settled = changed_ns, is_settled
 
     def _place(self, ring: Ring, programs: Mapping[Path, Program]) -> Path:
         """The ring directory of the program that a ring belongs to: one that runs, else a new one."""
@@ -129,7 +137,7 @@ class Step:
 
     def _allocation(self) -> Allocation:
         facts = (line.partition("=") for line in (self._directory / FACTS).read_text(errors="replace").splitlines())
-        return allocation(self._environment | {name: value for name, _, value in facts if value})
+        return allocation({**self._environment, **{name: value for name, _, value in facts if value}})
 
 
 def _mark(directory: Path) -> Path:

@@ -277,6 +277,16 @@ def test_with_the_spool_gone_rings_are_kept_until_it_is_back(node: Node, collect
     assert [row["intervals"] for row in rows(collector, "runs")] == [10]
 
 
+def test_a_ring_that_comes_late_to_a_step_is_found(node: Node, collector: Collector) -> None:
+    step, watch = node.step(), node.watch()
+    for _ in range(4):
+        watch.step()
+    node.ring(step)
+    watch.step()
+    finish(watch, node)
+    assert [row["intervals"] for row in rows(collector, "runs")] == [10]
+
+
 def test_a_step_without_rings_leaves_nothing(node: Node, collector: Collector) -> None:
     node.process(node.step())
     finish(node.watch(), node)
