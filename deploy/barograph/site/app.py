@@ -53,11 +53,15 @@ class Pages:
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
+            auto_reload=False,
         )
         for name in ("seconds", "times", "percent", "number", "clock", "iso", "age", "params", "known", "said"):
             self._templates.filters[name] = getattr(words, name)
         self._templates.globals["legend"] = LEGEND
         self._templates.globals["link"] = link
+        # All of them now: an upgrade of the package while this runs must not mix new pages with old code.
+        for name in self._templates.list_templates():
+            self._templates.get_template(name)
 
     def routes(self) -> list[Route | Mount]:
         """Which address shows what."""
