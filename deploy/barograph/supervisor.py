@@ -1,4 +1,4 @@
-"""Keeping processes alive: start in order, start again what dies, stop in the opposite order within a time."""
+"""Keeping processes alive: start them, start again what dies, stop in the opposite order within a time."""
 
 from __future__ import annotations
 
@@ -102,9 +102,13 @@ class Supervisor:
         self._kept = [_Kept(daemon, watchdog_seconds) for daemon in daemons]
 
     def start(self, shutdown: Shutdown) -> None:
-        """Start each once the one before it is ready. Raises StartFailed; returns early when asked to stop."""
-        for kept in self._kept:
+        """Start the first, and once it is ready the others. Raises StartFailed; returns early when asked to stop."""
+        first, *others = self._kept
+        first.start()
+        self._wait_ready(first, shutdown)
+        for kept in others:
             kept.start()
+        for kept in others:
             self._wait_ready(kept, shutdown)
 
     def check(self, now: float) -> None:

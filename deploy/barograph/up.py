@@ -72,9 +72,10 @@ class Plan:
         """All daemons in the order they start."""
         state, collector = f"--state={self.state}", f"--collector={self.endpoint}"
         # What the configuration says of the modeler's own state stays.
-        own_state = self._settings(MODELER)["state"].value is not None
-        for section in (ALERTS, PAGE):
-            self._settings(section)
+        own_state = self._settings(MODELER, "window")["state"].value is not None
+        # Each would refuse a wrong value itself, but only when it starts.
+        self._settings(ALERTS, "alpha", "margin")
+        self._settings(PAGE)
         return [
             self._daemon("collector", 1, state, *self._listen()),
             self._daemon("modeler", 2, collector, *([] if own_state else [state]), *self._given("window")),
@@ -82,8 +83,9 @@ class Plan:
             self._page(collector),
         ]
 
-    def _settings(self, section: Section) -> dict[str, Value]:
-        return configuration.resolve(section, given={}, environment=self._environment, file=self._file)
+    def _settings(self, section: Section, *names: str) -> dict[str, Value]:
+        given = {name: value for name in names if (value := getattr(self._options, name)) is not None}
+        return configuration.resolve(section, given=given, environment=self._environment, file=self._file)
 
     def _daemon(self, name: str, above: int, *arguments: str) -> Daemon:
         metrics = self._port("metrics", above)

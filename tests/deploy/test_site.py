@@ -269,6 +269,16 @@ def test_while_the_log_is_away_the_page_shows_what_it_knew_and_since_when(tmp_pa
         assert "Traceback" not in never.text
 
 
+def test_a_job_that_says_nothing_any_more_is_silent_and_its_alarm_is_past(collector: Collector) -> None:
+    clock = Clock()
+    clock.ahead = 1000.0
+    with Log(collector.endpoint, clock=clock) as log:
+        client = TestClient(create(log, Modeler(AWAY, clock), METRICS), base_url=BASE)
+        assert set(re.findall(r'<use href="#shape-(\w+)"', client.get("/").text)) == {"silent"}
+        assert "No alarm is on" in words(client.get("/alarms"))
+        assert "silent" in words(client.get("/job/lab/1.0.0"))
+
+
 def test_a_collector_that_was_never_there_is_a_sentence_and_not_a_trace() -> None:
     with Log(NOWHERE) as log:
         answer = TestClient(create(log, Modeler(AWAY, log.clock), METRICS), base_url=BASE).get("/")

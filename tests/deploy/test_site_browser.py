@@ -89,6 +89,8 @@ def paper(page: Page) -> str:
 
 def first_paint(page: Page) -> float:
     """Milliseconds from the request to the first thing drawn."""
+    # A page may be there before anything of it is drawn.
+    page.wait_for_function("performance.getEntriesByName('first-contentful-paint').length > 0")
     return float(page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime"))
 
 

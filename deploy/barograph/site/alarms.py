@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from barograph.site import queries
 from barograph.site.desk import Desk
 from barograph.site.log import Row
-from barograph.site.states import RECOVERED, Shown, shown
+from barograph.site.running import heard
+from barograph.site.states import RECOVERED, SILENT, Shown, shown
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Alarm:
 
 @dataclass(frozen=True)
 class View:
-    """`now` are on, `past` are over or of jobs that have ended; the newest first."""
+    """`now` are on, `past` are over or of jobs that have ended or fallen silent; the newest first."""
 
     now: list[Alarm]
     past: list[Alarm]
@@ -29,15 +30,17 @@ class View:
 def view(desk: Desk) -> View:
     """Alarms of the jobs that the viewer may see. Raises Away."""
     rows = desk.mine(desk.ask(queries.alarms(desk.now), name="alarms"))
+    talking = heard(desk)
+    on = [is_on(row, row["job"] in talking) for row in rows]
     return View(
-        now=[Alarm(row, shown(row)) for row in rows if is_on(row)],
-        past=[Alarm(row, _past(row)) for row in rows if not is_on(row)],
+        now=[Alarm(row, shown(row)) for row, yes in zip(rows, on, strict=True) if yes],
+        past=[Alarm(row, _past(row)) for row, yes in zip(rows, on, strict=True) if not yes],
     )
 
 
-def is_on(row: Row) -> bool:
-    """Whether an alarm is on: its job runs, and its score is above 1."""
-    return row["ended_at"] is None and shown(row) is not RECOVERED
+def is_on(row: Row, talking: bool) -> bool:
+    """Whether an alarm is on: its job runs, still says something unless it is stalled, and its score is above 1."""
+    return row["ended_at"] is None and shown(row, not talking) not in (RECOVERED, SILENT)
 
 
 def _past(row: Row) -> Shown:

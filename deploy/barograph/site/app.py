@@ -26,12 +26,14 @@ from barograph.site.desk import Desk, Modeler, NotThere
 from barograph.site.guard import Guard, Headers
 from barograph.site.log import Away, Log
 from barograph.site.states import LEGEND
-from barograph_collector.access import ANYBODY, COOKIE, Access
+from barograph_collector.access import COOKIE, Access, Viewer
 
 HERE: Final = Path(__file__).parent
 LOOPBACK: Final = ["localhost", "127.0.0.1", "[::1]", "::1"]
 TOKEN_BYTES: Final = 1000
 NOBODY: Final = "Give the token that your operator has made for you."
+STRANGER: Final = Viewer("", operator=False)
+"""Whoever is not let in: sees no job."""
 _log = logging.getLogger(__name__)
 
 Values: TypeAlias = Mapping[str, Any]
@@ -53,11 +55,15 @@ class Pages:
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
+            auto_reload=False,
         )
         for name in ("seconds", "times", "percent", "number", "clock", "iso", "age", "params", "known", "said"):
             self._templates.filters[name] = getattr(words, name)
         self._templates.globals["legend"] = LEGEND
         self._templates.globals["link"] = link
+        # All of them now: an upgrade of the package while this runs must not mix new pages with old code.
+        for name in self._templates.list_templates():
+            self._templates.get_template(name)
 
     def routes(self) -> list[Route | Mount]:
         """Which address shows what."""
@@ -75,7 +81,7 @@ class Pages:
 
     def failed(self, request: Request, status: int, title: str, text: str) -> Response:
         """A page that says why there is none."""
-        desk = Desk(self._log, self._modeler, self._guard.viewer(request) or ANYBODY)
+        desk = Desk(self._log, self._modeler, self._guard.viewer(request) or STRANGER)
         return self._failed(request, desk, status, title, text)
 
     def _failed(self, request: Request, desk: Desk, status: int, title: str, text: str) -> Response:
@@ -99,7 +105,7 @@ class Pages:
         return response
 
     def _door(self, request: Request, text: str) -> Response:
-        desk = Desk(self._log, self._modeler, ANYBODY)
+        desk = Desk(self._log, self._modeler, STRANGER)
         return self._render(request, desk, "enter", {"text": text or NOBODY}, HTTPStatus.UNAUTHORIZED)
 
     def _endpoint(self, template: str, make: Callable[[Desk, Request], Values]) -> Callable[[Request], Response]:

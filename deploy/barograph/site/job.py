@@ -58,7 +58,7 @@ def view(desk: Desk, name: str, class_id: int | None) -> View:
     onset = row["onset_at"] if known(row["onset_at"]) else -1.0
     return View(
         row=row,
-        state=shown(row),
+        state=shown(row, _is_silent(desk, row, classes)),
         classes=classes,
         chosen=chosen,
         trace=_trace(desk, row, int(chosen["class_id"])) if chosen else None,
@@ -66,6 +66,11 @@ def view(desk: Desk, name: str, class_id: int | None) -> View:
         latecomers=desk.ask(queries.latecomers(of_job, onset)),
         end=_end(row),
     )
+
+
+def _is_silent(desk: Desk, row: Row, classes: list[Row]) -> bool:
+    heard_at = max([row["started_at"], *(one["heard_at"] for one in classes)])
+    return row["ended_at"] is None and bool(heard_at < desk.now - queries.HEARD_SECONDS)
 
 
 def _end(row: Row) -> tuple[float, float, float] | None:

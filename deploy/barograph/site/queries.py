@@ -98,14 +98,14 @@ def classes(of_job: str) -> str:
     """Where a job spends its time: its classes, the longest first. of_job: from `during`, as below."""
     return f"""
 WITH mine AS (
-    SELECT class_id, sum("count")::BIGINT AS intervals, sum(sum_seconds) AS seconds
+    SELECT class_id, sum("count")::BIGINT AS intervals, sum(sum_seconds) AS seconds, max(ended_at) AS heard_at
     FROM blocks WHERE {of_job} GROUP BY class_id ORDER BY seconds DESC LIMIT 8
 ),
 place AS (
     SELECT * FROM sites SEMI JOIN mine USING (class_id)
     QUALIFY row_number() OVER (PARTITION BY class_id ORDER BY "offset" DESC) = 1
 )
-SELECT class_id::VARCHAR AS class_id, intervals, seconds, "before", "at", operation
+SELECT class_id::VARCHAR AS class_id, intervals, seconds, heard_at, "before", "at", operation
 FROM mine LEFT JOIN place USING (class_id) ORDER BY seconds DESC"""
 
 

@@ -70,12 +70,17 @@ SORTS: Final[dict[str, Callable[[Running], Any]]] = {
 }
 
 
+def heard(desk: Desk) -> set[str]:
+    """Jobs that have said something of late. Raises Away."""
+    return {row["job"] for row in desk.ask(queries.heard(desk.now), fresh=15.0, name="heard")}
+
+
 def running(desk: Desk) -> list[Running]:
     """All jobs that run and that the viewer may see, those first that need somebody. Raises Away."""
     rows = desk.mine(desk.ask(queries.open_jobs(desk.now), name="open jobs"))
-    heard = {row["job"] for row in desk.ask(queries.heard(desk.now), fresh=15.0, name="heard")}
+    talking = heard(desk)
     quiet_from = desk.now - queries.HEARD_SECONDS
-    jobs = [Running(row, shown(row, row["job"] not in heard and row["started_at"] < quiet_from)) for row in rows]
+    jobs = [Running(row, shown(row, row["job"] not in talking and row["started_at"] < quiet_from)) for row in rows]
     return sorted(jobs, key=SORTS["score"])
 
 
