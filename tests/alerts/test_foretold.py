@@ -160,9 +160,10 @@ def test_a_projection_that_comes_back_ends_the_alarm():
 def test_a_job_that_was_found_to_have_become_slower_is_not_called_late_once_more():
     simulation = Simulation()
     job, scorer = simulation.job(slow_from=6400, factor=5.0), Scorer()
-    foretell(scorer, job)
+    foretell(scorer, job, factor=1.2)
     final = judge(scorer, job)[-1]
     assert (final["state"], final["basis"]) == ("slow", "own")
+    assert scorer.ended[final["job"]][0].trial.evidence.total.score > 1
     assert "its own first windows since" in final["sentence"]
 
 
