@@ -54,7 +54,7 @@ class Counters:
     last_offset: int = 0
     queue_rows: int = 0
     streams: int = 0
-    credit_used: int = 0
+    credit_taken: int = 0
     credit_exhausted: int = 0
 
     def count(self, entry: Entry) -> None:

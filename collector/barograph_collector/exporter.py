@@ -52,7 +52,7 @@ class Exporter(Collector):
         yield _gauge("queue_rows", "Rows accepted and not yet committed.", now.queue_rows)
         yield _gauge("streams", "Streams held in memory: those that spoke last.", now.streams)
         used = "Messages accepted and not yet acknowledged, of all streams together."
-        yield _gauge("credit_used_messages", used, now.credit_used)
+        yield _gauge("credit_taken_messages", used, now.credit_taken)
         exhausted = "Times that a stream had used up its credit, since the start."
         yield CounterMetricFamily("barograph_collector_credit_exhausted", exhausted, now.credit_exhausted)
         yield _gauge("last_offset", "Offset of the last row committed.", now.last_offset)

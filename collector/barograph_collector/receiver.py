@@ -105,7 +105,7 @@ class Receiver:
             if self._door.socket in ready:
                 self._receive()
             self._counters.streams = len(self._streams)
-            self._counters.credit_used = self._streams.under_way
+            self._counters.credit_taken = self._streams.under_way
             self._counters.credit_exhausted = self._streams.exhausted
 
     def _obey(self, post: Post) -> None:

@@ -6,6 +6,8 @@ import random
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -13,11 +15,13 @@ import duckdb
 import pytest
 
 from barograph_agent import wire
+from barograph_collector import server
 from barograph_collector.client import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.journal import Journal
 from barograph_collector.server import Collector
 from barograph_collector.service import CannotListen
 from barograph_collector.store import Store
+from barograph_collector.streams import Streams
 from helpers.hostile_wire import INVALID_APPENDS, NOT_OF_THE_PROTOCOL, NOT_ZEROMQ
 from helpers.log import Producer, blocks, collector_on, wait_until
 
@@ -43,6 +47,32 @@ def reader(collector: Collector) -> Iterator[LogReader]:
 
 def stored(reader: LogReader, table: str, column: str) -> list[object]:
     return [value for batch in reader.read_all(table) for value in batch.columns[column]]
+
+
+def test_streams_that_memory_has_forgotten_come_back_where_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "Streams", partial(Streams, 2))
+    with collector_on(tmp_path / "log.duckdb") as collector, ExitStack() as held:
+        producers = [held.enter_context(Producer(collector.endpoint, f"s{number}")) for number in range(8)]
+        for seq in range(1, 4):
+            for number, producer in enumerate(producers):
+                assert producer.hello().acked == seq - 1
+                producer.append(seq, "blocks", 5, blocks(5, first=5 * seq, job=f"lab/{number}.0.0"))
+                producer.receive_ack(seq)
+        reader = held.enter_context(LogReader(collector.endpoint, timeout=30))
+        assert len(stored(reader, "blocks", "first_index")) == 8 * 15
+        wait_until(lambda: not collector.counters.queue_rows, "all rows are in the database")
+        for other in range(4):
+            held.enter_context(Producer(collector.endpoint, f"other{other}")).hello()
+        assert collector.counters.streams < len(producers)
+        producers[0].append(3, "blocks", 5, blocks(5, first=15, job="lab/0.0.0"))
+        assert producers[0].receive(wire.Refuse).reason == "unknown-stream"
+        assert producers[0].hello().acked == 3
+        producers[0].append(3, "blocks", 5, blocks(5, first=15, job="lab/0.0.0"))
+        producers[0].receive_ack(3)
+        pages = reader.read_all("blocks", job="lab/0.0.0")
+        assert [index for page in pages for index in page.columns["first_index"]] == list(range(5, 20))
 
 
 def test_every_row_is_stored_exactly_once_however_often_and_in_what_order_it_is_sent(
