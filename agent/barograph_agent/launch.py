@@ -103,7 +103,7 @@ class Guard:
         self.spool.mkdir(mode=0o700)
         rings.mkdir(mode=0o700)
         launcher, launcher_born = myself()
-        features = environment.get("BAROGRAPH_FEATURES") or str(rings)
+        features = str(Path(environment.get("BAROGRAPH_FEATURES") or rings).absolute())
         self.plan = Plan(
             job=job,
             stream=f"{job.key}/{secrets.token_hex(4)}",

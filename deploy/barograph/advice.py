@@ -28,6 +28,8 @@ def _sentences(said: Said) -> Iterator[str]:
     yield f"{name} on {where} should take {expected}; 95 of 100 runs take {lower} to {upper}."
     if (limit := said["limit"]) is not None:
         yield f"Ask for {clock(limit['request_seconds'])}: at most {percent(limit['risk'])} of such runs need longer."
+    else:
+        yield "What time limit to ask for takes more runs to say, or a larger --risk."
     if "features" in said:
         yield from _features(said)
         return

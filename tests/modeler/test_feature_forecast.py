@@ -247,8 +247,8 @@ def test_what_is_held_of_runs_and_jobs_is_bounded(monkeypatch):
     monkeypatch.setattr(running_bounds, "JOB_VALUES", 10)
     jobs = RunningJobs()
     for number in range(20):
-        names = [f"f{i}" for i in range(50)]
+        names = ["n" * 301, "\x1b[2J", *(f"f{i}" for i in range(48))]
         columns = {"job": [f"lab/{number}"] * 50, "host": ["n1"] * 50, "name": names}
         jobs.take_features(columns | {"value": np.ones(50), "known_seconds": np.zeros(50)})
     assert [name for name, _ in jobs] == ["lab/17", "lab/18", "lab/19"]
-    assert all(job.size == 10 for _, job in jobs)
+    assert all(set(job.known.values) == {"ranks", "nodes", *(f"f{i}" for i in range(10))} for _, job in jobs)

@@ -52,7 +52,8 @@ class RunningJob:
 
     def note(self, name: str, host: str, value: float, seconds: float) -> int:
         """A feature as one host has it now. Returns how many values this adds."""
-        if not math.isfinite(value) or len(name) > NAME_LENGTH:
+        # Names are shown to people, in a terminal too.
+        if not math.isfinite(value) or len(name) > NAME_LENGTH or not name.isprintable():
             return 0
         if name not in self._noted and self.size >= JOB_VALUES:
             return 0
