@@ -22,6 +22,7 @@ from barograph_modeler.learner import Learner
 from barograph_modeler.library import Library
 from barograph_modeler.mind import Modeler
 from helpers.executor import Inline
+from helpers.features import inline_features
 from helpers.jobs import Simulation, part
 from helpers.scaling import Campaign
 from helpers.trials import judge, prepared
@@ -31,10 +32,13 @@ SECONDS = 20.0
 """What a job of `Simulation` takes."""
 
 
-def foretell(scorer: Scorer, job: dict, factor: float = 1.0, runs: int = 12, scales: int = 3) -> None:
+def foretell(
+    scorer: Scorer, job: dict, factor: float = 1.0, runs: int = 12, scales: int = 3, method: str = "scaling"
+) -> None:
     limits = {"lower_seconds": 0.9, "expected_seconds": 1.0, "upper_seconds": 1.15}
     columns = {name: [factor * SECONDS * value] for name, value in limits.items()}
-    scorer.take("predictions", {**columns, "job": job["jobs"]["job"], "runs": [runs], "scales": [scales]}, 0.0)
+    rests_on = {"runs": [runs], "scales": [scales], "method": [method]}
+    scorer.take("predictions", {**columns, **rests_on, "job": job["jobs"]["job"]}, 0.0)
 
 
 def other_scales(scorer: Scorer, intervals: dict[int, int]) -> None:
@@ -92,7 +96,7 @@ def test_a_size_never_seen_that_takes_far_longer_than_foretold_alarms_while_it_r
 
 def test_what_the_modeler_writes_is_what_a_size_never_seen_is_judged_by():
     forecaster, campaign = Forecaster(Library(Inline(), clock=lambda: 0.0)), Campaign()
-    modeler = Modeler(Learner(), forecaster)
+    modeler = Modeler(Learner(), forecaster, inline_features())
 
     def said_of(*pieces: tuple[str, dict]) -> list[Output]:
         for table, columns in pieces:
@@ -111,6 +115,13 @@ def test_what_the_modeler_writes_is_what_a_size_never_seen_is_judged_by():
         finals += [dict(output.columns) for output in scorer.step(NOW)]
     assert [(final["state"], final["basis"]) for final in finals] == [("healthy", "scaling"), ("slow", "scaling")]
     assert all(" s foretold by scaling from 5 runs at 5 scales (95 %: " in final["sentence"] for final in finals)
+
+
+def test_what_is_foretold_from_the_run_itself_does_not_judge_it():
+    simulation = Simulation(intervals=2000)  # 5 s
+    job, scorer = simulation.job(), Scorer()
+    foretell(scorer, job, factor=0.05, method="features")
+    assert "foretold" not in judge(scorer, job)[-1]["sentence"]
 
 
 def test_where_runs_at_other_scales_agree_on_how_much_there_is_to_do_it_alarms_half_way():
