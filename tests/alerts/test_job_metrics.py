@@ -30,7 +30,8 @@ def blocks(job: str, class_ids: list[int], seconds: float, ended_at: float) -> C
     """One interval of each class."""
     n = len(class_ids)
     column = np.full(n, seconds)
-    return {"job": [job] * n, "class_id": np.array(class_ids, np.uint64), "count": np.ones(n, np.int64),
+    return {"job": [job] * n, "world": np.zeros(n, np.int64), "first_index": np.arange(n),
+            "class_id": np.array(class_ids, np.uint64), "count": np.ones(n, np.int64),
             "sum_seconds": column, "sum_squares": column**2, "sum_cubes": column**3, "min_seconds": column,
             "max_seconds": column, "ended_at": ended_at + np.cumsum(column)}  # fmt: skip
 
@@ -38,7 +39,8 @@ def blocks(job: str, class_ids: list[int], seconds: float, ended_at: float) -> C
 def begin(scorer: Scorer, number: int, now: float) -> str:
     name = f"lab/{number}.0.0"
     scorer.take("jobs", {"offset": [number], "job": [name], "workload": ["lab/app@2x1"], "app": ["app"],
-                         "user": ["u"], "nodes": [1]}, now)  # fmt: skip
+                         "user": ["u"], "nodes": [1], "cluster": ["lab"], "params": ["{}"], "ranks": [2],
+                         "host": ["n1"], "started_at": [now]}, now)  # fmt: skip
     return name
 
 

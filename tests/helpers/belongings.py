@@ -143,7 +143,7 @@ def history(folder: Path) -> None:
 
 
 BY_PAGE: Final[dict[str, list[Callable[[Path], None]]]] = {
-    "docs/adr/0035-a-band-without-feedback-ages.md": [maxima],
+    "docs/adr/0032-a-band-without-feedback-ages.md": [maxima],
     "docs/engineer/backtest.md": [maxima],
     "docs/engineer/features.md": [features],
     "docs/engineer/scaling.md": [scaling],
