@@ -102,7 +102,7 @@ def _serve(options: argparse.Namespace) -> int:
             if keyring is not None:
                 _refresh(keyring, options.keys)
         _leave_in(LEAVE_SECONDS)
-        in_time = collector.stop()
+        in_time = collector.stop(2 * LEAVE_SECONDS)
         exposition.stop()
     return Exit.OK if in_time and collector.failure is None else Exit.FAILED
 
