@@ -111,7 +111,7 @@ def _serve(configuration: Configuration) -> int:
                 _refresh(keyring, options.keys)
         notifier.stopping()
         _leave_in(LEAVE_SECONDS)
-        in_time = collector.stop()
+        in_time = collector.stop(2 * LEAVE_SECONDS)
         exposition.stop()
     return Exit.OK if in_time and collector.failure is None else Exit.FAILED
 

@@ -89,7 +89,8 @@ class Load:
         `key` and `credential` as for a Link.
         """
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._context.set(zmq.MAX_SOCKETS, streams + 16)
+        # With a key each link has a monitor, and ZeroMQ's other end of it.
+        self._context.set(zmq.MAX_SOCKETS, (1 if key is None else 3) * streams + 16)
         self._rows = rows
         self._key = key
         self._credential = credential
