@@ -44,11 +44,17 @@ DAEMONS: Final = {
 }
 """Commands that go on until they are stopped, and what they say when they are there."""
 
+BEFORE: Final = {
+    "docs/operator/configuration.md": "cp deploy/systemd/barograph.toml /etc/barograph/barograph.toml",
+    "docs/operator/page.md": "barograph keys init",
+    "docs/operator/privacy.md": "barograph keys init",
+}
+"""What the reader of a page has done before, by the page's own words."""
+
 ELSEWHERE: Final = {
     r"make ": ".ci/run",
     r"\S*pip (install|download) |python3? -m venv |man ": "tests/deploy/test_packaging.py",
     r"deploy/debian/|apt-get |podman ": "tests/deploy/test_packaging.py",
-    r"PYTHONPATH=build/duckdb-2 ": "tests/collector/test_next_duckdb.py",
     r"python -m pytest .*test_site_browser": "tests/deploy/test_site_browser.py",
     r"sacct ": "tests/deploy/test_imports.py",
     r"barograph canary ": "tests/deploy/test_alerting.py",
@@ -109,9 +115,10 @@ def test_what_a_page_says_can_be_typed(page: Path, machine: Stranger) -> None:
     lines = [smaller(line) for line in commands(page) if matching(ELSEWHERE, line) is None]
     if lines and not any(matching(DAEMONS, line) for line in lines):
         serve(machine)
-    for prepare in belongings.BY_PAGE.get(str(page.relative_to(REPOSITORY)), []):
+    name = str(page.relative_to(REPOSITORY))
+    for prepare in belongings.BY_PAGE.get(name, []):
         prepare(machine.folder)
-    for line in lines:
+    for line in [BEFORE[name], *lines] if name in BEFORE else lines:
         ready = matching(DAEMONS, line)
         if ready is None:
             done = machine.types(line, environment())

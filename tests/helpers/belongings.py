@@ -18,7 +18,7 @@ PROGRAMS: Final = Path(__file__).resolve().parents[1] / "agent/programs"
 SACCT: Final = """\
 JobID|JobName|State|ElapsedRaw|NTasks|NNodes|NCPUS|Start|End|User|Cluster|Restarts|NodeList
 4711|job.sh|COMPLETED|70||1|4|2026-01-02T03:04:05|2026-01-02T03:05:15|alice|lab|0|n1
-4711.0|solver|COMPLETED|60|4|1|4|2026-01-02T03:04:06|2026-01-02T03:05:06|alice|lab|0|n1
+4711.0|wave|COMPLETED|60|4|1|4|2026-01-02T03:04:06|2026-01-02T03:05:06|alice|lab|0|n1
 """
 LAMMPS: Final = """\
 units lj
@@ -91,17 +91,17 @@ def features(folder: Path) -> None:
     """Runs whose time follows from what they counted, on two machines."""
     rng = np.random.default_rng(3)
 
-    def made(factor: float, time: str) -> list[dict[str, Any]]:
+    def made(factor: float, time: str, count: int = 40) -> list[dict[str, Any]]:
         rows = []
-        for _ in range(40):
+        for _ in range(count):
             m, n, nodes = rng.integers(100, 1000), rng.integers(10, 100), 2 ** rng.integers(0, 5)
             seconds = factor * (1 + 1e-3 * m * n / nodes) * rng.lognormal(0, 0.02)
             rows.append({"m": m, "n": n, "nodes": nodes, "ppn": 4 + n % 3, time: round(seconds, 5)})
         return rows
 
     write(folder / "runs.csv", made(1, "runtime_seconds"))
-    for name, factor in {"train": 1.0, "test": 1.0, "there": 1.0, "here": 2.5}.items():
-        write(folder / f"{name}.csv", made(factor, "time_s"))
+    for name, factor, count in (("train", 1.0, 40), ("test", 1.0, 40), ("there", 1.0, 220), ("here", 2.5, 220)):
+        write(folder / f"{name}.csv", made(factor, "time_s", count))
 
 
 def scaling(folder: Path) -> None:
@@ -144,6 +144,7 @@ def history(folder: Path) -> None:
 
 BY_PAGE: Final[dict[str, list[Callable[[Path], None]]]] = {
     "docs/adr/0032-a-band-without-feedback-ages.md": [maxima],
+    "docs/engineer/alerts.md": [maxima],
     "docs/engineer/backtest.md": [maxima],
     "docs/engineer/features.md": [features],
     "docs/engineer/scaling.md": [scaling],
