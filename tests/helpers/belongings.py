@@ -82,7 +82,7 @@ def maxima(folder: Path) -> None:
         for number, (size, p, day) in enumerate(itertools.product((8, 1024), (4, 8, 16, 32), (29, 30)))
     ]
     write(folder / "sets.csv", sets)
-    values = ((row["set_id"], i, rng.gumbel(10 + row["p"] / 8, 1)) for row in sets for i in range(120))
+    values = ((row["set_id"], i, rng.gumbel(10 + row["p"] / 8, 1)) for row in sets for i in range(640))
     write(folder / "samples.csv", ({"set_id": s, "iter": i, "max_us": round(v, 4)} for s, i, v in values))
     shutil.copy(folder / "samples.csv", folder / "shuffled.csv")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -98,10 +99,11 @@ class Stranger:
         wait_until(lambda: process.poll() is not None or ready in log.read_text(), f"{line!r} says {ready!r}")
         assert process.poll() is None, f"{line}\n{log.read_text()}"
 
-    def stops_everything(self) -> None:
-        """Ctrl-C for all that was started, the last first. Each has to end well."""
-        while self._daemons:
-            line, process, log = self._daemons.pop()
+    def stops_everything(self, pattern: str = "") -> None:
+        """Ctrl-C for all that was started by a line like this, the last first. Each has to end well."""
+        for started in [one for one in reversed(self._daemons) if re.match(pattern, one[0])]:
+            self._daemons.remove(started)
+            line, process, log = started
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGINT)
             assert process.wait(60) == 0, f"{line}\n{log.read_text()}"
