@@ -196,3 +196,8 @@ def test_a_sample_names_what_is_wrong_with_it(seconds: list[float], message: str
 def test_too_few_runs_are_refused() -> None:
     with pytest.raises(ValueError, match="9 runs, expected at least 10"):
         Stack().fit(solver(9, 1))
+
+
+@pytest.mark.parametrize("maker", LEARNERS, ids=lambda maker: maker.name)
+def test_the_fewest_runs_that_are_taken_do_for_every_learner(maker: Maker) -> None:
+    assert np.isfinite(held_out(maker, solver(10, 1), seed=1)).all()

@@ -106,8 +106,12 @@ def _svr() -> TransformedTargetRegressor:
     return _scaled(SVR(C=10.0, epsilon=0.01, max_iter=SVR_ITERATIONS))
 
 
-def _network(seed: int) -> TransformedTargetRegressor:
-    return _scaled(MLPRegressor(hidden_layer_sizes=(128, 64, 32), early_stopping=True, max_iter=500, random_state=seed))
+def _network(seed: int, runs: int) -> TransformedTargetRegressor:
+    # Stopping early takes a tenth of the runs to look at, and of them two at least.
+    early = runs > 10
+    return _scaled(
+        MLPRegressor(hidden_layer_sizes=(128, 64, 32), early_stopping=early, max_iter=500, random_state=seed)
+    )
 
 
 def _pmnf(values: Floats) -> Floats:
@@ -147,7 +151,7 @@ LEARNERS: Final = (
     Maker(
         "network",
         "multi-layer perceptron of 128, 64, 32 units, after PerfNet",
-        lambda seed: Estimator(lambda _: make_pipeline(StandardScaler(), _network(seed))),
+        lambda seed: Estimator(lambda sample: make_pipeline(StandardScaler(), _network(seed, len(sample)))),
     ),
     Maker("forest", "extremely randomized trees on raw features", lambda seed: Trees(1, seed=seed)),
     Maker("trees", "the paper's: extremely randomized trees on polynomials of order 3", lambda seed: Trees(seed=seed)),
