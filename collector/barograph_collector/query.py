@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -24,6 +25,8 @@ from barograph_collector.streams import Reply
 
 ROWS_LIMIT: Final = 100_000
 SECONDS_LIMIT: Final = 60.0
+LOOK_SECONDS: Final = 0.05
+"""How late a query may hear that its time is over."""
 _TABLE_FUNCTIONS: Final = {"range", "generate_series", "unnest", "duckdb_columns", "duckdb_tables"}
 _ALLOWED: Final = ", ".join(sorted(_TABLE_FUNCTIONS))
 
@@ -47,8 +50,6 @@ class Querier:
         self._requests = requests
         self._reply = reply
         self._settle = settle
-        self._lock = threading.Lock()
-        self._running: duckdb.DuckDBPyConnection | None = None
         self._stopping = False
 
     def run(self) -> None:
@@ -60,9 +61,6 @@ class Querier:
     def stop(self) -> None:
         """End the query that runs and refuse what is still queued; from any thread."""
         self._stopping = True
-        with self._lock:
-            if self._running is not None:
-                self._running.interrupt()
 
     def answer(self, query: wire.Sql) -> wire.Result:
         """The rows a query asks for, as an Arrow stream, or the error that says what is wrong with it."""
@@ -95,21 +93,24 @@ class Querier:
     @contextlib.contextmanager
     def _cursor(self, seconds: float) -> Iterator[duckdb.DuckDBPyConnection]:
         """A connection of this query's own, in a read-only transaction, interrupted when its time is over."""
-        cursor = self._store.cursor()
-        with self._lock:
-            self._running = cursor
-        timer = threading.Timer(seconds, cursor.interrupt)
-        timer.start()
+        cursor, done = self._store.cursor(), threading.Event()
+        watch = threading.Thread(target=self._watch, args=(cursor, time.monotonic() + seconds, done), daemon=True)
+        watch.start()
         try:
             if self._stopping:
                 raise duckdb.InterruptException
             cursor.execute("BEGIN TRANSACTION READ ONLY")
             yield cursor
         finally:
-            timer.cancel()
-            with self._lock:
-                self._running = None
+            done.set()
+            watch.join()
             cursor.close()
+
+    def _watch(self, cursor: duckdb.DuckDBPyConnection, deadline: float, done: threading.Event) -> None:
+        """Interrupt what goes on too long, again and again: an interrupt between two statements ends neither."""
+        while not done.wait(LOOK_SECONDS):
+            if self._stopping or time.monotonic() >= deadline:
+                cursor.interrupt()
 
 
 def check(text: str, cursor: duckdb.DuckDBPyConnection) -> None:

@@ -16,7 +16,7 @@ COUNT = 2000
 MEGABYTES = 100
 
 # Numbers that wrap around would be a warning.
-pytestmark = pytest.mark.filterwarnings("error")
+pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
 
 
 def peak() -> int:

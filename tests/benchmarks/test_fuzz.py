@@ -13,7 +13,7 @@ COUNT = 1_000_000
 MEGABYTES = 100
 
 # Numbers that wrap around would be a warning.
-pytestmark = pytest.mark.filterwarnings("error")
+pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
 
 
 def peak() -> int:
