@@ -70,7 +70,8 @@ class Fleet:
         return {"job": job["job"], "workload": job["workload"], "state": state, "score": score,
                 "slowdown": slowdown, "onset_at": onset, "alarmed_at": onset + 9, "windows": 300, "final": 0,
                 "sentence": sentence, "at": self.now - 1, "cause": "straggler" if slow else "none", "members": "[]",
-                "evidence": "{}", "basis": "history", "recovered_at": math.nan, **more}  # fmt: skip
+                "evidence": "{}", "basis": "history", "recovered_at": math.nan, "hosts": "[]",
+                **more}  # fmt: skip
 
     def blocks(self, job: Row, points: int, slow_from: float = 1.0, factor: float = 1.5) -> list[Row]:
         """Rows of `blocks` over the job's life; slower by `factor` after the share `slow_from` of it."""
@@ -118,12 +119,13 @@ class Fleet:
         """A row of `predictions`."""
         application = f"{job['cluster']}/{job['app']}"
         return {"job": job["job"], "application": application, "problem": "", "ranks": job["ranks"],
-                "nodes": job["nodes"], "model": "power", "runs": 12, "lower_seconds": 0.9 * expected,
+                "nodes": job["nodes"], "model": "power", "runs": 12, "scales": 3, "method": "scaling",
+                "lower_seconds": 0.9 * expected,
                 "expected_seconds": expected, "upper_seconds": 1.12 * expected, "made_at": self.now - 60}  # fmt: skip
 
     def outcome(self, job: Row, error: float) -> Row:
         """A row of `outcomes`."""
-        return {"job": job["job"], "application": f"{job['cluster']}/{job['app']}",
+        return {"job": job["job"], "application": f"{job['cluster']}/{job['app']}", "method": "scaling",
                 "result": "inside" if abs(error) < 0.1 else "outside", "expected_seconds": 100 * (1 + error),
                 "actual_seconds": 100.0, "relative_error": error, "at": self.now - 3600}  # fmt: skip
 

@@ -245,7 +245,10 @@ def test_with_a_list_of_viewers_only_their_tokens_are_answered_and_metrics_stay_
     token = access.add(tmp_path / "keys", "user", "ada").read_text().strip()
     viewers = access.Access.read(tmp_path / "keys" / access.VIEWERS)
     served = serve_metrics(
-        CollectorRegistry(), "127.0.0.1", 0, {"/predict": PredictPage(forecaster(Campaign()), access=viewers)}
+        CollectorRegistry(),
+        "127.0.0.1",
+        0,
+        {"/predict": PredictPage(forecaster(Campaign()), inline_features(), access=viewers)},
     )
     asked = "/predict?app=solver&ranks=8"
     try:
