@@ -129,6 +129,13 @@ def test_prometheus_and_alertmanager_take_the_configuration_as_it_is(command: li
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a Prometheus with the configuration as shipped, but hurried, that scrapes a played service."""
     program, directory, port = tool("prometheus"), tmp_path_factory.mktemp("dashboards"), free_ports(1)
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("BAROGRAPH_ALERTS_LABELS", "user")
+        yield from scraped(program, directory, port)
+
+
+def scraped(program: str, directory: Path, port: int) -> Iterator[str]:
+    """A service with the user in its metrics, played to and scraped; yields the address of its Prometheus."""
     with Up(directory) as up:
         configuration = CONFIGURATION.read_text().replace("15s", "1s").replace("../../alerts/rules", str(RULES))
         for number in (1, 2, 3):
