@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from barograph_collector.arguments import Configuration, parse
 from barograph_collector.logs import log_to_stderr
+from barograph_collector.memory import keep_few_arenas
 from barograph_collector.notify import Notifier
 from barograph_collector.reload import Reload
 from barograph_collector.retention import Retention
@@ -59,6 +60,7 @@ def _serve(configuration: Configuration) -> int:
     from barograph_collector.store import Store
 
     _allow_connections()
+    keep_few_arenas()
     options = configuration.options
     notifier = Notifier(os.environ)
     state: Path = options.state
