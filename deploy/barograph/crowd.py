@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import multiprocessing
+import os
 import resource
-from multiprocessing.connection import Connection
+import threading
+from multiprocessing.connection import Connection, wait
 from typing import Any, Final
 
 import numpy as np
@@ -94,6 +96,7 @@ def _generate(pipe: Connection, endpoint: str, streams: int, rows: int, name: st
     """One process of a crowd: do what comes through the pipe until its other end is closed."""
     _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     load = Load(endpoint, streams, rows, name, seed)
     try:
         while True:
@@ -105,3 +108,11 @@ def _generate(pipe: Connection, endpoint: str, streams: int, rows: int, name: st
             pipe.send(answer)
     except EOFError:
         load.close()
+
+
+def _end_with_parent() -> None:
+    """A crowd whose command was killed in the middle of a verb would go on for as long as it was asked to."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)

@@ -22,7 +22,7 @@ from helpers.up import free_ports
 USER = "nobody"
 """A user of every system who is not root."""
 NODES = ("n1", "n2")
-SETTLED_SECONDS = 90.0
+SETTLED_SECONDS = 180.0
 _CONFIGURATION = """\
 ClusterName=lab
 SlurmctldHost={host}(127.0.0.1)
