@@ -42,19 +42,22 @@ def rows(value: str) -> float:
     return figure
 
 
+COLLECTOR_ADDRESS: Final = Setting(
+    "collector",
+    "text",
+    endpoint_argument,
+    DEFAULT_ENDPOINT,
+    "ENDPOINT",
+    "tcp://HOST:PORT or ipc://PATH",
+    "the collector",
+    variable="BAROGRAPH_COLLECTOR",
+)
+"""Whoever asks the log needs it, daemons too."""
+
 AGENT: Final = Section(
     "agent",
     [
-        Setting(
-            "collector",
-            "text",
-            endpoint_argument,
-            DEFAULT_ENDPOINT,
-            "ENDPOINT",
-            "tcp://HOST:PORT or ipc://PATH",
-            "the collector",
-            variable="BAROGRAPH_COLLECTOR",
-        ),
+        COLLECTOR_ADDRESS,
         Setting(
             "key",
             "text",

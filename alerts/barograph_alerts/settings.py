@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from barograph_agent.facility import COLLECTOR_ADDRESS
 from barograph_agent.setting import Section, Setting, number, subset
 from barograph_alerts.evidence import ALPHA, MARGIN
-from barograph_collector.settings import COLLECTOR_ADDRESS, KEY, LOG_FORMAT, metrics
+from barograph_collector.settings import KEY, LOG_FORMAT, metrics
 
 LABELS: Final = ("user",)
 """What may be told of jobs in metrics beside what they are called."""

@@ -8,7 +8,6 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from barograph_agent.configuration import ConfigError
-from barograph_agent.places import DEFAULT_ENDPOINT, endpoint_argument
 from barograph_agent.setting import Section, Setting, choice, number, path, size, text, whole
 from barograph_collector.access import is_loopback
 from barograph_collector.arguments import REQUIRED
@@ -42,16 +41,6 @@ LOG_FORMAT: Final = Setting(
     "FORMAT",
     " or ".join(FORMATS),
     "what log lines look like: text or json",
-)
-COLLECTOR_ADDRESS: Final = Setting(
-    "collector",
-    "text",
-    endpoint_argument,
-    DEFAULT_ENDPOINT,
-    "ENDPOINT",
-    "tcp://HOST:PORT or ipc://PATH",
-    "the collector",
-    variable="BAROGRAPH_COLLECTOR",
 )
 KEY: Final = Setting(
     "key",

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from barograph_agent.wire import Column
 from barograph_collector.station import Output
+from barograph_modeler.bounded import remember
 from barograph_modeler.features.running import parsed
 from barograph_modeler.history import Application, History, Place, problem_name
 from barograph_modeler.library import Library
@@ -21,8 +22,6 @@ JOBS: Final = 20_000
 WORKLOADS: Final = 50_000
 _OWN: Final = (METHOD, "")
 """Rows of earlier versions do not say how they were made."""
-
-T = TypeVar("T")
 
 
 class Forecaster:
@@ -74,7 +73,7 @@ class Forecaster:
                 names = ("job", "method", "application", "lower_seconds", "expected_seconds", "upper_seconds")
                 for job, method, application, *limits in zip(*(columns[name] for name in names), strict=True):
                     if method in _OWN:
-                        _remember(self._forecasts, job, Forecast(application, *map(float, limits)))
+                        remember(self._forecasts, job, Forecast(application, *map(float, limits)), JOBS)
                         self._open.pop(job, None)
             case "outcomes":
                 for job, method in zip(columns["job"], columns["method"], strict=True):
@@ -85,18 +84,7 @@ class Forecaster:
         """Score what was said of a job, then learn from it if it was healthy. now: Unix seconds."""
         forecast = self._forecasts.pop(ended.job, None)
         if forecast is not None and 0 < ended.runtime_seconds < math.inf:
-            result = self.scoreboard.judge(forecast, ended.runtime_seconds, ended.fate)
-            columns = {
-                "job": ended.job,
-                "application": forecast.application,
-                "result": result,
-                "expected_seconds": forecast.expected,
-                "actual_seconds": ended.runtime_seconds,
-                "relative_error": forecast.relative_error(ended.runtime_seconds),
-                "at": now,
-                "method": METHOD,
-            }
-            _remember(self._unsaid, ended.job, Output("outcomes", 1, columns))
+            remember(self._unsaid, ended.job, self.scoreboard.outcome(ended, forecast, METHOD, now), JOBS)
         place = self._places.get(ended.workload)
         if place is not None and ended.fate == "healthy":
             self.history.learn(place, ended.runtime_seconds)
@@ -133,10 +121,10 @@ class Forecaster:
             if workload not in self._places:
                 application = Application(cluster, app)
                 place = Place(workload, application, problem_name(application, parsed(params)), int(ranks), int(nodes))
-                _remember(self._places, workload, place, WORKLOADS)
+                remember(self._places, workload, place, WORKLOADS)
             self._places.move_to_end(workload)
             if job not in self._forecasts:
-                _remember(self._open, job, workload)
+                remember(self._open, job, workload, JOBS)
 
     def _predict(self, job: str, place: Place | None, now: float) -> list[Output]:
         known = None if place is None else self.library.published.get(place.application)
@@ -147,7 +135,7 @@ class Forecaster:
             self.refused += 1
             return []
         limits = (answer.lower_seconds, answer.expected_seconds, answer.upper_seconds)
-        _remember(self._forecasts, job, Forecast(str(place.application), *limits))
+        remember(self._forecasts, job, Forecast(str(place.application), *limits), JOBS)
         columns = {
             "job": job,
             "application": str(place.application),
@@ -170,12 +158,6 @@ def model_text(prediction: Prediction) -> str:
     """The laws a prediction came from, with their shares."""
     shares = ((law, weight) for law, weight in prediction.model.items() if weight >= 0.005)
     return ", ".join(f"{weight:.0%} {law}" for law, weight in shares)
-
-
-def _remember(held: OrderedDict[str, T], key: str, value: T, limit: int = JOBS) -> None:
-    held[key] = value
-    if len(held) > limit:
-        held.popitem(last=False)
 
 
 _STATE: Final = (

@@ -7,6 +7,9 @@ import statistics
 from collections import Counter, OrderedDict, deque
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from barograph_collector.station import Output
+from barograph_modeler.pending import Ended
+
 APPLICATIONS: Final = 1_000
 """Applications kept; the least recently scored go first."""
 ERRORS: Final = 200
@@ -53,6 +56,20 @@ class Scoreboard:
 
     def __init__(self) -> None:
         self.scores: OrderedDict[str, Score] = OrderedDict()
+
+    def outcome(self, ended: Ended, forecast: Forecast, method: str, now: float) -> Output:
+        """Score a prediction on the end of its job, and the row of `outcomes` that says so. now: Unix seconds."""
+        columns = {
+            "job": ended.job,
+            "application": forecast.application,
+            "result": self.judge(forecast, ended.runtime_seconds, ended.fate),
+            "expected_seconds": forecast.expected,
+            "actual_seconds": ended.runtime_seconds,
+            "relative_error": forecast.relative_error(ended.runtime_seconds),
+            "at": now,
+            "method": method,
+        }
+        return Output("outcomes", 1, columns)
 
     def judge(
         self, forecast: Forecast, actual_seconds: float, fate: Literal["healthy", "withheld", "failed"]

@@ -6,9 +6,10 @@ import argparse
 from typing import Final
 
 from barograph_agent.configuration import ConfigError
+from barograph_agent.facility import COLLECTOR_ADDRESS
 from barograph_agent.setting import Section, Setting, number, path, whole
 from barograph_collector.access import is_loopback
-from barograph_collector.settings import ACCESS, COLLECTOR_ADDRESS, KEY, LOG_FORMAT, metrics
+from barograph_collector.settings import ACCESS, KEY, LOG_FORMAT, metrics
 from barograph_modeler.windows import WINDOW_SECONDS, check_window_seconds
 
 

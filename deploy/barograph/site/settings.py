@@ -7,10 +7,11 @@ from typing import Final
 
 from barograph.predict import http_address
 from barograph_agent.configuration import ConfigError
+from barograph_agent.facility import COLLECTOR_ADDRESS
 from barograph_agent.setting import Section, Setting
 from barograph_collector.access import is_loopback
 from barograph_collector.service import host_and_port
-from barograph_collector.settings import ACCESS, COLLECTOR_ADDRESS, KEY, LOG_FORMAT
+from barograph_collector.settings import ACCESS, KEY, LOG_FORMAT
 
 PAGE: Final = Section(
     "page",

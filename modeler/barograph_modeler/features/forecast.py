@@ -6,10 +6,11 @@ import json
 import math
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from barograph_agent.wire import Column
 from barograph_collector.station import Output
+from barograph_modeler.bounded import remember
 from barograph_modeler.features.history import RunHistory
 from barograph_modeler.features.library import FeatureLibrary
 from barograph_modeler.features.run import Run
@@ -23,8 +24,6 @@ METHOD: Final = "features"
 PREDICTIONS: Final = 10
 """Made in one step at most: one takes some hundredths of a second."""
 VERSIONS: Final = 1_000
-
-T = TypeVar("T")
 
 
 class FeatureForecaster:
@@ -68,7 +67,7 @@ class FeatureForecaster:
             case "runs":
                 for job in columns["job"]:
                     if (gone := self._running.pop(job)) is not None:
-                        _remember(self._ended, job, gone)
+                        remember(self._ended, job, gone, JOBS)
             case "predictions" | "outcomes" | "models":
                 self._take_said(table, columns)
 
@@ -78,7 +77,7 @@ class FeatureForecaster:
         if not 0 < ended.runtime_seconds < math.inf:
             return
         if forecast is not None:
-            _remember(self._unsaid, ended.job, self._outcome(ended, forecast, now))
+            remember(self._unsaid, ended.job, self.scoreboard.outcome(ended, forecast, METHOD, now), JOBS)
         if gone is not None and gone.application is not None and gone.told and ended.fate == "healthy":
             self.history.learn(gone.application, Run(gone.known, ended.runtime_seconds))
             self.library.changed(gone.application, self.history.seen[gone.application])
@@ -99,7 +98,7 @@ class FeatureForecaster:
         """What this life or a former one has written."""
         if table == "models":
             for application, version in zip(columns["application"], columns["version"], strict=True):
-                _remember(self._versions, application, version, VERSIONS)
+                remember(self._versions, application, version, VERSIONS)
             return
         for row, (job, method) in enumerate(zip(columns["job"], columns["method"], strict=True)):
             if method != METHOD:
@@ -108,7 +107,7 @@ class FeatureForecaster:
                 self._unsaid.pop(job, None)
             else:
                 limits = (float(columns[f"{limit}_seconds"][row]) for limit in ("lower", "expected", "upper"))
-                _remember(self._forecasts, job, Forecast(columns["application"][row], *limits))
+                remember(self._forecasts, job, Forecast(columns["application"][row], *limits), JOBS)
 
     def _predictions(self, now: float) -> Iterator[Output]:
         made = 0
@@ -124,7 +123,7 @@ class FeatureForecaster:
             if isinstance(answer, Refusal):
                 continue
             limits = (answer.lower, answer.expected, answer.upper)
-            _remember(self._forecasts, job, Forecast(str(application), *limits))
+            remember(self._forecasts, job, Forecast(str(application), *limits), JOBS)
             columns = {
                 "job": job,
                 "application": str(application),
@@ -152,7 +151,7 @@ class FeatureForecaster:
         model, name = self.library.published[application], str(application)
         if self._versions.get(name) == model.version:
             return
-        _remember(self._versions, name, model.version, VERSIONS)
+        remember(self._versions, name, model.version, VERSIONS)
         columns = {
             "application": name,
             "version": model.version,
@@ -165,25 +164,6 @@ class FeatureForecaster:
             "fitted_at": now,
         }
         yield Output("models", 1, columns)
-
-    def _outcome(self, ended: Ended, forecast: Forecast, now: float) -> Output:
-        columns = {
-            "job": ended.job,
-            "application": forecast.application,
-            "result": self.scoreboard.judge(forecast, ended.runtime_seconds, ended.fate),
-            "expected_seconds": forecast.expected,
-            "actual_seconds": ended.runtime_seconds,
-            "relative_error": forecast.relative_error(ended.runtime_seconds),
-            "at": now,
-            "method": METHOD,
-        }
-        return Output("outcomes", 1, columns)
-
-
-def _remember(held: OrderedDict[str, T], key: str, value: T, limit: int = JOBS) -> None:
-    held[key] = value
-    if len(held) > limit:
-        held.popitem(last=False)
 
 
 _STATE: Final = (
