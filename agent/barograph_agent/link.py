@@ -24,6 +24,8 @@ from barograph_agent.outbox import Outbox
 SILENCE_SECONDS: Final = 2.0
 """Without an answer for this long while one is due, the collector counts as away."""
 BACKOFF_LIMIT_SECONDS: Final = 5.0
+_AFTER_SILENCE: Final = 4
+"""The attempt that a hello after a silence counts as: a collector that is busy needs no second one soon."""
 
 
 def backoff(attempt: int, rng: random.Random) -> float:
@@ -103,11 +105,12 @@ class Link:
     def pump(self, timeout: float = 0.0) -> None:
         """Send and receive whatever can be, waiting at most `timeout` seconds for something to arrive."""
         self._speak()
+        if timeout > 0:
+            self._socket.poll(int(timeout * 1000))
         # Ends only when nothing is left to hear: the socket's descriptor tells of a message once.
-        while self._socket.poll(int(timeout * 1000)):
+        while int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
             self._listen()
             self._speak()
-            timeout = 0.0
 
     def fileno(self) -> int:
         """A descriptor that becomes readable when `pump` has something to hear, edge-triggered as ZeroMQ's are."""
@@ -141,6 +144,7 @@ class Link:
         if self._welcomed and self._sent > self._acked and now - self._heard_at > SILENCE_SECONDS:
             self._welcomed = False
             self._hello_at = now
+            self._attempt = _AFTER_SILENCE
         if not self._welcomed:
             self._knock(now)
             return
@@ -205,6 +209,10 @@ class Link:
                 continue
             self._heard_at = self._clock()
             match message:
+                case wire.Welcome() if self._welcomed:
+                    # The answer to a hello said twice. What was sent since the first one is on its way.
+                    self._credit = message.credit
+                    self._advance(message.acked)
                 case wire.Welcome():
                     self._welcomed = True
                     self._trouble = ""

@@ -11,7 +11,7 @@ import enum
 import math
 import re
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -22,28 +22,20 @@ TEXT_LIMIT: Final = 65536
 class Kind(enum.Enum):
     """What a column holds, as it travels."""
 
-    NAME = "an identifier of 1-128 characters from A-Z a-z 0-9 _ . : @ / + -"
-    TEXT = f"text of at most {TEXT_LIMIT} characters"
-    F64 = "64-bit floats"
-    I64 = "64-bit signed integers"
-    U64 = "64-bit unsigned integers"
+    NAME = ("an identifier of 1-128 characters from A-Z a-z 0-9 _ . : @ / + -", "")
+    TEXT = (f"text of at most {TEXT_LIMIT} characters", "")
+    F64 = ("64-bit floats", "<f8")
+    I64 = ("64-bit signed integers", "<i8")
+    U64 = ("64-bit unsigned integers", "<u8")
 
-    @property
-    def is_text(self) -> bool:
+    def __init__(self, text: str, dtype: str) -> None:
+        # Plain attributes: a collector asks for them with every column of every message.
+        self.text = text
+        """What is expected of a value, for errors."""
+        self.is_text = not dtype
         """True for the kinds that travel as strings, False for those that travel as array bytes."""
-        return self in (Kind.NAME, Kind.TEXT)
-
-    @property
-    def dtype(self) -> np.dtype[np.generic]:
+        self.dtype: np.dtype[Any] = np.dtype(dtype or object)
         """The little-endian numpy type of a numeric kind."""
-        return _DTYPES[self]
-
-
-_DTYPES: Final[dict[Kind, np.dtype[np.generic]]] = {
-    Kind.F64: np.dtype("<f8"),
-    Kind.I64: np.dtype("<i8"),
-    Kind.U64: np.dtype("<u8"),
-}
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ A message of an unknown type is counted and not answered.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -191,6 +191,12 @@ decode_any_hello = msgspec.msgpack.Decoder(AnyHello).decode
 decode_from_collector = msgspec.msgpack.Decoder(FromCollector).decode
 
 
+# Looked up once, not with every column.
+_NAME: Final = Kind.NAME
+_F64: Final = Kind.F64
+_LEAST: Final = {Kind.I64: -(2**63), Kind.U64: 0}
+_MOST: Final = {Kind.I64: 2**63 - 1, Kind.U64: 2**64 - 1}
+
 READ_KINDS: Final[dict[str, dict[str, Kind]]] = {
     name: {"offset": Kind.I64, **table.columns} for name, table in TABLES.items()
 }
@@ -231,7 +237,9 @@ def unpack(
     `strict=False` is for what a collector sends, which has checked texts before storing them, and may be newer: columns
     that are unknown here are left out.
     """
-    return {name: spread(value, rows) for name, value in check(columns, kinds, rows, strict=strict).items()}
+    return {
+        name: spread(value, kinds[name], rows) for name, value in check(columns, kinds, rows, strict=strict).items()
+    }
 
 
 def check(
@@ -241,63 +249,69 @@ def check(
     *,
     defaults: Mapping[str, Wire] = MappingProxyType({}),
     strict: bool = True,
-) -> dict[str, Column | str]:
-    """The same, but what holds for every row stays one value: a string, or an array without dimensions.
+) -> dict[str, Wire]:
+    """The same, but each column stays as it travels, for `spread`: a collector makes arrays of many messages at once.
 
     A column that is missing has its default, if there is one: its producer is older.
     """
     if strict and (unknown := columns.keys() - kinds.keys()):
         raise Invalid(f"unknown column {min(unknown)!r}, expected one of {', '.join(kinds)}")
-    out: dict[str, Column | str] = {}
+    out: dict[str, Wire] = {}
     for name, kind in kinds.items():
-        if name not in columns and name not in defaults:
-            raise Invalid(f"column {name!r} is missing, expected {kind.value}")
-        value = columns[name] if name in columns else defaults[name]
-        out[name] = (
-            _check_text(name, value, kind, rows, strict) if kind.is_text else _check_numbers(name, value, kind, rows)
-        )
+        try:
+            value = columns[name]
+        except KeyError:
+            if name not in defaults:
+                raise Invalid(f"column {name!r} is missing, expected {kind.text}") from None
+            value = defaults[name]
+        if kind.is_text:
+            _check_text(name, value, kind, rows, strict)
+        else:
+            _check_numbers(name, value, kind, rows)
+        out[name] = value
     return out
 
 
-def spread(value: Column | str, rows: int) -> Column:
-    """What holds for every row, written out `rows` times; an array or list is given back as it is."""
-    if isinstance(value, str):
-        return [value] * rows
-    return value if isinstance(value, list) or value.ndim else np.full(rows, value)
-
-
-def _check_numbers(name: str, value: Wire, kind: Kind, rows: int) -> npt.NDArray[Any]:
-    dtype = kind.dtype
+def spread(value: Wire, kind: Kind, rows: int) -> Column:
+    """A checked column as `rows` values: an array of its kind, or a list of strings."""
     if isinstance(value, bytes):
-        if len(value) != rows * dtype.itemsize:
-            raise Invalid(f"column {name!r} has {len(value)} bytes, expected {rows} rows of {dtype.itemsize} bytes")
-        return np.frombuffer(value, dtype=dtype)
-    if type(value) is not int and not (type(value) is float and kind is Kind.F64):
-        raise Invalid(f"column {name!r} is {type(value).__name__}, expected {kind.value}")
-    try:
-        return np.array(value, dtype=dtype)
-    except OverflowError:
-        raise Invalid(f"column {name!r} is {value}, expected {kind.value}") from None
+        return np.frombuffer(value, kind.dtype)
+    if isinstance(value, list):
+        return value
+    return [value] * rows if isinstance(value, str) else np.full(rows, value, kind.dtype)
 
 
-def _check_text(name: str, value: Wire, kind: Kind, rows: int, strict: bool) -> list[str] | str:
+def _check_numbers(name: str, value: Wire, kind: Kind, rows: int) -> None:
+    if isinstance(value, bytes):
+        if len(value) != rows * kind.dtype.itemsize:
+            size = kind.dtype.itemsize
+            raise Invalid(f"column {name!r} has {len(value)} bytes, expected {rows} rows of {size} bytes")
+    elif kind is _F64:
+        if type(value) is not float and type(value) is not int:
+            raise Invalid(f"column {name!r} is {type(value).__name__}, expected {kind.text}")
+    elif type(value) is not int:
+        raise Invalid(f"column {name!r} is {type(value).__name__}, expected {kind.text}")
+    elif not _LEAST[kind] <= value <= _MOST[kind]:
+        raise Invalid(f"column {name!r} is {value}, expected {kind.text}")
+
+
+def _check_text(name: str, value: Wire, kind: Kind, rows: int, strict: bool) -> None:
     if isinstance(value, str):
-        distinct: set[str] = {value}
+        distinct: Iterable[str] = (value,)
     elif isinstance(value, list):
         if len(value) != rows:
             raise Invalid(f"column {name!r} has {len(value)} values, expected {rows}")
         if foreign := set(map(type, value)) - {str}:
-            raise Invalid(f"column {name!r} has a value of type {foreign.pop().__name__}, expected {kind.value}")
+            raise Invalid(f"column {name!r} has a value of type {foreign.pop().__name__}, expected {kind.text}")
         distinct = set(value)
     else:
-        raise Invalid(f"column {name!r} is {type(value).__name__}, expected {kind.value}")
+        raise Invalid(f"column {name!r} is {type(value).__name__}, expected {kind.text}")
     if strict:
         for text in distinct:
-            if kind is Kind.NAME and not IDENTIFIER.fullmatch(text):
-                raise Invalid(f"column {name!r} is {text[:140]!r}, expected {kind.value}")
+            if kind is _NAME and not IDENTIFIER.fullmatch(text):
+                raise Invalid(f"column {name!r} is {text[:140]!r}, expected {kind.text}")
             if len(text) > TEXT_LIMIT:
-                raise Invalid(f"column {name!r} has {len(text)} characters, expected {kind.value}")
-    return value
+                raise Invalid(f"column {name!r} has {len(text)} characters, expected {kind.text}")
 
 
 def table_of(message: Append | Read) -> Table:

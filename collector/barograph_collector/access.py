@@ -107,7 +107,7 @@ class Access:
 def add(directory: Path, right: Right, name: str) -> Path:
     """Let a viewer in; returns the file with the token. Raises KeysError."""
     if not IDENTIFIER.fullmatch(name) or "/" in name:
-        raise KeysError(f"name is {name!r}, expected {Kind.NAME.value}, without /")
+        raise KeysError(f"name is {name!r}, expected {Kind.NAME.text}, without /")
     entries = load_all(directory)
     if any(entry.name == name for entry in entries):
         raise KeysError(f"name is {name!r}, expected one that is not in use: revoke it first")

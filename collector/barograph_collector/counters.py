@@ -5,14 +5,12 @@ All keys exist from the start, so that a reader never meets a dict that changes 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
-
-from barograph_agent import wire
 from barograph_agent.tables import TABLES
-from barograph_collector.rows import Entry
+from barograph_collector.rows import Entry, numbers, texts
 
 RESULTS: Final = ("accepted", "duplicate", "refused")
 REASONS: Final = (
@@ -57,26 +55,31 @@ class Counters:
     credit_taken: int = 0
     credit_exhausted: int = 0
 
-    def count(self, entry: Entry) -> None:
+    def count(self, entries: Sequence[Entry]) -> None:
         """Take note of committed rows, and of what they say about the agents' own balance."""
-        self.rows[entry.table] += entry.rows
-        self.table_rows[entry.table] += entry.rows
-        match entry.table:
-            case "blocks":
-                self.agent_stored += int(_total(entry, "count"))
-            case "runs":
-                self.agent_counted += int(_total(entry, "intervals"))
-                self.agent_dropped["ring-full"] += int(_total(entry, "dropped"))
-            case "sidecars":
-                self.agent_cpu_seconds += _total(entry, "cpu_seconds")
-                self.agent_lived_seconds += _total(entry, "lived_seconds")
-                self.agent_resident_bytes = max(self.agent_resident_bytes, int(np.max(entry.columns["resident_bytes"])))
-            case "events":
-                columns = (wire.spread(entry.columns[name], entry.rows) for name in ("kind", "rows", "detail"))
-                for kind, rows, detail in zip(*columns, strict=True):
-                    if kind == "dropped":
-                        self.agent_dropped[detail if detail in DROPS else "other"] += int(rows)
+        by_table: dict[str, list[Entry]] = {}
+        for entry in entries:
+            by_table.setdefault(entry.table, []).append(entry)
+        for table, same in by_table.items():
+            rows = sum(entry.rows for entry in same)
+            self.rows[table] += rows
+            self.table_rows[table] += rows
+            match table:
+                case "blocks":
+                    self.agent_stored += int(numbers(same, "count").sum())
+                case "runs":
+                    self.agent_counted += int(numbers(same, "intervals").sum())
+                    self.agent_dropped["ring-full"] += int(numbers(same, "dropped").sum())
+                case "sidecars":
+                    self.agent_cpu_seconds += float(numbers(same, "cpu_seconds").sum())
+                    self.agent_lived_seconds += float(numbers(same, "lived_seconds").sum())
+                    most = int(numbers(same, "resident_bytes").max())
+                    self.agent_resident_bytes = max(self.agent_resident_bytes, most)
+                case "events":
+                    self._count_drops(same)
 
-
-def _total(entry: Entry, column: str) -> float:
-    return float(np.sum(wire.spread(entry.columns[column], entry.rows)))
+    def _count_drops(self, events: Sequence[Entry]) -> None:
+        dropped = zip(texts(events, "kind"), numbers(events, "rows").tolist(), texts(events, "detail"), strict=True)
+        for kind, rows, detail in dropped:
+            if kind == "dropped":
+                self.agent_dropped[detail if detail in DROPS else "other"] += rows

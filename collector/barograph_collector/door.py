@@ -17,6 +17,7 @@ HANDSHAKE_MS: Final = 10_000
 """A connection that has not said by then what a client says is closed: half-open ones cost a descriptor each."""
 _BACKLOG: Final = 1024  # connections not accepted yet: a large job starts everywhere at once
 _LINGER_MS: Final = 250
+_MORE: Final = zmq.NOBLOCK | zmq.SNDMORE
 _AT_ONCE: Final = 256  # failures taken before messages get their turn again
 _DOMAIN: Final = "barograph"
 _FAILURES: Final[dict[int, str]] = {
@@ -71,7 +72,8 @@ class Door:
 
     def send(self, peer: bytes, message: wire.FromCollector) -> None:
         """Send, or drop what the peer does not take: clients ask again, so nothing is lost but time."""
-        self.socket.send_multipart([peer, wire.encode(message)], zmq.NOBLOCK)
+        self.socket.send(peer, _MORE)
+        self.socket.send(wire.encode(message), zmq.NOBLOCK)
 
     def failures(self) -> list[str]:
         """Why connections did not come about since the last call, as `counters.REASONS`."""

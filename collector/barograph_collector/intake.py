@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -19,8 +18,7 @@ class Undecodable(Exception):
     """Bytes that are no message of the protocol: there is nobody to answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(NamedTuple):
     """One accepted message on its way to the database; `size` is about what it takes in memory, in bytes.
 
     `frame` is an append that says the same: what the journal keeps, and `replayed` understands.
@@ -66,7 +64,7 @@ def _foreign_hello(frame: bytes) -> wire.Hello:
 def check_stream(name: str) -> None:
     """Raises wire.Invalid for a stream name that is no identifier."""
     if not IDENTIFIER.fullmatch(name):
-        raise wire.Invalid(f"stream is {name[:140]!r}, expected {Kind.NAME.value}")
+        raise wire.Invalid(f"stream is {name[:140]!r}, expected {Kind.NAME.text}")
 
 
 def appended(message: wire.Append, frame: bytes, at: float) -> Item:
@@ -75,7 +73,7 @@ def appended(message: wire.Append, frame: bytes, at: float) -> Item:
         entry = _checked(message)
     except wire.Invalid as error:
         return refused(message, "invalid", str(error), at)
-    # In memory twice, as it came and as columns, until the database has it; as columns it is hardly larger.
+    # In memory twice, as it came and as columns, until the database has it.
     return Item(message.stream, message.seq, entry, frame, 2 * len(frame) + 8 * message.rows)
 
 
@@ -103,12 +101,13 @@ def _checked(message: wire.Append) -> Entry:
     table = wire.table_of(message)
     if not 1 <= message.rows <= wire.MAX_ROWS:
         raise wire.Invalid(f"rows is {message.rows}, expected 1 to {wire.MAX_ROWS}")
-    spread = sum(len(value) for value in message.columns.values() if isinstance(value, str)) * message.rows
-    if spread > wire.MAX_BYTES:
-        raise wire.Invalid(f"scalar text comes to {spread} characters in all rows, expected at most {wire.MAX_BYTES}")
-    return Entry(
-        table.name, message.rows, wire.check(message.columns, table.columns, message.rows, defaults=table.defaults)
-    )
+    columns = wire.check(message.columns, table.columns, message.rows, defaults=table.defaults)
+    if message.rows > 1:
+        spread = sum(len(value) for value in columns.values() if isinstance(value, str)) * message.rows
+        if spread > wire.MAX_BYTES:
+            detail = f"scalar text comes to {spread} characters in all rows, expected at most {wire.MAX_BYTES}"
+            raise wire.Invalid(detail)
+    return Entry(table.name, message.rows, columns)
 
 
 def _event(

@@ -66,7 +66,7 @@ def init(directory: Path) -> CollectorKey:
 def add(directory: Path, role: Role, name: str) -> Path:
     """Let a new client in; returns its key file. Raises KeysError."""
     if not IDENTIFIER.fullmatch(name) or "/" in name:
-        raise KeysError(f"name is {name!r}, expected {Kind.NAME.value}, without /")
+        raise KeysError(f"name is {name!r}, expected {Kind.NAME.text}, without /")
     key, clients = load_collector(directory), load_clients(directory)
     if any(client.name == name for client in clients):
         raise KeysError(f"name is {name!r}, expected one that is not in use: revoke it first")

@@ -67,4 +67,4 @@ def _check(read: wire.Read, table: Table) -> None:
     if read.job and "job" not in table.columns:
         raise wire.Invalid(f"table {table.name!r} has no column 'job', expected no job but got {read.job[:140]!r}")
     if read.job and not IDENTIFIER.fullmatch(read.job):
-        raise wire.Invalid(f"job is {read.job[:140]!r}, expected {Kind.NAME.value}")
+        raise wire.Invalid(f"job is {read.job[:140]!r}, expected {Kind.NAME.text}")

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from barograph_agent import wire
-from barograph_agent.tables import TABLES, Kind
-from barograph_agent.wire import Column
+from barograph_agent.tables import TABLES
+from barograph_agent.wire import Wire
 from barograph_collector.layout import OFFSET
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """Checked rows for one table: each column an array or list of `rows` values, or one value that holds for all."""
+class Entry(NamedTuple):
+    """Checked rows for one table, each column as it travels: bytes or a list of `rows` values, or one for all."""
 
     table: str
     rows: int
-    columns: Mapping[str, Column | str]
+    columns: Mapping[str, Wire]
 
 
 def to_arrow(table: str, entries: Sequence[Entry], first_offsets: Sequence[int]) -> pa.Table:
@@ -33,22 +31,36 @@ def to_arrow(table: str, entries: Sequence[Entry], first_offsets: Sequence[int])
     shift = np.array(first_offsets) - np.cumsum(counts) + counts
     columns = {OFFSET: pa.array(np.arange(counts.sum()) + np.repeat(shift, counts))}
     for name, kind in TABLES[table].columns.items():
-        parts = [entry.columns[name] for entry in entries]
-        columns[name] = _texts(parts, counts) if kind.is_text else _numbers(parts, counts, kind)
+        columns[name] = _texts(entries, name, counts) if kind.is_text else pa.array(numbers(entries, name))
     return pa.table(columns)
 
 
-def _numbers(parts: Sequence[Any], counts: npt.NDArray[np.int64], kind: Kind) -> pa.Array:
-    if all(part.ndim == 0 for part in parts):
-        return pa.array(np.repeat(np.array(parts, kind.dtype), counts))
-    return pa.array(np.concatenate([wire.spread(part, n) for part, n in zip(parts, counts, strict=True)]))
+def numbers(entries: Sequence[Entry], name: str) -> npt.NDArray[Any]:
+    """One column of numbers through all rows of these entries, which are of one table."""
+    kind = TABLES[entries[0].table].columns[name]
+    parts: list[Any] = [entry.columns[name] for entry in entries]
+    types = set(map(type, parts))
+    if types == {bytes}:
+        return np.frombuffer(b"".join(parts), kind.dtype)
+    if bytes not in types:
+        return np.repeat(np.array(parts, kind.dtype), [entry.rows for entry in entries])
+    return np.concatenate([wire.spread(part, kind, entry.rows) for part, entry in zip(parts, entries, strict=True)])
 
 
-def _texts(parts: Sequence[Any], counts: npt.NDArray[np.int64]) -> pa.Array:
+def texts(entries: Sequence[Entry], name: str) -> list[str]:
+    """One column of texts through all rows of these entries."""
+    parts: Iterator[Any] = (entry.columns[name] for entry in entries)
+    spread = (
+        [part] * entry.rows if isinstance(part, str) else part for part, entry in zip(parts, entries, strict=True)
+    )
+    return list(itertools.chain.from_iterable(spread))
+
+
+def _texts(entries: Sequence[Entry], name: str, counts: npt.NDArray[np.int64]) -> pa.Array:
+    parts: list[Any] = [entry.columns[name] for entry in entries]
     if all(isinstance(part, str) for part in parts):
         # One stream's rows are of one job: a message says so once, and so does the batch.
         codes = {text: code for code, text in enumerate(dict.fromkeys(parts))}
         indices = np.repeat(np.array([codes[part] for part in parts], np.int32), counts)
         return pa.DictionaryArray.from_arrays(pa.array(indices), pa.array(list(codes), pa.string()))
-    values = (wire.spread(part, n) for part, n in zip(parts, counts, strict=True))
-    return pa.array(list(itertools.chain.from_iterable(values)), pa.string())
+    return pa.array(texts(entries, name), pa.string())

@@ -114,10 +114,11 @@ class Writer:
 
     def _write(self, batch: list[Group]) -> None:
         items = [item for group in batch for item in group.items]
+        entries = [item.entry for item in items]
         number = batch[-1].number
         began = time.perf_counter()
         try:
-            self._store.commit([item.entry for item in items], {**{i.stream: i.seq for i in items}, JOURNAL: number})
+            self._store.commit(entries, {**{i.stream: i.seq for i in items}, JOURNAL: number})
         except duckdb.Error as error:
             _log.error("a commit failed: %s; opening the database again", first_line(error))
             if not self._reopen(number):
@@ -128,8 +129,7 @@ class Writer:
         self._counters.commits += 1
         self._counters.last_offset = self._store.head
         self._journal_bytes += sum(len(item.frame) for item in items)
-        for item in items:
-            self._counters.count(item.entry)
+        self._counters.count(entries)
         self._stored(items)
 
     def _reopen(self, number: int) -> bool:

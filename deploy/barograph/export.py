@@ -114,7 +114,7 @@ def since_argument(text: str) -> float:
 def app_argument(text: str) -> str:
     """The name of an application. Raises argparse.ArgumentTypeError."""
     if not IDENTIFIER.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"{text!r}, expected {Kind.NAME.value}")
+        raise argparse.ArgumentTypeError(f"{text!r}, expected {Kind.NAME.text}")
     return text
 
 

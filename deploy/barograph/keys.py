@@ -97,7 +97,7 @@ def clock(at: float) -> str:
 def identifier(text: str) -> str:
     """Check a name. Raises argparse.ArgumentTypeError."""
     if not IDENTIFIER.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"{text!r}, expected {Kind.NAME.value}")
+        raise argparse.ArgumentTypeError(f"{text!r}, expected {Kind.NAME.text}")
     return text
 
 

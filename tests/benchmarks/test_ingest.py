@@ -31,9 +31,9 @@ def messages() -> Iterator[Message]:
     kinds = TABLES["blocks"].columns
     for part in range(2):
         for job in load.jobs:
-            values: dict[str, Any] = job.columns | {"first_index": np.arange(part * ROWS, (part + 1) * ROWS)}
-            shifted = values | {"ended_at": values["ended_at"] + 1000.0 * part}
-            yield wire.unpack(wire.pack(shifted, kinds), kinds, ROWS)
+            packed = job.columns | {"first_index": np.arange(part * ROWS, (part + 1) * ROWS).tobytes()}
+            values: dict[str, Any] = wire.unpack(packed, kinds, ROWS)
+            yield values | {"ended_at": values["ended_at"] + 1000.0 * part}
     load.close()
 
 

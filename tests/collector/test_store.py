@@ -46,8 +46,7 @@ VERSION_1 = {
 
 
 def entry(table: str, rows: int, values: dict[str, object]) -> Entry:
-    kinds = TABLES[table].columns
-    return Entry(table, rows, wire.unpack(wire.pack(values, kinds), kinds, rows))  # type: ignore[arg-type]
+    return Entry(table, rows, wire.pack(values, TABLES[table].columns))  # type: ignore[arg-type]
 
 
 def sites(count: int, text: str) -> Entry:
@@ -134,12 +133,13 @@ def test_a_page_of_long_texts_is_cut_to_what_fits_a_message_and_nothing_is_lost(
 
 def test_a_commit_that_fails_leaves_nothing_of_it(tmp_path: Path) -> None:
     good = entry("blocks", 2, blocks(2))
-    words = np.array(["x"])
-    bad = Entry("events", 1, {"source": "s", "kind": "k", "rows": words, "detail": "d", "at": np.zeros(1)})
-    with Store(tmp_path / "log.duckdb") as store:
+    bad = sites(1, "a")
+    with Store(tmp_path / "log.duckdb") as store, store.cursor() as log:
         store.commit([good], {"s": 1})
-        with pytest.raises(duckdb.ConversionException):
+        log.execute("ALTER TABLE sites RENAME before TO behind")
+        with pytest.raises(duckdb.BinderException):
             store.commit([good, bad], {"s": 2})
+        log.execute("ALTER TABLE sites RENAME behind TO before")
     with Store(tmp_path / "log.duckdb") as store:
         assert (store.head, high_water(store)) == (2, {"s": 1})
 
