@@ -8,6 +8,7 @@ import importlib.util
 import json
 import os
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
@@ -27,6 +28,9 @@ ABOVE: Final = 2
 DEFAULT_MODELER: Final = "http://127.0.0.1:7452"
 ANSWER_SECONDS: Final = 10.0
 ANSWER_BYTES: Final = 4 * 2**20
+LEARNING_SECONDS: Final = 30.0
+"""How long to wait for an application whose first runs are being learned."""
+_AGAIN_SECONDS: Final = 0.5
 
 
 class Refused(Exception):
@@ -35,6 +39,13 @@ class Refused(Exception):
     def __init__(self, text: str, status: Exit) -> None:
         super().__init__(text)
         self.status = status
+
+
+class Learning(Refused):
+    """Not yet, but in a few seconds."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, Exit.UNAVAILABLE)
 
 
 class Away(Refused):
@@ -68,9 +79,9 @@ def main(arguments: Sequence[str]) -> int:
     fields |= {f"param.{name}": value for name, value in params.items()}
     try:
         fields |= _features(options.features)
-        said = ask(options.modeler, {name: value for name, value in fields.items() if value is not None}, headers)
-    except Away as error:
-        return _refuse(str(error), Exit.UNAVAILABLE)
+        said = _ask_patiently(
+            options.modeler, {name: value for name, value in fields.items() if value is not None}, headers
+        )
     except Refused as error:
         return _refuse(str(error), error.status)
     try:
@@ -94,8 +105,24 @@ def _features(path: Path | None) -> dict[str, float]:
         raise Refused(f"{path}: {error.strerror}", Exit.DATA) from None
 
 
+def _ask_patiently(modeler: str, fields: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
+    """The same as `ask`, but what is being learned is waited for, and that is said."""
+    deadline = time.monotonic() + LEARNING_SECONDS
+    waited = False
+    while True:
+        try:
+            return ask(modeler, fields, headers)
+        except Learning as error:
+            if time.monotonic() > deadline:
+                raise
+            if not waited:
+                print(f"barograph predict: {error}; waiting", file=sys.stderr)
+            waited = True
+            time.sleep(_AGAIN_SECONDS)
+
+
 def ask(modeler: str, fields: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The modeler's answer. headers: who asks, where the modeler wants to know. Raises Away and Refused."""
+    """The modeler's answer. headers: who asks, where the modeler wants to know. Raises Away, Learning and Refused."""
     url = f"{modeler.rstrip('/')}/predict?{urlencode(fields)}"
     request = urllib.request.Request(url, headers=dict(headers or {}))
     try:
@@ -124,6 +151,8 @@ def _refusal(modeler: str, error: urllib.error.HTTPError) -> Exception:
             text = str(json.loads(error.read(ANSWER_BYTES))["error"])
         except (OSError, ValueError, KeyError, TypeError):
             return Away(f"{modeler} answers {error.code} {error.reason}, expected a modeler")
+    if error.code == http.HTTPStatus.SERVICE_UNAVAILABLE:
+        return Learning(text)
     by_status = {400: Exit.USAGE, 404: Exit.DATA}
     return Refused(text, by_status.get(error.code, Exit.UNAVAILABLE))
 

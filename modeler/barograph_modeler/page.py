@@ -52,7 +52,8 @@ class PredictPage:
         except Unknown as error:
             return _send(start_response, HTTPStatus.NOT_FOUND, {"error": str(error)})
         except _Learning as error:
-            return _send(start_response, HTTPStatus.SERVICE_UNAVAILABLE, {"error": str(error)})
+            again = [("Retry-After", "1")]
+            return _send(start_response, HTTPStatus.SERVICE_UNAVAILABLE, {"error": str(error)}, again)
         if question.text or accept.strip().startswith(_TEXTS):
             return _send_text(start_response, said, accept)
         return _send(start_response, HTTPStatus.OK, said)
@@ -71,7 +72,7 @@ class PredictPage:
             _, known = find(self._forecaster.library.published, question)
         except Unknown:
             if self._forecaster.is_learning(question.cluster, question.app):
-                raise _Learning(f"{question.app} is being learned at this moment, ask again in a few seconds") from None
+                raise _Learning(f"{question.app} is being learned at this moment") from None
             raise
         with self._forecaster.library.gate.passing():
             return answer(known, question)

@@ -16,6 +16,7 @@ from typing import Final
 import pytest
 
 from helpers import belongings
+from helpers.log import wait_until
 from helpers.stranger import Stranger
 
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
@@ -108,6 +109,8 @@ def serve(machine: Stranger) -> None:
     ):
         done = machine.types(line, environment())
         assert done.returncode == 0, done.stderr
+    question = "barograph predict --app solver --ranks 64 --param mesh=fine"
+    wait_until(lambda: machine.types(question, environment()).returncode == 0, "the modeler knows the runs")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))

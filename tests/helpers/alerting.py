@@ -68,13 +68,16 @@ def wait_until(true: Callable[[], object], what: str, seconds: float = DEADLINE_
 
 
 @contextlib.contextmanager
-def running(log: Path, *command: str | Path) -> Iterator[None]:
-    with log.open("ab") as out, subprocess.Popen(command, stdout=out, stderr=out) as process:
+def running(log: Path, url: str, *command: str | Path) -> Iterator[None]:
+    """A server for as long as the block lasts, from when `url` answers."""
+    with log.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out) as process:
         try:
+            wait_until(lambda: process.poll() is not None or _answers(url), f"{url}, see {log}")
+            assert process.poll() is None, log.read_text()
             yield
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(DEADLINE_SECONDS)
 
 
 @contextlib.contextmanager
@@ -105,6 +108,7 @@ def watched(directory: Path, webhook: Webhook, *arguments: str, patience: str = 
         with (
             running(
                 directory / "alertmanager.log",
+                f"http://127.0.0.1:{ports + 1}/-/ready",
                 alertmanager,
                 f"--config.file={directory / 'alertmanager.yml'}",
                 f"--storage.path={directory / 'alertmanager'}",
@@ -113,14 +117,13 @@ def watched(directory: Path, webhook: Webhook, *arguments: str, patience: str = 
             ),
             running(
                 directory / "prometheus.log",
+                f"http://127.0.0.1:{ports}/-/ready",
                 prometheus,
                 f"--config.file={directory / 'prometheus.yml'}",
                 f"--storage.tsdb.path={directory / 'prometheus'}",
                 f"--web.listen-address=127.0.0.1:{ports}",
             ),
         ):
-            wait_until(lambda: _answers(f"http://127.0.0.1:{ports}/-/ready"), "Prometheus")
-            wait_until(lambda: _answers(f"http://127.0.0.1:{ports + 1}/-/ready"), "Alertmanager")
             up.alertmanager = f"http://127.0.0.1:{ports + 1}"  # type: ignore[attr-defined]
             yield up
 

@@ -1,4 +1,4 @@
-"""An executor that runs what it is given at once, in the caller's thread."""
+"""Executors without threads: work is done at once, or when a test says so."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 
 class Inline(Executor):
+    """Does it at once, in the caller's thread."""
+
     def submit(self, work: Callable[..., Any], /, *args: Any, **keywords: Any) -> Future[Any]:
         future: Future[Any] = Future()
         try:
@@ -15,3 +17,20 @@ class Inline(Executor):
         except Exception as error:
             future.set_exception(error)
         return future
+
+
+class Slow(Inline):
+    """Work that ends when it is told to."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Future[Any], Callable[[], Any]]] = []
+
+    def submit(self, work: Callable[..., Any], /, *args: Any, **keywords: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.waiting.append((future, lambda: work(*args, **keywords)))
+        return future
+
+    def finish(self) -> None:
+        for future, work in self.waiting:
+            future.set_result(work())
+        self.waiting.clear()

@@ -15,13 +15,17 @@ from types import TracebackType
 from typing import Self
 
 DEADLINE_SECONDS = 120.0
+PORTS = 20_000, 32_000
+"""From where to where: below those that Linux gives to whoever connects."""
+_next_port = PORTS[0] + os.getpid() * 97 % (PORTS[1] - PORTS[0])
 
 
 def free_ports(count: int) -> int:
-    """The first of `count` neighbouring free ports, from a range that depends on this process."""
-    base = 20000 + (os.getpid() * 7) % 20000
+    """The first of `count` neighbouring free ports, which no earlier call of this process has named."""
+    global _next_port  # noqa: PLW0603 - what was named may not be bound yet
     while True:
-        base += count
+        base = _next_port if _next_port + count <= PORTS[1] else PORTS[0]
+        _next_port = base + count
         sockets = [socket.socket() for _ in range(count)]
         try:
             for number, one in enumerate(sockets):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from barograph_modeler.library import Library
 from barograph_modeler.mind import Modeler
 from barograph_modeler.scoreboard import Forecast, Scoreboard
 from barograph_modeler.snapshot import read_snapshot, write_snapshot
-from helpers.executor import Inline
+from helpers.executor import Inline, Slow
 from helpers.features import inline_features
 from helpers.scaling import Campaign, law
 
@@ -209,23 +208,6 @@ def test_state_that_went_through_a_snapshot_gives_the_same_predictions_and_repor
         one.take(("jobs", job["jobs"]))
     assert again.rows("predictions") == life.rows("predictions") != []
     assert again.rows("outcomes") == life.rows("outcomes") != []
-
-
-class Slow(Inline):
-    """Fits that end when they are told to."""
-
-    def __init__(self) -> None:
-        self.waiting: list[tuple[Future[Any], Any]] = []
-
-    def submit(self, work: Any, /, *args: Any, **keywords: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        self.waiting.append((future, lambda: work(*args, **keywords)))
-        return future
-
-    def finish(self) -> None:
-        for future, work in self.waiting:
-            future.set_result(work())
-        self.waiting.clear()
 
 
 def test_a_job_waits_for_the_fit_under_way_and_the_main_loop_for_none():

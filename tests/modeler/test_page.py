@@ -30,7 +30,7 @@ from barograph_modeler.question import BadQuestion, Question, parse_question
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.mixture import Mixture
 from barograph_modeler.scaling.predictor import Prediction, Refusal
-from helpers.executor import Inline
+from helpers.executor import Inline, Slow
 from helpers.features import inline_features
 from helpers.scaling import Campaign, law
 
@@ -100,6 +100,35 @@ def test_a_question_that_nobody_can_answer_is_a_400_with_a_sentence(server, quer
     assert str(caught.value) == sentence
     status, kind, body = get(server, f"/predict?{query}")
     assert (status, kind, json.loads(body)) == (400, "application/json", {"error": sentence})
+
+
+def test_what_is_being_learned_is_a_503_and_the_command_waits_for_it(capsys):
+    executor = Slow()
+    made, campaign = Forecaster(Library(executor)), Campaign()
+    mind = Modeler(Learner(), made, inline_features())
+    for ranks in (1, 2, 4, 8, 16):
+        for table, columns in campaign.run(ranks).items():
+            mind.take(table, columns, 0.0)
+    mind.step(0.0)
+    mind.step(0.0)
+
+    def learn() -> None:
+        while executor.waiting:
+            executor.finish()
+            mind.step(0.0)
+
+    served = serve_metrics(CollectorRegistry(), "127.0.0.1", 0, {"/predict": PredictPage(made, inline_features())})
+    host, port = served.address
+    status, _, body = get(served, "/predict?app=solver&ranks=4&param.n=1")
+    assert (status, json.loads(body)) == (503, {"error": "solver is being learned at this moment"})
+    timer = threading.Timer(1.0, learn)
+    timer.start()
+    assert predict(["--app=solver", "--ranks=4", "--param=n=1", f"--modeler=http://{host}:{port}"]) == 0
+    said = capsys.readouterr()
+    assert said.err == "barograph predict: solver is being learned at this moment; waiting\n"
+    assert said.out
+    timer.join()
+    served.stop()
 
 
 def test_an_unknown_application_is_a_404_and_one_on_two_clusters_wants_the_cluster(server):
