@@ -117,7 +117,7 @@ class Scorer:
         for name, job in list(self.jobs.items()):
             if not job.workload:
                 continue
-            if job.waiting:
+            if job.waiting or (job.work and job.trial is not None):
                 self._judge(job)
                 job.changed_at = now
             if job.trial is not None:

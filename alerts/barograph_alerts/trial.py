@@ -22,7 +22,7 @@ from barograph_modeler.windows import WINDOW_SECONDS, Windower
 Band = tuple[float, float, float]
 """Lower, expected and upper seconds."""
 SETTLED: Final = 30.0
-"""A cause is looked for again until so many seconds since the onset are known."""
+"""A cause is looked for again until so many seconds since the onset are known: intervals, and what the nodes did."""
 WORK: Final = 1024
 """Stretches that wait for windows of their time; the oldest go first."""
 PROJECTED: Final = 0.5
@@ -45,7 +45,9 @@ class Trial:
         self._attribution = Attribution()
         self._until = -math.inf
         self._work: deque[Stretch] = deque(maxlen=WORK)
+        self._worked_until = -math.inf
         self._explained = 0
+        self._explained_work = -math.inf
         self._disturbed = False
 
     def add(
@@ -77,7 +79,9 @@ class Trial:
     def _take_work(self) -> None:
         onset_at = self.evidence.alarms[-1].onset_at if self._disturbed else math.inf
         while self._work and self._work[0].ended_at <= self._until:
-            self._attribution.add(self._work.popleft(), onset_at)
+            stretch = self._work.popleft()
+            self._worked_until = stretch.ended_at
+            self._attribution.add(stretch, onset_at)
 
     def last(self, started_at: float, share: float, runtime_seconds: float = math.nan) -> None:
         """Judge how long the run takes. share: of its sync points that are done, NaN if unknown.
@@ -105,12 +109,18 @@ class Trial:
             return
         alarm = self.evidence.alarms[-1]
         fresh = self._explained < len(self.evidence.alarms)
-        if fresh or (alarm.ended_at is None and self._until - alarm.onset_at < SETTLED):
+        if fresh or (alarm.ended_at is None and not self._is_settled(alarm)):
             self.cause = self._why(alarm)
             self._explained = len(self.evidence.alarms)
+            self._explained_work = self._worked_until
         was, self._disturbed = self._disturbed, alarm.ended_at is None
         if was and not self._disturbed:
             self._attribution.forget_since(alarm.onset_at)
+
+    def _is_settled(self, alarm: Alarm) -> bool:
+        # What nodes did may come late: a sidecar delivers from its spool once the collector is there again.
+        is_late = self._explained_work < min(self._worked_until, alarm.onset_at + SETTLED)
+        return self._until - alarm.onset_at >= SETTLED and not is_late
 
     def projected_seconds(self, band: Band | None, now: float) -> float:
         """How long the whole run will take: what has passed, and what is left at the pace so far; NaN if unknown."""

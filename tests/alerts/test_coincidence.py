@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import numpy as np
@@ -80,8 +81,13 @@ def node_blocks(job: dict, host: str, own_seconds: np.ndarray, wait_seconds: np.
     }  # fmt: skip
 
 
-def run_on(scorer: Scorer, simulation: Simulation, hosts: tuple[str, str], *, slow: bool) -> dict:
-    """A job on two nodes; where it becomes slow in the middle the second one works longer. Returns its last score."""
+def run_on(
+    scorer: Scorer, simulation: Simulation, hosts: tuple[str, str], *, slow: bool, nodes_late: bool = False
+) -> dict:
+    """A job on two nodes; where it becomes slow in the middle the second one works longer. Returns its last score.
+
+    nodes_late: what nodes say comes after all blocks of the job.
+    """
     job = simulation.job(slow_from=6400 if slow else None, factor=5.0)
     scorer.take("jobs", {**job["jobs"], "nodes": [2], "host": [hosts[0]]}, 0.0)
     sums = job["blocks"]["sum_seconds"].reshape(-1, 64).sum(axis=1)
@@ -90,11 +96,13 @@ def run_on(scorer: Scorer, simulation: Simulation, hosts: tuple[str, str], *, sl
     last = {}
     for start in range(0, simulation.intervals, 640):
         page = part(job["blocks"], start, start + 640)
-        for rows in work:
+        for rows in () if nodes_late else work:
             scorer.take("node_blocks", part(rows, start // 64, start // 64 + 10), 0.0)
         scorer.take("blocks", page, 0.0)
         for output in scorer.step(float(page["ended_at"][-1])):
             last = dict(output.columns)
+    for at, rows in itertools.product(range(0, simulation.intervals // 64, 10), work if nodes_late else ()):
+        scorer.take("node_blocks", part(rows, at, at + 10), 0.0)
     scorer.take("runs", job["runs"], 0.0)
     for output in scorer.step(float(page["ended_at"][-1]) + 1):
         last = dict(output.columns)
@@ -121,6 +129,14 @@ def test_the_sentence_of_an_alarm_names_the_new_node_and_the_row_its_figures(lif
     assert second["cause"] == "straggler"
     assert "coincides" not in second["sentence"]
     assert "coincides" not in rows[0]["sentence"]
+
+
+def test_what_nodes_say_after_the_last_block_of_a_job_still_names_the_one_that_held_it_up():
+    simulation, scorer = Simulation(intervals=10240), Scorer()
+    for _ in range(4):
+        run_on(scorer, simulation, ("n1", "n2"), slow=False)
+    last = run_on(scorer, simulation, ("n1", "n3"), slow=True, nodes_late=True)
+    assert (last["state"], last["cause"], json.loads(last["members"])) == ("slow", "straggler", ["n3"])
 
 
 def test_evidence_against_nodes_and_where_workloads_ran_outlive_a_restart(life):
