@@ -13,12 +13,14 @@ from typing import Final
 import msgspec
 import zmq
 
-from barograph_agent import configuration, facility, places, rules, shim, wire
+from barograph_agent import configuration, credential, facility, keys, places, rules, shim, wire
+from barograph_agent.handshake import Handshakes
 from barograph_agent.trial import Environment, Finding, check_launcher, check_watching, last, run
 
 RING_BYTES: Final = 3.5 * 2**20
 SPOOL_BYTES: Final = 256 * 2**20
 ANSWER_SECONDS: Final = 5.0
+_AWAY: Final = "start `barograph up` there, or set BAROGRAPH_COLLECTOR; until then runs are kept in the spool"
 _SHARED: Final = (
     "nfs",
     "lustre",
@@ -44,7 +46,7 @@ def examine(environment: Environment, endpoint: str) -> Iterator[Finding]:
     yield from check_watching(environment)
     yield check_rings(places.ring_root(environment))
     yield check_spool(places.spool_root(environment))
-    yield check_collector(endpoint)
+    yield check_collector(endpoint, environment)
     yield check_rules(environment)
     yield check_configuration(environment)
     yield check_hooks(places.SITE)
@@ -102,29 +104,51 @@ def check_spool(root: Path) -> Finding:
     return Finding("spool", "ok", text)
 
 
-def check_collector(endpoint: str) -> Finding:
-    """A question and its answer."""
-    advice = "start `barograph up` there, or set BAROGRAPH_COLLECTOR; until then runs are kept in the spool"
+def check_collector(endpoint: str, environment: Environment) -> Finding:
+    """A question and its answer, with the key that runs on this node come with; an agent also needs a credential."""
     try:
         places.check_endpoint(endpoint)
+        key = keys.from_environment(environment)
+        if key is not None and key.role == "agent":
+            credential.maker(environment)("doctor")
+    except keys.KeyFileError as error:
+        return Finding("collector", "fail", str(error), f"set {keys.VARIABLE}")
+    except credential.CredentialError as error:
+        return Finding("collector", "fail", str(error), "start munged, or give jobs tokens")
     except ValueError as error:
         return Finding("collector", "fail", str(error), "set BAROGRAPH_COLLECTOR")
+    return _asked(endpoint, key)
+
+
+def _asked(endpoint: str, key: keys.ClientKey | None) -> Finding:
     with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
         socket.setsockopt(zmq.LINGER, 0)
-        socket.connect(endpoint)
-        began = time.monotonic()
-        socket.send(wire.encode(wire.Read(1, "jobs", -1, 1)))
-        if not socket.poll(int(ANSWER_SECONDS * 1000)):
-            text = f"no answer from {endpoint} in {ANSWER_SECONDS:g} s"
-            return Finding("collector", "fail", text, advice)
-        took = time.monotonic() - began
+        if key is not None:
+            key.apply(socket)
+        handshakes = Handshakes(socket)
         try:
+            socket.connect(endpoint)
+            began = time.monotonic()
+            socket.send(wire.encode(wire.Read(1, "jobs", -1, 1)))
+            if not handshakes.wait(ANSWER_SECONDS):
+                return _unheard(endpoint, handshakes.trouble)
+            took = time.monotonic() - began
             answer = wire.decode_from_collector(socket.recv())
         except msgspec.DecodeError:
-            return Finding("collector", "fail", f"{endpoint} answers, but is no collector", advice)
-    if not isinstance(answer, wire.Rows) or answer.error:
+            return Finding("collector", "fail", f"{endpoint} answers, but is no collector", _AWAY)
+        finally:
+            handshakes.close()
+    # An agent may not read that, and is told so: it was let in.
+    if not isinstance(answer, wire.Rows) or (answer.error and (key is None or key.role != "agent")):
         return Finding("collector", "fail", f"{endpoint} answers, but not what it was asked", "use the same version")
-    return Finding("collector", "ok", f"{endpoint} answered in {took * 1000:.0f} ms")
+    whose = f" {key.name}, as {key.role}," if key is not None else ""
+    return Finding("collector", "ok", f"{endpoint} answered{whose} in {took * 1000:.0f} ms")
+
+
+def _unheard(endpoint: str, trouble: str) -> Finding:
+    if trouble:
+        return Finding("collector", "fail", f"{endpoint}: {trouble}", "ask for a key file: `barograph keys add agent`")
+    return Finding("collector", "fail", f"no answer from {endpoint} in {ANSWER_SECONDS:g} s", _AWAY)
 
 
 def check_rules(environment: Environment) -> Finding:

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
-from barograph_agent import checkup, trial
+from barograph_agent import checkup, credential, trial
 from barograph_agent.checkup import (
     check_collector,
     check_configuration,
@@ -22,7 +23,9 @@ from barograph_agent.checkup import (
     check_spool,
 )
 from barograph_agent.trial import check_launcher, check_watching
+from barograph_collector import keys
 from helpers import mpi as mpis
+from helpers.log import collector_on, wait_until
 from helpers.service import NOWHERE, Node, Service
 
 
@@ -104,11 +107,33 @@ def test_the_kind_of_a_file_system_is_what_the_kernel_calls_it() -> None:
 
 def test_a_collector_answers_or_is_missed(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     before = len(service.rows("jobs"))
-    assert check_collector(service.endpoint).state == "ok"
+    assert check_collector(service.endpoint, {}).state == "ok"
     assert len(service.rows("jobs")) == before
     monkeypatch.setattr(checkup, "ANSWER_SECONDS", 0.2)
-    assert check_collector(NOWHERE).text == f"no answer from {NOWHERE} in 0.2 s"
-    assert check_collector("here").text == "collector is 'here', expected tcp://HOST:PORT or ipc://PATH"
+    assert check_collector(NOWHERE, {}).text == f"no answer from {NOWHERE} in 0.2 s"
+    assert check_collector("here", {}).text == "collector is 'here', expected tcp://HOST:PORT or ipc://PATH"
+
+
+def test_where_the_collector_has_keys_it_is_asked_with_that_of_the_runs(tmp_path: Path) -> None:
+    directory, token = tmp_path / "keys", tmp_path / "token"
+    keys.init(directory)
+    agent, reader = (str(keys.add(directory, role, role)) for role in ("agent", "reader"))
+    token.write_bytes(msgspec.json.encode(credential.issue(b"secret", "lab/1", "ada", 2**31)))
+    with collector_on(tmp_path / "log.duckdb", keyring=keys.Keyring(directory)) as collector:
+        endpoint = collector.endpoint
+
+        def found(**environment: str) -> tuple[str, str]:
+            finding = check_collector(endpoint, environment)
+            return finding.state, finding.text.partition(" in ")[0]
+
+        assert found(BAROGRAPH_KEY=reader) == ("ok", f"{endpoint} answered reader, as reader,")
+        assert found(BAROGRAPH_KEY=agent, BAROGRAPH_TOKEN=str(token)) == ("ok", f"{endpoint} answered agent, as agent,")
+        state, text = found(BAROGRAPH_KEY=agent, BAROGRAPH_MUNGE_SOCKET="/nowhere")
+        assert (state, "no job token was given either" in text) == ("fail", True)
+        assert found(BAROGRAPH_KEY="/nowhere")[1].startswith("key file /nowhere: No such file")
+        assert found() == ("fail", f"{endpoint}: of collector and client only one uses keys (BAROGRAPH_KEY)")
+        keys.revoke(directory, "reader")
+        wait_until(lambda: found(BAROGRAPH_KEY=reader)[0] == "fail", "the key is revoked")
 
 
 def test_rules_are_checked_beforehand(tmp_path: Path) -> None:
