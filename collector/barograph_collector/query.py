@@ -1,4 +1,4 @@
-"""SQL for people: one SELECT at a time over the log, read-only, in a thread of its own, with limits.
+"""SQL for people: one SELECT at a time over the log, read-only, in threads of its own, with limits.
 
 What a query may not do is refused by DuckDB itself: its parser says what the text is, a read-only transaction takes no
 writes, and the store was opened without access to files. Table functions are the way around all three (`checkpoint()`,
@@ -25,6 +25,8 @@ from barograph_collector.streams import Reply
 
 ROWS_LIMIT: Final = 100_000
 SECONDS_LIMIT: Final = 60.0
+THREADS: Final = 2
+"""Queries at work at once: the page is not to wait for somebody's long one."""
 LOOK_SECONDS: Final = 0.05
 """How late a query may hear that its time is over."""
 _TABLE_FUNCTIONS: Final = {"range", "generate_series", "unnest", "duckdb_columns", "duckdb_tables"}
@@ -36,7 +38,7 @@ class NotAllowed(ValueError):
 
 
 class Querier:
-    """Answers queries one after the other; a None in the queue ends it."""
+    """Answers queries, in each thread that calls `run` one after the other; a None in the queue ends them all."""
 
     def __init__(
         self,
@@ -57,9 +59,10 @@ class Querier:
         while (request := self._requests.get()) is not None:
             peer, query = request
             self._reply(Reply(peer, self.answer(query)))
+        self._requests.put(None)
 
     def stop(self) -> None:
-        """End the query that runs and refuse what is still queued; from any thread."""
+        """End the queries that run and refuse what is still queued; from any thread."""
         self._stopping = True
 
     def answer(self, query: wire.Sql) -> wire.Result:

@@ -31,6 +31,7 @@ from barograph_collector.intake import Item
 from barograph_collector.keys import Keyring
 from barograph_collector.mailbox import Mailbox
 from barograph_collector.patience import Patience
+from barograph_collector.query import THREADS as QUERY_THREADS
 from barograph_collector.query import Querier
 from barograph_collector.reader import Reader
 from barograph_collector.receiver import Limits, Order, Post, Receiver, Stored
@@ -139,7 +140,7 @@ class Collector:
             ("appender", self._appender.run),
             ("writer", self._writer.run),
             ("reader", reader.run),
-            ("querier", self._querier.run),
+            *(("querier", self._querier.run) for _ in range(QUERY_THREADS)),
             ("gatekeeper", self._gatekeeper().run),
         ):
             self._threads.append(threading.Thread(target=self._guarded, args=(name, work), name=name, daemon=True))

@@ -14,6 +14,7 @@ import pytest
 from barograph_agent import wire
 from barograph_collector.client import LogReader, ReadRefused
 from barograph_collector.pages import READ_BYTES
+from barograph_collector.query import THREADS
 from barograph_collector.reception import QUERIES_WAITING, REQUESTS_OF_ONE
 from barograph_collector.server import Collector
 from helpers.log import Producer, blocks, collector_on
@@ -109,6 +110,13 @@ def test_while_a_query_runs_rows_are_taken_and_read_and_a_stop_does_not_wait_for
         assert words == ["the collector is stopping: ask for less, or for longer (at most 60 s)"]
 
 
+def test_a_short_query_does_not_wait_for_a_long_one(collector: Collector, reader: LogReader) -> None:
+    with Producer(collector.endpoint) as person:
+        person.send(wire.Sql(1, ENDLESS, 1, 60.0))
+        person.hello()  # answered after the query was taken
+        assert reader.query("SELECT 1", seconds=1.0).rows == 1
+
+
 def test_more_queries_than_can_wait_are_refused_at_once(collector: Collector) -> None:
     with ExitStack() as held:
         crowd = [held.enter_context(Producer(collector.endpoint)) for _ in range(QUERIES_WAITING // REQUESTS_OF_ONE)]
@@ -117,6 +125,6 @@ def test_more_queries_than_can_wait_are_refused_at_once(collector: Collector) ->
                 one.send(wire.Sql(request, ENDLESS, 1, 60.0))
             one.hello()  # answered after the queries were taken
         last = held.enter_context(Producer(collector.endpoint))
-        for request in range(2):  # one of all these may be at work, and waits no longer
+        for request in range(THREADS + 1):  # so many of all these may be at work, and wait no longer
             last.send(wire.Sql(request, ENDLESS, 1, 60.0))
         assert last.receive(wire.Result).error == "too many of its kind are waiting, ask again later"
