@@ -110,7 +110,7 @@ class Link:
             self._socket.poll(int(timeout * 1000))
         # Ends only when nothing is left to hear: the socket's descriptor tells of a message once.
         while int(self._socket.getsockopt(zmq.EVENTS)) & _READABLE:
-            self._listen()
+            self._hear(self._socket.recv(zmq.NOBLOCK))
             self._speak()
 
     def fileno(self) -> int:
@@ -198,38 +198,33 @@ class Link:
         self._hello_at = now + backoff(self._attempt, self._rng)
         self._attempt += 1
 
-    def _listen(self) -> None:
-        while True:
-            try:
-                frame = self._socket.recv(zmq.NOBLOCK)
-            except zmq.Again:
-                return
-            try:
-                message = wire.decode_from_collector(frame)
-            except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, TypeError):
-                continue
-            self._heard_at = self._clock()
-            match message:
-                case wire.Welcome() if self._welcomed:
-                    # The answer to a hello said twice. What was sent since the first one is on its way.
-                    self._credit = message.credit
-                    self._advance(message.acked)
-                case wire.Welcome():
-                    self._welcomed = True
-                    self._trouble = ""
-                    self._attempt = 0
-                    self._credit = message.credit
-                    self._advance(message.acked)
-                    self._acked = self._sent = message.acked
-                    # A skip beyond that may be lost on the way.
-                    self._skips = [skip for skip in self._skips if skip[0] <= message.acked]
-                case wire.Ack():
-                    self._credit = message.credit
-                    self._advance(message.seq)
-                case wire.Refuse():
-                    self._refused(message)
-                case wire.Rows():
-                    self._rows_by_request = {message.request: message}
+    def _hear(self, frame: bytes) -> None:
+        try:
+            message = wire.decode_from_collector(frame)
+        except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, TypeError):
+            return
+        self._heard_at = self._clock()
+        match message:
+            case wire.Ack():
+                self._credit = message.credit
+                self._advance(message.seq)
+            case wire.Welcome() if self._welcomed:
+                # The answer to a hello said twice. What was sent since the first one is on its way.
+                self._credit = message.credit
+                self._advance(message.acked)
+            case wire.Welcome():
+                self._welcomed = True
+                self._trouble = ""
+                self._attempt = 0
+                self._credit = message.credit
+                self._advance(message.acked)
+                self._acked = self._sent = message.acked
+                # A skip beyond that may be lost on the way.
+                self._skips = [skip for skip in self._skips if skip[0] <= message.acked]
+            case wire.Refuse():
+                self._refused(message)
+            case wire.Rows():
+                self._rows_by_request = {message.request: message}
 
     def _advance(self, seq: int) -> None:
         if seq <= self._acked:

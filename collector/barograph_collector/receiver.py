@@ -92,9 +92,12 @@ class Receiver:
         poller = zmq.Poller()
         poller.register(self._mailbox.fileno(), zmq.POLLIN)
         poller.register(self._door.monitor, zmq.POLLIN)
+        had_room = None
         while not self._ended:
             has_room = self._queued_bytes < QUEUE_BYTES and not self._stopping
-            poller.register(self._door.socket, zmq.POLLIN if has_room else 0)
+            if has_room != had_room:
+                poller.register(self._door.socket, zmq.POLLIN if has_room else 0)
+                had_room = has_room
             ready = dict(poller.poll())
             if self._mailbox.fileno() in ready:
                 for post in self._mailbox.take():
@@ -153,10 +156,7 @@ class Receiver:
 
     def _handle(self, peer: bytes, key: str, message: wire.FromClient, frame: bytes) -> None:
         match message:
-            case wire.Read() | wire.Sql():
-                self._reception.pass_on(peer, key, message)
-            case wire.Hello():
-                self._reception.greet(peer, key, message)
+            # First what comes most.
             case wire.Append() | wire.Skip():
                 verdict = self._streams.judge(
                     peer, message.stream, message.seq, may_jump=isinstance(message, wire.Skip)
@@ -171,6 +171,10 @@ class Receiver:
                     self._count(message, "duplicate" if verdict in _HAD_ALREADY else "refused")
                     self._patience.spend(peer)
                     self._answer(peer, message, verdict)
+            case wire.Hello():
+                self._reception.greet(peer, key, message)
+            case wire.Read() | wire.Sql():
+                self._reception.pass_on(peer, key, message)
 
     def _take(self, peer: bytes, key: str, message: wire.Append | wire.Skip, frame: bytes) -> None:
         try:
