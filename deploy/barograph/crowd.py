@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import multiprocessing
 import os
 import resource
@@ -26,9 +25,10 @@ class Crowd:
     def __init__(self, endpoint: str, streams: int, rows: int, name: str) -> None:
         """`name` keeps the streams of one crowd apart from those of another."""
         _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
-        parts = math.ceil(streams / ((limit - SPARE_DESCRIPTORS) // 2))
+        most = (limit - SPARE_DESCRIPTORS) // 2
         self._streams = streams
-        self._shares = [streams // parts + (part < streams % parts) for part in range(parts)]
+        # Few full ones: the processors are for what is measured.
+        self._shares = [min(most, streams - first) for first in range(0, streams, most)]
         self.said: dict[str, int] = {}
         """What each job has said, known after a report."""
         self.usage = Usage(0.0, 0)
