@@ -117,6 +117,8 @@ def tell(story: Story, service: Service, output: Path, console: Console) -> None
     console.print("Metrics: " + "  ".join(service.metrics.values()))
     for holds, text in story.checks():
         console.print(f"  [{'green' if holds else 'bold red'}]{'yes' if holds else 'NO '}[/]  {text}", highlight=False)
+    if not story.true and story.restless:
+        console.print(story.restless)
 
 
 def main(arguments: Sequence[str]) -> int:
