@@ -103,7 +103,11 @@ class Guard:
         self.spool.mkdir(mode=0o700)
         rings.mkdir(mode=0o700)
         launcher, launcher_born = myself()
-        features = str(Path(environment.get("BAROGRAPH_FEATURES") or rings).absolute())
+        given = environment.get("BAROGRAPH_FEATURES")
+        # A batch system's hook names one folder for all that a job step starts: a run's own is better.
+        if given == environment.get(RING_VARIABLE):
+            given = None
+        features = str(Path(given or rings).absolute())
         self.plan = Plan(
             job=job,
             stream=f"{job.key}/{secrets.token_hex(4)}",

@@ -51,9 +51,21 @@ class Program:
 
     def join(self, path: Path) -> None:
         """One more ring, which moves into the program's directory. Raises OSError."""
+        self._add(self.adopt(path))
+
+    def adopt(self, path: Path) -> Path:
+        """Take a file of one of its processes into the program's directory. Raises OSError."""
         moved = self._rings / path.name
         path.rename(moved)
-        self._add(moved)
+        return moved
+
+    def is_in(self, step: Path) -> bool:
+        """Whether it runs in the step with this directory."""
+        return self._rings.parent == step
+
+    def has(self, pid: int) -> bool:
+        """Whether a process that records is one of its own."""
+        return not self.has_ended and any(rank.ring.pid == pid for rank in self._ranks)
 
     @property
     def count(self) -> int:

@@ -55,6 +55,15 @@ class SideFile(NamedTuple):
     refused: int = 0
 
 
+def read_pid(path: Path) -> int:
+    """Whose side file that is. Raises BadSideFile and OSError."""
+    with path.open("rb") as file:
+        data = file.read(HEADER.itemsize)
+    if len(data) < HEADER.itemsize or not data.startswith(MAGIC):
+        raise BadSideFile(f"{path} begins with {data[:8]!r}, expected {MAGIC!r} and {HEADER.itemsize} bytes")
+    return int(np.frombuffer(data, HEADER, 1)[0]["pid"])
+
+
 def read_side_file(path: Path) -> SideFile:
     """One side file, as it is now. Raises BadSideFile and OSError.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -17,6 +18,7 @@ from barograph_agent.job import Job, clean, guess_app
 from barograph_agent.plan import PLAN, Plan, myself, save
 from barograph_agent.program import Program, started_at
 from barograph_agent.ring import Ring, RingError
+from barograph_agent.side_file import SUFFIX, BadSideFile, read_pid
 from barograph_agent.watch import Watch
 
 FACTS: Final = "step"
@@ -70,8 +72,18 @@ class Step:
                 path.rename(path.with_suffix(".unreadable"))
                 continue
             programs[directory].join(path)
+        self._sort_features(programs)
         # Looked at twice, because the clock of the file system ticks slower than rings come.
         self._changed_ns, self._is_settled = changed_ns, is_settled
+
+    def _sort_features(self, programs: Mapping[Path, Program]) -> None:
+        """Give side files to the programs of their processes. One whose process has no ring yet waits for it."""
+        for path in sorted(self._directory.glob(f"*{SUFFIX}")):
+            with contextlib.suppress(BadSideFile, OSError):
+                pid = read_pid(path)
+                owner = next((one for one in programs.values() if one.is_in(self._directory) and one.has(pid)), None)
+                if owner is not None:
+                    owner.adopt(path)
 
     def _place(self, ring: Ring, programs: Mapping[Path, Program]) -> Path:
         """The ring directory of the program that a ring belongs to: one that runs, else a new one."""

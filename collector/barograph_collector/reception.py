@@ -58,7 +58,9 @@ class Reception:
             greeting = Greeting(peer, key, hello, self._admission.needs_proof(key))
             if self._greetings.qsize() >= GREETINGS_WAITING:
                 raise Refused("rate", "too many hellos are waiting, say it again later")
-            known = self._streams.expect(hello.stream)
+            if self._streams.is_expected(peer, hello.stream):
+                return
+            known = self._streams.expect(peer, hello.stream)
             if known and not greeting.needs_proof:
                 self.open(greeting, None, 0)
             else:

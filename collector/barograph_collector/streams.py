@@ -41,6 +41,8 @@ class _Stream:
     known: bool = False
     """Whether the database has been asked about it, since when this is the newer answer."""
     greetings: int = 0
+    greeter: bytes = b""
+    """Who said the last of those."""
     stored: int = 0
     committed: int = 0
     accepted: int = 0
@@ -67,10 +69,16 @@ class Streams:
     def __len__(self) -> int:
         return len(self._streams)
 
-    def expect(self, name: str) -> bool:
+    def is_expected(self, peer: bytes, name: str) -> bool:
+        """Whether a greeting by this connection waits to be answered: one answer is enough."""
+        stream = self._streams.get(name)
+        return stream is not None and stream.greetings > 0 and stream.greeter == peer
+
+    def expect(self, peer: bytes, name: str) -> bool:
         """Hold the stream until its greeting has been answered; False where the database has to be asked about it."""
         stream = self._streams.setdefault(name, _Stream())
         stream.greetings += 1
+        stream.greeter = peer
         self._streams.move_to_end(name)
         self._forget()
         return stream.known

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from barograph_agent.nodewatch import NodeWatch
 from barograph_agent.plan import RING_VARIABLE
 from barograph_agent.ring import EXITED
+from barograph_agent.side_file_writer import SideFileWriter
 from barograph_agent.step import FACTS, Settings
 from barograph_collector.client import LogReader
 from barograph_collector.server import Collector
@@ -293,3 +295,30 @@ def test_a_step_without_rings_leaves_nothing(node: Node, collector: Collector) -
     assert rows(collector, "jobs") == rows(collector, "runs") == []
     assert not node.rings.exists()
     assert os.listdir(node.spool) == []  # noqa: PTH208
+
+
+def test_what_processes_note_of_themselves_goes_to_the_run_that_they_are_of(
+    node: Node, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step, watch = node.step("0.batch"), node.watch()
+    for cells in (10, 20):
+        node.ring(step)
+        pid = node.processes[-1].pid
+        with monkeypatch.context() as process:
+            process.setattr("barograph_agent.side_file_writer.os.getpid", lambda pid=pid: pid)
+            writer = SideFileWriter(step)
+            writer.put({"cells": cells}, time.monotonic_ns())
+            watch.step()
+            # The file that the watch has taken is written in place, one with another name takes its place.
+            writer.put({"cells": cells + 1}, time.monotonic_ns())
+            writer.put({"order": 4}, time.monotonic_ns())
+        node.end()
+        wait_until(lambda want=cells // 10: watch.step() or len(rows(collector, "runs")) == want, "the run has ended")
+    finish(watch, node)
+    found = {(row["job"], row["name"]): row["value"] for row in rows(collector, "features")}
+    assert found == {
+        ("lab/7.0.batch", "cells"): 11,
+        ("lab/7.0.batch", "order"): 4,
+        ("lab/7.0.batch-2", "cells"): 21,
+        ("lab/7.0.batch-2", "order"): 4,
+    }

@@ -13,7 +13,7 @@ PEER, OTHER = b"peer", b"other"
 
 
 def greet(streams: Streams, peer: bytes, name: str, stored: int = 0) -> list[Reply]:
-    streams.expect(name)
+    streams.expect(peer, name)
     return streams.hello(peer, name, stored)
 
 
@@ -76,6 +76,16 @@ def test_a_stream_belongs_to_the_connection_that_greeted_last() -> None:
     assert streams.judge(OTHER, "t", 1) is Verdict.UNKNOWN
 
 
+def test_a_greeting_that_waits_for_its_answer_needs_no_second_one_from_the_same_connection() -> None:
+    streams = Streams()
+    assert not streams.is_expected(PEER, "s")
+    streams.expect(PEER, "s")
+    assert streams.is_expected(PEER, "s")
+    assert not streams.is_expected(OTHER, "s")
+    streams.hello(PEER, "s", 0)
+    assert not streams.is_expected(PEER, "s")
+
+
 def test_the_welcome_waits_for_what_an_earlier_connection_has_under_way() -> None:
     streams = greeted()
     streams.accept("s", 1)
@@ -94,7 +104,7 @@ def test_streams_that_spoke_last_are_held_and_the_others_have_to_say_hello_again
     assert len(streams) == 100
     assert streams.judge(OTHER, "other999", 1) is Verdict.ACCEPT
     assert streams.judge(PEER, "s", 8) is Verdict.UNKNOWN
-    assert not streams.expect("s")
+    assert not streams.expect(PEER, "s")
     assert streams.hello(PEER, "s", 7) == [Reply(PEER, Welcome("s", 7, CREDIT))]
 
 
@@ -115,7 +125,7 @@ def test_what_the_database_does_not_have_yet_is_not_forgotten() -> None:
 def test_an_answer_of_the_database_that_is_older_than_what_is_known_here_does_not_count() -> None:
     streams = Streams(limit=1)
     for _ in range(2):  # both greetings are looked at while the database has nothing
-        streams.expect("s")
+        streams.expect(PEER, "s")
     streams.hello(PEER, "s", 0)
     commit(streams, "s", 1)
     streams.stored("s", 1)
@@ -146,7 +156,7 @@ class Deliveries(RuleBasedStateMachine):
     def connect(self) -> None:
         self.peer += 1
         self.welcomed = False
-        self.streams.expect("s")
+        self.streams.expect(b"%d" % self.peer, "s")
         stored = self.stored
         self.crowd()
         self.hear(self.streams.hello(b"%d" % self.peer, "s", stored))

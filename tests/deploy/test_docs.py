@@ -49,26 +49,31 @@ PACKAGES = {path.parent.name for folder in FOLDERS for path in (REPOSITORY / fol
 SETTINGS = (DOCS / "reference/settings.md").read_text()
 CONFIGURATION = (DOCS / "reference/configuration.md").read_text()
 TOOLS = {
-    "make",
-    "pip",
-    "python",
-    "curl",
-    "promtool",
     "amtool",
-    "sacct",
-    "mkdir",
-    "cp",
-    "ln",
+    "apt-get",
+    "build-deb",
     "chmod",
+    "cp",
+    "curl",
+    "install",
+    "journalctl",
+    "ln",
+    "make",
+    "man",
+    "mkdir",
+    "pip",
+    "pipx",
+    "podman",
+    "promtool",
+    "python",
+    "python3",
+    "runuser",
+    "sacct",
     "scontrol",
     "srun",
-    "runuser",
-    "python3",
-    "install",
     "systemctl",
     "systemd-sysusers",
     "systemd-tmpfiles",
-    "journalctl",
 }
 
 by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
@@ -88,8 +93,6 @@ def code(cell: str) -> list[str]:
 def blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
-
-TOOLS |= {"apt-get", "build-deb", "man", "pipx", "podman"}
 
 # Metrics
 

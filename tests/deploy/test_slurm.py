@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -120,6 +122,22 @@ def test_steps_of_a_batch_job_are_runs_of_their_own_and_so_is_each_mpirun(
     runs = of_job(service, "runs", job)
     assert sorted(row["intervals"] for row in runs) == [20, 21, 22, 23, 24, 25]
     assert {row["exit_status"] for row in runs} == {0}
+
+
+def test_what_an_instrumented_program_notes_is_told_of_by_each_node(slurm: Cluster, service: Service) -> None:
+    mpi = mpis.find("debian-mpich")
+    words = ["instrument", PROGRAMS / "paced.c", "-o", slurm.work / "probed", "--cc", mpi.mpicc]
+    subprocess.run([sys.executable, "-m", "barograph", *words], check=True)
+    program = mpi.compile(slurm.work / "probed/paced.c", slurm.work / "probed/paced")
+    done = slurm.run("srun", "-N2", "-n4", "--mpi=pmi2", program, "77", "1000", "/dev/null", user=USER)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    slurm.settle()
+    barriers = {
+        (str(row["host"]), int(row["processes"])): row["value"]
+        for row in of_job(service, "features", latest(service))
+        if ":value:" in row["name"] and row["value"] == 77
+    }
+    assert barriers == {("n1", 2): 77, ("n2", 2): 77}
 
 
 def test_a_task_of_an_array_has_the_arrays_id(slurm: Cluster, service: Service, paced: str) -> None:

@@ -15,8 +15,7 @@ from barograph_modeler.features.forecast import FeatureForecaster
 from barograph_modeler.features.library import FeatureLibrary
 from barograph_modeler.features.run import Run
 from helpers.executor import Inline
-
-Columns = dict[str, Any]
+from helpers.scaling import Columns, finished
 
 
 def learn_here(runs: Sequence[Run], seed: int) -> Any:
@@ -73,31 +72,18 @@ class Solves:
             "work": (cells * steps, seconds),
             "pid": (self._made, 0.1),
         }
-        return {
-            "jobs": {
-                "job": [job],
-                "cluster": [self.cluster],
-                "workload": [f"{self.cluster}/{self.app}@4x1"],
-                "app": [self.app],
-                "params": ["{}"],
-                "ranks": np.array([4]),
-                "nodes": np.array([1]),
-                "started_at": np.array([1e9]),
-            },
-            "features": {
-                "job": [job] * len(noted),
-                "host": ["n1"] * len(noted),
-                "name": list(noted),
-                "value": np.array([value for value, _ in noted.values()]),
-                "known_seconds": np.array([at for _, at in noted.values()]),
-            },
-            "runs": {
-                "job": [job],
-                "ended_at": np.array([1e9 + seconds]),
-                "runtime_seconds": np.array([seconds]),
-                "exit_status": np.array([0]),
-            },
+        rows = finished(
+            job, f"{self.cluster}/{self.app}@4x1", 4, seconds, cluster=self.cluster, app=self.app, params="{}"
+        )
+        features = {
+            "job": [job] * len(noted),
+            "host": ["n1"] * len(noted),
+            "name": list(noted),
+            "value": np.array([value for value, _ in noted.values()]),
+            "known_seconds": np.array([at for _, at in noted.values()]),
         }
+        # In the order in which they come.
+        return {"jobs": rows["jobs"], "features": features, "runs": rows["runs"]}
 
     @staticmethod
     def law(cells: float, steps: float) -> float:

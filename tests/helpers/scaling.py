@@ -17,6 +17,30 @@ def law(ranks: float, n: float = 1.0) -> float:
     return n * (4.0 + 400.0 / ranks + 0.5 * math.log2(ranks))
 
 
+def finished(
+    job: str, workload: str, ranks: int, seconds: float, *, cluster: str, app: str, params: str, status: int = 0
+) -> dict[str, Columns]:
+    """The rows of `jobs` and `runs` of a job on one node."""
+    return {
+        "jobs": {
+            "job": [job],
+            "cluster": [cluster],
+            "workload": [workload],
+            "app": [app],
+            "params": [params],
+            "ranks": np.array([ranks]),
+            "nodes": np.array([1]),
+            "started_at": np.array([1e9]),
+        },
+        "runs": {
+            "job": [job],
+            "ended_at": np.array([1e9 + seconds]),
+            "runtime_seconds": np.array([seconds]),
+            "exit_status": np.array([status]),
+        },
+    }
+
+
 @dataclass
 class Campaign:
     """Makes finished runs without intervals, as an import leaves them. A run takes what the law says, but for noise."""
@@ -36,21 +60,6 @@ class Campaign:
         self._made += 1
         job = f"{self.cluster}/{self._made}.0.0"
         seconds = factor * law(ranks, n) * float(self.rng.lognormal(0, self.noise))
-        return {
-            "jobs": {
-                "job": [job],
-                "cluster": [self.cluster],
-                "workload": [f"{self.cluster}/{self.app}@{ranks}x1:{n}"],
-                "app": [self.app],
-                "params": [json.dumps({"n": str(n)})],
-                "ranks": np.array([ranks]),
-                "nodes": np.array([1]),
-                "started_at": np.array([1e9]),
-            },
-            "runs": {
-                "job": [job],
-                "ended_at": np.array([1e9 + seconds]),
-                "runtime_seconds": np.array([seconds]),
-                "exit_status": np.array([status]),
-            },
-        }
+        workload = f"{self.cluster}/{self.app}@{ranks}x1:{n}"
+        params = json.dumps({"n": str(n)})
+        return finished(job, workload, ranks, seconds, cluster=self.cluster, app=self.app, params=params, status=status)
