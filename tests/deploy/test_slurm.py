@@ -129,7 +129,7 @@ def test_what_an_instrumented_program_notes_is_told_of_by_each_node(slurm: Clust
     words = ["instrument", PROGRAMS / "paced.c", "-o", slurm.work / "probed", "--cc", mpi.mpicc]
     subprocess.run([sys.executable, "-m", "barograph", *words], check=True)
     program = mpi.compile(slurm.work / "probed/paced.c", slurm.work / "probed/paced")
-    done = slurm.run("srun", "-N2", "-n4", "--mpi=pmi2", program, "77", "1000", "/dev/null", user=USER)
+    done = slurm.run("srun", "-N2", "--ntasks-per-node=2", "--mpi=pmi2", program, "77", "1000", "/dev/null", user=USER)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     slurm.settle()
     barriers = {
