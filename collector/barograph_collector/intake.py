@@ -11,6 +11,8 @@ from barograph_agent.tables import IDENTIFIER, TEXT_LIMIT, Kind
 from barograph_collector.rows import Entry
 
 _UNDECODABLE = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, TypeError)
+_OBJECTS_BYTES = 1000
+"""What the objects of a message take beside its content: of one with a single row that is most."""
 _DETAIL_LIMIT = 500  # characters; what a client sent is quoted, never echoed at length
 
 
@@ -74,7 +76,7 @@ def appended(message: wire.Append, frame: bytes, at: float) -> Item:
     except wire.Invalid as error:
         return refused(message, "invalid", str(error), at)
     # In memory twice, as it came and as columns, until the database has it.
-    return Item(message.stream, message.seq, entry, frame, 2 * len(frame) + 8 * message.rows)
+    return Item(message.stream, message.seq, entry, frame, 2 * len(frame) + _OBJECTS_BYTES)
 
 
 def refused(message: wire.Append, reason: str, detail: str, at: float) -> Item:
