@@ -307,11 +307,11 @@ def test_what_processes_note_of_themselves_goes_to_the_run_that_they_are_of(
         with monkeypatch.context() as process:
             process.setattr("barograph_agent.side_file_writer.os.getpid", lambda pid=pid: pid)
             writer = SideFileWriter(step)
-            writer.put({"cells": cells}, time.monotonic_ns())
-            watch.step()
-            # The file that the watch has taken is written in place, one with another name takes its place.
-            writer.put({"cells": cells + 1}, time.monotonic_ns())
-            writer.put({"order": 4}, time.monotonic_ns())
+        writer.put({"cells": cells}, time.monotonic_ns())
+        watch.step()
+        # The file that the watch has taken is written in place, one with another name takes its place.
+        writer.put({"cells": cells + 1}, time.monotonic_ns())
+        writer.put({"order": 4}, time.monotonic_ns())
         node.end()
         wait_until(lambda want=cells // 10: watch.step() or len(rows(collector, "runs")) == want, "the run has ended")
     finish(watch, node)

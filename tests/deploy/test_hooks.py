@@ -84,6 +84,7 @@ def test_a_task_of_a_job_that_began_is_told_what_it_needs(node: Node) -> None:
         "LD_PRELOAD": str(shim.library()),
         "BAROGRAPH_RING_DIR": f"{node.job('pbs-7.server@n1')}/0.0",
         "BAROGRAPH_RANKS": "all",
+        "BAROGRAPH_FEATURES": f"{node.job('pbs-7.server@n1')}/0.0",
     }
     assert "PBS_NODEFILE=/var/nodes" in (Path(found["BAROGRAPH_RING_DIR"]) / "step").read_text().splitlines()
     told = node.sidecar()
@@ -96,9 +97,9 @@ def test_a_task_of_a_job_that_began_is_told_what_it_needs(node: Node) -> None:
 
 def test_a_task_keeps_what_it_has_set_itself(node: Node) -> None:
     node.begin("pbs-7@n1")
-    found = node.task("pbs-7@n1", LD_PRELOAD="a.so:b.so", BAROGRAPH_RANKS="0,3")
+    found = node.task("pbs-7@n1", LD_PRELOAD="a.so:b.so", BAROGRAPH_RANKS="0,3", BAROGRAPH_FEATURES="/mine")
     assert found["LD_PRELOAD"] == f"{shim.library()} a.so:b.so"
-    assert found["BAROGRAPH_RANKS"] == "0,3"
+    assert (found["BAROGRAPH_RANKS"], found["BAROGRAPH_FEATURES"]) == ("0,3", "/mine")
     assert node.task("pbs-7@n1", LD_PRELOAD=f"x.so {shim.library()}")["LD_PRELOAD"] == f"x.so {shim.library()}"
 
 

@@ -87,12 +87,14 @@ def test_it_begins_with_what_there_was_how_it_varies_and_what_to_ask_for(applica
     assert re.search(r"It varies most on \d+ ranks on 4 nodes: 95 of 100 healthy runs take", application.text)
     assert re.search(r"solver \(mesh=fine\) on 64 ranks of lab should take [\d.]+ s; 95 of 100 runs", application.text)
     assert re.search(r"Ask for 00:0\d:00: at most 1 %", application.text)
-    assert len(application.drawings) == 5
+    assert len(application.drawings) == 6
 
 
 def test_the_fit_of_maxima_is_trusted_and_that_of_a_mixture_is_not(application):
     verdicts = re.findall(r"(trusted|not trusted): shapes", application.text)
     assert verdicts == ["trusted", "not trusted"]
+    labels = [ElementTree.fromstring(drawing).get("aria-label") for drawing in application.drawings]
+    assert "Fitted shape of each class over time" in labels
 
 
 def test_predictions_are_scored_by_scale_and_the_alarm_is_told(application):
@@ -131,7 +133,7 @@ def test_a_job_is_told_with_its_verdict_its_classes_and_the_node_that_all_waited
 def test_without_a_modeler_the_page_says_so_and_has_the_rest(service, tmp_path):
     page = report(service, tmp_path / "page.html", "--app", solver.APP, "--modeler", "http://127.0.0.1:1")
     assert "No prediction: no answer from the modeler at http://127.0.0.1:1" in page.text
-    assert len(page.drawings) == 4
+    assert len(page.drawings) == 5
 
 
 @pytest.mark.parametrize(

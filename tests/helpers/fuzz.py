@@ -142,10 +142,12 @@ class FakeSocket:
         self.frames: list[bytes] = []
 
     def recv(self, flags: int) -> bytes:
-        """The frame, or nothing."""
-        if not self.frames:
-            raise zmq.Again
+        """The frame."""
         return self.frames.pop()
+
+    def getsockopt(self, option: int) -> int:
+        """What `zmq.EVENTS` says: whether there is something."""
+        return zmq.POLLIN if self.frames else 0
 
     def send(self, frame: bytes, flags: int) -> None:
         """Swallowed."""

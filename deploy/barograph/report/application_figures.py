@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.dates import ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
@@ -74,11 +76,29 @@ def fits(classes: Sequence[Class]) -> Figure:
             ends = [min(x[0], fitted[0]), max(x[-1], fitted[-1])]
             axes.plot(ends, ends, color="0.6", lw=1, ls="--", zorder=1)
             axes.plot(fitted, x, ".", color=LINE if one.verdict.trusted else ASKED, ms=3, zorder=2)
-            axes.set_title(f"{chr(65 + number)}: {'trusted' if one.verdict.trusted else 'not trusted'}")
+            axes.set_title(f"{one.letter}: {'trusted' if one.verdict.trusted else 'not trusted'}")
             axes.set_xlabel("fitted quantile, ms")
             axes.grid(color="0.92")
             if not number:
                 axes.set_ylabel("observed, ms")
+    return figure
+
+
+def shapes(classes: Sequence[Class]) -> Figure:
+    """The shape that the modeler has fitted to each class, over time."""
+    with styled():
+        figure = Figure(figsize=(8, 2.6), layout="constrained")
+        axes = figure.subplots()
+        for one, color in zip(classes, (LINE, DOTS, "0.5"), strict=False):
+            times = [datetime.fromtimestamp(row["fitted_at"], UTC) for row in one.shapes]
+            # matplotlib's own types know no dates.
+            axes.plot(times, [row["shape"] for row in one.shapes], ".-", color=color, ms=4, lw=1, label=one.letter)  # type: ignore[arg-type]
+        axes.axhline(0, color="0.6", lw=1, ls="--", zorder=0)
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(axes.xaxis.get_major_locator(), tz=UTC))  # type: ignore[no-untyped-call]
+        axes.set_ylabel("shape k")
+        axes.grid(color="0.92")
+        plain(axes)
+        label_above(axes)
     return figure
 
 

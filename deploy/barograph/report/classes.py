@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from string import ascii_uppercase
 from typing import Final
 
 import numpy as np
@@ -25,8 +26,12 @@ SEED: Final = 1
 
 @dataclass(frozen=True)
 class Class:
-    """A class of intervals: its site, its share of the time, its sample by workload, and its fit at `fitted`."""
+    """A class of intervals: its name on the page, its site, its share of the time, its sample by workload, its fit.
 
+    shapes: those that the modeler has fitted there, in the order of time: rows with `fitted_at` and `shape`.
+    """
+
+    letter: str
     class_id: int
     site: Row
     share: float
@@ -34,6 +39,7 @@ class Class:
     bands: Mapping[str, Row]
     fitted: Scale | None
     verdict: Verdict | None
+    shapes: Sequence[Row]
 
 
 def largest(log: Log, healthy: str, scales: Sequence[Scale], bands: Sequence[Row]) -> list[Class]:
@@ -57,15 +63,22 @@ def largest(log: Log, healthy: str, scales: Sequence[Scale], bands: Sequence[Row
     samples: dict[tuple[int, str], list[float]] = {}
     for row in drawn:
         samples.setdefault((row["class_id"], row["workload"]), []).append(row["sum_seconds"])
+    shapes = log.rows(
+        f"""SELECT class_id, workload, fitted_at, shape FROM bands
+        WHERE kind = 'interval' AND isfinite(shape) AND class_id IN ({ids})
+          AND workload IN (SELECT workload FROM jobs WHERE job IN ({healthy})) ORDER BY fitted_at"""
+    )
     sites = log.sites([row["class_id"] for row in times])
     found = []
-    for row in times:
+    for letter, row in zip(ascii_uppercase, times, strict=False):
         class_id = row["class_id"]
         mine = {name: np.array(values) for (owner, name), values in samples.items() if owner == class_id}
         known = {band["workload"]: band for band in bands if band["class_id"] == class_id and band["method"] != "gev"}
         fitted = [scale for scale in scales if mine.get(scale.workload, np.empty(0)).size >= MINIMUM_SAMPLES]
-        verdict = judge(mine[fitted[-1].workload], seed=SEED) if fitted else None
-        found.append(
-            Class(class_id, sites[class_id], row["share"], mine, known, fitted[-1] if fitted else None, verdict)
-        )
+        at = fitted[-1] if fitted else None
+        verdict = judge(mine[at.workload], seed=SEED) if at is not None else None
+        there = [
+            one for one in shapes if at is not None and (one["class_id"], one["workload"]) == (class_id, at.workload)
+        ]
+        found.append(Class(letter, class_id, sites[class_id], row["share"], mine, known, at, verdict, there))
     return found

@@ -14,7 +14,6 @@ from barograph.advice import percent, plural, sentences, span
 from barograph.projection import draw
 from barograph.report import application_figures, job_figures
 from barograph.report.application import Application
-from barograph.report.classes import Class
 from barograph.report.drawing import svg
 from barograph.report.job import Story
 from barograph_modeler.maxima.trust import Shape
@@ -46,6 +45,11 @@ def of_application(known: Application) -> str:
             "Intervals of class A by number of ranks, with their bands",
         ),
         fits=_drawn(fitted, lambda: application_figures.fits(fitted), "Observed over fitted quantiles, class by class"),
+        shapes=_drawn(
+            [row for one in fitted for row in one.shapes[1:]],
+            lambda: application_figures.shapes(fitted),
+            "Fitted shape of each class over time",
+        ),
         projection=_projection(known),
         forecasts=_drawn(
             known.forecasts,
@@ -152,16 +156,12 @@ def _render(template: str, **values: Any) -> str:
         "plural": plural,
         "milliseconds": _milliseconds,
     }
-    environment.globals |= {"type_of": _type_of, "letter": _letter, "site_of": _site_of, "finite": math.isfinite}
+    environment.globals |= {"type_of": _type_of, "site_of": _site_of, "finite": math.isfinite}
     return environment.get_template(template).render(now=datetime.now(UTC).timestamp(), **values)
 
 
 def _type_of(shape: Shape) -> str:
     return TYPES[shape.type_name]
-
-
-def _letter(known: Application, one: Class) -> str:
-    return chr(ord("A") + list(known.classes).index(one))
 
 
 def _site_of(text: str) -> Markup:
