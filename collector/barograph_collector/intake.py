@@ -75,8 +75,9 @@ def appended(message: wire.Append, frame: bytes, at: float) -> Item:
         entry = _checked(message)
     except wire.Invalid as error:
         return refused(message, "invalid", str(error), at)
-    # In memory twice, as it came and as columns, until the database has it.
-    return Item(message.stream, message.seq, entry, frame, 2 * len(frame) + _OBJECTS_BYTES)
+    # In memory twice, as it came and as columns, until the database has it; what holds for all rows is written out there.
+    size = 2 * len(frame) + 8 * message.rows + _OBJECTS_BYTES
+    return Item(message.stream, message.seq, entry, frame, size)
 
 
 def refused(message: wire.Append, reason: str, detail: str, at: float) -> Item:
