@@ -75,7 +75,7 @@ def appended(message: wire.Append, frame: bytes, at: float) -> Item:
         entry = _checked(message)
     except wire.Invalid as error:
         return refused(message, "invalid", str(error), at)
-    # In memory twice, as it came and as columns, until the database has it; what holds for all rows is written out there.
+    # In memory twice, as it came and as columns, until the database has it, for which scalars are written out.
     size = 2 * len(frame) + 8 * message.rows + _OBJECTS_BYTES
     return Item(message.stream, message.seq, entry, frame, size)
 
