@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,12 +48,9 @@ def numbers(entries: Sequence[Entry], name: str) -> npt.NDArray[Any]:
 
 
 def texts(entries: Sequence[Entry], name: str) -> list[str]:
-    """One column of texts through all rows of these entries."""
-    parts: Iterator[Any] = (entry.columns[name] for entry in entries)
-    spread = (
-        [part] * entry.rows if isinstance(part, str) else part for part, entry in zip(parts, entries, strict=True)
-    )
-    return list(itertools.chain.from_iterable(spread))
+    """One column of texts through all rows of these entries, which are of one table."""
+    kind = TABLES[entries[0].table].columns[name]
+    return list(itertools.chain.from_iterable(wire.spread(entry.columns[name], kind, entry.rows) for entry in entries))
 
 
 def _texts(entries: Sequence[Entry], name: str, counts: npt.NDArray[np.int64]) -> pa.Array:
