@@ -64,9 +64,7 @@ class NodeWatch:
                 deadline = time.monotonic() + DRAIN_SECONDS
             if (ended and not self._programs and not self._adopted) or time.monotonic() > deadline:
                 break
-            watches = [program.watch for program in self._programs.values()]
-            delivering = ended or any(watch.ended and watch.link.connected for watch in watches)
-            time.sleep(0.02 if delivering else POLL_SECONDS)
+            self._deliver(0.02 if ended else POLL_SECONDS)
         self._leave()
 
     def step(self) -> None:
@@ -87,6 +85,18 @@ class NodeWatch:
                 self._has_looked = True
                 self._adopted = adopt(self._settings.spool, Path(), self._settings.endpoint)
         self._serve_adopted()
+
+    def _deliver(self, seconds: float) -> None:
+        """Wait so long, and hear meanwhile from the collector what has become of programs that ended."""
+        until = time.monotonic() + seconds
+        ended = [program.watch for program in self._programs.values() if program.watch.ended]
+        while (left := until - time.monotonic()) > 0:
+            for watch in ended:
+                watch.link.pump()
+            if any(watch.delivered for watch in ended):
+                return
+            delivering = any(watch.link.connected for watch in ended)
+            time.sleep(min(0.02, left) if delivering else left)
 
     def _find(self) -> None:
         # A job may have thousands of steps, and this is done five times a second: names alone.

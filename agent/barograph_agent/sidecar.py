@@ -67,7 +67,7 @@ class Sidecar:
         deadline = float("inf")
         while True:
             main.step()
-            main.link.pump(POLL_SECONDS if not main.ended else 0.02)
+            self._deliver(0.02 if main.ended else POLL_SECONDS)
             if main.link.connected and not looked:
                 looked = True
                 self._adopted = adopt(self._directory.parent, self._directory, self._plan.endpoint)
@@ -90,6 +90,14 @@ class Sidecar:
             self._serve_adopted(0.02)
         for watch in self._adopted:
             watch.close()
+
+    def _deliver(self, seconds: float) -> None:
+        """Send and hear for so long: an acknowledgement is no reason to read the rings again, row by row."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0 and not self._stopping:
+            self._main.link.pump(left)
+            if self._main.delivered:
+                return
 
     def _serve_adopted(self, timeout: float = 0.0) -> None:
         for watch in list(self._adopted):

@@ -15,6 +15,7 @@ import msgspec
 
 from barograph_agent import credential, facility, keys, wire
 from barograph_agent.blocks import ROW_BYTES
+from barograph_agent.harvest import BATCH
 from barograph_agent.link import Link
 from barograph_agent.plan import TOKEN, End, Plan, Report, load_end
 from barograph_agent.rules import RulesError
@@ -174,11 +175,12 @@ class Watch:
         self._report_unreadable()
         if not final:
             self._append_features(final=False)
-        more = self._worlds.position > before
-        if more or self._spool.next_seq > self._spool.last_seq + 1:
+        moved = self._worlds.position > before
+        if moved or self._spool.next_seq > self._spool.last_seq + 1:
             self._commit()
             self._worlds.release()
-        return more
+        # A batch that was not full took what there was. The little that came meanwhile is left to gather.
+        return moved and (final or self._worlds.half_full or self._worlds.backlog >= BATCH)
 
     def _end(self) -> End | None:
         """How the run ended, or None while it goes on. Looked at before the rings, so that nothing comes after it."""
