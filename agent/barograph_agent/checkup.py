@@ -129,8 +129,8 @@ def _asked(endpoint: str, key: keys.ClientKey | None) -> Finding:
         try:
             socket.connect(endpoint)
             began = time.monotonic()
-            socket.send(wire.encode(wire.Read(1, "jobs", -1, 1)))
-            if not handshakes.wait(ANSWER_SECONDS):
+            question = wire.encode(wire.Read(1, "jobs", -1, 1))
+            if not (handshakes.send(question, ANSWER_SECONDS) and handshakes.wait(ANSWER_SECONDS)):
                 return _unheard(endpoint, handshakes.trouble)
             took = time.monotonic() - began
             answer = wire.decode_from_collector(socket.recv())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from typing import Final
@@ -47,11 +48,31 @@ class Handshakes:
             given_up = event == zmq.EVENT_HANDSHAKE_FAILED_AUTH
         return given_up
 
+    def send(self, frame: bytes, seconds: float) -> bool:
+        """Send, and wait for room if need be; False when the time is over, or waiting is hopeless.
+
+        After a key was turned down a socket has nowhere to put a message, and a blocking send would never return.
+        """
+        deadline = time.monotonic() + seconds
+        while self._wait(zmq.POLLOUT, deadline - time.monotonic()):
+            with contextlib.suppress(zmq.Again):
+                self._socket.send(frame, zmq.NOBLOCK)
+                return True
+        return False
+
     def wait(self, seconds: float) -> bool:
         """Wait until the socket has something to receive; False when the time is over, or waiting is hopeless."""
+        return self._wait(zmq.POLLIN, seconds)
+
+    def close(self) -> None:
+        """Stop watching; before the socket closes."""
+        self._socket.disable_monitor()
+        self._monitor.close(0)
+
+    def _wait(self, event: int, seconds: float) -> bool:
         deadline = time.monotonic() + seconds
         poller = zmq.Poller()
-        poller.register(self._socket, zmq.POLLIN)
+        poller.register(self._socket, event)
         poller.register(self._monitor, zmq.POLLIN)
         while not self.is_hopeless:
             ready = dict(poller.poll(max(math.ceil(1000 * (deadline - time.monotonic())), 0)))
@@ -59,8 +80,3 @@ class Handshakes:
                 return self._socket in ready
             self.gave_up()
         return False
-
-    def close(self) -> None:
-        """Stop watching; before the socket closes."""
-        self._socket.disable_monitor()
-        self._monitor.close(0)

@@ -113,9 +113,9 @@ class LogReader:
 
     def _ask(self, request: wire.Read | wire.Sql, kind: type[A], seconds: float) -> A | None:
         socket, handshakes = self._connection = self._connection or self._connect()
-        socket.send(wire.encode(request))
+        sent = handshakes.send(wire.encode(request), seconds)
         # After a read that was given up its answer may still come; the fresh socket does not see it, an old one might.
-        while handshakes.wait(seconds):
+        while sent and handshakes.wait(seconds):
             try:
                 answer = wire.decode_from_collector(socket.recv())
             except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -17,6 +17,7 @@ import zmq
 
 from barograph_agent import credential, munge, wire
 from barograph_agent import keys as client_keys
+from barograph_agent.handshake import Handshakes
 from barograph_agent.keys import ClientKey, Role
 from barograph_agent.link import Link
 from barograph_agent.outbox import Memory
@@ -242,6 +243,23 @@ def test_who_has_no_good_key_is_told_why_and_counted(facility: Facility, what: s
         reader.read("blocks", 0)
     assert str(refusal.value) == f"not let in by the collector at {facility.collector.endpoint}: {said}"
     wait_until(lambda: facility.refused().keys() == {reason}, "the failed handshake is counted")
+
+
+def test_a_question_put_after_the_key_was_turned_down_is_not_waited_for(facility: Facility) -> None:
+    key = strange(facility, "a key of its own")
+    assert key is not None
+    with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
+        socket.setsockopt(zmq.LINGER, 0)
+        key.apply(socket)
+        handshakes = Handshakes(socket)
+        socket.connect(facility.collector.endpoint)
+        wait_until(lambda: facility.refused() == {"key": 1}, "the key is turned down")
+        # By now ZeroMQ may or may not have a place for messages; the reason is told either way.
+        assert not (handshakes.send(b"", 60) and handshakes.wait(60))
+        assert handshakes.trouble == "the collector does not let this key in (BAROGRAPH_KEY)"
+        with pytest.raises(zmq.Again):
+            socket.send(b"", zmq.NOBLOCK)
+        handshakes.close()
 
 
 def test_a_link_whose_key_is_let_in_later_delivers_then(facility: Facility) -> None:

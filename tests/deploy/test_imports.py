@@ -23,9 +23,11 @@ from barograph.imports.sacct import read_sacct
 from barograph.imports.swf import read_swf
 from barograph.imports.table import read_table
 from barograph.imports.times import duration, instant, span
+from barograph_agent.keys import load
+from barograph_collector import keys
 from barograph_collector.client import LogReader
 from barograph_collector.server import Collector
-from helpers.log import collector_on
+from helpers.log import collector_on, wait_until
 
 SACCT = """\
 JobID|JobName|State|Elapsed|NTasks|NNodes|NCPUS|Start|End|User|Cluster
@@ -370,3 +372,20 @@ def test_a_collector_of_another_protocol_is_told_apart(collector, monkeypatch):
     records, _, _ = split(read_table(lines(csv_of(1)), {}, "lab", ""))
     with Delivery(collector.endpoint) as delivery, pytest.raises(Away, match="speaks another protocol: version is 1"):
         list(delivery.send(iter(records)))
+
+
+def test_an_import_with_a_key_that_is_turned_down_ends(tmp_path, monkeypatch):
+    monkeypatch.setattr(transport, "SILENCE_SECONDS", 0.05)
+    monkeypatch.setattr(transport, "PATIENCE_SECONDS", 1.0)
+    directory = tmp_path / "keys"
+    keys.init(directory)
+    key = load(keys.add(directory, "importer", "revoked"))
+    keys.revoke(directory, "revoked")
+    records, _, _ = split(read_table(lines(csv_of(1)), {}, "lab", ""))
+    with (
+        collector_on(tmp_path / "log.duckdb", keyring=keys.Keyring(directory)) as collector,
+        Delivery(collector.endpoint, key) as delivery,
+    ):
+        wait_until(lambda: collector.counters.refused["key"], "the key is turned down")
+        with pytest.raises(Away, match="no answer from the collector"):
+            list(delivery.send(iter(records)))

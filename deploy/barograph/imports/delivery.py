@@ -6,6 +6,7 @@ row of `runs`. The collector's marks say which of the two it has, so that only w
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
@@ -145,4 +146,6 @@ class Delivery:
         return one.record
 
     def _send(self, message: wire.FromClient) -> None:
-        self._socket.send(wire.encode(message))
+        # Nowhere to put it is where the collector has turned the key down: that ends in Away.
+        with contextlib.suppress(zmq.Again):
+            self._socket.send(wire.encode(message), zmq.NOBLOCK)
