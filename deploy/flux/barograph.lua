@@ -1,8 +1,12 @@
--- For Flux's job shell: put it into /etc/flux/shell/lua.d. It adds to the job's environment what task-begin prints.
+-- For Flux's job shell: put it into /etc/flux/shell/lua.d. It adds to the environment of tasks what task-begin prints.
 local hooks = "/etc/barograph/hooks"
+local passed = {
+    "LD_PRELOAD", "BAROGRAPH_DISABLE", "BAROGRAPH_RANKS", "BAROGRAPH_RING_DIR", "BAROGRAPH_FEATURES", "FLUX_JOB_NNODES",
+}
+local variables -- asked for once: the tasks of a job differ in their numbers alone
 
 local function quoted(text)
-    return "'" .. tostring(text):gsub("'", "'\\''") .. "'"
+    return "'" .. text:gsub("'", "'\\''") .. "'"
 end
 
 local function first_line(command)
@@ -12,30 +16,37 @@ local function first_line(command)
     return line
 end
 
-local function environment_of_task()
-    local words = { "env" }
-    for _, name in ipairs({ "LD_PRELOAD", "BAROGRAPH_DISABLE", "BAROGRAPH_RANKS", "BAROGRAPH_RING_DIR" }) do
-        local value = shell.getenv(name)
-        if value then words[#words + 1] = name .. "=" .. quoted(value) end
+-- The prefix of an id is a letter beyond ASCII where the locale has it, which need not be the prolog's.
+local function name()
+    return "flux-" .. task.getenv("FLUX_JOB_ID"):gsub("^ƒ", "f") .. "@" .. first_line("/bin/uname -n")
+end
+
+local function ask()
+    local words = { "/usr/bin/env" }
+    for _, variable in ipairs(passed) do
+        local value = task.getenv(variable)
+        if value then words[#words + 1] = variable .. "=" .. quoted(value) end
     end
-    words[#words + 1] = "FLUX_JOB_NNODES=" .. quoted(shell.info.size)
-    return table.concat(words, " ")
+    local call = { "/bin/sh", hooks .. "/bounded", "task-begin", quoted(name()), first_line("/usr/bin/id -u"), "0", "0" }
+    for line in io.popen(table.concat(words, " ") .. " " .. table.concat(call, " ") .. " 2> /dev/null"):lines() do
+        local variable, value = line:match("^([A-Z_]+)=(.*)$")
+        if variable then variables[variable] = value end
+    end
 end
 
 plugin.register {
     name = "barograph",
     handlers = {
         {
-            topic = "shell.init",
+            -- Not shell.init: only newer shells know the job's own id by then, others that of a job around it.
+            topic = "task.init",
             fn = function()
                 pcall(function()
-                    local name = "flux-" .. shell.getenv("FLUX_JOB_ID") .. "@" .. first_line("/bin/uname -n")
-                    local words = { environment_of_task(), "/bin/sh", hooks .. "/bounded", "task-begin",
-                        quoted(name), first_line("/usr/bin/id -u"), "0", "0" }
-                    for line in io.popen(table.concat(words, " ")):lines() do
-                        local variable, value = line:match("^([A-Z_]+)=(.*)$")
-                        if variable then shell.setenv(variable, value) end
+                    if not variables then
+                        variables = {}
+                        ask()
                     end
+                    for variable, value in pairs(variables) do task.setenv(variable, value) end
                 end)
             end,
         },

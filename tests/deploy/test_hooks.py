@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from barograph_agent import shim
+from helpers.alerting import tool
 from helpers.mpi import REPOSITORY
 
 UID, GID = str(os.getuid()), str(os.getgid())
@@ -31,7 +32,8 @@ class Node:
         for path in (self.rings, self.spool):
             path.mkdir()
         python = self.etc / "python"
-        part = f"{self.started}.part"
+        # A job's end may start one while that of its begin is still noting itself.
+        part = f"{self.started}.$$"
         python.write_text(f'#!/bin/sh\nenv > {part}\necho "$@" >> {part}\nmv {part} {self.started}\n')
         python.chmod(0o755)
         lines = {
@@ -147,15 +149,86 @@ def test_when_a_job_ends_its_mark_goes_and_a_dead_sidecar_is_replaced(node: Node
     assert "barograph_agent.nodewatch" in node.sidecar()
 
 
-def test_flux_begins_and_ends_jobs(node: Node) -> None:
-    environment = {"FLUX_JOB_ID": "f2Ww", "FLUX_JOB_USERID": UID}
+@pytest.mark.parametrize("number", ["f2Ww", "\u01922Ww"])
+def test_flux_begins_and_ends_jobs(node: Node, number: str) -> None:
+    environment = {"FLUX_JOB_ID": number, "FLUX_JOB_USERID": UID}
     assert node.call("flux/prolog", environment=environment) == ""
     (job,) = (node.rings / f"barograph-{UID}").iterdir()
     assert job.name == f"flux-f2Ww@{os.uname().nodename}"
-    assert "FLUX_JOB_ID=f2Ww\n" in node.sidecar()
+    assert f"FLUX_JOB_ID={number}\n" in node.sidecar()
     assert (node.active / job.name).exists()
     node.call("flux/epilog", environment=environment)
     assert not (node.active / job.name).exists()
+
+
+FLUX_SHELL = """\
+local handler
+plugin = { register = function(added) handler = added.handlers[1] end }
+dofile(arg[1])
+assert(handler.topic == "task.init")
+for number = 0, 1 do
+    local environment = { FLUX_TASK_RANK = tostring(number) }
+    for place = 2, #arg do
+        local name, value = arg[place]:match("^([^=]*)=(.*)$")
+        environment[name] = value
+    end
+    task = {
+        getenv = function(name) return environment[name] end,
+        setenv = function(name, value) environment[name] = value end,
+    }
+    handler.fn()
+    for name, value in pairs(environment) do print(number .. " " .. name .. "=" .. value) end
+end
+"""
+"""Stands for Flux's job shell with two tasks: what it offers to Lua files, and the tasks' environments afterwards."""
+
+
+@pytest.fixture
+def flux_shell(node: Node, tmp_path: Path) -> Callable[..., list[dict[str, str]]]:
+    lua = tool("lua5.4")
+    shell, plugin = tmp_path / "shell.lua", node.etc / "flux/barograph.lua"
+    shell.write_text(FLUX_SHELL)
+    plugin.write_text(plugin.read_text().replace("/etc/barograph", str(node.etc)))
+
+    def run(**environment: str) -> list[dict[str, str]]:
+        words = [f"{name}={value}" for name, value in environment.items()]
+        command = [lua, str(shell), str(plugin), *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        tasks: list[dict[str, str]] = [{}, {}]
+        for line in done.stdout.splitlines():
+            number, _, text = line.partition(" ")
+            variable, _, value = text.partition("=")
+            tasks[int(number)][variable] = value
+        assert done.stderr == ""
+        return tasks
+
+    return run
+
+
+@pytest.mark.integration
+def test_fluxs_shell_adds_to_each_task_what_it_needs(
+    node: Node, flux_shell: Callable[..., list[dict[str, str]]]
+) -> None:
+    name = f"flux-f2Ww@{os.uname().nodename}"
+    node.begin(name)
+    theirs = "/a b/it's.so"
+    tasks = flux_shell(FLUX_JOB_ID="\u01922Ww", FLUX_JOB_NNODES="3", LD_PRELOAD=theirs, BAROGRAPH_FEATURES="/mine")
+    step = str(node.job(name) / "0.0")
+    for number, task in enumerate(tasks):
+        assert task["FLUX_TASK_RANK"] == str(number)
+        assert task["LD_PRELOAD"] == f"{shim.library()} {theirs}"
+        assert (task["BAROGRAPH_RING_DIR"], task["BAROGRAPH_FEATURES"]) == (step, "/mine")
+    assert "FLUX_JOB_NNODES=3\n" in (node.job(name) / "0.0" / "step").read_text()
+
+
+@pytest.mark.integration
+def test_fluxs_shell_leaves_tasks_alone_where_nothing_watches(
+    node: Node, flux_shell: Callable[..., list[dict[str, str]]]
+) -> None:
+    node.begin(f"flux-f2Ww@{os.uname().nodename}")
+    for environment in ({}, {"FLUX_JOB_ID": "f9"}, {"FLUX_JOB_ID": "f2Ww", "BAROGRAPH_DISABLE": "1"}):
+        for number, task in enumerate(flux_shell(**environment)):
+            assert task == environment | {"FLUX_TASK_RANK": str(number)}
 
 
 class Pbs(types.ModuleType):
