@@ -62,7 +62,7 @@ ELSEWHERE: Final = {
     r"barograph instrument |barograph features |barograph predict .*--features ": "tests/deploy/test_instrument.py",
     r"barograph replay |barograph record ": "tests/deploy/test_replay.py",
     r"python -m barograph_dashboards.preview ": "tests/deploy/test_dashboards.py",
-    r"systemctl |journalctl ": "tests/deploy/test_systemd.py",
+    r"systemctl |journalctl ": "tests/deploy/test_booted.py",
     r"scontrol |srun ": "tests/deploy/test_slurm.py",
 }
 """Commands that are not typed here, and where they are."""

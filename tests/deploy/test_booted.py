@@ -1,0 +1,146 @@
+"""The units and the hooks on a machine that systemd has booted, installed by the commands of the operator's page."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from helpers.alerting import tool
+from helpers.booted import PREFIX, Machine, NoBoot
+from helpers.log import wait_until
+from helpers.mpi import REPOSITORY
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(os.getuid() != 0, reason="only root can boot a machine"),
+]
+SERVICES = ("collector", "modeler", "alerts", "page")
+UNITS = [f"barograph-{name}.service" for name in SERVICES]
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    tool("systemd-nspawn")
+    try:
+        with Machine(tmp_path_factory.mktemp("booted")) as booted:
+            yield booted
+    except NoBoot as reason:
+        pytest.skip(f"no machine can be booted here: {reason}")
+
+
+def commands() -> list[str]:
+    """What the page says to type, but for the installation with pip and for looking at it."""
+    text = (REPOSITORY / "docs/operator/running.md").read_text().partition("## systemd")[2]
+    lines = text.partition("```sh\n")[2].partition("```")[0].splitlines()
+    found = [
+        line for line in lines if not re.match(r"python3 |/opt/barograph/bin/pip |systemctl status|journalctl", line)
+    ]
+    assert found[-1] == "systemctl enable --now barograph.target"
+    return found
+
+
+def shown(machine: Machine, unit: str, name: str) -> str:
+    return machine.run("systemctl", "show", unit, f"--property={name}", "--value").strip()
+
+
+def journal(machine: Machine, unit: str, *options: str) -> str:
+    return machine.run("journalctl", "--unit", unit, "--output=cat", "--no-pager", *options)
+
+
+def wait_active(machine: Machine) -> None:
+    deadline = time.monotonic() + 180
+    while not all(shown(machine, unit, "ActiveState") == "active" for unit in UNITS):
+        said = "".join(journal(machine, unit)[-1000:] for unit in UNITS)
+        assert time.monotonic() < deadline, said
+        assert all(int(shown(machine, unit, "NRestarts")) < 3 for unit in UNITS), said
+        time.sleep(0.5)
+
+
+def pid(machine: Machine, unit: str) -> int:
+    return int(shown(machine, unit, "MainPID"))
+
+
+@pytest.fixture(scope="module")
+def service(machine: Machine) -> Machine:
+    """The service as the page installs it."""
+    for variable, value in machine.variables.items():
+        # All that is peculiar here is where this Python finds its own library.
+        machine.write(
+            "/etc/systemd/system/barograph-.service.d/here.conf", f"[Service]\nEnvironment={variable}={value}\n"
+        )
+    for line in commands():
+        machine.run("/bin/sh", "-c", line)
+    wait_active(machine)
+    return machine
+
+
+def test_all_four_run_answer_and_keep_the_log_to_themselves(service: Machine) -> None:
+    assert service.run("systemctl", "is-enabled", "barograph.target").strip() == "enabled"
+    assert "Alarms: none" in service.run(str(PREFIX / "bin/barograph"), "status")
+    for path in ("/var/lib/barograph", "/etc/barograph/keys"):
+        assert service.run("stat", "--format=%U %a", path).strip() == "barograph 700"
+    for unit in UNITS:
+        assert service.run("ps", "-o", "user=", "-p", str(pid(service, unit))).strip() == "barograph"
+        assert "Traceback" not in journal(service, unit)
+    assert "listening on" in journal(service, UNITS[0])
+    assert "listening on" not in journal(service, UNITS[0], "--priority=warning")
+
+
+def test_a_reload_reads_the_configuration_again(service: Machine) -> None:
+    before = [pid(service, unit) for unit in UNITS]
+    service.run("systemctl", "reload", *UNITS[:3])
+    for unit in UNITS[:3]:
+        wait_until(lambda unit=unit: "configuration read again" in journal(service, unit), f"{unit} says so", 60)
+    assert [pid(service, unit) for unit in UNITS] == before
+
+
+def test_one_that_is_killed_or_freezes_is_started_again(service: Machine) -> None:
+    unit = UNITS[0]
+    service.write(f"/etc/systemd/system/{unit}.d/soon.conf", "[Service]\nWatchdogSec=5s\nTimeoutAbortSec=2s\n")
+    service.run("systemctl", "daemon-reload")
+    for signal in ("KILL", "STOP"):
+        before = pid(service, unit)
+        service.run("systemctl", "kill", f"--signal={signal}", unit)
+        wait_until(
+            lambda before=before: shown(service, unit, "ActiveState") == "active" and pid(service, unit) != before,
+            f"{unit} is started again after {signal}",
+            120,
+        )
+    wait_active(service)
+
+
+def test_a_sidecar_runs_in_a_scope_of_its_own_until_the_job_ends(service: Machine) -> None:
+    settings = " ".join(f"{variable}={value}" for variable, value in service.variables.items())
+    # Hooks clear what finds this Python's own library.
+    service.write("/usr/local/bin/here", f'#!/bin/sh\nexec env {settings} {PREFIX}/bin/python "$@"\n', 0o755)
+    service.run("cp", "-r", "deploy/hooks", "/etc/barograph/")
+    service.write("/etc/barograph/hooks.conf", "python=/usr/local/bin/here\nshim=/etc/hostname\n")
+    hook = ["/bin/sh", "/etc/barograph/hooks/bounded"]
+    job = ["slurm-7@n1", "65534", "65534"]
+
+    def scopes() -> list[str]:
+        text = service.run("systemctl", "list-units", "--type=scope", "--plain", "--no-legend", "barograph-*")
+        return [line.split()[0] for line in text.splitlines()]
+
+    def watching() -> list[str]:
+        pattern = "^[^ ]*python .*barograph_agent.nodewatch"
+        return service.run("pgrep", "--full", "--uid", "65534", pattern, check=False).split()
+
+    service.run(*hook, "job-begin", *job, "nobody")
+    wait_until(lambda: len(watching()) == 1, "the sidecar runs", 60)
+    (scope,) = scopes()
+    assert scope.startswith("barograph-slurm-7-n1-")
+    assert scope in service.run("cat", f"/proc/{watching()[0]}/cgroup")
+    service.run(*hook, "job-end", *job)
+    wait_until(lambda: not watching() and not scopes(), "sidecar and scope have ended", 60)
+
+
+def test_the_target_stops_all_of_them_in_good_order(service: Machine) -> None:
+    service.run("systemctl", "stop", "barograph.target", *UNITS)
+    for unit in UNITS:
+        assert (shown(service, unit, "ActiveState"), shown(service, unit, "Result")) == ("inactive", "success")
+        assert shown(service, unit, "ExecMainStatus") == "0"
