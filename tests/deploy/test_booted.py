@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Iterator
 
 import pytest
 
-from helpers.alerting import tool
-from helpers.booted import PREFIX, Machine, NoBoot
+from helpers.booted import PREFIX, Machine, booted, install, this_installation
 from helpers.log import wait_until
 from helpers.mpi import REPOSITORY
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.skipif(os.getuid() != 0, reason="only root can boot a machine"),
-]
+pytestmark = pytest.mark.integration
 SERVICES = ("collector", "modeler", "alerts", "page")
 UNITS = [f"barograph-{name}.service" for name in SERVICES]
 
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    tool("systemd-nspawn")
-    try:
-        with Machine(tmp_path_factory.mktemp("booted")) as booted:
-            yield booted
-    except NoBoot as reason:
-        pytest.skip(f"no machine can be booted here: {reason}")
+    for one in booted(tmp_path_factory.mktemp("booted"), this_installation()):
+        install(one)
+        yield one
 
 
 def commands() -> list[str]:

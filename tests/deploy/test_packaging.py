@@ -23,19 +23,6 @@ LOOP = "from mpi4py import MPI\nfor _ in range(50): MPI.COMM_WORLD.Barrier()\n"
 
 
 @pytest.fixture(scope="module")
-def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that `make dist` has filled, with the environment the tests run in."""
-    folder = tmp_path_factory.mktemp("dist")
-    ready = REPOSITORY / ".venv/.dev"
-    if Path(sys.prefix) != ready.parent:
-        missing(f"the tests run in {sys.prefix}, `make dist` works in {ready.parent}")
-    command = ["make", f"--old-file={ready.relative_to(REPOSITORY)}", "dist", f"DIST={folder}"]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder
-
-
-@pytest.fixture(scope="module")
 def wheel(dist: Path) -> Path:
     (path,) = dist.glob("*.whl")
     return path

@@ -1,7 +1,4 @@
-"""A machine that systemd has booted: this one's files under an overlay, in namespaces, thrown away afterwards.
-
-This Python and these sources are bound to where anybody may read them, as an installation in /opt/barograph.
-"""
+"""A machine that systemd has booted: this one's files under an overlay, in namespaces, thrown away afterwards."""
 
 from __future__ import annotations
 
@@ -13,10 +10,14 @@ import sys
 import sysconfig
 import time
 import uuid
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import pytest
+
+from helpers.alerting import tool
 from helpers.mpi import REPOSITORY
 
 PREFIX = Path("/opt/barograph")
@@ -33,9 +34,13 @@ class NoBoot(Exception):
 class Machine:
     """Booted on entry. Raises NoBoot where the kernel or a container does not let it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, bound: Mapping[str, str]) -> None:
+        """bound: directories of this machine to read, and where they are on that one."""
+        self.variables: dict[str, str] = {}
+        """What its commands find in their environment."""
         self._mount = directory / "mount"
         self.root = self._mount / "root"
+        self._bound = bound
         self._log = directory / "boot.log"
         self._leader = 0
 
@@ -52,7 +57,7 @@ class Machine:
         self._leave()
 
     def run(self, *command: str, check: bool = True) -> str:
-        """What a command of root on this machine prints, in the folder of the sources."""
+        """What a command of root prints, in /opt/source."""
         inside = ["nsenter", f"--target={self._leader}", "--all", "--", "env", f"--chdir={SOURCE}"]
         environment = {"PATH": PATH, "LC_ALL": "C.UTF-8", **self.variables}
         done = subprocess.run(
@@ -68,11 +73,6 @@ class Machine:
         file.write_text(text)
         file.chmod(mode)
 
-    @property
-    def variables(self) -> dict[str, str]:
-        """What this Python needs in its environment where it has been bound to."""
-        return {} if sys.base_prefix == "/usr" else {"LD_LIBRARY_PATH": "/opt/python/lib"}
-
     def _make_root(self) -> None:
         self._mount.mkdir(parents=True)
         _mount("-t", "tmpfs", "tmpfs", str(self._mount))
@@ -83,21 +83,10 @@ class Machine:
         # Not this machine's. With none at all it would be a first boot, which enables everything.
         self.write("/etc/machine-id", f"{uuid.uuid4().hex}\n", 0o444)
         shutil.rmtree(self.root / "opt/barograph", ignore_errors=True)
-        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-        home = "/usr/bin" if sys.base_prefix == "/usr" else "/opt/python/bin"
-        self.write(f"{PREFIX}/pyvenv.cfg", f"home = {home}\ninclude-system-site-packages = false\n")
-        paths = ["/opt/site", *(str(SOURCE / part) for part in PARTS)]
-        self.write(f"{PREFIX}/lib/{version}/site-packages/here.pth", "\n".join(paths) + "\n")
-        program = f"#!{PREFIX}/bin/python\nimport sys\nfrom barograph.cli import main\nsys.exit(main())\n"
-        self.write(f"{PREFIX}/bin/barograph", program, 0o755)
-        (self.root / "opt/barograph/bin/python").symlink_to(f"{home}/{version}")
+        for target in self._bound.values():
+            (self.root / target.lstrip("/")).mkdir(parents=True, exist_ok=True)
 
     def _boot(self) -> None:
-        bound = {str(REPOSITORY): str(SOURCE), sysconfig.get_path("purelib"): "/opt/site"}
-        if sys.base_prefix != "/usr":
-            bound[sys.base_prefix] = "/opt/python"
-        for target in bound.values():
-            (self.root / target.lstrip("/")).mkdir(parents=True, exist_ok=True)
         command = [
             "systemd-nspawn",
             f"--directory={self.root}",
@@ -108,7 +97,7 @@ class Machine:
             "--private-network",
             "--link-journal=no",
             f"--machine=barograph-{os.getpid()}",
-            *(f"--bind-ro={source}:{target}" for source, target in bound.items()),
+            *(f"--bind-ro={source}:{target}" for source, target in self._bound.items()),
             "systemd.unit=basic.target",
             # There is no network to wait for.
             "systemd.mask=systemd-networkd-wait-online.service",
@@ -141,6 +130,39 @@ class Machine:
             self._process.wait(60)
         for path in (self.root, self._mount):
             subprocess.run(["umount", "--lazy", str(path)], capture_output=True, check=False)
+
+
+def booted(directory: Path, bound: Mapping[str, str]) -> Iterator[Machine]:
+    """For fixtures: a machine, or a skip that says what was in the way."""
+    if os.getuid() != 0:
+        pytest.skip("only root can boot a machine")
+    tool("systemd-nspawn")
+    try:
+        with Machine(directory, bound) as machine:
+            yield machine
+    except NoBoot as reason:
+        pytest.skip(f"no machine can be booted here: {reason}")
+
+
+def this_installation() -> dict[str, str]:
+    """Sources, packages and Python of these tests, to be bound to where anybody may read them."""
+    bound = {str(REPOSITORY): str(SOURCE), sysconfig.get_path("purelib"): "/opt/site"}
+    return bound if sys.base_prefix == "/usr" else bound | {sys.base_prefix: "/opt/python"}
+
+
+def install(machine: Machine) -> None:
+    """Make /opt/barograph of what `this_installation` bound."""
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    home = "/usr/bin" if sys.base_prefix == "/usr" else "/opt/python/bin"
+    machine.write(f"{PREFIX}/pyvenv.cfg", f"home = {home}\ninclude-system-site-packages = false\n")
+    paths = ["/opt/site", *(str(SOURCE / part) for part in PARTS)]
+    machine.write(f"{PREFIX}/lib/{version}/site-packages/here.pth", "\n".join(paths) + "\n")
+    program = f"#!{PREFIX}/bin/python\nimport sys\nfrom barograph.cli import main\nsys.exit(main())\n"
+    machine.write(f"{PREFIX}/bin/barograph", program, 0o755)
+    (machine.root / "opt/barograph/bin/python").symlink_to(f"{home}/{version}")
+    if sys.base_prefix != "/usr":
+        # Where it was built its library is found by a path that only holds there.
+        machine.variables["LD_LIBRARY_PATH"] = "/opt/python/lib"
 
 
 def _mount(*words: str) -> None:
