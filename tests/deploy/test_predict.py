@@ -50,6 +50,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
         up.first = imported(up, history(directory / "runs.csv"))  # type: ignore[attr-defined]
         up.wait_for_metric("modeler", r"barograph_modeler_runs_total 36\.0")
         up.wait_for_metric("modeler", r"barograph_modeler_fit_backlog 0\.0")
+        # The command waits where the application is learned for the first time.
+        assert up.run("predict", "--app", "solver", "--ranks", "128", "--param", "n=1").returncode == 0
         yield up
 
 
