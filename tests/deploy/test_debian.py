@@ -47,31 +47,40 @@ def test_the_package_for_nodes_brings_the_command_and_the_shim(machine: Machine)
     machine.run("test", "-r", "/usr/share/man/man1/barograph.1")
 
 
-def test_the_package_for_the_service_takes_its_place_and_the_service_runs_from_it(machine: Machine) -> None:
+UNITS = [f"barograph-{name}.service" for name in ("collector", "modeler", "alerts", "page")]
+
+
+def pids(machine: Machine) -> list[str]:
+    """The daemons' main processes, "0" for one that is not active."""
+    states = [machine.run("systemctl", "is-active", unit, check=False).strip() for unit in UNITS]
+    found = machine.run("systemctl", "show", "--property=MainPID", "--value", *UNITS).split()
+    return [pid if state == "active" else "0" for pid, state in zip(found, states, strict=True)]
+
+
+def test_the_package_for_the_service_takes_its_place_and_one_command_starts_it(machine: Machine) -> None:
     machine.run("/bin/sh", "-c", "apt-get install --yes ./barograph_*.deb")
-    files = machine.run("barograph", "files", "systemd").split()
-    places = {".service": "/etc/systemd/system", ".target": "/etc/systemd/system"}
-    for path in files:
-        if (place := places.get(Path(path).suffix)) is not None:
-            machine.run("install", "-m", "644", "-t", place, path)
-    folder = str(Path(files[0]).parent)
-    machine.run("systemd-sysusers", f"{folder}/sysusers.conf")
-    machine.run("systemd-tmpfiles", "--create", f"{folder}/tmpfiles.conf")
-    machine.run("install", "-m", "644", f"{folder}/barograph.toml", "/etc/barograph/barograph.toml")
-    machine.run("systemctl", "daemon-reload")
-    machine.run("systemctl", "start", "barograph.target")
-    units = [f"barograph-{name}.service" for name in ("collector", "modeler", "alerts", "page")]
-
-    def active() -> bool:
-        states = [machine.run("systemctl", "is-active", unit, check=False).strip() for unit in units]
-        return states == ["active"] * len(units)
-
-    wait_until(active, "all four are active", 180)
+    assert pids(machine) == ["0"] * 4
+    machine.run("systemctl", "enable", "--now", "barograph.target")
+    wait_until(lambda: "0" not in pids(machine), "all four are active", 180)
     assert "Alarms: none" in machine.run("barograph", "status")
-    machine.run("systemctl", "stop", "barograph.target", *units)
+    assert machine.run("stat", "--format=%U %a", "/etc/barograph/keys").strip() == "barograph 700"
 
 
-def test_removing_the_package_leaves_the_log_and_nothing_else(machine: Machine) -> None:
+def test_an_upgrade_restarts_what_runs_and_keeps_the_configuration(machine: Machine) -> None:
+    machine.run("/bin/sh", "-c", "echo '# ours' >> /etc/barograph/barograph.toml")
+    before = pids(machine)
+    machine.run("/bin/sh", "-c", "apt-get install --yes --reinstall ./barograph_*.deb")
+    wait_until(lambda: "0" not in pids(machine), "all four are active again", 180)
+    assert not set(before) & set(pids(machine))
+    assert machine.run("tail", "-n", "1", "/etc/barograph/barograph.toml") == "# ours\n"
+
+
+def test_removing_the_package_leaves_log_and_configuration_and_nothing_else(machine: Machine) -> None:
     machine.run("apt-get", "remove", "--yes", "barograph")
+    assert machine.run("pgrep", "--uid", "barograph", check=False) == ""
     assert "log.duckdb" in machine.run("ls", "/var/lib/barograph")
+    assert machine.run("ls", "/etc/barograph").split() == ["barograph.toml", "keys"]
     assert "barograph" not in machine.run("ls", "/opt")
+    assert "barograph" not in machine.run(
+        "ls", "/usr/lib/systemd/system", "/etc/systemd/system/multi-user.target.wants"
+    )
