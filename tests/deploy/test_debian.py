@@ -40,11 +40,23 @@ def machine(debs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ma
     yield from booted(tmp_path_factory.mktemp("booted"), {str(debs): str(SOURCE)})
 
 
-def test_the_package_for_nodes_brings_the_command_and_the_shim(machine: Machine) -> None:
+def test_the_package_for_nodes_brings_the_command_the_shim_and_hooks_that_work(machine: Machine) -> None:
     machine.run("/bin/sh", "-c", "apt-get install --yes ./barograph-agent_*.deb")
     assert machine.run("barograph", "--version").startswith("barograph ")
-    machine.run("test", "-r", machine.run("/opt/barograph/bin/python", "-m", "barograph_agent.shim").strip())
     machine.run("test", "-r", "/usr/share/man/man1/barograph.1")
+    # As the batch system's: root before and after, the user in between.
+    hook = ["/bin/sh", "/etc/barograph/hooks/bounded"]
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
+    machine.run(*hook, "job-begin", "slurm-7@n1", "65534", "65534", "nobody")
+    told = machine.run(*nobody, *hook, "task-begin", "slurm-7@n1", "65534", "0", "0")
+    assert "LD_PRELOAD=/etc/barograph/hooks/../libbarograph.so\n" in told
+    machine.run(*nobody, "test", "-r", "/etc/barograph/libbarograph.so")
+    scopes = ["systemctl", "list-units", "--type=scope", "--plain", "--no-legend", "barograph-slurm-7-n1-*"]
+    sidecar = ["pgrep", "--full", "--uid", "65534", "^/opt/barograph/bin/python .*barograph_agent.nodewatch"]
+    wait_until(lambda: machine.run(*sidecar, check=False), "the sidecar runs", 60)
+    assert machine.run(*scopes)
+    machine.run(*hook, "job-end", "slurm-7@n1", "65534", "65534")
+    wait_until(lambda: not machine.run(*sidecar, check=False), "the sidecar has ended", 60)
 
 
 UNITS = [f"barograph-{name}.service" for name in ("collector", "modeler", "alerts", "page")]
