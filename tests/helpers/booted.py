@@ -88,6 +88,9 @@ class Machine:
 
     def _boot(self) -> None:
         command = [
+            # Not even a test run that is killed leaves it behind.
+            "setpriv",
+            "--pdeathsig=TERM",
             "systemd-nspawn",
             f"--directory={self.root}",
             "--boot",
