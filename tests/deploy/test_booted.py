@@ -8,13 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from helpers.booted import PREFIX, Machine, booted, install, this_installation
+from helpers.booted import PREFIX, UNITS, Machine, booted, install, this_installation
 from helpers.log import wait_until
 from helpers.mpi import REPOSITORY
 
 pytestmark = pytest.mark.integration
-SERVICES = ("collector", "modeler", "alerts", "page")
-UNITS = [f"barograph-{name}.service" for name in SERVICES]
 
 
 @pytest.fixture(scope="module")
@@ -35,25 +33,21 @@ def commands() -> list[str]:
     return found
 
 
-def shown(machine: Machine, unit: str, name: str) -> str:
-    return machine.run("systemctl", "show", unit, f"--property={name}", "--value").strip()
-
-
 def journal(machine: Machine, unit: str, *options: str) -> str:
     return machine.run("journalctl", "--unit", unit, "--output=cat", "--no-pager", *options)
 
 
 def wait_active(machine: Machine) -> None:
     deadline = time.monotonic() + 180
-    while not all(shown(machine, unit, "ActiveState") == "active" for unit in UNITS):
+    while not all(machine.show(unit, "ActiveState") == "active" for unit in UNITS):
         said = "".join(journal(machine, unit)[-1000:] for unit in UNITS)
         assert time.monotonic() < deadline, said
-        assert all(int(shown(machine, unit, "NRestarts")) < 3 for unit in UNITS), said
+        assert all(int(machine.show(unit, "NRestarts")) < 3 for unit in UNITS), said
         time.sleep(0.5)
 
 
 def pid(machine: Machine, unit: str) -> int:
-    return int(shown(machine, unit, "MainPID"))
+    return int(machine.show(unit, "MainPID"))
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +92,7 @@ def test_one_that_is_killed_or_freezes_is_started_again(service: Machine) -> Non
         before = pid(service, unit)
         service.run("systemctl", "kill", f"--signal={signal}", unit)
         wait_until(
-            lambda before=before: shown(service, unit, "ActiveState") == "active" and pid(service, unit) != before,
+            lambda before=before: service.show(unit, "ActiveState") == "active" and pid(service, unit) != before,
             f"{unit} is started again after {signal}",
             120,
         )
@@ -134,5 +128,5 @@ def test_a_sidecar_runs_in_a_scope_of_its_own_until_the_job_ends(service: Machin
 def test_the_target_stops_all_of_them_in_good_order(service: Machine) -> None:
     service.run("systemctl", "stop", "barograph.target", *UNITS)
     for unit in UNITS:
-        assert (shown(service, unit, "ActiveState"), shown(service, unit, "Result")) == ("inactive", "success")
-        assert shown(service, unit, "ExecMainStatus") == "0"
+        assert (service.show(unit, "ActiveState"), service.show(unit, "Result")) == ("inactive", "success")
+        assert service.show(unit, "ExecMainStatus") == "0"

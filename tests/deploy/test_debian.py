@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.booted import PATH, SOURCE, Machine, booted
+from helpers.booted import PATH, SOURCE, UNITS, Machine, booted
 from helpers.log import wait_until
 from helpers.mpi import REPOSITORY, missing
 
@@ -59,14 +59,9 @@ def test_the_package_for_nodes_brings_the_command_the_shim_and_hooks_that_work(m
     wait_until(lambda: not machine.run(*sidecar, check=False), "the sidecar has ended", 60)
 
 
-UNITS = [f"barograph-{name}.service" for name in ("collector", "modeler", "alerts", "page")]
-
-
 def pids(machine: Machine) -> list[str]:
     """The daemons' main processes, "0" for one that is not active."""
-    states = [machine.run("systemctl", "is-active", unit, check=False).strip() for unit in UNITS]
-    found = machine.run("systemctl", "show", "--property=MainPID", "--value", *UNITS).split()
-    return [pid if state == "active" else "0" for pid, state in zip(found, states, strict=True)]
+    return [machine.show(u, "MainPID") if machine.show(u, "ActiveState") == "active" else "0" for u in UNITS]
 
 
 def test_the_package_for_the_service_takes_its_place_and_one_command_starts_it(machine: Machine) -> None:

@@ -22,6 +22,7 @@ from helpers.mpi import REPOSITORY
 
 PREFIX = Path("/opt/barograph")
 SOURCE = Path("/opt/source")
+UNITS = [f"barograph-{name}.service" for name in ("collector", "modeler", "alerts", "page")]
 PARTS = ("agent", "collector", "modeler", "alerts", "deploy")
 BOOT_SECONDS = 90.0
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
@@ -65,6 +66,10 @@ class Machine:
         )
         assert done.returncode == 0 or not check, f"{command}: {done.returncode}\n{done.stdout}{done.stderr}"
         return done.stdout
+
+    def show(self, unit: str, name: str) -> str:
+        """What systemd says of a property of a unit."""
+        return self.run("systemctl", "show", unit, f"--property={name}", "--value").strip()
 
     def write(self, path: str, text: str, mode: int = 0o644) -> None:
         """A file of this machine."""
