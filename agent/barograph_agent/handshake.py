@@ -54,11 +54,12 @@ class Handshakes:
         After a key was turned down a socket has nowhere to put a message, and a blocking send would never return.
         """
         deadline = time.monotonic() + seconds
-        while self._wait(zmq.POLLOUT, deadline - time.monotonic()):
+        while True:
             with contextlib.suppress(zmq.Again):
                 self._socket.send(frame, zmq.NOBLOCK)
                 return True
-        return False
+            if not self._wait(zmq.POLLOUT, deadline - time.monotonic()):
+                return False
 
     def wait(self, seconds: float) -> bool:
         """Wait until the socket has something to receive; False when the time is over, or waiting is hopeless."""
