@@ -152,12 +152,17 @@ def test_when_a_job_ends_its_mark_goes_and_a_dead_sidecar_is_replaced(node: Node
 @pytest.mark.parametrize("number", ["f2Ww", "\u01922Ww"])
 def test_flux_begins_and_ends_jobs(node: Node, number: str) -> None:
     environment = {"FLUX_JOB_ID": number, "FLUX_JOB_USERID": UID}
-    assert node.call("flux/prolog", environment=environment) == ""
+    # As the page says: links in Flux's own folders.
+    for name in ("prolog", "epilog"):
+        link = node.etc / f"system/{name}.d/barograph"
+        link.parent.mkdir(parents=True)
+        link.symlink_to(node.etc / "flux" / name)
+    assert node.call("system/prolog.d/barograph", environment=environment) == ""
     (job,) = (node.rings / f"barograph-{UID}").iterdir()
     assert job.name == f"flux-f2Ww@{os.uname().nodename}"
     assert f"FLUX_JOB_ID={number}\n" in node.sidecar()
     assert (node.active / job.name).exists()
-    node.call("flux/epilog", environment=environment)
+    node.call("system/epilog.d/barograph", environment=environment)
     assert not (node.active / job.name).exists()
 
 
