@@ -22,7 +22,7 @@ from barograph_agent.keys import ClientKey
 from barograph_collector.server import Collector
 from barograph_collector.store import Store
 
-DEADLINE_SECONDS = 30.0
+DEADLINE_SECONDS = 60.0
 M = TypeVar("M", bound=wire.FromCollector)
 
 
@@ -61,7 +61,7 @@ def collector_on(path: Path, **options: Any) -> Iterator[Collector]:
         try:
             yield collector
         finally:
-            assert collector.stop()
+            assert collector.stop(DEADLINE_SECONDS)
             assert collector.failure is None
 
 
