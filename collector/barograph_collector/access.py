@@ -57,7 +57,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Access:
     """Whom a file of viewers lets in. Read again when it has changed; any thread may ask."""
 
-    def __init__(self, path: Path, entries: list[Entry], stamp: tuple[int, int]) -> None:
+    def __init__(self, path: Path, entries: list[Entry], stamp: tuple[int, int, int]) -> None:
         """`read` makes one."""
         self._path = path
         self._stamp = stamp
@@ -172,12 +172,13 @@ def _digest(token: str) -> str:
     return hashlib.sha256(token.encode(errors="replace")).hexdigest()
 
 
-def _stamp(path: Path) -> tuple[int, int]:
+def _stamp(path: Path) -> tuple[int, int, int]:
     try:
         status = path.stat()
     except OSError as error:
         raise KeysError(f"cannot read {path}: {error.strerror}; `barograph keys add operator NAME` makes it") from None
-    return status.st_ino, status.st_mtime_ns
+    # The clock of a file system may stand for 10 ms, in which a file is written twice.
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _from_cookie(header: str) -> str:

@@ -131,12 +131,13 @@ class Keyring:
         self._stamp = stamp
         return True
 
-    def _state(self) -> tuple[int, int]:
+    def _state(self) -> tuple[int, int, int]:
         try:
             status = (self._directory / CLIENTS).stat()
         except OSError as error:
             raise KeysError(f"cannot read {self._directory / CLIENTS}: {error.strerror}") from None
-        return status.st_ino, status.st_mtime_ns
+        # The clock of a file system may stand for 10 ms, in which a file is written twice.
+        return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _mode(path: Path) -> int:

@@ -50,7 +50,7 @@ def test_a_user_sees_own_jobs_and_an_operator_all() -> None:
 
 @given(st.text(), st.text())
 def test_whatever_comes_in_the_headers_lets_nobody_in(authorization: str, cookie: str) -> None:
-    known = Access(Path("nowhere"), [access.Entry("olga", "operator", "0" * 64, 0.0)], (0, 0))
+    known = Access(Path("nowhere"), [access.Entry("olga", "operator", "0" * 64, 0.0)], (0, 0, 0))
     assert known.who(authorization, cookie) is None
     assert known.who(f"Bearer {authorization}", cookie) is None
     assert known.who("", f"{access.COOKIE}={cookie}") is None
