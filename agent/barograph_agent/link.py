@@ -26,6 +26,8 @@ SILENCE_SECONDS: Final = 2.0
 BACKOFF_LIMIT_SECONDS: Final = 5.0
 _AFTER_SILENCE: Final = 4
 """The attempt that a hello after a silence counts as: a collector that is busy needs no second one soon."""
+_UNNUMBERED: Final = 0
+"""In the welcome of a collector that does not know of numbers."""
 _READABLE: Final = int(zmq.POLLIN)  # of its enum's operators each costs a microsecond
 
 
@@ -75,6 +77,8 @@ class Link:
         self._socket.connect(endpoint)
         self._welcomed = False
         self._attempt = 0
+        self._number = 1
+        """How often this stream was to be opened: hellos that are only repeated have the same."""
         self._hello_at = clock()
         self._heard_at = float("-inf")
         self._acked = 0
@@ -109,7 +113,7 @@ class Link:
         if timeout > 0:
             self._socket.poll(int(timeout * 1000))
         # Ends only when nothing is left to hear: the socket's descriptor tells of a message once.
-        while int(self._socket.getsockopt(zmq.EVENTS)) & _READABLE:
+        while self._has_mail():
             self._hear(self._socket.recv(zmq.NOBLOCK))
             self._speak()
 
@@ -142,8 +146,8 @@ class Link:
 
     def _speak(self) -> None:
         now = self._clock()
-        if self._welcomed and self._sent > self._acked and now - self._heard_at > SILENCE_SECONDS:
-            self._welcomed = False
+        if self._is_silent(now):
+            self._doubt()
             self._hello_at = now
             self._attempt = _AFTER_SILENCE
         if not self._welcomed:
@@ -161,6 +165,19 @@ class Link:
             if not self._send_frame(self.outbox.get(self._sent + 1)):
                 return
             self._sent += 1
+
+    def _is_silent(self, now: float) -> bool:
+        """Whether an answer is overdue. One that has come while this process had no turn is only not heard yet."""
+        overdue = self._welcomed and self._sent > self._acked and now - self._heard_at > SILENCE_SECONDS
+        return overdue and not self._has_mail()
+
+    def _has_mail(self) -> bool:
+        return bool(int(self._socket.getsockopt(zmq.EVENTS)) & _READABLE)
+
+    def _doubt(self) -> None:
+        """Where the collector stands is not known any more, and what was said before now is no answer to that."""
+        self._welcomed = False
+        self._number += 1
 
     def _given_up(self) -> tuple[int, str]:
         """Rows given up since the last acknowledgement beyond them, and why."""
@@ -191,7 +208,7 @@ class Link:
             except CredentialError as error:
                 self._trouble = str(error)
             else:
-                self._send(wire.Hello(self.stream, credential=credential))
+                self._send(wire.Hello(self.stream, credential=credential, number=self._number))
             self._back_off(now)
 
     def _back_off(self, now: float) -> None:
@@ -208,8 +225,8 @@ class Link:
             case wire.Ack():
                 self._credit = message.credit
                 self._advance(message.seq)
-            case wire.Welcome() if self._welcomed:
-                # The answer to a hello said twice. What was sent since the first one is on its way.
+            case wire.Welcome() if self._welcomed or message.number not in (self._number, _UNNUMBERED):
+                # The answer to a hello said twice, or long ago. What was sent since is on its way.
                 self._credit = message.credit
                 self._advance(message.acked)
             case wire.Welcome():
@@ -244,8 +261,8 @@ class Link:
                 self.dropped_rows["refused"] += rows
                 self.acked_rows -= rows
         elif self._welcomed:
-            # The collector was restarted, or something was lost on the way: ask where it stands.
-            self._welcomed = False
+            # The collector was restarted, or something was lost on the way.
+            self._doubt()
             self._back_off(self._clock())
         elif message.seq == 0:
             self._trouble = message.detail

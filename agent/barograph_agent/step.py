@@ -6,6 +6,7 @@ import contextlib
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -25,6 +26,8 @@ FACTS: Final = "step"
 """The file in which the hook left what the task's environment said of the job, NAME=value a line."""
 _LAUNCHED: Final = "PMIX_NAMESPACE"
 """The same for all ranks that one mpirun of Open MPI starts, on whichever node and in whichever step."""
+_TICK_NS: Final = 10**8
+"""Longer than a tick of any file system's clock: what changes within one leaves the same time."""
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -50,17 +53,15 @@ class Step:
         self._settings = settings
         self._environment = environment
         self._restart = int(restart) if restart.isdecimal() else 0
-        self._changed_ns = -1
-        self._is_settled = False
+        self._settled_ns = -1
 
     def find(self, programs: dict[Path, Program]) -> None:
         """Give new rings to the programs they belong to, which are known by directory, and add new ones.
 
         Raises OSError and SpoolError.
         """
-        changed_ns = self._directory.stat().st_mtime_ns
-        is_settled = changed_ns == self._changed_ns
-        if is_settled and self._is_settled:
+        now_ns, changed_ns = time.time_ns(), self._directory.stat().st_mtime_ns
+        if changed_ns == self._settled_ns:
             return
         for path in sorted(self._directory.glob("*.ring")):
             try:
@@ -73,8 +74,8 @@ class Step:
                 continue
             programs[directory].join(path)
         self._sort_features(programs)
-        # Looked at twice, because the clock of the file system ticks slower than rings come.
-        self._changed_ns, self._is_settled = changed_ns, is_settled
+        if now_ns - changed_ns > _TICK_NS:
+            self._settled_ns = changed_ns
 
     def _sort_features(self, programs: Mapping[Path, Program]) -> None:
         """Give side files to the programs of their processes. One whose process has no ring yet waits for it."""

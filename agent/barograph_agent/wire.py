@@ -2,7 +2,7 @@
 
 Every ZeroMQ message is one frame, one msgpack map with a `type` field. From a client:
 
-    hello   stream version credential                  -> welcome, or refuse
+    hello   stream version credential number           -> welcome, or refuse
     append  stream seq table rows columns              -> ack once durable, or refuse
     skip    stream seq rows reason                     -> ack: everything up to seq is dropped by its producer
     read    request table after limit job              -> rows
@@ -10,7 +10,7 @@ Every ZeroMQ message is one frame, one msgpack map with a `type` field. From a c
 
 From the collector:
 
-    welcome stream acked credit version                   acked = highest durable seq of the stream, 0 for none
+    welcome stream acked credit version number            acked = highest durable seq of the stream, 0 for none
     ack     stream seq credit                             cumulative: everything up to seq is durable
     refuse  stream seq reason detail                      see Refuse
     rows    request table rows columns next_offset error
@@ -61,12 +61,14 @@ Column: TypeAlias = npt.NDArray[Any] | list[str]
 class Hello(msgspec.Struct, tag="hello", tag_field="type", frozen=True):
     """Opens a stream, or opens it again after a silence.
 
-    `credential` says who the producer is, where the collector asks for that: see `credential`.
+    `credential` says who the producer is, where the collector asks for that: see `credential`. `number` is the
+    producer's own, for the welcome to repeat: so one that comes late is not taken for the answer to a later hello.
     """
 
     stream: str
     version: int = VERSION
     credential: str = ""
+    number: int = 0
 
 
 class Append(msgspec.Struct, tag="append", tag_field="type", frozen=True):
@@ -111,12 +113,13 @@ class Sql(msgspec.Struct, tag="sql", tag_field="type", frozen=True):
 
 
 class Welcome(msgspec.Struct, tag="welcome", tag_field="type", frozen=True):
-    """Answer to hello."""
+    """Answer to the hello of this number."""
 
     stream: str
     acked: int
     credit: int
     version: int = VERSION
+    number: int = 0
 
 
 class Ack(msgspec.Struct, tag="ack", tag_field="type", frozen=True):

@@ -84,7 +84,7 @@ class Reception:
             self._streams.turn_away(hello.stream)
             self.refuse(peer, hello.stream, 0, error.reason, str(error))
             return
-        for reply in self._streams.hello(peer, hello.stream, stored):
+        for reply in self._streams.hello(peer, hello.stream, stored, hello.number):
             self._door.send(*reply)
 
     def pass_on(self, peer: bytes, key: str, request: wire.Read | wire.Sql) -> None:

@@ -48,6 +48,8 @@ class _Stream:
     accepted: int = 0
     pending: int = 0
     peer: bytes | None = None
+    number: int = 0
+    """Of the hello to be answered."""
     welcome_due: bool = False
 
 
@@ -87,9 +89,10 @@ class Streams:
         """Answer the greeting of a stream that was expected by nothing."""
         self._streams[name].greetings -= 1
 
-    def hello(self, peer: bytes, name: str, stored: int) -> list[Reply]:
-        """Give a stream that was expected to this connection, and no other. `stored` is how far the database has it.
+    def hello(self, peer: bytes, name: str, stored: int, number: int) -> list[Reply]:
+        """Give a stream that was expected to this connection, and no other.
 
+        `stored` is how far the database has it, `number` the hello's, which the welcome repeats.
         The welcome waits until nothing of it is under way: a producer that starts over from `acked` + 1 could have that
         number taken for one accepted before.
         """
@@ -99,6 +102,7 @@ class Streams:
             stream.known = True
             stream.stored = stream.committed = stream.accepted = stored
         stream.peer = peer
+        stream.number = number
         stream.welcome_due = True
         return self._settle(name, stream)
 
@@ -166,4 +170,4 @@ class Streams:
         if stream.pending or stream.peer is None:
             return []
         stream.welcome_due = False
-        return [Reply(stream.peer, Welcome(name, stream.committed, CREDIT))]
+        return [Reply(stream.peer, Welcome(name, stream.committed, CREDIT, number=stream.number))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -86,8 +87,8 @@ class Pair:
 
     def greet(self, acked: int = 0, credit: int = 64) -> list[int]:
         """Hello and welcome; the numbers of what is sent upon it."""
-        assert self.pump() == [wire.Hello("s")]
-        return [message.seq for message in self.answer(wire.Welcome("s", acked, credit))]
+        assert self.pump() == [hello(1)]
+        return [message.seq for message in self.answer(welcome(1, acked, credit))]
 
     def close(self) -> None:
         self.link.close()
@@ -100,6 +101,14 @@ def pair() -> Iterator[Pair]:
     pair = Pair()
     yield pair
     pair.close()
+
+
+def hello(number: int) -> wire.Hello:
+    return wire.Hello("s", number=number)
+
+
+def welcome(number: int, acked: int, credit: int = 64) -> wire.Welcome:
+    return wire.Welcome("s", acked, credit, number=number)
 
 
 def ack(seq: int, credit: int = 64) -> wire.Ack:
@@ -138,11 +147,11 @@ def test_after_a_silence_it_says_hello_again_and_resends_from_what_is_durable(pa
     assert pair.greet() == [1, 2, 3]
     assert pair.pump(SILENCE_SECONDS) == []
     assert pair.link.connected
-    assert pair.pump(0.01) == [wire.Hello("s")]
+    assert pair.pump(0.01) == [hello(2)]
     assert not pair.link.connected
     assert pair.pump(1.5) == []  # one hello is enough for one that is only busy
-    assert pair.pump(1.0) == [wire.Hello("s")]
-    assert [m.seq for m in pair.answer(wire.Welcome("s", 1, 64))] == [2, 3]
+    assert pair.pump(1.0) == [hello(2)]
+    assert [m.seq for m in pair.answer(welcome(2, 1))] == [2, 3]
     # An answer ends the silence, however long it takes to be complete.
     pair.clock.now += SILENCE_SECONDS
     assert pair.answer(ack(2)) == []
@@ -151,14 +160,61 @@ def test_after_a_silence_it_says_hello_again_and_resends_from_what_is_durable(pa
 
 def test_a_second_welcome_is_an_acknowledgement_and_no_reason_to_send_again(pair: Pair) -> None:
     pair.put(1, 1)
-    assert pair.pump() == [wire.Hello("s")]
-    assert pair.pump(FIRST_BACKOFF) == [wire.Hello("s")]
-    assert [m.seq for m in pair.answer(wire.Welcome("s", 0, 64))] == [1, 2]
-    assert pair.answer(wire.Welcome("s", 0, 64)) == []
-    assert pair.answer(wire.Welcome("s", 1, 64)) == []
+    assert pair.pump() == [hello(1)]
+    assert pair.pump(FIRST_BACKOFF) == [hello(1)]
+    assert [m.seq for m in pair.answer(welcome(1, 0))] == [1, 2]
+    assert pair.answer(welcome(1, 0)) == []
+    assert pair.answer(welcome(1, 1)) == []
     assert pair.link.acked == 1
     pair.put(1)
     assert pair.pump_seqs() == [3]
+
+
+def test_a_welcome_that_answers_an_earlier_hello_is_an_acknowledgement_and_no_reason_to_send_again(pair: Pair) -> None:
+    pair.put(1, 1)
+    assert pair.pump() == [hello(1)]
+    assert pair.pump(FIRST_BACKOFF) == [hello(1)]
+    assert [m.seq for m in pair.answer(welcome(1, 0))] == [1, 2]
+    assert pair.pump(SILENCE_SECONDS + 0.01) == [hello(2)]
+    assert pair.answer(welcome(1, 0)) == []
+    assert pair.answer(welcome(1, 1)) == []
+    assert pair.link.acked == 1
+    assert not pair.link.connected
+    assert [m.seq for m in pair.answer(welcome(2, 1))] == [2]
+
+
+def test_a_collector_that_does_not_know_of_numbers_is_believed(pair: Pair) -> None:
+    pair.put(1, 1)
+    pair.pump()
+    assert [m.seq for m in pair.answer(wire.Welcome("s", 0, 64))] == [1, 2]
+    assert pair.pump(SILENCE_SECONDS + 0.01) == [hello(2)]
+    assert [m.seq for m in pair.answer(wire.Welcome("s", 1, 64))] == [2]
+
+
+def test_an_answer_that_came_while_the_process_had_no_turn_is_heard_before_it_is_missed(pair: Pair) -> None:
+    pair.put(1, 1)
+    assert pair.greet() == [1, 2]
+    pair.script.say(ack(1))
+    assert pair.pump(10 * SILENCE_SECONDS) == []
+    assert pair.link.connected
+
+
+def test_however_long_the_way_to_the_collector_is_nothing_is_sent_twice(pair: Pair) -> None:
+    collector = Ledger(pair)
+    there: deque[tuple[float, wire.FromClient]] = deque()
+    back: deque[tuple[float, wire.FromCollector]] = deque()
+    sent: list[int] = []
+    for _ in range(600):
+        pair.put(1)
+        for message in pair.pump(1.0):
+            there.append((pair.clock.now + 8.0, message))
+            sent += [message.seq] if isinstance(message, wire.Append) else []
+        while there and there[0][0] <= pair.clock.now:
+            back += [(pair.clock.now + 8.0, answer) for answer in collector.answers(there.popleft()[1])]
+        while back and back[0][0] <= pair.clock.now:
+            pair.script.say(back.popleft()[1])
+    assert sent == list(range(1, len(sent) + 1))
+    assert len(collector.stored) > 100
 
 
 def test_with_nothing_due_a_silence_means_nothing(pair: Pair) -> None:
@@ -177,8 +233,8 @@ def test_refused_it_asks_once_where_the_collector_stands_however_many_refusals_c
     assert len(pair.greet()) == 50
     assert pair.answer(*(refuse(seq, reason) for seq in range(3, 51))) == []
     assert not pair.link.connected
-    assert pair.pump(FIRST_BACKOFF) == [wire.Hello("s")]
-    assert [m.seq for m in pair.answer(wire.Welcome("s", 2, 64))] == list(range(3, 51))
+    assert pair.pump(FIRST_BACKOFF) == [hello(2)]
+    assert [m.seq for m in pair.answer(welcome(2, 2))] == list(range(3, 51))
     assert pair.link.dropped_rows.total() == 0
 
 
@@ -206,8 +262,8 @@ def test_a_collector_that_lost_its_database_is_told_what_is_gone_and_gets_the_re
     pair.put(1, 2, 3, 4)
     pair.greet()
     pair.answer(ack(3))
-    assert pair.pump(SILENCE_SECONDS + 0.01) == [wire.Hello("s")]
-    skip, rest = pair.answer(wire.Welcome("s", 0, 64))
+    assert pair.pump(SILENCE_SECONDS + 0.01) == [hello(2)]
+    skip, rest = pair.answer(welcome(2, 0))
     assert skip == wire.Skip("s", 3, 0, "forgotten")
     assert isinstance(rest, wire.Append)
     assert rest.seq == 4
@@ -221,7 +277,7 @@ def test_what_the_outbox_had_to_give_up_is_skipped_with_its_rows_and_reason() ->
     pair.put(1, 2, 4, 8, 16)
     assert pair.outbox.first_seq == 3
     pair.pump()
-    skip, *rest = pair.answer(wire.Welcome("s", 0, 2))
+    skip, *rest = pair.answer(welcome(1, 0, credit=2))
     assert skip == wire.Skip("s", 2, 3, "memory-cap")
     assert rest == []  # the skip itself takes part of the credit
     assert pair.link.dropped_rows.total() == 0  # nobody has taken note of it yet
@@ -241,12 +297,12 @@ def test_rows_given_up_one_after_the_other_are_told_of_once() -> None:
     pair = Pair(cap_messages=2)
     pair.put(1, 2, 4)
     pair.pump()
-    first, *_ = pair.answer(wire.Welcome("s", 0, 64))
+    first, *_ = pair.answer(welcome(1, 0))
     assert first == wire.Skip("s", 1, 1, "memory-cap")
     pair.put(8)  # gives up the second, which is under way and gets lost there
     pair.pump()
-    assert pair.pump(SILENCE_SECONDS + 1) == [wire.Hello("s")]
-    second, *rest = pair.answer(wire.Welcome("s", 1, 64))
+    assert pair.pump(SILENCE_SECONDS + 1) == [hello(2)]
+    second, *rest = pair.answer(welcome(2, 1))
     assert second == wire.Skip("s", 2, 2, "memory-cap")
     assert [message.seq for message in rest] == [3, 4]
     pair.close()
@@ -254,11 +310,11 @@ def test_rows_given_up_one_after_the_other_are_told_of_once() -> None:
 
 def test_a_collector_of_another_version_gets_hellos_and_nothing_else(pair: Pair) -> None:
     pair.put(1)
-    assert pair.pump() == [wire.Hello("s")]
+    assert pair.pump() == [hello(1)]
     hellos = 0
     for _ in range(1000):
         heard = pair.answer(refuse(0, "version")) + pair.pump(0.1)
-        assert set(heard) <= {wire.Hello("s")}
+        assert set(heard) <= {hello(1)}
         hellos += len(heard)
     # 100 s: the waits are 0.1 s doubling to the limit, with up to half as much again.
     assert 100 / (1.5 * BACKOFF_LIMIT_SECONDS) < hellos < 8 + 100 / BACKOFF_LIMIT_SECONDS
@@ -267,7 +323,7 @@ def test_a_collector_of_another_version_gets_hellos_and_nothing_else(pair: Pair)
 def test_what_is_no_message_is_passed_over(pair: Pair) -> None:
     pair.put(1)
     pair.greet()
-    pair.answer(b"", b"\xc1", b"garbage", wire.encode(wire.Hello("s")), ack(1))
+    pair.answer(b"", b"\xc1", b"garbage", wire.encode(hello(1)), ack(1))
     assert pair.link.idle
 
 
@@ -294,7 +350,7 @@ def test_however_long_nobody_was_there_the_first_chance_to_say_hello_is_taken() 
         link.pump(0.02)
         if router.poll(0):
             break
-    assert wire.decode_from_client(router.recv_multipart(zmq.NOBLOCK)[1]) == wire.Hello("s")
+    assert wire.decode_from_client(router.recv_multipart(zmq.NOBLOCK)[1]) == hello(1)
     link.close()
     router.close()
     context.term()
@@ -338,7 +394,7 @@ class Ledger:
         acked = len(self.stored)
         if isinstance(message, wire.Hello):
             self.greeted = True
-            return [wire.Welcome("s", acked, 4)]
+            return [welcome(message.number, acked, 4)]
         assert isinstance(message, wire.Append)
         if not self.greeted:
             return [refuse(message.seq, "unknown-stream")]

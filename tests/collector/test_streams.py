@@ -14,12 +14,12 @@ PEER, OTHER = b"peer", b"other"
 
 def greet(streams: Streams, peer: bytes, name: str, stored: int = 0) -> list[Reply]:
     streams.expect(peer, name)
-    return streams.hello(peer, name, stored)
+    return streams.hello(peer, name, stored, 1)
 
 
 def greeted(acked: int = 0, limit: int = STREAMS_KEPT) -> Streams:
     streams = Streams(limit)
-    assert greet(streams, PEER, "s", acked) == [Reply(PEER, Welcome("s", acked, CREDIT))]
+    assert greet(streams, PEER, "s", acked) == [Reply(PEER, Welcome("s", acked, CREDIT, number=1))]
     return streams
 
 
@@ -82,7 +82,7 @@ def test_a_greeting_that_waits_for_its_answer_needs_no_second_one_from_the_same_
     streams.expect(PEER, "s")
     assert streams.is_expected(PEER, "s")
     assert not streams.is_expected(OTHER, "s")
-    streams.hello(PEER, "s", 0)
+    streams.hello(PEER, "s", 0, 1)
     assert not streams.is_expected(PEER, "s")
 
 
@@ -90,9 +90,10 @@ def test_the_welcome_waits_for_what_an_earlier_connection_has_under_way() -> Non
     streams = greeted()
     streams.accept("s", 1)
     streams.accept("s", 2)
-    assert greet(streams, OTHER, "s") == []
+    streams.expect(OTHER, "s")
+    assert streams.hello(OTHER, "s", 0, 7) == []
     assert streams.committed([("s", 1, None)]) == []
-    assert streams.committed([("s", 2, None)]) == [Reply(OTHER, Welcome("s", 2, CREDIT))]
+    assert streams.committed([("s", 2, None)]) == [Reply(OTHER, Welcome("s", 2, CREDIT, number=7))]
 
 
 def test_streams_that_spoke_last_are_held_and_the_others_have_to_say_hello_again() -> None:
@@ -105,7 +106,7 @@ def test_streams_that_spoke_last_are_held_and_the_others_have_to_say_hello_again
     assert streams.judge(OTHER, "other999", 1) is Verdict.ACCEPT
     assert streams.judge(PEER, "s", 8) is Verdict.UNKNOWN
     assert not streams.expect(PEER, "s")
-    assert streams.hello(PEER, "s", 7) == [Reply(PEER, Welcome("s", 7, CREDIT))]
+    assert streams.hello(PEER, "s", 7, 2) == [Reply(PEER, Welcome("s", 7, CREDIT, number=2))]
 
 
 def test_what_the_database_does_not_have_yet_is_not_forgotten() -> None:
@@ -126,12 +127,12 @@ def test_an_answer_of_the_database_that_is_older_than_what_is_known_here_does_no
     streams = Streams(limit=1)
     for _ in range(2):  # both greetings are looked at while the database has nothing
         streams.expect(PEER, "s")
-    streams.hello(PEER, "s", 0)
+    streams.hello(PEER, "s", 0, 1)
     commit(streams, "s", 1)
     streams.stored("s", 1)
     for name in "tuv":
         greet(streams, OTHER, name)
-    assert streams.hello(PEER, "s", 0) == [Reply(PEER, Welcome("s", 1, CREDIT))]
+    assert streams.hello(PEER, "s", 0, 2) == [Reply(PEER, Welcome("s", 1, CREDIT, number=2))]
 
 
 class Deliveries(RuleBasedStateMachine):
@@ -159,7 +160,7 @@ class Deliveries(RuleBasedStateMachine):
         self.streams.expect(b"%d" % self.peer, "s")
         stored = self.stored
         self.crowd()
-        self.hear(self.streams.hello(b"%d" % self.peer, "s", stored))
+        self.hear(self.streams.hello(b"%d" % self.peer, "s", stored, self.peer))
 
     @precondition(lambda self: self.welcomed)
     @rule(count=st.integers(1, 5), copies=st.integers(1, 2))

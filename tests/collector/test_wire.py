@@ -16,7 +16,7 @@ from barograph_agent import wire
 from barograph_agent.tables import TABLES, Kind
 from barograph_collector import intake
 from helpers.hostile_wire import mutations
-from helpers.protocol import EXAMPLES, RECORDED, decode, older_tables, recorded, versions
+from helpers.protocol import EXAMPLES, RECORDED, decode, older_fields, older_tables, recorded, versions
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/reference/protocol.md"
 STREAM = "hostile"
@@ -49,6 +49,16 @@ def test_a_field_that_an_earlier_client_does_not_send_has_its_default(kind: Any)
     fields = msgspec.structs.fields(kind)
     required = [field.name for field in fields if field.default is msgspec.NODEFAULT]
     assert [field.name for field in fields][: len(required)] == required
+
+
+@pytest.mark.parametrize("name", older_fields())
+def test_a_message_of_an_older_client_or_collector_says_the_defaults_of_what_it_does_not_know(name: str) -> None:
+    frame = older_fields()[name]
+    said = msgspec.msgpack.decode(frame)
+    later = msgspec.structs.asdict(decode(frame)).items() - said.items()
+    defaults = {field.name: field.default for field in msgspec.structs.fields(type(EXAMPLES[name]))}
+    assert later, f"{name} was recorded before a field came"
+    assert dict(later) == {field: defaults[field] for field, _ in later}
 
 
 @pytest.mark.parametrize("version", [0, 2, 2**40])

@@ -28,13 +28,13 @@ def _columns(job: str | list[str]) -> dict[str, wire.Wire]:
 
 _STREAM: Final = "lab/4711.0.0/a1b2"
 EXAMPLES: Final[dict[str, wire.FromClient | wire.FromCollector]] = {
-    "hello": wire.Hello(_STREAM, credential="token:{}"),
+    "hello": wire.Hello(_STREAM, credential="token:{}", number=3),
     "append": wire.Append(_STREAM, 2**40, "runs", 2, _columns("lab/4711.0.0")),
     "append-list": wire.Append(_STREAM, 1, "runs", 2, _columns(["lab/4711.0.0", "lab/4712.0.0"])),
     "skip": wire.Skip(_STREAM, 41, 1234, "spool-cap"),
     "read": wire.Read(7, "scores", -1, 1, "lab/4711.0.0"),
     "sql": wire.Sql(8, "SELECT 1", 10, 2.5),
-    "welcome": wire.Welcome(_STREAM, 40, 64),
+    "welcome": wire.Welcome(_STREAM, 40, 64, number=3),
     "ack": wire.Ack(_STREAM, 41, 64),
     "refuse": wire.Refuse(_STREAM, 42, "gap", "seq is 43, expected 42"),
     "rows": wire.Rows(7, "runs", 2, _columns("lab/4711.0.0"), 9),
@@ -50,6 +50,11 @@ def recorded(version: int) -> dict[str, bytes]:
 def older_tables() -> dict[str, bytes]:
     """Appends as agents sent them before their tables got the columns that they have now."""
     return _messages("older-tables.txt")
+
+
+def older_fields() -> dict[str, bytes]:
+    """Messages, named by type, as they were sent before they got the fields that they have now."""
+    return _messages("older-fields.txt")
 
 
 def _messages(file: str) -> dict[str, bytes]:
