@@ -25,7 +25,7 @@ from barograph_agent.checkup import (
 from barograph_agent.trial import check_launcher, check_watching
 from barograph_collector import keys
 from helpers import mpi as mpis
-from helpers.log import collector_on, wait_until
+from helpers.log import DEADLINE_SECONDS, collector_on, wait_until
 from helpers.service import NOWHERE, Node, Service
 
 
@@ -85,6 +85,7 @@ def test_a_shim_that_is_missing_or_no_library_fails(tmp_path: Path, monkeypatch:
 def test_memory_and_disk_are_judged_by_room_kind_and_permission(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(checkup.os, "statvfs", lambda path: SimpleNamespace(f_bavail=2**40, f_frsize=1))
     assert check_rings(Path("/dev/shm/not-there-yet")).state == "ok"
     assert check_spool(tmp_path / "not" / "there").state == "ok"
     monkeypatch.setattr(checkup, "_file_system", lambda path: "nfs4")
@@ -106,6 +107,7 @@ def test_the_kind_of_a_file_system_is_what_the_kernel_calls_it() -> None:
 
 
 def test_a_collector_answers_or_is_missed(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkup, "ANSWER_SECONDS", DEADLINE_SECONDS)
     before = len(service.rows("jobs"))
     assert check_collector(service.endpoint, {}).state == "ok"
     assert len(service.rows("jobs")) == before
@@ -114,7 +116,10 @@ def test_a_collector_answers_or_is_missed(service: Service, monkeypatch: pytest.
     assert check_collector("here", {}).text == "collector is 'here', expected tcp://HOST:PORT or ipc://PATH"
 
 
-def test_where_the_collector_has_keys_it_is_asked_with_that_of_the_runs(tmp_path: Path) -> None:
+def test_where_the_collector_has_keys_it_is_asked_with_that_of_the_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkup, "ANSWER_SECONDS", DEADLINE_SECONDS)
     directory, token = tmp_path / "keys", tmp_path / "token"
     keys.init(directory)
     agent, reader = (str(keys.add(directory, role, role)) for role in ("agent", "reader"))
@@ -176,8 +181,8 @@ def test_the_command_prints_lines_or_json_and_its_status_says_whether_all_is_wel
 
 
 def test_a_program_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial, "PROGRAM_SECONDS", 0.2)
     assert trial.run([sys.executable, "-c", "input()"], os.environ) is not None  # no input: it ends
+    monkeypatch.setattr(trial, "PROGRAM_SECONDS", 0.2)
     assert trial.run(["sleep", "60"], os.environ) is None
     assert trial.run(["/no/such"], os.environ) is None
 
