@@ -20,7 +20,7 @@ from barograph_modeler.scaling.predictor import Prediction, Predictor, fit
 FITS: Final = 16
 """Fits under way at once. They wait for each other, and take what was known when they were ordered."""
 REST: Final = 20.0
-"""An application rests this many times as long as its last fit took: a flood of ends costs 5 % of a core."""
+"""An application rests this many times as long as its last fit worked: a flood of ends costs 5 % of a core."""
 SEEN: Final = 32
 """Workloads of an application, the latest, whose predictions are kept ready for the metrics."""
 
@@ -74,10 +74,17 @@ class Library:
     """Renews predictors when their applications have changed. published: replaced, never changed, so readers in other
     threads have the old mapping or the new one. failed: fits that broke.
 
-    executor: where fits run. seed: of all chance in them. clock: seconds.
+    executor: where fits run. seed: of all chance in them. clock: seconds. worked: seconds that the calling thread has
+    had a processor, for on a busy machine a fit takes longer and costs no more.
     """
 
-    def __init__(self, executor: Executor, seed: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        executor: Executor,
+        seed: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+        worked: Callable[[], float] = time.thread_time,
+    ) -> None:
         self.published: Mapping[Application, Published] = {}
         self.failed = 0
         self.gate = Gate()
@@ -85,6 +92,7 @@ class Library:
         self._executor = executor
         self._seed = seed
         self._clock = clock
+        self._worked = worked
         self._due: OrderedDict[Application, None] = OrderedDict()
         self._fitting: dict[Application, Future[tuple[Published, float]]] = {}
         self._rests: dict[Application, float] = {}
@@ -142,5 +150,5 @@ class Library:
         self, application: Application, runs: Mapping[str, Runs], places: Sequence[Place]
     ) -> tuple[Published, float]:
         with self.gate.passing():
-            began = self._clock()
-            return publish(application, runs, places, self._seed), self._clock() - began
+            began = self._worked()
+            return publish(application, runs, places, self._seed), self._worked() - began

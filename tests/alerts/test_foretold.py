@@ -95,7 +95,7 @@ def test_a_size_never_seen_that_takes_far_longer_than_foretold_alarms_while_it_r
 
 
 def test_what_the_modeler_writes_is_what_a_size_never_seen_is_judged_by():
-    forecaster, campaign = Forecaster(Library(Inline(), clock=lambda: 0.0)), Campaign()
+    forecaster, campaign = Forecaster(Library(Inline(), worked=lambda: 0.0)), Campaign()
     modeler = Modeler(Learner(), forecaster, inline_features())
 
     def said_of(*pieces: tuple[str, dict]) -> list[Output]:

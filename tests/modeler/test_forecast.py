@@ -31,7 +31,7 @@ class Life:
     """One life of a modeler: takes pieces of the log and keeps what it wrote."""
 
     def __init__(self, executor: Any = None) -> None:
-        self.forecaster = Forecaster(Library(executor or Inline(), clock=lambda: 0.0))
+        self.forecaster = Forecaster(Library(executor or Inline(), worked=lambda: 0.0))
         self.mind = Modeler(Learner(accept=3), self.forecaster, inline_features())
         self.said: list[Output] = []
 
@@ -243,7 +243,7 @@ def test_a_fit_that_breaks_is_counted_and_said_and_the_last_predictor_stays(monk
 def test_an_application_rests_in_proportion_to_its_fit_so_that_a_flood_costs_little():
     now = [0.0]
     life, campaign = Life(), Campaign()
-    life.forecaster = Forecaster(Library(Inline(), clock=lambda: now[0]))
+    life.forecaster = Forecaster(Library(Inline(), clock=lambda: now[0], worked=lambda: now[0]))
     fits = []
     real = module.publish
 

@@ -37,7 +37,7 @@ from helpers.scaling import Campaign, law
 
 def forecaster(*campaigns: Campaign) -> Forecaster:
     """One that has learned these, at five scales each."""
-    made = Forecaster(Library(Inline()))
+    made = Forecaster(Library(Inline(), worked=lambda: 0.0))
     mind = Modeler(Learner(), made, inline_features())
     for campaign in campaigns:
         for ranks in (1, 2, 4, 8, 16):
