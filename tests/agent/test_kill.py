@@ -11,7 +11,7 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,12 +20,16 @@ from barograph_agent.job import Job
 from barograph_agent.plan import END, PLAN, End, Plan, myself, save
 from barograph_agent.watch import Watch
 from helpers import mpi as mpis
+from helpers.kills import segments
 from helpers.log import wait_until
 from helpers.rings import FakeShim
-from helpers.service import NOWHERE, Node, Oracle, Service, sidecars
+from helpers.service import NOWHERE, Node, Oracle, Service, kill, sidecars
 
 BARRIERS = 400
+ENDLESS = 10**6
 PAUSE = "2000"  # microseconds: a run of about a second
+HELD = ["sh", "-c", '"$@" && exec cat', "sh"]
+"""Before a program: its command ends when its input does, so the run lasts until the test has done its worst."""
 ROUNDS = 3
 
 
@@ -47,15 +51,15 @@ def node(tmp_path: Path, service: Service) -> Node:
 
 
 class Watched:
-    """A run of the program on one rank, started; `app` names it in the log."""
+    """A run of the program, started; `app` names it in the log."""
 
-    def __init__(self, node: Node, paced: Path, app: str, ranks: int = 1) -> None:
+    def __init__(
+        self, node: Node, paced: Path, app: str, before: Sequence[str] = HELD, barriers: int = BARRIERS
+    ) -> None:
         self.node, self.app = node, app
         self.progress = node.spools.with_name(f"{app}.progress")
-        command: list[str | Path] = [paced, str(BARRIERS), PAUSE, self.progress]
-        if ranks > 1:
-            command = [*mpis.find("mpich").command(ranks, command)]
-        self.process = node.start(*command, app=app)
+        command = [*before, paced, str(barriers), PAUSE, self.progress]
+        self.process = node.start(*command, app=app, stdin=subprocess.PIPE)
         self._memory: set[Path] = set()
 
     def barriers(self) -> int:
@@ -94,8 +98,7 @@ class Watched:
     def kill(self, pid: int) -> None:
         """SIGKILL for something that takes the program with it."""
         for rank in self.ranks():
-            maps = Path(f"/proc/{rank}/maps").read_text()
-            self._memory |= {Path(line.split()[5]) for line in maps.splitlines() if "/dev/shm/mpich" in line}
+            self._memory |= segments(rank)
         kill(pid)
 
     def clear(self) -> None:
@@ -104,13 +107,9 @@ class Watched:
             path.unlink(missing_ok=True)
 
     def end(self) -> list[str]:
-        """Wait for its end; the lines it printed."""
+        """Let it come to its end; the lines it printed."""
         _, said = self.process.communicate(timeout=100)
         return said.splitlines()
-
-
-def kill(pid: int) -> None:
-    os.kill(pid, signal.SIGKILL)
 
 
 def assert_once(service: Service, app: str, count: int) -> None:
@@ -126,9 +125,12 @@ def test_a_killed_application_leaves_every_barrier_that_returned(
 ) -> None:
     rng = random.Random(victim)
     for round_ in range(2):
-        run = Watched(node, paced, f"app-{victim.replace(' ', '')}-{round_}", ranks=2)
-        run.wait_for(rng.randrange(1, BARRIERS - 50))
+        app = f"app-{victim.replace(' ', '')}-{round_}"
+        run = Watched(node, paced, app, mpis.find("mpich").command(2, []), ENDLESS)
+        run.wait_for(rng.randrange(1, BARRIERS))
         if victim == "launcher":
+            for rank in run.ranks():  # they die a moment later, and go on until then
+                os.kill(rank, signal.SIGSTOP)
             children = Path(f"/proc/{run.process.pid}/task/{run.process.pid}/children").read_text().split()
             (mpiexec,) = (int(pid) for pid in children if int(pid) != run.sidecar())
             run.kill(mpiexec)
@@ -136,7 +138,7 @@ def test_a_killed_application_leaves_every_barrier_that_returned(
             run.kill(run.ranks()[int(victim[-1])])
         lines = run.end()
         assert run.process.returncode != 0
-        assert run.ranks() == []
+        wait_until(lambda run=run: run.ranks() == [], "its ranks are gone")
         run.clear()
         count = len(service.indices(run.app))
         # Killed between the return of a barrier and the note of it, it is one more.
@@ -212,16 +214,6 @@ def test_collector_and_sidecar_killed_in_any_order_lose_and_double_nothing(
     assert_once(service, run.app, BARRIERS)
 
 
-def gone(run: Watched) -> None:
-    """Kills the launcher; the program goes on alone."""
-    run.process.kill()
-    # Its pipes stay open as long as the program has them, so it is waited for and not communicated with.
-    run.process.wait()
-    for stream in (run.process.stdout, run.process.stderr):
-        assert stream is not None
-        stream.close()
-
-
 def test_when_barograph_run_itself_is_killed_its_sidecar_sees_the_program_to_its_end(
     node: Node, service: Service, paced: Path
 ) -> None:
@@ -233,7 +225,8 @@ def test_when_barograph_run_itself_is_killed_its_sidecar_sees_the_program_to_its
             run.wait_for(at)
         else:
             wait_until(lambda run=run: run.ranks() != [], "the program has been started")
-        gone(run)
+        kill(run.process.pid)
+        run.end()
         wait_until(lambda: node.waiting() == [], "the sidecar has delivered everything and cleared up")
         assert run.barriers() == BARRIERS
         assert_once(service, run.app, BARRIERS)
@@ -248,10 +241,9 @@ def test_when_its_sidecar_is_killed_too_the_next_run_finishes_the_job(
     for round_ in range(2):
         run = Watched(node, paced, f"orphan-{round_}")
         run.wait_for(rng.randrange(1, BARRIERS))
-        sidecar = run.sidecar()
-        gone(run)
-        kill(sidecar)
-        wait_until(lambda run=run: run.ranks() == [], "the program has ended")
+        kill(run.process.pid)
+        kill(run.sidecar())
+        run.end()
         assert len(node.waiting()) == 1
         assert node.run("true", app=f"next-{round_}").returncode == 0
         wait_until(lambda: node.waiting() == [], "the next run's sidecar has delivered the orphan")
@@ -262,17 +254,13 @@ def test_a_run_of_which_everything_was_killed_while_nobody_collected_is_delivere
     node: Node, service: Service, paced: Path
 ) -> None:
     node.environment["BAROGRAPH_COLLECTOR"] = NOWHERE
-    run = Watched(node, paced, "by-hand", ranks=1)
+    run = Watched(node, paced, "by-hand", (), ENDLESS)
     run.wait_for(BARRIERS // 2)
-    (program,) = run.ranks()
-    for pid in (run.sidecar(), program):
+    # The launcher first, or it starts another sidecar.
+    for pid in (run.process.pid, run.sidecar(), *run.ranks()):
         run.kill(pid)
-    gone(run)
-    wait_until(lambda: run.ranks() == [], "the program is gone")
+    run.end()
     run.clear()
-    for pid in sidecars(node.spools):  # the launcher may have started another before it went
-        kill(pid)
-    wait_until(lambda: sidecars(node.spools) == [], "no sidecar is left")
     done = node.barograph("spool", "--send", "--collector", service.endpoint)
     assert (done.returncode, done.stdout) == (0, f"delivered  {service.job('by-hand')}\n"), done.stderr
     count = len(service.indices("by-hand"))

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import random
-import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from helpers.log import wait_until
-from helpers.service import Node, Service, sidecars
+from helpers.service import Node, Service, kill, sidecars
 
 VICTIMS: Final = ("application", "sidecar", "collector")
 ORDERS: Final = list(itertools.permutations(VICTIMS))
@@ -94,6 +92,15 @@ def _children(pid: int) -> list[int]:
 
 def _kill(pids: list[int]) -> bool:
     for pid in pids:
-        with contextlib.suppress(ProcessLookupError):  # it was faster
-            os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # it was faster
+            left = segments(pid)
+            kill(pid)
+            for path in left:
+                path.unlink(missing_ok=True)
     return bool(pids)
+
+
+def segments(pid: int) -> set[Path]:
+    """Files in shared memory that MPICH leaves there when the process is killed."""
+    lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    return {Path(line.split()[5]) for line in lines if "/dev/shm/mpich" in line}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from barograph_agent import wire
 from barograph_agent.link import Link
 from barograph_agent.outbox import Memory
 from barograph_collector.client import LogReader, LogUnavailable
-from helpers.log import wait_until
+from helpers.log import DEADLINE_SECONDS, wait_until
 from helpers.mpi import OPENMPI_ENVIRONMENT
 from helpers.up import free_ports
 
@@ -154,6 +155,16 @@ class Node:
     def waiting(self) -> list[Path]:
         """Spool directories that are still there."""
         return sorted(self.spools.iterdir()) if self.spools.exists() else []
+
+
+def kill(pid: int) -> None:
+    """SIGKILL, and wait until nothing of the process is left that another one could run into."""
+    process = os.pidfd_open(pid)
+    try:
+        signal.pidfd_send_signal(process, signal.SIGKILL)
+        assert select.select([process], [], [], DEADLINE_SECONDS)[0], f"process {pid} does not die"
+    finally:
+        os.close(process)
 
 
 def sidecars(spools: Path) -> list[int]:
