@@ -20,6 +20,9 @@ class Log:
     """Rows as maps. Names that go into a query are identifiers, which hold no quote."""
 
     def __init__(self, reader: LogReader) -> None:
+        """Raises LogUnavailable."""
+        # A query may take its time; whether anybody is there at all shows sooner.
+        reader.read("jobs", -1, 1)
         self._reader = reader
 
     def rows(self, query: str) -> list[Row]:
