@@ -1,4 +1,4 @@
-"""The C library's pools of freed memory."""
+"""What the collector takes for itself: pools of freed memory, and messages that wait."""
 
 from __future__ import annotations
 
@@ -25,6 +25,23 @@ sys.stdout.flush()
 ctypes.CDLL(None).malloc_stats()
 """
 
+MESSAGES = """
+import zmq
+from barograph_collector.door import Door
+from barograph.probe import Usage
+with zmq.Context() as context, context.socket(zmq.DEALER) as client:
+    door = Door(context, "tcp://127.0.0.1:0", None)
+    client.connect(door.endpoint)
+    before = Usage.of_this_process().resident_bytes
+    waiting = []
+    for _ in range(5000):
+        client.send(bytes(400))
+        waiting.append(door.socket.recv_multipart(copy=False))
+    print(Usage.of_this_process().resident_bytes - before)
+    del waiting
+    door.close()
+"""
+
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
 def test_threads_share_a_few_pools() -> None:
@@ -33,3 +50,8 @@ def test_threads_share_a_few_pools() -> None:
         return done.stderr.count("Arena ")
 
     assert arenas("few") <= 3 < arenas("many")
+
+
+def test_a_message_that_waits_takes_little_more_than_its_size() -> None:
+    done = subprocess.run([sys.executable, "-c", MESSAGES], capture_output=True, text=True, check=True)
+    assert 400 < int(done.stdout) / 5000 < 2000
