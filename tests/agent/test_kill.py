@@ -177,7 +177,9 @@ def test_a_killed_sidecar_is_back_while_the_command_still_runs(node: Node) -> No
 def test_a_sidecar_told_to_stop_in_mid_run_is_started_again_too(node: Node, service: Service, paced: Path) -> None:
     run = Watched(node, paced, "sidecar-term")
     run.wait_for(100)
-    os.kill(run.sidecar(), signal.SIGTERM)
+    sidecar = run.sidecar()
+    os.kill(sidecar, signal.SIGTERM)
+    wait_until(lambda: sidecar not in sidecars(node.spools), "it has stopped")
     lines = run.end()
     assert f"barograph: intervals {BARRIERS} seen on 1 ranks, {BARRIERS} stored" in lines
     assert_once(service, run.app, BARRIERS)
