@@ -48,7 +48,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     directory = tmp_path_factory.mktemp("predict")
     with Up(directory) as up:
         up.first = imported(up, history(directory / "runs.csv"))  # type: ignore[attr-defined]
-        # A runtime band of each scale and size: the modeler writes them when it has passed all runs on to the predictors.
+        # A runtime band of each scale and size: written when all runs have been passed on to the predictors.
         up.wait_for_metric("collector", r'barograph_collector_rows_total\{table="bands"\} 12\.0')
         up.wait_for_metric("modeler", r"barograph_modeler_fit_backlog 0\.0")
         # The command waits where the application is learned for the first time.

@@ -28,16 +28,18 @@ BASE = "http://127.0.0.1"
 AWAY = "http://127.0.0.1:1"
 METRICS = dict.fromkeys(("collector", "modeler", "alerts"), f"{AWAY}/metrics")
 HOSTILE = "<script>alert(1)</script>"
+NOW = time.time()
+"""When everything here happens."""
 
 
 class Clock:
-    """Goes on by itself, and when it is told to."""
+    """Goes on when it is told to, and never by itself."""
 
     def __init__(self) -> None:
         self.ahead = 0.0
 
     def __call__(self) -> float:
-        return time.time() + self.ahead
+        return NOW + self.ahead
 
 
 def words(answer: httpx2.Response) -> str:
@@ -48,8 +50,7 @@ def words(answer: httpx2.Response) -> str:
 
 def fill(endpoint: str) -> None:
     """Eight running jobs of two users, one of them slow since a while, and runs that have ended."""
-    now = time.time()
-    fleet = Fleet(endpoint, now)
+    fleet = Fleet(endpoint, NOW)
     jobs = [fleet.job(f"lab/{n}.0.0", user="amara" if n % 2 else "boris", age=500) for n in range(1, 9)]
     slow, fresh = jobs[0], jobs[7]
     fleet.put("sites", [site_row("md.cpp:12", HOSTILE)])
@@ -58,7 +59,7 @@ def fill(endpoint: str) -> None:
     fleet.put("node_blocks", fleet.node_blocks(slow, 3, 0.5))
     fleet.put("scores", [fleet.score(job) for job in jobs if job is not fresh])
     fleet.put("scores", [fleet.score(slow, "slow", 1.34, 250, score=8.0, sentence=f"slow: 1.34x {HOSTILE}")])
-    recovered = {"score": 0.2, "recovered_at": now - 20}
+    recovered = {"score": 0.2, "recovered_at": NOW - 20}
     fleet.put("scores", [fleet.score(jobs[2], "slow", 1.2, 100, sentence="slow: for a while", **recovered)])
     fleet.put("bands", [fleet.band(slow)])
     fleet.put("predictions", [fleet.prediction(slow, 700.0)])
@@ -80,7 +81,7 @@ def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
 @pytest.fixture(scope="module")
 def site(collector: Collector) -> Iterator[TestClient]:
     with (
-        Log(collector.endpoint) as log,
+        Log(collector.endpoint, clock=Clock()) as log,
         TestClient(
             create(log, Modeler(AWAY, log.clock), METRICS), base_url=BASE, raise_server_exceptions=False
         ) as client,
@@ -212,7 +213,7 @@ def test_an_operator_sees_all_and_a_user_what_is_its_own(collector: Collector, t
     tokens = {name: add(tmp_path, right, name).read_text().strip() for right, name in who}
     access = Access.read(tmp_path / VIEWERS)
     with (
-        Log(collector.endpoint) as log,
+        Log(collector.endpoint, clock=Clock()) as log,
         TestClient(create(log, Modeler(AWAY, log.clock), METRICS, access), base_url="http://page.example") as client,
     ):
 
@@ -235,7 +236,7 @@ def test_an_operator_sees_all_and_a_user_what_is_its_own(collector: Collector, t
 def test_a_token_that_is_typed_becomes_a_cookie_that_no_script_reads(collector: Collector, tmp_path: Path) -> None:
     token = add(tmp_path, "operator", "ops").read_text().strip()
     with (
-        Log(collector.endpoint) as log,
+        Log(collector.endpoint, clock=Clock()) as log,
         TestClient(
             create(log, Modeler(AWAY, log.clock), METRICS, Access.read(tmp_path / VIEWERS)), base_url=BASE
         ) as client,
@@ -262,7 +263,7 @@ def test_while_the_log_is_away_the_page_shows_what_it_knew_and_since_when(tmp_pa
         page = words(client.get("/"))
         assert "lab/1.0.0" in page
         assert "The log has not answered since" in page
-        assert re.search(r"What is shown is from \S+, 1\d s ago", page)
+        assert re.search(r"What is shown is from [^,]+, 10 s ago", page)
         never = client.get("/alarms")
         assert never.status_code == 503
         assert "no answer from the collector at" in words(never)
@@ -287,14 +288,14 @@ def test_a_collector_that_was_never_there_is_a_sentence_and_not_a_trace() -> Non
 
 
 def test_however_many_look_the_log_is_asked_once(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Log(collector.endpoint) as log:
+    with Log(collector.endpoint, clock=Clock()) as log:
         asked: list[str] = []
         query = log._reader.query
         monkeypatch.setattr(log._reader, "query", lambda text, *rest: asked.append(text) or query(text, *rest))
         client = TestClient(create(log, Modeler(AWAY, log.clock), METRICS), base_url=BASE)
         for filter_ in ("", "a", "am", "ama", "amara"):
             assert client.get("/", params={"filter": filter_}).status_code == 200
-        assert sum("verdict AS" in text for text in asked) <= 2
+        assert sum("verdict AS" in text for text in asked) == 1
 
 
 def test_scales_put_low_and_high_at_the_ends_and_ticks_in_between() -> None:

@@ -12,6 +12,8 @@ import numpy as np
 from barograph_agent import wire
 from barograph_agent.link import Link
 from barograph_agent.outbox import Memory
+from barograph_collector.client import LogReader
+from helpers.log import wait_until
 
 CLASS: Final = 2**63 + 11
 OTHER: Final = 2**62 + 5
@@ -23,7 +25,7 @@ Row = dict[str, Any]
 
 
 class Fleet:
-    """Appends rows table by table; everything is acknowledged by the end of `deliver`."""
+    """Appends rows table by table to an empty log; all of them can be read by the end of `deliver`."""
 
     def __init__(self, endpoint: str, now: float, seed: int = 1) -> None:
         """now: Unix seconds; all jobs are before that."""
@@ -31,6 +33,8 @@ class Fleet:
         self._rng = np.random.default_rng(seed)
         self._outbox = Memory(cap_messages=2**31)
         self._link = Link(endpoint, f"fleet/{seed}", self._outbox)
+        self._endpoint = endpoint
+        self._rows, self._last_table = 0, ""
 
     def put(self, table: str, rows: Sequence[Row]) -> None:
         """Append these rows, if any, 2,000 to a message."""
@@ -39,12 +43,16 @@ class Fleet:
             columns = {name: [row[name] for row in part] for name in part[0]}
             message = wire.append(self._link.stream, self._outbox.next_seq, table, len(part), columns)
             self._outbox.put(len(part), wire.encode(message))
+            self._rows, self._last_table = self._rows + len(part), table
 
     def deliver(self) -> None:
-        """Wait until the log has it all."""
+        """Wait until the log has it all, and shows it: the page waits less long than a busy machine may take."""
         delivered = self._link.wait_idle(120.0)
         self._link.close()
         assert delivered
+        if self._rows:
+            with LogReader(self._endpoint, 60.0) as reader:
+                wait_until(lambda: self._rows in reader.read(self._last_table, -1, 1).columns["offset"], "it is shown")
 
     def job(self, name: str, app: str = "gromacs", user: str = "amara", ranks: int = 64, age: float = 600.0) -> Row:
         """A row of `jobs`."""
