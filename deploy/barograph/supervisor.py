@@ -64,8 +64,9 @@ class _Kept:
     def start(self) -> None:
         self.started = time.monotonic()
         self.again_at = None
-        self.heard_at = None
+        # What the one before has said and nobody heard is not its word.
         self.listen(self.started)
+        self.heard_at = None
         # A session of its own: Ctrl-C at the terminal is for the supervisor, which stops the daemons in order.
         # Should the supervisor be killed outright, the kernel stops them.
         self.process = subprocess.Popen(
