@@ -5,13 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import os
 import re
-import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +25,7 @@ from barograph_dashboards.preview.dashboard import Dashboard
 from barograph_dashboards.preview.draw import THEMES
 from barograph_dashboards.preview.prometheus import Prometheus
 from barograph_dashboards.preview.units import written
+from helpers.alerting import running, tool, wait_until
 from helpers.stage import stage
 from helpers.up import Up, free_ports
 
@@ -102,14 +101,6 @@ def test_every_alert_says_which_dashboard_to_look_at() -> None:
     ] == []
 
 
-def tool(name: str) -> str:
-    path = shutil.which(name)
-    if path is None:
-        assert not os.environ.get("CI"), f"{name} is missing: tests/install-packages installs it"
-        pytest.skip(f"{name} is missing")
-    return path
-
-
 @pytest.mark.integration
 @pytest.mark.parametrize(
     "command",
@@ -145,18 +136,12 @@ def scraped(program: str, directory: Path, port: int) -> Iterator[str]:
             program,
             f"--config.file={directory / 'prometheus.yml'}",
             f"--storage.tsdb.path={directory / 'tsdb'}",
+            f"--web.listen-address=127.0.0.1:{port}",
         ]
-        with (
-            (directory / "prometheus.log").open("wb") as log,
-            subprocess.Popen([*command, f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log) as process,
-        ):
-            try:
-                with stage(up):
-                    watch_a_real_run(up)
-                    yield f"http://127.0.0.1:{port}"
-            finally:
-                process.terminate()
-                process.wait(30)
+        url = f"http://127.0.0.1:{port}"
+        with running(directory / "prometheus.log", f"{url}/-/ready", *command), stage(up):
+            watch_a_real_run(up)
+            yield url
 
 
 def watch_a_real_run(up: Up) -> None:
@@ -197,7 +182,9 @@ def test_an_empty_panel_and_a_wrong_query_are_noticed(prometheus: str, tmp_path:
     broken["panels"] = [first, second]
     first["targets"][0]["expr"] = "barograph_no_such_metric"
     (tmp_path / "broken.json").write_text(json.dumps(broken))
-    assert list(empty_panels(tmp_path / "broken.json", prometheus)) == [first["title"]]
+    wait_until(
+        lambda: list(empty_panels(tmp_path / "broken.json", prometheus)) == [first["title"]], "only the first is empty"
+    )
     second["targets"][0]["expr"] = "sum(("
     (tmp_path / "broken.json").write_text(json.dumps(broken))
     with pytest.raises(Exception, match="parse error"):
@@ -259,13 +246,17 @@ def test_numbers_are_written_with_their_units(value: float, unit: str, text: str
 @pytest.mark.integration
 @pytest.mark.timeout(600)
 def test_the_disturbed_job_stands_among_the_alarms_with_its_straggler_and_sentence(prometheus: str) -> None:
-    now = time.time()
-    board = Dashboard(DIRECTORY / "facility.json", Prometheus(prometheus, now - 60, now), "10s", {})
-    [alarms] = [panel for panel in board.panels if panel["title"] == "Alarms now"]
-    [disturbed] = [
-        sample.labels
-        for sample in next(iter(board.ask(alarms)))[1]
-        if sample.labels["job"] == "lab/20.0.0" and sample.labels["cause"] == "straggler"
-    ]
+    def alarms() -> list[Mapping[str, str]]:
+        now = time.time()
+        board = Dashboard(DIRECTORY / "facility.json", Prometheus(prometheus, now - 60, now), "10s", {})
+        [panel] = [panel for panel in board.panels if panel["title"] == "Alarms now"]
+        labels = [sample.labels for sample in next(iter(board.ask(panel)))[1]]
+        return [one for one in labels if (one["job"], one["cause"]) == ("lab/20.0.0", "straggler")]
+
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not (found := alarms()):
+        assert time.monotonic() < deadline
+        time.sleep(1)
+    [disturbed] = found
     assert (disturbed["user"], disturbed["members"]) == ("ada", "n3")
     assert "n3 worked" in disturbed["sentence"]
