@@ -32,6 +32,8 @@ NOT_EXECUTABLE: Final = 126
 _FORWARDED: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _CHECK_SECONDS: Final = 0.25
 _RESTART_SECONDS: Final = 1.0
+_ANSWER_SECONDS: Final = 20.0
+"""How long a sidecar's report is waited for beyond the time for delivery: a busy node starts one late."""
 _TERMINAL: Final = (signal.SIGINT, signal.SIGQUIT)
 
 
@@ -152,7 +154,7 @@ class Guard:
         with contextlib.suppress(OSError):
             save(self.spool, END_FILE, end)
         # The verdict is waited for after delivery; a sidecar that needs longer is told to stop where it stands.
-        deadline = time.monotonic() + self.plan.drain_seconds + 6.0
+        deadline = time.monotonic() + self.plan.drain_seconds + _ANSWER_SECONDS
         told = False
         while (report := load_report(self.spool)) is None:
             self.check()

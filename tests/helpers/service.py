@@ -87,7 +87,7 @@ class Service:
 
 
 class Oracle:
-    """Stands for the alerts daemon: calls every run that has ended healthy, at once."""
+    """Stands for the alerts daemon: calls every job healthy as soon as it hears of it, and for good."""
 
     def __init__(self, endpoint: str) -> None:
         self._endpoint = endpoint
@@ -101,7 +101,7 @@ class Oracle:
             while not self._over.is_set():
                 link.pump(0.05)
                 try:
-                    page = reader.read("runs", offset)
+                    page = reader.read("jobs", offset)
                 except LogUnavailable:
                     continue
                 offset = page.next_offset
