@@ -26,7 +26,8 @@ from barograph_collector.service import CannotListen, Exit, Shutdown, daemon_reg
 
 CYCLE_SECONDS: Final = 0.5
 READ_SECONDS: Final = 2.0
-STOP_SECONDS: Final = 1.0
+STOP_SECONDS: Final = 3.0
+"""For what has been said and is not acknowledged, without which no snapshot is kept: a sync of a busy disk."""
 ROWS: Final = 4096
 """Rows of one message at most."""
 TEXT_ROWS: Final = 64

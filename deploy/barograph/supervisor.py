@@ -17,7 +17,8 @@ from typing import Final, NamedTuple
 from barograph_collector.service import Exit, Shutdown
 
 START_SECONDS: Final = 60.0
-STOP_SECONDS: Final = 8.0
+STOP_SECONDS: Final = 30.0
+"""All of them together have so long to stop, as each has under systemd. Killing does no harm, but costs a snapshot."""
 BACKOFF_LIMIT_SECONDS: Final = 10.0
 STABLE_SECONDS: Final = 30.0
 WATCHDOG_SECONDS: Final = 300.0

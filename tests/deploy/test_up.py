@@ -7,11 +7,12 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from barograph.supervisor import STOP_SECONDS
+from helpers.log import wait_until
 from helpers.up import Up, free_ports
 
 DAEMONS = ("collector", "modeler", "alerts", "page")
@@ -19,7 +20,7 @@ DAEMONS = ("collector", "modeler", "alerts", "page")
 
 def up(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "barograph", "up", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
 def test_a_killed_daemon_is_started_again_and_ctrl_c_stops_everything_in_order(tmp_path):
@@ -33,11 +34,9 @@ def test_a_killed_daemon_is_started_again_and_ctrl_c_stops_everything_in_order(t
         service.wait_for(" page showing the log", times=2)
         after = {name: service.pid(name) for name in DAEMONS}
         assert not set(before.values()) & set(after.values())
-        stopped = time.monotonic()
         service.process.send_signal(signal.SIGINT)
-        assert service.process.wait(30) == 0
         # The budget is the supervisor's own promise; twice of it tells a hang from a busy machine.
-        assert time.monotonic() - stopped < 16
+        assert service.process.wait(2 * STOP_SECONDS) == 0
         assert [name for name, pid in after.items() if Path(f"/proc/{pid}").exists()] == []
     assert "is killed" not in service.log.read_text()
 
@@ -47,10 +46,7 @@ def test_daemons_go_when_their_supervisor_is_killed_outright(tmp_path):
         pids = [service.pid(name) for name in DAEMONS]
         service.process.kill()
         service.process.wait()
-        deadline = time.monotonic() + 30
-        while left := [pid for pid in pids if Path(f"/proc/{pid}").exists()]:
-            assert time.monotonic() < deadline, f"still there: {left}"
-            time.sleep(0.02)
+        wait_until(lambda: not [pid for pid in pids if Path(f"/proc/{pid}").exists()], f"{pids} are gone")
 
 
 def test_a_taken_port_is_one_clear_line_and_status_69(tmp_path):
@@ -114,7 +110,7 @@ def test_a_wrong_option_is_a_usage_error(tmp_path, option, line):
 def test_status_without_a_collector_says_so_and_ends(tmp_path):
     port = free_ports(1)
     command = [sys.executable, "-m", "barograph", "status", "--collector", f"tcp://127.0.0.1:{port}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 69
     assert done.stderr == (
         f"barograph status: no answer from the collector at tcp://127.0.0.1:{port} within 5 s; "
