@@ -58,7 +58,7 @@ def main(arguments: Sequence[str], clock: Callable[[], float] = time.time) -> in
     sentence = _alarm(options.collector, key, job, deadline)
     if not sentence:
         return _missing("the log has the job, but the alerts daemon has raised no alarm about it")
-    if options.alertmanager is not None and not _ready(options.alertmanager):
+    if options.alertmanager is not None and not _ready(options.alertmanager, deadline):
         return _missing(f"the job has alarmed, but the Alertmanager at {options.alertmanager} is not ready")
     print(f"{job}: {sentence}")
     return Exit.OK
@@ -99,7 +99,13 @@ def _alarm(endpoint: str, key: keys.ClientKey | None, job: str, deadline: float)
     return ""
 
 
-def _ready(url: str) -> bool:
+def _ready(url: str, deadline: float) -> bool:
+    while not (ready := _is_ready(url)) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return ready
+
+
+def _is_ready(url: str) -> bool:
     try:
         with urllib.request.urlopen(f"{url.rstrip('/')}/-/ready", timeout=5) as answer:
             return bool(answer.status == 200)
