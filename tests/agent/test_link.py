@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from barograph_agent import wire
 from barograph_agent.link import BACKOFF_LIMIT_SECONDS, SILENCE_SECONDS, Link, backoff
 from barograph_agent.outbox import Memory
+from helpers.log import wait_until
 from helpers.up import free_ports
 
 FIRST_BACKOFF = 0.15
@@ -346,10 +347,8 @@ def test_however_long_nobody_was_there_the_first_chance_to_say_hello_is_taken() 
         link.pump()
     router = context.socket(zmq.ROUTER)
     router.bind(f"tcp://127.0.0.1:{port}")
-    for _ in range(1000):  # from here on the clock stands still
-        link.pump(0.02)
-        if router.poll(0):
-            break
+    # From here on the clock stands still.
+    wait_until(lambda: link.pump(0.02) or router.poll(0), "there is a hello")
     assert wire.decode_from_client(router.recv_multipart(zmq.NOBLOCK)[1]) == hello(1)
     link.close()
     router.close()

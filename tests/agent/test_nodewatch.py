@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from barograph_agent import nodewatch
 from barograph_agent.nodewatch import NodeWatch
 from barograph_agent.plan import RING_VARIABLE
 from barograph_agent.ring import EXITED
@@ -20,7 +21,7 @@ from barograph_agent.side_file_writer import SideFileWriter
 from barograph_agent.step import FACTS, Settings
 from barograph_collector.client import LogReader
 from barograph_collector.server import Collector
-from helpers.log import collector_on, wait_until
+from helpers.log import DEADLINE_SECONDS, collector_on, wait_until
 from helpers.rings import STARTED_NS, FakeShim
 
 NOWHERE = "tcp://127.0.0.1:1"
@@ -87,6 +88,7 @@ def collector(tmp_path: Path) -> Iterator[Collector]:
 
 @pytest.fixture
 def make(tmp_path: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Node]]:
+    monkeypatch.setattr(nodewatch, "DRAIN_SECONDS", DEADLINE_SECONDS)
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv("SLURM_CLUSTER_NAME", "lab")
     made: list[Node] = []
@@ -106,7 +108,7 @@ def node(make: Callable[..., Node]) -> Node:
 
 
 def rows(collector: Collector, table: str) -> list[dict[str, Any]]:
-    with LogReader(collector.endpoint) as reader:
+    with LogReader(collector.endpoint, DEADLINE_SECONDS) as reader:
         found = []
         for batch in reader.read_all(table):
             found += [dict(zip(batch.columns, row, strict=True)) for row in zip(*batch.columns.values(), strict=True)]

@@ -158,14 +158,17 @@ def read(path: Path) -> Seen:
 
 
 def assert_time_elsewhere_is_known(said: str, seen: Seen) -> None:
-    """Said is, for each interval that a barrier ends, a name and the nanoseconds that the call in it took at most."""
+    """Said is, for each interval that a barrier ends, a name and the nanoseconds that the call in it took at most.
+
+    The program and the shim measure with two clocks: laid over each other once, and one of them steered by 0.05 %.
+    """
     steps = [line.rsplit(" ", 1) for line in said.splitlines()]
     assert len(seen.records) == 2 * len(steps) > 0
     for (name, most), record in zip(steps, seen.records[1::2], strict=True):
         if name in ("nothing", "Isend_Irecv_Test"):
             assert record["p2p_ns"] == 0
         else:
-            assert 0 < record["p2p_ns"] <= int(most) + 1000, name  # two readings of the clock, laid over each other
+            assert 0 < record["p2p_ns"] <= 1.0005 * int(most) + 1000, name
 
 
 def only_ring(folder: Path) -> Seen:

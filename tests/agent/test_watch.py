@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from barograph_agent import places
+from barograph_agent import link, places
 from barograph_agent import spool as spool_module
 from barograph_agent.job import Job
 from barograph_agent.plan import END as END_FILE
@@ -22,7 +22,7 @@ from barograph_agent.sidecar import adopt, orphans
 from barograph_agent.watch import STRAGGLERS_SECONDS, Watch
 from barograph_collector.client import LogReader
 from barograph_collector.server import Collector
-from helpers.log import collector_on, wait_until
+from helpers.log import DEADLINE_SECONDS, collector_on, wait_until
 from helpers.rings import FakeShim
 
 NOWHERE = "tcp://127.0.0.1:1"
@@ -93,7 +93,7 @@ def collector(tmp_path: Path) -> Iterator[Collector]:
 
 
 def rows(collector: Collector, table: str) -> list[dict[str, Any]]:
-    with LogReader(collector.endpoint) as reader:
+    with LogReader(collector.endpoint, DEADLINE_SECONDS) as reader:
         found = []
         for batch in reader.read_all(table):
             found += [dict(zip(batch.columns, row, strict=True)) for row in zip(*batch.columns.values(), strict=True)]
@@ -284,7 +284,10 @@ def test_beyond_the_cap_the_oldest_intervals_are_dropped_and_the_balance_still_h
     assert (event["kind"], event["detail"], event["rows"]) == ("dropped", "spool-cap", report.dropped)
 
 
-def test_a_slow_collector_costs_nothing_as_long_as_rings_have_room(tmp_path: Path, collector: Collector) -> None:
+def test_a_slow_collector_costs_nothing_as_long_as_rings_have_room(
+    tmp_path: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "SILENCE_SECONDS", DEADLINE_SECONDS)  # slow is not away, however busy the machine
     run = Run(tmp_path, endpoint=collector.endpoint, spool_bytes=100_000)
     shim = run.ring(capacity=4096)
     watch = run.watch()
