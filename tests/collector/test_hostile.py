@@ -19,6 +19,7 @@ from barograph_collector.limits import BURST_SECONDS
 from barograph_collector.patience import IN_VAIN_PER_SECOND, Patience
 from barograph_collector.reception import REQUESTS_OF_ONE
 from barograph_collector.server import Collector
+from barograph_collector.streams import CREDIT
 from helpers.attackers import ATTACKS, ATTACKS_WITH_A_KEY, Access, half_open, under
 from helpers.log import Producer, blocks, collector_on, wait_until
 
@@ -112,16 +113,17 @@ def test_who_speaks_in_vain_too_often_is_not_listened_to_for_a_while() -> None:
 
 def test_one_connection_has_few_requests_waiting_and_each_is_answered(tmp_path: Path) -> None:
     with collector_on(tmp_path / "log.duckdb") as collector, Producer(collector.endpoint) as client:
-        for request in range(200):
+        # Of more than two times its credit a client that does not receive yet may lose some.
+        for request in range(2 * CREDIT):
             client.send(wire.Read(request, "blocks", 0))
-        answers = [client.receive(wire.Rows) for _ in range(200)]
-        assert sorted(answer.request for answer in answers) == list(range(200))
+        answers = [client.receive(wire.Rows) for _ in range(2 * CREDIT)]
+        assert sorted(answer.request for answer in answers) == list(range(2 * CREDIT))
         turned_away = [answer for answer in answers if answer.error]
         assert {answer.error for answer in turned_away} == {
             f"{REQUESTS_OF_ONE} requests of this connection are waiting, ask again later"
         }
         assert collector.counters.refused["rate"] == len(turned_away)
-        client.send(wire.Read(200, "blocks", 0))
+        client.send(wire.Read(2 * CREDIT, "blocks", 0))
         assert not client.receive(wire.Rows).error
 
 

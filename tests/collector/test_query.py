@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -96,18 +95,15 @@ def test_a_query_ends_when_its_time_is_over(reader: LogReader) -> None:
 
 
 def test_while_a_query_runs_rows_are_taken_and_read_and_a_stop_does_not_wait_for_it(collector: Collector) -> None:
-    with LogReader(collector.endpoint, timeout=30) as person, LogReader(collector.endpoint, timeout=30) as daemon:
-        words: list[str] = []
-        asking = threading.Thread(target=lambda: words.append(refusal(person, ENDLESS, 60.0)))
-        asking.start()
-        with Producer(collector.endpoint, "second") as producer:
-            producer.hello()
-            producer.append(1, "blocks", 5, blocks(5, first=1000))
-            producer.receive_ack(1)
+    with Producer(collector.endpoint, "second") as person, LogReader(collector.endpoint, timeout=30) as daemon:
+        person.send(wire.Sql(1, ENDLESS, 1, 60.0))
+        person.hello()  # answered after the query was taken
+        person.append(1, "blocks", 5, blocks(5, first=1000))
+        person.receive_ack(1)
         assert daemon.read("blocks", 1000).rows == 5
-        assert collector.stop()
-        asking.join()
-        assert words == ["the collector is stopping: ask for less, or for longer (at most 60 s)"]
+        assert collector.stop(30)
+        stopped = "the collector is stopping: ask for less, or for longer (at most 60 s)"
+        assert person.receive(wire.Result).error == stopped
 
 
 def test_a_short_query_does_not_wait_for_a_long_one(collector: Collector, reader: LogReader) -> None:

@@ -38,10 +38,10 @@ def dealer(endpoint: str, key: ClientKey | None = None) -> Iterator[zmq.Socket[b
         yield bare
 
 
-def send(bare: zmq.Socket[bytes], frame: bytes) -> None:
+def send(bare: zmq.Socket[bytes], *frames: bytes) -> None:
     """Send, unless the collector has not made room for a while."""
     try:
-        bare.send(frame)
+        bare.send_multipart(frames)
     except zmq.Again:
         return
 
@@ -56,7 +56,7 @@ def mutate(endpoint: str, stopped: Callable[[], bool]) -> None:
             send(bare, frame)
             if number % 1000 == 0:
                 for frames in NOT_OF_THE_PROTOCOL.values():
-                    bare.send_multipart(frames)
+                    send(bare, *frames)
 
 
 def ignore_answers(endpoint: str, stopped: Callable[[], bool]) -> None:

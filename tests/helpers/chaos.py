@@ -81,7 +81,7 @@ class Stream:
                         self.acked = message.acked
                         sent = self.acked if sent == _GREETING else sent
                     case wire.Refuse():
-                        assert message.reason in ("gap", "unknown-stream"), message
+                        assert message.reason in ("gap", "unknown-stream", "unavailable"), message
                         # Once for all that were refused: every welcome has the whole window sent again.
                         sent = sent if sent == _GREETING else self._hello(producer)
 
