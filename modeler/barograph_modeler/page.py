@@ -68,10 +68,12 @@ class PredictPage:
         if question.features:
             with self._forecaster.library.gate.passing():
                 return answer_of_features(self._features, question)
+        # Asked first: what is learned by the time that it is looked for is there, or was being learned.
+        is_learning = self._forecaster.is_learning(question.cluster, question.app)
         try:
             _, known = find(self._forecaster.library.published, question)
         except Unknown:
-            if self._forecaster.is_learning(question.cluster, question.app):
+            if is_learning:
                 raise _Learning(f"{question.app} is being learned at this moment") from None
             raise
         with self._forecaster.library.gate.passing():

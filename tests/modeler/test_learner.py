@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,11 @@ from barograph_modeler.coverage import Coverage
 from barograph_modeler.jobs import VERDICT_SECONDS
 from barograph_modeler.learner import Learner
 from helpers.jobs import CLASSES, Simulation, part, verdict
+
+
+def unhurried(**options: Any) -> Learner:
+    """A learner whose fits may take as long as a busy machine needs."""
+    return Learner(refit_seconds=math.inf, **options)
 
 
 def feed(learner: Learner, job: dict, now: float, score: float | None = 0.0) -> list[Output]:
@@ -43,7 +49,7 @@ def paces(outputs: list[Output]) -> list[dict]:
 
 
 def test_a_healthy_run_gives_bands_of_each_class_that_hold_new_intervals():
-    learner, simulation = Learner(), Simulation()
+    learner, simulation = unhurried(), Simulation()
     found = bands(feed(learner, simulation.job(), simulation.now))
     for class_id, seconds in zip(CLASSES, (0.004, 0.001), strict=True):
         fresh = seconds * np.random.default_rng(9).lognormal(0, 0.03, 20_000)
@@ -55,7 +61,7 @@ def test_a_healthy_run_gives_bands_of_each_class_that_hold_new_intervals():
 
 
 def test_three_runs_give_a_runtime_band_and_five_a_pace_that_rests_on_five():
-    learner, simulation = Learner(), Simulation()
+    learner, simulation = unhurried(), Simulation()
     seen = [feed(learner, simulation.job(), simulation.now) for _ in range(5)]
     assert [any(key[1] == "log-t" for key in bands(outputs)) for outputs in seen] == [False, False, True, True, True]
     pace = paces(seen[-1])[0]
@@ -65,7 +71,7 @@ def test_three_runs_give_a_runtime_band_and_five_a_pace_that_rests_on_five():
 
 
 def test_a_job_that_alarmed_teaches_nothing():
-    learner, simulation = Learner(), Simulation()
+    learner, simulation = unhurried(), Simulation()
     for _ in range(3):
         feed(learner, simulation.job(), simulation.now)
     before = learner.workloads["lab/app@2x1"].pace
@@ -76,7 +82,7 @@ def test_a_job_that_alarmed_teaches_nothing():
 
 
 def test_a_failed_run_teaches_its_intervals_but_not_its_runtime():
-    learner, simulation = Learner(), Simulation()
+    learner, simulation = unhurried(), Simulation()
     found = bands(feed(learner, simulation.job(status=137), simulation.now))
     assert (11, "tracked") in found
     assert not learner.workloads["lab/app@2x1"].runtimes
@@ -85,7 +91,7 @@ def test_a_failed_run_teaches_its_intervals_but_not_its_runtime():
 
 @pytest.mark.parametrize("late", [0.0, 1e6])
 def test_intervals_of_a_running_job_are_held_back_from_their_arrival_however_late_they_come(late):
-    learner, simulation = Learner(), Simulation()
+    learner, simulation = unhurried(), Simulation()
     job = simulation.job()
     came = job["jobs"]["started_at"][0] + 5 + late
     learner.take("jobs", job["jobs"], came)
@@ -97,7 +103,7 @@ def test_intervals_of_a_running_job_are_held_back_from_their_arrival_however_lat
 
 
 def test_the_end_of_a_run_waits_for_its_verdict_but_not_for_ever():
-    learner, simulation = Learner(), Simulation()
+    learner, simulation = unhurried(), Simulation()
     assert feed(learner, simulation.job(), 50.0, score=None) == []
     assert learner.step(50.0 + VERDICT_SECONDS - 1) == []
     assert learner.step(50.0 + VERDICT_SECONDS + 1) != []
@@ -105,7 +111,7 @@ def test_the_end_of_a_run_waits_for_its_verdict_but_not_for_ever():
 
 
 def test_the_order_and_cut_of_pages_does_not_matter():
-    first, second = Learner(seed=3), Learner(seed=3)
+    first, second = unhurried(seed=3), unhurried(seed=3)
     jobs = [Simulation(seed=7).job()]
     whole = bands(feed(first, jobs[0], 99.0))
     for start in range(0, 8000, 333):
@@ -120,7 +126,7 @@ def test_the_order_and_cut_of_pages_does_not_matter():
 
 
 def test_coverage_is_counted_on_intervals_before_they_are_learned():
-    learner, simulation = Learner(), Simulation()
+    learner, simulation = unhurried(), Simulation()
     feed(learner, simulation.job(), simulation.now)
     coverage = learner.workloads["lab/app@2x1"].interval_coverage
     assert coverage == Coverage()
@@ -130,7 +136,7 @@ def test_coverage_is_counted_on_intervals_before_they_are_learned():
 
 
 def test_the_runtime_band_is_judged_by_each_run_before_it_learns_it_and_alarmed_jobs_stand_apart():
-    learner, simulation = Learner(), Simulation(intervals=400)
+    learner, simulation = unhurried(), Simulation(intervals=400)
     for _ in range(5):
         feed(learner, simulation.job(), simulation.now)
     workload = learner.workloads["lab/app@2x1"]
@@ -148,7 +154,7 @@ def slow(simulation: Simulation, factor: float) -> dict:
 
 
 def test_runs_that_alarm_one_after_the_other_and_agree_become_the_history():
-    learner, simulation = Learner(accept=4), Simulation(intervals=2000)
+    learner, simulation = unhurried(accept=4), Simulation(intervals=2000)
     for _ in range(3):
         feed(learner, simulation.job(), simulation.now)
     outputs = []
@@ -174,7 +180,7 @@ def test_runs_that_alarm_one_after_the_other_and_agree_become_the_history():
     "runs", [[1.5, 1.5, 2.5, 1.5], [1.5, 1.5, None, 1.5, 1.5]], ids=["one differs", "a healthy one between"]
 )
 def test_runs_that_alarm_but_do_not_agree_or_not_in_a_row_are_not_learned(runs):
-    learner, simulation = Learner(accept=4), Simulation(intervals=2000)
+    learner, simulation = unhurried(accept=4), Simulation(intervals=2000)
     for _ in range(3):
         feed(learner, simulation.job(), simulation.now)
     for factor in runs:
@@ -186,7 +192,7 @@ def test_runs_that_alarm_but_do_not_agree_or_not_in_a_row_are_not_learned(runs):
 
 
 def test_accept_0_never_learns_from_a_job_that_alarmed():
-    learner, simulation = Learner(accept=0), Simulation(intervals=2000)
+    learner, simulation = unhurried(accept=0), Simulation(intervals=2000)
     for _ in range(3):
         feed(learner, simulation.job(), simulation.now)
     assert not any(feed(learner, slow(simulation, 1.5), simulation.now, score=2.0) for _ in range(7))
@@ -204,7 +210,7 @@ def test_fits_stop_at_the_budget_and_what_waits_is_fitted_by_later_steps():
 
 
 def test_classes_beyond_the_limit_go_the_least_recently_learned_first_whatever_their_workload():
-    learner = Learner(classes=3)
+    learner = unhurried(classes=3)
     simulations = [Simulation(workload=f"lab/{name}@2x1", intervals=100) for name in "ab"]
     for number, simulation in enumerate(simulations):
         simulation._made = 10 * number
@@ -218,7 +224,7 @@ def test_classes_beyond_the_limit_go_the_least_recently_learned_first_whatever_t
 
 
 def test_a_runtime_that_is_not_a_number_is_not_learned():
-    learner, simulation = Learner(), Simulation()
+    learner, simulation = unhurried(), Simulation()
     job = simulation.job()
     job["runs"]["runtime_seconds"] = [math.nan]
     feed(learner, job, simulation.now)
@@ -228,7 +234,7 @@ def test_a_runtime_that_is_not_a_number_is_not_learned():
 
 def test_jobs_beyond_the_limit_are_forgotten_oldest_first(monkeypatch):
     monkeypatch.setattr(held, "JOBS", 2)
-    learner, simulation = Learner(), Simulation(intervals=10)
+    learner, simulation = unhurried(), Simulation(intervals=10)
     jobs = [simulation.job() for _ in range(3)]
     for job in jobs:
         learner.take("jobs", job["jobs"], 0.0)

@@ -7,9 +7,10 @@ import math
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from wsgiref.types import StartResponse, WSGIEnvironment
 
 import numpy as np
 import pytest
@@ -112,22 +113,31 @@ def test_what_is_being_learned_is_a_503_and_the_command_waits_for_it(capsys):
     mind.step(0.0)
     mind.step(0.0)
 
+    refused, page = threading.Event(), PredictPage(made, inline_features())
+
+    def overheard(request: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        body = page(request, start_response)
+        refused.set()
+        return body
+
     def learn() -> None:
+        refused.wait(60)
         while executor.waiting:
             executor.finish()
             mind.step(0.0)
 
-    served = serve_metrics(CollectorRegistry(), "127.0.0.1", 0, {"/predict": PredictPage(made, inline_features())})
+    served = serve_metrics(CollectorRegistry(), "127.0.0.1", 0, {"/predict": overheard})
     host, port = served.address
     status, _, body = get(served, "/predict?app=solver&ranks=4&param.n=1")
     assert (status, json.loads(body)) == (503, {"error": "solver is being learned at this moment"})
-    timer = threading.Timer(1.0, learn)
-    timer.start()
+    refused.clear()
+    learning = threading.Thread(target=learn)
+    learning.start()
     assert predict(["--app=solver", "--ranks=4", "--param=n=1", f"--modeler=http://{host}:{port}"]) == 0
     said = capsys.readouterr()
     assert said.err == "barograph predict: solver is being learned at this moment; waiting\n"
     assert said.out
-    timer.join()
+    learning.join()
     served.stop()
 
 
@@ -255,7 +265,7 @@ def test_questions_are_answered_while_predictors_are_replaced():
     threads = [threading.Thread(target=ask) for _ in range(3)]
     for thread in threads:
         thread.start()
-    for number in range(30):
+    for number in range(10):
         for table, columns in campaign.run(2 ** (number % 5)).items():
             mind.take(table, columns, 0.0)
         mind.step(0.0)
