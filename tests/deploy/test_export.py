@@ -39,7 +39,7 @@ def test_a_table_is_exported_as_the_log_has_it(
     assert main(arguments) == 0
     assert capsys.readouterr().out == f"{path}: {20 * (RUNS + 2)} rows of blocks\n"
     rows = pyarrow.parquet.read_table(path) if form == "parquet" else pyarrow.csv.read_csv(path)
-    with LogReader(collector.endpoint) as reader:
+    with LogReader(collector.endpoint, 60.0) as reader:
         (stored,) = reader.read_all("blocks")
     for name, values in stored.columns.items():
         assert rows[name].to_pylist() == list(values), name

@@ -226,9 +226,10 @@ def test_a_mapping_that_cannot_be_used_is_refused(words, reason):
 # What the collector makes of it
 
 
-def stored(endpoint: str) -> tuple[list[str], list[float]]:
+def stored(collector: Collector) -> tuple[list[str], list[float]]:
     """Jobs, and runtimes, in the log."""
-    with LogReader(endpoint) as log:
+    wait_until(lambda: not collector.counters.queue_rows, "what was accepted can be read")
+    with LogReader(collector.endpoint, 60.0) as log:
         jobs = [job for page in log.read_all("jobs") for job in page.columns["job"]]
         return jobs, [float(one) for page in log.read_all("runs") for one in page.columns["runtime_seconds"]]
 
@@ -257,7 +258,7 @@ def test_the_same_file_twice_adds_nothing_and_a_longer_one_only_what_is_new(coll
     file.write_text(csv_of(1510))
     assert run(collector, file) == 0
     assert capsys.readouterr().out.splitlines()[0] == "10 runs added, 1,500 known already"
-    jobs, runtimes = stored(collector.endpoint)
+    jobs, runtimes = stored(collector)
     assert len(jobs) == len(set(jobs)) == 1510
     assert sorted(runtimes) == [1.0 + row for row in range(1510)]
 
@@ -271,7 +272,7 @@ def test_an_import_that_was_cut_short_is_completed_by_the_next(collector, tmp_pa
     with Delivery(collector.endpoint) as whole:
         assert len(list(whole.send(iter(records)))) == 20
         assert (whole.added, whole.known, whole.refused) == (20, 0, [])
-    jobs, runtimes = stored(collector.endpoint)
+    jobs, runtimes = stored(collector)
     assert (len(jobs), len(set(jobs)), len(runtimes)) == (20, 20, 20)
 
 
@@ -291,7 +292,7 @@ def test_a_job_that_stands_twice_in_a_file_is_a_bad_line_not_a_second_run(collec
     file.write_text("app,ranks,seconds,id\nfft,4,1,77\nfft,4,2,77\n")
     assert run(collector, file) == 65
     assert capsys.readouterr().err == "line 3: job lab/77.0.0 stands in line 2 already\n"
-    assert stored(collector.endpoint)[1] == [1.0]
+    assert stored(collector)[1] == [1.0]
 
 
 def test_sacct_and_swf_are_told_by_their_looks_also_when_compressed(collector, tmp_path, capsys):
@@ -299,7 +300,7 @@ def test_sacct_and_swf_are_told_by_their_looks_also_when_compressed(collector, t
     account.write_text(SACCT)
     log.write_bytes(gzip.compress(SWF.encode()))
     assert (run(collector, account), run(collector, log)) == (65, 65)
-    jobs, _ = stored(collector.endpoint)
+    jobs, _ = stored(collector)
     assert set(jobs) == {"lab/4711.0.0", "lab/4713_7.0.job", "lab/1.0.job"}
 
 
@@ -308,7 +309,7 @@ def test_a_dry_run_reads_and_reports_and_sends_nothing(collector, tmp_path, caps
     file.write_text(csv_of(3))
     assert run(collector, file, "--dry-run") == 0
     assert capsys.readouterr().out.startswith("3 runs found, nothing sent\n")
-    assert stored(collector.endpoint) == ([], [])
+    assert stored(collector) == ([], [])
 
 
 def test_files_that_cannot_be_read_are_one_line_and_status_65(collector, tmp_path, capsys):

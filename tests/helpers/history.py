@@ -6,7 +6,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from helpers.log import Producer
+from barograph_collector.client import LogReader
+from helpers.log import Producer, wait_until
 
 APP: Final = "hpcg"
 SCALES: Final = (2, 4, 8, 16, 32)
@@ -56,3 +57,5 @@ def write_history(endpoint: str) -> None:
                        "intervals": 20, "dropped": 0}  # fmt: skip
             append("runs", 1, run_row)
             producer.receive_ack(seq)
+    with LogReader(endpoint, 60.0) as reader:
+        wait_until(lambda: job in reader.read("runs", -1, 1).columns["job"], "the history can be read")
