@@ -12,7 +12,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -61,9 +61,11 @@ class Machine:
 
 def descendants(pid: int) -> Iterator[int]:
     for task in Path(f"/proc/{pid}/task").glob("*"):
-        for child in (task / "children").read_text().split():
-            yield int(child)
-            yield from descendants(int(child))
+        # A thread may end meanwhile.
+        with suppress(OSError):
+            for child in (task / "children").read_text().split():
+                yield int(child)
+                yield from descendants(int(child))
 
 
 def rank_of(process: subprocess.Popen[bytes], rank: int) -> int:
@@ -126,13 +128,12 @@ def test_a_held_up_lammps_run_is_one_call_that_says_it_all_and_a_healthy_one_is_
     for runs in (1, 2):
         with machine.run() as (job, process):
             assert process.wait(RUN_LIMIT_SECONDS) == 0
-        wait_until(lambda job=job: _final(machine.reader, job), f"the verdict on {job}")
         chapter = read_chapter(machine.reader, "healthy", job)
         assert chapter.state == "healthy", chapter.sentence
         pace = wait_learned(machine.reader, chapter.workload, runs, LEARNED_SECONDS)
         assert pace is not None
         assert pace.runs == runs
-    assert webhook.calls == []
+    assert webhook.about_jobs() == []
 
     with machine.run() as (job, process):
         wait_intervals(machine.reader, job, chapter.stored // 4, lambda: process.poll() is None)
@@ -167,11 +168,6 @@ def test_a_held_up_lammps_run_is_one_call_that_says_it_all_and_a_healthy_one_is_
         mean = {late: seconds[(ended_at > began) == late].sum() / count[(ended_at > began) == late].sum() for late in
                 (False, True)}  # fmt: skip
         assert float(said["slowdown"]) == pytest.approx(mean[True] / mean[False], rel=0.6)
-
-
-def _final(reader: LogReader, job: str) -> bool:
-    page = reader.read("scores", -1, 1, job=job)
-    return bool(page.rows and page.columns["final"][0])
 
 
 def _user() -> str:

@@ -13,9 +13,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from barograph.demo.chronicle import Band, Chapter
+from barograph.demo import chronicle
+from barograph.demo.chronicle import Band, Chapter, read_chapter
 from barograph.demo.picture import draw
 from barograph.demo.story import Story, headline, learned, write_page
+from barograph_collector.client import LogReader
+from helpers.history import write_history
+from helpers.log import collector_on
 
 HOG_AT = 1005.0
 BAND = Band(7, "lmp+0x10 and lmp+0x20 (Allreduce)", (0.003, 0.004, 0.006), (9.5, 10.0, 10.5))
@@ -89,6 +93,19 @@ def test_healthy_runs_that_differ_much_tell_of_a_busy_machine():
     assert "something else uses these cores" in story.restless
 
 
+def test_an_alarm_before_the_disturbance_tells_of_a_busy_machine():
+    story = dataclasses.replace(good_story(), disturbed=chapter("disturbed", "slow", HOG_AT - 1, 7.0))
+    assert story.restless.startswith("The disturbed run was slow before the hog began: something else uses these cores")
+
+
+def test_a_run_is_not_told_before_its_verdict_is_final(tmp_path, monkeypatch):
+    monkeypatch.setattr(chronicle, "VERDICT_SECONDS", 0.0)
+    with collector_on(tmp_path / "log.duckdb") as collector, LogReader(collector.endpoint, 60.0) as reader:
+        write_history(collector.endpoint)
+        with pytest.raises(TimeoutError, match=r"no verdict on lab/1\.0\.0 after 0 s"):
+            read_chapter(reader, "healthy 1", "lab/1.0.0")
+
+
 def test_picture_and_page_show_what_happened(tmp_path):
     story = good_story()
     draw(story.disturbed, story.healthy, BAND, HOG_AT, tmp_path / "demo.png")
@@ -107,10 +124,10 @@ def test_picture_and_page_show_what_happened(tmp_path):
 
 
 @pytest.mark.integration
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_the_demo_counts_everything_and_catches_the_disturbed_run(tmp_path: Path):
     command = [sys.executable, "-m", "barograph", "demo", "--output", str(tmp_path / "out")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=580, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1700, check=False)
     lines = [line.strip() for line in done.stdout.splitlines()]
     checks = {line[5:].split(":")[0].split(",")[0]: line[:3] for line in lines if line[:5] in ("yes  ", "NO   ")}
     assert checks["every interval arrived once"] == "yes", done.stdout

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from barograph.status import latest, rows
 from barograph_collector.client import LogReader
 from barograph_modeler.pace import Pace
 
+VERDICT_SECONDS: Final = 60.0
 Floats = npt.NDArray[np.float64]
 Limits = tuple[float, float, float]
 
@@ -43,7 +44,8 @@ class Chapter:
 
 
 def read_chapter(reader: LogReader, title: str, job: str) -> Chapter:
-    """Everything the log has of one ended job."""
+    """Everything the log has of one ended job, once the verdict on it is final. Raises TimeoutError."""
+    _wait_verdict(reader, job)
     blocks = [page.columns for page in reader.read_all("blocks", job=job)]
     run = _last(reader, "runs", job)
     entry = _last(reader, "jobs", job)
@@ -144,6 +146,14 @@ def wait_learned(reader: LogReader, workload: str, runs: int, seconds: float) ->
         pace = Pace.from_row(found[-1]) if found else None
         if (pace is not None and pace.runs >= runs) or time.monotonic() > deadline:
             return pace
+        time.sleep(0.1)
+
+
+def _wait_verdict(reader: LogReader, job: str) -> None:
+    deadline = time.monotonic() + VERDICT_SECONDS
+    while not ((page := reader.read("scores", -1, 1, job=job)).rows and page.columns["final"][0]):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"no verdict on {job} after {VERDICT_SECONDS:g} s")
         time.sleep(0.1)
 
 

@@ -92,7 +92,10 @@ class Demo:
                 process.wait()
         if process.returncode != 0:
             raise DemoError(f"run {title!r} ended with status {process.returncode}:\n{lines.read_text()}")
-        chapter = read_chapter(self._reader, title, job)
+        try:
+            chapter = read_chapter(self._reader, title, job)
+        except TimeoutError as error:
+            raise DemoError(f"run {title!r}: {error}") from None
         style = "red" if chapter.state == "slow" else ""
         self._console.print(
             f"  {title:<14} {chapter.counted:,} intervals, {chapter.stored:,} rows, {chapter.runtime_seconds:6.2f} s  "
