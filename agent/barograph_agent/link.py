@@ -95,6 +95,9 @@ class Link:
     @property
     def trouble(self) -> str:
         """In words, why this link has not been let in; empty while that is not known, or not so."""
+        # ZeroMQ's monitor may tell of the handshake that went well after the welcome has come.
+        if self._welcomed:
+            return ""
         return self._trouble or (self._handshakes.trouble if self._handshakes else "")
 
     @property
