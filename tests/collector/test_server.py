@@ -24,6 +24,7 @@ from barograph_collector.store import Store
 from barograph_collector.streams import Streams
 from helpers.hostile_wire import INVALID_APPENDS, NOT_OF_THE_PROTOCOL, NOT_ZEROMQ
 from helpers.log import Producer, blocks, collector_on, wait_until
+from helpers.up import free_ports
 
 
 @pytest.fixture
@@ -242,8 +243,8 @@ def test_a_read_that_makes_no_sense_is_answered_in_words(reader: LogReader) -> N
 
 
 def test_a_reader_says_who_did_not_answer_and_goes_on_when_the_collector_is_back(tmp_path: Path) -> None:
-    with collector_on(tmp_path / "log.duckdb") as collector, Producer(collector.endpoint) as producer:
-        endpoint = collector.endpoint
+    endpoint = f"tcp://127.0.0.1:{free_ports(1)}"
+    with collector_on(tmp_path / "log.duckdb", endpoint), Producer(endpoint) as producer:
         producer.hello()
         producer.append(1, "blocks", 2, blocks(2))
         producer.receive_ack(1)
@@ -254,11 +255,8 @@ def test_a_reader_says_who_did_not_answer_and_goes_on_when_the_collector_is_back
             f"no answer from the collector at {endpoint} within 0.2 s; check that `barograph collector` runs there"
         )
         reader.timeout = 30
-        with Store(tmp_path / "log.duckdb") as store:
-            again = Collector(store, endpoint)
-            again.start()
+        with collector_on(tmp_path / "log.duckdb", endpoint):
             assert reader.read("blocks", 0).columns["first_index"].tolist() == [0, 1]
-            again.stop()
 
 
 def test_a_port_that_is_taken_is_named(collector: Collector, tmp_path: Path) -> None:

@@ -13,12 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
+from unittest.mock import patch
 
 import numpy as np
 import zmq
 
 from barograph_agent import wire
 from barograph_agent.keys import ClientKey
+from barograph_collector import writer
 from barograph_collector.server import Collector
 from barograph_collector.store import Store
 
@@ -53,10 +55,13 @@ def blocks(rows: int, first: int = 0, job: str = "test/1.0.0") -> dict[str, Any]
 
 
 @contextmanager
-def collector_on(path: Path, **options: Any) -> Iterator[Collector]:
-    """A collector in this process, on a free port, over the database at `path`; options are the collector's."""
-    with Store(path) as store:
-        collector = Collector(store, "tcp://127.0.0.1:0", **options)
+def collector_on(path: Path, listen: str = "tcp://127.0.0.1:0", **options: Any) -> Iterator[Collector]:
+    """A collector in this process, over the database at `path`; options are the collector's.
+
+    A read of it waits for what is durable, however long the disk takes for that.
+    """
+    with patch.object(writer, "SETTLE_SECONDS", DEADLINE_SECONDS), Store(path) as store:
+        collector = Collector(store, listen, **options)
         collector.start()
         try:
             yield collector
