@@ -43,7 +43,7 @@ from barograph_collector.store import Store
 from barograph_collector.streams import Streams
 from barograph_collector.writer import Writer
 
-STOP_SECONDS: Final = 3.0
+STOP_SECONDS: Final = 10.0
 ROWS_PER_SECOND: Final = 100_000.0
 _log = logging.getLogger(__name__)
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from helpers.chaos import Chaos
 
 ROUNDS = 20
 """`make bench` has ten times as many."""
 
 
+@pytest.mark.timeout(900)
 def test_no_row_is_lost_or_doubled_whatever_happens_to_process_and_files(tmp_path: Path) -> None:
     chaos = Chaos(tmp_path / "state", streams=4, seed=4)
     for _ in range(ROUNDS):
