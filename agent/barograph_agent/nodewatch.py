@@ -78,12 +78,13 @@ class NodeWatch:
                 with contextlib.suppress(OSError):
                     program.end(time.time())
             program.step()
+            # A short program may be delivered at the first sight of the collector.
+            if program.watch.link.connected and not self._has_looked:
+                self._has_looked = True
+                self._adopted = adopt(self._settings.spool, Path(), self._settings.endpoint)
             if program.watch.delivered:
                 program.forget()
                 del self._programs[path]
-            elif program.watch.link.connected and not self._has_looked:
-                self._has_looked = True
-                self._adopted = adopt(self._settings.spool, Path(), self._settings.endpoint)
         self._serve_adopted()
 
     def _deliver(self, seconds: float) -> None:

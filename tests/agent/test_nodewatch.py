@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,8 +15,10 @@ from typing import Any
 import pytest
 
 from barograph_agent import nodewatch
+from barograph_agent.link import Link
 from barograph_agent.nodewatch import NodeWatch
 from barograph_agent.plan import RING_VARIABLE
+from barograph_agent.program import Program
 from barograph_agent.ring import EXITED
 from barograph_agent.side_file_writer import SideFileWriter
 from barograph_agent.step import FACTS, Settings
@@ -221,9 +224,8 @@ def test_a_node_without_rank_0_tells_of_its_ranks_only(node: Node, collector: Co
     assert [row["host"] for row in rows(collector, "sidecars")] == ["n1"]
 
 
-def test_a_sidecar_that_comes_after_a_dead_one_goes_on_where_it_stood(node: Node, collector: Collector) -> None:
-    step = node.step()
-    shim = node.ring(step, count=10)
+def watch_and_die(node: Node, job: str = "7") -> None:
+    """A sidecar looks at the node's rings and is killed, while the collector is away."""
     script = (
         "import os, sys; from pathlib import Path\n"
         "from barograph_agent.nodewatch import NodeWatch; from barograph_agent.step import Settings\n"
@@ -233,8 +235,15 @@ def test_a_sidecar_that_comes_after_a_dead_one_goes_on_where_it_stood(node: Node
         "watch.step(); watch.step(); os.kill(os.getpid(), 9)\n"
     )
     words = [str(node.rings), str(node.active), str(node.spool), NOWHERE]
-    done = subprocess.run([sys.executable, "-c", script, *words], check=False)
+    environment = {**os.environ, "SLURM_JOB_ID": job}
+    done = subprocess.run([sys.executable, "-c", script, *words], env=environment, check=False)
     assert done.returncode == -signal.SIGKILL
+
+
+def test_a_sidecar_that_comes_after_a_dead_one_goes_on_where_it_stood(node: Node, collector: Collector) -> None:
+    step = node.step()
+    shim = node.ring(step, count=10)
+    watch_and_die(node)
     for number in range(10, 25):
         shim.put(1_000_000 * (number + 1))
     shim.set(exit=EXITED, exited_ns=STARTED_NS + 10**9)
@@ -243,6 +252,28 @@ def test_a_sidecar_that_comes_after_a_dead_one_goes_on_where_it_stood(node: Node
     assert [(row["job"], row["exit_status"], row["intervals"]) for row in rows(collector, "runs")] == [
         ("lab/7.0.0", 0, 25)
     ]
+
+
+def test_what_a_former_job_has_left_is_delivered_though_this_ones_own_is_in_no_time(
+    make: Callable[..., Node], collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    former, node = make("n1"), make("n2")
+    node.spool = former.spool
+    former.ring(former.step())
+    watch_and_die(former, "6")
+    former.end()
+    node.ring(node.step())
+    pump, end, answers = Link.pump, Program.end, threading.Event()
+
+    def pump_all(link: Link, timeout: float = 0.0) -> None:
+        """The collector answers when the program has ended, and then to everything at once."""
+        while answers.is_set() and not link.idle:
+            pump(link, 0.05)
+
+    monkeypatch.setattr(Link, "pump", pump_all)
+    monkeypatch.setattr(Program, "end", lambda program, at: answers.set() or end(program, at))
+    finish(node.watch(), node)
+    assert {row["job"] for row in rows(collector, "runs")} == {"lab/6.0.0", "lab/7.0.0"}
 
 
 def test_rules_of_the_site_name_the_program_and_its_parameters(
