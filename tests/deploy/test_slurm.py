@@ -19,7 +19,7 @@ from helpers.log import wait_until
 from helpers.service import Service
 from helpers.slurm import USER, Cluster, cluster
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 PROGRAMS = Path(__file__).parents[1] / "agent/programs"
 
@@ -255,10 +255,14 @@ def test_what_is_seen_while_the_collector_is_away_is_delivered_by_the_users_next
 
 def test_where_a_sidecar_dies_another_goes_on(slurm: Cluster, service: Service, paced: str) -> None:
     progress = slurm.work / "progress-killed"
-    job = slurm.batch(f"srun -n1 --mpi=pmi2 {paced} 2000 1000 {progress}", wait=False)
+    # However late the sidecar is killed, the job has not ended.
+    go = slurm.work / "go"
+    script = f"srun -n1 --mpi=pmi2 {paced} 2000 1000 {progress}\nuntil [ -e {go} ]; do sleep 0.1; done"
+    job = slurm.batch(script, wait=False)
     wait_until(lambda: progress.exists() and bool(of_job(service, "blocks", job)), "it is watched")
-    for pid in slurm.sidecars():
-        os.kill(pid, signal.SIGKILL)
+    (pid,) = slurm.sidecars()
+    os.kill(pid, signal.SIGKILL)
+    go.touch()
     slurm.settle()
     (run,) = of_job(service, "runs", job)
     assert (run["exit_status"], run["intervals"], run["dropped"]) == (0, 2000, 0)

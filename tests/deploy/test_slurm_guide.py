@@ -112,7 +112,7 @@ def facility() -> Iterator[Facility]:
         yield Facility(slurm)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_the_guide_leads_from_nothing_to_the_first_alarm(facility: Facility) -> None:
     slurm = facility.slurm
     with ExitStack() as stack:

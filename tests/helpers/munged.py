@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from helpers.log import wait_until
 
 
 @contextmanager
@@ -32,7 +35,13 @@ def munged(directory: Path) -> Iterator[str]:
     command += ["--pid-file", str(paths["pid"]), "--seed-file", str(paths["seed"]), "--log-file", str(paths["log"])]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
+        wait_until(lambda: _listens(paths["socket"]), "munged listens")
         yield str(paths["socket"])
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(60)
+
+
+def _listens(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(path)) == 0

@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from barograph_agent import shim
+from helpers.hooks import unhurried
 from helpers.mpi import OPENMPI_ENVIRONMENT, REPOSITORY, find, missing
 from helpers.munged import munged
 from helpers.up import free_ports
@@ -46,6 +47,9 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 ReturnToService=2
 KillWait=1
+MessageTimeout=60
+BatchStartTimeout=120
+UnkillableStepTimeout=300
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 JobCompType=jobcomp/none
@@ -75,6 +79,7 @@ class Cluster:
             path.chmod(0o1777)
         for name in ("hooks", "slurm"):
             shutil.copytree(REPOSITORY / "deploy" / name, self.etc / name)
+        unhurried(self.etc / "hooks/bounded")
         self.configure()
 
     def configure(self, **settings: str | Path) -> None:
@@ -100,7 +105,7 @@ class Cluster:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=240,
             check=False,
         )
 
@@ -212,7 +217,7 @@ def _start(command: Sequence[str], environment: dict[str, str], root: Path) -> s
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     try:
-        process.wait(20)
+        process.wait(60)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
