@@ -13,7 +13,7 @@ from helpers.hooks import unhurried
 from helpers.log import wait_until
 from helpers.mpi import REPOSITORY
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")

@@ -248,7 +248,7 @@ def test_up_puts_everything_where_the_configuration_says(tmp_path: Path) -> None
     words = [sys.executable, "-m", "barograph", "up", f"--config={file}"]
     with log.open("wb") as out, subprocess.Popen(words, stdout=out, stderr=out) as process:
         try:
-            wait_until(lambda: "ready:" in log.read_text() or process.poll() is not None, "all are ready")
+            wait_until(lambda: "ready:" in log.read_text() or process.poll() is not None, "all are ready", 120)
             assert process.poll() is None, log.read_text()
         finally:
             process.send_signal(signal.SIGINT)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from helpers.booted import PATH, SOURCE, UNITS, Machine, booted
+from helpers.hooks import unhurried
 from helpers.log import wait_until
 from helpers.mpi import REPOSITORY, missing
 
@@ -44,6 +45,7 @@ def test_the_package_for_nodes_brings_the_command_the_shim_and_hooks_that_work(m
     machine.run("/bin/sh", "-c", "apt-get install --yes ./barograph-agent_*.deb")
     assert machine.run("barograph", "--version").startswith("barograph ")
     machine.run("test", "-r", "/usr/share/man/man1/barograph.1")
+    unhurried(machine.root / "etc/barograph/hooks/bounded")
     # As the batch system's: root before and after, the user in between.
     hook = ["/bin/sh", "/etc/barograph/hooks/bounded"]
     nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]

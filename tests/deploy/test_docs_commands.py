@@ -113,7 +113,7 @@ def serve(machine: Stranger) -> None:
         done = machine.types(line, environment())
         assert done.returncode == 0, done.stderr
     question = "barograph predict --app solver --ranks 64 --param mesh=fine"
-    wait_until(lambda: machine.types(question, environment()).returncode == 0, "the modeler knows the runs")
+    wait_until(lambda: machine.types(question, environment()).returncode == 0, "the modeler knows the runs", 120)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))

@@ -24,7 +24,7 @@ PREFIX = Path("/opt/barograph")
 SOURCE = Path("/opt/source")
 UNITS = [f"barograph-{name}.service" for name in ("collector", "modeler", "alerts", "page")]
 PARTS = ("agent", "collector", "modeler", "alerts", "deploy")
-BOOT_SECONDS = 90.0
+BOOT_SECONDS = 180.0
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -62,7 +62,7 @@ class Machine:
         inside = ["nsenter", f"--target={self._leader}", "--all", "--", "env", f"--chdir={SOURCE}"]
         environment = {"PATH": PATH, "LC_ALL": "C.UTF-8", **self.variables}
         done = subprocess.run(
-            [*inside, *command], env=environment, capture_output=True, text=True, timeout=300, check=False
+            [*inside, *command], env=environment, capture_output=True, text=True, timeout=600, check=False
         )
         assert done.returncode == 0 or not check, f"{command}: {done.returncode}\n{done.stdout}{done.stderr}"
         return done.stdout

@@ -96,7 +96,7 @@ class Stranger:
                 self._inside(f"exec {line}"), env=environment, stderr=output, stdout=output, text=True
             )
         self._daemons.append((line, process, log))
-        wait_until(lambda: process.poll() is not None or ready in log.read_text(), f"{line!r} says {ready!r}")
+        wait_until(lambda: process.poll() is not None or ready in log.read_text(), f"{line!r} says {ready!r}", 120)
         assert process.poll() is None, f"{line}\n{log.read_text()}"
 
     def stops_everything(self, pattern: str = "") -> None:
