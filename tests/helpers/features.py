@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from barograph_modeler.features.forecast import FeatureForecaster
 from barograph_modeler.features.library import FeatureLibrary
@@ -30,9 +29,7 @@ def _learned(work: bytes) -> Any:
 
     runs, seed = pickle.loads(work)
     try:
-        # Two threads that wait for each other on a busy machine take many times as long as one.
-        with threadpool_limits(1):
-            return learn(runs, seed=seed)
+        return learn(runs, seed=seed)
     except Useless as error:
         return str(error)
 

@@ -19,6 +19,7 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, StandardScaler
 from sklearn.svm import SVR
+from threadpoolctl import threadpool_limits
 
 from barograph_modeler.features.expansion import logarithms, ratios
 from barograph_modeler.features.sample import Sample, check_features
@@ -54,7 +55,8 @@ class Estimator:
         """Learn from runs."""
         self._names = sample.names
         self._least = LEAST_SHARE * float(sample.seconds.min())
-        with warnings.catch_warnings(record=True) as said:
+        # A fit is many small steps: threads that meet after each cost more than they bring, on a busy machine tenfold.
+        with threadpool_limits(1), warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always", ConvergenceWarning)
             self._estimator = self._make(sample).fit(sample.values, sample.seconds)
         # One that stops at its limit is scored as it stands.
