@@ -25,7 +25,7 @@ class Buckets:
         """Whether `take` would give nothing now."""
         return producer in self._levels and self._level(producer, self._clock()) <= 0
 
-    def take(self, producer: Hashable, amount: int) -> bool:
+    def take(self, producer: Hashable, amount: float) -> bool:
         """Take that much out if the bucket holds any; says whether. One message may overdraw it: the next waits."""
         now = self._clock()
         level = self._level(producer, now)

@@ -11,7 +11,9 @@ from typing import Final
 from barograph_collector.limits import Buckets
 
 IN_VAIN_PER_SECOND: Final = 100.0
-"""Hellos, duplicates and messages not taken, of one connection over time; `limits.BURST_SECONDS` times that at once."""
+"""Duplicates and messages not taken, of one connection over time; `limits.BURST_SECONDS` times that at once."""
+HELLO: Final = 0.1
+"""What a hello counts as: an import opens a stream for each run, thousands of them, and none is in vain."""
 
 
 class Patience:
@@ -24,9 +26,9 @@ class Patience:
         """`clock` gives seconds that only grow."""
         self._left = Buckets(IN_VAIN_PER_SECOND, clock)
 
-    def spend(self, peer: bytes) -> None:
-        """Take note of a message that came to nothing, or was a hello."""
-        self._left.take(peer, 1)
+    def spend(self, peer: bytes, amount: float = 1.0) -> None:
+        """Take note of a message that came to nothing, or of a hello as the part of one that it counts as."""
+        self._left.take(peer, amount)
 
     def is_over(self, peer: bytes) -> bool:
         """Whether nothing is to be taken from this connection now."""

@@ -13,7 +13,7 @@ from barograph_collector.counters import Counters
 from barograph_collector.credentials import Claim
 from barograph_collector.door import Door
 from barograph_collector.gatekeeper import Greeting, Unfit
-from barograph_collector.patience import Patience
+from barograph_collector.patience import HELLO, Patience
 from barograph_collector.streams import Reply, Streams
 
 READS_WAITING: Final = 256
@@ -50,12 +50,13 @@ class Reception:
 
     def greet(self, peer: bytes, key: str, hello: wire.Hello) -> None:
         """Open a stream at once, or once its credential, and the database about it, have been looked at."""
-        self._patience.spend(peer)
         try:
             if hello.version != wire.VERSION:
                 raise Refused("version", f"version is {hello.version}, expected {wire.VERSION}")
             intake.check_stream(hello.stream)
             greeting = Greeting(peer, key, hello, self._admission.needs_proof(key))
+            # To look at a credential may mean to ask MUNGE.
+            self._patience.spend(peer, 1.0 if greeting.needs_proof else HELLO)
             if self._greetings.qsize() >= GREETINGS_WAITING:
                 raise Refused("rate", "too many hellos are waiting, say it again later")
             if self._streams.is_expected(peer, hello.stream):
@@ -66,9 +67,9 @@ class Reception:
             else:
                 self._greetings.put(greeting)
         except Refused as error:
-            self.refuse(peer, hello.stream, 0, error.reason, str(error))
+            self._turn_away(peer, hello, error.reason, str(error))
         except wire.Invalid as error:
-            self.refuse(peer, hello.stream, 0, "invalid", str(error))
+            self._turn_away(peer, hello, "invalid", str(error))
 
     def open(self, greeting: Greeting, claim: Claim | Unfit | None, stored: int) -> None:
         """Open a stream; `claim` is what its credential said, None where none is asked for.
@@ -82,7 +83,7 @@ class Reception:
             self._admission.open(peer, key, hello.stream, claim)
         except Refused as error:
             self._streams.turn_away(hello.stream)
-            self.refuse(peer, hello.stream, 0, error.reason, str(error))
+            self._turn_away(peer, hello, error.reason, str(error))
             return
         for reply in self._streams.hello(peer, hello.stream, stored, hello.number):
             self._door.send(*reply)
@@ -115,6 +116,10 @@ class Reception:
             case _:
                 raise Refused("rate", "too many of its kind are waiting, ask again later")
         self._unanswered[peer] += 1
+
+    def _turn_away(self, peer: bytes, hello: wire.Hello, reason: str, detail: str) -> None:
+        self._patience.spend(peer)
+        self.refuse(peer, hello.stream, 0, reason, detail)
 
     def refuse(self, peer: bytes, stream: str, seq: int, reason: str, detail: str) -> None:
         """Count a message that is not taken, and say so; `seq` is 0 for a hello."""

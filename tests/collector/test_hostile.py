@@ -95,6 +95,21 @@ def test_of_a_connection_that_says_nothing_but_nonsense_no_more_is_looked_at(
         assert honest.hello().acked == 0
 
 
+def test_opening_streams_is_not_speaking_in_vain_and_being_turned_away_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "IN_VAIN_PER_SECOND", 1.0)
+    with collector_on(tmp_path / "log.duckdb") as collector, Producer(collector.endpoint) as importer:
+        for number in range(50):
+            importer.send(wire.Hello(f"run{number}/import"))
+        assert {importer.receive(wire.Welcome).stream for _ in range(50)} == {f"run{n}/import" for n in range(50)}
+        for _ in range(500):
+            importer.send(wire.Hello("no name"))
+        wait_until(lambda: sum(collector.counters.refused.values()) == 500, "all are counted")
+        assert collector.counters.refused["invalid"] > 0
+        assert collector.counters.refused["ignored"] > 0
+
+
 def test_who_speaks_in_vain_too_often_is_not_listened_to_for_a_while() -> None:
     now = [0.0]
     left = Patience(lambda: now[0])
