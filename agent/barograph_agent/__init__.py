@@ -4,7 +4,7 @@ ring -> harvest -> spool -> link: read what the shim wrote, turn it into rows, m
 `launch` starts a command under the shim, `sidecar` does the rest in a process of its own.
 """
 
-from barograph_agent.note import features
-from barograph_agent.stopwatch import interval, mark
+from barograph_agent.api.features import features
+from barograph_agent.api.intervals import interval, mark
 
 __all__ = ["features", "interval", "mark"]

@@ -20,12 +20,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from barograph_agent import places, shim
-from barograph_agent.blocks import ROWS_PER_SECOND
-from barograph_agent.job import Job
-from barograph_agent.plan import END as END_FILE
-from barograph_agent.plan import PLAN, REPORT, RING_VARIABLE, End, Plan, Report, load_report, myself, save
-from barograph_agent.rules import Findings, RulesError
+from barograph_agent import shim
+from barograph_agent.job.identity import Job
+from barograph_agent.job.rules import Findings, RulesError
+from barograph_agent.reduce.blocks import ROWS_PER_SECOND
+from barograph_agent.settings import places
+from barograph_agent.sidecar.plan import END as END_FILE
+from barograph_agent.sidecar.plan import (
+    PLAN,
+    REPORT,
+    RING_VARIABLE,
+    CommandEnd,
+    DeliveryReport,
+    RunPlan,
+    load_report,
+    myself,
+    save,
+)
 
 NOT_FOUND: Final = 127
 NOT_EXECUTABLE: Final = 126
@@ -38,7 +49,7 @@ _TERMINAL: Final = (signal.SIGINT, signal.SIGQUIT)
 
 
 @dataclass(frozen=True)
-class Settings:
+class RunOptions:
     """What `barograph run` was told about the watching."""
 
     endpoint: str
@@ -48,14 +59,14 @@ class Settings:
     findings: Findings = field(default_factory=Findings)
 
 
-def run(command: Sequence[str], job: Job, settings: Settings, environment: Mapping[str, str], out: TextIO) -> int:
+def run(command: Sequence[str], job: Job, settings: RunOptions, environment: Mapping[str, str], out: TextIO) -> int:
     """Run `command` watched; returns its exit status as a shell says it, 126 or 127 where it could not be started."""
     guard = None
     try:
         _check_startable(command[0], environment)
         if _wanted(job, settings, environment, out):
             try:
-                guard = Guard(job, settings, environment)
+                guard = SidecarGuard(job, settings, environment)
             except (OSError, ValueError) as error:
                 print(f"barograph: not watching this run: {error}", file=out)
         status, runtime = _run_command(command, guard.environment if guard else environment, guard)
@@ -66,13 +77,13 @@ def run(command: Sequence[str], job: Job, settings: Settings, environment: Mappi
         return error.status
     if guard is not None:
         try:
-            _summarize(guard.finish(End(time.time(), runtime, status)), runtime, guard, settings, out)
+            _summarize(guard.finish(CommandEnd(time.time(), runtime, status)), runtime, guard, settings, out)
         except KeyboardInterrupt:
             print("barograph: interrupted; the sidecar goes on and delivers what it can", file=out)
     return status
 
 
-def _wanted(job: Job, settings: Settings, environment: Mapping[str, str], out: TextIO) -> bool:
+def _wanted(job: Job, settings: RunOptions, environment: Mapping[str, str], out: TextIO) -> bool:
     """False where the user watches nothing, or other applications only."""
     if environment.get("BAROGRAPH_DISABLE", "0") not in ("", "0"):
         return False
@@ -92,10 +103,10 @@ class CannotStart(Exception):
         self.status = status
 
 
-class Guard:
+class SidecarGuard:
     """The sidecar of one run, kept alive: started, started again where it dies, and heard at the end."""
 
-    def __init__(self, job: Job, settings: Settings, environment: Mapping[str, str]) -> None:
+    def __init__(self, job: Job, settings: RunOptions, environment: Mapping[str, str]) -> None:
         places.check_endpoint(settings.endpoint)
         self._environment = dict(environment)
         preload = shim.preload(shim.library(), environment.get("LD_PRELOAD", ""))
@@ -110,7 +121,7 @@ class Guard:
         if given == environment.get(RING_VARIABLE):
             given = None
         features = str(Path(given or rings).absolute())
-        self.plan = Plan(
+        self.plan = RunPlan(
             job=job,
             stream=f"{job.key}/{secrets.token_hex(4)}",
             endpoint=settings.endpoint,
@@ -149,7 +160,7 @@ class Guard:
         self._process.wait()
         self._clear()
 
-    def finish(self, end: End) -> Report | None:
+    def finish(self, end: CommandEnd) -> DeliveryReport | None:
         """Tell the sidecar how the run ended and wait for its report, for as long as the plan allows."""
         with contextlib.suppress(OSError):
             save(self.spool, END_FILE, end)
@@ -175,7 +186,7 @@ class Guard:
         with (self.spool / "sidecar.log").open("ab") as log:
             self._process = subprocess.Popen(
                 # -P: the user's working directory may hold a random.py of its own.
-                [sys.executable, "-P", "-m", "barograph_agent.sidecar", str(self.spool)],
+                [sys.executable, "-P", "-m", "barograph_agent.sidecar.main", str(self.spool)],
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -199,7 +210,9 @@ def _check_startable(program: str, environment: Mapping[str, str]) -> None:
     raise CannotStart(NOT_FOUND, f"command {program!r} not found{where}, expected a program to run")
 
 
-def _run_command(command: Sequence[str], environment: Mapping[str, str], guard: Guard | None) -> tuple[int, float]:
+def _run_command(
+    command: Sequence[str], environment: Mapping[str, str], guard: SidecarGuard | None
+) -> tuple[int, float]:
     """Exit status and runtime in seconds of a command that gets our signals."""
     started = time.monotonic()
     with _signals_held() as held:
@@ -281,7 +294,9 @@ def _signals_held() -> Iterator[_Held]:
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
-def _summarize(report: Report | None, runtime: float, guard: Guard, settings: Settings, out: TextIO) -> None:
+def _summarize(
+    report: DeliveryReport | None, runtime: float, guard: SidecarGuard, settings: RunOptions, out: TextIO
+) -> None:
     lines = {"runtime": f"{runtime:.2f} s"}
     if report is None:
         lines["intervals"] = f"unknown: the sidecar did not answer, see {guard.spool}/sidecar.log"
@@ -295,7 +310,7 @@ def _summarize(report: Report | None, runtime: float, guard: Guard, settings: Se
         print(f"barograph: note      {note}", file=out)
 
 
-def _intervals(report: Report, guard: Guard) -> str:
+def _intervals(report: DeliveryReport, guard: SidecarGuard) -> str:
     if report.ranks == 0:
         return "none seen: no process of this command called MPI_Init or MPI_Init_thread through a shared MPI library"
     text = f"{report.seen:,} seen on {report.ranks} ranks, {report.stored:,} stored"
@@ -306,7 +321,7 @@ def _intervals(report: Report, guard: Guard) -> str:
     return text
 
 
-def _verdict(report: Report, settings: Settings) -> str:
+def _verdict(report: DeliveryReport, settings: RunOptions) -> str:
     if report.verdict:
         return report.verdict
     if not report.reached:

@@ -7,7 +7,7 @@
  *     struct ring_site          x site_capacity
  *     struct ring_record        x capacity
  *
- * all little-endian, in this order. `barograph_agent/ring.py` reads the same layout; a test compares the two.
+ * all little-endian, in this order. `barograph_agent/ring/reader.py` reads the same layout; a test compares the two.
  * Nothing in it is a pointer, so a copy of the file means the same as the file.
  */
 #ifndef BAROGRAPH_RING_H

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from barograph_agent.facility import COLLECTOR_ADDRESS
-from barograph_agent.setting import Section, Setting, number, subset
-from barograph_alerts.evidence import ALPHA, MARGIN
+from barograph_agent.settings.agent import COLLECTOR_ADDRESS
+from barograph_agent.settings.setting import Section, Setting, number, subset
+from barograph_alerts.detection.evidence import ALPHA, MARGIN
 from barograph_collector.settings import KEY, LOG_FORMAT, metrics
 
 LABELS: Final = ("user",)

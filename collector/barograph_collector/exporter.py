@@ -10,7 +10,7 @@ from pathlib import Path
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
-from barograph_collector.counters import Counters
+from barograph_collector.ingest.counters import Counters
 
 
 class Exporter(Collector):

@@ -20,28 +20,28 @@ from typing import Final
 
 import zmq
 
-from barograph_agent import wire
-from barograph_collector.admission import JOBS_KEPT, Admission
-from barograph_collector.appender import Appender, Group
-from barograph_collector.counters import Counters
-from barograph_collector.credentials import Verifier
-from barograph_collector.door import Door
-from barograph_collector.gatekeeper import Gatekeeper, Greeting
-from barograph_collector.intake import Item
-from barograph_collector.keys import Keyring
-from barograph_collector.mailbox import Mailbox
-from barograph_collector.patience import Patience
-from barograph_collector.query import THREADS as QUERY_THREADS
-from barograph_collector.query import Querier
-from barograph_collector.reader import Reader
-from barograph_collector.receiver import Limits, Order, Post, Receiver, Stored
-from barograph_collector.reception import Reception
-from barograph_collector.retention import KEEP_ALL, Retention
-from barograph_collector.service import CannotListen
-from barograph_collector.space import DiskSpace
-from barograph_collector.store import Store
-from barograph_collector.streams import Streams
-from barograph_collector.writer import Writer
+from barograph_agent.protocol import wire
+from barograph_collector.auth.authenticator import Authenticator, HelloRequest
+from barograph_collector.auth.authorization import JOBS_KEPT, Authorization
+from barograph_collector.auth.credentials import Verifier
+from barograph_collector.auth.keys import Keyring
+from barograph_collector.daemon.service import CannotListen
+from barograph_collector.ingest.appender import Appender, DurableGroup
+from barograph_collector.ingest.counters import Counters
+from barograph_collector.ingest.space import DiskSpace
+from barograph_collector.ingest.streams import Streams
+from barograph_collector.ingest.writer import DatabaseWriter
+from barograph_collector.net.penalties import RejectionLimiter
+from barograph_collector.net.receiver import Order, Post, RateLimits, Receiver, Stored
+from barograph_collector.net.requests import RequestRouter
+from barograph_collector.net.router_socket import RouterSocket
+from barograph_collector.net.wakeup_queue import WakeupQueue
+from barograph_collector.query.reader import ReadWorker
+from barograph_collector.query.sql import THREADS as QUERY_THREADS
+from barograph_collector.query.sql import Querier
+from barograph_collector.storage.messages import Item
+from barograph_collector.storage.retention import KEEP_ALL, Retention
+from barograph_collector.storage.store import Store
 
 STOP_SECONDS: Final = 10.0
 ROWS_PER_SECOND: Final = 100_000.0
@@ -80,15 +80,15 @@ class Collector:
         self._munge_socket = munge_socket
         self._rows_per_second = rows_per_second
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._mailbox: Mailbox[Post] = Mailbox()
+        self._mailbox: WakeupQueue[Post] = WakeupQueue()
         self._items: queue.SimpleQueue[Item | None] = queue.SimpleQueue()
-        self._groups: queue.SimpleQueue[Group | threading.Event | None] = queue.SimpleQueue()
+        self._groups: queue.SimpleQueue[DurableGroup | threading.Event | None] = queue.SimpleQueue()
         self._reads: queue.SimpleQueue[tuple[bytes, wire.Read] | None] = queue.SimpleQueue()
         self._queries: queue.SimpleQueue[tuple[bytes, wire.Sql] | None] = queue.SimpleQueue()
-        self._greetings: queue.SimpleQueue[Greeting | None] = queue.SimpleQueue()
+        self._greetings: queue.SimpleQueue[HelloRequest | None] = queue.SimpleQueue()
         self._appender = Appender(store.journal, self._items, self._groups, self._mailbox.put)
         self.space = DiskSpace(store.path.parent, reserve_bytes)
-        self._writer = Writer(
+        self._writer = DatabaseWriter(
             store,
             self._groups,
             stored=lambda items: self._mailbox.put(Stored(items)),
@@ -103,7 +103,7 @@ class Collector:
     def start(self) -> None:
         """Bind and serve; `endpoint` then has the port that was chosen for port 0. Raises CannotListen."""
         try:
-            door = Door(self._context, self.endpoint, self._keyring)
+            door = RouterSocket(self._context, self.endpoint, self._keyring)
         except CannotListen:
             self._context.term()
             self._mailbox.close()
@@ -111,8 +111,8 @@ class Collector:
         self.endpoint = door.endpoint
         streams = Streams()
         admission = self._admission()
-        patience = Patience(time.monotonic)
-        reception = Reception(
+        patience = RejectionLimiter(time.monotonic)
+        reception = RequestRouter(
             door,
             streams,
             admission,
@@ -134,7 +134,7 @@ class Collector:
             counters=self.counters,
             clock=self._clock,
         )
-        reader = Reader(self._store, self._reads, self._mailbox.put, self._writer.settle)
+        reader = ReadWorker(self._store, self._reads, self._mailbox.put, self._writer.settle)
         for name, work in (
             ("receiver", self._receive(door, receiver)),
             ("appender", self._appender.run),
@@ -177,7 +177,7 @@ class Collector:
 
     def limit(self, rows_per_second: float, retention: Retention, reserve_bytes: int) -> None:
         """Take other limits, while serving; see `__init__`."""
-        self._mailbox.put(Limits(rows_per_second))
+        self._mailbox.put(RateLimits(rows_per_second))
         self._writer.keep(retention)
         self.space.reserve = reserve_bytes
 
@@ -189,21 +189,21 @@ class Collector:
             self._mailbox.put(self._pulse)
         return answered
 
-    def _admission(self) -> Admission:
+    def _admission(self) -> Authorization:
         owners: dict[str, str] = {}
         if self._keyring is not None:
             after = -JOBS_KEPT
             while (page := self._store.read("jobs", after, JOBS_KEPT)).rows:
                 owners |= dict(zip(page.columns["job"], page.columns["user"], strict=True))
                 after = page.next_offset
-        return Admission(self._keyring, owners=owners, rows_per_second=self._rows_per_second, clock=time.monotonic)
+        return Authorization(self._keyring, owners=owners, rows_per_second=self._rows_per_second, clock=time.monotonic)
 
-    def _gatekeeper(self) -> Gatekeeper:
+    def _gatekeeper(self) -> Authenticator:
         secret = bytes.fromhex(self._keyring.collector.token_secret) if self._keyring is not None else b""
         verifier = Verifier(secret, self._munge_socket, self._clock)
-        return Gatekeeper(verifier, self._store.marks, self._greetings, self._mailbox.put)
+        return Authenticator(verifier, self._store.marks, self._greetings, self._mailbox.put)
 
-    def _receive(self, door: Door, receiver: Receiver) -> Callable[[], None]:
+    def _receive(self, door: RouterSocket, receiver: Receiver) -> Callable[[], None]:
         def run() -> None:
             # A ZeroMQ socket belongs to one thread, its end included.
             try:

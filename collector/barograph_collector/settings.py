@@ -7,12 +7,12 @@ import ipaddress
 from typing import Final
 from urllib.parse import urlsplit
 
-from barograph_agent.configuration import ConfigError
-from barograph_agent.setting import Section, Setting, choice, number, path, size, text, whole
-from barograph_collector.access import is_loopback
-from barograph_collector.arguments import REQUIRED
-from barograph_collector.logs import FORMATS
-from barograph_collector.service import host_and_port
+from barograph_agent.settings.setting import Section, Setting, choice, number, path, size, text, whole
+from barograph_agent.settings.sources import ConfigError
+from barograph_collector.auth.http_access import is_loopback
+from barograph_collector.daemon.logs import FORMATS
+from barograph_collector.daemon.options import REQUIRED
+from barograph_collector.daemon.service import host_and_port
 
 
 def tcp_endpoint(value: str) -> str:

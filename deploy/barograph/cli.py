@@ -24,36 +24,44 @@ class Command(NamedTuple):
 
 
 COMMANDS: Final[dict[str, Command]] = {
-    "run": Command("barograph.run", "", "run a command and watch it"),
-    "up": Command("barograph.up", "server", "run collector, modeler, alerts and page on this host, supervised"),
-    "status": Command("barograph.status", "server", "show jobs, bands and alarms"),
+    "run": Command("barograph.commands.run", "", "run a command and watch it"),
+    "up": Command("barograph.operate.up", "server", "run collector, modeler, alerts and page on this host, supervised"),
+    "status": Command("barograph.commands.status", "server", "show jobs, bands and alarms"),
     "page": Command("barograph.site", "server", "serve a web page of jobs, alarms, applications and predictions"),
-    "sql": Command("barograph.sql", "server", "ask the log with a SELECT"),
-    "export": Command("barograph.export", "server", "write rows of the log to a file: Parquet, CSV, Extra-P"),
-    "predict": Command("barograph.predict", "server", "how long a run will take, also at a scale nobody has run yet"),
+    "sql": Command("barograph.commands.sql", "server", "ask the log with a SELECT"),
+    "export": Command("barograph.commands.export", "server", "write rows of the log to a file: Parquet, CSV, Extra-P"),
+    "predict": Command(
+        "barograph.commands.predict", "server", "how long a run will take, also at a scale nobody has run yet"
+    ),
     "report": Command("barograph.report", "report", "write a page about an application or a job, to look at or mail"),
     "import": Command("barograph.imports", "server", "put run history into the log: sacct, SWF, CSV"),
     "demo": Command("barograph.demo", "demo", "watch real LAMMPS runs, disturb one, and tell the story"),
-    "config": Command("barograph.config", "server", "show the settings of all daemons, or check a file of them"),
-    "keys": Command("barograph.keys", "server", "say who may use the log: keys and job tokens"),
-    "collector": Command("barograph_collector.daemon", "server", "the log: takes rows, keeps them, gives them back"),
-    "modeler": Command("barograph_modeler.daemon", "server", "learns bands from the log and writes them back"),
-    "alerts": Command("barograph_alerts.daemon", "server", "scores running jobs against their bands"),
-    "backtest": Command("barograph.backtest", "server", "score bands and models on past measurements"),
-    "bench": Command("barograph.bench", "server", "measure how much a collector takes on this machine"),
-    "plan": Command("barograph.plan", "server", "propose the runs to measure for a model of weak scaling"),
-    "study": Command("barograph.study", "server", "make the tables of the papers on scaling from your own runs"),
-    "replay": Command("barograph.replay.command", "server", "judge a recorded run as if it happened now"),
-    "record": Command("barograph.replay.record", "", "make such a recording of a live job"),
-    "canary": Command("barograph.canary", "server", "prove with a made-up job that an alarm would come through"),
+    "config": Command(
+        "barograph.operate.config", "server", "show the settings of all daemons, or check a file of them"
+    ),
+    "keys": Command("barograph.operate.keys", "server", "say who may use the log: keys and job tokens"),
+    "collector": Command("barograph_collector.main", "server", "the log: takes rows, keeps them, gives them back"),
+    "modeler": Command("barograph_modeler.main", "server", "learns bands from the log and writes them back"),
+    "alerts": Command("barograph_alerts.main", "server", "scores running jobs against their bands"),
+    "backtest": Command("barograph.lab.backtest.command", "server", "score bands and models on past measurements"),
+    "bench": Command("barograph.lab.bench.command", "server", "measure how much a collector takes on this machine"),
+    "plan": Command("barograph.lab.plan", "server", "propose the runs to measure for a model of weak scaling"),
+    "study": Command("barograph.lab.study", "server", "make the tables of the papers on scaling from your own runs"),
+    "replay": Command("barograph.lab.replay.command", "server", "judge a recorded run as if it happened now"),
+    "record": Command("barograph.lab.replay.record", "", "make such a recording of a live job"),
+    "canary": Command(
+        "barograph.operate.canary", "server", "prove with a made-up job that an alarm would come through"
+    ),
     "instrument": Command("barograph.instrument", "instrument", "put probes into C and C++ sources: features of a run"),
-    "features": Command("barograph.features", "server", "from instrumented runs to the features worth keeping"),
-    "bsp": Command("barograph.bsp", "harness", "measure intervals of a known workload, under mpiexec"),
-    "spool": Command("barograph.spool", "", "list or deliver what earlier runs could not deliver"),
-    "doctor": Command("barograph.doctor", "", "check whether runs on this node can be watched"),
-    "ring": Command("barograph.ring", "", "print what a ring file holds"),
-    "files": Command("barograph.files", "", "say where units, hooks, rules and dashboards were installed"),
-    "completion": Command("barograph.completion", "server", "print a script that completes commands in a shell"),
+    "features": Command("barograph.lab.features", "server", "from instrumented runs to the features worth keeping"),
+    "bsp": Command("barograph.lab.bsp.command", "harness", "measure intervals of a known workload, under mpiexec"),
+    "spool": Command("barograph.operate.spool", "", "list or deliver what earlier runs could not deliver"),
+    "doctor": Command("barograph.operate.doctor", "", "check whether runs on this node can be watched"),
+    "ring": Command("barograph.commands.ring", "", "print what a ring file holds"),
+    "files": Command("barograph.operate.files", "", "say where units, hooks, rules and dashboards were installed"),
+    "completion": Command(
+        "barograph.commands.completion", "server", "print a script that completes commands in a shell"
+    ),
 }
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from barograph_agent.configuration import ConfigError
-from barograph_agent.facility import COLLECTOR_ADDRESS
-from barograph_agent.setting import Section, Setting, number, path, whole
-from barograph_collector.access import is_loopback
+from barograph_agent.settings.agent import COLLECTOR_ADDRESS
+from barograph_agent.settings.setting import Section, Setting, number, path, whole
+from barograph_agent.settings.sources import ConfigError
+from barograph_collector.auth.http_access import is_loopback
 from barograph_collector.settings import ACCESS, KEY, LOG_FORMAT, metrics
-from barograph_modeler.windows import WINDOW_SECONDS, check_window_seconds
+from barograph_modeler.pace.windows import WINDOW_SECONDS, check_window_seconds
 
 
 def window(value: str) -> float:

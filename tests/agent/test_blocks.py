@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barograph_agent.blocks import BURST_SECONDS, Budget, Intervals, reduce, share
+from barograph_agent.reduce.blocks import BURST_SECONDS, Budget, Intervals, reduce, share
 
 
 def intervals(classes: list[int], seconds: list[float] | None = None) -> Intervals:

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from barograph.cli import main as barograph
-from barograph_agent.bsp import report, workloads
-from barograph_agent.bsp.harness import Times
-from barograph_agent.bsp.workloads import DISTRIBUTIONS, BadParameter, amounts, make, parameters
+from barograph.lab.bsp import report, workloads
+from barograph.lab.bsp.harness import Times
+from barograph.lab.bsp.workloads import DISTRIBUTIONS, BadParameter, amounts, make, parameters
 from helpers import mpi as mpis
 from helpers.mpi import Mpi
 

@@ -12,8 +12,10 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from barograph_agent import checkup, credential, trial
-from barograph_agent.checkup import (
+from barograph_agent.deliver import credential
+from barograph_agent.doctor import checks as checkup
+from barograph_agent.doctor import sample_program
+from barograph_agent.doctor.checks import (
     check_collector,
     check_configuration,
     check_hooks,
@@ -22,8 +24,8 @@ from barograph_agent.checkup import (
     check_shim,
     check_spool,
 )
-from barograph_agent.trial import check_launcher, check_watching
-from barograph_collector import keys
+from barograph_agent.doctor.sample_program import check_launcher, check_watching
+from barograph_collector.auth import keys
 from helpers import mpi as mpis
 from helpers.log import DEADLINE_SECONDS, collector_on, wait_until
 from helpers.service import NOWHERE, Node, Service
@@ -181,10 +183,10 @@ def test_the_command_prints_lines_or_json_and_its_status_says_whether_all_is_wel
 
 
 def test_a_program_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert trial.run([sys.executable, "-c", "input()"], os.environ) is not None  # no input: it ends
-    monkeypatch.setattr(trial, "PROGRAM_SECONDS", 0.2)
-    assert trial.run(["sleep", "60"], os.environ) is None
-    assert trial.run(["/no/such"], os.environ) is None
+    assert sample_program.run([sys.executable, "-c", "input()"], os.environ) is not None  # no input: it ends
+    monkeypatch.setattr(sample_program, "PROGRAM_SECONDS", 0.2)
+    assert sample_program.run(["sleep", "60"], os.environ) is None
+    assert sample_program.run(["/no/such"], os.environ) is None
 
 
 def test_what_the_facility_has_written_is_checked_beforehand(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barograph_agent import harvest as module
-from barograph_agent.harvest import Cursor, Harvest, class_id
-from barograph_agent.ring import Ring, RingError
+from barograph_agent.reduce import intervals as module
+from barograph_agent.reduce.intervals import Cursor, IntervalReader, class_id
+from barograph_agent.ring.reader import Ring, RingError
 from helpers.rings import STARTED_UNIX_NS, FakeShim
 
 
@@ -30,7 +30,7 @@ def test_an_interval_reaches_from_the_end_of_one_collective_to_the_end_of_the_ne
     for exit_ns, site in [(1_000_000, 1), (1_500_000, 2), (4_000_000, 1), (4_000_000, 2)]:
         shim.put(exit_ns, site, op=7 + site)
     with Ring(shim.path) as ring:
-        harvest = Harvest(ring, Cursor(world=3))
+        harvest = IntervalReader(ring, Cursor(world=3))
         intervals, sites = harvest.take()
         assert harvest.take() == (None, {})
     assert intervals is not None
@@ -60,7 +60,7 @@ def test_a_class_keeps_its_id_whatever_place_its_sites_have_in_the_table(shim: F
         for exit_ns, site in enumerate(sites):
             ring_file.put(exit_ns, site)
         with Ring(ring_file.path) as ring:
-            intervals, _ = Harvest(ring, Cursor(world=0)).take()
+            intervals, _ = IntervalReader(ring, Cursor(world=0)).take()
             assert intervals is not None
             ids.append(intervals.class_ids.tolist())
     assert ids[0] == ids[1]
@@ -72,7 +72,7 @@ def test_a_class_keeps_its_id_whatever_place_its_sites_have_in_the_table(shim: F
 def test_a_head_behind_the_cursor_is_refused(shim: FakeShim) -> None:
     shim.put(1)
     with Ring(shim.path) as ring:
-        harvest = Harvest(ring, Cursor(world=0))
+        harvest = IntervalReader(ring, Cursor(world=0))
         harvest.take()
         shim.set(head=0)
         with pytest.raises(RingError) as raised:
@@ -86,7 +86,7 @@ def test_records_released_before_the_cursor_knew_them_are_lost_and_not_read(shim
     with Ring(shim.path) as ring:
         ring.release(12)
         cursor = Cursor(world=0)
-        intervals, _ = Harvest(ring, cursor).take()
+        intervals, _ = IntervalReader(ring, cursor).take()
     assert intervals is not None
     assert intervals.indices.tolist() == list(range(13, 20))  # where 12 began is not known
     assert (cursor.rows, cursor.lost, cursor.position) == (7, 13, 20)
@@ -116,7 +116,7 @@ def test_every_collective_is_a_row_or_lost_or_dropped_whatever_is_full_cut_or_re
         shim.site(0x10)
         shim.site(0x20)
         with Ring(shim.path) as ring:
-            harvest = Harvest(ring, msgspec.json.decode(saved, type=Cursor))
+            harvest = IntervalReader(ring, msgspec.json.decode(saved, type=Cursor))
 
             def take() -> bool:
                 intervals, _ = harvest.take()
@@ -142,7 +142,7 @@ def test_every_collective_is_a_row_or_lost_or_dropped_whatever_is_full_cut_or_re
                         recorded.append(shim.put(times[-1], sites[-1]))
                 elif action == "restart":
                     waiting.clear()
-                    harvest = Harvest(ring, msgspec.json.decode(saved, type=Cursor))
+                    harvest = IntervalReader(ring, msgspec.json.decode(saved, type=Cursor))
                 else:
                     take()
                     if action == "commit":

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from barograph_agent.ring import Ring
+from barograph_agent.ring.reader import Ring
 from helpers import mpi as mpis
 from helpers.mpi import Mpi
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from barograph import run as command
-from barograph_agent.job import Job, JobError, from_environment, guess_app, parse_params
-from barograph_agent.tables import IDENTIFIER
+from barograph.commands import run as command
+from barograph_agent.job.identity import Job, JobError, from_environment, guess_app, parse_params
+from barograph_agent.protocol.tables import IDENTIFIER
 
 
 def job(environment: dict[str, str] | None = None, **changes: object) -> Job:

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from barograph_agent.job import Job
-from barograph_agent.plan import END, PLAN, End, Plan, myself, save
-from barograph_agent.watch import Watch
+from barograph_agent.job.identity import Job
+from barograph_agent.sidecar.plan import END, PLAN, CommandEnd, RunPlan, myself, save
+from barograph_agent.sidecar.watch import Watch
 from helpers import mpi as mpis
 from helpers.kills import segments
 from helpers.log import wait_until
@@ -274,8 +274,8 @@ def test_a_run_of_which_everything_was_killed_while_nobody_collected_is_delivere
 STEPPER = """
 import sys
 from pathlib import Path
-from barograph_agent.plan import load_plan
-from barograph_agent.watch import Watch
+from barograph_agent.sidecar.plan import load_plan
+from barograph_agent.sidecar.watch import Watch
 directory = Path(sys.argv[1])
 watch = Watch(directory, load_plan(directory), segment_bytes=2**18)
 print(flush=True)
@@ -296,7 +296,7 @@ def test_a_watch_killed_in_the_middle_of_its_work_leaves_what_the_next_one_needs
     job = Job("lab", "stepper", 0, "0", "ada", "n1", "stepper", {})
     # Segments are small, so that several are begun and deleted on the way. The cap is far: where the collector is slow,
     # a spool of a mebibyte drops what it must, which is right and not what is tested here.
-    plan = Plan(
+    plan = RunPlan(
         job, "lab/stepper/1", service.endpoint, str(rings), 0.0, launcher, born, 0.0, 2**26, rows_per_second=1e9
     )
     save(directory, PLAN, plan)
@@ -312,7 +312,7 @@ def test_a_watch_killed_in_the_middle_of_its_work_leaves_what_the_next_one_needs
                     wait_until(lambda: shim.get("head") - shim.get("tail") < shim.capacity, "there is room in the ring")
                 shim.put(1000 * shim.seen)
             stepper.kill()
-    save(directory, END, End(0.0, 1.0, 0))
+    save(directory, END, CommandEnd(0.0, 1.0, 0))
     watch = Watch(directory, plan)
 
     def delivered() -> bool:

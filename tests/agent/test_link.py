@@ -11,9 +11,9 @@ import zmq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barograph_agent import wire
-from barograph_agent.link import BACKOFF_LIMIT_SECONDS, SILENCE_SECONDS, Link, backoff
-from barograph_agent.outbox import Memory
+from barograph_agent.deliver.link import BACKOFF_LIMIT_SECONDS, SILENCE_SECONDS, Link, backoff
+from barograph_agent.deliver.outbox import Memory
+from barograph_agent.protocol import wire
 from helpers.log import wait_until
 from helpers.up import free_ports
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barograph_agent.ring import Ring
-from barograph_agent.worlds import Progress, Worlds
+from barograph_agent.reduce.ring_set import Progress, RingSet
+from barograph_agent.ring.reader import Ring
 from helpers.rings import STARTED_NS, FakeShim
 
 MS = 1_000_000
@@ -37,7 +37,7 @@ def sync(shims: list[FakeShim], ends: int, work: list[int], p2p: list[int] | Non
     return ended
 
 
-def take(worlds: Worlds, *, final: bool = False) -> list[dict[str, Any]]:
+def take(worlds: RingSet, *, final: bool = False) -> list[dict[str, Any]]:
     """Rows of `node_blocks` that come now."""
     worlds.find()
     found = []
@@ -57,7 +57,7 @@ def test_the_rank_with_most_own_work_is_named_where_the_gap_alone_would_not_tell
     # Rank 1 works twice as long. Rank 2 spends the difference waiting for its halo, so its gap is as long as rank 1's.
     for _ in range(100):
         ended = sync(shims, ended, [4 * MS, 8 * MS, 4 * MS], [0, 0, 4 * MS - 10])
-    worlds = Worlds(tmp_path, Progress())
+    worlds = RingSet(tmp_path, Progress())
     rows = take(worlds, final=True)
     worlds.close()
     assert sum(row["count"] for row in rows) == 100
@@ -82,7 +82,7 @@ def test_nodes_see_the_same_sync_points_and_the_one_that_waits_least_is_the_one_
         (tmp_path / node).mkdir()
         for rank in ranks:
             shims[rank].path.rename(tmp_path / node / shims[rank].path.name)
-        worlds = Worlds(tmp_path / node, Progress())
+        worlds = RingSet(tmp_path / node, Progress())
         rows.append(take(worlds, final=True))
         worlds.close()
     spans = [[(row["first_index"], row["length"]) for row in each] for each in rows]
@@ -98,7 +98,7 @@ def test_a_block_comes_when_it_spans_two_seconds_and_one_sync_point_is_a_block_w
     tmp_path: Path,
 ) -> None:
     shims = world(tmp_path, 2, capacity=1024)
-    worlds = Worlds(tmp_path, Progress())
+    worlds = RingSet(tmp_path, Progress())
     ended = 0
     lengths = []
     for _ in range(40):
@@ -121,7 +121,7 @@ def test_every_sync_point_is_in_one_block_whatever_was_dropped_or_begun_again(
     folder = tmp_path_factory.mktemp("world")
     shims = world(folder, 4, list(range(ranks)), capacity=64)
     progress = Progress()
-    worlds = Worlds(folder, progress)
+    worlds = RingSet(folder, progress)
     ended, seen, rows = 0, 0, []
     for count, again in steps:
         for _ in range(count):
@@ -129,7 +129,7 @@ def test_every_sync_point_is_in_one_block_whatever_was_dropped_or_begun_again(
             seen += 1
         if again:
             worlds.close()
-            worlds = Worlds(folder, progress)
+            worlds = RingSet(folder, progress)
         rows += take(worlds)
     rows += take(worlds, final=True)
     worlds.close()
@@ -142,7 +142,7 @@ def test_every_sync_point_is_in_one_block_whatever_was_dropped_or_begun_again(
 
 def test_a_rank_that_has_stopped_does_not_fill_the_ring_of_rank_0(tmp_path: Path) -> None:
     shims = world(tmp_path, 2, capacity=64)
-    worlds = Worlds(tmp_path, Progress())
+    worlds = RingSet(tmp_path, Progress())
     ended = sync(shims, 0, [MS, MS])
     for _ in range(100):
         shims[0].put(ended := ended + MS)
@@ -157,7 +157,7 @@ def test_worlds_are_told_apart_by_rank_size_and_start(tmp_path: Path) -> None:
     world(tmp_path, 2, started_ns=STARTED_NS + 10**9)  # at the same time, of the same size
     world(tmp_path, 3, started_ns=STARTED_NS + 2 * 10**9)
     progress = Progress()
-    worlds = Worlds(tmp_path, progress)
+    worlds = RingSet(tmp_path, progress)
     worlds.find()
     worlds.close()
     members: dict[int, list[int]] = {}
@@ -168,7 +168,7 @@ def test_worlds_are_told_apart_by_rank_size_and_start(tmp_path: Path) -> None:
 
 def test_a_ring_of_another_rank_that_goes_bad_leaves_the_intervals_alone(tmp_path: Path) -> None:
     shims = world(tmp_path, 2, capacity=64)
-    worlds = Worlds(tmp_path, Progress())
+    worlds = RingSet(tmp_path, Progress())
     sync(shims, 0, [MS, MS])
     take(worlds)
     shims[1].set(head=10**6)

@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from barograph_agent import nodewatch
-from barograph_agent.link import Link
-from barograph_agent.nodewatch import NodeWatch
-from barograph_agent.plan import RING_VARIABLE
-from barograph_agent.program import Program
-from barograph_agent.ring import EXITED
-from barograph_agent.side_file_writer import SideFileWriter
-from barograph_agent.step import FACTS, Settings
-from barograph_collector.client import LogReader
+from barograph_agent.deliver.link import Link
+from barograph_agent.feature_files.writer import SideFileWriter
+from barograph_agent.ring.reader import EXITED
+from barograph_agent.sidecar import nodewatch
+from barograph_agent.sidecar.nodewatch import NodeWatch
+from barograph_agent.sidecar.plan import RING_VARIABLE
+from barograph_agent.sidecar.program import Program
+from barograph_agent.sidecar.step import FACTS, StepOptions
+from barograph_collector.client.log_reader import LogReader
 from barograph_collector.server import Collector
 from helpers.log import DEADLINE_SECONDS, collector_on, wait_until
 from helpers.rings import STARTED_NS, FakeShim
@@ -47,7 +47,7 @@ class Node:
         return NodeWatch(
             self.rings,
             self.active,
-            Settings(self.spool, endpoint or self.endpoint, "ada", self.name, 0.0, 2**20, 250.0),
+            StepOptions(self.spool, endpoint or self.endpoint, "ada", self.name, 0.0, 2**20, 250.0),
         )
 
     def step(self, name: str = "0.0", facts: str = "") -> Path:
@@ -228,7 +228,7 @@ def watch_and_die(node: Node, job: str = "7") -> None:
     """A sidecar looks at the node's rings and is killed, while the collector is away."""
     script = (
         "import os, sys; from pathlib import Path\n"
-        "from barograph_agent.nodewatch import NodeWatch; from barograph_agent.step import Settings\n"
+        "from barograph_agent.sidecar.nodewatch import NodeWatch; from barograph_agent.sidecar.step import StepOptions as Settings\n"
         "rings, active, spool, endpoint = sys.argv[1:]\n"
         "settings = Settings(Path(spool), endpoint, 'ada', 'n1', 0.0, 2**20, 250.0)\n"
         "watch = NodeWatch(Path(rings), Path(active), settings)\n"
@@ -338,7 +338,7 @@ def test_what_processes_note_of_themselves_goes_to_the_run_that_they_are_of(
         node.ring(step)
         pid = node.processes[-1].pid
         with monkeypatch.context() as process:
-            process.setattr("barograph_agent.side_file_writer.os.getpid", lambda pid=pid: pid)
+            process.setattr("barograph_agent.feature_files.writer.os.getpid", lambda pid=pid: pid)
             writer = SideFileWriter(step)
         writer.put({"cells": cells}, time.monotonic_ns())
         watch.step()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from barograph import ring as command
-from barograph_agent.ring import Ring, RingError
+from barograph.commands import ring as command
+from barograph_agent.ring.reader import Ring, RingError
 from helpers.rings import STARTED_NS, STARTED_UNIX_NS, FakeShim
 
 

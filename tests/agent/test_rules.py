@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from barograph_agent.job import Job
-from barograph_agent.rules import VALUE_LIMIT, Findings, RulesError, apply, read
+from barograph_agent.job.identity import Job
+from barograph_agent.job.rules import VALUE_LIMIT, Findings, RulesError, apply, read
 
 SITE = r"""
 [[app]]
@@ -110,7 +110,7 @@ def test_rules_that_are_not_there_or_are_no_text_are_refused(tmp_path: Path) -> 
 
 
 def test_an_expression_that_would_take_for_ever_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("barograph_agent.rules.SEARCH_SECONDS", 0.05)
+    monkeypatch.setattr("barograph_agent.job.rules.SEARCH_SECONDS", 0.05)
     path = tmp_path / "rules.toml"
     path.write_text("[[param]]\nargv='((a+)+)b'\nname='a'\n")
     began = time.process_time()

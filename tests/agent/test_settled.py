@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from barograph_agent import settled as module
-from barograph_agent.settled import Settled
-from barograph_agent.side_file import HEADER, MAGIC, SLOT, read_side_file
+from barograph_agent.feature_files import stable as module
+from barograph_agent.feature_files.side_file import HEADER, MAGIC, SLOT, read_side_file
+from barograph_agent.feature_files.stable import StableFeatures
 
 
 class Program:
@@ -38,11 +38,11 @@ class Program:
                 slot["count"], slot["last_ns"] = 1, last
             (self.folder / f"{process}.features").write_bytes(header.tobytes() + slots.tobytes() + names)
 
-    def watch(self) -> Settled:
-        return Settled(self.folder, self.began - 1, clock=lambda: self.now)
+    def watch(self) -> StableFeatures:
+        return StableFeatures(self.folder, self.began - 1, clock=lambda: self.now)
 
 
-def told(watch: Settled, *, final: bool = False) -> dict[str, tuple[float, float]]:
+def told(watch: StableFeatures, *, final: bool = False) -> dict[str, tuple[float, float]]:
     """Value and seconds until known of what is told now."""
     return {
         name: (float(value), float(known))
@@ -99,7 +99,7 @@ def test_files_of_earlier_runs_are_not_this_runs_and_what_cannot_be_told_is_coun
     program.note(refused=2, **{f"f{number}": 1.0 for number in range(5)})
     (tmp_path / "broken.features").write_bytes(b"BAROFEAT")
     program.now = 101.0
-    assert told(Settled(tmp_path, 100.5, clock=lambda: 101.0), final=True) == {}
+    assert told(StableFeatures(tmp_path, 100.5, clock=lambda: 101.0), final=True) == {}
     watch = program.watch()
     assert set(told(watch, final=True)) == {"f0", "f1", "f2"}
     assert watch.lost == {"beyond": 2, "files": 1, "refused": 2}
@@ -148,7 +148,7 @@ def test_without_a_place_for_them_noting_features_changes_nothing(folder):
 
 
 def test_it_may_be_called_from_threads_while_it_is_read(tmp_path):
-    from barograph_agent.side_file_writer import SideFileWriter
+    from barograph_agent.feature_files.writer import SideFileWriter
 
     writer, over = SideFileWriter(tmp_path), threading.Event()
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from barograph_agent import ring as layout
 from barograph_agent import shim
-from barograph_agent.ring import BYTES_UNKNOWN, OPERATIONS, Records, Ring
+from barograph_agent.ring import reader as layout
+from barograph_agent.ring.reader import BYTES_UNKNOWN, OPERATIONS, Records, Ring
 from helpers import mpi as mpis
 from helpers.mpi import Mpi
 

@@ -14,9 +14,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from barograph_agent import spool as module
-from barograph_agent.outbox import Dropped
-from barograph_agent.spool import Spool, SpoolError
+from barograph_agent.deliver import spool as module
+from barograph_agent.deliver.outbox import Dropped
+from barograph_agent.deliver.spool import Spool, SpoolError
 
 
 def held(spool: Spool) -> list[tuple[int, bytes]]:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from barograph_agent import ring_writer
-from barograph_agent.harvest import Cursor, Harvest, class_id
-from barograph_agent.ring import Ring
-from barograph_agent.ring_writer import CAPACITY, NAMES, RingWriter
+from barograph_agent.reduce.intervals import Cursor, IntervalReader, class_id
+from barograph_agent.ring import writer as ring_writer
+from barograph_agent.ring.reader import Ring
+from barograph_agent.ring.writer import CAPACITY, NAMES, RingWriter
 from helpers.service import Node, Service
 
 
@@ -40,7 +40,7 @@ def test_an_interval_reaches_from_where_it_began_to_where_it_ended_and_its_class
         start = ring.started_ns
         for enter, end, site in [(1000, 3000, solve), (2000, 2500, halo), (9000, 9100, solve)]:
             writer.put(start + enter, start + end, site)
-        harvest = Harvest(ring, Cursor(world=0))
+        harvest = IntervalReader(ring, Cursor(world=0))
         intervals, sites = harvest.take()
         assert not ring.finalized
         writer.finish()

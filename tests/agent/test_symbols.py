@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barograph_agent import symbols
-from barograph_agent.harvest import Cursor, Harvest, class_id
-from barograph_agent.ring import Ring
-from barograph_agent.symbols import demangle, symbol
+from barograph_agent.reduce import symbols
+from barograph_agent.reduce.intervals import Cursor, IntervalReader, class_id
+from barograph_agent.reduce.symbols import demangle, symbol
+from barograph_agent.ring.reader import Ring
 from helpers import mpi as mpis
 from helpers.rings import FakeShim
 
@@ -75,7 +75,7 @@ def test_sites_are_readable_and_class_ids_are_still_of_offsets(tmp_path: Path) -
     shim.put(1, known)
     shim.put(2, unknown)
     with Ring(shim.path) as ring:
-        _, sites = Harvest(ring, Cursor(world=0)).take()
+        _, sites = IntervalReader(ring, Cursor(world=0)).take()
     path = f"program+{outer + 9:#x} < program+{main + 4:#x}"
     assert sites["class_id"] == [class_id("start", path), class_id(path, "program+0x10000000000")]
     assert sites["at"] == ["outer+0x9 < main+0x4", "program+0x10000000000"]

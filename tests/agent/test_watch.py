@@ -13,14 +13,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from barograph_agent import link, places
-from barograph_agent import spool as spool_module
-from barograph_agent.job import Job
-from barograph_agent.plan import END as END_FILE
-from barograph_agent.plan import PLAN, End, Plan, born, load_plan, myself, save
-from barograph_agent.sidecar import adopt, orphans
-from barograph_agent.watch import STRAGGLERS_SECONDS, Watch
-from barograph_collector.client import LogReader
+from barograph_agent.deliver import link
+from barograph_agent.deliver import spool as spool_module
+from barograph_agent.job.identity import Job
+from barograph_agent.settings import places
+from barograph_agent.sidecar.main import adopt, orphans
+from barograph_agent.sidecar.plan import END as END_FILE
+from barograph_agent.sidecar.plan import PLAN, CommandEnd, RunPlan, born, load_plan, myself, save
+from barograph_agent.sidecar.watch import STRAGGLERS_SECONDS, Watch
+from barograph_collector.client.log_reader import LogReader
 from barograph_collector.server import Collector
 from helpers.log import DEADLINE_SECONDS, collector_on, wait_until
 from helpers.rings import FakeShim
@@ -51,7 +52,7 @@ class Run:
             "spool_bytes": 2**20,
             **changes,
         }
-        self.plan = Plan(**fields)
+        self.plan = RunPlan(**fields)
         save(self.directory, PLAN, self.plan)
 
     def ring(self, name: str = "0.ring", **options: Any) -> FakeShim:
@@ -60,7 +61,7 @@ class Run:
         return shim
 
     def end(self, status: int = 0) -> None:
-        save(self.directory, END_FILE, End(NOW - 50, 50.0, status))
+        save(self.directory, END_FILE, CommandEnd(NOW - 50, 50.0, status))
 
     def watch(self, endpoint: str = "") -> Watch:
         plan = msgspec.structs.replace(self.plan, endpoint=endpoint or self.plan.endpoint)
@@ -362,7 +363,7 @@ def test_an_end_waits_a_little_for_ranks_that_outlive_the_command(run: Run) -> N
     now = NOW
     watch = Watch(run.directory, run.plan, clock=lambda: now)
     with started_with(run) as rank:
-        save(run.directory, END_FILE, End(NOW, 50.0, 137))
+        save(run.directory, END_FILE, CommandEnd(NOW, 50.0, 137))
         put(shim, 5)
         watch.step()
         assert not watch.ended
@@ -378,7 +379,7 @@ def test_an_end_does_not_wait_for_what_the_command_left_running(run: Run) -> Non
     now = NOW
     watch = Watch(run.directory, run.plan, clock=lambda: now)
     with started_with(run) as left:
-        save(run.directory, END_FILE, End(NOW, 50.0, 0))
+        save(run.directory, END_FILE, CommandEnd(NOW, 50.0, 0))
         watch.step()
         assert not watch.ended
         now += STRAGGLERS_SECONDS

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from barograph.backtest import main
-from barograph_alerts.backtest.detectors import RIVALS, Job, score
-from barograph_alerts.backtest.pairs import Run, cases
-from barograph_alerts.backtest.tally import Tally
+from barograph.lab.backtest.command import main
+from barograph_alerts.studies.detectors import RIVALS, JobCase, score
+from barograph_alerts.studies.pairs import MeasuredRun, cases
+from barograph_alerts.studies.tally import DetectorTally
 
 DETECTORS = [score(), *RIVALS]
 COLUMNS = ["--value", "us", "--by", "system,p", "--run", "day"]
@@ -97,7 +97,8 @@ def test_bad_options_are_usage_errors(file, words):
 @pytest.mark.parametrize("detector", DETECTORS, ids=lambda detector: detector.name)
 def test_every_detector_finds_a_run_twice_as_slow_and_leaves_its_input_alone(detector):
     runs = [
-        Run("w", name, measured(seed, factor), factor > 1) for seed, (name, factor) in enumerate([("a", 1), ("b", 2)])
+        MeasuredRun("w", name, measured(seed, factor), factor > 1)
+        for seed, (name, factor) in enumerate([("a", 1), ("b", 2)])
     ]
     for case in cases(runs, 10):
         before = case.job.windows.copy()
@@ -109,7 +110,7 @@ def test_every_detector_finds_a_run_twice_as_slow_and_leaves_its_input_alone(det
 
 
 def test_a_tally_counts_jobs_not_alarms_and_its_interval_is_that_of_clopper_and_pearson():
-    tally = Tally()
+    tally = DetectorTally()
     for alarms in ([], [3, 9], []):
         tally.add(None, alarms)
     tally.add(10, [4, 15, 20])
@@ -117,16 +118,18 @@ def test_a_tally_counts_jobs_not_alarms_and_its_interval_is_that_of_clopper_and_
     assert (tally.healthy, tally.false, tally.disturbed, tally.found, tally.early, tally.delay) == (3, 1, 2, 1, 2, 5)
     # 1 of 3, from tables.
     assert tally.interval == pytest.approx((0.0084, 0.9057), abs=1e-4)
-    assert Tally(healthy=3, false=3).interval[1] == 1.0
+    assert DetectorTally(healthy=3, false=3).interval[1] == 1.0
 
 
 def test_ratios_are_to_the_history_and_the_onset_is_where_the_disturbed_run_begins():
-    found = list(cases([Run("w", "a", np.full(80, 2.0), False), Run("w", "b", np.full(80, 4.0), True)], 4))
+    found = list(
+        cases([MeasuredRun("w", "a", np.full(80, 2.0), False), MeasuredRun("w", "b", np.full(80, 4.0), True)], 4)
+    )
     assert [(case.task, case.run) for case in found] == [
         ("disturbed-run", "b"),
         ("healthy-half", "a"),
         ("onset", "a > b"),
     ]
-    job: Job = found[2].job
+    job: JobCase = found[2].job
     assert job.onset == 10
     np.testing.assert_allclose(np.exp(job.windows), np.repeat([1.0, 2.0], [10, 20]))

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from barograph_alerts.cause import RECENT, Attribution, phase_cause
-from barograph_alerts.work import Stretch, Work
+from barograph_alerts.attribution.cause import RECENT, Attribution, phase_cause
+from barograph_alerts.attribution.work import Stretch, Work
 
 ONSET = 1030.0
 

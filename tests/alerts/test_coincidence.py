@@ -8,8 +8,8 @@ import json
 import numpy as np
 import pytest
 
-from barograph_alerts.coincidence import Neighbour, Surroundings
-from barograph_alerts.scorer import Scorer
+from barograph_alerts.attribution.coincidence import Neighbour, Surroundings
+from barograph_alerts.processor import Scorer
 from helpers.jobs import Simulation, part
 
 ONSET = 1000.0

@@ -3,9 +3,9 @@ import math
 import numpy as np
 import pytest
 
-from barograph_alerts.evidence import Evidence
-from barograph_modeler.pace import Pace, fit_pace
-from barograph_modeler.windows import RunPace, Window
+from barograph_alerts.detection.evidence import Evidence
+from barograph_modeler.pace.pace import Pace, fit_pace
+from barograph_modeler.pace.windows import RunPace, Window
 
 ALPHA = 0.01
 

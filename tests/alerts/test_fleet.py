@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from barograph_alerts.fleet import Nodes, e_bh, facility_share
+from barograph_alerts.attribution.fleet import Nodes, e_bh, facility_share
 
 
 def test_of_many_healthy_jobs_hardly_any_round_of_discoveries_is_false():

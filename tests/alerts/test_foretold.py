@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t as student
 
-from barograph_alerts.evidence import ALPHA, Evidence
-from barograph_alerts.extent import Extents, Problem
-from barograph_alerts.foretold import Foretold, Total
-from barograph_alerts.scorer import Scorer
-from barograph_collector.station import Output
-from barograph_modeler.forecast import Forecaster
-from barograph_modeler.learner import Learner
-from barograph_modeler.library import Library
-from barograph_modeler.mind import Modeler
+from barograph_alerts.detection.evidence import ALPHA, Evidence
+from barograph_alerts.detection.runtime_prior import RuntimePrior, RuntimeTest
+from barograph_alerts.job.progress import Problem, ProgressHistory
+from barograph_alerts.processor import Scorer
+from barograph_collector.daemon.runner import Output
+from barograph_modeler.forecasts.forecaster import Forecaster
+from barograph_modeler.forecasts.library import Library
+from barograph_modeler.learning.learner import Learner
+from barograph_modeler.processor import ModelerProcessor
 from helpers.executor import Inline
 from helpers.features import inline_features
 from helpers.jobs import Simulation, part
@@ -53,7 +53,7 @@ def other_scales(scorer: Scorer, intervals: dict[int, int]) -> None:
 
 @given(st.floats(0.2, 5), st.floats(1.01, 10))
 def test_the_upper_limit_is_exceeded_by_a_healthy_run_in_a_fortieth_and_wider_ones_follow_student(expected, ratio):
-    foretold = Foretold(expected / ratio, expected, expected * ratio, 5, 2)
+    foretold = RuntimePrior(expected / ratio, expected, expected * ratio, 5, 2)
     assert foretold.p_value(expected) == pytest.approx(0.5)
     assert foretold.p_value(expected * ratio) == pytest.approx(0.025)
     wider = student.ppf(0.995, 4) / student.ppf(0.975, 4)
@@ -61,13 +61,13 @@ def test_the_upper_limit_is_exceeded_by_a_healthy_run_in_a_fortieth_and_wider_on
 
 
 def test_the_test_alarms_exactly_where_p_falls_below_the_risk_and_never_below_the_margin():
-    test = Total(Foretold(90.0, 100.0, 110.0, 5, 2), risk=0.005, margin=0.075)
+    test = RuntimeTest(RuntimePrior(90.0, 100.0, 110.0, 5, 2), risk=0.005, margin=0.075)
     limit = 100 * 1.1 ** (student.ppf(0.995, 4) / student.ppf(0.975, 4))
     test.take(limit * 0.999)
     assert test.score < 1
     test.take(limit * 1.001)
     assert test.score > 1
-    narrow = Total(Foretold(99.9, 100.0, 100.1, 5, 2), risk=0.005, margin=0.075)
+    narrow = RuntimeTest(RuntimePrior(99.9, 100.0, 100.1, 5, 2), risk=0.005, margin=0.075)
     narrow.take(107.0)
     assert narrow.score == 1
     narrow.take(108.0)
@@ -96,7 +96,7 @@ def test_a_size_never_seen_that_takes_far_longer_than_foretold_alarms_while_it_r
 
 def test_what_the_modeler_writes_is_what_a_size_never_seen_is_judged_by():
     forecaster, campaign = Forecaster(Library(Inline(), worked=lambda: 0.0)), Campaign()
-    modeler = Modeler(Learner(), forecaster, inline_features())
+    modeler = ModelerProcessor(Learner(), forecaster, inline_features())
 
     def said_of(*pieces: tuple[str, dict]) -> list[Output]:
         for table, columns in pieces:
@@ -160,7 +160,7 @@ def test_a_forecast_does_not_judge_where_there_is_a_history():
 
 def test_a_projection_that_comes_back_ends_the_alarm():
     evidence = Evidence(None, ALPHA)
-    evidence.foretell(Foretold(90.0, 100.0, 110.0, 5, 2))
+    evidence.foretell(RuntimePrior(90.0, 100.0, 110.0, 5, 2))
     for at, seconds in ((60, 200.0), (70, 150.0), (80, 100.0)):
         evidence.lasts(seconds, 0.0, float(at))
     [alarm] = evidence.alarms
@@ -182,7 +182,7 @@ def test_how_much_there_is_to_do_is_known_from_two_scales_that_agree():
     problem = Problem("lab", "app", "{}")
 
     def known(*runs: tuple[int, int, int]) -> int:
-        extents = Extents()
+        extents = ProgressHistory()
         for number, (ranks, status, intervals) in enumerate(runs):
             simulation = Simulation(ranks=ranks, intervals=2)
             job = dataclasses.replace(simulation, intervals=2).job(status=status)

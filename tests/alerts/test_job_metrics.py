@@ -7,10 +7,10 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from barograph_alerts.exporter import AlertsExporter
-from barograph_alerts.job_metrics import CLASSES, MAX_CLASSES
-from barograph_alerts.scorer import Scorer
-from barograph_modeler.learner import Learner
+from barograph_alerts.export.exporter import AlertsExporter
+from barograph_alerts.export.job_metrics import CLASSES, MAX_CLASSES
+from barograph_alerts.processor import Scorer
+from barograph_modeler.learning.learner import Learner
 from helpers.jobs import CLASSES as SIMULATED
 from helpers.jobs import Columns, Simulation, part, verdict
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from barograph_alerts.cause import Attribution
-from barograph_alerts.node_work import NodeWork
+from barograph_alerts.attribution.cause import Attribution
+from barograph_alerts.attribution.node_work import NodeWork
 
 SYNCS = 128
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from barograph_alerts.scorer import Scorer
+from barograph_alerts.processor import Scorer
 from helpers.jobs import Simulation, part, verdict
 from helpers.trials import history, judge, prepared
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from barograph_alerts.sequential import FLOOR, KAPPA, Sequential, p_value
+from barograph_alerts.detection.sequential import FLOOR, KAPPA, Sequential, p_value
 
 
 def test_score_is_the_mixture_over_all_windows_where_the_change_may_have_begun():

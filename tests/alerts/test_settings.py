@@ -6,9 +6,9 @@ from typing import Any
 
 from prometheus_client.metrics_core import Metric
 
-from barograph_alerts.exporter import AlertsExporter
-from barograph_alerts.scorer import Scorer
-from barograph_modeler.learner import Learner
+from barograph_alerts.export.exporter import AlertsExporter
+from barograph_alerts.processor import Scorer
+from barograph_modeler.learning.learner import Learner
 from helpers.jobs import Simulation, verdict
 
 

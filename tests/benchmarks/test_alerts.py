@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from barograph_alerts.backtest.detectors import RIVALS, Job, score
-from barograph_alerts.backtest.tally import Tally
-from barograph_alerts.evidence import ALPHA
-from barograph_alerts.scorer import Scorer
+from barograph_alerts.detection.evidence import ALPHA
+from barograph_alerts.processor import Scorer
+from barograph_alerts.studies.detectors import RIVALS, JobCase, score
+from barograph_alerts.studies.tally import DetectorTally
 from helpers.jobs import Simulation
 
 Floats = npt.NDArray[np.float64]
@@ -54,21 +54,21 @@ def draw(seed: int) -> Workload:
 
 @pytest.mark.timeout(3600)
 def test_healthy_jobs_ever_alarm_in_at_most_alpha_and_slow_ones_are_found_sooner_than_by_rivals():
-    ours: dict[str, Tally] = {}
-    slow = {f: Tally() for f in FACTORS}
+    ours: dict[str, DetectorTally] = {}
+    slow = {f: DetectorTally() for f in FACTORS}
     detect = score().detect
     shares = {"median + 3 MAD": WORKLOADS, "HalfSpaceTrees": RIVAL_WORKLOADS, "ADWIN": RIVAL_WORKLOADS}
-    rival_healthy = {rival.name: Tally() for rival in RIVALS}
-    rival_slow = {(rival.name, f): Tally() for rival in RIVALS for f in FACTORS}
+    rival_healthy = {rival.name: DetectorTally() for rival in RIVALS}
+    rival_slow = {(rival.name, f): DetectorTally() for rival in RIVALS for f in FACTORS}
     for seed in range(WORKLOADS):
         workload = draw(seed)
         for number, (series, onset) in enumerate(zip(workload.jobs, workload.onsets, strict=True)):
-            job = Job(workload.history, series)
+            job = JobCase(workload.history, series)
             alarms = detect(job)
             for name in (f"{len(workload.history)} runs", "all"):
-                ours.setdefault(name, Tally()).add(None, alarms)
+                ours.setdefault(name, DetectorTally()).add(None, alarms)
             factors = FACTORS if number < 2 else ()
-            disturbed = {f: Job(workload.history, series + math.log(f) * (np.arange(LENGTH) >= onset), onset)
+            disturbed = {f: JobCase(workload.history, series + math.log(f) * (np.arange(LENGTH) >= onset), onset)
                          for f in factors}  # fmt: skip
             for f, one in disturbed.items():
                 slow[f].count(detect, one)
@@ -92,7 +92,7 @@ def test_healthy_jobs_ever_alarm_in_at_most_alpha_and_slow_ones_are_found_sooner
         assert (slow[f].delay or math.inf) <= 30
 
 
-def _line(name: str, tally: Tally, slow: dict[float, Tally]) -> None:
+def _line(name: str, tally: DetectorTally, slow: dict[float, DetectorTally]) -> None:
     low, high = tally.interval
     parts = [
         f"{one.found / one.disturbed:4.0%} after {one.delay:3.0f}" if one.delays else "  0 %          "

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from barograph_agent.ring import Ring
+from barograph_agent.ring.reader import Ring
 from helpers import mpi as mpis
 
 INPUT = """\

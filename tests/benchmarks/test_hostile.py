@@ -23,11 +23,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from barograph.load import Load
-from barograph.probe import Collector
-from barograph_agent import credential, wire
-from barograph_agent import keys as client_keys
-from barograph_collector import intake, keys
+from barograph.lab.bench.load import Load
+from barograph.lab.bench.measured_collector import MeasuredCollector
+from barograph_agent.deliver import credential
+from barograph_agent.deliver import keys as client_keys
+from barograph_agent.protocol import wire
+from barograph_collector.auth import keys
+from barograph_collector.storage import messages
 from helpers.attackers import ATTACKS, ATTACKS_WITH_A_KEY, Access
 from helpers.hostile_wire import mutations
 
@@ -74,7 +76,7 @@ def attacked(name: str, endpoint: str, access: Access | None) -> Iterator[None]:
 class Site:
     """A collector to be attacked; with a key directory one that asks everybody who he is."""
 
-    collector: Collector
+    collector: MeasuredCollector
     keys: Path | None
 
     @classmethod
@@ -82,13 +84,13 @@ class Site:
     def opened(cls, state: Path, *, with_keys: bool) -> Iterator[Site]:
         state.mkdir()
         if not with_keys:
-            with Collector(state) as collector:
+            with MeasuredCollector(state) as collector:
                 yield cls(collector, None)
             return
         keys.init(state / "keys")
         for name in ("honest", "hostile"):
             keys.add(state / "keys", "agent", name)
-        with Collector(state, "--keys", str(state / "keys")) as collector:
+        with MeasuredCollector(state, "--keys", str(state / "keys")) as collector:
             yield cls(collector, state / "keys")
 
     def access(self, name: str, job: str) -> Access | None:
@@ -158,12 +160,12 @@ def test_a_million_mutated_messages() -> None:
     began, undecodable, refused = time.process_time(), 0, 0
     for frame in mutations(seed=3, count=MUTATIONS, stream=STREAM):
         try:
-            message = intake.decode([frame])
-        except intake.Undecodable:
+            message = messages.decode([frame])
+        except messages.Undecodable:
             undecodable += 1
             continue
         if isinstance(message, wire.Append) and message.stream == STREAM:  # others were never opened
-            refused += intake.appended(message, frame, 0.0).refusal is not None
+            refused += messages.appended(message, frame, 0.0).refusal is not None
     seconds = time.process_time() - began
     print(f"\n\n{MUTATIONS:,} mutated messages: {undecodable:,} are none, {refused:,} appends refused,")
     print(f"{1e6 * seconds / MUTATIONS:.1f} us of CPU time each, the making of them included")

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from barograph.load import Load
-from barograph.probe import Collector, Usage, stored_once
-from barograph_agent import wire
-from barograph_agent.tables import TABLES
+from barograph.lab.bench.load import Load
+from barograph.lab.bench.measured_collector import MeasuredCollector, Usage, stored_once
+from barograph_agent.protocol import wire
+from barograph_agent.protocol.tables import TABLES
 from helpers.rivals import InfluxDB, Message, PostgreSQL, Rival, VictoriaMetrics
 
 STREAMS, ROWS = 1000, 500
@@ -42,7 +42,7 @@ def collected(
 ) -> dict[str, float]:
     """One load on one collector: records a second, waits in seconds, cores. Fails if one is not stored once."""
     directory.mkdir()
-    with Collector(directory) as collector:
+    with MeasuredCollector(directory) as collector:
         load = Load(collector.endpoint, streams, rows, "bench")
         assert load.open(240)
         before, own = collector.usage(), Usage.of_this_process()

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from barograph_modeler.aside import Aside
-from barograph_modeler.interval import WINDOW, Interval
-from barograph_modeler.learner import CLASSES, Learner
-from barograph_modeler.moments import Blocks
-from barograph_modeler.snapshot import read_snapshot, write_snapshot
-from barograph_modeler.workload import CLASSES as WORKLOAD_CLASSES
-from barograph_modeler.workload import Workload
+from barograph_modeler.bands.class_model import WINDOW, ClassModel
+from barograph_modeler.bands.moments import Blocks
+from barograph_modeler.learning.learner import CLASSES, Learner
+from barograph_modeler.learning.workload import CLASSES as WORKLOAD_CLASSES
+from barograph_modeler.learning.workload import Workload
+from barograph_modeler.state.forked_task import Aside
+from barograph_modeler.state.snapshot import read_snapshot, write_snapshot
 
 BYTES_PER_CLASS = 12_000
 
@@ -27,9 +27,9 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
-def full() -> Interval:
+def full() -> ClassModel:
     """A class with a full window, both bands and a change detector at work."""
-    interval, rng = Interval(), np.random.default_rng(1)
+    interval, rng = ClassModel(), np.random.default_rng(1)
     values = rng.lognormal(0, 0.05, 4 * WINDOW)
     interval.learn(Blocks.of_values(values), np.arange(values.size, dtype=np.float64))
     interval.refit(0)

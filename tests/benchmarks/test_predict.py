@@ -14,14 +14,14 @@ import urllib.request
 import numpy as np
 from prometheus_client import CollectorRegistry
 
-from barograph_collector.service import serve_metrics
-from barograph_modeler.forecast import Forecaster
-from barograph_modeler.history import Application, Place, problem_name
-from barograph_modeler.library import Library
-from barograph_modeler.page import PredictPage
-from barograph_modeler.scaling.extrap import search
+from barograph_collector.daemon.service import serve_metrics
+from barograph_modeler.forecasts.forecaster import Forecaster
+from barograph_modeler.forecasts.history import Application, Place, problem_name
+from barograph_modeler.forecasts.library import Library
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.predictor import fit
+from barograph_modeler.serving.page import PredictPage
+from barograph_modeler.studies.rivals.extrap import search
 from helpers.executor import Inline
 from helpers.features import inline_features
 from helpers.scaling import law

@@ -9,9 +9,9 @@ from pathlib import Path
 import duckdb
 import numpy as np
 
-from barograph.load import Load
-from barograph.probe import Collector
-from barograph_collector.client import LogReader
+from barograph.lab.bench.load import Load
+from barograph.lab.bench.measured_collector import MeasuredCollector
+from barograph_collector.client.log_reader import LogReader
 
 ROWS = 1_000_000
 FLOOR_ROWS_PER_SECOND = 100_000
@@ -28,7 +28,7 @@ def timed(work: Callable[[], int]) -> float:
 
 
 def test_reading_a_million_rows(tmp_path: Path) -> None:
-    with Collector(tmp_path) as collector:
+    with MeasuredCollector(tmp_path) as collector:
         load = Load(collector.endpoint, 50, 1000, "read")
         assert load.open(60.0)
         stored = 0

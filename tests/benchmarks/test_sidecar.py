@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from barograph_agent.job import Job
-from barograph_agent.plan import PLAN, Plan, myself, save
-from barograph_agent.ring import BYTES_UNKNOWN
+from barograph_agent.job.identity import Job
+from barograph_agent.ring.reader import BYTES_UNKNOWN
+from barograph_agent.sidecar.plan import PLAN, RunPlan, myself, save
 from helpers.log import wait_until
 from helpers.rings import STARTED_NS, FakeShim
 from helpers.service import Service
@@ -67,8 +67,8 @@ def test_a_sidecar_beside_64_ranks(tmp_path: Path) -> None:
             shim.site(16 * offset + 1)
     with Service(tmp_path) as service:
         job = Job("lab", "bench", 0, "0", "ada", "n1", "bench", {})
-        save(directory, PLAN, Plan(job, "lab/bench/1", service.endpoint, str(rings), 0.0, *myself(), 0.0, 2**28))
-        sidecar = subprocess.Popen([sys.executable, "-P", "-m", "barograph_agent.sidecar", str(directory)])
+        save(directory, PLAN, RunPlan(job, "lab/bench/1", service.endpoint, str(rings), 0.0, *myself(), 0.0, 2**28))
+        sidecar = subprocess.Popen([sys.executable, "-P", "-m", "barograph_agent.sidecar.main", str(directory)])
         try:
             index = 0
 

@@ -14,7 +14,7 @@ import random, statistics, sys, threading, time
 from pathlib import Path
 from time import monotonic_ns
 from barograph_agent import interval, mark
-from barograph_agent.ring import Ring
+from barograph_agent.ring.reader import Ring
 
 def bare(n):
     for _ in range(n):

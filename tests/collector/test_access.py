@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barograph.keys import main
-from barograph_collector import access, keys
-from barograph_collector.access import ANYBODY, Access, Viewer
+from barograph.operate.keys import main
+from barograph_collector.auth import http_access, keys
+from barograph_collector.auth.http_access import ANYBODY, Access, Viewer
 
 
 @pytest.fixture
@@ -25,16 +25,16 @@ def token(path: Path) -> str:
 
 
 def test_a_viewer_is_let_in_from_add_to_revoke(directory: Path) -> None:
-    olga = token(access.add(directory, "operator", "olga"))
-    known = Access.read(directory / access.VIEWERS)
-    ada = token(access.add(directory, "user", "ada"))
+    olga = token(http_access.add(directory, "operator", "olga"))
+    known = Access.read(directory / http_access.VIEWERS)
+    ada = token(http_access.add(directory, "user", "ada"))
     assert known.who(f"Bearer {olga}") == Viewer("olga", operator=True)
     assert known.who(f"Bearer {ada}") is None
     assert known.refresh()
     assert not known.refresh()
-    assert known.who(f"bearer  {ada}") == known.who(cookie=f"theme=dark; {access.COOKIE}={ada}")
-    assert known.who(cookie=f"{access.COOKIE}={ada}") == Viewer("ada", operator=False)
-    assert access.revoke(directory, "ada") is not None
+    assert known.who(f"bearer  {ada}") == known.who(cookie=f"theme=dark; {http_access.COOKIE}={ada}")
+    assert known.who(cookie=f"{http_access.COOKIE}={ada}") == Viewer("ada", operator=False)
+    assert http_access.revoke(directory, "ada") is not None
     assert not (directory / "ada.token").exists()
     assert known.refresh()
     assert known.who(f"Bearer {ada}") is None
@@ -50,23 +50,23 @@ def test_a_user_sees_own_jobs_and_an_operator_all() -> None:
 
 @given(st.text(), st.text())
 def test_whatever_comes_in_the_headers_lets_nobody_in(authorization: str, cookie: str) -> None:
-    known = Access(Path("nowhere"), [access.Entry("olga", "operator", "0" * 64, 0.0)], (0, 0, 0))
+    known = Access(Path("nowhere"), [http_access.TokenEntry("olga", "operator", "0" * 64, 0.0)], (0, 0, 0))
     assert known.who(authorization, cookie) is None
     assert known.who(f"Bearer {authorization}", cookie) is None
-    assert known.who("", f"{access.COOKIE}={cookie}") is None
+    assert known.who("", f"{http_access.COOKIE}={cookie}") is None
 
 
 def test_the_file_holds_no_token_and_is_for_its_owner_alone(directory: Path) -> None:
-    path = access.add(directory, "operator", "olga")
-    viewers = directory / access.VIEWERS
+    path = http_access.add(directory, "operator", "olga")
+    viewers = directory / http_access.VIEWERS
     assert token(path) not in viewers.read_text()
     assert {stat.S_IMODE(one.stat().st_mode) for one in (path, viewers)} == {0o600}
 
 
 def test_a_damaged_file_names_itself_and_changes_nothing(directory: Path) -> None:
-    olga = token(access.add(directory, "operator", "olga"))
-    known = Access.read(directory / access.VIEWERS)
-    (directory / access.VIEWERS).write_text("[{}]")
+    olga = token(http_access.add(directory, "operator", "olga"))
+    known = Access.read(directory / http_access.VIEWERS)
+    (directory / http_access.VIEWERS).write_text("[{}]")
     with pytest.raises(keys.KeysError, match=r"cannot read .*viewers\.json: .*missing required field `name`"):
         known.refresh()
     assert known.who(f"Bearer {olga}") is not None
@@ -94,4 +94,4 @@ def test_the_command_adds_lists_and_revokes_viewers_beside_clients(
     [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("::", False), ("login1", False)],
 )
 def test_only_loopback_addresses_count_as_this_host(host: str, loopback: bool) -> None:
-    assert access.is_loopback(host) is loopback
+    assert http_access.is_loopback(host) is loopback

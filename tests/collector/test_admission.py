@@ -15,17 +15,18 @@ import msgspec
 import pytest
 import zmq
 
-from barograph_agent import credential, munge, wire
-from barograph_agent import keys as client_keys
-from barograph_agent.handshake import Handshakes
-from barograph_agent.keys import ClientKey, Role
-from barograph_agent.link import Link
-from barograph_agent.outbox import Memory
-from barograph_collector import keys
-from barograph_collector.client import LogReader, LogUnavailable, ReadRefused
-from barograph_collector.credentials import WINDOW_SECONDS, Claim, Unproven, Verifier
-from barograph_collector.daemon import main as daemon_main
-from barograph_collector.limits import BURST_SECONDS, Buckets
+from barograph_agent.deliver import credential, munge
+from barograph_agent.deliver import keys as client_keys
+from barograph_agent.deliver.handshake import Handshakes
+from barograph_agent.deliver.keys import ClientKey, Role
+from barograph_agent.deliver.link import Link
+from barograph_agent.deliver.outbox import Memory
+from barograph_agent.protocol import wire
+from barograph_collector.auth import keys
+from barograph_collector.auth.credentials import WINDOW_SECONDS, Claim, CredentialRejected, Verifier
+from barograph_collector.auth.rate_limit import BURST_SECONDS, TokenBuckets
+from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
+from barograph_collector.main import main as daemon_main
 from barograph_collector.server import Collector
 from helpers.log import Daemon, Producer, blocks, collector_on, wait_until
 from helpers.munged import munged
@@ -354,7 +355,7 @@ def test_a_command_line_that_would_let_in_the_wrong_is_refused(
 
 def test_a_key_directory_that_is_not_there_is_named_with_status_73(tmp_path: Path) -> None:
     words = ["--state", str(tmp_path / "state"), "--keys", str(tmp_path / "none")]
-    command = [sys.executable, "-m", "barograph_collector.daemon", *words]
+    command = [sys.executable, "-m", "barograph_collector.main", *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     missing = tmp_path / "none" / "collector.json"
     said = f"cannot read {missing}: No such file or directory; `barograph keys init` makes it"
@@ -366,7 +367,7 @@ def test_a_key_directory_that_is_not_there_is_named_with_status_73(tmp_path: Pat
 
 def test_a_bucket_gives_a_burst_and_then_the_rate_and_none_knows_another() -> None:
     now = [0.0]
-    buckets = Buckets(10.0, lambda: now[0])
+    buckets = TokenBuckets(10.0, lambda: now[0])
     assert buckets.take("a", int(10 * BURST_SECONDS))
     assert not buckets.take("a", 1)
     assert buckets.take("b", 1)
@@ -379,7 +380,7 @@ def test_a_bucket_gives_a_burst_and_then_the_rate_and_none_knows_another() -> No
 
 def test_full_buckets_are_forgotten() -> None:
     now = [0.0]
-    buckets = Buckets(10.0, lambda: now[0])
+    buckets = TokenBuckets(10.0, lambda: now[0])
     for number in range(50_000):
         now[0] += 1.0
         buckets.take(number, 1)
@@ -411,7 +412,7 @@ def test_a_token_is_good_for_its_job_its_time_and_a_fresh_proof(
     if reason is None:
         assert verifier.verify(stream, shown) == Claim("alice", stream.rpartition("/")[0])
     else:
-        with pytest.raises(Unproven) as refusal:
+        with pytest.raises(CredentialRejected) as refusal:
             verifier.verify(stream, shown)
         assert refusal.value.reason == reason
 
@@ -424,13 +425,13 @@ def test_no_part_of_a_proof_can_be_changed(changed: str) -> None:
     if changed in other:
         made = msgspec.structs.replace(made, **{changed: other[changed]})
     stream = f"{JOB}/n2" if changed == "stream" else STREAM
-    with pytest.raises(Unproven, match="the proof is for another stream, or not of this facility"):
+    with pytest.raises(CredentialRejected, match="the proof is for another stream, or not of this facility"):
         Verifier(SECRET, None, lambda: NOW).verify(stream, "token:" + msgspec.json.encode(made).decode())
 
 
 def test_a_proof_made_before_the_collector_started_is_refused_for_it_may_have_been_shown() -> None:
     made = credential.prove(credential.issue(SECRET, "lab/4711", "alice", int(NOW) + 9), STREAM, NOW - 1, "n")
-    with pytest.raises(Unproven) as refusal:
+    with pytest.raises(CredentialRejected) as refusal:
         Verifier(SECRET, None, lambda: NOW).verify(STREAM, "token:" + msgspec.json.encode(made).decode())
     assert refusal.value.reason == "replayed"
 

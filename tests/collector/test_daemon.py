@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from barograph_agent import wire
-from barograph_collector import daemon
-from barograph_collector.client import LogReader
-from barograph_collector.service import Exit
+from barograph_agent.protocol import wire
+from barograph_collector import main
+from barograph_collector.client.log_reader import LogReader
+from barograph_collector.daemon.service import Exit
 from helpers.log import Daemon, Producer, blocks, wait_until
 
 KILLS = 6
@@ -75,7 +75,7 @@ class Patient(Daemon):
 
     program = (
         "-c",
-        "from barograph_collector import daemon; daemon.LEAVE_SECONDS = 60.0; raise SystemExit(daemon.main())",
+        "from barograph_collector import main as daemon; daemon.LEAVE_SECONDS = 60.0; raise SystemExit(daemon.main())",
     )
 
 
@@ -84,7 +84,7 @@ class Stuck(Daemon):
 
     program = (
         "-c",
-        "import threading; from barograph_collector import daemon, store;"
+        "import threading; from barograph_collector import main as daemon; from barograph_collector.storage import store;"
         " store.Store.close = lambda self: threading.Event().wait(); raise SystemExit(daemon.main())",
     )
 
@@ -218,7 +218,7 @@ def test_what_cannot_be_served_is_said_in_one_line_with_its_own_status(
             ),
         }
         for argv, (status, words) in cases.items():
-            assert daemon.main(argv) == status
+            assert main.main(argv) == status
             assert capsys.readouterr().err == f"barograph collector: {words}\n"
 
 
@@ -244,6 +244,6 @@ def test_an_address_that_is_none_or_not_loopback_is_a_usage_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, value: str, words: str
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        daemon.main(["--state", str(tmp_path), option, value])
+        main.main(["--state", str(tmp_path), option, value])
     assert ended.value.code == Exit.USAGE
     assert words in capsys.readouterr().err.splitlines()[-1]

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barograph_collector.follow import Follower
+from barograph_collector.client.follow import Follower
 
 TABLES = ["jobs", "blocks", "runs"]
 

@@ -11,15 +11,17 @@ from urllib.parse import urlsplit
 import pytest
 import zmq
 
-from barograph_agent import credential, wire
-from barograph_agent import keys as client_keys
-from barograph_collector import door, keys, patience
-from barograph_collector.client import LogReader
-from barograph_collector.limits import BURST_SECONDS
-from barograph_collector.patience import IN_VAIN_PER_SECOND, Patience
-from barograph_collector.reception import REQUESTS_OF_ONE
+from barograph_agent.deliver import credential
+from barograph_agent.deliver import keys as client_keys
+from barograph_agent.protocol import wire
+from barograph_collector.auth import keys
+from barograph_collector.auth.rate_limit import BURST_SECONDS
+from barograph_collector.client.log_reader import LogReader
+from barograph_collector.ingest.streams import CREDIT
+from barograph_collector.net import penalties, router_socket
+from barograph_collector.net.penalties import IN_VAIN_PER_SECOND, RejectionLimiter
+from barograph_collector.net.requests import REQUESTS_OF_ONE
 from barograph_collector.server import Collector
-from barograph_collector.streams import CREDIT
 from helpers.attackers import ATTACKS, ATTACKS_WITH_A_KEY, Access, half_open, under
 from helpers.log import Producer, blocks, collector_on, wait_until
 
@@ -38,7 +40,7 @@ COUNTED = {
 def test_an_honest_producer_delivers_exactly_once_beside(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door, "HANDSHAKE_MS", 200)
+    monkeypatch.setattr(router_socket, "HANDSHAKE_MS", 200)
     with collector_on(tmp_path / "log.duckdb") as collector:
         attack = partial(half_open, connections=300) if ATTACKS[name] is half_open else ATTACKS[name]
         with under(attack, collector.endpoint), Producer(collector.endpoint, "honest") as producer:
@@ -81,7 +83,7 @@ def access(directory: Path, job: str, user: str) -> Access:
 def test_of_a_connection_that_says_nothing_but_nonsense_no_more_is_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "IN_VAIN_PER_SECOND", 1e-3)
+    monkeypatch.setattr(penalties, "IN_VAIN_PER_SECOND", 1e-3)
     with (
         collector_on(tmp_path / "log.duckdb") as collector,
         Producer(collector.endpoint) as honest,
@@ -98,7 +100,7 @@ def test_of_a_connection_that_says_nothing_but_nonsense_no_more_is_looked_at(
 def test_opening_streams_is_not_speaking_in_vain_and_being_turned_away_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "IN_VAIN_PER_SECOND", 1.0)
+    monkeypatch.setattr(penalties, "IN_VAIN_PER_SECOND", 1.0)
     with collector_on(tmp_path / "log.duckdb") as collector, Producer(collector.endpoint) as importer:
         for number in range(50):
             importer.send(wire.Hello(f"run{number}/import"))
@@ -112,7 +114,7 @@ def test_opening_streams_is_not_speaking_in_vain_and_being_turned_away_is(
 
 def test_who_speaks_in_vain_too_often_is_not_listened_to_for_a_while() -> None:
     now = [0.0]
-    left = Patience(lambda: now[0])
+    left = RejectionLimiter(lambda: now[0])
     for _ in range(int(IN_VAIN_PER_SECOND * BURST_SECONDS)):
         assert not left.is_over(b"bad")
         left.spend(b"bad")
@@ -147,7 +149,7 @@ def refused(collector: Collector) -> set[str]:
 
 
 def test_a_connection_that_says_nothing_is_closed_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "HANDSHAKE_MS", 200)
+    monkeypatch.setattr(router_socket, "HANDSHAKE_MS", 200)
     with collector_on(tmp_path / "log.duckdb") as collector:
         address = urlsplit(collector.endpoint)
         silent = [socket.create_connection((address.hostname, address.port), 30) for _ in range(50)]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barograph_collector.journal import Journal
+from barograph_collector.storage.journal import Journal
 
 FRAMES = st.lists(st.binary(max_size=300), min_size=1, max_size=5)
 

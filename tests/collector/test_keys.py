@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from barograph.keys import main
-from barograph_agent import keys as client_keys
-from barograph_collector import keys
+from barograph.operate.keys import main
+from barograph_agent.deliver import keys as client_keys
+from barograph_collector.auth import keys
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from barograph_agent import wire
-from barograph_agent.link import Link
-from barograph_agent.outbox import Memory
-from barograph_collector.retention import KEEP_ALL, Retention
+from barograph_agent.deliver.link import Link
+from barograph_agent.deliver.outbox import Memory
+from barograph_agent.protocol import wire
 from barograph_collector.server import Collector
-from barograph_collector.store import Store
+from barograph_collector.storage.retention import KEEP_ALL, Retention
+from barograph_collector.storage.store import Store
 from helpers.log import blocks, collector_on, wait_until
 
 FAST = 1e9

@@ -10,7 +10,7 @@ import pytest
 
 THREADS = """
 import ctypes, sys, threading
-from barograph_collector.memory import keep_few_arenas
+from barograph_collector.daemon.memory import keep_few_arenas
 if sys.argv[1] == "few":
     assert keep_few_arenas()
 begin = threading.Barrier(12)
@@ -27,8 +27,8 @@ ctypes.CDLL(None).malloc_stats()
 
 MESSAGES = """
 import zmq
-from barograph_collector.door import Door
-from barograph.probe import Usage
+from barograph_collector.net.router_socket import RouterSocket as Door
+from barograph.lab.bench.measured_collector import Usage
 with zmq.Context() as context, context.socket(zmq.DEALER) as client:
     door = Door(context, "tcp://127.0.0.1:0", None)
     client.connect(door.endpoint)

@@ -16,12 +16,12 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from barograph_alerts.settings import ALERTS
-from barograph_collector.arguments import Configuration
-from barograph_collector.logs import log_to_stderr
-from barograph_collector.notify import Notifier
-from barograph_collector.reload import Reload
+from barograph_collector.daemon.logs import log_to_stderr
+from barograph_collector.daemon.notify import Notifier
+from barograph_collector.daemon.options import Configuration
+from barograph_collector.daemon.reload import Reload
 from barograph_collector.server import Collector
-from barograph_collector.store import Store
+from barograph_collector.storage.store import Store
 from helpers.log import wait_until
 
 

@@ -10,12 +10,12 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from barograph_agent import wire
-from barograph_collector.client import LogReader, ReadRefused
-from barograph_collector.pages import READ_BYTES
-from barograph_collector.query import THREADS
-from barograph_collector.reception import QUERIES_WAITING, REQUESTS_OF_ONE
+from barograph_agent.protocol import wire
+from barograph_collector.client.log_reader import LogReader, ReadRefused
+from barograph_collector.net.requests import QUERIES_WAITING, REQUESTS_OF_ONE
+from barograph_collector.query.sql import THREADS
 from barograph_collector.server import Collector
+from barograph_collector.storage.pages import READ_BYTES
 from helpers.log import Producer, blocks, collector_on
 
 # More than any machine does in the time of a test; the limit on the result is no help, for it counts.

@@ -14,14 +14,14 @@ from urllib.parse import urlsplit
 import duckdb
 import pytest
 
-from barograph_agent import wire
+from barograph_agent.protocol import wire
 from barograph_collector import server
-from barograph_collector.client import LogReader, LogUnavailable, ReadRefused
-from barograph_collector.journal import Journal
+from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
+from barograph_collector.daemon.service import CannotListen
+from barograph_collector.ingest.streams import Streams
 from barograph_collector.server import Collector
-from barograph_collector.service import CannotListen
-from barograph_collector.store import Store
-from barograph_collector.streams import Streams
+from barograph_collector.storage.journal import Journal
+from barograph_collector.storage.store import Store
 from helpers.hostile_wire import INVALID_APPENDS, NOT_OF_THE_PROTOCOL, NOT_ZEROMQ
 from helpers.log import Producer, blocks, collector_on, wait_until
 from helpers.up import free_ports

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from barograph_collector.service import Shutdown
+from barograph_collector.daemon.service import Shutdown
 
 
 def test_sighup_wakes_the_loop_once_and_does_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:

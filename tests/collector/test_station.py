@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barograph_agent import wire
-from barograph_agent.tables import TABLES
-from barograph_collector.station import ROWS, TEXT_ROWS, Output, merged
+from barograph_agent.protocol import wire
+from barograph_agent.protocol.tables import TABLES
+from barograph_collector.daemon.runner import ROWS, TEXT_ROWS, Output, merged
 
 SIZES = st.lists(st.integers(1, 90), max_size=12)
 

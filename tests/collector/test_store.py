@@ -12,15 +12,15 @@ import duckdb
 import numpy as np
 import pytest
 
-from barograph_agent import wire
-from barograph_agent.tables import TABLES, TEXT_LIMIT, Table
-from barograph_collector.database import JOURNAL, StoreError
-from barograph_collector.layout import LOG_COLUMNS
-from barograph_collector.migrations import VERSION
-from barograph_collector.pages import READ_BYTES
-from barograph_collector.retention import Retention
-from barograph_collector.rows import Entry
-from barograph_collector.store import Store
+from barograph_agent.protocol import wire
+from barograph_agent.protocol.tables import TABLES, TEXT_LIMIT, Table
+from barograph_collector.storage.database import JOURNAL, StoreError
+from barograph_collector.storage.layout import LOG_COLUMNS
+from barograph_collector.storage.migrations import VERSION
+from barograph_collector.storage.pages import READ_BYTES
+from barograph_collector.storage.retention import Retention
+from barograph_collector.storage.rows import CheckedRows
+from barograph_collector.storage.store import Store
 from helpers.log import blocks
 
 VERSION_1 = {
@@ -45,11 +45,11 @@ VERSION_1 = {
 """What version 1 declared, as it stood there."""
 
 
-def entry(table: str, rows: int, values: dict[str, object]) -> Entry:
-    return Entry(table, rows, wire.pack(values, TABLES[table].columns))  # type: ignore[arg-type]
+def entry(table: str, rows: int, values: dict[str, object]) -> CheckedRows:
+    return CheckedRows(table, rows, wire.pack(values, TABLES[table].columns))  # type: ignore[arg-type]
 
 
-def sites(count: int, text: str) -> Entry:
+def sites(count: int, text: str) -> CheckedRows:
     return entry("sites", count, {"class_id": np.arange(count), "before": text, "at": [text] * count, "operation": "o"})
 
 
@@ -257,7 +257,7 @@ def test_a_checkpoint_lets_go_of_the_journal_and_an_orderly_end_leaves_one_file(
 
 
 def test_marks_are_folded_and_none_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("barograph_collector.database.MARKS_LIMIT", 100)
+    monkeypatch.setattr("barograph_collector.storage.database.MARKS_LIMIT", 100)
     with Store(tmp_path / "log.duckdb") as store:
         for seq in range(1, 40):
             store.commit([entry("blocks", 1, blocks(1))], {f"s{seq % 7}": seq, "t": seq})

@@ -6,8 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from barograph_agent.wire import Ack, Refuse, Welcome
-from barograph_collector.streams import CREDIT, STREAMS_KEPT, Reply, Streams, Verdict
+from barograph_agent.protocol.wire import Ack, Refuse, Welcome
+from barograph_collector.ingest.streams import CREDIT, STREAMS_KEPT, Reply, StreamDecision, Streams
 
 PEER, OTHER = b"peer", b"other"
 
@@ -30,24 +30,24 @@ def commit(streams: Streams, name: str, seq: int) -> None:
 
 def test_a_message_is_taken_once_whatever_order_and_number_of_copies_it_comes_in() -> None:
     streams = greeted(acked=7)
-    assert streams.judge(PEER, "s", 7) is Verdict.DUPLICATE
-    assert streams.judge(PEER, "s", 0) is Verdict.DUPLICATE
-    assert streams.judge(PEER, "s", 9) is Verdict.GAP
-    assert streams.judge(PEER, "s", 8) is Verdict.ACCEPT
+    assert streams.judge(PEER, "s", 7) is StreamDecision.DUPLICATE
+    assert streams.judge(PEER, "s", 0) is StreamDecision.DUPLICATE
+    assert streams.judge(PEER, "s", 9) is StreamDecision.GAP
+    assert streams.judge(PEER, "s", 8) is StreamDecision.ACCEPT
     streams.accept("s", 8)
-    assert streams.judge(PEER, "s", 8) is Verdict.UNDER_WAY
+    assert streams.judge(PEER, "s", 8) is StreamDecision.UNDER_WAY
     assert streams.committed([("s", 8, None)]) == [Reply(PEER, Ack("s", 8, CREDIT))]
-    assert streams.judge(PEER, "s", 8) is Verdict.DUPLICATE
+    assert streams.judge(PEER, "s", 8) is StreamDecision.DUPLICATE
 
 
 def test_credit_bounds_what_is_under_way_and_comes_back_with_the_commit() -> None:
     streams = greeted()
     for seq in range(1, CREDIT + 1):
-        assert streams.judge(PEER, "s", seq) is Verdict.ACCEPT
+        assert streams.judge(PEER, "s", seq) is StreamDecision.ACCEPT
         streams.accept("s", seq)
-    assert streams.judge(PEER, "s", CREDIT + 1) is Verdict.CREDIT
+    assert streams.judge(PEER, "s", CREDIT + 1) is StreamDecision.CREDIT
     streams.committed([("s", 1, None)])
-    assert streams.judge(PEER, "s", CREDIT + 1) is Verdict.ACCEPT
+    assert streams.judge(PEER, "s", CREDIT + 1) is StreamDecision.ACCEPT
 
 
 def test_a_refusal_comes_before_the_acknowledgement_that_lets_the_producer_forget() -> None:
@@ -61,19 +61,19 @@ def test_a_refusal_comes_before_the_acknowledgement_that_lets_the_producer_forge
 
 def test_a_skip_may_jump_an_append_may_not() -> None:
     streams = greeted()
-    assert streams.judge(PEER, "s", 1000, may_jump=True) is Verdict.ACCEPT
-    assert streams.judge(PEER, "s", 1000) is Verdict.GAP
-    assert streams.judge(PEER, "s", 2**63, may_jump=True) is Verdict.GAP
+    assert streams.judge(PEER, "s", 1000, may_jump=True) is StreamDecision.ACCEPT
+    assert streams.judge(PEER, "s", 1000) is StreamDecision.GAP
+    assert streams.judge(PEER, "s", 2**63, may_jump=True) is StreamDecision.GAP
     streams.accept("s", 1000)
-    assert streams.judge(PEER, "s", 1001) is Verdict.ACCEPT
+    assert streams.judge(PEER, "s", 1001) is StreamDecision.ACCEPT
 
 
 def test_a_stream_belongs_to_the_connection_that_greeted_last() -> None:
     streams = greeted(acked=3)
     greet(streams, OTHER, "s")
-    assert streams.judge(PEER, "s", 4) is Verdict.UNKNOWN
-    assert streams.judge(OTHER, "s", 4) is Verdict.ACCEPT
-    assert streams.judge(OTHER, "t", 1) is Verdict.UNKNOWN
+    assert streams.judge(PEER, "s", 4) is StreamDecision.UNKNOWN
+    assert streams.judge(OTHER, "s", 4) is StreamDecision.ACCEPT
+    assert streams.judge(OTHER, "t", 1) is StreamDecision.UNKNOWN
 
 
 def test_a_greeting_that_waits_for_its_answer_needs_no_second_one_from_the_same_connection() -> None:
@@ -103,8 +103,8 @@ def test_streams_that_spoke_last_are_held_and_the_others_have_to_say_hello_again
         if number == 500:
             greet(streams, PEER, "s")
     assert len(streams) == 100
-    assert streams.judge(OTHER, "other999", 1) is Verdict.ACCEPT
-    assert streams.judge(PEER, "s", 8) is Verdict.UNKNOWN
+    assert streams.judge(OTHER, "other999", 1) is StreamDecision.ACCEPT
+    assert streams.judge(PEER, "s", 8) is StreamDecision.UNKNOWN
     assert not streams.expect(PEER, "s")
     assert streams.hello(PEER, "s", 7, 2) == [Reply(PEER, Welcome("s", 7, CREDIT, number=2))]
 
@@ -113,14 +113,14 @@ def test_what_the_database_does_not_have_yet_is_not_forgotten() -> None:
     streams = greeted(limit=1)
     streams.accept("s", 1)
     greet(streams, OTHER, "t")
-    assert streams.judge(PEER, "s", 1) is Verdict.UNDER_WAY
+    assert streams.judge(PEER, "s", 1) is StreamDecision.UNDER_WAY
     streams.committed([("s", 1, None)])
     greet(streams, OTHER, "u")
-    assert streams.judge(PEER, "s", 1) is Verdict.DUPLICATE
+    assert streams.judge(PEER, "s", 1) is StreamDecision.DUPLICATE
     streams.stored("s", 1)
     for name in "vwx":
         greet(streams, OTHER, name)
-    assert streams.judge(PEER, "s", 1) is Verdict.UNKNOWN
+    assert streams.judge(PEER, "s", 1) is StreamDecision.UNKNOWN
 
 
 def test_an_answer_of_the_database_that_is_older_than_what_is_known_here_does_not_count() -> None:
@@ -173,7 +173,7 @@ class Deliveries(RuleBasedStateMachine):
     @rule(data=st.data())
     def arrive(self, data: st.DataObject) -> None:
         peer, seq = self.network.pop(data.draw(st.integers(0, min(2, len(self.network) - 1))))
-        if self.streams.judge(peer, "s", seq) is Verdict.ACCEPT:
+        if self.streams.judge(peer, "s", seq) is StreamDecision.ACCEPT:
             self.streams.accept("s", seq)
             self.queue.append(seq)
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barograph_agent import wire
-from barograph_agent.tables import TABLES, Kind
-from barograph_collector import intake
+from barograph_agent.protocol import wire
+from barograph_agent.protocol.tables import TABLES, Kind
+from barograph_collector.storage import messages
 from helpers.hostile_wire import mutations
 from helpers.protocol import EXAMPLES, RECORDED, decode, older_fields, older_tables, recorded, versions
 
@@ -64,7 +64,7 @@ def test_a_message_of_an_older_client_or_collector_says_the_defaults_of_what_it_
 @pytest.mark.parametrize("version", [0, 2, 2**40])
 def test_a_hello_of_another_version_is_understood_as_that_whatever_else_it_says(version: int) -> None:
     frame = msgspec.msgpack.encode({"type": "hello", "version": version, "stream": "s", "credential": [1, {"a": None}]})
-    assert intake.decode([frame]) == wire.Hello("s", version)
+    assert messages.decode([frame]) == wire.Hello("s", version)
 
 
 def test_the_page_lists_every_message_with_its_fields_and_every_reason() -> None:
@@ -79,9 +79,9 @@ def test_the_page_lists_every_message_with_its_fields_and_every_reason() -> None
 
 def test_rows_of_an_agent_from_before_a_column_have_its_default() -> None:
     for name, frame in older_tables().items():
-        message = intake.decode([frame])
+        message = messages.decode([frame])
         assert isinstance(message, wire.Append), name
-        item = intake.appended(message, frame, 0.0)
+        item = messages.appended(message, frame, 0.0)
         assert item.refusal is None, name
         table = TABLES[message.table]
         later = table.columns.keys() - message.columns.keys()
@@ -110,7 +110,7 @@ def test_rows_that_are_packed_come_out_as_they_went_in(data: st.DataObject) -> N
     table = TABLES[data.draw(st.sampled_from(sorted(TABLES)))]
     rows = data.draw(st.integers(1, 20))
     values = {name: data.draw(_column(kind, rows)) for name, kind in table.columns.items()}
-    message: Any = intake.decode([wire.encode(wire.append("s", 1, table.name, rows, values))])
+    message: Any = messages.decode([wire.encode(wire.append("s", 1, table.name, rows, values))])
     out = wire.unpack(message.columns, table.columns, rows)
     for name, value in values.items():
         expected = value if isinstance(value, list) else [value] * rows
@@ -132,11 +132,11 @@ def test_a_mutated_message_is_a_message_or_is_refused_and_nothing_else() -> None
     outcomes = {"item": 0, "refused": 0, "undecodable": 0}
     for frame in mutations(seed=1, count=MUTATIONS, stream=STREAM):
         try:
-            message = intake.decode([frame])
-        except intake.Undecodable:
+            message = messages.decode([frame])
+        except messages.Undecodable:
             outcomes["undecodable"] += 1
             continue
         if isinstance(message, wire.Append) and message.stream == STREAM:  # others were never opened
-            item = intake.appended(message, frame, 0.0)
+            item = messages.appended(message, frame, 0.0)
             outcomes["refused" if item.refusal else "item"] += 1
     assert min(outcomes.values()) > MUTATIONS / 1000, outcomes

@@ -17,9 +17,9 @@ from typing import Self
 import numpy as np
 import pytest
 
-from barograph_agent import wire
-from barograph_agent.link import Link
-from barograph_agent.outbox import Memory
+from barograph_agent.deliver.link import Link
+from barograph_agent.deliver.outbox import Memory
+from barograph_agent.protocol import wire
 from helpers.alerting import RULES, Webhook, tool, wait_until, watched
 from helpers.up import Up, free_ports
 

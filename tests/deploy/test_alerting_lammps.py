@@ -21,7 +21,7 @@ import pytest
 
 from barograph.demo.application import Lammps
 from barograph.demo.chronicle import newest_job, read_chapter, wait_intervals, wait_learned
-from barograph_collector.client import LogReader
+from barograph_collector.client.log_reader import LogReader
 from helpers.alerting import Webhook, wait_until, watched
 from helpers.up import Up
 

@@ -111,7 +111,7 @@ def test_a_sidecar_runs_in_a_scope_of_its_own_until_the_job_ends(service: Machin
         return [line.split()[0] for line in text.splitlines()]
 
     def watching() -> list[str]:
-        pattern = "^[^ ]*python .*barograph_agent.nodewatch"
+        pattern = "^[^ ]*python .*barograph_agent.sidecar.nodewatch"
         return service.run("pgrep", "--full", "--uid", "65534", pattern, check=False).split()
 
     service.run(*hook, "job-begin", *job, "nobody")

@@ -10,8 +10,8 @@ import pytest
 
 from barograph.cli import COMMANDS, Command
 from barograph.cli import main as barograph
-from barograph.files import installed
-from barograph.parsers import parser_of, whole
+from barograph.commands.parsers import parser_of, whole
+from barograph.operate.files import installed
 
 
 def commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
@@ -30,7 +30,7 @@ def test_the_whole_parser_has_each_command_with_its_own_help(capsys):
 
 
 def test_a_command_whose_extra_is_not_installed_is_known_by_name(monkeypatch):
-    monkeypatch.delitem(sys.modules, "barograph.sql", raising=False)
+    monkeypatch.delitem(sys.modules, "barograph.commands.sql", raising=False)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     assert parser_of(COMMANDS["sql"]) is None
 

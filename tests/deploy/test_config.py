@@ -16,13 +16,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barograph import config
 from barograph.cli import main as barograph
-from barograph_agent import configuration, facility
-from barograph_agent.configuration import ConfigError
-from barograph_agent.setting import Section, Setting
+from barograph.operate import config
+from barograph_agent.settings import agent
+from barograph_agent.settings import sources as configuration
+from barograph_agent.settings.setting import Section, Setting
+from barograph_agent.settings.sources import ConfigError
 from barograph_alerts.settings import ALERTS
-from barograph_collector.arguments import Configuration, parse
+from barograph_collector.daemon.options import Configuration, parse
 from barograph_collector.settings import COLLECTOR
 from helpers.log import wait_until
 from helpers.up import Up, free_ports
@@ -184,10 +185,10 @@ def test_a_reload_takes_what_may_change_all_or_none_of_it(file: Path) -> None:
 def test_the_table_of_the_agent_stands_in_for_variables_that_the_user_has_not_set(file: Path) -> None:
     file.write_text('[agent]\ncollector = "tcp://log:1"\nbudget = 100\nspool_bytes = "64M"\n')
     given = {"BAROGRAPH_CONFIG": str(file), "BAROGRAPH_BUDGET": "7", "HOME": "/h"}
-    found = facility.environment(given)
-    assert found == {**given, "BAROGRAPH_COLLECTOR": "tcp://log:1", facility.SPOOL_VARIABLE: str(64 * 2**20)}
+    found = agent.environment(given)
+    assert found == {**given, "BAROGRAPH_COLLECTOR": "tcp://log:1", agent.SPOOL_VARIABLE: str(64 * 2**20)}
     file.write_text("[agent]\nbudget = -1\n")
-    found, complaint = facility.environment_or_complaint(given)
+    found, complaint = agent.environment_or_complaint(given)
     assert found == given
     assert complaint == f"{file}: [agent] budget: '-1', expected rows a second, above 0 and at most 1e+06"
 
@@ -197,10 +198,10 @@ def test_a_command_takes_the_collector_from_the_file_and_goes_on_where_that_is_w
 ) -> None:
     environment = {"BAROGRAPH_CONFIG": str(file)}
     file.write_text('[agent]\ncollector = "tcp://log:1"\n')
-    assert facility.endpoint(environment) == "tcp://log:1"
-    assert facility.endpoint(environment | {"BAROGRAPH_COLLECTOR": "tcp://mine:2"}) == "tcp://mine:2"
+    assert agent.endpoint(environment) == "tcp://log:1"
+    assert agent.endpoint(environment | {"BAROGRAPH_COLLECTOR": "tcp://mine:2"}) == "tcp://mine:2"
     file.write_text('[agent]\ncollector = "log"\n')
-    assert facility.endpoint(environment) == "tcp://127.0.0.1:7450"
+    assert agent.endpoint(environment) == "tcp://127.0.0.1:7450"
     said = f"barograph: {file}: [agent] collector: collector is 'log', expected tcp://HOST:PORT or ipc://PATH"
     assert capsys.readouterr().err == f"{said}; going on without this file\n"
 

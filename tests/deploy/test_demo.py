@@ -14,15 +14,15 @@ import pytest
 from PIL import Image
 
 from barograph.demo import chronicle
-from barograph.demo.chronicle import Band, Chapter, read_chapter
+from barograph.demo.chronicle import Chapter, ClassBand, read_chapter
 from barograph.demo.picture import draw
-from barograph.demo.story import Story, headline, learned, write_page
-from barograph_collector.client import LogReader
+from barograph.demo.story import DemoStory, headline, learned, write_page
+from barograph_collector.client.log_reader import LogReader
 from helpers.history import write_history
 from helpers.log import collector_on
 
 HOG_AT = 1005.0
-BAND = Band(7, "lmp+0x10 and lmp+0x20 (Allreduce)", (0.003, 0.004, 0.006), (9.5, 10.0, 10.5))
+BAND = ClassBand(7, "lmp+0x10 and lmp+0x20 (Allreduce)", (0.003, 0.004, 0.006), (9.5, 10.0, 10.5))
 
 
 def chapter(title: str, state: str, alarm_at: float = math.nan, slowdown: float = 1.0) -> Chapter:
@@ -48,9 +48,9 @@ def chapter(title: str, state: str, alarm_at: float = math.nan, slowdown: float 
     )
 
 
-def good_story() -> Story:
+def good_story() -> DemoStory:
     learning = [chapter(f"healthy {number}", "unknown") for number in range(5)]
-    return Story(
+    return DemoStory(
         learning, chapter("disturbed", "slow", HOG_AT + 3.5, 7.0), chapter("healthy again", "healthy"), BAND, HOG_AT
     )
 

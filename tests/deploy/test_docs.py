@@ -14,28 +14,28 @@ import numpy as np
 import pytest
 from prometheus_client.metrics_core import Metric
 
-from barograph import config_reference
 from barograph.cli import COMMANDS
 from barograph.cli import main as barograph
-from barograph_alerts.exporter import AlertsExporter
-from barograph_alerts.scorer import Scorer
+from barograph.operate import config_reference
+from barograph_alerts.export.exporter import AlertsExporter
+from barograph_alerts.processor import Scorer
 from barograph_alerts.settings import ALERTS
-from barograph_collector.arguments import Configuration
-from barograph_collector.counters import Counters
+from barograph_collector.daemon.notify import Notifier
+from barograph_collector.daemon.options import Configuration
+from barograph_collector.daemon.reload import Reload
+from barograph_collector.daemon.service import Exit, daemon_registry
 from barograph_collector.exporter import Exporter
-from barograph_collector.notify import Notifier
-from barograph_collector.reload import Reload
-from barograph_collector.service import Exit, daemon_registry
-from barograph_modeler.answer import answer
-from barograph_modeler.exporter import ModelerExporter
-from barograph_modeler.features.forecast import FeatureForecaster
-from barograph_modeler.forecast import Forecaster
-from barograph_modeler.history import Application
-from barograph_modeler.learner import Learner
-from barograph_modeler.library import Library
-from barograph_modeler.mind import Modeler
-from barograph_modeler.page import Families
-from barograph_modeler.question import Question
+from barograph_collector.ingest.counters import Counters
+from barograph_modeler.features.forecaster import FeatureForecaster
+from barograph_modeler.forecasts.forecaster import Forecaster
+from barograph_modeler.forecasts.history import Application
+from barograph_modeler.forecasts.library import Library
+from barograph_modeler.learning.learner import Learner
+from barograph_modeler.processor import ModelerProcessor
+from barograph_modeler.serving.answer import answer
+from barograph_modeler.serving.exporter import ModelerExporter
+from barograph_modeler.serving.page import Families
+from barograph_modeler.serving.question import Question
 from helpers.executor import Inline
 from helpers.features import Solves, inline_features
 from helpers.jobs import Simulation, verdict
@@ -121,7 +121,7 @@ def filled() -> tuple[Learner, Scorer]:
 def foretelling() -> FeatureForecaster:
     """The same of features: one that has a model of them, and has predicted a run that has ended."""
     solves, features = Solves(), inline_features()
-    mind = Modeler(Learner(), Forecaster(Library(Inline())), features)
+    mind = ModelerProcessor(Learner(), Forecaster(Library(Inline())), features)
     for _ in range(30):
         for table, columns in solves.run().items():
             mind.take(table, columns, 0.0)
@@ -137,7 +137,7 @@ def foretelling() -> FeatureForecaster:
 def forecasting() -> Forecaster:
     """A forecaster that has learned an application, predicted one of its runs and seen it end."""
     campaign, forecaster = Campaign(), Forecaster(Library(Inline()))
-    mind = Modeler(Learner(), forecaster, inline_features())
+    mind = ModelerProcessor(Learner(), forecaster, inline_features())
     for ranks in (1, 2, 4, 8):
         for table, columns in campaign.run(ranks).items():
             mind.take(table, columns, 0.0)
@@ -243,7 +243,7 @@ def test_the_reference_lists_every_environment_variable_and_no_other() -> None:
 
 
 def test_the_reference_of_the_configuration_file_has_every_key_as_the_daemons_read_it() -> None:
-    assert config_reference.page() == CONFIGURATION, "python -m barograph.config_reference writes it"
+    assert config_reference.page() == CONFIGURATION, "python -m barograph.operate.config_reference writes it"
 
 
 def options_of(command: str, capsys: pytest.CaptureFixture[str]) -> set[str]:

@@ -12,9 +12,9 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from barograph import export
-from barograph.export import main, since_argument
-from barograph_collector.client import LogReader
+from barograph.commands import export
+from barograph.commands.export import main, since_argument
+from barograph_collector.client.log_reader import LogReader
 from barograph_collector.server import Collector
 from helpers.history import APP, CLASSES, REPEATS, SCALES, nx, runtime, write_history
 from helpers.log import collector_on

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from barograph.cli import main
-from barograph_collector.client import LogReader
+from barograph_collector.client.log_reader import LogReader
 from helpers import mpi as mpis
 from helpers.log import wait_until
 from helpers.up import Up

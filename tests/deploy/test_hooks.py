@@ -91,7 +91,7 @@ def test_a_task_of_a_job_that_began_is_told_what_it_needs(node: Node) -> None:
     told = node.sidecar()
     assert "PBS_JOBID=7.server\n" in told
     assert told.splitlines()[-1] == (
-        f"-P -m barograph_agent.nodewatch {node.job('pbs-7.server@n1')} {node.spool}/barograph-{UID} "
+        f"-P -m barograph_agent.sidecar.nodewatch {node.job('pbs-7.server@n1')} {node.spool}/barograph-{UID} "
         f"{node.active}/pbs-7.server@n1"
     )
 
@@ -145,7 +145,7 @@ def test_when_a_job_ends_its_mark_goes_and_a_dead_sidecar_is_replaced(node: Node
     node.started.unlink()
     node.call("hooks/bounded", "job-end", "pbs-7@n1", UID, GID, environment={})
     assert not (node.active / "pbs-7@n1").exists()
-    assert "barograph_agent.nodewatch" in node.sidecar()
+    assert "barograph_agent.sidecar.nodewatch" in node.sidecar()
 
 
 @pytest.mark.parametrize("number", ["f2Ww", "\u01922Ww"])

@@ -16,16 +16,16 @@ from hypothesis import strategies as st
 
 from barograph import imports
 from barograph.imports import delivery as transport
-from barograph.imports.delivery import Away, Delivery
+from barograph.imports.delivery import CollectorUnreachable, Delivery
 from barograph.imports.mapping import BadMap, parse_map
-from barograph.imports.record import Bad, Entry, Record, Skipped, Unreadable, app_name
+from barograph.imports.record import Bad, Entry, RunRecord, Skipped, UnreadableLine, app_name
 from barograph.imports.sacct import read_sacct
 from barograph.imports.swf import read_swf
 from barograph.imports.table import read_table
 from barograph.imports.times import duration, instant, span
-from barograph_agent.keys import load
-from barograph_collector import keys
-from barograph_collector.client import LogReader
+from barograph_agent.deliver.keys import load
+from barograph_collector.auth import keys
+from barograph_collector.client.log_reader import LogReader
 from barograph_collector.server import Collector
 from helpers.log import collector_on, wait_until
 
@@ -59,11 +59,11 @@ def lines(text: str) -> Iterator[str]:
     return iter(text.splitlines(keepends=True))
 
 
-def split(entries: Iterator[Entry]) -> tuple[list[Record], list[tuple[int, str]], list[tuple[int, str]]]:
+def split(entries: Iterator[Entry]) -> tuple[list[RunRecord], list[tuple[int, str]], list[tuple[int, str]]]:
     """Runs, skipped and bad lines."""
     found = list(entries)
     return (
-        [one for one in found if isinstance(one, Record)],
+        [one for one in found if isinstance(one, RunRecord)],
         [(one.line, one.state) for one in found if isinstance(one, Skipped)],
         [(one.line, one.reason) for one in found if isinstance(one, Bad)],
     )
@@ -163,16 +163,16 @@ def test_durations_are_read_as_slurm_writes_them(days, hours, minutes, milliseco
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "nan", "inf", "1:2:3:4", "00:60:00", "1-24:00:00", "1e400", "soon"])
 def test_what_is_no_duration_is_refused(text):
-    with pytest.raises(Unreadable, match="expected seconds above 0"):
+    with pytest.raises(UnreadableLine, match="expected seconds above 0"):
         duration("seconds", text)
 
 
 def test_dates_are_iso_or_unix_seconds_and_what_is_missing_follows_from_the_rest():
     assert instant("end", "2026-03-01T12:00:00+00:00") == instant("end", "1772366400") == 1772366400.0
     assert instant("end", "Unknown") == 0.0
-    with pytest.raises(Unreadable, match="end is 'yesterday', expected a date"):
+    with pytest.raises(UnreadableLine, match="end is 'yesterday', expected a date"):
         instant("end", "yesterday")
-    with pytest.raises(Unreadable, match="expected a date"):
+    with pytest.raises(UnreadableLine, match="expected a date"):
         instant("end", "1772366400000")  # milliseconds
     assert span(0.0, 100.0, 30.0) == (70.0, 100.0)
     assert span(100.0, 0.0, 30.0) == (100.0, 130.0)
@@ -182,7 +182,7 @@ def test_dates_are_iso_or_unix_seconds_and_what_is_missing_follows_from_the_rest
 def test_any_name_becomes_an_application_name_or_is_refused(text):
     try:
         name = app_name(text)
-    except Unreadable:
+    except UnreadableLine:
         return
     assert 1 <= len(name) <= 40
     assert app_name(name) == name
@@ -369,9 +369,12 @@ def test_what_the_collector_refuses_is_a_bad_line(collector):
 
 
 def test_a_collector_of_another_protocol_is_told_apart(collector, monkeypatch):
-    monkeypatch.setattr("barograph_collector.receiver.wire.VERSION", 2)
+    monkeypatch.setattr("barograph_collector.net.receiver.wire.VERSION", 2)
     records, _, _ = split(read_table(lines(csv_of(1)), {}, "lab", ""))
-    with Delivery(collector.endpoint) as delivery, pytest.raises(Away, match="speaks another protocol: version is 1"):
+    with (
+        Delivery(collector.endpoint) as delivery,
+        pytest.raises(CollectorUnreachable, match="speaks another protocol: version is 1"),
+    ):
         list(delivery.send(iter(records)))
 
 
@@ -388,5 +391,5 @@ def test_an_import_with_a_key_that_is_turned_down_ends(tmp_path, monkeypatch):
         Delivery(collector.endpoint, key) as delivery,
     ):
         wait_until(lambda: collector.counters.refused["key"], "the key is turned down")
-        with pytest.raises(Away, match="no answer from the collector"):
+        with pytest.raises(CollectorUnreachable, match="no answer from the collector"):
             list(delivery.send(iter(records)))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from barograph.cli import main
-from barograph_agent.side_file import BadSideFile, merge, read_side_file
+from barograph_agent.feature_files.side_file import BadSideFile, merge, read_side_file
 from helpers import mpi as mpis
 
 pytestmark = pytest.mark.skipif(

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from barograph_agent import wire
-from barograph_agent.link import Link
-from barograph_agent.outbox import Memory
+from barograph_agent.deliver.link import Link
+from barograph_agent.deliver.outbox import Memory
+from barograph_agent.protocol import wire
 from helpers.jobs import Simulation
 from helpers.up import Up
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from barograph.advice import sentences
+from barograph.views.advice import sentences
 from helpers.log import Producer
 from helpers.scaling import law
 from helpers.up import Up

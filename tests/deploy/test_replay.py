@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from barograph.replay.command import main
-from barograph.replay.members import stretches
-from barograph.replay.record import Recorder
-from barograph.replay.record import main as record
-from barograph.replay.ring import TraceRing
-from barograph.replay.trace import read_trace
-from barograph_agent.harvest import Cursor, Harvest
+from barograph.lab.replay.command import main
+from barograph.lab.replay.members import stretches
+from barograph.lab.replay.record import Recorder
+from barograph.lab.replay.record import main as record
+from barograph.lab.replay.ring import TraceRing
+from barograph.lab.replay.trace import read_trace
+from barograph_agent.reduce.intervals import Cursor, IntervalReader
 from helpers.rings import STARTED_NS, STARTED_UNIX_NS, FakeShim
 
 START = 1_700_000_000
@@ -144,7 +144,7 @@ def test_intervals_and_classes_are_those_of_the_traces_layout(clean):
     trace = read_trace(clean)
     ring = TraceRing(trace)
     ring.advance(ring.last_seconds)
-    intervals, sites = Harvest(ring, Cursor(world=0)).take()  # type: ignore[arg-type]
+    intervals, sites = IntervalReader(ring, Cursor(world=0)).take()  # type: ignore[arg-type]
     ends = trace.ranks[0].exit[trace.ranks[0].synchronizing]
     assert intervals.seconds == pytest.approx(np.diff(ends, prepend=trace.ranks[0].exit[0]) * 1e-9)
     assert intervals.ended_at == pytest.approx(START + ends * 1e-9)

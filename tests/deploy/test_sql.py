@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from barograph.sql import main
+from barograph.commands.sql import main
 from barograph_collector.server import Collector
 from helpers.history import write_history
 from helpers.log import collector_on

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from barograph import config
 from barograph.cli import MISSING_EXTRA
-from barograph.supervisor import Daemon, Supervisor
-from barograph_collector.service import Exit, Shutdown
+from barograph.operate import config
+from barograph.operate.supervisor import SupervisedDaemon, Supervisor
+from barograph_collector.daemon.service import Exit, Shutdown
 from helpers import confined
 from helpers.log import wait_until
 from helpers.up import free_ports
@@ -150,7 +150,7 @@ def test_a_daemon_that_freezes_is_killed_and_started_again_and_one_that_lives_is
         count.touch()
     program.write_text(
         "import os, pathlib, signal, sys, time\n"
-        "from barograph_collector.notify import Notifier\n"
+        "from barograph_collector.daemon.notify import Notifier\n"
         "lives, beats = map(pathlib.Path, sys.argv[1:])\n"
         "lives.write_text(lives.read_text() + '.')\n"
         "notifier = Notifier(os.environ)\n"
@@ -163,7 +163,7 @@ def test_a_daemon_that_freezes_is_killed_and_started_again_and_one_that_lives_is
         "    time.sleep(notifier.alive_seconds)\n"
     )
     command = [sys.executable, str(program), str(lives), str(beats)]
-    supervisor = Supervisor([Daemon("odd", command)], watchdog_seconds=1.0)
+    supervisor = Supervisor([SupervisedDaemon("odd", command)], watchdog_seconds=1.0)
 
     def wait_for(count: Path, least: int, now: float) -> None:
         def enough() -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from barograph.supervisor import STOP_SECONDS
+from barograph.operate.supervisor import STOP_SECONDS
 from helpers.log import wait_until
 from helpers.up import Up, free_ports
 

@@ -18,8 +18,9 @@ from urllib.parse import urlsplit
 import msgspec
 import zmq
 
-from barograph_agent import credential, wire
-from barograph_agent.keys import ClientKey
+from barograph_agent.deliver import credential
+from barograph_agent.deliver.keys import ClientKey
+from barograph_agent.protocol import wire
 from helpers.hostile_wire import INVALID_APPENDS, NOT_OF_THE_PROTOCOL, mutations
 from helpers.log import blocks
 

@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from barograph_agent import wire
-from barograph_collector.store import Store
+from barograph_agent.protocol import wire
+from barograph_collector.storage.store import Store
 from helpers.log import Daemon, Producer, blocks
 from helpers.network import Network
 
@@ -189,7 +189,7 @@ class Chaos:
 
 
 def _end_of_groups(path: Path) -> int:
-    """Where the last group ends, as its headers say (see barograph_collector.journal)."""
+    """Where the last group ends, as its headers say (see barograph_collector.storage.journal)."""
     header = struct.Struct("<4sIIIQ")
     data, end = path.read_bytes(), 0
     while data[end : end + 4] == b"BJ01":

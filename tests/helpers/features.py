@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from barograph_modeler.features.forecast import FeatureForecaster
+from barograph_modeler.features.forecaster import FeatureForecaster
 from barograph_modeler.features.library import FeatureLibrary
-from barograph_modeler.features.run import Run
+from barograph_modeler.features.run import FeatureRun
 from helpers.executor import Inline
 from helpers.scaling import Columns, finished
 
 
-def learn_here(runs: Sequence[Run], seed: int) -> Any:
+def learn_here(runs: Sequence[FeatureRun], seed: int) -> Any:
     """As `Apart` does, without a process of its own. The same runs are learned once: a fit is seconds of work."""
     return _learned(pickle.dumps((list(runs), seed)))
 

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from barograph_agent import wire
-from barograph_agent.link import Link
-from barograph_agent.outbox import Memory
-from barograph_collector.client import LogReader
+from barograph_agent.deliver.link import Link
+from barograph_agent.deliver.outbox import Memory
+from barograph_agent.protocol import wire
+from barograph_collector.client.log_reader import LogReader
 from helpers.log import wait_until
 
 CLASS: Final = 2**63 + 11

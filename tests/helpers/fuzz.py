@@ -12,11 +12,11 @@ from pathlib import Path
 import msgspec
 import zmq
 
-from barograph_agent import wire
-from barograph_agent.link import Link
-from barograph_agent.outbox import Memory
-from barograph_agent.worlds import Progress, Worlds
-from barograph_collector import intake
+from barograph_agent.deliver.link import Link
+from barograph_agent.deliver.outbox import Memory
+from barograph_agent.protocol import wire
+from barograph_agent.reduce.ring_set import Progress, RingSet
+from barograph_collector.storage import messages as intake
 from helpers.hostile_wire import INVALID_APPENDS, NOT_OF_THE_PROTOCOL
 from helpers.log import blocks
 from helpers.rings import FakeShim
@@ -87,7 +87,7 @@ def rings(folder: Path, count: int, seed: int) -> Counter[str]:
         victim = rng.randrange(2)
         written = files[victim].write(mutate(good[victim], rng))
         files[victim].truncate(written)
-        worlds = Worlds(folder, Progress())
+        worlds = RingSet(folder, Progress())
         worlds.find()
         for rows in worlds.take(final=True):
             assert 0 < rows.length <= 4096

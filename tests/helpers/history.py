@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from barograph_collector.client import LogReader
+from barograph_collector.client.log_reader import LogReader
 from helpers.log import Producer, wait_until
 
 APP: Final = "hpcg"

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from barograph_agent import wire
+from barograph_agent.protocol import wire
 from helpers.log import blocks
 
 _pack = msgspec.msgpack.encode

@@ -18,11 +18,11 @@ from unittest.mock import patch
 import numpy as np
 import zmq
 
-from barograph_agent import wire
-from barograph_agent.keys import ClientKey
-from barograph_collector import writer
+from barograph_agent.deliver.keys import ClientKey
+from barograph_agent.protocol import wire
+from barograph_collector.ingest import writer
 from barograph_collector.server import Collector
-from barograph_collector.store import Store
+from barograph_collector.storage.store import Store
 
 DEADLINE_SECONDS = 60.0
 M = TypeVar("M", bound=wire.FromCollector)
@@ -123,7 +123,7 @@ class Producer:
 class Daemon:
     """`barograph collector` as a process of its own, on free ports; ready when constructed."""
 
-    program = ("-m", "barograph_collector.daemon")
+    program = ("-m", "barograph_collector.main")
     """What Python is to run."""
 
     def __init__(self, state: Path, *options: str) -> None:

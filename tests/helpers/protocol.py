@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from barograph_agent import wire
-from barograph_agent.tables import Kind
+from barograph_agent.protocol import wire
+from barograph_agent.protocol.tables import Kind
 
 RECORDED: Final = Path(__file__).resolve().parents[1] / "data/wire"
 _KINDS: Final = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from barograph_agent.ring import BYTES_UNKNOWN, HEADER, HEADER_BYTES, MAGIC, MODULE, RECORD, SITE, VERSION
+from barograph_agent.ring.reader import BYTES_UNKNOWN, HEADER, HEADER_BYTES, MAGIC, MODULE, RECORD, SITE, VERSION
 
 STARTED_NS = 5_000_000_000
 STARTED_UNIX_NS = 1_700_000_000_000_000_000

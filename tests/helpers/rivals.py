@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pytest
 
-from barograph_agent.tables import TABLES, Kind
+from barograph_agent.protocol.tables import TABLES, Kind
 from helpers.up import free_ports
 
 FIELDS = ("count", "sum_seconds", "sum_squares", "sum_cubes", "min_seconds", "max_seconds", "first_index")

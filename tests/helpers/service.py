@@ -16,10 +16,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from barograph_agent import wire
-from barograph_agent.link import Link
-from barograph_agent.outbox import Memory
-from barograph_collector.client import LogReader, LogUnavailable
+from barograph_agent.deliver.link import Link
+from barograph_agent.deliver.outbox import Memory
+from barograph_agent.protocol import wire
+from barograph_collector.client.log_reader import LogReader, LogUnavailable
 from helpers.log import DEADLINE_SECONDS, wait_until
 from helpers.mpi import OPENMPI_ENVIRONMENT
 from helpers.up import free_ports
@@ -39,7 +39,7 @@ class Service:
 
     def start(self) -> None:
         """Start it and wait until it listens."""
-        command = [sys.executable, "-m", "barograph_collector.daemon", "--state", str(self._state)]
+        command = [sys.executable, "-m", "barograph_collector.main", "--state", str(self._state)]
         command += ["--listen", self.endpoint, "--metrics", "127.0.0.1:0"]
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
@@ -175,6 +175,6 @@ def sidecars(spools: Path) -> list[int]:
             words = path.read_bytes().split(b"\0")
         except OSError:
             continue
-        if b"barograph_agent.sidecar" in words and words[-2].startswith(os.fsencode(spools) + b"/"):
+        if b"barograph_agent.sidecar.main" in words and words[-2].startswith(os.fsencode(spools) + b"/"):
             found.append(int(path.parent.name))
     return found

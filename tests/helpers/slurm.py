@@ -131,7 +131,11 @@ class Cluster:
                 words = path.read_bytes().split(b"\0")
             except OSError:
                 continue
-            if b"barograph_agent.nodewatch" in words and b"-c" not in words and os.fsencode(self.active) in words[-2]:
+            if (
+                b"barograph_agent.sidecar.nodewatch" in words
+                and b"-c" not in words
+                and os.fsencode(self.active) in words[-2]
+            ):
                 found.append(int(path.parent.name))
         return found
 
@@ -188,7 +192,16 @@ def _interpreter(root: Path) -> Path:
     wrapper.write_text(f'#!/bin/sh\nPYTHONPATH={path} exec /usr/bin/python3.{sys.version_info.minor} "$@"\n')
     wrapper.chmod(0o755)
     for python in (Path(sys.executable), wrapper):
-        command = ["/usr/sbin/runuser", "-u", USER, "--", python, "-P", "-c", "import barograph_agent.nodewatch"]
+        command = [
+            "/usr/sbin/runuser",
+            "-u",
+            USER,
+            "--",
+            python,
+            "-P",
+            "-c",
+            "import barograph_agent.sidecar.nodewatch",
+        ]
         if subprocess.run(command, cwd="/", capture_output=True, check=False).returncode == 0:
             return python
     return missing(f"Slurm: {USER} can run neither {sys.executable} nor {wrapper}, or not read {REPOSITORY}")

@@ -11,9 +11,9 @@ from typing import Self
 
 import numpy as np
 
-from barograph_agent import wire
-from barograph_agent.link import Link
-from barograph_agent.outbox import Memory
+from barograph_agent.deliver.link import Link
+from barograph_agent.deliver.outbox import Memory
+from barograph_agent.protocol import wire
 from helpers.up import Up
 
 NODES = ("n1", "n2", "n3", "n4")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from barograph_alerts.scorer import Scorer
-from barograph_modeler.learner import Learner
+from barograph_alerts.processor import Scorer
+from barograph_modeler.learning.learner import Learner
 from helpers.jobs import Simulation, part, verdict
 
 

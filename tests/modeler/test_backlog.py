@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barograph_modeler.backlog import Backlog
+from barograph_modeler.learning.backlog import Backlog
 
 
 def test_the_highest_priority_goes_first_and_every_second_turn_is_the_longest_waiting_ones():

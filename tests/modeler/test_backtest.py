@@ -3,12 +3,12 @@ import math
 import numpy as np
 import pytest
 
-from barograph_modeler.backtest.methods import METHODS, refit
-from barograph_modeler.backtest.plot import plot_order, plot_scales
-from barograph_modeler.backtest.score import Row, pinball, score, summarize
-from barograph_modeler.backtest.series import BadTable, Join, Series, read_series
-from barograph_modeler.backtest.tasks import prequential, same_scale, scale_up
-from barograph_modeler.maxima.predictive import Limits
+from barograph_modeler.maxima.predictive import SeriesLimits
+from barograph_modeler.studies.bands.methods import METHODS, refit
+from barograph_modeler.studies.bands.plot import plot_order, plot_scales
+from barograph_modeler.studies.bands.score import Row, pinball, score, summarize
+from barograph_modeler.studies.bands.tasks import prequential, same_scale, scale_up
+from barograph_modeler.studies.series import BadTable, Join, Series, read_series
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_a_join_must_be_unambiguous_and_complete(table):
 
 def test_a_score_is_what_a_pencil_says():
     values = np.array([1.0, 2.0, 3.0, 10.0, 5.0])
-    limits = Limits(np.array([np.nan, 2.0, 3.5, 2.0, 2.0]), np.array([np.nan, 4.0, 5.5, 4.0, 5.0]))
+    limits = SeriesLimits(np.array([np.nan, 2.0, 3.5, 2.0, 2.0]), np.array([np.nan, 4.0, 5.5, 4.0, 5.0]))
     row = score("m", "t", one_series(values), limits, values, fitted=1)
     assert (row.scored, row.coverage, row.below, row.above) == (4, 0.5, 0.25, 0.25)
     # Lower: 0, 0.975 x 0.5, 0.025 x 8, 0.025 x 3. Upper: 0.025 x 2, 0.025 x 2.5, 0.975 x 6, 0.

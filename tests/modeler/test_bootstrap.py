@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barograph_modeler.maxima.bootstrap import paired_replicas, pwm_replicas, resample_counts
 from barograph_modeler.maxima.distribution import Gevs
-from barograph_modeler.maxima.moments import fit_moms
-from barograph_modeler.maxima.pwm import fit_pwms
+from barograph_modeler.maxima.fits.bootstrap import paired_replicas, pwm_replicas, resample_counts
+from barograph_modeler.maxima.fits.moments import fit_moms
+from barograph_modeler.maxima.fits.pwm import fit_pwms
 
 
 def drawn(k, n, seed):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from barograph_modeler.curve import DOUBLINGS, SCALES, draw
+from barograph_modeler.forecasts.curve import DOUBLINGS, SCALES, draw
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.predictor import fit
 from helpers.scaling import law

@@ -9,25 +9,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from barograph_collector.station import Output
-from barograph_modeler.daemon import TABLES
+from barograph_collector.daemon.runner import Output
 from barograph_modeler.features import history as bounds
 from barograph_modeler.features import running as running_bounds
-from barograph_modeler.features.apart import Apart, Failed
 from barograph_modeler.features.columns import Useless, choose
-from barograph_modeler.features.forecast import FeatureForecaster
-from barograph_modeler.features.history import RunHistory
+from barograph_modeler.features.forecaster import FeatureForecaster
+from barograph_modeler.features.history import FeatureRunHistory
 from barograph_modeler.features.library import FeatureLibrary
 from barograph_modeler.features.model import Expected
-from barograph_modeler.features.run import Known, Run, Value
+from barograph_modeler.features.run import FeatureRun, Known, Value
 from barograph_modeler.features.running import RunningJobs
-from barograph_modeler.forecast import Forecaster
-from barograph_modeler.history import Application
-from barograph_modeler.learner import Learner
-from barograph_modeler.library import Library
-from barograph_modeler.mind import Modeler
+from barograph_modeler.features.train_worker import Apart, Failed
+from barograph_modeler.forecasts.forecaster import Forecaster
+from barograph_modeler.forecasts.history import Application
+from barograph_modeler.forecasts.library import Library
+from barograph_modeler.learning.learner import Learner
+from barograph_modeler.main import TABLES
+from barograph_modeler.processor import ModelerProcessor
 from barograph_modeler.scaling.answer import Refusal
-from barograph_modeler.snapshot import read_snapshot, write_snapshot
+from barograph_modeler.state.snapshot import read_snapshot, write_snapshot
 from helpers.executor import Inline
 from helpers.features import Solves, learn_here
 
@@ -41,7 +41,7 @@ class Life:
     def __init__(self) -> None:
         self.fits = 0
         self.features = FeatureForecaster(FeatureLibrary(self._fit, Inline(), clock=lambda: 0.0))
-        self.mind = Modeler(Learner(), Forecaster(Library(Inline())), self.features)
+        self.mind = ModelerProcessor(Learner(), Forecaster(Library(Inline())), self.features)
         self.said: list[Output] = []
 
     def _fit(self, runs: Any, seed: int) -> Any:
@@ -152,10 +152,10 @@ def test_where_scales_foretell_as_well_features_are_not_asked():
     assert all(row["scaling_error"] <= row["error"] for row in rows)
 
 
-def runs(count: int, **values: Any) -> list[Run]:
+def runs(count: int, **values: Any) -> list[FeatureRun]:
     """Runs of one scale whose features are functions of a number from 1 on."""
     return [
-        Run(Known({n: v(i) for n, v in values.items()}, {"late": 9.0 * i}, "lab/a", 4, 1), 10.0 * i)
+        FeatureRun(Known({n: v(i) for n, v in values.items()}, {"late": 9.0 * i}, "lab/a", 4, 1), 10.0 * i)
         for i in range(1, count + 1)
     ]
 
@@ -233,7 +233,7 @@ def test_a_fit_that_breaks_is_counted_and_the_last_model_stays(caplog):
 def test_what_is_held_of_runs_and_jobs_is_bounded(monkeypatch):
     monkeypatch.setattr(bounds, "VALUES", 100)
     monkeypatch.setattr(bounds, "RUNS", 5)
-    history = RunHistory()
+    history = FeatureRunHistory()
     for number in range(40):
         for run in runs(2, a=float, b=float):
             history.learn(Application("lab", f"app{number}"), run)

@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.ensemble import ExtraTreesRegressor
 
-from barograph_modeler.features.conformal import Conformal
-from barograph_modeler.features.expansion import logarithms, ratios
-from barograph_modeler.features.learners import LEARNERS, Maker
-from barograph_modeler.features.ranking import rank_accuracy
+from barograph_modeler.features.estimators.conformal import Conformal
+from barograph_modeler.features.estimators.expansion import logarithms, ratios
+from barograph_modeler.features.estimators.learners import LEARNERS, Maker
+from barograph_modeler.features.estimators.stack import Stack, held_out
+from barograph_modeler.features.estimators.trees import LEAST_VARIANCE, Trees, expanded_columns, importances
 from barograph_modeler.features.reduction import by_importance, by_time
 from barograph_modeler.features.sample import Sample
-from barograph_modeler.features.stack import Stack, held_out
-from barograph_modeler.features.transfer import Ratio, Transfer
-from barograph_modeler.features.trees import LEAST_VARIANCE, Trees, expanded_columns, importances
+from barograph_modeler.studies.features.ranking import rank_accuracy
+from barograph_modeler.studies.features.transfer import RatioTransfer, Transfer
 
 BY_NAME = {maker.name: maker for maker in LEARNERS}
 
@@ -145,7 +145,7 @@ def test_a_few_runs_on_a_new_machine_do_with_a_source_what_they_cannot_do_alone(
     few, rest = solver(20, 2, speed=2.5), solver(400, 3, speed=2.5)
     alone = ape(Trees(1).fit(few).predict(rest.values), rest)
     assert ape(Transfer(source).fit(few).predict(rest.values), rest) < alone / 2
-    assert ape(Ratio(source).fit(few).predict(rest.values), rest) < 0.25
+    assert ape(RatioTransfer(source).fit(few).predict(rest.values), rest) < 0.25
 
 
 def test_held_out_predictions_come_from_learners_that_have_not_seen_the_run() -> None:

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from barograph_collector.station import Output
-from barograph_modeler import history as bounds
-from barograph_modeler import library as module
-from barograph_modeler.forecast import Forecaster
-from barograph_modeler.history import Application, History, Place, problem_name
-from barograph_modeler.jobs import VERDICT_SECONDS
-from barograph_modeler.learner import Learner
-from barograph_modeler.library import Library
-from barograph_modeler.mind import Modeler
-from barograph_modeler.scoreboard import Forecast, Scoreboard
-from barograph_modeler.snapshot import read_snapshot, write_snapshot
+from barograph_collector.daemon.runner import Output
+from barograph_modeler.forecasts import history as bounds
+from barograph_modeler.forecasts import library as module
+from barograph_modeler.forecasts.forecaster import Forecaster
+from barograph_modeler.forecasts.history import Application, Place, WorkloadHistory, problem_name
+from barograph_modeler.forecasts.library import Library
+from barograph_modeler.forecasts.scoreboard import Forecast, Scoreboard
+from barograph_modeler.learning.jobs import VERDICT_SECONDS
+from barograph_modeler.learning.learner import Learner
+from barograph_modeler.processor import ModelerProcessor
+from barograph_modeler.state.snapshot import read_snapshot, write_snapshot
 from helpers.executor import Inline, Slow
 from helpers.features import inline_features
 from helpers.scaling import Campaign, law
@@ -32,7 +32,7 @@ class Life:
 
     def __init__(self, executor: Any = None) -> None:
         self.forecaster = Forecaster(Library(executor or Inline(), worked=lambda: 0.0))
-        self.mind = Modeler(Learner(accept=3), self.forecaster, inline_features())
+        self.mind = ModelerProcessor(Learner(accept=3), self.forecaster, inline_features())
         self.said: list[Output] = []
 
     def take(self, *pieces: tuple[str, dict[str, Any]], now: float = NOW) -> None:
@@ -130,7 +130,7 @@ def test_a_run_without_intervals_is_learned_at_once_and_one_with_them_waits_for_
 
 
 def test_runs_accepted_as_the_new_normal_replace_the_history_of_their_workload():
-    history = History()
+    history = WorkloadHistory()
     place = Place("w", SOLVER, "p", 4, 1)
     for seconds in (1.0, 1.1, 1.2):
         history.learn(place, seconds)
@@ -252,7 +252,7 @@ def test_an_application_rests_in_proportion_to_its_fit_so_that_a_flood_costs_lit
         now[0] += 1.0
         return real(application, *rest)
 
-    life.mind = Modeler(Learner(), life.forecaster, inline_features())
+    life.mind = ModelerProcessor(Learner(), life.forecaster, inline_features())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "publish", slow)
         for ranks in (1, 2, 4, 8, 16):
@@ -266,7 +266,7 @@ def test_an_application_rests_in_proportion_to_its_fit_so_that_a_flood_costs_lit
 
 def test_history_is_bounded_in_every_direction(monkeypatch):
     monkeypatch.setattr(bounds, "PROBLEMS", 5)
-    history = History()
+    history = WorkloadHistory()
     for number in range(8):
         application = Application("lab", f"app{number % 4}")
         for ranks in range(1, bounds.SCALES + 3):
@@ -286,14 +286,14 @@ def test_history_is_bounded_in_every_direction(monkeypatch):
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, math.inf])
 def test_runtimes_and_scales_that_are_none_do_not_enter(seconds):
-    history = History()
+    history = WorkloadHistory()
     history.learn(Place("w", SOLVER, "p", 4, 1), seconds)
     history.learn(Place("w", SOLVER, "p", 0, 1), 1.0)
     assert SOLVER not in history
 
 
 def test_nodes_that_contradict_the_ranks_count_as_unknown():
-    history = History()
+    history = WorkloadHistory()
     history.learn(Place("w", SOLVER, "p", 2, 4), 1.0)
     assert np.isnan(history.runs(SOLVER)["p"].nodes).all()
 

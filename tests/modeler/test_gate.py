@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from barograph_modeler.gate import Gate
+from barograph_modeler.state.gate import Gate
 
 
 def test_it_closes_when_the_last_one_has_left_and_lets_nobody_in_meanwhile():

@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barograph_modeler.scaling.fraction import TooFewRuns
-from barograph_modeler.scaling.greybox import METHODS, GreyBox, Softplus
 from barograph_modeler.scaling.history import Runs
-from barograph_modeler.scaling.oliveira import LOWER, UPPER, Oliveira
-from barograph_modeler.scaling.papers import MODELS
-from barograph_modeler.scaling.samples import Points, contexts, vectors
-from barograph_modeler.scaling.speedup import overhead, speedup
-from barograph_modeler.scaling.swarm import minimize
+from barograph_modeler.studies.greybox.fraction import TooFewRuns
+from barograph_modeler.studies.greybox.greybox import METHODS, GreyBox, Softplus
+from barograph_modeler.studies.greybox.oliveira import LOWER, UPPER, Oliveira
+from barograph_modeler.studies.greybox.samples import Points, contexts, vectors
+from barograph_modeler.studies.greybox.speedup import overhead, speedup
+from barograph_modeler.studies.greybox.swarm import minimize
+from barograph_modeler.studies.rivals.papers import MODELS
 
 SHARE = 0.95
 SCALES = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32]

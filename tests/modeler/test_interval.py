@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from barograph_modeler.interval import REGIMES, WINDOW, Interval
+from barograph_modeler.bands.class_model import REGIMES, WINDOW, ClassModel
+from barograph_modeler.bands.moments import Blocks
+from barograph_modeler.bands.regime import Closed
 from barograph_modeler.maxima.distribution import Gevs
-from barograph_modeler.moments import Blocks
-from barograph_modeler.regime import Closed
 
 
-def learn(interval: Interval, values: np.ndarray, start: int = 0) -> list[Closed]:
+def learn(interval: ClassModel, values: np.ndarray, start: int = 0) -> list[Closed]:
     """Learn values that came one per second from `start`, in pieces."""
     closed = []
     for at in range(0, values.size, 37):
@@ -31,7 +31,7 @@ def correlated(n: int, seed: int, rho: float = 0.7, deviation: float = 0.03) -> 
 
 @pytest.mark.parametrize("factor", [0.9, 1.1, 1.5])
 def test_a_lasting_change_of_level_closes_the_regime_and_the_next_band_is_of_what_follows(factor):
-    interval = Interval()
+    interval = ClassModel()
     values = correlated(4000, 1) * np.where(np.arange(4000) < 3000, 1.0, factor)
     assert learn(interval, values[:3000]) == []
     interval.refit(0)
@@ -52,24 +52,24 @@ def test_a_lasting_change_of_level_closes_the_regime_and_the_next_band_is_of_wha
 
 @pytest.mark.parametrize("rho", [0.0, 0.7, 0.9])
 def test_stationary_noise_closes_no_regime(rho):
-    assert sum(len(learn(Interval(), correlated(5000, seed, rho))) for seed in range(5)) == 0
+    assert sum(len(learn(ClassModel(), correlated(5000, seed, rho))) for seed in range(5)) == 0
 
 
 def test_a_small_change_or_a_single_outlier_closes_no_regime():
     values = correlated(4000, 1, 0.0, 0.01) * np.where(np.arange(4000) < 2000, 1.0, 1.03)
     values[3000] = 1e6
-    assert learn(Interval(), values) == []
+    assert learn(ClassModel(), values) == []
 
 
 def test_no_more_than_the_last_regimes_are_kept():
-    interval = Interval()
+    interval = ClassModel()
     closed = learn(interval, correlated(800 * 12, 2) * np.repeat(1.5 ** np.arange(12), 800))
     assert len(closed) > REGIMES
     assert interval.regimes == tuple(one.regime for one in closed[-REGIMES:])
 
 
 def test_blocks_of_many_go_into_the_moments_and_not_into_the_window():
-    interval = Interval()
+    interval = ClassModel()
     counts, sums = [1.0, 4.0, 1.0], [2.0, 8.0, 4.0]
     squares, cubes = [4.0, 18.0, 16.0], [8.0, 44.0, 64.0]
     least, most = [2.0, 1.0, 4.0], [2.0, 3.0, 4.0]  # the values: 2; 1, 2, 2, 3; 4
@@ -84,7 +84,7 @@ def test_blocks_of_many_go_into_the_moments_and_not_into_the_window():
 def test_the_gev_is_of_the_window_and_trusted_only_where_both_fits_agree():
     gev = Gevs(np.array([0.1]), np.array([10.0]), np.array([1.0]))
     sample = gev.draw(WINDOW, np.random.default_rng(3))[0]
-    interval, mixture = Interval(), Interval()
+    interval, mixture = ClassModel(), ClassModel()
     learn(interval, np.concatenate([sample + 0.01, sample]))
     learn(mixture, np.where(np.arange(WINDOW) % 6 == 0, 60.0, 10.0) + sample / 100)
     for one in (interval, mixture):
@@ -97,7 +97,7 @@ def test_the_gev_is_of_the_window_and_trusted_only_where_both_fits_agree():
 
 
 def test_fits_become_rarer_as_the_history_grows():
-    interval = Interval()
+    interval = ClassModel()
     due = []
     for n, value in enumerate(correlated(600, 4), 1):
         interval.learn(Blocks.of_values(np.array([value])), np.array([float(n)]))

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from barograph_collector.station import Output
-from barograph_modeler import jobs as held
-from barograph_modeler import learner as module
-from barograph_modeler.coverage import Coverage
-from barograph_modeler.jobs import VERDICT_SECONDS
-from barograph_modeler.learner import Learner
+from barograph_collector.daemon.runner import Output
+from barograph_modeler.bands.coverage import Coverage
+from barograph_modeler.learning import jobs as held
+from barograph_modeler.learning import learner as module
+from barograph_modeler.learning.jobs import VERDICT_SECONDS
+from barograph_modeler.learning.learner import Learner
 from helpers.jobs import CLASSES, Simulation, part, verdict
 
 

@@ -10,8 +10,8 @@ import pytest
 from scipy.special import gamma
 from scipy.stats import genextreme, skew
 
-from barograph_modeler.maxima.moments import fit_mom
-from barograph_modeler.maxima.pwm import fit_pwm
+from barograph_modeler.maxima.fits.moments import fit_mom
+from barograph_modeler.maxima.fits.pwm import fit_pwm
 
 K, LOCATION, SCALE = -0.12, 10.0, 2.0
 

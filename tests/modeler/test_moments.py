@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barograph_modeler.moments import Blocks, Moments
+from barograph_modeler.bands.moments import Blocks, Moments
 
 
 def reduced(values: np.ndarray, cuts: list[int]) -> Blocks:

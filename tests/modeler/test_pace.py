@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barograph_agent.blocks import Intervals, reduce
-from barograph_agent.tables import TEXT_LIMIT
-from barograph_modeler.pace import Pace, fit_pace, means_of_text, residuals_of_text
-from barograph_modeler.windows import RunPace, Window, Windower
+from barograph_agent.protocol.tables import TEXT_LIMIT
+from barograph_agent.reduce.blocks import Intervals, reduce
+from barograph_modeler.pace.pace import Pace, fit_pace, means_of_text, residuals_of_text
+from barograph_modeler.pace.windows import RunPace, Window, Windower
 
 durations = st.lists(
     st.tuples(st.integers(0, 3) | st.just(2**64 - 1), st.floats(0, 3) | st.just(0.1)), min_size=1, max_size=60

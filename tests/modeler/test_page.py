@@ -17,20 +17,20 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from barograph.predict import main as predict
-from barograph_collector import access, keys
-from barograph_collector.service import MetricsServer, serve_metrics
-from barograph_modeler.answer import PAYS, answer, request
-from barograph_modeler.forecast import Forecaster
-from barograph_modeler.history import Application
-from barograph_modeler.learner import Learner
-from barograph_modeler.library import Library, Published
-from barograph_modeler.mind import Modeler
-from barograph_modeler.page import PredictPage
-from barograph_modeler.question import BadQuestion, Question, parse_question
+from barograph.commands.predict import main as predict
+from barograph_collector.auth import http_access, keys
+from barograph_collector.daemon.service import MetricsServer, serve_metrics
+from barograph_modeler.forecasts.forecaster import Forecaster
+from barograph_modeler.forecasts.history import Application
+from barograph_modeler.forecasts.library import Library, Published
+from barograph_modeler.learning.learner import Learner
+from barograph_modeler.processor import ModelerProcessor
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.mixture import Mixture
 from barograph_modeler.scaling.predictor import Prediction, Refusal
+from barograph_modeler.serving.answer import PAYS, answer, request
+from barograph_modeler.serving.page import PredictPage
+from barograph_modeler.serving.question import BadQuestion, Question, parse_question
 from helpers.executor import Inline, Slow
 from helpers.features import inline_features
 from helpers.scaling import Campaign, law
@@ -39,7 +39,7 @@ from helpers.scaling import Campaign, law
 def forecaster(*campaigns: Campaign) -> Forecaster:
     """One that has learned these, at five scales each."""
     made = Forecaster(Library(Inline(), worked=lambda: 0.0))
-    mind = Modeler(Learner(), made, inline_features())
+    mind = ModelerProcessor(Learner(), made, inline_features())
     for campaign in campaigns:
         for ranks in (1, 2, 4, 8, 16):
             for table, columns in campaign.run(ranks).items():
@@ -106,7 +106,7 @@ def test_a_question_that_nobody_can_answer_is_a_400_with_a_sentence(server, quer
 def test_what_is_being_learned_is_a_503_and_the_command_waits_for_it(capsys):
     executor = Slow()
     made, campaign = Forecaster(Library(executor)), Campaign()
-    mind = Modeler(Learner(), made, inline_features())
+    mind = ModelerProcessor(Learner(), made, inline_features())
     for ranks in (1, 2, 4, 8, 16):
         for table, columns in campaign.run(ranks).items():
             mind.take(table, columns, 0.0)
@@ -251,7 +251,7 @@ def test_limits_are_rounded_up_to_what_people_ask_for():
 def test_questions_are_answered_while_predictors_are_replaced():
     """Readers have no lock: what is published is never changed, only replaced."""
     made, campaign = forecaster(Campaign()), Campaign(seed=3)
-    mind = Modeler(Learner(), made, inline_features())
+    mind = ModelerProcessor(Learner(), made, inline_features())
     page, over, failures = PredictPage(made, inline_features()), threading.Event(), []
 
     def ask() -> None:
@@ -281,8 +281,8 @@ def test_questions_are_answered_while_predictors_are_replaced():
 
 def test_with_a_list_of_viewers_only_their_tokens_are_answered_and_metrics_stay_open(tmp_path: Path) -> None:
     keys.init(tmp_path / "keys")
-    token = access.add(tmp_path / "keys", "user", "ada").read_text().strip()
-    viewers = access.Access.read(tmp_path / "keys" / access.VIEWERS)
+    token = http_access.add(tmp_path / "keys", "user", "ada").read_text().strip()
+    viewers = http_access.Access.read(tmp_path / "keys" / http_access.VIEWERS)
     served = serve_metrics(
         CollectorRegistry(),
         "127.0.0.1",
@@ -303,7 +303,7 @@ def test_with_a_list_of_viewers_only_their_tokens_are_answered_and_metrics_stay_
         words = ["--app=solver", "--ranks=8", "--param=n=1", "--json", f"--modeler=http://{host}:{port}"]
         assert predict([*words, f"--token={tmp_path / 'keys/ada.token'}"]) == 0
         assert predict(words) == 2
-        access.revoke(tmp_path / "keys", "ada")
+        http_access.revoke(tmp_path / "keys", "ada")
         viewers.look()
         assert get(served, asked, Authorization=f"Bearer {token}")[0] == 401
     finally:

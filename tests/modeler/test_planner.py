@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barograph.cli import main as barograph
-from barograph_modeler.scaling.complexity import BadExpression, Complexity
-from barograph_modeler.scaling.planner import WIDEST, dimensions, plan
+from barograph_modeler.studies.weak.complexity import BadExpression, Complexity
+from barograph_modeler.studies.weak.planner import WIDEST, dimensions, plan
 
 CUBE = Complexity.parse("N**3")
 

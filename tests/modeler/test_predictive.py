@@ -6,7 +6,7 @@ import pytest
 from scipy.stats import genextreme
 
 from barograph_modeler.maxima.predictive import Predictive
-from barograph_modeler.runtime import runtime_band
+from barograph_modeler.maxima.runtime import runtime_band
 
 N = 3000
 

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from barograph_modeler.runtime import runtime_band
+from barograph_modeler.maxima.runtime import runtime_band
 
 
 def test_three_runs_give_the_band_of_the_textbook():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from barograph.cli import main
-from barograph_modeler.features import learners
+from barograph_modeler.features.estimators import learners
 
 SUMMARY = {
     "model",

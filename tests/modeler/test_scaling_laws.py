@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from barograph_modeler.scaling import laws, pmnf
 from barograph_modeler.scaling.history import Runs
+from barograph_modeler.studies.rivals import laws, pmnf
 
 MODELS = {model.name: model for model in (*laws.MODELS, *pmnf.MODELS)}
 SCALES = np.array([1.0, 2, 4, 8, 16])

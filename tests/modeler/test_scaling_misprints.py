@@ -7,13 +7,13 @@ weak scaling. Each test fails with the formula as printed.
 import numpy as np
 import pytest
 
-from barograph_modeler.scaling.complexity import Complexity
-from barograph_modeler.scaling.fraction import estimate_share, optimal
 from barograph_modeler.scaling.history import Runs
-from barograph_modeler.scaling.planner import rounding
-from barograph_modeler.scaling.samples import Points, contexts, vectors
-from barograph_modeler.scaling.speedup import speedup
-from barograph_modeler.scaling.weak import LogBilinear, relative_error
+from barograph_modeler.studies.greybox.fraction import estimate_share, optimal
+from barograph_modeler.studies.greybox.samples import Points, contexts, vectors
+from barograph_modeler.studies.greybox.speedup import speedup
+from barograph_modeler.studies.weak.complexity import Complexity
+from barograph_modeler.studies.weak.planner import rounding
+from barograph_modeler.studies.weak.weak import LogBilinear, relative_error
 
 SHARE = 0.9
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import t as student_t
 
-from barograph_modeler.scaling.evidence import Evidence
+from barograph_modeler.scaling.evidence import ShapeEvidence
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.mixture import Mixture
 from barograph_modeler.scaling.pool import Pool, posterior
@@ -180,10 +180,10 @@ def test_likelihood_is_the_product_of_forecasts_of_each_scale_from_the_smaller()
     """Two ways to the same weights: all scales at once, and scale by scale. They differ by what no shape changes."""
     history = runs(amdahl(1, 100), noise=0.05)
     spread = 0.04
-    whole = Evidence(history).log_likelihood(spread)
+    whole = ShapeEvidence(history).log_likelihood(spread)
     steps = np.zeros(whole.size)
     for count in range(1, len(SCALES)):
-        seen = Evidence(history.take(np.arange(count)))
+        seen = ShapeEvidence(history.take(np.arange(count)))
         means, spreads = seen.at(float(SCALES[count]), spread)
         y = np.log(history.seconds[count])
         steps += student_t.logpdf((y - means) / spreads, seen.freedom) - np.log(spreads)
@@ -193,7 +193,7 @@ def test_likelihood_is_the_product_of_forecasts_of_each_scale_from_the_smaller()
 
 
 def test_taking_a_problem_out_of_the_pool_leaves_no_trace():
-    pool, one, other = Pool(), Evidence(runs(amdahl(1, 100))), Evidence(runs(amdahl(2, 300)))
+    pool, one, other = Pool(), ShapeEvidence(runs(amdahl(1, 100))), ShapeEvidence(runs(amdahl(2, 300)))
     prior = log_prior(16)
     pool.add(one, prior)
     before = pool.prior(one, prior)

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from barograph_collector.follow import Follower
-from barograph_collector.station import Station
-from barograph_modeler import snapshot as module
-from barograph_modeler.gate import Gate
-from barograph_modeler.learner import Learner
-from barograph_modeler.snapshot import SNAPSHOT_SECONDS, Keeper, Unusable, read_snapshot, write_snapshot
+from barograph_collector.client.follow import Follower
+from barograph_collector.daemon.runner import Runner
+from barograph_modeler.learning.learner import Learner
+from barograph_modeler.state import snapshot as module
+from barograph_modeler.state.gate import Gate
+from barograph_modeler.state.snapshot import SNAPSHOT_SECONDS, Keeper, UnusableSnapshot, read_snapshot, write_snapshot
 from helpers.jobs import Simulation, part, verdict
 
 TABLES = ["jobs", "blocks", "runs", "scores"]
@@ -81,7 +81,7 @@ class Life:
         self.follower = Follower(log, TABLES, page=300)
         self.keeper = Keeper(directory, self.learner, SETTINGS, clock)
         self.keeper.restore(self.follower, log)
-        self.station = Station(self.learner, self.follower, Sink(), clock=lambda: 1e6)  # type: ignore[arg-type]
+        self.station = Runner(self.learner, self.follower, Sink(), clock=lambda: 1e6)  # type: ignore[arg-type]
 
 
 def known(learner: Learner) -> dict[str, Any]:
@@ -223,7 +223,7 @@ def test_only_own_classes_and_plain_containers_come_out_of_a_snapshot(tmp_path):
     path = tmp_path / "file"
     for thing, asked in ((print, "builtins.print"), (os.getcwd, "posix.getcwd"), (pickle.loads, "_pickle.loads")):
         write_snapshot(path, {}, SETTINGS, [thing])
-        with pytest.raises(Unusable, match=f"it asks for {asked}"):
+        with pytest.raises(UnusableSnapshot, match=f"it asks for {asked}"):
             read_snapshot(path, SETTINGS)
 
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barograph_modeler.scaling.fraction import TooFewRuns, aggregate, estimate_share, optimal, serial_time
 from barograph_modeler.scaling.history import Runs
-from barograph_modeler.scaling.speedup import corrected_time, estimated_time, overhead, parallel_share, speedup
+from barograph_modeler.studies.greybox.fraction import TooFewRuns, aggregate, estimate_share, optimal, serial_time
+from barograph_modeler.studies.greybox.speedup import corrected_time, estimated_time, overhead, parallel_share, speedup
 
 processes = st.integers(1, 10**6)
 ratios = st.floats(1e-6, 1.0)

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from barograph.cli import main as barograph
-from barograph_modeler.scaling import study_weak
 from barograph_modeler.scaling.history import Runs
-from barograph_modeler.scaling.split import split
-from barograph_modeler.scaling.study import Grid, figure
-from barograph_modeler.scaling.study_greybox import LABELS
-from barograph_modeler.scaling.study_weak import best_of_repeats
+from barograph_modeler.studies.greybox.greybox_study import LABELS
+from barograph_modeler.studies.greybox.split import split
+from barograph_modeler.studies.runs import Grid, figure
+from barograph_modeler.studies.weak import weak_study
+from barograph_modeler.studies.weak.weak_study import best_of_repeats
 
 SCALES = [1, 2, 4, 8, 16, 32, 64]
 
@@ -215,7 +215,7 @@ def test_the_tables_in_the_documentation_are_as_the_command_prints_them():
             assert names == list(LABELS), title
         else:
             assert title.startswith("Relative error of"), title
-            assert header[1:] == list(study_weak.laws_of("time")), title
+            assert header[1:] == list(weak_study.laws_of("time")), title
         for row in rows:
             assert len(row) == len(header), title
             assert all(re.fullmatch(r"\d+\.\d{3}|\d\.\de\+\d\d|N/A", cell) for cell in row[1:]), row

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barograph_modeler.scaling.history import Runs
-from barograph_modeler.scaling.papers import MODELS
-from barograph_modeler.scaling.weak import LogBilinear, relative_error
+from barograph_modeler.studies.rivals.papers import MODELS
+from barograph_modeler.studies.weak.weak import LogBilinear, relative_error
 
 BETA = (0.35, 0.9, -0.012)
 """Coefficients for the synthetic runs."""

@@ -11,9 +11,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from barograph.status import latest, rows
-from barograph_collector.client import LogReader
-from barograph_modeler.pace import Pace
+from barograph.commands.status import latest, rows
+from barograph_collector.client.log_reader import LogReader
+from barograph_modeler.pace.pace import Pace
 
 VERDICT_SECONDS: Final = 60.0
 Floats = npt.NDArray[np.float64]
@@ -77,7 +77,7 @@ def read_chapter(reader: LogReader, title: str, job: str) -> Chapter:
 
 
 @dataclass(frozen=True)
-class Band:
+class ClassBand:
     """Lower, expected, upper seconds of the class in which the workload spends most of its time, and of its runtime."""
 
     class_id: int
@@ -86,7 +86,7 @@ class Band:
     runtime: Limits
 
 
-def read_band(reader: LogReader, workload: str, chapters: list[Chapter]) -> Band | None:
+def read_band(reader: LogReader, workload: str, chapters: list[Chapter]) -> ClassBand | None:
     """The newest band of the main class, or None where nothing has been learned."""
     bands = {}
     for page in reader.read_all("bands"):
@@ -103,7 +103,7 @@ def read_band(reader: LogReader, workload: str, chapters: list[Chapter]) -> Band
         return None
     sites = {row["class_id"]: row for page in reader.read_all("sites") for row in rows(page.columns)}
     site = sites.get(main)
-    return Band(
+    return ClassBand(
         main,
         f"{site['before']} and {site['at']} ({site['operation']})" if site else "unknown",
         interval=_limits(band),

@@ -18,8 +18,8 @@ from rich.console import Console
 from barograph.demo.application import DemoError, Lammps
 from barograph.demo.chronicle import Chapter, newest_job, read_band, read_chapter, wait_intervals, wait_learned
 from barograph.demo.service import MARGIN, Service
-from barograph.demo.story import Story, headline, learned, write_page
-from barograph_alerts.evidence import ALPHA
+from barograph.demo.story import DemoStory, headline, learned, write_page
+from barograph_alerts.detection.evidence import ALPHA
 
 RUN_SECONDS: Final = 8.0
 LEARNING_RUNS: Final = 5
@@ -41,7 +41,7 @@ class Demo:
         self._jobs: set[str] = set()
         self._steps = 0
 
-    def play(self) -> Story:
+    def play(self) -> DemoStory:
         """Learn, disturb, and run once more."""
         with self._console.status("warming up"):
             speed = self._lammps.steps_per_second()
@@ -53,7 +53,7 @@ class Demo:
         disturbed, hog_at = self._run("disturbed", disturb_after=learning[0].counted // 2)
         healthy, _ = self._run("healthy again")
         band = read_band(self._reader, disturbed.workload, learning)
-        return Story(learning, disturbed, healthy, band, hog_at)
+        return DemoStory(learning, disturbed, healthy, band, hog_at)
 
     def _learn(self) -> list[Chapter]:
         """Healthy runs until the pace rests on enough of them: on a restless machine more are needed."""
@@ -106,7 +106,7 @@ class Demo:
         return chapter, hog_at
 
 
-def tell(story: Story, service: Service, output: Path, console: Console) -> None:
+def tell(story: DemoStory, service: Service, output: Path, console: Console) -> None:
     """Print the story, write picture and page."""
     output.mkdir(parents=True, exist_ok=True)
     console.print(f"\n{headline(story)}.", style="bold")

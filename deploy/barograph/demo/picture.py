@@ -12,10 +12,10 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
-from barograph.demo.chronicle import Band, Chapter
+from barograph.demo.chronicle import Chapter, ClassBand
 
 
-def draw(disturbed: Chapter, healthy: Chapter, band: Band, hog_at: float, path: Path) -> None:
+def draw(disturbed: Chapter, healthy: Chapter, band: ClassBand, hog_at: float, path: Path) -> None:
     """Write a PNG. hog_at: Unix seconds when the disturbance began."""
     longest = max(chapter.runtime_seconds for chapter in (disturbed, healthy))
     figure, (left, right) = plt.subplots(
@@ -50,7 +50,7 @@ def _outcome(chapter: Chapter) -> str:
     return f"{chapter.slowdown:.1f}x slower" if chapter.state == "slow" else f"{chapter.state}, no alarm"
 
 
-def _run(axes: Axes, chapter: Chapter, band: Band, color: str) -> None:
+def _run(axes: Axes, chapter: Chapter, band: ClassBand, color: str) -> None:
     main = chapter.class_ids == band.class_id
     at = chapter.ended_at[main] - chapter.started_at
     label = "95 % of healthy intervals"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from barograph.demo.application import DemoError
-from barograph_collector.client import LogReader
+from barograph_collector.client.log_reader import LogReader
 
 MARGIN: Final = 0.3
 """Hosts of virtual machines change pace by up to 1.3x on their own: less than that is no news on a demo machine."""

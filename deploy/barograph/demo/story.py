@@ -9,20 +9,20 @@ from pathlib import Path
 from string import Template
 from typing import Final
 
-from barograph.demo.chronicle import Band, Chapter
+from barograph.demo.chronicle import Chapter, ClassBand
 
 RESTLESS: Final = 1.3
 """Healthy runs that differ by this factor had other company than Barograph's."""
 
 
 @dataclass(frozen=True)
-class Story:
+class DemoStory:
     """Everything that happened. `learning` are the runs the bands were learned from."""
 
     learning: list[Chapter]
     disturbed: Chapter
     healthy: Chapter
-    band: Band | None
+    band: ClassBand | None
     hog_at: float
 
     @property
@@ -79,7 +79,7 @@ class Story:
         return all(holds for holds, _ in self.checks())
 
 
-def learned(band: Band | None) -> str:
+def learned(band: ClassBand | None) -> str:
     """The bands as a sentence."""
     if band is None:
         return "Nothing was learned."
@@ -91,7 +91,7 @@ def learned(band: Band | None) -> str:
     )
 
 
-def headline(story: Story) -> str:
+def headline(story: DemoStory) -> str:
     """What happened to the disturbed run."""
     if not story.caught:
         return "The disturbed run was not caught"
@@ -101,7 +101,7 @@ def headline(story: Story) -> str:
     )
 
 
-def write_page(story: Story, picture: Path, path: Path) -> None:
+def write_page(story: DemoStory, picture: Path, path: Path) -> None:
     """Write the report, one file that needs no other."""
     template = Template(Path(__file__).with_name("report.html").read_text())
     page = template.substitute(
@@ -120,7 +120,7 @@ def _check(holds: bool, text: str) -> str:
     return f"<li>{'yes' if holds else '<b>NO</b>'}: {html.escape(text)}</li>"
 
 
-def _site(band: Band | None) -> str:
+def _site(band: ClassBand | None) -> str:
     return f" The class lies between <code>{html.escape(band.site)}</code>." if band else ""
 
 

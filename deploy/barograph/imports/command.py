@@ -13,19 +13,20 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from barograph.advice import plural
-from barograph.imports.delivery import Away, Delivery
+from barograph.imports.delivery import CollectorUnreachable, Delivery
 from barograph.imports.mapping import FIELDS, BadMap, parse_map
-from barograph.imports.record import Bad, Entry, Record, Skipped, Unreadable, app_name
+from barograph.imports.record import Bad, Entry, RunRecord, Skipped, UnreadableLine, app_name
 from barograph.imports.source import FORMATS, Options, Source, entries, opened
-from barograph_agent import facility, keys, places
-from barograph_agent.job import clean
-from barograph_collector.service import Exit
+from barograph.views.advice import plural
+from barograph_agent.deliver import keys
+from barograph_agent.job.identity import clean
+from barograph_agent.settings import agent, places
+from barograph_collector.daemon.service import Exit
 
 SHOWN: Final = 20
 
 
-class Tally:
+class ImportTally:
     """What became of the lines; the bad ones are told as they come, up to SHOWN of them."""
 
     def __init__(self, console: Console) -> None:
@@ -35,7 +36,7 @@ class Tally:
         self._console = console
         self._keys: dict[str, int] = {}
 
-    def records(self, found: Iterable[Entry]) -> Iterator[Record]:
+    def records(self, found: Iterable[Entry]) -> Iterator[RunRecord]:
         """The runs among the entries, each job step once."""
         for entry in found:
             match entry:
@@ -43,7 +44,7 @@ class Tally:
                     self.complain(entry.line, entry.reason)
                 case Skipped():
                     self.skipped[entry.state] += 1
-                case Record():
+                case RunRecord():
                     line = self._keys.setdefault(entry.job.key, entry.line)
                     if line != entry.line:
                         self.complain(entry.line, f"job {entry.job.key} stands in line {line} already")
@@ -67,10 +68,10 @@ def main(arguments: Sequence[str]) -> int:
     try:
         app = app_name(options.app) if options.app else ""
         reading = Options(options.format, parse_map(options.map), clean(options.cluster, "local", 24), app)
-    except (BadMap, Unreadable) as error:
+    except (BadMap, UnreadableLine) as error:
         parser.error(str(error))
     console = Console(stderr=True)
-    tally = Tally(console)
+    tally = ImportTally(console)
     try:
         key = keys.from_environment(os.environ)
         with opened(options.file) as source, Delivery(options.collector, key) as delivery:
@@ -87,7 +88,7 @@ def main(arguments: Sequence[str]) -> int:
         return _refuse(f"{options.file}: {error.strerror or error}", Exit.DATA)
     except (EOFError, zlib.error) as error:
         return _refuse(f"{options.file}: {error}", Exit.DATA)
-    except Away as error:
+    except CollectorUnreachable as error:
         done = f"{delivery.added:,} runs added by then; the same command goes on where this one stopped"
         return _refuse(f"{error}; {done}", Exit.UNAVAILABLE)
     except KeyboardInterrupt:
@@ -98,7 +99,7 @@ def main(arguments: Sequence[str]) -> int:
     return Exit.DATA if tally.bad else Exit.OK
 
 
-def _deliver(delivery: Delivery, records: Iterator[Record], source: Source, console: Console) -> None:
+def _deliver(delivery: Delivery, records: Iterator[RunRecord], source: Source, console: Console) -> None:
     columns = [TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()]
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("importing", total=source.size)
@@ -107,7 +108,7 @@ def _deliver(delivery: Delivery, records: Iterator[Record], source: Source, cons
                 progress.update(task, completed=source.position(), description=f"{number:,} runs")
 
 
-def _summary(dry_run: bool, tally: Tally, delivery: Delivery) -> str:
+def _summary(dry_run: bool, tally: ImportTally, delivery: Delivery) -> str:
     skipped = ", ".join(f"{count:,} {state}" for state, count in tally.skipped.most_common())
     done = (
         f"{plural(tally.runs, 'run')} found, nothing sent"
@@ -153,7 +154,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--collector",
         type=places.endpoint_argument,
-        default=facility.endpoint(os.environ),
+        default=agent.endpoint(os.environ),
         metavar="ENDPOINT",
         help="(default: $BAROGRAPH_COLLECTOR or %(default)s)",
     )

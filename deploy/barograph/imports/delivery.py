@@ -15,9 +15,9 @@ from typing import Final, Self
 import msgspec
 import zmq
 
-from barograph.imports.record import Record
-from barograph_agent import wire
-from barograph_agent.keys import ClientKey
+from barograph.imports.record import RunRecord
+from barograph_agent.deliver.keys import ClientKey
+from barograph_agent.protocol import wire
 
 UNDER_WAY: Final = 4096
 """Streams open at once: enough to fill the collector's commits, whose number is what an import takes its time for."""
@@ -27,12 +27,12 @@ PATIENCE_SECONDS: Final = 30.0
 MESSAGES: Final = ("jobs", "runs")
 
 
-class Away(Exception):
+class CollectorUnreachable(Exception):
     """The collector did not answer. The text names its address and how long it was waited for."""
 
 
 class _UnderWay:
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: RunRecord) -> None:
         self.record = record
         self.known: bool | None = None
         self.refusal = ""
@@ -61,7 +61,7 @@ class Delivery:
         self._socket.setsockopt(zmq.IPV6, "[" in endpoint)
         self._socket.connect(endpoint)
 
-    def send(self, records: Iterator[Record]) -> Iterator[Record]:
+    def send(self, records: Iterator[RunRecord]) -> Iterator[RunRecord]:
         """Deliver every record; yields each once the collector has it or has refused it. Raises Away."""
         heard = self._clock()
         asked = heard
@@ -79,7 +79,9 @@ class Delivery:
                 heard = asked = self._clock()
                 yield from self._listen()
             elif self._clock() - heard > PATIENCE_SECONDS:
-                raise Away(f"no answer from the collector at {self._endpoint} within {PATIENCE_SECONDS:g} s")
+                raise CollectorUnreachable(
+                    f"no answer from the collector at {self._endpoint} within {PATIENCE_SECONDS:g} s"
+                )
             elif self._clock() - asked >= SILENCE_SECONDS:
                 asked = self._clock()
                 for stream in self._under_way:
@@ -96,29 +98,31 @@ class Delivery:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _begin(self, record: Record) -> None:
+    def _begin(self, record: RunRecord) -> None:
         stream = f"{record.job.key}/import"
         self._under_way[stream] = _UnderWay(record)
         self._send(wire.Hello(stream))
 
-    def _listen(self) -> Iterator[Record]:
+    def _listen(self) -> Iterator[RunRecord]:
         while True:
             try:
                 message = wire.decode_from_collector(self._socket.recv(zmq.NOBLOCK))
             except zmq.Again:
                 return
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise Away(f"{self._endpoint} does not speak the log protocol: {error}") from None
+                raise CollectorUnreachable(f"{self._endpoint} does not speak the log protocol: {error}") from None
             if (record := self._heard(message)) is not None:
                 yield record
 
-    def _heard(self, message: wire.FromCollector) -> Record | None:
+    def _heard(self, message: wire.FromCollector) -> RunRecord | None:
         """Go on with the stream a message is about; its record if that was the last of it."""
         if isinstance(message, wire.Rows | wire.Result) or (one := self._under_way.get(message.stream)) is None:
             return None
         match message:
             case wire.Refuse(reason="version"):
-                raise Away(f"the collector at {self._endpoint} speaks another protocol: {message.detail}")
+                raise CollectorUnreachable(
+                    f"the collector at {self._endpoint} speaks another protocol: {message.detail}"
+                )
             case wire.Refuse(reason="invalid"):
                 one.refusal = message.detail
             case wire.Refuse():
@@ -130,7 +134,7 @@ class Delivery:
                 return self._advance(message.stream, one, message.seq, resend=False)
         return None
 
-    def _advance(self, stream: str, one: _UnderWay, acked: int, *, resend: bool) -> Record | None:
+    def _advance(self, stream: str, one: _UnderWay, acked: int, *, resend: bool) -> RunRecord | None:
         if acked < len(MESSAGES):
             for seq in range(acked + 1, len(MESSAGES) + 1) if resend else ():
                 table = MESSAGES[seq - 1]

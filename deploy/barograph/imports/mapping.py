@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from barograph_agent.tables import IDENTIFIER
+from barograph_agent.protocol.tables import IDENTIFIER
 
 FIELDS: Final = (
     "app",
@@ -48,7 +48,7 @@ def parse_map(words: Sequence[str]) -> dict[str, str]:
     return found
 
 
-class Columns:
+class FieldColumns:
     """Where in a row each field stands.
 
     header: the names of the columns. mapping: of the user; every column in it must be there. defaults: fields and the

@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from barograph_agent.job import Job, clean
-from barograph_agent.tables import IDENTIFIER
+from barograph_agent.job.identity import Job, clean
+from barograph_agent.protocol.tables import IDENTIFIER
 from barograph_modeler.scaling.history import MOST_RANKS
 
 APP_LIMIT: Final = 40
@@ -18,7 +18,7 @@ _PATH: Final = re.compile(r"[./]*/")
 _COUNT: Final = re.compile(r"[0-9]{1,10}(\.0*)?")
 
 
-class Unreadable(ValueError):
+class UnreadableLine(ValueError):
     """A line that is no run. The text names the field, its value and what was expected."""
 
 
@@ -37,7 +37,7 @@ class Skipped(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Record:
+class RunRecord:
     """One run that has ended well. started_at, ended_at: Unix seconds, 0 where not known. nodes: 0 where not known."""
 
     line: int
@@ -77,7 +77,7 @@ class Record:
         object.__setattr__(self, "rows", {"jobs": job, "runs": run})
 
 
-Entry: TypeAlias = Record | Skipped | Bad
+Entry: TypeAlias = RunRecord | Skipped | Bad
 
 
 def app_name(text: str) -> str:
@@ -86,7 +86,7 @@ def app_name(text: str) -> str:
     if len(name) > APP_LIMIT or not IDENTIFIER.fullmatch(name):
         name = clean(name, "", APP_LIMIT)
     if not name:
-        raise Unreadable(f"app is {text[:80]!r}, expected a name")
+        raise UnreadableLine(f"app is {text[:80]!r}, expected a name")
     return name
 
 
@@ -94,7 +94,7 @@ def count(field_name: str, text: str, most: int = MOST_RANKS) -> int:
     """A whole number from 1 to `most`. Raises Unreadable."""
     number = int(float(text)) if _COUNT.fullmatch(text) else 0
     if not 1 <= number <= most:
-        raise Unreadable(f"{field_name} is {text[:80]!r}, expected a whole number from 1 to {most}")
+        raise UnreadableLine(f"{field_name} is {text[:80]!r}, expected a whole number from 1 to {most}")
     return number
 
 
@@ -104,5 +104,5 @@ def nodes_of(text: str, ranks: int) -> int:
         return 0
     nodes = count("nodes", text)
     if nodes > ranks:
-        raise Unreadable(f"nodes is {nodes}, expected at most the {ranks} ranks")
+        raise UnreadableLine(f"nodes is {nodes}, expected at most the {ranks} ranks")
     return nodes

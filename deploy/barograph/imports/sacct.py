@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from barograph.imports.mapping import BadMap, Columns
-from barograph.imports.record import Bad, Entry, Skipped, Unreadable, app_name
+from barograph.imports.mapping import BadMap, FieldColumns
+from barograph.imports.record import Bad, Entry, Skipped, UnreadableLine, app_name
 from barograph.imports.table import DONE, read_rows, record, restarts
-from barograph_agent.job import Job, clean
+from barograph_agent.job.identity import Job, clean
 
 DEFAULTS: Final[dict[str, Sequence[str]]] = {
     "id": ["JobID", "JobIDRaw"],
@@ -56,8 +56,8 @@ def read_sacct(lines: Iterable[str], mapping: Mapping[str, str], cluster: str, a
 
 class _Account:
     def __init__(self, header: Sequence[str], mapping: Mapping[str, str], cluster: str, app: str) -> None:
-        self._columns = Columns(header, mapping, DEFAULTS)
-        self._cores = Columns(header, mapping, DEFAULTS | CORES)
+        self._columns = FieldColumns(header, mapping, DEFAULTS)
+        self._cores = FieldColumns(header, mapping, DEFAULTS | CORES)
         self._cluster = cluster
         self._app = app
         for field in NEEDED:
@@ -110,5 +110,5 @@ class _Account:
                 params=columns.params(cells),
             )
             return record(row.line, cells, columns if columns.get(cells, "ranks") else self._cores, job, job.id)
-        except Unreadable as error:
+        except UnreadableLine as error:
             return Bad(row.line, str(error))

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from barograph.imports.record import Bad, Entry, Record, Skipped, Unreadable, app_name, count
+from barograph.imports.record import Bad, Entry, RunRecord, Skipped, UnreadableLine, app_name, count
 from barograph.imports.times import duration
-from barograph_agent.job import Job, clean
+from barograph_agent.job.identity import Job, clean
 
 FIELDS: Final = 18
 STATES: Final = {"0": "failed", "2": "checkpointed", "3": "checkpointed", "4": "checkpointed", "5": "cancelled"}
@@ -29,16 +29,16 @@ def read_swf(lines: Iterable[str], cluster: str, app: str) -> Iterator[Entry]:
         elif text.strip() and not text.lstrip().startswith(";"):
             try:
                 yield _entry(line, text.split(), epoch, cluster, app)
-            except Unreadable as error:
+            except UnreadableLine as error:
                 yield Bad(line, str(error))
 
 
 def _entry(line: int, values: list[str], epoch: float, cluster: str, app: str) -> Entry:
     if len(values) != FIELDS:
-        raise Unreadable(f"{len(values)} fields, expected {FIELDS}")
+        raise UnreadableLine(f"{len(values)} fields, expected {FIELDS}")
     for number, value in enumerate(values, 1):
         if not _NUMBER.fullmatch(value):
-            raise Unreadable(f"field {number} is {value[:80]!r}, expected a number")
+            raise UnreadableLine(f"field {number} is {value[:80]!r}, expected a number")
     job_id, submitted, waited, seconds, processors, status, user, executable = (
         values[at - 1] for at in (1, 2, 3, 4, 5, 11, 12, 14)
     )
@@ -61,4 +61,4 @@ def _entry(line: int, values: list[str], epoch: float, cluster: str, app: str) -
         params={},
     )
     ended = started + runtime if epoch else 0.0
-    return Record(line, job, count("allocated processors", processors), 0, runtime, started, ended)
+    return RunRecord(line, job, count("allocated processors", processors), 0, runtime, started, ended)

@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from barograph.imports.mapping import FIELDS, BadMap, Columns
-from barograph.imports.record import Bad, Entry, Record, Skipped, Unreadable, app_name, count, nodes_of
+from barograph.imports.mapping import FIELDS, BadMap, FieldColumns
+from barograph.imports.record import Bad, Entry, RunRecord, Skipped, UnreadableLine, app_name, count, nodes_of
 from barograph.imports.times import duration, instant, span
-from barograph_agent.job import Job, clean
+from barograph_agent.job.identity import Job, clean
 
 NEEDED: Final = ("app", "ranks", "seconds")
 DONE: Final = {"COMPLETED", "CD", "0", "0:0"}
@@ -46,7 +46,7 @@ def read_table(lines: Iterable[str], mapping: Mapping[str, str], cluster: str, a
     if isinstance(header, str) or not header:
         raise BadMap("the file has no line of column names")
     header[0] = header[0].removeprefix("\ufeff")
-    columns = Columns(header, mapping, {field: [field] for field in FIELDS})
+    columns = FieldColumns(header, mapping, {field: [field] for field in FIELDS})
     for field in NEEDED:
         if field not in columns and not (field == "app" and app):
             raise BadMap(f"no column says {field}, expected --map {field}=COLUMN, a column of: {', '.join(header)}")
@@ -55,12 +55,12 @@ def read_table(lines: Iterable[str], mapping: Mapping[str, str], cluster: str, a
         yield _entry(line, row, columns, seen, cluster, app)
 
 
-def _entry(line: int, row: list[str] | str, columns: Columns, seen: Counter[str], cluster: str, app: str) -> Entry:
+def _entry(line: int, row: list[str] | str, columns: FieldColumns, seen: Counter[str], cluster: str, app: str) -> Entry:
     try:
         if isinstance(row, str):
-            raise Unreadable(row)
+            raise UnreadableLine(row)
         if not columns.fits(row):
-            raise Unreadable(f"{len(row)} cells, expected {columns.width} as in the first line")
+            raise UnreadableLine(f"{len(row)} cells, expected {columns.width} as in the first line")
         state = columns.get(row, "state")
         if state and state.split()[0].upper() not in DONE:
             return Skipped(line, state.split()[0].upper()[:40])
@@ -75,17 +75,17 @@ def _entry(line: int, row: list[str] | str, columns: Columns, seen: Counter[str]
             params=columns.params(row),
         )
         return record(line, row, columns, job, clean(columns.get(row, "id"), "") or _content(row, columns, job, seen))
-    except Unreadable as error:
+    except UnreadableLine as error:
         return Bad(line, str(error))
 
 
-def record(line: int, row: Sequence[str], columns: Columns, job: Job, job_id: str) -> Record:
+def record(line: int, row: Sequence[str], columns: FieldColumns, job: Job, job_id: str) -> RunRecord:
     """The run in a row, under this id. Raises Unreadable."""
     ranks = count("ranks", columns.get(row, "ranks"))
     seconds = duration("seconds", columns.get(row, "seconds"))
     times = span(instant("start", columns.get(row, "start")), instant("end", columns.get(row, "end")), seconds)
     known = Job(job.cluster, job_id, job.restart, job.step, job.user, job.host, job.app, job.params)
-    return Record(line, known, ranks, nodes_of(columns.get(row, "nodes"), ranks), seconds, *times)
+    return RunRecord(line, known, ranks, nodes_of(columns.get(row, "nodes"), ranks), seconds, *times)
 
 
 def restarts(text: str) -> int:
@@ -93,7 +93,7 @@ def restarts(text: str) -> int:
     return count("restart", text) if text.strip("0") else 0
 
 
-def _content(row: Sequence[str], columns: Columns, job: Job, seen: Counter[str]) -> str:
+def _content(row: Sequence[str], columns: FieldColumns, job: Job, seen: Counter[str]) -> str:
     said = [job.app, *(columns.get(row, field) for field in _CORE), *map("=".join, sorted(job.params.items()))]
     digest = hashlib.blake2b("\0".join(said).encode(errors="replace"), digest_size=12).hexdigest()
     seen[digest] += 1

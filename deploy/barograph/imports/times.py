@@ -8,7 +8,7 @@ import re
 from datetime import datetime
 from typing import Final
 
-from barograph.imports.record import Unreadable
+from barograph.imports.record import UnreadableLine
 
 _CLOCK: Final = re.compile(r"(?:(?:(\d+)-)?(\d{1,3}):)?(\d{1,2}):(\d{1,2}(?:\.\d+)?)")
 _UNKNOWN: Final = {"", "unknown", "none", "n/a", "-1"}
@@ -30,7 +30,7 @@ def duration(name: str, text: str) -> float:
         with contextlib.suppress(ValueError):
             seconds = float(text)
     if not (math.isfinite(seconds) and seconds > 0):
-        raise Unreadable(f"{name} is {text[:80]!r}, expected seconds above 0 or [[DAYS-]HOURS:]MINUTES:SECONDS")
+        raise UnreadableLine(f"{name} is {text[:80]!r}, expected seconds above 0 or [[DAYS-]HOURS:]MINUTES:SECONDS")
     return seconds
 
 
@@ -49,7 +49,7 @@ def instant(name: str, text: str) -> float:
         except (ValueError, OverflowError, OSError):
             seconds = math.nan
     if not 0 <= seconds < _LATEST:
-        raise Unreadable(f"{name} is {text[:80]!r}, expected a date such as 2026-05-04T13:30:00, or Unix seconds")
+        raise UnreadableLine(f"{name} is {text[:80]!r}, expected a date such as 2026-05-04T13:30:00, or Unix seconds")
     return seconds
 
 

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from barograph.instrument.compiler import Unreadable, arguments
+from barograph.instrument.compiler import NotInstrumentable, arguments
 from barograph.instrument.rewrite import Instrumented, instrument, write
-from barograph_collector.service import Exit
+from barograph_collector.daemon.service import Exit
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -71,7 +71,7 @@ def main(words: Sequence[str]) -> int:
             for source in options.sources
         ]
         write(done, options.target)
-    except Unreadable as error:
+    except NotInstrumentable as error:
         print(f"barograph instrument: {error}", file=sys.stderr)
         return Exit.DATA
     _tell(done, options.list)
@@ -84,9 +84,9 @@ def _kept(path: Path) -> frozenset[str]:
         if not all(isinstance(name, str) for name in names):
             raise TypeError("names")
     except OSError as error:
-        raise Unreadable(f"{path}: {error.strerror}, expected a list of features") from None
+        raise NotInstrumentable(f"{path}: {error.strerror}, expected a list of features") from None
     except (ValueError, KeyError, TypeError):
-        raise Unreadable(f'{path}: expected {{"features": ["main.c:75:5:value:n", ...]}}') from None
+        raise NotInstrumentable(f'{path}: expected {{"features": ["main.c:75:5:value:n", ...]}}') from None
     return frozenset(names)
 
 

@@ -15,14 +15,14 @@ KEPT: Final = re.compile(r"-(?:[IDU].*|std=.*|include|isystem|iquote|f(?:no-)?op
 WITH_VALUE: Final = ("-I", "-D", "-U", "-include", "-isystem", "-iquote")
 
 
-class Unreadable(Exception):
+class NotInstrumentable(Exception):
     """Something cannot be instrumented; the text names it and what was expected."""
 
 
 def language(source: Path) -> str:
     """`c` or `c++` by the ending. Raises Unreadable for another ending: Fortran is out of scope."""
     if source.suffix not in SUFFIXES:
-        raise Unreadable(f"{source}: ending {source.suffix!r}, expected C or C++: {' '.join(SUFFIXES)}")
+        raise NotInstrumentable(f"{source}: ending {source.suffix!r}, expected C or C++: {' '.join(SUFFIXES)}")
     return SUFFIXES[source.suffix]
 
 
@@ -32,7 +32,7 @@ def search_path(compiler: str, language_: str) -> list[str]:
     try:
         said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stderr
     except (OSError, subprocess.SubprocessError) as error:
-        raise Unreadable(f"--cc {compiler!r}: {error}, expected a C compiler such as cc or mpicc") from None
+        raise NotInstrumentable(f"--cc {compiler!r}: {error}, expected a C compiler such as cc or mpicc") from None
     listed = re.search(r"#include <\.\.\.> search starts here:\n(.*?)\nEnd of search list", said, re.DOTALL)
     return [] if listed is None else [line.strip() for line in listed.group(1).splitlines()]
 
@@ -53,10 +53,10 @@ def _from_database(source: Path, folder: Path) -> list[str]:
             if (place / entry["file"]).resolve() == source.resolve():
                 return _kept(entry.get("arguments") or shlex.split(entry["command"]), place)
     except OSError as error:
-        raise Unreadable(f"{path}: {error.strerror}, expected a compilation database") from None
+        raise NotInstrumentable(f"{path}: {error.strerror}, expected a compilation database") from None
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise Unreadable(f"{path}: {type(error).__name__} {error}, expected a compilation database") from None
-    raise Unreadable(f"{source} is not in {path}, expected an entry for each source")
+        raise NotInstrumentable(f"{path}: {type(error).__name__} {error}, expected a compilation database") from None
+    raise NotInstrumentable(f"{source} is not in {path}, expected an entry for each source")
 
 
 def _kept(words: Sequence[str], place: Path) -> list[str]:

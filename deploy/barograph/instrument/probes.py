@@ -59,7 +59,7 @@ class Edit(NamedTuple):
 
 
 @dataclass
-class Plan:
+class ProbePlan:
     """What is to be done to one source. names: one per slot. skipped: line and reason."""
 
     edits: list[Edit] = field(default_factory=list)
@@ -81,7 +81,7 @@ class Planner:
     """
 
     def __init__(self, source: bytes, path: str, kept: frozenset[str] | None = None) -> None:
-        self.plan = Plan()
+        self.plan = ProbePlan()
         self._source = source
         self._path = path
         self._kept = kept

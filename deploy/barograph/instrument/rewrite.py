@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 from clang.cindex import Diagnostic, Index, TranslationUnit
 
-from barograph.instrument.compiler import Unreadable
-from barograph.instrument.probes import Edit, Plan, Planner
+from barograph.instrument.compiler import NotInstrumentable
+from barograph.instrument.probes import Edit, Planner, ProbePlan
 
 HEADER: Final = Path(__file__).with_name("barograph_features.h")
 
@@ -21,7 +21,7 @@ class Instrumented(NamedTuple):
 
     source: Path
     text: bytes
-    plan: Plan
+    plan: ProbePlan
     includes: frozenset[Path]
 
 
@@ -36,14 +36,14 @@ def instrument(
     try:
         text = source.read_bytes()
     except OSError as error:
-        raise Unreadable(f"{source}: {error.strerror}, expected a C or C++ source") from None
+        raise NotInstrumentable(f"{source}: {error.strerror}, expected a C or C++ source") from None
     if HEADER.name.encode() in text:
-        raise Unreadable(f"{source} includes {HEADER.name} already, expected a source without probes")
+        raise NotInstrumentable(f"{source} includes {HEADER.name} already, expected a source without probes")
     unit = Index.create().parse(str(source), args=list(arguments), options=TranslationUnit.PARSE_NONE)
     for problem in unit.diagnostics:
         if problem.severity >= Diagnostic.Error:
             place = f"{problem.location.file}:{problem.location.line}" if problem.location.file else str(source)
-            raise Unreadable(
+            raise NotInstrumentable(
                 f"{place}: {problem.spelling}; expected a source that parses: see --compile-commands, --cc"
             )
     planner = Planner(text, source.name, kept)
@@ -52,7 +52,7 @@ def instrument(
     return Instrumented(source, _rewritten(text, planner.plan, source, stamps), planner.plan, includes)
 
 
-def _rewritten(text: bytes, plan: Plan, source: Path, stamps: bool) -> bytes:
+def _rewritten(text: bytes, plan: ProbePlan, source: Path, stamps: bool) -> bytes:
     if not plan.names:
         return text
     # At the very top, before the source's own #define lines: the header includes nothing. Line numbers stay.
@@ -99,7 +99,7 @@ def write(instrumented: Sequence[Instrumented], target: Path) -> list[Path]:
     except OSError as error:
         for partial, _ in written:
             partial.unlink(missing_ok=True)
-        raise Unreadable(f"{error.filename}: {error.strerror}, expected a folder to write to") from None
+        raise NotInstrumentable(f"{error.filename}: {error.strerror}, expected a folder to write to") from None
     for partial, path in written:
         partial.replace(path)
     return [path for _, path in written]

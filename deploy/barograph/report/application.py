@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from barograph.predict import Away, Refused, ask
+from barograph.commands.predict import ModelerUnreachable, PredictionRefused, ask
 from barograph.report.classes import Class, largest
-from barograph.report.coverage import Judged, judged
-from barograph.report.log import Log, Row
-from barograph.report.runs import ALARMED, Scale, Where, by_scale, chosen, ended_runs, parsed
-from barograph_modeler.scoreboard import Score
+from barograph.report.coverage import BandCoverage, judged
+from barograph.report.log import ReportLog, Row
+from barograph.report.runs import ALARMED, RunsAtScale, Where, by_scale, chosen, ended_runs, parsed
+from barograph_modeler.forecasts.scoreboard import ForecastScore
 
 
 @dataclass(frozen=True)
-class Application:
+class ApplicationReport:
     """Everything the page says. `said`: the modeler's answer, None where there is none: `trouble` says why."""
 
     app: str
@@ -24,19 +24,25 @@ class Application:
     other_params: int
     since: float
     until: float
-    scales: Sequence[Scale]
+    scales: Sequence[RunsAtScale]
     classes: Sequence[Class]
     forecasts: Sequence[Row]
-    scores: Mapping[int, Score]
-    judged: Sequence[Judged]
+    scores: Mapping[int, ForecastScore]
+    judged: Sequence[BandCoverage]
     alarms: Sequence[Row]
     said: Mapping[str, Any] | None
     trouble: str
 
 
 def gather(
-    log: Log, app: str, cluster: str | None, params: Mapping[str, str], ranks: int | None, since: float, modeler: str
-) -> Application:
+    log: ReportLog,
+    app: str,
+    cluster: str | None,
+    params: Mapping[str, str],
+    ranks: int | None,
+    since: float,
+    modeler: str,
+) -> ApplicationReport:
     """Ask log and modeler. ranks: to predict for, twice the largest scale by default. Raises NothingKnown."""
     every = ended_runs(log, app, cluster, since)
     text, others = chosen(every, params)
@@ -50,7 +56,7 @@ def gather(
     forecasts = _forecasts(log, where.jobs)
     at = ranks or 2 * max(scale.ranks for scale in scales)
     said, trouble = _predicted(modeler, app, where.cluster, parsed(text), at)
-    return Application(
+    return ApplicationReport(
         app=app,
         cluster=where.cluster,
         params=parsed(text),
@@ -68,7 +74,7 @@ def gather(
     )
 
 
-def _forecasts(log: Log, jobs: str) -> list[Row]:
+def _forecasts(log: ReportLog, jobs: str) -> list[Row]:
     """Predictions that were made while jobs ran, with what came of them, in the order of their making."""
     return log.rows(
         f"""SELECT predictions.*, actual_seconds, result, outcomes.relative_error
@@ -76,18 +82,18 @@ def _forecasts(log: Log, jobs: str) -> list[Row]:
     )
 
 
-def _scored(forecasts: Sequence[Row]) -> dict[int, Score]:
+def _scored(forecasts: Sequence[Row]) -> dict[int, ForecastScore]:
     """By ranks."""
-    scores: dict[int, Score] = {}
+    scores: dict[int, ForecastScore] = {}
     for row in sorted(forecasts, key=lambda row: int(row["ranks"])):
-        score = scores.setdefault(row["ranks"], Score())
+        score = scores.setdefault(row["ranks"], ForecastScore())
         score.results[row["result"]] += 1
         if row["result"] in ("inside", "outside"):
             score.errors.append(abs(row["relative_error"]))
     return scores
 
 
-def _alarms(log: Log, jobs: str) -> list[Row]:
+def _alarms(log: ReportLog, jobs: str) -> list[Row]:
     """The newest row of each job that has alarmed, the newest job first."""
     return log.rows(
         f"""SELECT * FROM scores WHERE job IN ({jobs}) AND state IN ({ALARMED})
@@ -101,5 +107,5 @@ def _predicted(
     fields = {"app": app, "cluster": cluster, "ranks": ranks, "curve": 1}
     try:
         return ask(modeler, fields | {f"param.{name}": value for name, value in params.items()}), ""
-    except (Away, Refused) as error:
+    except (ModelerUnreachable, PredictionRefused) as error:
         return None, str(error)

@@ -12,10 +12,10 @@ from matplotlib.dates import ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from barograph.projection import ASKED, BAND, DOTS, LINE
 from barograph.report.classes import CLASSES, Class
 from barograph.report.drawing import label_above, plain, styled
-from barograph.report.runs import Scale
+from barograph.report.runs import RunsAtScale
+from barograph.views.projection import ASKED, BAND, DOTS, LINE
 from barograph_modeler.maxima.sample import Floats
 
 POINTS: Final = 150
@@ -23,7 +23,7 @@ POINTS: Final = 150
 JITTER: Final = 0.06
 
 
-def runtimes(scales: Sequence[Scale]) -> Figure:
+def runtimes(scales: Sequence[RunsAtScale]) -> Figure:
     """Runs by scale with the band for the next one."""
     with styled():
         figure = Figure(figsize=(8, 3.6), layout="constrained")
@@ -41,7 +41,7 @@ def runtimes(scales: Sequence[Scale]) -> Figure:
     return figure
 
 
-def intervals(one: Class, scales: Sequence[Scale]) -> Figure:
+def intervals(one: Class, scales: Sequence[RunsAtScale]) -> Figure:
     """A sample of the intervals of a class by scale with the band for the next one."""
     with styled():
         figure = Figure(figsize=(8, 3.6), layout="constrained")
@@ -139,7 +139,7 @@ def _spread(at: int, count: int) -> Floats:
     return np.asarray(at + (np.arange(count) % 7 - 3) * JITTER, dtype=np.float64)
 
 
-def _finish(axes: Axes, scales: Sequence[Scale], what: str) -> None:
+def _finish(axes: Axes, scales: Sequence[RunsAtScale], what: str) -> None:
     axes.use_sticky_edges = False  # else a band at the bottom lies on the axis
     axes.margins(y=0.08)
     axes.set_xticks(range(len(scales)), [scale.tick for scale in scales])

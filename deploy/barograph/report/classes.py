@@ -9,11 +9,11 @@ from typing import Final
 
 import numpy as np
 
-from barograph.report.log import Log, Row
-from barograph.report.runs import Scale
+from barograph.report.log import ReportLog, Row
+from barograph.report.runs import RunsAtScale
 from barograph_modeler.maxima.gev import MINIMUM_SAMPLES
 from barograph_modeler.maxima.sample import Floats
-from barograph_modeler.maxima.trust import Verdict, judge
+from barograph_modeler.maxima.trust import FitVerdict, judge
 
 CLASSES: Final = 3
 """Classes shown: those in which most time is spent."""
@@ -37,12 +37,12 @@ class Class:
     share: float
     samples: Mapping[str, Floats]
     bands: Mapping[str, Row]
-    fitted: Scale | None
-    verdict: Verdict | None
+    fitted: RunsAtScale | None
+    verdict: FitVerdict | None
     shapes: Sequence[Row]
 
 
-def largest(log: Log, healthy: str, scales: Sequence[Scale], bands: Sequence[Row]) -> list[Class]:
+def largest(log: ReportLog, healthy: str, scales: Sequence[RunsAtScale], bands: Sequence[Row]) -> list[Class]:
     """The classes with most time. healthy: a SELECT of jobs. bands: the newest of the application."""
     times = log.rows(
         f"""SELECT class_id, sum(sum_seconds) / sum(sum(sum_seconds)) OVER () AS share

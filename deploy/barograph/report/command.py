@@ -8,14 +8,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from barograph.export import app_argument, replaced, since_argument
-from barograph.predict import DEFAULT_MODELER, default_modeler
+from barograph.commands.export import app_argument, replaced, since_argument
+from barograph.commands.predict import DEFAULT_MODELER, default_modeler
 from barograph.report import application, job, page
-from barograph.report.log import Log, NothingKnown
-from barograph_agent import keys, places
-from barograph_agent.job import JobError, parse_params
-from barograph_collector.client import LogReader, LogUnavailable, ReadRefused
-from barograph_collector.service import Exit
+from barograph.report.log import NothingKnown, ReportLog
+from barograph_agent.deliver import keys
+from barograph_agent.job.identity import JobError, parse_params
+from barograph_agent.settings import places
+from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
+from barograph_collector.daemon.service import Exit
 from barograph_modeler.scaling.history import MOST_RANKS
 
 ANSWER_SECONDS = 20.0
@@ -31,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(str(error))
     try:
         with LogReader(options.collector, ANSWER_SECONDS, keys.from_environment(os.environ)) as reader:
-            text = _written(Log(reader), options)
+            text = _written(ReportLog(reader), options)
         with replaced(options.output) as path:
             path.write_text(text, encoding="utf-8")
     except LogUnavailable as error:
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     return Exit.OK
 
 
-def _written(log: Log, options: argparse.Namespace) -> str:
+def _written(log: ReportLog, options: argparse.Namespace) -> str:
     if options.job:
         return page.of_job(job.gather(log, options.job))
     return page.of_application(

@@ -14,7 +14,7 @@ ANSWER_BYTES: Final = 64 * 2**20
 METRIC: Final = "barograph_band_judged"
 
 
-class Judged(NamedTuple):
+class BandCoverage(NamedTuple):
     """How many later values of healthy runs fell into the bands of a workload. kind: interval or runtime."""
 
     workload: str
@@ -23,7 +23,7 @@ class Judged(NamedTuple):
     outside: int
 
 
-def judged(modeler: str, workloads: Iterable[str]) -> list[Judged]:
+def judged(modeler: str, workloads: Iterable[str]) -> list[BandCoverage]:
     """Those of the workloads that were judged at all; none where the modeler does not answer."""
     try:
         with urllib.request.urlopen(f"{modeler.rstrip('/')}/metrics", timeout=ANSWER_SECONDS) as reply:
@@ -39,7 +39,7 @@ def judged(modeler: str, workloads: Iterable[str]) -> list[Judged]:
     for workload in workloads:
         for kind in ("interval", "runtime"):
             count = counts.get((workload, kind), {})
-            one = Judged(workload, kind, count.get("inside", 0), count.get("outside", 0))
+            one = BandCoverage(workload, kind, count.get("inside", 0), count.get("outside", 0))
             if one.inside + one.outside:
                 found.append(one)
     return found

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from barograph.report.log import Log, NothingKnown, Row
+from barograph.report.log import NothingKnown, ReportLog, Row
 from barograph_modeler.maxima.sample import Floats
 
 PHASES: Final = 12
@@ -35,7 +35,7 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Node:
+class NodeShare:
     """Means over ranks and sync points. held_share: of the stretches in which the others waited for this node."""
 
     host: str
@@ -46,7 +46,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Story:
+class JobReport:
     """Everything the page says. Times are Unix seconds; None where there is none."""
 
     job: Row
@@ -56,7 +56,7 @@ class Story:
     outcome: Row | None
     runtime_band: Row | None
     phases: Sequence[Phase]
-    nodes: Sequence[Node]
+    nodes: Sequence[NodeShare]
 
     @property
     def started_at(self) -> float:
@@ -84,7 +84,7 @@ class Story:
         return at if math.isfinite(at) else None
 
 
-def gather(log: Log, name: str) -> Story:
+def gather(log: ReportLog, name: str) -> JobReport:
     """Ask the log. Raises NothingKnown."""
 
     def newest(table: str) -> Row | None:
@@ -98,7 +98,7 @@ def gather(log: Log, name: str) -> Story:
         f"""SELECT * FROM bands WHERE workload = '{job["workload"]}' AND method <> 'gev'
         QUALIFY row_number() OVER (PARTITION BY class_id, kind ORDER BY "offset" DESC) = 1"""
     )
-    return Story(
+    return JobReport(
         job,
         newest("runs"),
         newest("scores"),
@@ -110,7 +110,7 @@ def gather(log: Log, name: str) -> Story:
     )
 
 
-def _phases(log: Log, job: str, bands: dict[int, Row]) -> list[Phase]:
+def _phases(log: ReportLog, job: str, bands: dict[int, Row]) -> list[Phase]:
     classes = log.rows(
         f"""SELECT class_id, count(*) AS rows, sum(count)::BIGINT AS intervals, sum(sum_seconds) AS seconds,
           sum(sum_seconds) / sum(sum(sum_seconds)) OVER () AS share
@@ -137,7 +137,7 @@ def _phases(log: Log, job: str, bands: dict[int, Row]) -> list[Phase]:
     return found
 
 
-def _thinned(log: Log, job: str, class_id: int, step: int) -> list[Row]:
+def _thinned(log: ReportLog, job: str, class_id: int, step: int) -> list[Row]:
     """Of each `step` consecutive rows the first and the slowest."""
     return log.rows(
         f"""WITH numbered AS (SELECT ended_at, sum_seconds / count AS seconds,
@@ -148,7 +148,7 @@ def _thinned(log: Log, job: str, class_id: int, step: int) -> list[Row]:
     )
 
 
-def _nodes(log: Log, job: str) -> list[Node]:
+def _nodes(log: ReportLog, job: str) -> list[NodeShare]:
     """The node that the others waited for most often first."""
     rows = log.rows(
         f"""WITH mine AS (SELECT * FROM node_blocks WHERE job = '{job}' AND count > 0),
@@ -160,4 +160,4 @@ def _nodes(log: Log, job: str) -> list[Node]:
             / greatest(1, (SELECT count(*) FROM held)) AS held_share
         FROM mine GROUP BY host ORDER BY held_share DESC, host"""
     )
-    return [Node(**row) for row in rows]
+    return [NodeShare(**row) for row in rows]

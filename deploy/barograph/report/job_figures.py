@@ -9,15 +9,15 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from barograph.projection import ASKED, BAND, DOTS, LINE
 from barograph.report.drawing import plain, styled
-from barograph.report.job import Phase, Story
+from barograph.report.job import JobReport, Phase
+from barograph.views.projection import ASKED, BAND, DOTS, LINE
 
 NODES: Final = 30
 """Nodes drawn; of more, those that the others waited for most."""
 
 
-def timeline(story: Story, phases: Sequence[Phase]) -> Figure:
+def timeline(story: JobReport, phases: Sequence[Phase]) -> Figure:
     """Intervals of a job's classes over time, over their bands, with onset and alarm."""
     with styled():
         figure = Figure(figsize=(8, 1.2 + 2 * len(phases)), layout="constrained")
@@ -43,7 +43,7 @@ def timeline(story: Story, phases: Sequence[Phase]) -> Figure:
     return figure
 
 
-def nodes(story: Story) -> Figure:
+def nodes(story: JobReport) -> Figure:
     """Work and waiting of each node for one sync point."""
     shown = story.nodes[:NODES]
     with styled():

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from barograph.sql import rows_of
-from barograph_collector.client import LogReader
-from barograph_collector.query import ROWS_LIMIT, SECONDS_LIMIT
+from barograph.commands.sql import rows_of
+from barograph_collector.client.log_reader import LogReader
+from barograph_collector.query.sql import ROWS_LIMIT, SECONDS_LIMIT
 
 Row = dict[str, Any]
 
@@ -16,7 +16,7 @@ class NothingKnown(LookupError):
     """An application or a job that the log does not know. The text names it."""
 
 
-class Log:
+class ReportLog:
     """Rows as maps. Names that go into a query are identifiers, which hold no quote."""
 
     def __init__(self, reader: LogReader) -> None:

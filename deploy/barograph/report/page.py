@@ -10,12 +10,12 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from barograph.advice import percent, plural, sentences, span
-from barograph.projection import draw
 from barograph.report import application_figures, job_figures
-from barograph.report.application import Application
+from barograph.report.application import ApplicationReport
 from barograph.report.drawing import svg
-from barograph.report.job import Story
+from barograph.report.job import JobReport
+from barograph.views.advice import percent, plural, sentences, span
+from barograph.views.projection import draw
 from barograph_modeler.maxima.trust import Shape
 
 DRAWN: Final = 3
@@ -27,7 +27,7 @@ FORECASTS: Final = 120
 TYPES: Final = {"gumbel": "I (Gumbel)", "frechet": "II (Fréchet)", "weibull": "III (Weibull)"}
 
 
-def of_application(known: Application) -> str:
+def of_application(known: ApplicationReport) -> str:
     """The page about an application."""
     fitted = [one for one in known.classes if one.verdict is not None]
     return _render(
@@ -60,7 +60,7 @@ def of_application(known: Application) -> str:
     )
 
 
-def of_job(story: Story) -> str:
+def of_job(story: JobReport) -> str:
     """The page about a job."""
     drawn = [phase for phase in story.phases[:DRAWN] if phase.share >= VISIBLE]
     return _render(
@@ -74,7 +74,7 @@ def of_job(story: Story) -> str:
     )
 
 
-def _summary(known: Application) -> Iterator[str]:
+def _summary(known: ApplicationReport) -> Iterator[str]:
     healthy, alarmed, failed = (
         sum(scale.healthy.size for scale in known.scales),
         sum(scale.alarmed.size for scale in known.scales),
@@ -107,7 +107,7 @@ def _width(band: Any) -> float:
     return float(band["upper_seconds"] / band["lower_seconds"])
 
 
-def _told(story: Story) -> Iterator[str]:
+def _told(story: JobReport) -> Iterator[str]:
     judged = str(story.score["sentence"]).rstrip(".") if story.score else "nobody has judged this job yet"
     yield f"{judged[:1].upper()}{judged[1:]}."
     if story.run is None:
@@ -129,7 +129,7 @@ def _told(story: Story) -> Iterator[str]:
         yield f"Of {plural(story.run['intervals'], 'interval')}, {story.run['dropped']:,} never reached the log."
 
 
-def _projection(known: Application) -> Markup | None:
+def _projection(known: ApplicationReport) -> Markup | None:
     if known.said is None or known.said["refusal"] is not None:
         return None
     label = "Runtime and speedup over ranks, with their 95 % interval and the runs behind it"

@@ -10,16 +10,16 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from barograph.advice import plural
-from barograph.report.log import Log, NothingKnown, Row
-from barograph.status import ALARMS
+from barograph.commands.status import ALARMS
+from barograph.report.log import NothingKnown, ReportLog, Row
+from barograph.views.advice import plural
 from barograph_modeler.maxima.sample import Floats
 
 ALARMED: Final = ", ".join(f"'{state}'" for state in ALARMS)
 
 
 @dataclass(frozen=True)
-class Scale:
+class RunsAtScale:
     """The runs on one number of ranks and nodes, in seconds, and the newest band for the next one."""
 
     workload: str
@@ -71,7 +71,7 @@ def ended(since: float) -> str:
     return f"ended_at >= {since!r} AND runtime_seconds > 0 AND isfinite(runtime_seconds)"
 
 
-def ended_runs(log: Log, app: str, cluster: str | None, since: float) -> list[Row]:
+def ended_runs(log: ReportLog, app: str, cluster: str | None, since: float) -> list[Row]:
     """The finished runs of an application on its cluster, of any parameters. Raises NothingKnown."""
     where = f"app = '{app}'" + (f" AND cluster = '{cluster}'" if cluster else "")
     runs = log.rows(
@@ -102,7 +102,7 @@ def chosen(runs: Sequence[Row], params: Mapping[str, str]) -> tuple[str, int]:
     raise NothingKnown(f"no run with {words(params)} in that time, expected parameters such as: {known}")
 
 
-def by_scale(runs: Sequence[Row], bands: Mapping[str, Row]) -> list[Scale]:
+def by_scale(runs: Sequence[Row], bands: Mapping[str, Row]) -> list[RunsAtScale]:
     """Runs of one problem by scale. bands: of runtimes, by workload."""
     found: dict[str, list[Row]] = {}
     for run in runs:
@@ -118,7 +118,9 @@ def by_scale(runs: Sequence[Row], bands: Mapping[str, Row]) -> list[Scale]:
         alarmed = seconds([row for row in well if row["alarmed"]])
         failed = len(rows) - len(well)
         first = rows[0]
-        scales.append(Scale(workload, first["ranks"], first["nodes"], healthy, alarmed, failed, bands.get(workload)))
+        scales.append(
+            RunsAtScale(workload, first["ranks"], first["nodes"], healthy, alarmed, failed, bands.get(workload))
+        )
     return sorted(scales, key=lambda scale: (scale.ranks, scale.nodes))
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from barograph.site import queries
-from barograph.site.desk import Desk
+from barograph.site.desk import RequestContext
 from barograph.site.log import Row
 from barograph.site.running import heard
 from barograph.site.states import RECOVERED, SILENT, Shown, shown
 
 
 @dataclass(frozen=True)
-class Alarm:
+class AlarmRow:
     """A disturbance of a job: its row, and what it is called."""
 
     row: Row
@@ -20,21 +20,21 @@ class Alarm:
 
 
 @dataclass(frozen=True)
-class View:
+class AlarmsView:
     """`now` are on, `past` are over or of jobs that have ended or fallen silent; the newest first."""
 
-    now: list[Alarm]
-    past: list[Alarm]
+    now: list[AlarmRow]
+    past: list[AlarmRow]
 
 
-def view(desk: Desk) -> View:
+def view(desk: RequestContext) -> AlarmsView:
     """Alarms of the jobs that the viewer may see. Raises Away."""
     rows = desk.mine(desk.ask(queries.alarms(desk.now), name="alarms"))
     talking = heard(desk)
     on = [is_on(row, row["job"] in talking) for row in rows]
-    return View(
-        now=[Alarm(row, shown(row)) for row, yes in zip(rows, on, strict=True) if yes],
-        past=[Alarm(row, _past(row)) for row, yes in zip(rows, on, strict=True) if not yes],
+    return AlarmsView(
+        now=[AlarmRow(row, shown(row)) for row, yes in zip(rows, on, strict=True) if yes],
+        past=[AlarmRow(row, _past(row)) for row, yes in zip(rows, on, strict=True) if not yes],
     )
 
 

@@ -22,11 +22,11 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from barograph.site import alarms, application, health, job, prediction, queries, running, words
-from barograph.site.desk import Desk, Modeler, NotThere
-from barograph.site.guard import Guard, Headers
-from barograph.site.log import Away, Log
+from barograph.site.desk import ModelerClient, NotThere, RequestContext
+from barograph.site.guard import AccessGuard, Headers
+from barograph.site.log import CachedLog, LogUnreachable
 from barograph.site.states import LEGEND
-from barograph_collector.access import COOKIE, Access, Viewer
+from barograph_collector.auth.http_access import COOKIE, Access, Viewer
 
 HERE: Final = Path(__file__).parent
 LOOPBACK: Final = ["localhost", "127.0.0.1", "[::1]", "::1"]
@@ -43,10 +43,10 @@ class BadAddress(ValueError):
     """Something in the address is wrong. The text names it, its value and what was expected."""
 
 
-class Pages:
+class SitePages:
     """Makes the pages. metrics: by name of a daemon, the address of its metrics."""
 
-    def __init__(self, log: Log, modeler: Modeler, guard: Guard, metrics: Mapping[str, str]) -> None:
+    def __init__(self, log: CachedLog, modeler: ModelerClient, guard: AccessGuard, metrics: Mapping[str, str]) -> None:
         self._log, self._modeler, self._guard = log, modeler, guard
         self._metrics = dict(metrics)
         self._templates = Environment(
@@ -81,10 +81,10 @@ class Pages:
 
     def failed(self, request: Request, status: int, title: str, text: str) -> Response:
         """A page that says why there is none."""
-        desk = Desk(self._log, self._modeler, self._guard.viewer(request) or STRANGER)
+        desk = RequestContext(self._log, self._modeler, self._guard.viewer(request) or STRANGER)
         return self._failed(request, desk, status, title, text)
 
-    def _failed(self, request: Request, desk: Desk, status: int, title: str, text: str) -> Response:
+    def _failed(self, request: Request, desk: RequestContext, status: int, title: str, text: str) -> Response:
         return self._render(request, desk, "failed", {"title": title, "text": text}, status)
 
     async def enter(self, request: Request) -> Response:
@@ -105,20 +105,22 @@ class Pages:
         return response
 
     def _door(self, request: Request, text: str) -> Response:
-        desk = Desk(self._log, self._modeler, STRANGER)
+        desk = RequestContext(self._log, self._modeler, STRANGER)
         return self._render(request, desk, "enter", {"text": text or NOBODY}, HTTPStatus.UNAUTHORIZED)
 
-    def _endpoint(self, template: str, make: Callable[[Desk, Request], Values]) -> Callable[[Request], Response]:
+    def _endpoint(
+        self, template: str, make: Callable[[RequestContext, Request], Values]
+    ) -> Callable[[Request], Response]:
         # Not a coroutine, so that Starlette runs it in a thread: the log is waited for.
         def endpoint(request: Request) -> Response:
             viewer = self._guard.viewer(request)
             if viewer is None:
                 return self._door(request, "")
             proof = {name: request.headers[name] for name in ("authorization", "cookie") if name in request.headers}
-            desk = Desk(self._log, self._modeler, viewer, proof)
+            desk = RequestContext(self._log, self._modeler, viewer, proof)
             try:
                 return self._render(request, desk, template, make(desk, request))
-            except Away as error:
+            except LogUnreachable as error:
                 return self._failed(
                     request, desk, HTTPStatus.SERVICE_UNAVAILABLE, "The log gives no answer", str(error)
                 )
@@ -129,7 +131,7 @@ class Pages:
 
         return endpoint
 
-    def _jobs(self, desk: Desk, request: Request) -> Values:
+    def _jobs(self, desk: RequestContext, request: Request) -> Values:
         query = request.query_params
         sort = query.get("sort", "score")
         if sort not in running.SORTS:
@@ -137,29 +139,29 @@ class Pages:
         page = _whole("page", query.get("page", "1"))
         return {"listing": running.listing(desk, query.get("filter", "")[:200], sort, page)}
 
-    def _job(self, desk: Desk, request: Request) -> Values:
+    def _job(self, desk: RequestContext, request: Request) -> Values:
         given = request.query_params.get("class")
         class_id = None if given is None else _whole("class", given)
         return {"view": job.view(desk, request.path_params["name"], class_id)}
 
-    def _alarms(self, desk: Desk, request: Request) -> Values:
+    def _alarms(self, desk: RequestContext, request: Request) -> Values:
         return {"view": alarms.view(desk)}
 
-    def _applications(self, desk: Desk, request: Request) -> Values:
+    def _applications(self, desk: RequestContext, request: Request) -> Values:
         return {"applications": desk.ask(queries.applications(desk.user), fresh=10.0)}
 
-    def _application(self, desk: Desk, request: Request) -> Values:
+    def _application(self, desk: RequestContext, request: Request) -> Values:
         query = request.query_params
         return {"view": application.view(desk, query.get("cluster", ""), query.get("app", ""), query.get("problem"))}
 
-    def _predict(self, desk: Desk, request: Request) -> Values:
+    def _predict(self, desk: RequestContext, request: Request) -> Values:
         return {"view": prediction.view(desk, request.query_params)}
 
-    def _pipeline(self, desk: Desk, request: Request) -> Values:
+    def _pipeline(self, desk: RequestContext, request: Request) -> Values:
         return {"view": health.view(desk, self._metrics)}
 
     def _render(
-        self, request: Request, desk: Desk, template: str, values: Values, status: int = HTTPStatus.OK
+        self, request: Request, desk: RequestContext, template: str, values: Values, status: int = HTTPStatus.OK
     ) -> Response:
         text = self._templates.get_template(f"{template}.html").render(
             values,
@@ -171,9 +173,11 @@ class Pages:
         return HTMLResponse(text, status)
 
 
-def create(log: Log, modeler: Modeler, metrics: Mapping[str, str], access: Access | None = None) -> Starlette:
+def create(
+    log: CachedLog, modeler: ModelerClient, metrics: Mapping[str, str], access: Access | None = None
+) -> Starlette:
     """The whole site. access: whose tokens are taken; None for a loopback address, where everybody sees everything."""
-    pages = Pages(log, modeler, Guard(access), metrics)
+    pages = SitePages(log, modeler, AccessGuard(access), metrics)
     # On loopback no token is asked for: then no other site's name may lead here (DNS rebinding).
     hosts = ["*"] if access is not None else LOOPBACK
 

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from barograph.predict import Away, Refused
+from barograph.commands.predict import ModelerUnreachable, PredictionRefused
 from barograph.site import queries
-from barograph.site.desk import Desk, NotThere
+from barograph.site.desk import NotThere, RequestContext
 from barograph.site.figure import LEFT, RIGHT, TOP, Figure
 from barograph.site.log import Row
 from barograph.site.projection import chart
@@ -30,7 +30,7 @@ def ticks(share: float) -> str:
 
 
 @dataclass(frozen=True)
-class Accuracy:
+class PredictionAccuracy:
     """What became of predictions. `inside` is the share of judged runs that ended within their interval."""
 
     counts: dict[str, int]
@@ -42,7 +42,7 @@ class Accuracy:
 
 
 @dataclass(frozen=True)
-class View:
+class ApplicationView:
     """Everything that the page of an application shows. `said` is the modeler's answer, None where it gave none."""
 
     cluster: str
@@ -54,10 +54,10 @@ class View:
     said: dict[str, Any] | None
     projection: Markup | None
     refusal: str
-    accuracy: Accuracy
+    accuracy: PredictionAccuracy
 
 
-def view(desk: Desk, cluster: str, app: str, params: str | None) -> View:
+def view(desk: RequestContext, cluster: str, app: str, params: str | None) -> ApplicationView:
     """The page. params: the problem as the log writes it, None for the most often run. Raises NotThere, Away."""
     problems = desk.ask(queries.problems(cluster, app, desk.user), fresh=10.0)
     if not problems:
@@ -65,7 +65,7 @@ def view(desk: Desk, cluster: str, app: str, params: str | None) -> View:
     chosen = params if params is not None else problems[0]["params"]
     scales = desk.ask(queries.scales(cluster, app, chosen, desk.user), fresh=10.0)
     said, refusal = _ask(desk, cluster, app, chosen, scales)
-    return View(
+    return ApplicationView(
         cluster=cluster,
         app=app,
         problems=problems,
@@ -79,14 +79,16 @@ def view(desk: Desk, cluster: str, app: str, params: str | None) -> View:
     )
 
 
-def _ask(desk: Desk, cluster: str, app: str, params: str, scales: list[Row]) -> tuple[dict[str, Any] | None, str]:
+def _ask(
+    desk: RequestContext, cluster: str, app: str, params: str, scales: list[Row]
+) -> tuple[dict[str, Any] | None, str]:
     if not scales:
         return None, "No run with these parameters has ended well."
     fields = {"cluster": cluster, "app": app, "ranks": FURTHER * scales[-1]["ranks"], "curve": 1}
     fields |= {f"param.{name}": value for name, value in param_map(params).items()}
     try:
         said = desk.predict(fields)
-    except (Away, Refused) as error:
+    except (ModelerUnreachable, PredictionRefused) as error:
         return None, str(error)
     return said, said["refusal"] or ""
 
@@ -113,18 +115,20 @@ def _spread(app: str, scales: list[Row]) -> Markup | None:
     return figure.draw(f"Variability of {app} by scale", text)
 
 
-def _accuracy(rows: list[Row]) -> Accuracy:
+def _accuracy(rows: list[Row]) -> PredictionAccuracy:
     counts = {name: sum(row["result"] == name for row in rows) for name in ("inside", "outside", "withheld", "failed")}
     judged = [row for row in rows if row["result"] in ("inside", "outside")]
     if not judged:
-        return Accuracy(counts, None, None, None, "No run has ended yet for which a prediction had been written.", rows)
+        return PredictionAccuracy(
+            counts, None, None, None, "No run has ended yet for which a prediction had been written.", rows
+        )
     errors = sorted(abs(row["relative_error"]) for row in judged)
     median, inside = errors[len(errors) // 2], counts["inside"] / len(judged)
     text = (
         f"Of the last {len(judged):,} runs that were predicted before they ended, {percent(inside)} ended within their"
         f" 95 % interval; half of the predictions were off by less than {percent(median)}."
     )
-    return Accuracy(counts, median, inside, _errors(judged, text) if len(judged) > 1 else None, text, rows)
+    return PredictionAccuracy(counts, median, inside, _errors(judged, text) if len(judged) > 1 else None, text, rows)
 
 
 def _errors(judged: list[Row], text: str) -> Markup:

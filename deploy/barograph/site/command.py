@@ -8,14 +8,14 @@ import sys
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from barograph.predict import default_modeler
+from barograph.commands.predict import default_modeler
 from barograph.site.settings import PAGE, check_page
-from barograph_agent import keys
-from barograph_collector.access import Access
-from barograph_collector.arguments import parse
-from barograph_collector.keys import KeysError
-from barograph_collector.logs import log_to_stderr
-from barograph_collector.service import CannotListen, Exit
+from barograph_agent.deliver import keys
+from barograph_collector.auth.http_access import Access
+from barograph_collector.auth.keys import KeysError
+from barograph_collector.daemon.logs import log_to_stderr
+from barograph_collector.daemon.options import parse
+from barograph_collector.daemon.service import CannotListen, Exit
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -35,13 +35,13 @@ def main(arguments: Sequence[str]) -> int:
         return _refuse(str(error), Exit.STATE)
 
     from barograph.site.app import create
-    from barograph.site.desk import Modeler
-    from barograph.site.log import Log
+    from barograph.site.desk import ModelerClient
+    from barograph.site.log import CachedLog
     from barograph.site.server import serve
 
     modeler = options.modeler or default_modeler(options.collector)
-    with Log(options.collector, key) as log:
-        site = create(log, Modeler(modeler, log.clock), metrics(modeler), access)
+    with CachedLog(options.collector, key) as log:
+        site = create(log, ModelerClient(modeler, log.clock), metrics(modeler), access)
         try:
             serve(site, host, port, options.collector)
         except CannotListen as error:

@@ -7,17 +7,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from barograph.predict import Away as ModelerAway
-from barograph.predict import Refused, ask
-from barograph.site.log import FRESH, Log, Row
-from barograph_collector.access import Viewer
+from barograph.commands.predict import ModelerUnreachable as ModelerAway
+from barograph.commands.predict import PredictionRefused, ask
+from barograph.site.log import FRESH, CachedLog, Row
+from barograph_collector.auth.http_access import Viewer
 
 
 class NotThere(LookupError):
     """Nothing of this name that the viewer may see. The text names it."""
 
 
-class Modeler:
+class ModelerClient:
     """Asks the modeler and remembers since when it does not answer. Any thread may ask."""
 
     def __init__(self, url: str, clock: Callable[[], float]) -> None:
@@ -36,7 +36,7 @@ class Modeler:
                 self.away_since = self.away_since or self._clock()
                 self.trouble = str(error)
             raise
-        except Refused:
+        except PredictionRefused:
             self._answered()
             raise
         self._answered()
@@ -48,14 +48,14 @@ class Modeler:
 
 
 @dataclass
-class Desk:
+class RequestContext:
     """One request's way to what it shows. `oldest` is when the log gave the oldest of the answers taken.
 
     cut: whether the log had more rows than it gives at once. asked_in_vain: whether the modeler did not answer.
     """
 
-    log: Log
-    modeler: Modeler
+    log: CachedLog
+    modeler: ModelerClient
     viewer: Viewer
     proof: Mapping[str, str] = field(default_factory=dict)
     """The headers by which the viewer is known, for the modeler may ask too."""
@@ -81,7 +81,7 @@ class Desk:
         return answer.rows
 
     def predict(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """The modeler's answer. Raises Refused, and Away of `barograph.predict`."""
+        """The modeler's answer. Raises Refused, and Away of `barograph.commands.predict`."""
         try:
             return self.modeler.predict(fields, self.proof)
         except ModelerAway:

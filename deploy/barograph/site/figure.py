@@ -7,7 +7,7 @@ from typing import Final
 
 from markupsafe import Markup, escape
 
-from barograph.site.scale import Scale, linear
+from barograph.site.scale import Axis, linear
 
 WIDTH: Final = 960
 HEIGHT: Final = 320
@@ -22,7 +22,7 @@ Point = tuple[float, float]
 class Figure:
     """A chart under two axes. What is drawn later lies above."""
 
-    def __init__(self, x: Scale, y: Scale, across: str = "", height: int = HEIGHT) -> None:
+    def __init__(self, x: Axis, y: Axis, across: str = "", height: int = HEIGHT) -> None:
         """`across` says what the horizontal axis counts, where its ticks do not."""
         self._x, self._y = x, y
         self._parts: list[Markup] = []
@@ -121,7 +121,7 @@ def spark(values: Sequence[float], width: int = 120, height: int = 24) -> Markup
     """A line in a cell: a quarter more or less than the median at least fills it, so that noise stays small."""
     middle = sorted(values)[len(values) // 2]
     y = linear(min(0.75 * middle, *values), max(1.25 * middle, *values), height - 3, 3, str)
-    x = Scale(0, max(len(values) - 1, 1), 2, width - 4)
+    x = Axis(0, max(len(values) - 1, 1), 2, width - 4)
     points = " ".join(f"{x(i)},{y(value)}" for i, value in enumerate(values))
     return Markup(
         '<svg class="spark" viewBox="0 0 {0} {1}" width="{0}" height="{1}" aria-hidden="true">'

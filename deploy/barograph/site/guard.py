@@ -8,7 +8,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from barograph_collector.access import ANYBODY, Access, Viewer
+from barograph_collector.auth.http_access import ANYBODY, Access, Viewer
 
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self';"
@@ -41,7 +41,7 @@ class Headers:
         await self._app(scope, receive, send_with_headers)
 
 
-class Guard:
+class AccessGuard:
     """Says who looks. access: whose tokens are taken; None where none are asked for, which is on loopback alone."""
 
     def __init__(self, access: Access | None) -> None:

@@ -10,9 +10,9 @@ from typing import Final
 from prometheus_client.parser import text_string_to_metric_families
 
 from barograph.site import queries
-from barograph.site.desk import Desk
+from barograph.site.desk import RequestContext
 from barograph.site.log import Row
-from barograph_collector.service import HEARTBEAT
+from barograph_collector.daemon.service import HEARTBEAT
 
 SCRAPE_SECONDS: Final = 2.0
 SCRAPE_BYTES: Final = 8 * 2**20
@@ -33,7 +33,7 @@ _FIGURES: Final = {
 
 
 @dataclass(frozen=True)
-class Daemon:
+class DaemonHealth:
     """One daemon. `beat_at` is in Unix seconds, None where it does not answer; `trouble` says why."""
 
     name: str
@@ -45,31 +45,31 @@ class Daemon:
 
 
 @dataclass(frozen=True)
-class View:
+class HealthView:
     """The page of the pipeline. `lost`: (what, reason, how many); `figures`: (what, how much)."""
 
-    daemons: list[Daemon]
+    daemons: list[DaemonHealth]
     lost: list[tuple[str, str, float]]
     figures: list[tuple[str, float]]
     events: list[Row]
 
 
-def view(desk: Desk, urls: dict[str, str]) -> View:
+def view(desk: RequestContext, urls: dict[str, str]) -> HealthView:
     """Scrape the daemons, by name the addresses of their metrics, and read the diary. Raises Away."""
-    daemons: list[Daemon] = []
+    daemons: list[DaemonHealth] = []
     lost: list[tuple[str, str, float]] = []
     figures: list[tuple[str, float]] = []
     for name, url in urls.items():
         try:
             samples = _scrape(url)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            daemons.append(Daemon(name, url, "", None, False, str(getattr(error, "reason", error))))
+            daemons.append(DaemonHealth(name, url, "", None, False, str(getattr(error, "reason", error))))
             continue
         daemons.append(_daemon(name, url, samples, desk.now))
         lost += [(_LOST[n], labels["reason"], value) for n, labels, value in samples if n in _LOST and value > 0]
         figures += [(_FIGURES[n], value) for n, _, value in samples if n in _FIGURES]
     events = desk.ask(queries.events()) if desk.viewer.operator else []
-    return View(daemons, lost, figures, events)
+    return HealthView(daemons, lost, figures, events)
 
 
 Samples = list[tuple[str, dict[str, str], float]]
@@ -85,9 +85,9 @@ def _scrape(url: str) -> Samples:
     ]
 
 
-def _daemon(name: str, url: str, samples: Samples, now: float) -> Daemon:
+def _daemon(name: str, url: str, samples: Samples, now: float) -> DaemonHealth:
     beats = [value for n, _, value in samples if n == HEARTBEAT]
     versions = [labels.get("version", "") for n, labels, _ in samples if n == "barograph_build_info"]
     if not beats:
-        return Daemon(name, url, "", None, False, "answers without a heartbeat, expected a daemon of Barograph")
-    return Daemon(name, url, versions[0] if versions else "", beats[0], now - beats[0] > STILL_SECONDS, "")
+        return DaemonHealth(name, url, "", None, False, "answers without a heartbeat, expected a daemon of Barograph")
+    return DaemonHealth(name, url, versions[0] if versions else "", beats[0], now - beats[0] > STILL_SECONDS, "")

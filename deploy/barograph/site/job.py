@@ -9,7 +9,7 @@ from typing import Final
 from markupsafe import Markup
 
 from barograph.site import queries
-from barograph.site.desk import Desk, NotThere
+from barograph.site.desk import NotThere, RequestContext
 from barograph.site.figure import BOTTOM, LEFT, RIGHT, TOP, Figure
 from barograph.site.log import Row
 from barograph.site.scale import durations, timeline
@@ -22,7 +22,7 @@ TABLE_ROWS: Final = 24
 
 
 @dataclass(frozen=True)
-class Trace:
+class IntervalTrace:
     """The intervals of one class as a chart, in a sentence, and as rows of a table."""
 
     chart: Markup
@@ -32,21 +32,21 @@ class Trace:
 
 
 @dataclass(frozen=True)
-class View:
+class JobView:
     """Everything that the page of a job shows. Times are Unix seconds."""
 
     row: Row
     state: Shown
     classes: list[Row]
     chosen: Row | None
-    trace: Trace | None
+    trace: IntervalTrace | None
     arrivals: list[Row]
     latecomers: list[Row]
     end: tuple[float, float, float] | None
     """Lower, expected and upper end of a job that runs, as its prediction has it."""
 
 
-def view(desk: Desk, name: str, class_id: int | None) -> View:
+def view(desk: RequestContext, name: str, class_id: int | None) -> JobView:
     """The page of a job. class_id: the class to draw, None for the one where most time goes. Raises NotThere, Away."""
     found = desk.mine(desk.ask(queries.job(name)))
     if not found:
@@ -56,7 +56,7 @@ def view(desk: Desk, name: str, class_id: int | None) -> View:
     classes = desk.ask(queries.classes(of_job))
     chosen = next((one for one in classes if class_id is None or int(one["class_id"]) == class_id), None)
     onset = row["onset_at"] if known(row["onset_at"]) else -1.0
-    return View(
+    return JobView(
         row=row,
         state=shown(row, _is_silent(desk, row, classes)),
         classes=classes,
@@ -68,7 +68,7 @@ def view(desk: Desk, name: str, class_id: int | None) -> View:
     )
 
 
-def _is_silent(desk: Desk, row: Row, classes: list[Row]) -> bool:
+def _is_silent(desk: RequestContext, row: Row, classes: list[Row]) -> bool:
     heard_at = max([row["started_at"], *(one["heard_at"] for one in classes)])
     return row["ended_at"] is None and bool(heard_at < desk.now - queries.HEARD_SECONDS)
 
@@ -94,7 +94,7 @@ def _growth(node: Row) -> float:
     return float(node.get("own", 0.0)) - float(node.get("own_before", 0.0))
 
 
-def _trace(desk: Desk, row: Row, class_id: int) -> Trace | None:
+def _trace(desk: RequestContext, row: Row, class_id: int) -> IntervalTrace | None:
     # A finished healthy job has become part of its own band: it is shown over what was known before.
     before = row["ended_at"] if row["ended_at"] is not None else desk.now + 86400
     bands = desk.ask(queries.band(row["workload"], class_id, before), name=f"band {row['job']} {class_id}")
@@ -117,7 +117,7 @@ def _trace(desk: Desk, row: Row, class_id: int) -> Trace | None:
     if known(row["recovered_at"]) and row["recovered_at"] <= points[-1]["at"]:
         figure.mark(row["recovered_at"], "recovered", "recovery")
     text = _text(points, band, top, row["onset_at"])
-    return Trace(figure.draw(f"Intervals of {row['job']}", text), text, _thinned(points), band)
+    return IntervalTrace(figure.draw(f"Intervals of {row['job']}", text), text, _thinned(points), band)
 
 
 def _top(points: list[Row], band: Row | None) -> float:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
 
-from barograph.sql import rows_of
-from barograph_agent.keys import ClientKey
-from barograph_collector.client import LogReader, LogUnavailable, ReadRefused
+from barograph.commands.sql import rows_of
+from barograph_agent.deliver.keys import ClientKey
+from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
 
 FRESH: Final = 2.0
 """Seconds for which an answer is as good as a new one: however many people look, the log is asked this often."""
@@ -28,12 +28,12 @@ AGAIN: Final = 3.0
 Row = dict[str, Any]
 
 
-class Away(Exception):
+class LogUnreachable(Exception):
     """The log did not answer, and never answered this question before. The text names it and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CachedAnswer:
     """Rows, and when the log gave them, in Unix seconds; `more` where there were too many to give."""
 
     rows: list[Row]
@@ -41,7 +41,7 @@ class Answer:
     more: bool
 
 
-class Log:
+class CachedLog:
     """Asks the collector and remembers what it said. Any thread may ask; one at a time does.
 
     clock: Unix seconds. `away_since` is when it first failed to answer, None while it answers.
@@ -53,11 +53,11 @@ class Log:
         self.clock = clock
         self._reader = LogReader(endpoint, ANSWER_SECONDS, key)
         self._lock = threading.Lock()
-        self._kept: OrderedDict[str, Answer] = OrderedDict()
+        self._kept: OrderedDict[str, CachedAnswer] = OrderedDict()
         self._heard_at = 0.0
         self._tried_at = 0.0
 
-    def ask(self, query: str, fresh: float = FRESH, name: str = "") -> Answer:
+    def ask(self, query: str, fresh: float = FRESH, name: str = "") -> CachedAnswer:
         """The rows of one SELECT, at most `fresh` seconds old, older only where the log is away. Raises Away.
 
         name: what the answer is kept under, for a question whose text goes with the time; else its text.
@@ -73,7 +73,7 @@ class Log:
                 self._try(query, name)
             kept = self._kept.get(name)
             if kept is None:
-                raise Away(self._trouble)
+                raise LogUnreachable(self._trouble)
             self._kept.move_to_end(name)
             return kept
 
@@ -93,7 +93,7 @@ class Log:
             self._trouble = str(error)
             return
         self._heard()
-        self._kept[name] = Answer(rows_of(answer).to_pylist(), self._heard_at, answer.more)
+        self._kept[name] = CachedAnswer(rows_of(answer).to_pylist(), self._heard_at, answer.more)
         while len(self._kept) > ANSWERS:
             self._kept.popitem(last=False)
 

@@ -8,18 +8,18 @@ from typing import Any
 
 from markupsafe import Markup
 
-from barograph.advice import sentences
-from barograph.predict import Away, Refused
+from barograph.commands.predict import ModelerUnreachable, PredictionRefused
 from barograph.site import queries
-from barograph.site.desk import Desk
+from barograph.site.desk import RequestContext
 from barograph.site.projection import chart
-from barograph_agent.job import JobError, parse_params
+from barograph.views.advice import sentences
+from barograph_agent.job.identity import JobError, parse_params
 
 FIELDS = ("app", "ranks", "nodes", "params", "cluster", "risk")
 
 
 @dataclass(frozen=True)
-class View:
+class PredictionView:
     """The form as it was filled in, and what came of it: sentences and a chart, or why there is no answer."""
 
     given: dict[str, str]
@@ -29,19 +29,19 @@ class View:
     error: str
 
 
-def view(desk: Desk, query: Mapping[str, str]) -> View:
+def view(desk: RequestContext, query: Mapping[str, str]) -> PredictionView:
     """The form; asked only where an application is named. Raises Away of the log."""
     given = {name: query.get(name, "").strip() for name in FIELDS}
     known = sorted({row["app"] for row in desk.ask(queries.applications(desk.user), fresh=30.0)})
     if not given["app"]:
-        return View(given, known, [], None, "")
+        return PredictionView(given, known, [], None, "")
     try:
         said = desk.predict(_fields(given))
-    except (JobError, Refused, Away) as error:
-        return View(given, known, [], None, str(error))
+    except (JobError, PredictionRefused, ModelerUnreachable) as error:
+        return PredictionView(given, known, [], None, str(error))
     lines = sentences(said)
     drawn = chart(said, f"Runtime of {given['app']} over ranks") if said["refusal"] is None else None
-    return View(given, known, lines, drawn, "")
+    return PredictionView(given, known, lines, drawn, "")
 
 
 def _fields(given: Mapping[str, str]) -> dict[str, Any]:

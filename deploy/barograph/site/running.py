@@ -9,7 +9,7 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from barograph.site import queries
-from barograph.site.desk import Desk
+from barograph.site.desk import RequestContext
 from barograph.site.figure import spark
 from barograph.site.log import Row
 from barograph.site.states import ALARMS, LEGEND, Shown, shown
@@ -70,12 +70,12 @@ SORTS: Final[dict[str, Callable[[Running], Any]]] = {
 }
 
 
-def heard(desk: Desk) -> set[str]:
+def heard(desk: RequestContext) -> set[str]:
     """Jobs that have said something of late. Raises Away."""
     return {row["job"] for row in desk.ask(queries.heard(desk.now), fresh=15.0, name="heard")}
 
 
-def running(desk: Desk) -> list[Running]:
+def running(desk: RequestContext) -> list[Running]:
     """All jobs that run and that the viewer may see, those first that need somebody. Raises Away."""
     rows = desk.mine(desk.ask(queries.open_jobs(desk.now), name="open jobs"))
     talking = heard(desk)
@@ -84,7 +84,7 @@ def running(desk: Desk) -> list[Running]:
     return sorted(jobs, key=SORTS["score"])
 
 
-def listing(desk: Desk, filter_: str, sort: str, page: int) -> Listing:
+def listing(desk: RequestContext, filter_: str, sort: str, page: int) -> Listing:
     """A page of them; `page` counts from 1 and is taken as the last where there are fewer. Raises Away."""
     every = running(desk)
     words = filter_.lower().split()
@@ -108,7 +108,7 @@ def listing(desk: Desk, filter_: str, sort: str, page: int) -> Listing:
     )
 
 
-def _sparks(desk: Desk, jobs: list[Running]) -> dict[str, Markup]:
+def _sparks(desk: RequestContext, jobs: list[Running]) -> dict[str, Markup]:
     if not jobs:
         return {}
     series: dict[str, list[float]] = {}

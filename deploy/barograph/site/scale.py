@@ -17,7 +17,7 @@ APART: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class Axis:
     """Values from `low` to `high` on pixels from `start` to `end`, linear or logarithmic, with ticks and texts."""
 
     low: float
@@ -44,7 +44,7 @@ class Scale:
         return [low + (high - low) * quarter / 4 for (low, _), (high, _) in pairs for quarter in (1, 2, 3)]
 
 
-def linear(low: float, high: float, start: float, end: float, name: Callable[[float], str], count: int = 5) -> Scale:
+def linear(low: float, high: float, start: float, end: float, name: Callable[[float], str], count: int = 5) -> Axis:
     """A linear axis with about `count` ticks at 1, 2 or 5 times a power of ten."""
     if not high > low:
         low, high = low - (abs(low) or 1.0) / 10, high + (abs(high) or 1.0) / 10
@@ -52,35 +52,35 @@ def linear(low: float, high: float, start: float, end: float, name: Callable[[fl
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
     ticks = tuple((k * step, name(k * step)) for k in range(first, last + 1))
-    return Scale(low, high, start, end, ticks=ticks)
+    return Axis(low, high, start, end, ticks=ticks)
 
 
-def spans(low: float, high: float, start: float, end: float) -> Scale:
+def spans(low: float, high: float, start: float, end: float) -> Axis:
     """A logarithmic axis of durations in seconds above 0, with ticks at those that people count in."""
     if high / low < 1.5:
         low, high = low / 1.3, high * 1.3
-    bare = Scale(low, high, start, end, True)
+    bare = Axis(low, high, start, end, True)
     small = (lead * 10.0**power for power in range(-9, 1) for lead in (1, 2, 5))
     ticks: list[tuple[float, str]] = []
     for value in (*small, *SPANS):
         if low <= value <= high and (not ticks or abs(bare(value) - bare(ticks[-1][0])) >= APART):
             ticks.append((value, round_seconds(value)))
-    return Scale(low, high, start, end, True, tuple(ticks))
+    return Axis(low, high, start, end, True, tuple(ticks))
 
 
-def ranks(values: Sequence[int], start: float, end: float) -> Scale:
+def ranks(values: Sequence[int], start: float, end: float) -> Axis:
     """A logarithmic axis of scales, with ticks at those that were run as far as they keep apart."""
     low, high = float(min(values)), float(max(values))
     low, high = (low / 1.15, high * 1.15) if high > low else (low / 2, high * 2)
-    bare = Scale(low, high, start, end, True)
+    bare = Axis(low, high, start, end, True)
     ticks: list[tuple[float, str]] = []
     for value in sorted(set(values)):
         if not ticks or bare(value) - bare(ticks[-1][0]) > 1.5 * APART:
             ticks.append((value, f"{value:,}"))
-    return Scale(low, high, start, end, True, tuple(ticks))
+    return Axis(low, high, start, end, True, tuple(ticks))
 
 
-def timeline(low: float, high: float, start: float, end: float, count: int = 7) -> Scale:
+def timeline(low: float, high: float, start: float, end: float, count: int = 7) -> Axis:
     """An axis of Unix seconds with ticks at full local times."""
     high = max(high, low + 1.0)
     step = next((step for step in TIME_STEPS if (high - low) / step <= count), _days((high - low) / count))
@@ -89,10 +89,10 @@ def timeline(low: float, high: float, start: float, end: float, count: int = 7) 
     first = math.ceil((low + shift) / step)
     last = math.floor((high + shift) / step)
     at = [k * step - shift for k in range(first, last + 1)]
-    return Scale(low, high, start, end, ticks=tuple((t, time.strftime(form, time.localtime(t))) for t in at))
+    return Axis(low, high, start, end, ticks=tuple((t, time.strftime(form, time.localtime(t))) for t in at))
 
 
-def durations(low: float, high: float, start: float, end: float, count: int = 5) -> Scale:
+def durations(low: float, high: float, start: float, end: float, count: int = 5) -> Axis:
     """A linear axis of durations in seconds."""
     return linear(low, high, start, end, round_seconds, count)
 

@@ -12,8 +12,8 @@ from typing import Final
 import uvicorn
 from starlette.applications import Starlette
 
-from barograph_collector.notify import Notifier
-from barograph_collector.service import CannotListen, Shutdown
+from barograph_collector.daemon.notify import Notifier
+from barograph_collector.daemon.service import CannotListen, Shutdown
 
 STOP_SECONDS: Final = 3
 """For requests that are under way when told to stop."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from barograph.predict import http_address
-from barograph_agent.configuration import ConfigError
-from barograph_agent.facility import COLLECTOR_ADDRESS
-from barograph_agent.setting import Section, Setting
-from barograph_collector.access import is_loopback
-from barograph_collector.service import host_and_port
+from barograph.commands.predict import http_address
+from barograph_agent.settings.agent import COLLECTOR_ADDRESS
+from barograph_agent.settings.setting import Section, Setting
+from barograph_agent.settings.sources import ConfigError
+from barograph_collector.auth.http_access import is_loopback
+from barograph_collector.daemon.service import host_and_port
 from barograph_collector.settings import ACCESS, KEY, LOG_FORMAT
 
 PAGE: Final = Section(

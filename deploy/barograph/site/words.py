@@ -7,7 +7,7 @@ import math
 import time
 from typing import Final
 
-from barograph.advice import span
+from barograph.views.advice import span
 
 DASH: Final = "\N{EN DASH}"
 _UNITS: Final = ((1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (1.0, 1e3, "ms"))

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from barograph_modeler.features.reduction import by_importance, by_time
-from barograph_modeler.features.run import Run, Value
+from barograph_modeler.features.run import FeatureRun, Value
 from barograph_modeler.features.sample import Sample
 from barograph_modeler.maxima.sample import Floats
 
@@ -33,7 +33,7 @@ class Useless(Exception):
 
 
 @dataclass(frozen=True)
-class Columns:
+class FeatureColumns:
     """names: of the features used. codes: of each feature of texts, the number of each text that was learned.
 
     low, high: the least and largest value learned of each feature, also of those that never changed and are not used.
@@ -78,7 +78,7 @@ def number(value: Value) -> float:
     return parsed if math.isfinite(parsed) else math.nan
 
 
-def choose(runs: Sequence[Run], *, seed: int = 0) -> tuple[Columns, Sample]:
+def choose(runs: Sequence[FeatureRun], *, seed: int = 0) -> tuple[FeatureColumns, Sample]:
     """The features that the runs have in common, that differ, are known early, and tell something; and the sample.
 
     runs: the newest last. A source that was edited gives its features other names: those of the newest FEWEST runs
@@ -109,7 +109,7 @@ def choose(runs: Sequence[Run], *, seed: int = 0) -> tuple[Columns, Sample]:
     watched = [*chosen, *(name for name in numbers if name not in varied)]
     low, high = ({name: float(f(numbers[name])) for name in watched} for f in (np.min, np.max))
     used = {name: codes[name] for name in watched if name in codes}
-    return Columns(chosen, used, low, high), Sample(chosen, sample.values[:, best], seconds)
+    return FeatureColumns(chosen, used, low, high), Sample(chosen, sample.values[:, best], seconds)
 
 
 def _codes(cells: Sequence[Value]) -> dict[str, float]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from typing import Final
 
-from barograph_modeler.features.run import Run
-from barograph_modeler.history import Application
+from barograph_modeler.features.run import FeatureRun
+from barograph_modeler.forecasts.history import Application
 
 APPLICATIONS: Final = 200
 """The least recently run go first."""
@@ -16,19 +16,19 @@ VALUES: Final = 250_000
 """Values held in all, but those of the newest run's application: some fifty million bytes."""
 
 
-class RunHistory:
+class FeatureRunHistory:
     """seen: how many runs of an application there have been, also those that are held no longer."""
 
     def __init__(self) -> None:
         self.seen: dict[Application, int] = {}
-        self._runs: OrderedDict[Application, deque[Run]] = OrderedDict()
+        self._runs: OrderedDict[Application, deque[FeatureRun]] = OrderedDict()
         self._values = 0
 
-    def runs(self, application: Application) -> list[Run]:
+    def runs(self, application: Application) -> list[FeatureRun]:
         """Its runs, the newest last."""
         return list(self._runs.get(application, ()))
 
-    def learn(self, application: Application, run: Run) -> None:
+    def learn(self, application: Application, run: FeatureRun) -> None:
         """Take a run that ended well."""
         runs = self._runs.setdefault(application, deque())
         self._runs.move_to_end(application)

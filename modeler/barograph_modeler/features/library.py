@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from barograph_modeler.features.run import Run
-from barograph_modeler.history import Application
+from barograph_modeler.features.run import FeatureRun
+from barograph_modeler.forecasts.history import Application
 
 if TYPE_CHECKING:
     from barograph_modeler.features.model import FeatureModel
@@ -23,7 +23,7 @@ REST: Final = 20.0
 """An application rests this many times as long as its last fit took: a flood of ends costs 5 % of a core."""
 MODELS: Final = 32
 """Models kept; one takes up to 30 MB. The least recently fitted go first."""
-Learn: TypeAlias = "Callable[[Sequence[Run], int], FeatureModel | str]"
+Learn: TypeAlias = "Callable[[Sequence[FeatureRun], int], FeatureModel | str]"
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class FeatureLibrary:
         if runs >= FEWEST_RUNS and runs >= (1 + RENEWED_SHARE) * before:
             self._due[application] = None
 
-    def order(self, runs: Callable[[Application], tuple[Sequence[Run], int]]) -> None:
+    def order(self, runs: Callable[[Application], tuple[Sequence[FeatureRun], int]]) -> None:
         """Have the next one fitted that is due and has rested. runs: of an application, and how many ever were."""
         if self._fitting is not None:
             return
@@ -94,6 +94,6 @@ class FeatureLibrary:
         self.published = others | {application: model}
         return application
 
-    def _fit(self, runs: Sequence[Run]) -> tuple[FeatureModel | str, float]:
+    def _fit(self, runs: Sequence[FeatureRun]) -> tuple[FeatureModel | str, float]:
         began = self._clock()
         return self._learn(runs, self._seed), self._clock() - began

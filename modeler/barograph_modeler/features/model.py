@@ -10,11 +10,11 @@ from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
-from barograph_modeler.features.columns import FEWEST, Columns, Useless, choose
-from barograph_modeler.features.conformal import Conformal
-from barograph_modeler.features.run import Run, Value
-from barograph_modeler.features.stack import Stack
-from barograph_modeler.features.trees import importances
+from barograph_modeler.features.columns import FEWEST, FeatureColumns, Useless, choose
+from barograph_modeler.features.estimators.conformal import Conformal
+from barograph_modeler.features.estimators.stack import Stack
+from barograph_modeler.features.estimators.trees import importances
+from barograph_modeler.features.run import FeatureRun, Value
 from barograph_modeler.scaling.answer import Prediction, Refusal
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.predictor import Predictor, fit
@@ -59,7 +59,7 @@ class FeatureModel:
     """version: a digest of what was learned. importance: of each feature used, adding up to 1. runs: learned."""
 
     version: str
-    columns: Columns
+    columns: FeatureColumns
     importance: Mapping[str, float]
     runs: int
     backtest: Backtest
@@ -83,7 +83,7 @@ class FeatureModel:
         return Expected(*(float(one[0]) for one in (limits.lower, predicted, limits.upper, limit)))
 
 
-def learn(runs: Sequence[Run], *, seed: int = 0) -> FeatureModel:
+def learn(runs: Sequence[FeatureRun], *, seed: int = 0) -> FeatureModel:
     """Learn from runs, the newest last, and back-test on the newest. Raises Useless."""
     if len(runs) < FEWEST_RUNS:
         raise Useless(f"{len(runs)} runs, expected at least {FEWEST_RUNS}")
@@ -91,7 +91,7 @@ def learn(runs: Sequence[Run], *, seed: int = 0) -> FeatureModel:
     return _learned(runs, compare(runs[:-scored], runs[-scored:], seed=seed), seed)
 
 
-def compare(older: Sequence[Run], newer: Sequence[Run], *, seed: int = 0) -> Backtest:
+def compare(older: Sequence[FeatureRun], newer: Sequence[FeatureRun], *, seed: int = 0) -> Backtest:
     """How well models of features and of scales that have learned the older runs foretell the newer ones."""
     model, predictor = _learned(older, Backtest(0, math.nan, math.nan), seed), _scaling(older)
     errors = np.array([(_error_of(model, run), _scaling_error(predictor, run)) for run in newer])
@@ -104,7 +104,7 @@ def compare(older: Sequence[Run], newer: Sequence[Run], *, seed: int = 0) -> Bac
     return Backtest(int(both.sum()), *(float(error) for error in errors[both].mean(axis=0)))
 
 
-def _learned(runs: Sequence[Run], backtest: Backtest, seed: int) -> FeatureModel:
+def _learned(runs: Sequence[FeatureRun], backtest: Backtest, seed: int) -> FeatureModel:
     columns, sample = choose(runs, seed=seed)
     stack = Stack(seed=seed).fit(sample)
     weights = importances(sample, seed=seed)
@@ -119,8 +119,8 @@ def _learned(runs: Sequence[Run], backtest: Backtest, seed: int) -> FeatureModel
     )
 
 
-def _scaling(runs: Sequence[Run]) -> Predictor:
-    problems: dict[str, list[Run]] = {}
+def _scaling(runs: Sequence[FeatureRun]) -> Predictor:
+    problems: dict[str, list[FeatureRun]] = {}
     for run in runs:
         if run.known.ranks >= 1:
             problems.setdefault(run.known.problem, []).append(run)
@@ -136,12 +136,12 @@ def _scaling(runs: Sequence[Run]) -> Predictor:
     )
 
 
-def _error_of(model: FeatureModel, run: Run) -> float:
+def _error_of(model: FeatureModel, run: FeatureRun) -> float:
     answer = model.predict(run.known.values)
     return math.nan if isinstance(answer, Refusal) else abs(math.log(answer.expected / run.runtime_seconds))
 
 
-def _scaling_error(predictor: Predictor, run: Run) -> float:
+def _scaling_error(predictor: Predictor, run: FeatureRun) -> float:
     if run.known.ranks < 1:
         return math.nan
     answer = predictor.predict(run.known.problem, run.known.ranks)

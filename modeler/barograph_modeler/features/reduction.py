@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from barograph_modeler.features.estimators.trees import importances
 from barograph_modeler.features.sample import Sample
-from barograph_modeler.features.trees import importances
 from barograph_modeler.maxima.sample import Floats
 
 TIME_SHARE: Final = 0.05

@@ -24,7 +24,7 @@ class Known(NamedTuple):
     nodes: int
 
 
-class Run(NamedTuple):
+class FeatureRun(NamedTuple):
     """A run that ended well, and how long it took, in seconds."""
 
     known: Known

@@ -9,9 +9,9 @@ from typing import Final
 
 import msgspec
 
-from barograph_agent.wire import Column
+from barograph_agent.protocol.wire import Column
 from barograph_modeler.features.run import Known, Value, given
-from barograph_modeler.history import Application, problem_name
+from barograph_modeler.forecasts.history import Application, problem_name
 
 JOBS: Final = 20_000
 JOB_VALUES: Final = 4_000

@@ -1,7 +1,7 @@
 """The generalized extreme value distribution and its fit: the names that most callers need."""
 
 from barograph_modeler.maxima.distribution import GUMBEL_SHAPE, Gev, Gevs
-from barograph_modeler.maxima.pwm import MINIMUM_SAMPLES, SHAPE_RANGE, fit_pwm, fit_pwms
+from barograph_modeler.maxima.fits.pwm import MINIMUM_SAMPLES, SHAPE_RANGE, fit_pwm, fit_pwms
 from barograph_modeler.maxima.sample import Floats, check_sample
 
 __all__ = [

@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from barograph_modeler.maxima.band import LEVEL, Band, check_level, minimum_samples
 from barograph_modeler.maxima.recent import Recent
+from barograph_modeler.maxima.runtime import MINIMUM_RUNS, runtime_band
 from barograph_modeler.maxima.sample import Floats, check_sample
-from barograph_modeler.runtime import MINIMUM_RUNS, runtime_band
 
 WINDOW: Final = 512
 """Values looked back on: 13 beyond each limit at level 0.95. An old regime is forgotten after as many."""
@@ -31,14 +31,14 @@ this many times the tail share."""
 DEBTS: Final = ((1 - SPAN) / GAIN, (1 + SPAN) / GAIN)
 
 
-class Limits(NamedTuple):
+class SeriesLimits(NamedTuple):
     """The limits that stood before each value was learned: two arrays of one length, NaN while there was no band."""
 
     lower: Floats
     upper: Floats
 
 
-class Score(NamedTuple):
+class BandScore(NamedTuple):
     """How many values lie below, inside (limits included) and above a band."""
 
     below: int
@@ -105,16 +105,16 @@ class Predictive:
         middle = min(max(self._recent.at((held - 1) / 2), limits[0]), limits[1])
         return Band(method, held, limits[0], middle, limits[1], level=self.level)
 
-    def score(self, values: npt.ArrayLike) -> Score | None:
+    def score(self, values: npt.ArrayLike) -> BandScore | None:
         """How the present band holds these values, without learning them; None where there is no band."""
         x = check_sample(values, 0)
         limits = self._limits()
         if limits is None:
             return None
         below, above = int((x < limits[0]).sum()), int((x > limits[1]).sum())
-        return Score(below, x.size - below - above, above)
+        return BandScore(below, x.size - below - above, above)
 
-    def learn(self, values: npt.ArrayLike) -> Limits:
+    def learn(self, values: npt.ArrayLike) -> SeriesLimits:
         """Learn finite values in the order they came, each judged by the band that stood before it.
 
         Learning one by one or in batches is the same. Raises ValueError for values that are not finite, and then has
@@ -129,7 +129,7 @@ class Predictive:
                 self._judge(value, limits)
             self._recent.add(value)
         self.count += x.size
-        return Limits(lower, upper)
+        return SeriesLimits(lower, upper)
 
     def _judge(self, value: float, limits: tuple[float, float]) -> None:
         below, above = value < limits[0], value > limits[1]

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from barograph_modeler.maxima.bootstrap import paired_replicas
 from barograph_modeler.maxima.distribution import Gev, Gevs, TypeName
-from barograph_modeler.maxima.moments import HEAVIEST, SHAPE_ENDS, fit_mom
-from barograph_modeler.maxima.pwm import SHAPE_RANGE, fit_pwm
+from barograph_modeler.maxima.fits.bootstrap import paired_replicas
+from barograph_modeler.maxima.fits.moments import HEAVIEST, SHAPE_ENDS, fit_mom
+from barograph_modeler.maxima.fits.pwm import SHAPE_RANGE, fit_pwm
 
 ERROR_REPLICAS: Final = 200
 """Efron (1987): enough for a standard error."""
@@ -39,7 +39,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class FitVerdict:
     """Both fits of a sample with their shapes, and whether they are trusted. reason: one line, in words and numbers.
 
     Where not trusted, bands should be non-parametric.
@@ -65,7 +65,7 @@ def classify(k: float, error: float, level: float = 0.95) -> Shape:
     return Shape(k, error, lower, upper, type_name)
 
 
-def judge(sample: npt.ArrayLike, *, seed: int, replicas: int = ERROR_REPLICAS, level: float = 0.95) -> Verdict:
+def judge(sample: npt.ArrayLike, *, seed: int, replicas: int = ERROR_REPLICAS, level: float = 0.95) -> FitVerdict:
     """Fit a sample twice and say whether the fits agree.
 
     Neither may lie at an end of its range: there the sample asks for a shape that the fit cannot give, and the errors
@@ -88,7 +88,7 @@ def judge(sample: npt.ArrayLike, *, seed: int, replicas: int = ERROR_REPLICAS, l
         trusted, reason = False, f"shape {pwm.shape:.3f} (PWM) is at the end of its range"
     elif not HEAVIEST + 1e-3 < mom.shape < SHAPE_ENDS[1]:
         trusted, reason = False, f"shape {mom.shape:.3f} (MOM) is at the end of its range"
-    return Verdict(pwm, mom, shapes[0], shapes[1], trusted, reason)
+    return FitVerdict(pwm, mom, shapes[0], shapes[1], trusted, reason)
 
 
 def _compare(pwm: Shape, mom: Shape, level: float) -> tuple[bool, str]:

@@ -28,14 +28,14 @@ FREEDOM: Final = 4.0
 """Degrees of freedom of what is known beforehand about the spread."""
 
 
-class Forecast(NamedTuple):
+class ShapeForecast(NamedTuple):
     """Log seconds at one scale, as each shape has them."""
 
     means: Floats
     spreads: Floats
 
 
-class Evidence:
+class ShapeEvidence:
     """Of runs of one problem and one size. Columns: a row per shape."""
 
     def __init__(self, runs: Runs) -> None:
@@ -68,7 +68,7 @@ class Evidence:
         """Of each shape."""
         return np.asarray(-self.freedom * np.log(self.spread(expected)))
 
-    def at(self, ranks: float, expected: float, chosen: Rows = slice(None)) -> Forecast:
+    def at(self, ranks: float, expected: float, chosen: Rows = slice(None)) -> ShapeForecast:
         """Log seconds of another run at so many ranks. expected: as for spread. chosen: shapes that are asked."""
         x = float(np.log(ranks))
         # A walk that sets out from the smallest scale goes down from it independently of its way up.
@@ -78,7 +78,7 @@ class Evidence:
         unknown = (1 - self._one @ shared) ** 2 / (self._one @ self._one)
         walked = abs(x - self._x[0]) - shared @ shared
         variance = float(walked + unknown) + NOISE * (1 + STAYS)
-        return Forecast(means, np.sqrt(self.spread(expected)[chosen] ** 2 * variance + self._repeats))
+        return ShapeForecast(means, np.sqrt(self.spread(expected)[chosen] ** 2 * variance + self._repeats))
 
     def _residuals(self, chosen: Rows) -> Floats:
         """Of log times over log shapes, made independent of each other: (shapes, scales). Not kept: they are large."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from barograph_modeler.maxima.sample import Floats
-from barograph_modeler.scaling.evidence import Evidence
+from barograph_modeler.scaling.evidence import ShapeEvidence
 from barograph_modeler.scaling.shapes import KINDS, NO_OVERHEAD_AT_ALL, SHAPES, STEP
 
 SPREAD: Final = 0.04
@@ -42,7 +42,7 @@ class Pool:
         self._counts: dict[int, float] = {}
         self._log_spreads = 0.0
 
-    def add(self, evidence: Evidence, prior: Floats, sign: int = 1) -> None:
+    def add(self, evidence: ShapeEvidence, prior: Floats, sign: int = 1) -> None:
         """Take in what one problem knows, or with sign -1 take it out again. prior: of its shapes, logarithms."""
         weights = posterior(evidence.log_likelihood(SPREAD), prior)
         table = _table(evidence, weights)
@@ -52,7 +52,7 @@ class Pool:
             self._counts[cell] = self._counts.get(cell, 0.0) + sign * share
             self._tables[cell] = self._tables.get(cell, 0.0) + sign * share * table
 
-    def prior(self, evidence: Evidence, prior: Floats) -> tuple[Floats, float]:
+    def prior(self, evidence: ShapeEvidence, prior: Floats) -> tuple[Floats, float]:
         """For a problem that is in here: what the others say of its shapes, as logarithms, and the spread to expect."""
         weights = posterior(evidence.log_likelihood(SPREAD), prior)
         level = float(weights @ evidence.level)
@@ -74,24 +74,24 @@ def posterior(log_likelihood: Floats, log_prior: Floats) -> Floats:
     return np.asarray(weights / weights.sum())
 
 
-def _overhead(evidence: Evidence) -> Floats:
+def _overhead(evidence: ShapeEvidence) -> Floats:
     """Log seconds of overhead at one rank; 0 where a shape has none: they are a kind of their own."""
     return np.where(NO_OVERHEAD_AT_ALL, 0.0, evidence.level + SHAPES.overhead)
 
 
-def _table(evidence: Evidence, weights: Floats) -> Floats:
+def _table(evidence: ShapeEvidence, weights: Floats) -> Floats:
     table = np.zeros((KINDS, _CELLS))
     for cell, share in _split(_overhead(evidence)):
         np.add.at(table, (SHAPES.kind, cell), weights * share)
     return table
 
 
-def _level(evidence: Evidence, weights: Floats) -> dict[int, float]:
+def _level(evidence: ShapeEvidence, weights: Floats) -> dict[int, float]:
     """How much of a problem falls to each level of work."""
     return {int(cell[0]): float(share[0]) for cell, share in _split(np.array([weights @ evidence.level]))}
 
 
-def _log_spread(evidence: Evidence, weights: Floats) -> float:
+def _log_spread(evidence: ShapeEvidence, weights: Floats) -> float:
     return 0.5 * float(np.log(weights @ evidence.spread(SPREAD) ** 2))
 
 

@@ -15,11 +15,11 @@ import numpy.typing as npt
 
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.answer import Prediction, Refusal
-from barograph_modeler.scaling.evidence import Evidence
+from barograph_modeler.scaling.evidence import ShapeEvidence
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.mixture import Mixture
 from barograph_modeler.scaling.pool import Pool, posterior
-from barograph_modeler.scaling.series import ALONG, Series, series_of
+from barograph_modeler.scaling.series import ALONG, ScalingSeries, series_of
 from barograph_modeler.scaling.shapes import log_prior, named
 from barograph_modeler.scaling.strangers import across_sizes, of_the_others
 
@@ -56,8 +56,8 @@ class Predictor:
     """What is known of how one application scales. It learns run by run, can be pickled, and holds no chance."""
 
     def __init__(self) -> None:
-        self._problems: dict[str, Series] = {}
-        self._evidence: dict[Key, Evidence] = {}
+        self._problems: dict[str, ScalingSeries] = {}
+        self._evidence: dict[Key, ShapeEvidence] = {}
         self._pool = Pool()
         self._beliefs: dict[Key, Belief] = {}
 
@@ -71,7 +71,7 @@ class Predictor:
                 self._take(self._evidence.pop((problem, size)), sign=-1)
         self._problems[problem] = series = series_of(runs if known is None else known.runs.joined(runs))
         for size, part in series.parts.items():
-            self._evidence[problem, size] = evidence = Evidence(part)
+            self._evidence[problem, size] = evidence = ShapeEvidence(part)
             self._take(evidence)
         self._beliefs.clear()
 
@@ -111,7 +111,7 @@ class Predictor:
             for name, r in ((name, series.runs) for name, series in self._problems.items())
         }
 
-    def _take(self, evidence: Evidence, sign: int = 1) -> None:
+    def _take(self, evidence: ShapeEvidence, sign: int = 1) -> None:
         self._pool.add(evidence, log_prior(float(evidence.scales[-1])), sign)
 
     def _belief(self, key: Key) -> Belief:
@@ -147,7 +147,7 @@ class Predictor:
         return None
 
     def _answer(
-        self, mixture: Mixture, series: Series | None, keys: list[Key], ranks: float, size: float | None = None
+        self, mixture: Mixture, series: ScalingSeries | None, keys: list[Key], ranks: float, size: float | None = None
     ) -> Prediction | Refusal:
         mixture = mixture.widened(WIDENED)
         lower, middle, upper = (float(np.exp(mixture.quantile(p))) for p in (TAIL, 0.5, 1 - TAIL))
@@ -175,7 +175,7 @@ class Predictor:
         )
 
 
-def _conditions(series: Series | None, size: float | None) -> tuple[str, ...]:
+def _conditions(series: ScalingSeries | None, size: float | None) -> tuple[str, ...]:
     said = ["The machine and the program are as they were."]
     if series is None:
         said.append("This problem was never seen: it is taken to be one more like the others of the application.")

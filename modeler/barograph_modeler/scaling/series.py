@@ -17,7 +17,7 @@ OFF: Final = 0.05
 
 
 @dataclass(frozen=True)
-class Series:
+class ScalingSeries:
     """runs: all of the problem. parts: by size, or all under ALONG."""
 
     runs: Runs
@@ -45,10 +45,10 @@ class Series:
         )
 
 
-def series_of(runs: Runs) -> Series:
+def series_of(runs: Runs) -> ScalingSeries:
     """Part the runs of a problem; one series where no size was run at two scales, and no scale at two sizes."""
     sizes = np.unique(runs.size)
     pairs = np.unique(np.stack([runs.ranks, runs.size]), axis=1).shape[1]
     if sizes.size > 1 and pairs == sizes.size == runs.scales.size:
-        return Series(runs, {ALONG: runs})
-    return Series(runs, {float(size): runs.take(runs.size == size) for size in sizes})
+        return ScalingSeries(runs, {ALONG: runs})
+    return ScalingSeries(runs, {float(size): runs.take(runs.size == size) for size in sizes})

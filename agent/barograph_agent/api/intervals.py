@@ -1,0 +1,202 @@
+"""Intervals that a program times itself: loops without MPI, steps of a training, tasks of a framework.
+
+    from barograph_agent import interval, mark
+
+    with interval("step"):          a block
+        ...
+    @interval("solve")              each call of a function
+    def solve(): ...
+    for batch in data:              from one mark of a name to its next, in one thread
+        mark("batch")
+
+Under `barograph run` each is written to a ring and becomes an interval like those between collectives, its class being
+the name. Without it nothing is written, and next to no time is spent.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import inspect
+import os
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from time import monotonic_ns
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar, cast
+
+if TYPE_CHECKING:
+    from barograph_agent.ring.writer import RingWriter
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_RANKS: Final = (
+    ("RANK", "WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+)
+"""Where launchers say which of their processes this is: torchrun, Open MPI, MPICH and Intel MPI."""
+
+
+class TimedInterval(Protocol):
+    """What `interval` gives: a context manager, and a decorator of functions and coroutine functions.
+
+    What ends with an exception is not recorded: it did not do what others of its name did.
+    """
+
+    def __enter__(self) -> TimedInterval: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None: ...
+
+    def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
+        """The function, timed."""
+        ...
+
+
+def interval(name: str) -> TimedInterval:
+    """Times a block or a function; `name` is the place that its intervals are compared by."""
+    recorder = _RECORDER
+    if not recorder.watched and not recorder.begin(os.environ):
+        return _UNWATCHED
+    try:
+        return _Watched(recorder.sites[name])
+    except KeyError:
+        return _Watched(recorder.site(name))
+
+
+def mark(name: str) -> None:
+    """Times from one call to the next: an interval ends here, and another begins. The first call only begins one."""
+    recorder = _RECORDER
+    if not recorder.watched and not recorder.begin(os.environ):
+        return
+    now = monotonic_ns()
+    marks = recorder.marks.__dict__
+    before = marks.get(name)
+    marks[name] = now
+    if before is not None:
+        recorder.put(before, now, recorder.site(name))
+
+
+class _Watched:
+    # Few values: making one is a good part of what an interval costs.
+    __slots__ = ("_site", "_start")
+
+    def __init__(self, site: int) -> None:
+        self._site = site
+
+    def __enter__(self) -> _Watched:
+        self._start = monotonic_ns()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if kind is None:
+            _RECORDER.put(self._start, monotonic_ns(), self._site)
+
+    def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
+        recorder, site = _RECORDER, self._site
+
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def timed_coroutine(*arguments: Any, **named: Any) -> Any:
+                start = monotonic_ns()
+                result = await function(*arguments, **named)
+                recorder.put(start, monotonic_ns(), site)
+                return result
+
+            return cast("Callable[_P, _R]", timed_coroutine)
+
+        @functools.wraps(function)
+        def timed(*arguments: _P.args, **named: _P.kwargs) -> _R:
+            start = monotonic_ns()
+            result = function(*arguments, **named)
+            recorder.put(start, monotonic_ns(), site)
+            return result
+
+        return timed
+
+
+class _Unwatched:
+    __slots__ = ()
+
+    def __enter__(self) -> _Unwatched:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        pass
+
+    def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
+        return function
+
+
+class _Recorder:
+    """Where this process writes to: a ring, or nowhere."""
+
+    def __init__(self) -> None:
+        self._beginning = threading.Lock()
+        self._writer: RingWriter | None = None
+        self.marks = threading.local()
+        self.begun = self.watched = False
+        self.sites: dict[str, int] = {}
+        self.put: Callable[[int, int, int], None] = _nothing
+
+    def begin(self, environment: Mapping[str, str]) -> bool:
+        """Find out once whether a run watches this process, and make a ring where one does. Never raises."""
+        if self.begun:
+            return self.watched
+        with self._beginning:
+            directory = environment.get("BAROGRAPH_RING_DIR", "")
+            rank, size = place(environment)
+            disabled = environment.get("BAROGRAPH_DISABLE", "0") not in ("", "0")
+            if directory and not disabled and rank == 0 and not self.begun:
+                self._open(Path(directory), rank, size)
+            self.begun = True
+        return self.watched
+
+    def begin_again(self) -> None:
+        """In the child of a fork: the ring is the parent's, and so may the lock be. Numbers given out stay."""
+        self._beginning = threading.Lock()
+        names = list(self.sites)
+        self.sites = {}
+        if self.watched:
+            self._writer, self.begun, self.watched, self.put = None, False, False, _nothing
+            self.begin(os.environ)
+            for name in names:
+                self.site(name)
+
+    def site(self, name: str) -> int:
+        """The number of the place of this name."""
+        if name not in self.sites:
+            self.sites[name] = self._writer.site(name) if self._writer else 0
+        return self.sites[name]
+
+    def _open(self, directory: Path, rank: int, size: int) -> None:
+        try:
+            # Only here: it brings numpy, which a program that nobody watches may not want.
+            from barograph_agent.ring.writer import RingWriter
+
+            self._writer = RingWriter(directory, rank, size)
+        except (OSError, ImportError):
+            return
+        self.put, self.watched = self._writer.put, True
+        atexit.register(self._writer.finish)
+
+
+def place(environment: Mapping[str, str]) -> tuple[int, int]:
+    """Rank and number of ranks as a launcher says; 0 and 1 where none does."""
+    for rank, size in _RANKS:
+        if environment.get(rank, "").isdecimal() and environment.get(size, "").isdecimal():
+            return int(environment[rank]), int(environment[size])
+    return 0, 1
+
+
+def _nothing(enter: int, end: int, site: int) -> None:
+    pass
+
+
+_RECORDER: Final = _Recorder()
+_UNWATCHED: Final = _Unwatched()
+os.register_at_fork(after_in_child=_RECORDER.begin_again)

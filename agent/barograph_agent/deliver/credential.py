@@ -1,0 +1,128 @@
+"""What an agent shows in its hello: proof of who its user is, made for this hello and good for one.
+
+    munge:CREDENTIAL   a MUNGE credential whose payload is `payload(stream)`: the node's munged vouches for the uid
+    token:JSON         a Proof: made with the key in a job token, which the facility gave to the job
+
+The token is a file named by BAROGRAPH_TOKEN. Its key never travels: a proof shows that the sender has it. The
+collector derives the same key from the facility's secret, so it keeps no list of tokens.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from barograph_agent.deliver import munge
+
+TOKEN_VARIABLE: Final = "BAROGRAPH_TOKEN"
+MUNGE_VARIABLE: Final = "BAROGRAPH_MUNGE_SOCKET"
+
+
+class CredentialError(Exception):
+    """A credential that cannot be made. The text says why."""
+
+
+class Token(msgspec.Struct, frozen=True):
+    """What a job token file holds: this user may write this job until then (Unix seconds).
+
+    `job` is cluster/id: it stands for all restarts and steps of that job.
+    """
+
+    job: str
+    user: str
+    expires: int
+    key: str
+    """Hexadecimal; see `token_key`."""
+
+
+class Proof(msgspec.Struct, frozen=True):
+    """Shows that its maker has the key of a token, for one stream, at one time (Unix seconds), once."""
+
+    job: str
+    user: str
+    expires: int
+    at: float
+    nonce: str
+    mac: str
+
+
+def token_key(secret: bytes, job: str, user: str, expires: int) -> bytes:
+    """The key of a token: HMAC-SHA256 of what it says, under the facility's secret."""
+    return _mac(secret, "barograph token", job, user, str(expires))
+
+
+def issue(secret: bytes, job: str, user: str, expires: int) -> Token:
+    """A token for a job."""
+    return Token(job, user, expires, token_key(secret, job, user, expires).hex())
+
+
+def prove(token: Token, stream: str, at: float, nonce: str) -> Proof:
+    """A proof for one hello. Raises ValueError for a key that is not hexadecimal."""
+    mac = proof_mac(bytes.fromhex(token.key), stream, at, nonce)
+    return Proof(token.job, token.user, token.expires, at, nonce, mac)
+
+
+def proof_mac(key: bytes, stream: str, at: float, nonce: str) -> str:
+    """What `Proof.mac` must be."""
+    return _mac(key, "barograph hello", stream, repr(at), nonce).hex()
+
+
+def payload(stream: str) -> bytes:
+    """What a MUNGE credential for this stream carries."""
+    return b"barograph hello " + stream.encode()
+
+
+def keep_token(environment: Mapping[str, str], job: str, kept: Path) -> None:
+    """Copy the token that BAROGRAPH_TOKEN names to `kept` if it is this job's: its spool may outlive the job."""
+    if (path := environment.get(TOKEN_VARIABLE)) and not kept.exists():
+        with contextlib.suppress(OSError, ValueError):
+            content = Path(path).read_bytes()
+            if job.startswith(msgspec.json.decode(content, type=Token).job + "."):
+                kept.touch(mode=0o600)
+                kept.write_bytes(content)
+
+
+def maker(environment: Mapping[str, str], kept: Path | None = None) -> Callable[[str], str]:
+    """The function that makes a credential for a stream: with a job token where there is one, else with MUNGE.
+
+    `kept` is where keep_token has put one, if it has. The function raises CredentialError, anew at each call: a munged
+    that is away may come back.
+    """
+    if kept is not None and kept.exists():
+        return lambda stream: _with_token(kept, stream)
+    if path := environment.get(TOKEN_VARIABLE):
+        return lambda stream: _with_token(Path(path), stream)
+    socket = environment.get(MUNGE_VARIABLE, "")
+    return lambda stream: _with_munge(socket, stream)
+
+
+def _with_token(path: Path, stream: str) -> str:
+    try:
+        token = msgspec.json.decode(path.read_bytes(), type=Token)
+        proof = prove(token, stream, time.time(), secrets.token_hex(16))
+    except OSError as error:
+        raise CredentialError(f"job token {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise CredentialError(f"job token {path}: {error}, expected one from `barograph keys token`") from None
+    return "token:" + msgspec.json.encode(proof).decode()
+
+
+def _with_munge(socket: str, stream: str) -> str:
+    try:
+        return "munge:" + munge.encode(payload(stream), socket)
+    except munge.MungeError as error:
+        raise CredentialError(f"{error}; no job token was given either ({TOKEN_VARIABLE})") from None
+
+
+def _mac(key: bytes, *words: str) -> bytes:
+    # Lengths in front, so that no two lists of words read the same.
+    text = "".join(f"{len(word)}:{word}" for word in words)
+    return hmac.new(key, text.encode(), hashlib.sha256).digest()

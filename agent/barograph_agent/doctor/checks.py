@@ -1,0 +1,217 @@
+"""What must be there for runs on this node to be watched, checked one by one: what `barograph doctor` prints."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import zmq
+
+from barograph_agent import shim
+from barograph_agent.deliver import credential, keys
+from barograph_agent.deliver.handshake import Handshakes
+from barograph_agent.doctor.sample_program import Environment, Finding, check_launcher, check_watching, last, run
+from barograph_agent.job import rules
+from barograph_agent.protocol import wire
+from barograph_agent.settings import agent, places, sources
+
+RING_BYTES: Final = 3.5 * 2**20
+SPOOL_BYTES: Final = 256 * 2**20
+ANSWER_SECONDS: Final = 5.0
+_AWAY: Final = "start `barograph up` there, or set BAROGRAPH_COLLECTOR; until then runs are kept in the spool"
+_SHARED: Final = (
+    "nfs",
+    "lustre",
+    "gpfs",
+    "beegfs",
+    "ceph",
+    "fuse",
+    "9p",
+    "cifs",
+    "smb",
+    "afs",
+    "pvfs",
+    "orangefs",
+    "panfs",
+)
+
+
+def examine(environment: Environment, endpoint: str) -> Iterator[Finding]:
+    """All checks, each as it is done. Never raises for what it finds."""
+    yield check_shim()
+    yield check_compiler(environment)
+    yield check_launcher(environment)
+    yield from check_watching(environment)
+    yield check_rings(places.ring_root(environment))
+    yield check_spool(places.spool_root(environment))
+    yield check_collector(endpoint, environment)
+    yield check_rules(environment)
+    yield check_configuration(environment)
+    yield check_hooks(places.SITE)
+
+
+def check_shim() -> Finding:
+    """There, and loadable by the dynamic linker of this node."""
+    try:
+        library = shim.library()
+        preload = shim.preload(library, "")
+    except (FileNotFoundError, ValueError) as error:
+        return Finding("shim", "fail", str(error), "install barograph again with pip, on a machine with a C compiler")
+    done = run([sys.executable, "-I", "-c", ""], {**os.environ, "LD_PRELOAD": preload})
+    if done is None or done.returncode or "ld.so" in done.stderr:
+        said = last(done)
+        return Finding("shim", "fail", f"{library} cannot be preloaded: {said}", "build it on this kind of node")
+    return Finding("shim", "ok", str(library))
+
+
+def check_compiler(environment: Environment) -> Finding:
+    """One that could build the shim; nobody needs it where the shim is there."""
+    for name in filter(None, (environment.get("CC"), "cc", "gcc", "clang")):
+        if found := shutil.which(name, path=environment.get("PATH")):
+            return Finding("compiler", "ok", found)
+    return Finding("compiler", "warn", "none of cc, gcc, clang", "needed to install from source only")
+
+
+def check_rings(root: Path) -> Finding:
+    """Memory for one ring per processor."""
+    parent = _existing(root)
+    free = _free(parent)
+    needed = (os.cpu_count() or 1) * RING_BYTES
+    text = f"{parent}: {free / 2**20:,.0f} MB free, a rank takes {RING_BYTES / 2**20:.1f} MB"
+    if not os.access(parent, os.W_OK) or free < RING_BYTES:
+        return Finding("rings", "fail", text, "make room there, or set BAROGRAPH_RINGS to another directory in memory")
+    if _file_system(parent) not in ("tmpfs", "ramfs"):
+        return Finding("rings", "warn", f"{text}; it is {_file_system(parent)}", "set BAROGRAPH_RINGS to one in memory")
+    if free < needed:
+        return Finding("rings", "warn", f"{text}: not for one per processor", "ranks without a ring are not recorded")
+    return Finding("rings", "ok", text)
+
+
+def check_spool(root: Path) -> Finding:
+    """A disk of this node with room for what one run may leave there."""
+    parent = _existing(root)
+    kind, free = _file_system(parent), _free(parent)
+    text = f"{parent}: {kind}, {free / 2**20:,.0f} MB free"
+    advice = "set BAROGRAPH_SPOOL to a directory on a disk of this node"
+    if not os.access(parent, os.W_OK):
+        return Finding("spool", "fail", f"{text}, not writable", advice)
+    if kind.startswith(_SHARED):
+        return Finding("spool", "fail", f"{text}: shared between nodes", advice)
+    if free < SPOOL_BYTES:
+        return Finding("spool", "warn", f"{text}, a run may need {SPOOL_BYTES / 2**20:.0f} MB", advice)
+    return Finding("spool", "ok", text)
+
+
+def check_collector(endpoint: str, environment: Environment) -> Finding:
+    """A question and its answer, with the key that runs on this node come with; an agent also needs a credential."""
+    try:
+        places.check_endpoint(endpoint)
+        key = keys.from_environment(environment)
+        if key is not None and key.role == "agent":
+            credential.maker(environment)("doctor")
+    except keys.KeyFileError as error:
+        return Finding("collector", "fail", str(error), f"set {keys.VARIABLE}")
+    except credential.CredentialError as error:
+        return Finding("collector", "fail", str(error), "start munged, or give jobs tokens")
+    except ValueError as error:
+        return Finding("collector", "fail", str(error), "set BAROGRAPH_COLLECTOR")
+    return _asked(endpoint, key)
+
+
+def _asked(endpoint: str, key: keys.ClientKey | None) -> Finding:
+    with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
+        socket.setsockopt(zmq.LINGER, 0)
+        if key is not None:
+            key.apply(socket)
+        handshakes = Handshakes(socket)
+        try:
+            socket.connect(endpoint)
+            began = time.monotonic()
+            question = wire.encode(wire.Read(1, "jobs", -1, 1))
+            if not (handshakes.send(question, ANSWER_SECONDS) and handshakes.wait(ANSWER_SECONDS)):
+                return _unheard(endpoint, handshakes.trouble)
+            took = time.monotonic() - began
+            answer = wire.decode_from_collector(socket.recv())
+        except msgspec.DecodeError:
+            return Finding("collector", "fail", f"{endpoint} answers, but is no collector", _AWAY)
+        finally:
+            handshakes.close()
+    # An agent may not read that, and is told so: it was let in.
+    if not isinstance(answer, wire.Rows) or (answer.error and (key is None or key.role != "agent")):
+        return Finding("collector", "fail", f"{endpoint} answers, but not what it was asked", "use the same version")
+    whose = f" {key.name}, as {key.role}," if key is not None else ""
+    return Finding("collector", "ok", f"{endpoint} answered{whose} in {took * 1000:.0f} ms")
+
+
+def _unheard(endpoint: str, trouble: str) -> Finding:
+    if trouble:
+        return Finding("collector", "fail", f"{endpoint}: {trouble}", "ask for a key file: `barograph keys add agent`")
+    return Finding("collector", "fail", f"no answer from {endpoint} in {ANSWER_SECONDS:g} s", _AWAY)
+
+
+def check_rules(environment: Environment) -> Finding:
+    """The site's rules, where there are any."""
+    path = places.rules(environment)
+    if path is None:
+        return Finding("rules", "ok", "none")
+    try:
+        found = rules.read(path)
+    except rules.RulesError as error:
+        return Finding("rules", "fail", str(error), "runs go on without them; mend the file")
+    return Finding("rules", "ok", f"{path}: {len(found.app)} names, {len(found.param)} parameters")
+
+
+def check_configuration(environment: Environment) -> Finding:
+    """What the facility says of runs on this node, where it says anything."""
+    path = sources.site_file(environment)
+    try:
+        said = sources.from_file(agent.AGENT, path)
+    except sources.ConfigError as error:
+        return Finding("config", "fail", str(error), "runs go on without it; mend the file")
+    return Finding("config", "ok", f"{path}: {len(said)} settings in [agent]" if path else "none")
+
+
+def check_hooks(site: Path) -> Finding:
+    """The batch system's, where they are installed: whether this user can run them and load the shim they name."""
+    scripts = sorted(path for path in site.glob("*/task-*") if path.is_file())
+    if not scripts:
+        return Finding("hooks", "ok", f"none in {site}: who wants to be watched uses `barograph run`")
+    for path in scripts:
+        if not os.access(path, os.R_OK | os.X_OK):
+            advice = f"chmod -R a+rX {site}: a batch system fails tasks whose hook it cannot run"
+            return Finding("hooks", "fail", f"{path} cannot be run by this user", advice)
+    link, settings = site / shim.LIBRARY, site / "hooks.conf"
+    said = settings.read_text() if os.access(settings, os.R_OK) else ""
+    if not link.exists() and "shim=" not in said:
+        advice = f'ln -sfn "$({sys.executable} -m barograph_agent.shim)" {link}'
+        return Finding("hooks", "fail", f"{link} leads nowhere, so no job is watched", advice)
+    return Finding("hooks", "ok", str(site))
+
+
+def _existing(path: Path) -> Path:
+    return path if path.exists() else _existing(path.parent)
+
+
+def _free(path: Path) -> int:
+    status = os.statvfs(path)
+    return status.f_bavail * status.f_frsize
+
+
+def _file_system(path: Path) -> str:
+    """Kind of the file system that holds this path, as the kernel calls it."""
+    best, kind = "", "unknown"
+    real = str(path.resolve())
+    with open("/proc/self/mountinfo", errors="replace") as mounts:  # noqa: PTH123
+        for line in mounts:
+            left, _, right = line.partition(" - ")
+            point = left.split()[4].encode().decode("unicode_escape")
+            inside = real == point or real.startswith(point.rstrip("/") + "/")
+            if inside and len(point) >= len(best):
+                best, kind = point, right.split()[0]
+    return kind

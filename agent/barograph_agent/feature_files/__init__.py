@@ -1,0 +1,1 @@
+"""Side files: the features that an instrumented program writes while it runs."""

@@ -1,0 +1,90 @@
+"""Writes the side file of a program that notes features itself. Nothing here raises: what cannot be had is left out."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from barograph_agent.feature_files.side_file import HEADER, MAGIC, SLOT, SUFFIX, VERSION
+from barograph_agent.job.processes import born
+
+NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+MOST: Final = 256
+"""Names of one process."""
+
+
+class SideFileWriter:
+    """One side file in a folder. A name it has is written in place, with a new one the file is replaced as a whole."""
+
+    def __init__(self, folder: Path) -> None:
+        self._pid = os.getpid()
+        self._path = folder / f"{self._pid}-noted{SUFFIX}"
+        self._names: dict[str, int] = {}
+        self._header = np.zeros(1, HEADER)
+        self._header["started_ns"] = _started_ns(self._pid)
+        self._header["pid"] = self._pid
+        self._header["version"] = VERSION
+        self._slots = np.zeros(0, SLOT)
+
+    def put(self, values: Mapping[str, float], now: int) -> None:
+        """Note these; what is no feature is counted. now: of CLOCK_MONOTONIC, in ns."""
+        accepted: dict[str, float] = {}
+        refused = 0
+        for name, value in values.items():
+            number = _number(value)
+            known = name in self._names or (NAME.fullmatch(name) and len(self._names) + len(accepted) < MOST)
+            if known and math.isfinite(number):
+                accepted[name] = number
+            else:
+                refused += 1
+        new = [name for name in accepted if name not in self._names]
+        if new:
+            self._names.update({name: number for number, name in enumerate(new, len(self._names))})
+            self._slots = np.concatenate([self._slots, np.zeros(len(new), SLOT)])
+        for name, number in accepted.items():
+            slot = self._names[name]
+            self._slots[slot] = (number, self._slots[slot]["count"] + 1, now)
+        self._header["refused"] += refused
+        if new or (refused and not self._names):
+            self._replace()
+
+    def finish(self) -> None:
+        """The program has come to its end."""
+        if os.getpid() == self._pid:
+            self._header["ended_ns"] = time.monotonic_ns()
+
+    def _replace(self) -> None:
+        """Write the file anew and go on in it. One that cannot be written is memory that nobody looks at."""
+        names = "".join(f"{name}\n" for name in self._names).encode()
+        # A copy: who reads the old file meanwhile finds it as it was.
+        self._header = np.array(self._header)
+        self._header["magic"], self._header["probes"] = MAGIC, len(self._names)
+        self._header["names_bytes"] = len(names)
+        part = self._path.with_name(f".{self._path.name}.part")
+        with contextlib.suppress(OSError):
+            part.write_bytes(self._header.tobytes() + self._slots.tobytes() + names)
+            whole = np.memmap(part, np.uint8, "r+")
+            part.replace(self._path)
+            end = HEADER.itemsize + self._slots.nbytes
+            self._header, self._slots = whole[: HEADER.itemsize].view(HEADER), whole[HEADER.itemsize : end].view(SLOT)
+
+
+def _number(value: object) -> float:
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except Exception:  # whatever the caller's object raises is not to reach the caller
+        return math.nan
+
+
+def _started_ns(pid: int) -> int:
+    """When a process started, on CLOCK_MONOTONIC; the kernel counts in ticks since boot."""
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - born(pid) / os.sysconf("SC_CLK_TCK")
+    return time.monotonic_ns() - max(int(age * 1e9), 0)

@@ -1,0 +1,136 @@
+"""Who a run is: its identity, and the workload that makes it comparable with other runs."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from barograph_agent.job.batch import allocation
+from barograph_agent.protocol.tables import IDENTIFIER
+
+_LAUNCHERS: Final = {"mpiexec", "mpirun", "srun", "env", "nice", "taskset", "numactl", "time", "timeout"}
+_INTERPRETER: Final = re.compile(r"python[0-9.]*|bash|sh")
+_FOREIGN: Final = re.compile(r"[^A-Za-z0-9_.:@+-]+")
+
+
+class JobError(ValueError):
+    """A name or parameter that cannot be used. The text names it, its value and what was expected."""
+
+
+class Job(msgspec.Struct, frozen=True):
+    """One job step on one cluster."""
+
+    cluster: str
+    id: str
+    restart: int
+    step: str
+    user: str
+    host: str
+    app: str
+    params: dict[str, str]
+    guessed: bool = False
+    """True where the application's name is only what the command line suggests."""
+    scheduler: str = "none"
+    nodes: int = 1
+    account: str = ""
+    unique_id: str = ""
+    """The batch system's own id that never comes again, where it has one."""
+
+    @property
+    def key(self) -> str:
+        """cluster/id.restart.step, unique for ever: ids repeat across clusters and after a requeue."""
+        return f"{self.cluster}/{self.id}.{self.restart}.{self.step}"
+
+    def workload(self, ranks: int, nodes: int) -> str:
+        """What this run may be compared with: cluster/app@ranks x nodes, and a hash of the parameters if it has any."""
+        name = f"{self.cluster}/{self.app}@{ranks}x{nodes}"
+        if not self.params:
+            return name
+        canonical = msgspec.json.encode(sorted(self.params.items()))
+        return f"{name}:{hashlib.blake2b(canonical, digest_size=4).hexdigest()}"
+
+    def seen_as(self, program: str) -> Job:
+        """This job once the executable of rank 0 is known: it names the application better than any guess.
+
+        An interpreter's name says nothing: there the guess stays.
+        """
+        name = Path(program).name
+        if not self.guessed or not name or _INTERPRETER.fullmatch(name):
+            return self
+        return msgspec.structs.replace(self, app=clean(name, self.app))
+
+
+def clean(text: str, fallback: str, limit: int = 40) -> str:
+    """`text` with what an identifier may not hold replaced by "-", or the fallback where nothing is left."""
+    return _FOREIGN.sub("-", text).strip("-")[:limit] or fallback
+
+
+def from_environment(
+    environment: Mapping[str, str],
+    *,
+    command: Sequence[str],
+    app: str | None,
+    params: Mapping[str, str],
+    user: str,
+    host: str,
+    unique: str,
+) -> Job:
+    """The job this process belongs to: the batch system's where there is one, else one of its own.
+
+    `unique` tells apart runs that the environment alone does not: two commands of one batch script.
+    Raises JobError for an app name or a parameter that cannot become an identifier.
+    """
+    if app is not None and not re.fullmatch(IDENTIFIER.pattern.replace("128", "40"), app):
+        raise JobError(f"app is {app!r}, expected 1-40 characters from A-Z a-z 0-9 _ . : @ / + -")
+    found = allocation(environment)
+    return Job(
+        cluster=clean(environment.get("BAROGRAPH_CLUSTER") or found.cluster, "local", 24),
+        id=clean(found.id, unique),
+        restart=found.restart,
+        # Two commands of one batch script, and two programs of one step, are told apart by what is unique.
+        step=f"{found.step}-{unique}"[:46].lstrip("-") if found.id else "0",
+        user=clean(user, "unknown", 32),
+        host=clean(host, "unknown", 64),
+        app=app or guess_app(command),
+        params=dict(params),
+        guessed=not app,
+        scheduler=found.scheduler,
+        nodes=found.nodes,
+        account=clean(found.account, "", 64),
+        unique_id=clean(found.unique_id, "", 64),
+    )
+
+
+def guess_app(command: Sequence[str]) -> str:
+    """The application's name as its command line gives it away: the program behind launchers, options and python.
+
+    Options that take a value cannot be told from programs, so a value may be taken for the name: `Job.seen_as` and
+    `--app` settle it.
+    """
+    words = [word for word in command if not word.startswith("-") and "=" not in word]
+    for position, word in enumerate(words):
+        name = Path(word).name
+        script = name.endswith((".py", ".sh"))
+        if name in _LAUNCHERS or name.startswith(("mpiexec.", "mpirun.")) or name.isdecimal():
+            continue
+        if _INTERPRETER.fullmatch(name) and position + 1 < len(words):
+            continue
+        return clean(Path(word).stem if script else name, "unknown")
+    return clean(Path(command[0]).name, "unknown") if command else "unknown"
+
+
+def parse_params(pairs: Sequence[str]) -> dict[str, str]:
+    """`name=value` words as a map. Raises JobError for a word without = or a name that is no identifier."""
+    params: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not IDENTIFIER.fullmatch(name):
+            raise JobError(f"--param is {shlex.quote(pair)}, expected NAME=VALUE, such as x=4")
+        params[name] = value
+    return params

@@ -1,0 +1,144 @@
+"""What a site says about its applications: names for executables, and which words of a command line are parameters.
+
+The file is TOML:
+
+    [[app]]
+    match = "/lammps[^/]*/"       searched in the path of the executable (or of the script, behind an interpreter)
+    name = "lammps"
+
+    [[param]]
+    app = "lammps"                the whole name of the application; left out: any
+    argv = "-var x (\\d+)"        searched in the command line, words joined by spaces; the first group is the value
+    name = "x"
+
+Of the command line nothing is kept but what the group of a rule holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+
+from barograph_agent.job.identity import Job
+from barograph_agent.protocol.tables import IDENTIFIER
+
+ARGV_LIMIT: Final = 65536
+VALUE_LIMIT: Final = 200
+SEARCH_SECONDS: Final = 0.5
+"""An expression can take for ever on an unlucky text, and the job waits for it."""
+
+Name = Annotated[str, msgspec.Meta(pattern=f"^{IDENTIFIER.pattern.replace('128', '40')}\\Z")]
+
+
+class RulesError(ValueError):
+    """Rules that cannot be used. The text names the file, the rule and what was expected."""
+
+
+class AppRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Executables whose path holds `match` are called `name`."""
+
+    match: str
+    name: Name
+
+
+class ParamRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where `argv` is found in the command line of application `app`, its first group is the parameter `name`."""
+
+    argv: str
+    name: Name
+    app: str = ""
+
+
+class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All rules of a site, in the order of their file."""
+
+    app: list[AppRule] = []
+    param: list[ParamRule] = []
+
+
+class Param(msgspec.Struct, frozen=True):
+    """A parameter found in the command line, for runs of this application (empty: of any)."""
+
+    app: str
+    name: str
+    value: str
+
+
+class Findings(msgspec.Struct, frozen=True):
+    """What a run's plan keeps of the rules: how executables are called, and the parameters found."""
+
+    apps: list[AppRule] = []
+    params: list[Param] = []
+
+    def settle(self, job: Job, program: str) -> Job:
+        """The job with its final name and parameters, once the executable of rank 0 is known ("" for none)."""
+        job = self._named(job.seen_as(program), program)
+        found = {param.name: param.value for param in reversed(self.params) if param.app in ("", job.app)}
+        return msgspec.structs.replace(job, params=found | job.params) if found else job
+
+    def _named(self, job: Job, program: str) -> Job:
+        if not job.guessed:
+            return job
+        with _limited(self.apps):
+            for rule in self.apps:
+                if re.search(rule.match, program or job.app) or re.search(rule.match, job.app):
+                    return msgspec.structs.replace(job, app=rule.name)
+        return job
+
+
+def read(path: Path) -> Rules:
+    """The rules in this file. Raises RulesError."""
+    try:
+        rules = msgspec.convert(tomllib.loads(path.read_text()), Rules)
+    except (OSError, ValueError) as error:
+        text = (error.strerror or "unreadable") if isinstance(error, OSError) else str(error)
+        raise RulesError(f"rules {path}: {text}, expected rules in TOML") from error
+    for kind, rule in [*(("app", rule.match) for rule in rules.app), *(("param", rule.argv) for rule in rules.param)]:
+        try:
+            groups = re.compile(rule).groups
+        except re.error as error:
+            raise RulesError(f"rules {path}: {kind} rule {rule!r}: {error}, expected a regular expression") from error
+        if kind == "param" and groups == 0:
+            raise RulesError(f"rules {path}: param rule {rule!r} has no group, expected one around the value")
+    return rules
+
+
+def apply(rules: Rules, command: Sequence[str]) -> Findings:
+    """What the rules find in a command line. Raises RulesError for an expression that takes too long."""
+    line = " ".join(command)[:ARGV_LIMIT]
+    found = []
+    with _limited(rules.param):
+        for rule in rules.param:
+            match = re.search(rule.argv, line)
+            if match is not None and match[1]:
+                found.append(Param(rule.app, rule.name, match[1][:VALUE_LIMIT]))
+    return Findings(rules.app, found)
+
+
+@contextlib.contextmanager
+def _limited(rules: Sequence[object]) -> Iterator[None]:
+    """Raises RulesError where the work inside takes longer than SEARCH_SECONDS. In the main thread only.
+
+    Seconds of this process: on a node that is busy with other things a simple expression is not to blame.
+    """
+
+    def over(number: int, frame: object) -> None:
+        raise RulesError(f"rules: a search took more than {SEARCH_SECONDS:g} s, expected simpler expressions")
+
+    if not rules:
+        yield
+        return
+    before = signal.signal(signal.SIGVTALRM, over)
+    signal.setitimer(signal.ITIMER_VIRTUAL, SEARCH_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, signal.SIG_DFL if before is None else before)

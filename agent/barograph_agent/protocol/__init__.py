@@ -1,0 +1,1 @@
+"""The log protocol: tables and messages."""

@@ -1,0 +1,325 @@
+"""The log protocol, version 1: the messages a client and the collector exchange over DEALER/ROUTER.
+
+Every ZeroMQ message is one frame, one msgpack map with a `type` field. From a client:
+
+    hello   stream version credential number           -> welcome, or refuse
+    append  stream seq table rows columns              -> ack once durable, or refuse
+    skip    stream seq rows reason                     -> ack: everything up to seq is dropped by its producer
+    read    request table after limit job              -> rows
+    sql     request query limit seconds                -> result
+
+From the collector:
+
+    welcome stream acked credit version number            acked = highest durable seq of the stream, 0 for none
+    ack     stream seq credit                             cumulative: everything up to seq is durable
+    refuse  stream seq reason detail                      see Refuse
+    rows    request table rows columns next_offset error
+    result  request stream rows more error                rows as an Arrow IPC stream
+
+A stream is one producer's sequence, 1, 2, 3 ... without gaps. A producer may have at most `credit` unacknowledged
+messages under way. Resending is always safe: the collector ignores what it has. A job's first row is in `jobs`, its
+last in `runs`; there is no message of its own for either.
+
+A column travels as the raw little-endian bytes of an array of `rows` values (numeric kinds of tables.Kind), as a list
+of `rows` strings (text kinds), or as one scalar that holds for every row.
+
+How it changes. Within a version, a message may get fields at its end that have a default: who does not know a field
+skips it, who misses one takes the default. A table may get columns at its end that have a default, a collector first: a
+producer that does not send them yet says the default, a reader that does not know them skips them. A column that a
+collector does not know it refuses as `invalid`: what somebody measured is not dropped in silence. A reason that is new
+is no new version either. Anything else is one. In every version a hello has `type`, `stream` and `version`, and a
+refuse the four fields above, so that a collector can say `version` to a client of any other version, and be understood.
+A message of an unknown type is counted and not answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from barograph_agent.protocol.tables import IDENTIFIER, TABLES, TEXT_LIMIT, Kind, Table
+
+VERSION: Final = 1
+MAX_ROWS: Final = 65536
+MAX_BYTES: Final = 16 * 2**20
+"""A frame beyond this closes the connection before it is read."""
+MAX_APPEND_BYTES: Final = 8 * 2**20
+"""An append beyond this is refused."""
+
+CONSUMED: Final = ("invalid", "forbidden", "oversized")
+"""Reasons for which a message is used up without rows; after any other the producer says hello and sends it again."""
+
+Wire: TypeAlias = bytes | list[str] | str | int | float
+Column: TypeAlias = npt.NDArray[Any] | list[str]
+
+
+class Hello(msgspec.Struct, tag="hello", tag_field="type", frozen=True):
+    """Opens a stream, or opens it again after a silence.
+
+    `credential` says who the producer is, where the collector asks for that: see `credential`. `number` is the
+    producer's own, for the welcome to repeat: so one that comes late is not taken for the answer to a later hello.
+    """
+
+    stream: str
+    version: int = VERSION
+    credential: str = ""
+    number: int = 0
+
+
+class Append(msgspec.Struct, tag="append", tag_field="type", frozen=True):
+    """Rows for one table."""
+
+    stream: str
+    seq: int
+    table: str
+    rows: int
+    columns: dict[str, Any]  # of Wire, which a decoder cannot tell apart by type: unpack checks it
+
+
+class Skip(msgspec.Struct, tag="skip", tag_field="type", frozen=True):
+    """The producer has dropped everything up to and including seq: `rows` rows, for `reason`."""
+
+    stream: str
+    seq: int
+    rows: int
+    reason: str
+
+
+class Read(msgspec.Struct, tag="read", tag_field="type", frozen=True):
+    """Asks for at most `limit` rows with offset > `after`; a negative `after` means the last -after rows.
+
+    A non-empty `job` keeps only that job's rows (tables with a job column).
+    """
+
+    request: int
+    table: str
+    after: int
+    limit: int = 10_000
+    job: str = ""
+
+
+class Sql(msgspec.Struct, tag="sql", tag_field="type", frozen=True):
+    """Asks for at most `limit` rows of one SELECT, within `seconds`."""
+
+    request: int
+    query: str
+    limit: int = 1000
+    seconds: float = 10.0
+
+
+class Welcome(msgspec.Struct, tag="welcome", tag_field="type", frozen=True):
+    """Answer to the hello of this number."""
+
+    stream: str
+    acked: int
+    credit: int
+    version: int = VERSION
+    number: int = 0
+
+
+class Ack(msgspec.Struct, tag="ack", tag_field="type", frozen=True):
+    """Everything of the stream up to seq is committed."""
+
+    stream: str
+    seq: int
+    credit: int
+
+
+class Refuse(msgspec.Struct, tag="refuse", tag_field="type", frozen=True):
+    """The message with this seq, or hello where it is 0, was not taken; `detail` says why and what was expected.
+
+    Reasons, to which later versions may add: `version` (another protocol), `gap` (not the next number),
+    `unknown-stream` (say hello first), `rate` (too fast); `key`, `role`, `credential`, `replayed` (not let in); and
+    those in CONSUMED: `invalid` (not what its table expects), `forbidden` (not this producer's to say), `oversized`.
+    """
+
+    stream: str
+    seq: int
+    reason: str
+    detail: str
+
+
+class Rows(msgspec.Struct, tag="rows", tag_field="type", frozen=True):
+    """Answer to read. Columns are those of the table and `offset`; `error` is non-empty where the read failed."""
+
+    request: int
+    table: str
+    rows: int
+    columns: dict[str, Any]  # of Wire, which a decoder cannot tell apart by type: unpack checks it
+    next_offset: int
+    error: str = ""
+
+
+class Result(msgspec.Struct, tag="result", tag_field="type", frozen=True):
+    """Answer to sql: `rows` rows as an Arrow IPC stream; `more` where the limit cut them off.
+
+    `error` is non-empty, and there is no stream, where the query failed.
+    """
+
+    request: int
+    stream: bytes
+    rows: int
+    more: bool
+    error: str = ""
+
+
+class Heading(msgspec.Struct, tag="append", tag_field="type", frozen=True):
+    """An append but for its columns, which a decoder skips: enough to refuse it."""
+
+    stream: str
+    seq: int
+    table: str
+    rows: int
+
+
+class AnyHello(msgspec.Struct, tag="hello", tag_field="type", frozen=True):
+    """What a hello has in every version."""
+
+    stream: str
+    version: int
+
+
+FromClient: TypeAlias = Hello | Append | Skip | Read | Sql
+FromCollector: TypeAlias = Welcome | Ack | Refuse | Rows | Result
+
+encode = msgspec.msgpack.Encoder().encode
+decode_from_client = msgspec.msgpack.Decoder(FromClient).decode
+decode_heading = msgspec.msgpack.Decoder(Heading).decode
+decode_any_hello = msgspec.msgpack.Decoder(AnyHello).decode
+decode_from_collector = msgspec.msgpack.Decoder(FromCollector).decode
+
+
+# Looked up once, not with every column.
+_NAME: Final = Kind.NAME
+_F64: Final = Kind.F64
+_LEAST: Final = {Kind.I64: -(2**63), Kind.U64: 0}
+_MOST: Final = {Kind.I64: 2**63 - 1, Kind.U64: 2**64 - 1}
+
+READ_KINDS: Final[dict[str, dict[str, Kind]]] = {
+    name: {"offset": Kind.I64, **table.columns} for name, table in TABLES.items()
+}
+"""The columns of a rows message, table by table: those of the table, after the row's offset."""
+
+
+class Invalid(ValueError):
+    """A message that decodes but does not say what its table expects. The text names column, value and expectation."""
+
+
+def pack(values: Mapping[str, npt.ArrayLike | Sequence[str]], columns: Mapping[str, Kind]) -> dict[str, Wire]:
+    """Turn arrays, lists of strings and scalars into what travels, each as its column's kind wants it."""
+    packed: dict[str, Wire] = {}
+    for name, kind in columns.items():
+        value = values[name]
+        if kind.is_text:
+            packed[name] = value if isinstance(value, str) else list(value)  # type: ignore[arg-type]
+        else:
+            packed[name] = np.ascontiguousarray(value, dtype=kind.dtype).tobytes() if np.ndim(value) else _scalar(value)
+    return packed
+
+
+def _scalar(value: Any) -> int | float:
+    number: int | float = value.item() if isinstance(value, np.generic) else value
+    return number
+
+
+def append(stream: str, seq: int, table: str, rows: int, values: Mapping[str, npt.ArrayLike | Sequence[str]]) -> Append:
+    """Build an append of `rows` rows; values may be arrays or lists of that length, or scalars."""
+    return Append(stream, seq, table, rows, pack(values, TABLES[table].columns))
+
+
+def unpack(
+    columns: Mapping[str, Wire], kinds: Mapping[str, Kind], rows: int, *, strict: bool = True
+) -> dict[str, Column]:
+    """Check columns against their kinds and return arrays and lists of `rows` values. Raises Invalid.
+
+    `strict=False` is for what a collector sends, which has checked texts before storing them, and may be newer: columns
+    that are unknown here are left out.
+    """
+    return {
+        name: spread(value, kinds[name], rows) for name, value in check(columns, kinds, rows, strict=strict).items()
+    }
+
+
+def check(
+    columns: Mapping[str, Wire],
+    kinds: Mapping[str, Kind],
+    rows: int,
+    *,
+    defaults: Mapping[str, Wire] = MappingProxyType({}),
+    strict: bool = True,
+) -> dict[str, Wire]:
+    """The same, but each column stays as it travels, for `spread`: a collector makes arrays of many messages at once.
+
+    A column that is missing has its default, if there is one: its producer is older.
+    """
+    if strict and (unknown := columns.keys() - kinds.keys()):
+        raise Invalid(f"unknown column {min(unknown)!r}, expected one of {', '.join(kinds)}")
+    out: dict[str, Wire] = {}
+    for name, kind in kinds.items():
+        try:
+            value = columns[name]
+        except KeyError:
+            if name not in defaults:
+                raise Invalid(f"column {name!r} is missing, expected {kind.text}") from None
+            value = defaults[name]
+        if kind.is_text:
+            _check_text(name, value, kind, rows, strict)
+        else:
+            _check_numbers(name, value, kind, rows)
+        out[name] = value
+    return out
+
+
+def spread(value: Wire, kind: Kind, rows: int) -> Column:
+    """A checked column as `rows` values: an array of its kind, or a list of strings."""
+    if isinstance(value, bytes):
+        return np.frombuffer(value, kind.dtype)
+    if isinstance(value, list):
+        return value
+    return [value] * rows if isinstance(value, str) else np.full(rows, value, kind.dtype)
+
+
+def _check_numbers(name: str, value: Wire, kind: Kind, rows: int) -> None:
+    if isinstance(value, bytes):
+        if len(value) != rows * kind.dtype.itemsize:
+            size = kind.dtype.itemsize
+            raise Invalid(f"column {name!r} has {len(value)} bytes, expected {rows} rows of {size} bytes")
+    elif kind is _F64:
+        if type(value) is not float and type(value) is not int:
+            raise Invalid(f"column {name!r} is {type(value).__name__}, expected {kind.text}")
+    elif type(value) is not int:
+        raise Invalid(f"column {name!r} is {type(value).__name__}, expected {kind.text}")
+    elif not _LEAST[kind] <= value <= _MOST[kind]:
+        raise Invalid(f"column {name!r} is {value}, expected {kind.text}")
+
+
+def _check_text(name: str, value: Wire, kind: Kind, rows: int, strict: bool) -> None:
+    if isinstance(value, str):
+        distinct: Iterable[str] = (value,)
+    elif isinstance(value, list):
+        if len(value) != rows:
+            raise Invalid(f"column {name!r} has {len(value)} values, expected {rows}")
+        if foreign := set(map(type, value)) - {str}:
+            raise Invalid(f"column {name!r} has a value of type {foreign.pop().__name__}, expected {kind.text}")
+        distinct = set(value)
+    else:
+        raise Invalid(f"column {name!r} is {type(value).__name__}, expected {kind.text}")
+    if strict:
+        for text in distinct:
+            if kind is _NAME and not IDENTIFIER.fullmatch(text):
+                raise Invalid(f"column {name!r} is {text[:140]!r}, expected {kind.text}")
+            if len(text) > TEXT_LIMIT:
+                raise Invalid(f"column {name!r} has {len(text)} characters, expected {kind.text}")
+
+
+def table_of(message: Append | Read) -> Table:
+    """The table a message names. Raises Invalid for one that does not exist."""
+    table = TABLES.get(message.table)
+    if table is None:
+        raise Invalid(f"unknown table {message.table[:140]!r}, expected one of {', '.join(TABLES)}")
+    return table

@@ -1,0 +1,123 @@
+"""From ring records to intervals: how long they took, their classes, and where each ring has been read to."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from barograph_agent.reduce.blocks import Intervals
+from barograph_agent.reduce.symbols import symbol
+from barograph_agent.ring.reader import INTERVAL, NAMED, OPERATIONS, Ring, RingError
+
+BATCH = 16384
+"""Records taken from a ring at a time: half a megabyte, and a message well below wire.MAX_BYTES."""
+
+
+class Cursor(msgspec.Struct, array_like=True):
+    """How far one ring has been read; enough to go on after a restart. Short, because each commit holds them all."""
+
+    world: int
+    rank: int = 0
+    size: int = 0
+    started_ns: int = 0
+    position: int = 0
+    """Records whose intervals are durable; what a rank does apart from intervals has `looked_at`."""
+    last_exit_ns: int = 0
+    last_site: int = 0
+    last_index: int = -1
+    rows: int = 0
+    """Intervals that became part of a block."""
+    lost: int = 0
+    """Intervals that cannot be known because a collective at one of their ends was dropped."""
+    looked_at: int = 0
+    """Records whose own work, wait and point-to-point time are durable."""
+
+
+def class_id(before: str, at: str) -> int:
+    """The 64-bit id of intervals that lie between these two call sites: the same in every run of the same binary."""
+    return int.from_bytes(hashlib.blake2b(f"{before}\0{at}".encode(), digest_size=8).digest(), "little")
+
+
+class IntervalReader:
+    """Reads one ring on from its cursor."""
+
+    def __init__(self, ring: Ring, cursor: Cursor) -> None:
+        self.ring = ring
+        self.cursor = cursor
+        self._classes: dict[tuple[int, int], int] = {}
+        if cursor.position == 0:
+            cursor.last_exit_ns = ring.started_ns
+
+    @property
+    def seen(self) -> int:
+        """Synchronizing collectives the shim has counted so far, dropped ones included."""
+        return self.ring.head + self.ring.dropped
+
+    def take(self) -> tuple[Intervals | None, dict[str, Any]]:
+        """The next intervals, None where the ring has no more, and newly met classes as columns of `sites`.
+
+        Both may be empty. The cursor moves on.
+        Raises RingError where the ring contradicts itself.
+        """
+        cursor = self.cursor
+        head = self.ring.head
+        if cursor.position > head:
+            raise RingError(f"ring {self.ring.path}: head is {head}, expected at least {cursor.position}")
+        if cursor.position < (tail := self.ring.tail):
+            # The cursor is older than what was released, after a damaged spool: those records may be overwritten.
+            cursor.lost += tail - cursor.position
+            cursor.position = tail
+        stop = min(head, cursor.position + BATCH)
+        records = self.ring.records(cursor.position, stop)
+        if not len(records):
+            return None, {}
+        exits = records["exit_ns"].astype(np.int64)
+        index = records["index"].astype(np.int64)
+        sites = records["site"].astype(np.int64)
+        # What the application times itself begins where it says; a collective's interval at the end of the one before.
+        own = records["op"] == INTERVAL
+        starts = np.where(own, records["enter_ns"].astype(np.int64), np.append(cursor.last_exit_ns, exits[:-1]))
+        before = np.where(own, sites, np.append(cursor.last_site, sites[:-1]))
+        # The latter is known only where the collective before was recorded too.
+        known = own | (np.diff(index, prepend=cursor.last_index) == 1)
+        if (starts > exits)[known].any():
+            raise RingError(f"ring {self.ring.path}: an interval ends before it begins, expected times that go on")
+        classes, fresh = self._classify(before[known], sites[known], records["op"][known])
+        offset = self.ring.started_unix_ns - self.ring.started_ns
+        intervals = Intervals(classes, index[known], (exits - starts)[known] * 1e-9, (exits[known] + offset) * 1e-9)
+        cursor.position = stop
+        cursor.last_exit_ns, cursor.last_site, cursor.last_index = int(exits[-1]), int(sites[-1]), int(index[-1])
+        cursor.rows += int(known.sum())
+        cursor.lost += int((~known).sum())
+        return intervals, fresh
+
+    def _classify(
+        self, before: np.ndarray[Any, Any], at: np.ndarray[Any, Any], operation: np.ndarray[Any, Any]
+    ) -> tuple[np.ndarray[Any, Any], dict[str, Any]]:
+        pairs, first, inverse = np.unique((before << 32) | at, return_index=True, return_inverse=True)
+        ids = np.empty(len(pairs), np.uint64)
+        fresh: dict[str, Any] = {"class_id": [], "before": [], "at": [], "operation": []}
+        for number, (pair, example) in enumerate(zip(pairs.tolist(), first.tolist(), strict=True)):
+            key = (pair >> 32, pair & 0xFFFFFFFF)
+            if key not in self._classes:
+                names = (self.ring.site(key[0]), self.ring.site(key[1]))
+                self._classes[key] = class_id(*names)
+                fresh["class_id"].append(self._classes[key])
+                fresh["before"].append(self._readable(key[0], names[0]))
+                fresh["at"].append(self._readable(key[1], names[1]))
+                fresh["operation"].append(OPERATIONS.get(int(operation[example]), "other"))
+            ids[number] = self._classes[key]
+        return ids[inverse], (fresh if fresh["class_id"] else {})
+
+    def _readable(self, site: int, name: str) -> str:
+        """The site with functions in the place of offsets, where the modules say what they are."""
+        if site == 0:
+            return name
+        frames = self.ring.frames(site)
+        if any(at == NAMED for _, at in frames):
+            return name
+        return " < ".join(symbol(path, at) or f"{Path(path).name}+{at:#x}" for path, at in frames)

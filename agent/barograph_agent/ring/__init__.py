@@ -1,0 +1,1 @@
+"""The ring file between the shim and the sidecar: reader and writer."""

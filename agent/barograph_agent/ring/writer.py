@@ -1,0 +1,165 @@
+"""Writing a ring from Python: what `stopwatch` measures, in the layout and the order of the shim's writer.
+
+The publication order is that of `agent/shim/writer.c`: the record, then the head. CPython stores an element of a
+memoryview of unsigned 64-bit numbers as one aligned 8-byte store, which a reader sees whole or not at all. x86-64 keeps
+stores in order. On machines that do not (AArch64) a reader that looked within the few nanoseconds between the two could
+see the head before the record; nothing in Python could promise more.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from barograph_agent.ring.reader import (
+    BYTES_UNKNOWN,
+    FINALIZED,
+    HEADER,
+    HEADER_BYTES,
+    INTERVAL,
+    MAGIC,
+    MODULE,
+    NAMED,
+    RECORD,
+    RUNNING,
+    SITE,
+    VERSION,
+)
+
+PREFIX: Final = "app-"
+"""What names of such rings begin with: they hold no collectives, so there is nothing to compare ranks by."""
+CAPACITY: Final = 16384
+NAMES: Final = 1024
+OTHER: Final = "other"
+"""The name for everything beyond so many names."""
+_CLOCK_MONOTONIC: Final = 1
+_RECORD: Final = struct.Struct("<6Q")
+_MODULES_AT: Final = HEADER_BYTES
+_SITES_AT: Final = _MODULES_AT + (NAMES + 2) * MODULE.itemsize
+_RECORDS_AT: Final = _SITES_AT + (NAMES + 2) * SITE.itemsize
+_SIZE: Final = _RECORDS_AT + CAPACITY * RECORD.itemsize
+
+
+def _word(field: str) -> int:
+    offset: int = HEADER.fields[field][1]  # type: ignore[index]
+    return offset // 8
+
+
+class RingWriter:
+    """A ring of this process, in `directory`. Thread-safe. Raises OSError where there is no room for it.
+
+    rank, size: of the processes that were started together; 0 and 1 for one alone.
+    """
+
+    def __init__(self, directory: Path, rank: int, size: int) -> None:
+        # Reentrant: a signal handler may time something too, at any point.
+        self._lock = threading.RLock()
+        self._sites: dict[str, int] = {}
+        path = directory / f"{PREFIX}{rank}.{os.getpid()}.{time.monotonic_ns()}.ring"
+        # A file of the right name is a whole ring.
+        draft = path.with_suffix(".tmp")
+        self._memory = _map(draft)
+        header = np.frombuffer(self._memory, HEADER, 1)
+        for name, value in {
+            "version": VERSION,
+            "header_bytes": HEADER_BYTES,
+            "record_bytes": RECORD.itemsize,
+            "capacity": CAPACITY,
+            "site_capacity": NAMES + 2,
+            "module_capacity": NAMES + 2,
+            "rank": rank,
+            "size": size,
+            "pid": os.getpid(),
+            "clock": _CLOCK_MONOTONIC,
+            "started_ns": time.monotonic_ns(),
+            "started_unix_ns": time.time_ns(),
+            "program": os.fsencode(sys.executable)[-255:],
+            "state": RUNNING,
+            "sites": 1,
+        }.items():
+            header[name] = value
+        self._state = header["state"]
+        self._counts = header["sites"], header["modules"]
+        self.put = _put_into(self._memory, self._lock)
+        """One interval: enter and end in nanoseconds of CLOCK_MONOTONIC, and the number of its place."""
+        header["magic"] = MAGIC
+        draft.rename(path)
+
+    def site(self, name: str) -> int:
+        """The number of the place that has this name; beyond NAMES it is that of OTHER."""
+        with self._lock:
+            if name not in self._sites and len(self._sites) >= NAMES:
+                name = OTHER
+            if name not in self._sites:
+                self._sites[name] = self._add(name)
+            return self._sites[name]
+
+    def finish(self) -> None:
+        """Nothing will follow."""
+        self._state[0] = FINALIZED
+
+    def _add(self, name: str) -> int:
+        sites, modules = self._counts
+        module, site = int(modules[0]), int(sites[0])
+        text = name.encode(errors="replace")[: MODULE.itemsize - 1]
+        start = _MODULES_AT + module * MODULE.itemsize
+        self._memory[start : start + len(text)] = text
+        entry = np.frombuffer(self._memory, SITE, 1, _SITES_AT + site * SITE.itemsize)
+        entry["offset"][0, 0], entry["module"][0, 0], entry["frames"] = NAMED, module, 1
+        # Counted after they are written: a reader believes what is below the count.
+        modules[0] = module + 1
+        sites[0] = site + 1
+        return site
+
+
+def _put_into(memory: mmap.mmap, lock: threading.RLock) -> Callable[[int, int, int], None]:
+    """A closure, because each look into an object would cost as much as a tenth of the whole.
+
+    What finds the ring full, its reader far behind, is counted as dropped.
+    """
+    words, pack = memoryview(memory).cast("Q"), _RECORD.pack_into
+    acquire, release = lock.acquire, lock.release
+    head_word, tail_word, dropped_word = _word("head"), _word("tail"), _word("dropped")
+    unknown, flags, size, start, mask = BYTES_UNKNOWN, INTERVAL << 32, RECORD.itemsize, _RECORDS_AT, CAPACITY - 1
+    head = dropped = 0
+    room = CAPACITY  # up to where the reader had made room when we last looked
+
+    def put(enter: int, end: int, site: int) -> None:
+        nonlocal head, dropped, room
+        acquire()
+        try:
+            if head == room:
+                room = words[tail_word] + CAPACITY
+                if head == room:
+                    dropped += 1
+                    words[dropped_word] = dropped
+                    return
+            pack(memory, start + (head & mask) * size, enter, end, 0, unknown, head + dropped, site | flags)
+            head += 1
+            words[head_word] = head
+        finally:
+            release()
+
+    return put
+
+
+def _map(path: Path) -> mmap.mmap:
+    """The file, empty and of full size, memory reserved: a store into it must not find the memory used up."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        os.posix_fallocate(file, 0, _SIZE)
+        return mmap.mmap(file, _SIZE)
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(file)

@@ -1,0 +1,1 @@
+"""Settings of the agent, and how settings are declared and resolved everywhere."""

@@ -1,0 +1,1 @@
+"""The process that watches the programs of a job on one node."""

@@ -1,0 +1,1 @@
+"""Tests of one job: level, change, stall, runtime; combined into one evidence."""

@@ -1,0 +1,91 @@
+"""What a job's windows are measured with: the history's mean per class, or the job's own first windows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+from barograph_modeler.pace.pace import MINIMUM_SHARE, PaceRatio
+from barograph_modeler.pace.windows import Window
+
+FIRST: Final = 15
+"""So many of its own windows a job, or a class that the history lacks, is learned from."""
+REPEATED: Final = 5
+"""A class of a job's own counts once it came in so many windows: what comes once, at the start, measures nothing."""
+CLASSES: Final = 256
+"""Classes of its own that a job may have."""
+
+
+class Baseline:
+    """Expected seconds of a window: by the history where it knows a class, by the job's own windows where it does not.
+
+    means: class id -> mean seconds in the history, empty where there is none.
+    """
+
+    __slots__ = ("_history", "_learning", "_own")
+
+    def __init__(self, means: Mapping[int, float]) -> None:
+        self._history = means
+        self._own: dict[int, float] = {}
+        self._learning: dict[int, tuple[int, float, int]] = {}
+
+    def learn(self, window: Window) -> None:
+        """Take classes the history lacks from a window; after FIRST windows a class is known and stays as it is."""
+        for class_id, count in window.counts.items():
+            if class_id in self._history or class_id in self._own:
+                continue
+            counts, seconds, windows = self._learning.get(class_id, (0, 0.0, 0))
+            if class_id not in self._learning and len(self._learning) + len(self._own) >= CLASSES:
+                continue
+            counts, seconds, windows = counts + count, seconds + window.seconds[class_id], windows + 1
+            if windows < FIRST:
+                self._learning[class_id] = counts, seconds, windows
+            else:
+                self._learning.pop(class_id, None)
+                self._own[class_id] = seconds / counts
+
+    def settle(self) -> None:
+        """Know from now on the classes that came REPEATED times or more so far."""
+        for class_id, (counts, seconds, windows) in list(self._learning.items()):
+            if windows >= REPEATED:
+                self._own[class_id] = seconds / counts
+                del self._learning[class_id]
+
+    def repeats(self, window: Window) -> bool:
+        """Whether at least half of the window's seconds are of classes that are known or would be by `settle`."""
+        known = 0.0
+        for class_id, seconds in window.seconds.items():
+            windows = self._learning.get(class_id, (0, 0.0, 0))[2]
+            if class_id in self._history or class_id in self._own or windows >= REPEATED:
+                known += seconds
+        return known >= MINIMUM_SHARE * window.actual_seconds
+
+    def by_history(self, window: Window) -> float:
+        """Which share of the window's seconds is of classes that the history knows, 0 to 1."""
+        known = math.fsum(s for class_id, s in window.seconds.items() if class_id in self._history)
+        total = window.actual_seconds
+        return known / total if total > 0 else 0.0
+
+    def compare(self, window: Window) -> PaceRatio:
+        """The window against what it should have taken, over the classes that are known."""
+        actual = expected = total = 0.0
+        for class_id, seconds in window.seconds.items():
+            total += seconds
+            mean = self._history.get(class_id)
+            if mean is None:
+                mean = self._own.get(class_id)
+            if mean is not None:
+                actual += seconds
+                expected += window.counts[class_id] * mean
+        log = math.log(actual / expected) if actual > 0 and expected > 0 else math.nan
+        return PaceRatio(log, actual / total if total > 0 else 0.0, actual, expected)
+
+    def add_phases(self, window: Window, reference: float, into: dict[int, tuple[float, float]]) -> None:
+        """Add each known class's actual and expected seconds. reference: log ratio at which the job is as usual."""
+        usual = math.exp(reference)
+        for class_id, seconds in window.seconds.items():
+            mean = self._history.get(class_id, self._own.get(class_id))
+            if mean is not None:
+                actual, expected = into.get(class_id, (0.0, 0.0))
+                into[class_id] = actual + seconds, expected + window.counts[class_id] * mean * usual

@@ -1,0 +1,1 @@
+"""The state of one watched job: monitor, progress, verdict, rows of `scores`."""

@@ -1,0 +1,44 @@
+"""How much of its time a job has spent in each class."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Final, NamedTuple
+
+from barograph_modeler.pace.windows import Window
+
+CLASSES: Final = 512
+"""Classes kept of one job, as of one workload; further ones are only counted."""
+
+
+class ClassTime(NamedTuple):
+    """Intervals of one class, and the seconds they took together."""
+
+    intervals: int
+    seconds: float
+
+
+class ClassTimes:
+    """Sums over the windows of one job. `add` in one thread, `longest` in any."""
+
+    def __init__(self) -> None:
+        self._times: dict[int, ClassTime] = {}
+        self._left_out: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self._times) + len(self._left_out)
+
+    def add(self, window: Window) -> None:
+        """Take the job's next window."""
+        for class_id, count in window.counts.items():
+            before = self._times.get(class_id)
+            if before is None and len(self._times) >= CLASSES:
+                if len(self._left_out) < CLASSES:
+                    self._left_out.add(class_id)
+                continue
+            before = before or ClassTime(0, 0.0)
+            self._times[class_id] = ClassTime(before.intervals + count, before.seconds + window.seconds[class_id])
+
+    def longest(self, number: int) -> list[tuple[int, ClassTime]]:
+        """The classes with the most time, so many at most, the longest first."""
+        return heapq.nlargest(number, list(self._times.items()), key=lambda item: item[1].seconds)

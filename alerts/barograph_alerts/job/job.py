@@ -1,0 +1,91 @@
+"""What the log has said of one job, and its trial."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from barograph_alerts.attribution.coincidence import Coincidence
+from barograph_alerts.attribution.node_work import NodeWork
+from barograph_alerts.attribution.work import Stretch
+from barograph_alerts.detection.runtime_prior import RuntimePrior
+from barograph_alerts.job.monitor import JobMonitor
+from barograph_alerts.job.progress import Problem
+
+REPORT_STEP: Final = 0.25
+"""A running job's score is written again once it has moved by this much."""
+
+
+class WatchedJob:
+    """What the log has said of one job, and its trial."""
+
+    def __init__(self) -> None:
+        self.offset = 0
+        self.workload = ""
+        self.app = ""
+        self.user = ""
+        self.trial: JobMonitor | None = None
+        self.waiting: list[tuple[Any, Any, Any, Any, float, float]] = []
+        self.work: list[Stretch] = []
+        self.nodes = 0
+        self.host = ""
+        self.started_at = math.nan
+        self.problem: Problem | None = None
+        self.foretold: RuntimePrior | None = None
+        self.reached: dict[int, int] = {}
+        """Sync points so far, by world."""
+        self.coincidences: list[Coincidence] = []
+        self.explained: tuple[object, ...] = ()
+        self.node_work: NodeWork | None = None
+        self.runtime_seconds = math.nan
+        self.ended = False
+        self.written: tuple[object, ...] = ()
+        self.changed_at = 0.0
+        self.sentence = ""
+
+    def begin(self, row: Mapping[str, Any]) -> None:
+        """Take its row of `jobs`."""
+        self.workload, self.app, self.user = row["workload"], row["app"], row["user"]
+        self.nodes, self.host, self.started_at = int(row["nodes"]), row["host"], float(row["started_at"])
+        self.problem = Problem(row["cluster"], row["app"], row["params"])
+        self.node_work = self.node_work or NodeWork(self.nodes)
+
+    def reach(self, worlds: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
+        """Take blocks: their worlds, and up to which sync point of these they go."""
+        for world in np.unique(worlds).tolist():
+            end = int(ends[worlds == world].max())
+            self.reached[world] = max(end, self.reached.get(world, 0))
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Names of its nodes as far as they have told of themselves."""
+        # On one node the members are ranks.
+        members = self.trial.members if self.trial is not None and self.nodes > 1 else ()
+        return members or ((self.host,) if self.host and self.nodes <= 1 else ())
+
+    @property
+    def score(self) -> float:
+        """Above 1 while the job is disturbed. -1 where nothing can be said."""
+        if self.trial is None or self.state == "unknown":
+            return -1.0
+        # A job that ended disturbed keeps its alarm as it was.
+        evidence = self.trial.evidence
+        return evidence.highest if self.ended and evidence.open is not None else evidence.score
+
+    @property
+    def state(self) -> str:
+        """unknown, healthy, slow, fast or stalled."""
+        return self.trial.evidence.state if self.trial else "unknown"
+
+    @property
+    def said(self) -> tuple[object, ...] | None:
+        """What a written score would say, but for its exact figures; None while nothing can be said."""
+        if self.trial is None or self.state == "unknown":
+            return None
+        evidence, cause = self.trial.evidence, self.trial.cause
+        ended = bool(evidence.alarms) and evidence.open is None
+        return len(evidence.alarms), ended, cause.kind, cause.members, evidence.score // REPORT_STEP

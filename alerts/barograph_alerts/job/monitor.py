@@ -1,0 +1,146 @@
+"""One job on trial: what it is judged by, what it has said, and what is made of it."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from barograph_alerts.attribution.cause import Attribution, Cause, phase_cause
+from barograph_alerts.attribution.work import Stretch
+from barograph_alerts.detection.alarm import Alarm
+from barograph_alerts.detection.evidence import Evidence
+from barograph_alerts.detection.stall import Stall
+from barograph_alerts.job.class_times import ClassTimes
+from barograph_modeler.pace.pace import Pace
+from barograph_modeler.pace.windows import WINDOW_SECONDS, Windower
+
+Band = tuple[float, float, float]
+"""Lower, expected and upper seconds."""
+SETTLED: Final = 30.0
+"""A cause is looked for again until so many seconds since the onset are known: intervals, and what the nodes did."""
+WORK: Final = 1024
+"""Stretches that wait for windows of their time; the oldest go first."""
+PROJECTED: Final = 0.5
+"""Share of a run from which on the rest of it is projected against what scaling foretells."""
+
+
+class JobMonitor:
+    """Evidence, stall, attribution, time by class and projected total of one job.
+
+    pace: what there was when the job began, None without a history. longest_seconds: of its intervals in the history.
+    """
+
+    def __init__(self, pace: Pace | None, alpha: float, margin: float, longest_seconds: float) -> None:
+        self.evidence = Evidence(pace, alpha, margin)
+        self.cause = Cause("unknown")
+        self.began_at = math.nan
+        self.class_times = ClassTimes()
+        self._windower = Windower(pace.window_seconds if pace is not None else WINDOW_SECONDS)
+        self._stall = Stall(alpha / 8, longest_seconds)
+        self._attribution = Attribution()
+        self._until = -math.inf
+        self._work: deque[Stretch] = deque(maxlen=WORK)
+        self._worked_until = -math.inf
+        self._explained = 0
+        self._explained_work = -math.inf
+        self._disturbed = False
+
+    def add(
+        self,
+        class_ids: npt.NDArray[np.uint64],
+        seconds: npt.NDArray[np.float64],
+        ended_at: npt.NDArray[np.float64],
+        counts: npt.NDArray[np.int64],
+        longest: float,
+        now: float,
+    ) -> None:
+        """Take blocks in the order they came. seconds: their mean intervals; longest: one of all. now: Unix seconds."""
+        if math.isnan(self.began_at):
+            self.began_at = float(ended_at[0] - seconds[0] * counts[0])
+        self._stall.add(float(ended_at[-1]), longest, now)
+        # Window by window, so that a log that is read again after a restart leads to the same alarm and the same cause.
+        for window in self._windower.add(class_ids, seconds, ended_at, counts):
+            self._until = window.ended_at
+            self._take_work()
+            self.evidence.add(window)
+            self.class_times.add(window)
+            self._explain()
+        self._until = float(ended_at[-1])
+
+    def add_work(self, stretches: Iterable[Stretch]) -> None:
+        """Take what the ranks or nodes did, in the order of time. It is looked at with the windows of its time."""
+        self._work.extend(stretches)
+
+    def _take_work(self) -> None:
+        onset_at = self.evidence.alarms[-1].onset_at if self._disturbed else math.inf
+        while self._work and self._work[0].ended_at <= self._until:
+            stretch = self._work.popleft()
+            self._worked_until = stretch.ended_at
+            self._attribution.add(stretch, onset_at)
+
+    def last(self, started_at: float, share: float, runtime_seconds: float = math.nan) -> None:
+        """Judge how long the run takes. share: of its sync points that are done, NaN if unknown.
+
+        From half of them on the rest is taken to go on as they did; before, only what has passed counts.
+        runtime_seconds: once it is over.
+        """
+        if math.isfinite(runtime_seconds):
+            self.evidence.lasts(runtime_seconds, started_at, started_at + runtime_seconds, over=True)
+            return
+        seconds = self._until - started_at
+        if PROJECTED <= share <= 1:
+            seconds += (self._until - self.began_at) * (1 / share - 1)
+        self.evidence.lasts(seconds, started_at, self._until)
+
+    def step(self, now: float) -> None:
+        """Look for a stall, and for the cause of an alarm while there is more to know. now: Unix seconds."""
+        if not math.isnan(self._stall.began_at):
+            self.evidence.silent(self._stall.score(now), self._stall.began_at, now)
+        self._take_work()
+        self._explain()
+
+    def _explain(self) -> None:
+        if not self.evidence.alarms:
+            return
+        alarm = self.evidence.alarms[-1]
+        fresh = self._explained < len(self.evidence.alarms)
+        if fresh or (alarm.ended_at is None and not self._is_settled(alarm)):
+            self.cause = self._why(alarm)
+            self._explained = len(self.evidence.alarms)
+            self._explained_work = self._worked_until
+        was, self._disturbed = self._disturbed, alarm.ended_at is None
+        if was and not self._disturbed:
+            self._attribution.forget_since(alarm.onset_at)
+
+    def _is_settled(self, alarm: Alarm) -> bool:
+        # What nodes did may come late: a sidecar delivers from its spool once the collector is there again.
+        is_late = self._explained_work < min(self._worked_until, alarm.onset_at + SETTLED)
+        return self._until - alarm.onset_at >= SETTLED and not is_late
+
+    def projected_seconds(self, band: Band | None, now: float) -> float:
+        """How long the whole run will take: what has passed, and what is left at the pace so far; NaN if unknown."""
+        expected = self.evidence.expected_seconds
+        if band is None or math.isnan(self.began_at) or self.evidence.basis != "its history" or not expected:
+            return math.nan
+        ratio = self.evidence.whole_slowdown
+        return now - self.began_at + max(0.0, band[1] - expected) * ratio
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Ranks or nodes whose work is known."""
+        return self._attribution.members()
+
+    def _why(self, alarm: Alarm) -> Cause:
+        if alarm.kind != "slow":
+            return Cause("stall" if alarm.kind == "stalled" else "fast", ("all",))
+        if alarm.basis == "scaling":
+            return Cause("unknown")  # there is no time before it to compare with
+        cause = self._attribution.cause(alarm.onset_at)
+        if cause.kind in ("all-slow", "unknown") and (phase := phase_cause(self.evidence.phases)) is not None:
+            return phase
+        return cause

@@ -1,0 +1,73 @@
+"""What the modeler has said of workloads, and what classes stand for."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Final
+
+from barograph_agent.protocol.wire import Column
+from barograph_alerts.job.monitor import Band
+from barograph_modeler.pace.pace import Pace
+
+SITES: Final = 100_000
+"""Classes whose names are kept; the oldest go first."""
+
+
+class References:
+    """Paces, runtime bands and longest intervals by workload, and names of classes, as the log has them."""
+
+    def __init__(self) -> None:
+        self.paces: dict[str, Pace] = {}
+        self.runtimes: dict[str, Band] = {}
+        self._longest: dict[str, float] = {}
+        self._sites: OrderedDict[int, str] = OrderedDict()
+
+    def longest_seconds(self, workload: str) -> float:
+        """The largest upper limit of the workload's classes; 0 where none is known."""
+        return self._longest.get(workload, 0.0)
+
+    def name(self, class_id: int) -> str:
+        """A class in words: the innermost frames of the call paths it lies between."""
+        return self._sites.get(class_id, f"class {class_id:016x}")
+
+    def take(self, table: str, columns: Mapping[str, Column]) -> None:
+        """Take rows of `paces`, `bands` or `sites`."""
+        {"paces": self._take_paces, "bands": self._take_bands, "sites": self._take_sites}[table](columns)
+
+    def _take_paces(self, columns: Mapping[str, Column]) -> None:
+        """Take rows of `paces`; the latest of a workload counts."""
+        for row, workload in enumerate(columns["workload"]):
+            self.paces[workload] = Pace.from_row({name: values[row] for name, values in columns.items()})
+
+    def _take_bands(self, columns: Mapping[str, Column]) -> None:
+        """Take rows of `bands`."""
+        for row, (workload, kind) in enumerate(zip(columns["workload"], columns["kind"], strict=True)):
+            lower, expected, upper = (float(columns[f"{c}_seconds"][row]) for c in ("lower", "expected", "upper"))
+            if kind == "runtime":
+                self.runtimes[workload] = (lower, expected, upper)
+            else:
+                self._longest[workload] = max(self._longest.get(workload, 0.0), upper)
+
+    def _take_sites(self, columns: Mapping[str, Column]) -> None:
+        """Take rows of `sites`."""
+        for class_id, before, at in zip(columns["class_id"], columns["before"], columns["at"], strict=True):
+            self._sites[int(class_id)] = f"{_innermost(before)} -> {_innermost(at)}"
+            if len(self._sites) > SITES:
+                self._sites.popitem(last=False)
+
+
+def changed_workloads(columns: Mapping[str, Column]) -> list[tuple[str, float]]:
+    """Workloads of which rows of `events` say that a regime was closed, and when, in Unix seconds."""
+    rows = zip(columns["source"], columns["kind"], columns["at"], strict=True)
+    return [(source, float(at)) for source, kind, at in rows if kind == "regime-closed"]
+
+
+def accepted_workloads(columns: Mapping[str, Column]) -> set[str]:
+    """Workloads of which rows of `events` say that alarmed runs have become the history."""
+    rows = zip(columns["source"], columns["kind"], columns["detail"], strict=True)
+    return {source for source, kind, detail in rows if kind == "regime-closed" and '"accepted"' in detail}
+
+
+def _innermost(site: str) -> str:
+    return site.partition(" < ")[0]

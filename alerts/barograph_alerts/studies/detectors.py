@@ -1,0 +1,126 @@
+"""What tells slow jobs from healthy ones, on series of log ratios: our score, and what people use elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from river import anomaly, drift
+
+from barograph_alerts.detection.evidence import ALPHA, MARGIN, Evidence
+from barograph_modeler.pace.pace import Pace, fit_pace
+from barograph_modeler.pace.windows import RunPace, Window
+
+Floats = npt.NDArray[np.float64]
+BANDS: Final = 3.0
+RUN: Final = 5
+"""The rule of bands: so many deviations above the median, for so many windows in a row, as `for: 5s` would."""
+OWN: Final = 30
+"""Without a history the rivals learn from so many first windows of the job."""
+CLASS: Final = 1
+
+
+@dataclass(frozen=True)
+class JobCase:
+    """One job: log ratios of its windows to what is usual, those of earlier runs of the same, and where it turns slow.
+
+    history: may be empty. onset: index of the first slow window, None for a healthy job.
+    """
+
+    history: Sequence[Floats]
+    windows: Floats
+    onset: int | None = None
+
+
+Detect = Callable[[JobCase], list[int]]
+"""The number of windows after which each alarm was raised: at least 1."""
+
+
+class Detector(NamedTuple):
+    """One way to find slow jobs. help: what it does."""
+
+    name: str
+    help: str
+    detect: Detect
+
+
+def windows_of(series: Iterable[float]) -> Iterator[Window]:
+    """Log ratios as windows of one class and a second each."""
+    for i, seconds in enumerate(np.exp(np.asarray(series, np.float64)).tolist()):
+        yield Window({CLASS: 100}, {CLASS: seconds}, float(i), i + 1.0)
+
+
+def pace_of(history: Sequence[Floats]) -> Pace | None:
+    """What the modeler would have learned of earlier runs; None for none."""
+    runs = []
+    for series in history:
+        run = RunPace()
+        run.add(windows_of(series))
+        runs.append(run)
+    return fit_pace(runs) if runs else None
+
+
+def score(alpha: float = ALPHA, margin: float = MARGIN) -> Detector:
+    """Our own. alpha, margin: as the alerts daemon has them."""
+
+    def detect(job: JobCase) -> list[int]:
+        evidence = Evidence(pace_of(job.history), alpha, margin)
+        for window in windows_of(job.windows):
+            evidence.add(window)
+        return [round(alarm.detected_at) for alarm in evidence.alarms if alarm.kind == "slow"]
+
+    return Detector("score", "Barograph's: history, own past, margin, bounded false alarms", detect)
+
+
+def bands(job: JobCase) -> list[int]:
+    """Median + 3 * 1.4826 MAD of the history, RUN windows in a row."""
+    known = _known(job)
+    limit = np.median(known) + BANDS * 1.4826 * np.median(np.abs(known - np.median(known)))
+    over = np.convolve(job.windows > limit, np.ones(RUN), "valid") == RUN
+    # One alarm for each time that the rule begins to hold.
+    begins = np.flatnonzero(over & ~np.concatenate(([False], over[:-1])))
+    return (begins + RUN).tolist()
+
+
+def half_space_trees(job: JobCase) -> list[int]:
+    """river's HalfSpaceTrees above the 99.9 % quantile of its scores, slower than the median, RUN windows in a row."""
+    trees = anomaly.HalfSpaceTrees(n_trees=10, height=6, window_size=30, limits={"x": (-1, 1)}, seed=1)
+    guard = anomaly.QuantileFilter(trees, q=0.999)
+    known = _known(job)
+    for x in known.tolist():
+        guard.learn_one({"x": x})
+    middle, run, alarms = float(np.median(known)), 0, []
+    for i, x in enumerate(job.windows.tolist()):
+        run = run + 1 if x > middle and guard.classify(guard.score_one({"x": x})) else 0
+        guard.learn_one({"x": x})
+        if run == RUN:
+            alarms.append(i + 1)
+    return alarms
+
+
+def adwin(job: JobCase) -> list[int]:
+    """river's ADWIN on history and job: changes to slower."""
+    detector = drift.ADWIN(delta=0.002)
+    for x in np.concatenate(job.history).tolist() if job.history else ():
+        detector.update(x)
+    alarms = []
+    for i, x in enumerate(job.windows.tolist()):
+        before = detector.estimation
+        detector.update(x)
+        if detector.drift_detected and detector.estimation > before:
+            alarms.append(i + 1)
+    return alarms
+
+
+def _known(job: JobCase) -> Floats:
+    return np.concatenate(job.history) if job.history else job.windows[:OWN]
+
+
+RIVALS: Final = (
+    Detector("median + 3 MAD", f"median and 3 deviations (MAD) of the history, {RUN} windows in a row", bands),
+    Detector("HalfSpaceTrees", f"river's, above the 99.9 % quantile of their scores, {RUN} in a row", half_space_trees),
+    Detector("ADWIN", "river's test for a change of the mean, to slower", adwin),
+)

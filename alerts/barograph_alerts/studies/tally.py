@@ -1,0 +1,56 @@
+"""Counting: false alarms with their interval, detections and their delay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.stats import beta
+
+from barograph_alerts.studies.detectors import Detect, JobCase
+
+
+@dataclass
+class DetectorTally:
+    """What one detector did. delays: windows from the onset to the alarm, one per job found."""
+
+    healthy: int = 0
+    false: int = 0
+    disturbed: int = 0
+    delays: list[int] = field(default_factory=list)
+    early: int = 0
+    """Disturbed jobs that alarmed before the onset too."""
+
+    def count(self, detect: Detect, job: JobCase) -> None:
+        """Let a detector judge one job."""
+        self.add(job.onset, detect(job))
+
+    def add(self, onset: int | None, alarms: Sequence[int]) -> None:
+        """Count what was said of one job; of a disturbed one the first alarm after its onset is the detection."""
+        if onset is None:
+            self.healthy += 1
+            self.false += bool(alarms)
+            return
+        self.disturbed += 1
+        self.early += any(at <= onset for at in alarms)
+        if after := [at for at in alarms if at > onset]:
+            self.delays.append(after[0] - onset)
+
+    @property
+    def found(self) -> int:
+        """Disturbed jobs that alarmed after their onset."""
+        return len(self.delays)
+
+    @property
+    def delay(self) -> float | None:
+        """Median windows from onset to alarm; None where none was found."""
+        return float(np.median(self.delays)) if self.delays else None
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % of Clopper and Pearson for the share of healthy jobs that ever alarm."""
+        k, n = self.false, self.healthy
+        low = float(beta.ppf(0.025, k, n - k + 1)) if k else 0.0
+        high = float(beta.ppf(0.975, k + 1, n - k)) if k < n else 1.0
+        return low, high

@@ -1,0 +1,1 @@
+"""How daemons and commands use the log: queries, reads, and following it."""

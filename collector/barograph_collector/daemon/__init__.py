@@ -1,0 +1,1 @@
+"""What every daemon shares: options, logs, sd_notify, reload, the metrics endpoint, the runner."""

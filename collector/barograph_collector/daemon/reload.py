@@ -1,0 +1,59 @@
+"""Reading the configuration again while at work, on SIGHUP."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Gauge
+
+from barograph_agent.settings.sources import ConfigError
+from barograph_collector.daemon.notify import Notifier
+from barograph_collector.daemon.options import Configuration
+
+_log = logging.getLogger(__name__)
+
+
+class Reload:
+    """Takes changed settings, all or none, and shows how the last reading went. `apply` puts them to work."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        apply: Callable[[], None],
+        notifier: Notifier,
+        registry: CollectorRegistry,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """clock: Unix seconds."""
+        self._configuration = configuration
+        self._apply = apply
+        self._notifier = notifier
+        self._clock = clock
+        daemon = configuration.section.name
+        well = "Whether the configuration was last read without an error: 1, or 0 where the old values stayed."
+        when = "When the configuration was last read without an error, as Unix time in seconds."
+        name = "barograph_config_last_reload_success"
+        self._well = Gauge(f"{name}ful", well, ("daemon",), registry=registry).labels(daemon)
+        self._when = Gauge(f"{name}_timestamp_seconds", when, ("daemon",), registry=registry).labels(daemon)
+        self._well.set(1)
+        self._when.set(clock())
+
+    def run(self) -> None:
+        """Read it again. A wrong one changes nothing and is one error line."""
+        configuration = self._configuration
+        self._notifier.reloading()
+        try:
+            later = configuration.reload()
+        except ConfigError as error:
+            _log.error("configuration not read: %s; everything stays as it was", error)
+            self._well.set(0)
+        else:
+            self._apply()
+            _log.info("configuration read again from %s", configuration.file or "the environment, for there is no file")
+            if later:
+                _log.warning("changed, and taken after a restart: %s", ", ".join(later))
+            self._well.set(1)
+            self._when.set(self._clock())
+        self._notifier.ready()

@@ -1,0 +1,1 @@
+"""From accepted messages to durable rows: streams, journal groups, database batches."""

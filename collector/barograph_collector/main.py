@@ -1,0 +1,158 @@
+"""`barograph collector`: wires store, server and metrics together, and stops them in order."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import resource
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from barograph_collector.daemon.logs import log_to_stderr
+from barograph_collector.daemon.memory import keep_few_arenas
+from barograph_collector.daemon.notify import Notifier
+from barograph_collector.daemon.options import Configuration, parse
+from barograph_collector.daemon.reload import Reload
+from barograph_collector.daemon.service import CannotListen, Exit, Shutdown, daemon_registry, serve_metrics
+from barograph_collector.settings import COLLECTOR, check_collector
+from barograph_collector.storage.retention import Retention
+
+if TYPE_CHECKING:
+    from barograph_collector.auth.keys import Keyring
+
+HEARTBEAT_SECONDS = 5.0
+LEAVE_SECONDS = 2.0
+"""After SIGTERM. Less than any supervisor waits before it kills, which does no harm but looks like it."""
+_log = logging.getLogger(__name__)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the collector until SIGTERM or SIGINT; returns an `Exit`."""
+    parser = argparse.ArgumentParser(prog="barograph collector", description="Keep the log: one database, two verbs.")
+    configuration = parse(parser, COLLECTOR, argv, os.environ, check_collector)
+    log_to_stderr("collector", configuration.options.log_format)
+    from barograph_collector.auth.keys import KeysError
+    from barograph_collector.storage.database import StoreError
+
+    try:
+        return _serve(configuration)
+    except (StoreError, KeysError) as error:
+        return _say(Exit.STATE, str(error))
+    except CannotListen as error:
+        return _say(Exit.UNAVAILABLE, str(error))
+
+
+def _allow_connections() -> None:
+    """Let this process have as many descriptors as it may: each connection takes one, and so does each file."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _serve(configuration: Configuration) -> int:
+    from barograph_collector.auth.keys import Keyring
+    from barograph_collector.exporter import Exporter
+    from barograph_collector.server import Collector
+    from barograph_collector.storage.database import StoreError
+    from barograph_collector.storage.store import Store
+
+    _allow_connections()
+    keep_few_arenas()
+    options = configuration.options
+    notifier = Notifier(os.environ)
+    state: Path = options.state
+    keyring = Keyring(options.keys) if options.keys else None
+    try:
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"cannot create the state directory {state}: {error.strerror}") from None
+    with Shutdown() as shutdown, Store(state / "log.duckdb") as store:
+        collector = Collector(
+            store,
+            options.listen,
+            on_failure=shutdown.request,
+            keyring=keyring,
+            munge_socket=options.munge,
+            rows_per_second=options.rate,
+            retention=Retention(options.keep_days, options.keep_bytes),
+            reserve_bytes=options.reserve,
+        )
+        registry, beat = daemon_registry("collector")
+        registry.register(Exporter(collector.counters, store.path))
+
+        def apply() -> None:
+            now = configuration.options
+            collector.limit(now.rate, Retention(now.keep_days, now.keep_bytes), now.reserve)
+
+        reload = Reload(configuration, apply, notifier, registry)
+        collector.start()
+        try:
+            exposition = serve_metrics(registry, *options.metrics)
+        except CannotListen:
+            collector.stop()
+            raise
+        _log.info(
+            "listening on %s, log in %s, metrics on %s; %s",
+            collector.endpoint,
+            store.path,
+            exposition.url,
+            _let_in(keyring, options.keys),
+        )
+        notifier.ready()
+        while not shutdown.wait(min(HEARTBEAT_SECONDS, notifier.alive_seconds)):
+            # The main thread only waits: what tells of life is that the receive thread goes round.
+            if collector.pulse():
+                beat()
+                notifier.alive()
+            if shutdown.hung_up():
+                reload.run()
+            if keyring is not None:
+                _refresh(keyring, options.keys)
+        notifier.stopping()
+        _leave_in(LEAVE_SECONDS)
+        in_time = collector.stop(2 * LEAVE_SECONDS)
+        exposition.stop()
+    return Exit.OK if in_time and collector.failure is None else Exit.FAILED
+
+
+def _leave_in(seconds: float) -> None:
+    """End this process by then, whatever it waits for: a commit, a checkpoint, a disk.
+
+    What was acknowledged is in the journal, and the next start brings it into the database.
+    """
+
+    def leave() -> None:
+        _log.warning("not done within %g s: the next start brings into the database what the journal has", seconds)
+        os._exit(Exit.OK)
+
+    timer = threading.Timer(seconds, leave)
+    timer.daemon = True
+    timer.start()
+
+
+def _let_in(keyring: Keyring | None, directory: Path) -> str:
+    if keyring is None:
+        return "no keys: everybody on this host is let in, and nobody else, for only loopback addresses are taken"
+    return f"clients let in: {len(keyring)}, by the keys in {directory}"
+
+
+def _refresh(keyring: Keyring, directory: Path) -> None:
+    from barograph_collector.auth.keys import KeysError
+
+    try:
+        if keyring.refresh():
+            _log.info("the keys have changed: %s", _let_in(keyring, directory))
+    except KeysError as error:
+        _log.error("%s; those who were let in before still are", error)
+
+
+def _say(status: Exit, text: str) -> Exit:
+    print(f"barograph collector: {text}", file=sys.stderr)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

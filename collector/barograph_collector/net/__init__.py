@@ -1,0 +1,1 @@
+"""The collector's socket and the receive thread."""

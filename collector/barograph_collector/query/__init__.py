@@ -1,0 +1,1 @@
+"""Answers to reads and SQL queries."""

@@ -1,0 +1,129 @@
+"""Pages of the log: rows after an offset, as many as fit a message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from barograph_agent.protocol.tables import TABLES, Kind
+from barograph_agent.protocol.wire import MAX_BYTES, Column
+from barograph_collector.storage.layout import LOG_COLUMNS, OFFSET, quoted
+from barograph_collector.storage.partitions import Partitions
+
+READ_BYTES: Final = MAX_BYTES // 2
+"""A page holds at most about this many bytes, but always one row."""
+_TEXT_STEP: Final = 64
+_STEP_LIMIT: Final = 4096  # rows
+
+
+class OutOfOrder(Exception):
+    """Rows are not in the order of their offsets: the file is damaged. The text is the table's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogPage:
+    """The answer to a read: the table's columns and `offset`, each of `rows` values, and where to read on."""
+
+    columns: dict[str, Column]
+    rows: int
+    next_offset: int
+
+
+class PageReader:
+    """Reads pages over a connection of its own; for one thread."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, partitions: Partitions) -> None:
+        self.connection = connection
+        self._partitions = partitions
+
+    def read(self, table: str, after: int, limit: int, job: str = "") -> LogPage:
+        """At most `limit` rows with offset > after, in order; fewer where READ_BYTES or a day end.
+
+        A negative `after` means the last -after rows. `job` keeps the rows of that job only; its table has such a
+        column. `next_offset` is the last row's; without rows it is `after`, or the table's head if that is negative.
+        """
+        start = after if after >= 0 else self._before_last(table, -after, job)
+        found = self._first_rows(table, start, limit, job)
+        columns: dict[str, Column] = {
+            name: column.to_pylist() if pa.types.is_string(column.type) else column.to_numpy()
+            for name, column in zip(found.column_names, found.columns, strict=True)
+        }
+        offsets = np.asarray(columns[OFFSET], dtype=np.int64)
+        if np.any(np.diff(offsets, prepend=start) <= 0):
+            raise OutOfOrder(table)
+        return LogPage(columns, len(offsets), int(offsets[-1]) if len(offsets) else start)
+
+    def _first_rows(self, table: str, after: int, limit: int, job: str) -> pa.Table:
+        """Rows of the first day that has any beyond `after`: what cannot have them is not looked at."""
+        names = self._partitions.after(table, after)
+        for name in names:
+            found = self._gather(name, table, after, limit, job)
+            if found.num_rows:
+                return found
+        nothing = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in LOG_COLUMNS[table].items())
+        return self.connection.execute(f"SELECT {nothing} WHERE false").to_arrow_table()
+
+    def _gather(self, name: str, table: str, after: int, limit: int, job: str) -> pa.Table:
+        """At most `limit` rows of at most READ_BYTES, a few rows first and then as many as are likely to fit.
+
+        One query for all would have DuckDB materialise long texts by the gigabyte, to have most of them cut off.
+        """
+        only, bound = _only(job)
+        # No ORDER BY: insertion order is offset order and DuckDB preserves it, so a LIMIT ends the scan early. A sort
+        # would go through everything behind `after` for every page.
+        query = f'SELECT {quoted(LOG_COLUMNS[table])} FROM "{name}" WHERE "{OFFSET}" > ?{only} LIMIT ?'
+        step = _TEXT_STEP if Kind.TEXT in TABLES[table].columns.values() else limit
+        parts: list[pa.Table] = []
+        left = float(READ_BYTES)
+        while True:
+            asked = min(step, limit)
+            found = self.connection.execute(query, [after, *bound, asked]).to_arrow_table()
+            filled = np.cumsum(_weights(found))
+            fits = int(np.searchsorted(filled, left, side="right"))
+            parts.append(found.slice(0, fits if parts else max(fits, 1)))
+            limit -= fits
+            if fits < asked or limit == 0:
+                return pa.concat_tables(parts)
+            after = found[OFFSET][-1].as_py()
+            left -= filled[-1]
+            step = max(1, min(4 * step, _STEP_LIMIT, int(left / filled[-1] * fits)))
+
+    def _before_last(self, table: str, count: int, job: str) -> int:
+        """The offset after which the last `count` rows stand."""
+        only, bound = _only(job)
+        first: int | None = None
+        head = 0
+        for name in reversed(self._partitions.after(table, 0)):
+            newest = f'SELECT "{OFFSET}" FROM "{name}" WHERE true{only} ORDER BY 1 DESC LIMIT ?'
+            query = f'SELECT count(*), min("{OFFSET}"), (SELECT max("{OFFSET}") FROM "{name}") FROM ({newest})'
+            found, oldest, last = self._one(query, [*bound, count])
+            first = oldest if found else first
+            head = max(head, last or 0)
+            count -= found
+            if count == 0:
+                break
+        return head if first is None else first - 1
+
+    def _one(self, query: str, bound: Sequence[Any]) -> tuple[Any, ...]:
+        row = self.connection.execute(query, list(bound)).fetchone()
+        assert row is not None  # an aggregate
+        return row
+
+
+def _only(job: str) -> tuple[str, list[str]]:
+    return (" AND job = ?", [job]) if job else ("", [])
+
+
+def _weights(rows: pa.Table) -> npt.NDArray[np.float64]:
+    """What each row takes in a message: 8 bytes a number; a string and a header of at most 5."""
+    weights = np.zeros(rows.num_rows)
+    for column in rows.columns:
+        weights += pc.binary_length(column).to_numpy() + 5 if pa.types.is_string(column.type) else 8
+    return weights

@@ -1,0 +1,63 @@
+"""Rows on their way to the database: checked columns message by message, put together into one Arrow table."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from barograph_agent.protocol import wire
+from barograph_agent.protocol.tables import TABLES
+from barograph_agent.protocol.wire import Wire
+from barograph_collector.storage.layout import OFFSET
+
+
+class CheckedRows(NamedTuple):
+    """Checked rows for one table, each column as it travels: bytes or a list of `rows` values, or one for all."""
+
+    table: str
+    rows: int
+    columns: Mapping[str, Wire]
+
+
+def to_arrow(table: str, entries: Sequence[CheckedRows], first_offsets: Sequence[int]) -> pa.Table:
+    """All rows of these entries for one table; those of an entry have offsets on from its first one."""
+    counts = np.array([entry.rows for entry in entries])
+    # Per entry: where its offsets begin, less how many rows stand before it.
+    shift = np.array(first_offsets) - np.cumsum(counts) + counts
+    columns = {OFFSET: pa.array(np.arange(counts.sum()) + np.repeat(shift, counts))}
+    for name, kind in TABLES[table].columns.items():
+        columns[name] = _texts(entries, name, counts) if kind.is_text else pa.array(numbers(entries, name))
+    return pa.table(columns)
+
+
+def numbers(entries: Sequence[CheckedRows], name: str) -> npt.NDArray[Any]:
+    """One column of numbers through all rows of these entries, which are of one table."""
+    kind = TABLES[entries[0].table].columns[name]
+    parts: list[Any] = [entry.columns[name] for entry in entries]
+    types = set(map(type, parts))
+    if types == {bytes}:
+        return np.frombuffer(b"".join(parts), kind.dtype)
+    if bytes not in types:
+        return np.repeat(np.array(parts, kind.dtype), [entry.rows for entry in entries])
+    return np.concatenate([wire.spread(part, kind, entry.rows) for part, entry in zip(parts, entries, strict=True)])
+
+
+def texts(entries: Sequence[CheckedRows], name: str) -> list[str]:
+    """One column of texts through all rows of these entries, which are of one table."""
+    kind = TABLES[entries[0].table].columns[name]
+    return list(itertools.chain.from_iterable(wire.spread(entry.columns[name], kind, entry.rows) for entry in entries))
+
+
+def _texts(entries: Sequence[CheckedRows], name: str, counts: npt.NDArray[np.int64]) -> pa.Array:
+    parts: list[Any] = [entry.columns[name] for entry in entries]
+    if all(isinstance(part, str) for part in parts):
+        # One stream's rows are of one job: a message says so once, and so does the batch.
+        codes = {text: code for code, text in enumerate(dict.fromkeys(parts))}
+        indices = np.repeat(np.array([codes[part] for part in parts], np.int32), counts)
+        return pa.DictionaryArray.from_arrays(pa.array(indices), pa.array(list(codes), pa.string()))
+    return pa.array(texts(entries, name), pa.string())

@@ -1,0 +1,200 @@
+"""The log on disk: a journal and a database, kept in step.
+
+A message is durable once the journal has it. The database follows: it commits rows and the streams' marks, the number
+of the journal's last message among them, in one transaction. So what it lacks is known and replayed, after any death.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import duckdb
+
+from barograph_agent.protocol import wire
+from barograph_collector.storage.database import JOURNAL, Database, StoreError, StoreHeld, first_line
+from barograph_collector.storage.journal import Journal
+from barograph_collector.storage.messages import Undecodable, replayed
+from barograph_collector.storage.pages import LogPage, OutOfOrder
+from barograph_collector.storage.partitions import DAY_SECONDS
+from barograph_collector.storage.retention import Retention
+from barograph_collector.storage.rows import CheckedRows
+
+REPLAY_ROWS: Final = 100_000
+_FATAL: Final = (duckdb.FatalException, duckdb.InternalException)
+_log = logging.getLogger(__name__)
+
+
+class Store:
+    """Journal and database under one path. `commit` and `read` may run in two different threads, each in one only."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        clock: Callable[[], float] = time.time,
+        memory_limit: str = "512MB",
+        threads: int = 1,
+    ) -> None:
+        """Open or create both and bring the database up to the journal. Raises StoreError.
+
+        `clock` gives Unix seconds: rows belong to the day of their commit. One thread takes in more than two, whose
+        work has to be put in order.
+        """
+        self.path = path
+        self._clock = clock
+        self._options: dict[str, Any] = {"memory_limit": memory_limit, "threads": threads}
+        self._swap = threading.Lock()
+        self.unusable = threading.Event()
+        try:
+            self.journal = Journal(path.with_name(f"{path.name}.journal"))
+        except OSError as error:
+            raise StoreError(f"cannot open the journal of {path}: {error.strerror}") from None
+        self._database = self._open()
+        try:
+            self._replay(self.journal.last)
+            self._tidy()
+        except BaseException as error:
+            self.close()
+            if isinstance(error, duckdb.Error):
+                raise StoreError(f"cannot use the log {path}: {first_line(error)}") from None
+            raise
+
+    @property
+    def head(self) -> int:
+        """The offset of the last row."""
+        return self._database.head
+
+    @property
+    def today(self) -> int:
+        """The day it is, counted from 1970-01-01."""
+        return int(self._clock() // DAY_SECONDS)
+
+    @property
+    def database(self) -> Database:
+        """The open database; another one after `reopen`."""
+        return self._database
+
+    def marks(self, streams: Collection[str]) -> dict[str, int]:
+        """How far those of these streams have come that the database knows; from any thread. Raises duckdb.Error."""
+        with self._swap:
+            return self._database.marks(streams)
+
+    def commit(self, entries: Sequence[CheckedRows], marks: Mapping[str, int]) -> int:
+        """Append all entries and marks, also that of JOURNAL, in one transaction; returns the last offset.
+
+        Raises duckdb.Error, after which `reopen` says what is in the database.
+        """
+        return self._database.commit(entries, marks, self.today)
+
+    def read(self, table: str, after: int, limit: int, job: str = "") -> LogPage:
+        """A page of the log, as Pages.read gives it. Raises duckdb.Error and StoreError."""
+        with self._swap:
+            try:
+                return self._database.pages.read(table, after, limit, job)
+            except OutOfOrder:
+                raise StoreError(
+                    f"table {table!r} in {self.path} is not in the order of its offsets; the file is damaged"
+                ) from None
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """Another connection to the same database, for one thread and its caller to close."""
+        return self._database.cursor()
+
+    def checkpoint(self) -> None:
+        """Bring everything into the database file, and forget what the journal has of it. Raises duckdb.Error."""
+        number = self._database.journal_mark
+        self._database.checkpoint()
+        self.journal.forget(number)
+
+    def keep_house(self, retention: Retention) -> int:
+        """Roll up the days that have ended, drop those that need not be kept; returns how many. Raises duckdb.Error."""
+        self._database.roll_up()
+        dropped = self._database.drop_days(retention, self.today)
+        if dropped:
+            self.journal.forget(self._database.journal_mark)
+        return dropped
+
+    def reopen(self, last: int) -> None:
+        """Open the database again after a failure, and replay the journal into it up to message `last`.
+
+        Raises StoreError and duckdb.Error where that does not go, now.
+        """
+        with self._swap:
+            self._database.close()
+            self._database = self._open()
+            self._replay(last)
+        self.unusable.clear()
+
+    def heard_of(self, error: duckdb.Error) -> None:
+        """Take note of an error that a reader has met: after a fatal one the database is to be opened anew."""
+        if isinstance(error, _FATAL):
+            self.unusable.set()
+
+    def close(self) -> None:
+        """Checkpoint, if that can be, and let go of the files."""
+        with contextlib.suppress(duckdb.Error, OSError):
+            self.checkpoint()
+        self._database.close()
+        self.journal.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _tidy(self) -> None:
+        """One mark a stream, nothing left in the write-ahead log: where the disk is full, another time."""
+        try:
+            self._database.fold_marks()
+            self.checkpoint()
+        except duckdb.Error as error:
+            _log.warning("a checkpoint has to wait: %s", first_line(error))
+
+    def _open(self) -> Database:
+        try:
+            return Database(self.path, self.today, **self._options)
+        except StoreHeld:
+            raise
+        except StoreError as error:
+            wal = self.path.with_name(f"{self.path.name}.wal")
+            if not wal.exists() or not self.journal.bytes:
+                raise
+            # What the write-ahead log said since the last checkpoint, the journal says too.
+            aside = wal.with_name(f"{wal.name}.unreadable")
+            wal.rename(aside)
+            try:
+                database = Database(self.path, self.today, **self._options)
+            except StoreError:
+                aside.rename(wal)
+                raise error from None
+            _log.error("%s; opened without its write-ahead log, now %s: the journal has its rows", error, aside.name)
+            return database
+
+    def _replay(self, last: int) -> None:
+        """Commit what the journal has and the database lacks."""
+        number = self._database.journal_mark
+        self.journal.start_at(number)
+        began, entries, rows, marks = number, list[CheckedRows](), 0, dict[str, int]()
+        for number, frame in self.journal.replay(began, last):
+            try:
+                item = replayed(frame)
+            except (Undecodable, wire.Invalid) as error:
+                raise StoreError(f"message {number} in the journal of {self.path} is damaged: {error}") from None
+            entries.append(item.entry)
+            rows += item.entry.rows
+            marks |= {item.stream: item.seq, JOURNAL: number}
+            if rows >= REPLAY_ROWS:
+                self.commit(entries, marks)
+                entries, rows, marks = [], 0, {}
+        if entries:
+            self.commit(entries, marks)
+        if number > began:
+            _log.info("took messages %d to %d from the journal, which the database did not have yet", began + 1, number)

@@ -1,0 +1,192 @@
+"""`barograph export`: rows of the log as a file for other tools. The file is there whole or not at all."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from barograph.commands import extrap
+from barograph.commands.sql import rows_of
+from barograph_agent.deliver import keys
+from barograph_agent.protocol.tables import IDENTIFIER, TABLES, Kind
+from barograph_agent.settings import agent, places
+from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused, RowBatch
+from barograph_collector.daemon.service import Exit
+from barograph_collector.query.sql import ROWS_LIMIT
+
+_TIMES: Final = ("ended_at", "started_at", "fitted_at", "at")
+"""The columns that may say when a row happened; the first that a table has does."""
+
+
+class NotExportable(ValueError):
+    """A choice that a table or the log cannot serve. The text names it and what was expected."""
+
+
+class Selection:
+    """Which rows of a table: those since a time, in Unix seconds, and those of one application's jobs."""
+
+    def __init__(self, reader: LogReader, table: str, since: float | None, app: str | None) -> None:
+        """Asks the log how many rows that is, and where the first one is. Raises NotExportable and what a read does."""
+        columns = TABLES[table].columns
+        self.table = table
+        self._since = since
+        self._time = next((name for name in _TIMES if columns.get(name) is Kind.F64), "")
+        if since is not None and not self._time:
+            raise NotExportable(f"table {table!r} has no time, expected no --since")
+        if app and "job" not in columns:
+            with_job = ", ".join(name for name, held in TABLES.items() if "job" in held.columns)
+            raise NotExportable(f"table {table!r} has no job, expected no --app or one of {with_job}")
+        self._jobs = pa.array(_jobs_of(reader, app), pa.string()) if app else None
+        conditions = [] if since is None else [f'"{self._time}" >= {since!r}']
+        if app:
+            conditions.append(f"job IN (SELECT job FROM jobs WHERE app = '{app}')")
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        asked = f'SELECT count(*), coalesce(min("offset") - 1, 0) FROM "{table}"{where}'
+        self.rows, self._before = (column[0].as_py() for column in rows_of(reader.query(asked, seconds=60.0)).columns)
+        self._reader = reader
+
+    def pages(self) -> Iterator[pa.Table]:
+        """The rows, page by page in the order of the log; rows that came since are among them."""
+        for batch in self._reader.read_all(self.table, self._before) if self.rows else ():
+            page = _to_arrow(self.table, batch)
+            if self._since is not None:
+                page = page.filter(pc.greater_equal(page[self._time], self._since))
+            if self._jobs is not None:
+                page = page.filter(pc.is_in(page["job"], self._jobs))
+            yield page
+
+
+@contextlib.contextmanager
+def replaced(path: Path) -> Iterator[Path]:
+    """A file beside `path` to write to, which takes its place when all went well and is removed when not."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        partial.touch()  # so that where no file can be, Python says so, briefly
+        yield partial
+        with partial.open("rb") as written:
+            os.fsync(written.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def write_rows(selection: Selection, path: Path, form: str, progress: Callable[[int], None]) -> int:
+    """Write a selection as `parquet` or `csv`; returns the number of rows."""
+    schema = schema_of(selection.table)
+    rows = 0
+    with _writer(path, form, schema) as writer:
+        for page in selection.pages():
+            writer.write_table(page)
+            rows += page.num_rows
+            progress(rows)
+    return rows
+
+
+def schema_of(table: str) -> pa.Schema:
+    """The columns of a table and `offset`, as Arrow has them."""
+    return pa.schema([("offset", pa.int64()), *((name, _type(kind)) for name, kind in TABLES[table].columns.items())])
+
+
+def since_argument(text: str) -> float:
+    """A date, a date and time (local unless it says otherwise), or an age such as 7d or 12h, as Unix seconds."""
+    units = {"d": 86400.0, "h": 3600.0}
+    if text[-1:] in units and text[:-1].isdecimal():
+        return time.time() - float(text[:-1]) * units[text[-1]]
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}, expected a date, date and time, or an age as 7d or 12h") from None
+
+
+def app_argument(text: str) -> str:
+    """The name of an application. Raises argparse.ArgumentTypeError."""
+    if not IDENTIFIER.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r}, expected {Kind.NAME.text}")
+    return text
+
+
+def _writer(path: Path, form: str, schema: pa.Schema) -> Any:
+    if form == "csv":
+        return pa.csv.CSVWriter(path, schema)
+    return pa.parquet.ParquetWriter(path, schema, compression="zstd")
+
+
+def _type(kind: Kind) -> pa.DataType:
+    return pa.string() if kind.is_text else pa.from_numpy_dtype(kind.dtype)
+
+
+def _to_arrow(table: str, batch: RowBatch) -> pa.Table:
+    schema = schema_of(table)
+    return pa.table([pa.array(batch.columns[field.name], field.type) for field in schema], schema)
+
+
+def _jobs_of(reader: LogReader, app: str) -> list[str]:
+    answer = reader.query(f"SELECT DISTINCT job FROM jobs WHERE app = '{app}'", ROWS_LIMIT, 60.0)
+    if answer.more:
+        raise NotExportable(f"app {app!r} has more than {ROWS_LIMIT} jobs, expected fewer: export all and filter there")
+    if not answer.rows:
+        raise NotExportable(f"app {app!r} has no jobs in the log, expected one that `barograph status` shows")
+    jobs: list[str] = rows_of(answer)["job"].to_pylist()
+    return jobs
+
+
+def _export(options: argparse.Namespace, reader: LogReader, console: Console) -> str:
+    """Write the file; returns what was written, in words."""
+    with replaced(options.output) as path:
+        if options.format == "extrap":
+            lines = extrap.write(reader, path, options.app, options.since)
+            if not lines:
+                raise NotExportable(f"app {options.app!r} has no run that ended well, expected at least one")
+            return f"{lines:,} measurements"
+        selection = Selection(reader, options.table, options.since, options.app)
+        bars = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with Progress(*bars, console=console, transient=True, disable=not console.is_terminal) as progress:
+            task = progress.add_task(options.table, total=selection.rows)
+            rows = write_rows(selection, path, options.format, lambda done: progress.update(task, completed=done))
+        return f"{rows:,} rows of {options.table}"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write a file; 65 where the log has no such rows, 69 if no collector answers, 73 where it cannot be written."""
+    parser = argparse.ArgumentParser(prog="barograph export", description="Write rows of the log to a file.")
+    parser.add_argument("table", nargs="?", choices=list(TABLES), help="the table; not with --format extrap")
+    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="replaced once all is written")
+    parser.add_argument("--format", choices=("parquet", "csv", "extrap"), default="parquet", help="(default: parquet)")
+    parser.add_argument("--since", type=since_argument, metavar="TIME", help="rows from then on: 2026-05-31, 7d, 12h")
+    parser.add_argument("--app", type=app_argument, metavar="NAME", help="rows of this application's jobs")
+    places.add_collector_option(parser, agent.endpoint(os.environ))
+    options = parser.parse_args(arguments)
+    if (options.table is None) != (options.format == "extrap"):
+        parser.error("expected a table or --format extrap, one of the two")
+    if options.format == "extrap" and not options.app:
+        parser.error("--format extrap needs --app: one file models one application")
+    try:
+        with LogReader(options.collector, 20.0, keys.from_environment(os.environ)) as reader:
+            wrote = _export(options, reader, Console(stderr=True))
+    except LogUnavailable as error:
+        return _say(Exit.UNAVAILABLE, str(error))
+    except (keys.KeyFileError, NotExportable, ReadRefused) as error:
+        return _say(Exit.DATA, str(error))
+    except OSError as error:
+        return _say(Exit.STATE, f"cannot write {options.output}: {error.strerror}")
+    print(f"{options.output}: {wrote}")
+    return Exit.OK
+
+
+def _say(status: Exit, text: str) -> Exit:
+    print(f"barograph export: {text}", file=sys.stderr)
+    return status

@@ -1,0 +1,75 @@
+"""Runs of one application as measurements for Extra-P, in its JSON Lines format.
+
+One measurement to a line: `{"params": {"p": 64, "x": 4.0}, "callpath": "run", "metric": "runtime", "value": 12.3}`.
+Lines with the same parameters are repetitions. `p` is the number of ranks; beside it stand those `--param`s that are
+numbers in all runs and not always the same. The call path `run` is the whole run; `run->CLASS` the time one class of
+intervals took of it, named by the call site that ends them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from barograph.commands.sql import rows_of
+from barograph_collector.client.log_reader import LogReader, ReadRefused
+from barograph_collector.query.sql import ROWS_LIMIT
+
+_RUNS: Final = """
+SELECT job, any_value(ranks) AS ranks, any_value(params) AS params, any_value(runtime_seconds) AS value
+FROM runs JOIN jobs USING (job)
+WHERE app = '{app}' AND exit_status = 0 AND ranks > 0 AND runs.ended_at >= {since} GROUP BY job ORDER BY job
+"""
+_CLASSES: Final = """
+SELECT job, class_id, coalesce(any_value(site.at), class_id::VARCHAR) AS at, sum(sum_seconds) AS value
+FROM blocks LEFT JOIN (SELECT class_id, any_value("at") AS at FROM sites GROUP BY class_id) AS site USING (class_id)
+WHERE job IN (SELECT job FROM jobs WHERE app = '{app}') GROUP BY job, class_id ORDER BY job, class_id
+"""
+
+
+def write(reader: LogReader, path: Path, app: str, since: float | None) -> int:
+    """Write the runs of `app` that ended well since then (Unix seconds); returns the number of measurements."""
+    start = "'-infinity'::DOUBLE" if since is None else repr(since)
+    runs = {row["job"]: row for row in _rows(reader, _RUNS.format(app=app, since=start))}
+    places = _coordinates(runs)
+    lines = [_line(places[job], "run", row["value"]) for job, row in runs.items()]
+    for row in _rows(reader, _CLASSES.format(app=app)):
+        if row["job"] in runs:
+            # An arrow parts call paths; C++ has one in operator->.
+            name = f"{row['at'].replace('->', '.')} ({row['class_id']:x})"
+            lines.append(_line(places[row["job"]], f"run->{name}", row["value"]))
+    path.write_bytes(b"".join(lines))
+    return len(lines)
+
+
+def _rows(reader: LogReader, query: str) -> Iterator[dict[str, Any]]:
+    answer = reader.query(query, ROWS_LIMIT, 60.0)
+    if answer.more:
+        raise ReadRefused(f"more than {ROWS_LIMIT} measurements, expected fewer: use --since")
+    yield from rows_of(answer).to_pylist()
+
+
+def _coordinates(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """The number of ranks of each run, and what tells runs apart among the parameters that all have as numbers."""
+    found: dict[str, dict[str, float]] = {}
+    for job, row in runs.items():
+        numbers = {name: _number(value) for name, value in msgspec.json.decode(row["params"]).items() if name != "p"}
+        found[job] = {"p": row["ranks"]} | {name: value for name, value in numbers.items() if math.isfinite(value)}
+    shared = set.intersection(*map(set, found.values())) if found else set()
+    varied = {name for name in shared if name == "p" or len({held[name] for held in found.values()}) > 1}
+    return {job: {name: held[name] for name in held if name in varied} for job, held in found.items()}
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _line(params: Mapping[str, float], callpath: str, value: float) -> bytes:
+    return msgspec.json.encode({"params": params, "callpath": callpath, "metric": "runtime", "value": value}) + b"\n"

@@ -1,0 +1,131 @@
+"""`barograph run [--app NAME] [--param k=v]... -- COMMAND...`."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import math
+import os
+import platform
+import sys
+import time
+from collections.abc import Mapping, Sequence
+
+from barograph_agent import launch
+from barograph_agent.job import rules
+from barograph_agent.job.identity import JobError, from_environment, parse_params
+from barograph_agent.reduce.blocks import ROWS_PER_SECOND
+from barograph_agent.settings import agent, places
+from barograph_agent.settings.setting import size
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parse = argparse.ArgumentParser(
+        prog="barograph run",
+        usage="barograph run [--app NAME] [--param NAME=VALUE]... [--] COMMAND [ARGUMENT...]",
+        description="Run COMMAND (an MPI launcher or any program) unchanged, watch its collectives, and print three "
+        "lines at its end. The exit status is the command's own; 127 if it does not exist, 126 if it cannot be run.",
+    )
+    parse.add_argument("--app", help="application name; runs of one application are compared (default: the program)")
+    parse.add_argument(
+        "--param",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a parameter that decides how long the run takes; runs with other values are not compared",
+    )
+    places.add_collector_option(parse, None)
+    parse.add_argument(
+        "--drain",
+        type=_seconds,
+        default=10.0,
+        metavar="SECONDS",
+        help="how long the end may wait for delivery before leaving the rest in the spool (default: %(default)s)",
+    )
+    parse.add_argument(
+        "--budget",
+        type=agent.rows,
+        metavar="ROWS",
+        help="rows a second that the run may send in the long run; beyond, intervals are reduced to blocks "
+        f"(default: $BAROGRAPH_BUDGET or {ROWS_PER_SECOND:g})",
+    )
+    parse.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    return parse
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not (math.isfinite(seconds) and seconds >= 0):
+        raise argparse.ArgumentTypeError(f"{text!r}, expected seconds, 0 or more")
+    return seconds
+
+
+def _budget(text: str) -> float:
+    """What the environment says; a line and the default where that is nothing to go by."""
+    try:
+        return agent.rows(text) if text else ROWS_PER_SECOND
+    except argparse.ArgumentTypeError as error:
+        print(f"barograph: BAROGRAPH_BUDGET is {error}; using {ROWS_PER_SECOND:g}", file=sys.stderr)
+        return ROWS_PER_SECOND
+
+
+def _spool_bytes(text: str) -> int:
+    """The same for the size of the spool."""
+    try:
+        return size(text or agent.SPOOL_SIZE)
+    except argparse.ArgumentTypeError as error:
+        print(f"barograph: {agent.SPOOL_VARIABLE} is {error}; using {agent.SPOOL_SIZE}", file=sys.stderr)
+        return size(agent.SPOOL_SIZE)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container without an entry for this uid
+        return str(os.getuid())
+
+
+def _findings(command: Sequence[str], environment: Mapping[str, str]) -> rules.Findings:
+    """What the site's rules find in this command; nothing, and a line that says why, where they cannot be used."""
+    path = places.rules(environment)
+    try:
+        return rules.apply(rules.read(path), command) if path else rules.Findings()
+    except rules.RulesError as error:
+        print(f"barograph: {error}; running without them", file=sys.stderr)
+        return rules.Findings()
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command; returns its exit status."""
+    parse = parser()
+    options = parse.parse_args(arguments)
+    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    if not command:
+        parse.error("COMMAND is missing, expected a program to run after --")
+    environment, complaint = agent.environment_or_complaint(os.environ)
+    if complaint:
+        print(f"barograph: {complaint}; running without this file", file=sys.stderr)
+    try:
+        job = from_environment(
+            environment,
+            command=command,
+            app=options.app,
+            params=parse_params(options.param),
+            user=_user(),
+            host=platform.node(),
+            unique=f"{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}",
+        )
+    except JobError as error:
+        parse.error(str(error))
+    settings = launch.RunOptions(
+        options.collector or places.endpoint(environment),
+        options.drain,
+        spool_bytes=_spool_bytes(environment.get(agent.SPOOL_VARIABLE, "")),
+        findings=_findings(command, environment),
+        rows_per_second=options.budget or _budget(environment.get("BAROGRAPH_BUDGET", "")),
+    )
+    return launch.run(command, job, settings, environment, sys.stderr)

@@ -1,0 +1,119 @@
+"""`barograph status`: jobs, bands and alarms as tables."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from barograph_agent.deliver import keys
+from barograph_agent.protocol.wire import Column
+from barograph_agent.settings import agent, places
+from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
+from barograph_collector.daemon.service import Exit
+
+ALARMS: Final = ("slow", "stalled", "fast")
+TAIL: Final = 2000
+"""Rows of each table looked at: the newest."""
+
+Row = dict[str, Any]
+
+
+def rows(columns: Mapping[str, Column]) -> Iterator[Row]:
+    """Columns turned into one map per row."""
+    for values in zip(*columns.values(), strict=True):
+        yield dict(zip(columns, values, strict=True))
+
+
+def latest(columns: Mapping[str, Column], *key: str) -> dict[tuple[Any, ...], Row]:
+    """The last row for each value of the key columns."""
+    return {tuple(row[name] for name in key): row for row in rows(columns)}
+
+
+def jobs_table(jobs: list[Row], runs: Mapping[Any, Row], scores: Mapping[Any, Row]) -> Table:
+    """The newest jobs, with what is known of each."""
+    table = Table(title="Jobs", title_justify="left")
+    for name in ("job", "workload", "ranks", "started", "runtime", "state", "score", "slowdown"):
+        table.add_column(name, justify="right" if name in ("ranks", "runtime", "score", "slowdown") else "left")
+    for job in jobs:
+        key = (job["job"],)
+        run, score = runs.get(key), scores.get(key)
+        style = "bold red" if score and score["state"] in ALARMS else ""
+        table.add_row(
+            job["job"],
+            job["workload"],
+            str(job["ranks"]),
+            clock(job["started_at"]),
+            number(run["runtime_seconds"], "s") if run else "running",
+            score["state"] if score else "unknown",
+            number(score["score"]) if score else "-",
+            number(score["slowdown"], "x") if score else "-",
+            style=style,
+        )
+    return table
+
+
+def bands_table(bands: list[Row]) -> Table:
+    """Runtime bands of the workloads."""
+    table = Table(title="Runtime, 95 % of healthy runs", title_justify="left")
+    for name in ("workload", "runs", "lower", "expected", "upper"):
+        table.add_column(name, justify="left" if name == "workload" else "right")
+    for band in bands:
+        limits = (number(band[f"{limit}_seconds"], "s") for limit in ("lower", "expected", "upper"))
+        table.add_row(band["workload"], str(band["samples"]), *limits)
+    return table
+
+
+def number(value: float, unit: str = "") -> str:
+    """Two digits and a unit; a dash for what is not known."""
+    return "-" if math.isnan(value) else f"{value:,.2f}{' ' + unit if unit == 's' else unit}"
+
+
+def clock(at: float) -> str:
+    """Local date and time; a dash where an imported run had none."""
+    return "-" if at == 0 else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+
+
+def show(reader: LogReader, console: Console, limit: int) -> None:
+    """Print the tables."""
+    jobs = list(rows(reader.read("jobs", -limit).columns))
+    runs = latest(reader.read("runs", -TAIL).columns, "job")
+    scores = latest(reader.read("scores", -TAIL).columns, "job")
+    bands = latest(reader.read("bands", -TAIL).columns, "workload", "class_id", "method")
+    runtimes = [band for band in bands.values() if band["kind"] == "runtime"]
+    console.print(jobs_table(jobs, runs, scores))
+    console.print(bands_table(runtimes))
+    console.print(f"{len(bands) - len(runtimes)} interval bands in the newest {TAIL} rows of the log")
+    alarms = [row for row in scores.values() if row["state"] in ALARMS and not row["job"].startswith("canary/")]
+    console.print(f"Alarms: {len(alarms) or 'none'}")
+    for row in alarms:
+        console.print(f"  {row['job']}: {row['sentence']}", style="bold red", highlight=False)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the tables; 69 if no collector answers."""
+    parser = argparse.ArgumentParser(prog="barograph status", description="Show jobs, bands and alarms.")
+    places.add_collector_option(parser, agent.endpoint(os.environ))
+    parser.add_argument("--jobs", type=int, default=20, metavar="N", help="newest jobs shown (default: %(default)s)")
+    options = parser.parse_args(arguments)
+    if options.jobs < 1:
+        parser.error(f"argument --jobs: {options.jobs}, expected at least 1")
+    # Where nobody looks at a terminal, lines are not cut to 80 columns.
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    try:
+        with LogReader(options.collector, 5.0, keys.from_environment(os.environ)) as reader:
+            show(reader, console, options.jobs)
+    except keys.KeyFileError as error:
+        print(f"barograph status: {error}", file=sys.stderr)
+        return Exit.DATA
+    except (LogUnavailable, ReadRefused) as error:
+        print(f"barograph status: {error}", file=sys.stderr)
+        return Exit.UNAVAILABLE
+    return Exit.OK

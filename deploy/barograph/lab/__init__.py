@@ -1,0 +1,1 @@
+"""Studies and measurements: back-tests, benchmarks, replays, the BSP program. No daemon imports them."""

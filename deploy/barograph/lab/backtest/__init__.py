@@ -1,0 +1,1 @@
+"""`barograph backtest`: how good bands, alerts and predictions would have been."""

@@ -1,0 +1,187 @@
+"""`barograph backtest alerts`: judge runs that were measured as if they were jobs; false alarms, detections, delay."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from barograph.lab.columns import names, say
+from barograph_alerts.detection.evidence import ALPHA, MARGIN
+from barograph_alerts.studies.detectors import RIVALS, Detector, score
+from barograph_alerts.studies.pairs import FEWEST, Case, MeasuredRun, cases
+from barograph_alerts.studies.tally import DetectorTally
+from barograph_modeler.studies.series import BadTable, Join, read_series
+
+TASKS: Final = ("healthy-run", "healthy-half", "disturbed-run", "onset")
+WINDOW: Final = 20
+
+
+def add_parser(subjects: Any) -> argparse.ArgumentParser:
+    """The subject `alerts` and its options."""
+    known = [score(), *RIVALS]
+    parser: argparse.ArgumentParser = subjects.add_parser(
+        "alerts",
+        help="do healthy runs raise no alarm, and disturbed ones one?",
+        description="Judge runs of a CSV file as jobs, by other runs of the same workload or their own first half.",
+        epilog="detectors:\n" + "\n".join(f"  {one.name}: {one.help}" for one in known),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", type=Path, metavar="FILE.csv", help="a CSV file with a line of column names")
+    parser.add_argument("--value", required=True, metavar="COL", help="the column of measured times")
+    parser.add_argument(
+        "--by", required=True, type=names, metavar="COL[,COL]", help="columns that tell workloads apart"
+    )
+    parser.add_argument("--run", required=True, metavar="COL", help="the column that tells runs of a workload apart")
+    parser.add_argument(
+        "--disturbed",
+        type=names,
+        default=[],
+        metavar="TEXT[,TEXT]",
+        help="runs, or beginnings of their names, that are known to be disturbed; CELL=TEXT for those of a workload"
+        " with that cell only (default: none)",
+    )
+    parser.add_argument("--order", metavar="COL", help="column to sort each run by (default: as in the file)")
+    parser.add_argument("--join", type=Path, metavar="FILE2.csv", help="take further columns from this file")
+    parser.add_argument("--on", metavar="COL", help="the column that both files share")
+    parser.add_argument(
+        "--window", type=_window, default=WINDOW, metavar="N", help="values per window (default: %(default)s)"
+    )
+    parser.add_argument("--alpha", type=_share, default=ALPHA, help="as `barograph alerts` (default: %(default)s)")
+    parser.add_argument("--margin", type=_share, default=MARGIN, help="likewise (default: %(default)s)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object: summary and jobs")
+    return parser
+
+
+def _window(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}, expected a whole number of at least 1")
+    return int(text)
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = math.nan
+    if not 0 < share < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}, expected a number between 0 and 1")
+    return share
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print what the detectors said. Raises BadTable and OSError."""
+    detectors = [score(options.alpha, options.margin), *RIVALS]
+    judged = list(_cases(options))
+    said = [(case, [detector.detect(case.job) for detector in detectors]) for case in judged]
+    tallies: dict[tuple[str, str], DetectorTally] = {}
+    for case, alarms in said:
+        for detector, at in zip(detectors, alarms, strict=True):
+            tallies.setdefault((case.task, detector.name), DetectorTally()).add(case.job.onset, at)
+    if options.json:
+        summary = [_summary(*key, tally) for key, tally in tallies.items()]
+        print(json.dumps({"summary": summary, "jobs": [_row(case, detectors, at) for case, at in said]}))
+    else:
+        _show(tallies)
+
+
+def _cases(options: argparse.Namespace) -> Iterator[Case]:
+    """The jobs, workload by workload; what is left out is said, and nothing left is an error."""
+    workloads: dict[str, list[MeasuredRun]] = {}
+    short = 0
+    for one in _runs(options):
+        if len(one.values) < FEWEST * options.window:
+            short += 1
+        else:
+            workloads.setdefault(one.workload, []).append(one)
+    if not workloads:
+        raise BadTable(
+            f"{options.file}: none of {short} runs by {','.join([*options.by, options.run])} has {FEWEST} windows of"
+            f" {options.window} values (--window asks for shorter ones)"
+        )
+    for text in options.disturbed:
+        if not any(_is_disturbed(one, text) for runs in workloads.values() for one in runs):
+            raise BadTable(f"--disturbed: no run's {options.run} begins with {text!r}")
+    if short:
+        verb = "run has" if short == 1 else "runs have"
+        say(f"{short} {verb} fewer than {FEWEST} windows of {options.window} values: left out")
+    for runs in workloads.values():
+        yield from cases(runs, options.window)
+
+
+def _runs(options: argparse.Namespace) -> Iterator[MeasuredRun]:
+    join = None if options.join is None else Join(options.join, options.on)
+    for series in read_series(options.file, options.value, [*options.by, options.run], order=options.order, join=join):
+        if (series.values <= 0).any():
+            bad = float(series.values[series.values <= 0][0])
+            raise BadTable(f"{options.file}: {options.value} of {series.name} is {bad:g}, expected a number above 0")
+        workload = ", ".join(series.key[name] for name in options.by)
+        one = MeasuredRun(workload, series.key[options.run], series.values, disturbed=False)
+        yield one._replace(disturbed=any(_is_disturbed(one, text) for text in options.disturbed))
+
+
+def _is_disturbed(one: MeasuredRun, text: str) -> bool:
+    cell, separator, beginning = text.rpartition("=")
+    return one.name.startswith(beginning) and (not separator or cell in one.workload.split(", "))
+
+
+def _summary(task: str, detector: str, tally: DetectorTally) -> dict[str, Any]:
+    low, high = tally.interval if tally.healthy else (None, None)
+    return {
+        "task": task,
+        "detector": detector,
+        "healthy": tally.healthy,
+        "false_alarms": tally.false,
+        "false_alarms_low": low,
+        "false_alarms_high": high,
+        "disturbed": tally.disturbed,
+        "found": tally.found,
+        "median_delay_windows": tally.delay,
+        "alarmed_before_onset": tally.early,
+    }
+
+
+def _row(case: Case, detectors: Sequence[Detector], alarms: Sequence[Sequence[int]]) -> dict[str, Any]:
+    said = {detector.name: list(at) for detector, at in zip(detectors, alarms, strict=True)}
+    return {
+        "task": case.task,
+        "workload": case.workload,
+        "run": case.run,
+        "windows": len(case.job.windows),
+        "onset": case.job.onset,
+        "alarms": said,
+    }
+
+
+def _show(tallies: dict[tuple[str, str], DetectorTally]) -> None:
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    for task in TASKS:
+        rows = {detector: tally for (name, detector), tally in tallies.items() if name == task}
+        if not rows:
+            continue
+        table = Table(title=task, title_justify="left")
+        heads = ("detector", "healthy", "false alarms", "95 % interval", "disturbed", "found", "windows until then")
+        for head in heads:
+            table.add_column(head, justify="left" if head == "detector" else "right")
+        for detector, tally in rows.items():
+            table.add_row(detector, *_cells(tally))
+        console.print(table)
+
+
+def _cells(tally: DetectorTally) -> list[str]:
+    cells = ["-"] * 6
+    if tally.healthy:
+        low, high = tally.interval
+        share = f"{tally.false} = {tally.false / tally.healthy:.1%}"
+        cells[:3] = [str(tally.healthy), share, f"{low:.1%} to {high:.1%}"]
+    if tally.disturbed:
+        delay = "-" if tally.delay is None else f"{tally.delay:g}"
+        cells[3:] = [str(tally.disturbed), f"{tally.found} = {tally.found / tally.disturbed:.0%}", delay]
+    return cells

@@ -1,0 +1,164 @@
+"""`barograph backtest runtime`: learn runtimes from features of some runs, predict those of others."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table as Picture
+
+from barograph.lab.columns import chosen, names, say
+from barograph_modeler.features.estimators.learners import Maker
+from barograph_modeler.features.estimators.trees import importances
+from barograph_modeler.features.sample import FEWEST, Sample
+from barograph_modeler.studies.features.runs import Encoding, encode, read_runs
+from barograph_modeler.studies.features.runtime import MODELS, RuntimeScore, evaluate, source_model, split
+from barograph_modeler.studies.features.transfer import TRANSFERS
+from barograph_modeler.studies.series import BadTable, CsvTable
+
+TRAIN_SHARE: Final = 0.5
+TRANSFER_SHARE: Final = 0.05
+SUSPECT: Final = 0.999
+"""Rank correlation with the time from which a feature looks like another name of it."""
+
+
+def add_parser(subjects: Any) -> argparse.ArgumentParser:
+    """The subject `runtime` and its options."""
+    known = [(model.name, model.help) for model in MODELS] + list(TRANSFERS.items())
+    parser: argparse.ArgumentParser = subjects.add_parser(
+        "runtime",
+        help="do models of features foretell how long runs take?",
+        description="Learn runtimes from the features of some runs of a CSV file and predict those of the others.",
+        epilog="models:\n" + "\n".join(f"  {name}: {text}" for name, text in known),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "file", type=Path, metavar="FILE.csv", help="a CSV file with a line of column names, a run a line"
+    )
+    parser.add_argument("--test", type=Path, metavar="FILE2.csv", help="learn all of FILE, score these runs")
+    parser.add_argument("--time", required=True, metavar="COL", help="the column of runtimes")
+    parser.add_argument(
+        "--features", type=names, metavar="COL[,COL]", help="columns known before the run ends (default: all others)"
+    )
+    parser.add_argument(
+        "--source",
+        type=Path,
+        metavar="FILE3.csv",
+        help="runs on another machine: learn them all, and from a few of FILE how FILE's machine differs",
+    )
+    parser.add_argument(
+        "--train-share",
+        type=_share,
+        metavar="X",
+        help=f"share of FILE's runs that are learned (default: {TRAIN_SHARE}, with --source {TRANSFER_SHARE}, with"
+        " --test all)",
+    )
+    parser.add_argument(
+        "--models", type=names, default=["all"], metavar="all|NAME[,NAME]", help="models to fit (default: %(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the split and of all chance (default: %(default)s)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object: summary, features and left_out")
+    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw predicted over observed times")
+    return parser
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r}, expected a share above 0 and at most 1")
+    return share
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print how the models did. Raises BadTable and OSError."""
+    table = CsvTable(options.file)
+    encoding = encode(table, options.time, options.features)
+    if encoding.left_out:
+        say("left out: " + "; ".join(f"{name} ({why})" for name, why in encoding.left_out.items()))
+    learned, scored = _parts(read_runs(table, options.time, encoding), encoding, options)
+    _warn_of_times(learned)
+    makers = _makers(options, encoding)
+    scores, drawn = [], []
+    for maker in track(
+        makers, "fitting", console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True
+    ):
+        score, predicted, limits = evaluate(maker, learned, scored, options.seed)
+        scores.append(score)
+        drawn.append((score, predicted, limits))
+    if options.plot is not None:
+        from barograph_modeler.studies.features.plot import plot_runtimes
+
+        plot_runtimes(drawn, scored.seconds, options.plot, time=options.time)
+    weights = dict(zip(learned.names, importances(learned, seed=options.seed).tolist(), strict=True))
+    if options.json:
+        summary = [asdict(score) for score in scores]
+        print(json.dumps({"summary": summary, "features": weights, "left_out": encoding.left_out}))
+    else:
+        _show(scores, weights)
+
+
+def _parts(sample: Sample, encoding: Encoding, options: argparse.Namespace) -> tuple[Sample, Sample]:
+    """Runs to learn and runs to score."""
+    if options.test is None:
+        share = options.train_share or (TRAIN_SHARE if options.source is None else TRANSFER_SHARE)
+        learned, scored = split(sample, share, options.seed)
+    else:
+        learned = split(sample, options.train_share or 1.0, options.seed)[0]
+        scored = read_runs(CsvTable(options.test), options.time, encoding)
+    for part, least, what in ((learned, FEWEST, "to learn"), (scored, 2, "to score")):
+        if len(part) < least:
+            raise BadTable(
+                f"{options.file}: {len(part)} of {len(sample)} runs are {what}, expected at least {least}:"
+                " see --train-share"
+            )
+    return learned, scored
+
+
+def _makers(options: argparse.Namespace, encoding: Encoding) -> Sequence[Maker]:
+    makers: tuple[Maker, ...] = MODELS
+    if options.source is not None:
+        say(f"learning {options.source}")
+        makers = (*source_model(read_runs(CsvTable(options.source), options.time, encoding), options.seed), *MODELS)
+    return chosen(options.models, {maker.name: maker for maker in makers})
+
+
+def _warn_of_times(sample: Sample) -> None:
+    """Say which features order the runs as their times do: most likely they are measured with them."""
+    from scipy.stats import spearmanr
+
+    for name, column in zip(sample.names, sample.values.T, strict=True):
+        if abs(spearmanr(column, sample.seconds).statistic) > SUSPECT:
+            say(
+                f"column {name!r} orders the runs as their times do;"
+                " if it is not known before the run ends, leave it out: --features"
+            )
+
+
+def _show(scores: Sequence[RuntimeScore], weights: dict[str, float]) -> None:
+    title = f"{scores[0].learned} runs learned, {scores[0].scored} scored"
+    picture = Picture(title=title, title_justify="left")
+    heads = ("model", "mean APE", "median APE", "rank accuracy", "coverage of 95 %", "upper/lower", "in mu ± sigma")
+    for head in heads:
+        picture.add_column(head, justify="left" if head == "model" else "right")
+    for score in sorted(scores, key=lambda score: score.mean_ape):
+        shares = (score.mean_ape, score.median_ape, score.rank_accuracy, score.coverage_95)
+        cells = (f"{100 * share:.1f} %" if share < 10 else f"{share:.0f} x" for share in shares)
+        spread = f"{score.median_spread:.2f}" if score.median_spread < 100 else f"{score.median_spread:.0e}"
+        sigma = "-" if score.coverage_sigma is None else f"{100 * score.coverage_sigma:.1f} %"
+        picture.add_row(score.model + " *" * score.stopped, *cells, spread, sigma)
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    console.print(picture)
+    if any(score.stopped for score in scores):
+        console.print("* had not converged at its limit of iterations, and is scored as it stood")
+    ordered = sorted(weights.items(), key=lambda item: -item[1])
+    console.print("importance: " + ", ".join(f"{name} {100 * weight:.0f} %" for name, weight in ordered))

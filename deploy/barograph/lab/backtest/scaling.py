@@ -1,0 +1,150 @@
+"""`barograph backtest scaling`: fit models of scaling to the smaller scales of each workload, score the larger ones."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from barograph.lab.columns import chosen, names, say
+from barograph_modeler.scaling.history import Runs
+from barograph_modeler.studies.scaling.accuracy import ModelAccuracy, fit_all, score, summarize
+from barograph_modeler.studies.scaling.models import models
+from barograph_modeler.studies.scaling.workloads import (
+    WorkloadColumns,
+    WorkloadSplit,
+    lower_half,
+    read_workloads,
+    split,
+    split_files,
+)
+from barograph_modeler.studies.series import BadTable
+
+LOWER_HALF: Final = "lower-half"
+FEWEST_SCALES: Final = 6
+
+
+def add_parser(subjects: Any) -> argparse.ArgumentParser:
+    """The subject `scaling` and its options."""
+    known = models()
+    parser: argparse.ArgumentParser = subjects.add_parser(
+        "scaling",
+        help="do models of scaling foretell the runtimes at larger scales?",
+        description="Fit every model to the runs of each workload at smaller scales, and score it on the larger ones.",
+        epilog="models:\n" + "\n".join(f"  {model.name}: {model.help}" for model in known.values()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", type=Path, metavar="FILE.csv", help="a CSV file with a line of column names")
+    parser.add_argument("--test", type=Path, metavar="FILE2.csv", help="learn all of FILE, score these rows")
+    parser.add_argument("--time", required=True, metavar="COL", help="the column of runtimes")
+    parser.add_argument("--ranks", required=True, metavar="COL", help="the column of ranks, or of nodes")
+    parser.add_argument("--size", metavar="COL", help="the column of problem sizes")
+    parser.add_argument("--nodes", metavar="COL", help="the column of nodes")
+    parser.add_argument(
+        "--by", required=True, type=names, metavar="COL[,COL]", help="columns that tell workloads apart"
+    )
+    parser.add_argument(
+        "--train",
+        type=_train,
+        metavar="RULE",
+        help="what is learned: lower-half of the scales, the one in the middle included, or <=N ranks (default:"
+        " lower-half, or with --test all of FILE)",
+    )
+    parser.add_argument(
+        "--fewest-scales",
+        type=int,
+        metavar="N",
+        help="score workloads with at least so many scales; the others only teach (default: 6 with lower-half, else 1)",
+    )
+    parser.add_argument(
+        "--models", type=names, default=["all"], metavar="all|NAME[,NAME]", help="models to fit (default: %(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of all chance in the models (default: %(default)s)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object: summary and workloads")
+    parser.add_argument("--plot", type=Path, metavar="DIR", help="draw each workload, and all models, into this folder")
+    return parser
+
+
+def _train(text: str) -> str:
+    if text != LOWER_HALF and not (text.startswith("<=") and text[2:].isdecimal() and int(text[2:])):
+        raise argparse.ArgumentTypeError(f"{text!r}, expected {LOWER_HALF} or <=N with N a number of ranks")
+    return text
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print how the models did. Raises BadTable and OSError."""
+    fitted = chosen(options.models, models())
+    splits = _splits(options)
+    scored = _scored(splits, options)
+    curves = fit_all(fitted, splits, options.seed)
+    rows = list(score(curves, scored))
+    if options.plot is not None:
+        from barograph_modeler.studies.scaling.plot import plot_scaling
+
+        plot_scaling(curves, scored, rows, options.plot, time=options.time, ranks=options.ranks)
+    if options.json:
+        print(json.dumps({"summary": summarize(rows), "workloads": [asdict(row) for row in rows]}))
+    else:
+        _show(rows)
+
+
+def _splits(options: argparse.Namespace) -> list[WorkloadSplit]:
+    columns = WorkloadColumns(options.time, options.ranks, options.by, options.size, options.nodes)
+    workloads, blank = read_workloads(options.file, columns)
+    _say_blank(options.file, blank)
+    if options.test is None:
+        return split(workloads, _most(options.train or LOWER_HALF))
+    others, blank = read_workloads(options.test, columns)
+    _say_blank(options.test, blank)
+    known = {one.name for one in workloads}
+    if strange := sum(one.name not in known for one in others):
+        say(f"{strange} of {len(others)} workloads of {options.test} are not in {options.file} and are left out")
+    return split_files(workloads, others, None if options.train is None else _most(options.train))
+
+
+def _most(rule: str) -> Callable[[Runs], float]:
+    return lower_half if rule == LOWER_HALF else lambda runs: float(rule[2:])
+
+
+def _scored(splits: Sequence[WorkloadSplit], options: argparse.Namespace) -> list[WorkloadSplit]:
+    halved = options.train == LOWER_HALF or (options.train is None and options.test is None)
+    fewest = options.fewest_scales or (FEWEST_SCALES if halved else 1)
+    scored = [one for one in splits if one.scored is not None and one.scales >= fewest]
+    if not scored:
+        most = max((one.scales for one in splits if one.scored is not None), default=0)
+        raise BadTable(
+            f"{options.test or options.file}: no workload by {','.join(options.by)} has runs to learn from, runs to"
+            f" score and {fewest} scales or more, but {most} at most (--fewest-scales asks for fewer)"
+        )
+    if len(scored) < len(splits):
+        say(f"{len(splits) - len(scored)} of {len(splits)} workloads only teach: nothing to score or too few scales")
+    return scored
+
+
+def _say_blank(path: Path, blank: int) -> None:
+    if blank:
+        say(f"{blank} rows of {path} have a blank time, scale or size and are left out")
+
+
+def _show(rows: Sequence[ModelAccuracy]) -> None:
+    table = Table(title="errors over workloads", title_justify="left")
+    heads = ("model", "workloads", "refused", "median APE", "mean APE", "RMSE of speedup", "coverage of 95 %")
+    for head in heads:
+        table.add_column(head, justify="left" if head == "model" else "right")
+    for row in sorted(summarize(rows), key=lambda row: (row["median_ape"] is None, row["median_ape"])):
+        counts = (str(row["workloads"]), str(row["refused"]))
+        shares = (_percent(row[key]) for key in ("median_ape", "mean_ape"))
+        speedup = "-" if row["rmse_speedup"] is None else f"{row['rmse_speedup']:.3g}"
+        table.add_row(row["model"], *counts, *shares, speedup, _percent(row["coverage_95"]))
+    Console(width=None if sys.stdout.isatty() else 120).print(table)
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f} %" if share < 10 else f"{share:.0f} x"

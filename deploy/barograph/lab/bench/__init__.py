@@ -1,0 +1,1 @@
+"""`barograph bench`: how much a collector takes."""

@@ -1,0 +1,124 @@
+"""`barograph bench ingest`: how much a collector takes on this machine, from many jobs at once."""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack, nullcontext
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from barograph.lab.bench.crowd import Crowd
+from barograph.lab.bench.load import LoadReport
+from barograph.lab.bench.measured_collector import MeasuredCollector, Usage, stored_once, watched
+from barograph_collector.daemon.service import Exit
+
+OPEN_SECONDS: Final = 240.0
+DESCRIPTORS: Final = 65536
+SPARE_DESCRIPTORS: Final = 100
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Load a collector of its own on a scratch directory, print what came of it; 1 if a row is not there once."""
+    options = _parser().parse_args(arguments)
+    most = _raise_descriptor_limit() - SPARE_DESCRIPTORS
+    if options.streams > most:
+        print(
+            f"barograph bench: streams is {options.streams}, expected at most {most}: the collector takes a descriptor"
+            f" for each, and a process may have {most + SPARE_DESCRIPTORS} here",
+            file=sys.stderr,
+        )
+        return Exit.USAGE
+    with ExitStack() as stack:
+        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="barograph-bench-", dir=options.directory))
+        collector = stack.enter_context(MeasuredCollector(Path(directory)))
+        crowd = Crowd(collector.endpoint, options.streams, options.rows, f"bench/{time.time_ns()}")
+        stack.callback(crowd.close)
+        if not crowd.open(OPEN_SECONDS):
+            print(
+                f"barograph bench: not all of {options.streams} streams were welcomed in {OPEN_SECONDS:g} s",
+                file=sys.stderr,
+            )
+            return Exit.UNAVAILABLE
+        print(f"{options.streams} streams, {options.rows} records a message, {options.seconds:g} s", flush=True)
+        before = collector.usage()
+        with watched(collector, options.watch) if options.watch else nullcontext():
+            if options.rate:
+                report = crowd.pace(options.seconds, options.rate)
+            else:
+                report = crowd.saturate(options.seconds, options.window)
+        _print_report(report, collector.usage() - before, crowd)
+        print(f"descriptors   collector {collector.descriptors()}")
+        collector.stop()
+        said = sum(crowd.said.values())
+        once = stored_once(Path(directory), crowd.said)
+        print(f"stored once   {once:,} of {said:,} records")
+    return Exit.OK if once == said else Exit.FAILED
+
+
+def _print_report(report: LoadReport, collector: Usage, crowd: Crowd) -> None:
+    p50, p99 = 1e3 * np.quantile(report.waits, [0.5, 0.99])
+    print(
+        f"acknowledged  {report.records:,} records in {report.seconds:.1f} s:"
+        f" {report.records / report.seconds:,.0f} a second"
+    )
+    print(f"append to ack p50 {p50:.0f} ms, p99 {p99:.0f} ms, longest {1e3 * report.waits.max():.0f} ms")
+    for name, usage in (("collector", collector), ("generator", crowd.usage)):
+        print(f"{name:13} {usage.cpu_seconds / report.seconds:.2f} cores, {usage.peak_bytes / 2**20:,.0f} MiB at most")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="barograph bench", description=main.__doc__)
+    parser.add_argument("what", choices=["ingest"], help="what is measured")
+    parser.add_argument(
+        "--streams", type=_positive, default=1000, metavar="N", help="jobs at once (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--rows", type=_positive, default=500, metavar="N", help="records a message (default: %(default)s)"
+    )
+    parser.add_argument("--seconds", type=float, default=20.0, help="how long to send (default: %(default)s)")
+    parser.add_argument(
+        "--rate", type=float, default=0.0, metavar="N", help="records a second in all (default: as many as are taken)"
+    )
+    parser.add_argument(
+        "--window",
+        type=_positive,
+        default=2,
+        metavar="N",
+        help="without --rate: messages of a stream under way (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--watch",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="say this often what the collector takes, and at the end how its memory grew",
+    )
+    parser.add_argument(
+        "--directory", type=Path, metavar="DIR", help="where the scratch directory is made: the disk to measure"
+    )
+    return parser
+
+
+def _positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}, expected a whole number of at least 1")
+    return int(text)
+
+
+def _raise_descriptor_limit() -> int:
+    """The limit of this process and those it starts, as high as it may be."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for limit in (max(hard, DESCRIPTORS), hard):
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+        except (ValueError, OSError):
+            continue
+        return limit
+    return hard

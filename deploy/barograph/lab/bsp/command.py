@@ -1,0 +1,86 @@
+"""`barograph bsp`: the measurement program of the maxima paper, under mpiexec."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+from barograph.lab.bsp import harness, report, workloads
+from barograph_agent.api.intervals import place
+from barograph_agent.job.identity import JobError, parse_params
+
+USAGE_ERROR: Final = 2
+CANNOT_WRITE: Final = 73
+MOST_INTERVALS: Final = 10**7
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parse = argparse.ArgumentParser(
+        prog="barograph bsp",
+        usage="mpiexec -n RANKS barograph bsp --workload NAME --intervals K [OPTION]...",
+        description="Run K intervals of a workload on each rank, each fenced by barriers, and report how long ranks "
+        "worked, what the slowest made of it, and what the barrier itself cost.",
+    )
+    parse.add_argument("--workload", required=True, choices=[*workloads.UNITS, *workloads.SIZES])
+    parse.add_argument("--intervals", required=True, type=_count, metavar="K", help="how many")
+    parse.add_argument(
+        "--dist",
+        choices=list(workloads.DISTRIBUTIONS),
+        default="normal",
+        help="how much ftq and fwq do in an interval (default: %(default)s)",
+    )
+    parse.add_argument(
+        "--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter of workload or distribution"
+    )
+    parse.add_argument(
+        "--halo", type=int, default=0, metavar="BYTES", help="exchange so much with four neighbours in each interval"
+    )
+    parse.add_argument("--seed", type=int, default=0, help="of everything that is drawn (default: %(default)s)")
+    parse.add_argument("--output", type=Path, metavar="DIR", help="write ranks.csv and maxima.csv there")
+    parse.add_argument("--json", action="store_true", help="print one JSON object")
+    return parse
+
+
+def _count(text: str) -> int:
+    if not (text.isdecimal() and 0 < int(text) <= MOST_INTERVALS):
+        raise argparse.ArgumentTypeError(f"{text!r}, expected 1 to {MOST_INTERVALS}")
+    return int(text)
+
+
+def main(arguments: list[str]) -> int:
+    """Measure; rank 0 prints. 73 if the files cannot be written."""
+    # Said once, not by each rank; and before MPI is there, which some launchers do not like to see go.
+    with contextlib.ExitStack() as quiet:
+        if place(os.environ)[0] > 0:
+            quiet.enter_context(contextlib.redirect_stderr(quiet.enter_context(Path(os.devnull).open("w"))))
+        parse = parser()
+        options = parse.parse_args(arguments)
+        if options.halo < 0 or options.seed < 0:
+            parse.error("--halo and --seed, expected 0 or more")
+        try:
+            values = workloads.parameters(options.workload, options.dist, parse_params(options.param))
+        except (JobError, workloads.BadParameter) as error:
+            parse.error(str(error))
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    work = workloads.make(options.workload, options.dist, values, options.intervals, options.seed, comm.Get_rank())
+    halo = harness.halo_exchange(MPI, comm, options.halo) if options.halo else None
+    times = harness.run(comm, work, options.intervals, halo)
+    if times is None:
+        return 0
+    found = {"seed": options.seed, "parameters": values, **report.summary(times)}
+    print(json.dumps(found) if options.json else report.text(options.workload, found), flush=True)
+    try:
+        if options.output is not None:
+            report.write(options.output, options.workload, times)
+    except OSError as error:
+        print(f"barograph bsp: {error.filename}: {error.strerror}, expected a directory to write to", file=sys.stderr)
+        return CANNOT_WRITE
+    return 0

@@ -1,0 +1,155 @@
+"""`barograph features`: side files of instrumented runs to a table, and the features worth keeping of it."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from barograph_agent.deliver.spool import replace_file
+from barograph_agent.feature_files.side_file import BadSideFile, Feature, SideFile, merge, read_side_file
+from barograph_collector.daemon.service import Exit
+
+RUNTIME: Final = "runtime_seconds"
+KNOWN: Final = ".known.csv"
+
+
+class UnusableInput(Exception):
+    """Input that cannot be used; the text names it and what was expected."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="barograph features",
+        description="Features of instrumented runs.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    table = verbs.add_parser("table", help="side files of runs, one folder each, to a CSV file with a line per run")
+    table.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="what $BAROGRAPH_FEATURES was in a run")
+    table.add_argument(
+        "-o",
+        "--output",
+        dest="target",
+        required=True,
+        type=Path,
+        metavar="FILE.csv",
+        help=f"and beside it FILE{KNOWN}: known when",
+    )
+    keep = verbs.add_parser(
+        "reduce", help="the features that are known early and tell something, for instrument --keep"
+    )
+    keep.add_argument("file", type=Path, metavar="FILE.csv", help="from `barograph features table`")
+    keep.add_argument(
+        "-o", "--output", dest="target", required=True, type=Path, metavar="KEEP.json", help="where to write them"
+    )
+    keep.add_argument(
+        "--time-share",
+        type=float,
+        default=0.05,
+        metavar="X",
+        help="known by then, as a share of runtime (default: 0.05)",
+    )
+    keep.add_argument(
+        "--importance", type=float, default=0.95, metavar="X", help="share of importance to keep (default: 0.95)"
+    )
+    keep.add_argument("--seed", type=int, default=0, help="of the forest (default: %(default)s)")
+    # One page of help for both verbs.
+    parser.epilog = f"{table.format_help()}\n{keep.format_help()}"
+    return parser
+
+
+def main(words: Sequence[str]) -> int:
+    """Do it, or say in one line why not: 65."""
+    options = _parser().parse_args(words)
+    try:
+        (_table if options.verb == "table" else _reduce)(options)
+    except (UnusableInput, BadSideFile, ValueError) as error:
+        print(f"barograph features: {error}", file=sys.stderr)
+        return Exit.DATA
+    except OSError as error:
+        print(f"barograph features: {error.filename}: {error.strerror}", file=sys.stderr)
+        return Exit.DATA
+    return Exit.OK
+
+
+def _table(options: argparse.Namespace) -> None:
+    runs, sizes = [], []
+    for folder in options.folders:
+        paths = sorted(folder.glob("*.features"))
+        if not paths:
+            raise UnusableInput(
+                f"{folder} holds no side file, expected what a run with BAROGRAPH_FEATURES={folder} leaves"
+            )
+        files = [read_side_file(path) for path in paths]
+        runs.append((folder.name, _runtime(folder, files), merge(files)))
+        sizes.append(sum(path.stat().st_size for path in paths))
+    names = sorted(set[str]().union(*(features for _, _, features in runs)), key=_place)
+    _write(options.target, names, runs, "value")
+    _write(options.target.with_suffix(KNOWN), names, runs, "known_at")
+    odd = [name for name in names if any(name not in features for _, _, features in runs)]
+    print(f"{len(runs)} runs, {len(names)} features, {sum(sizes) / len(sizes) / 1024:.1f} KiB a run")
+    if odd:
+        print(f"barograph features: {len(odd)} features are in some runs only, {odd[0]} among them", file=sys.stderr)
+
+
+def _runtime(folder: Path, files: Sequence[SideFile]) -> float:
+    """From the first start to the last end. Raises Unusable for a run that did not end by itself."""
+    ends = [file.ended_at for file in files if file.ended_at is not None]
+    if len(ends) < len(files):
+        raise UnusableInput(
+            f"{folder}: {len(files) - len(ends)} of {len(files)} side files have no end, expected a whole run"
+        )
+    return max(ends) - min(file.started_at for file in files)
+
+
+def _place(name: str) -> tuple[str, int, int, str]:
+    """Where a feature stands in the source; what a program has named itself comes first."""
+    if ":" not in name:
+        return "", 0, 0, name
+    source, line, column, kind = name.split(":", 3)
+    return source, int(line), int(column), kind
+
+
+def _write(path: Path, names: Sequence[str], runs: Sequence[tuple[str, float, dict[str, Feature]]], what: str) -> None:
+    """Whole, or not at all. A feature without a value is a blank cell."""
+    file = io.StringIO(newline="")
+    writer = csv.writer(file)
+    writer.writerow(["run", *names, RUNTIME])
+    for run, runtime, features in runs:
+        cells = [getattr(features[name], what) if name in features else math.nan for name in names]
+        writer.writerow([run, *("" if math.isnan(cell) else repr(cell) for cell in cells), repr(runtime)])
+    replace_file(path, file.getvalue().encode())
+
+
+def _reduce(options: argparse.Namespace) -> None:
+    from barograph_modeler.features.reduction import by_importance, by_time
+    from barograph_modeler.features.sample import Sample
+    from barograph_modeler.studies.features.runs import encode, read_runs
+    from barograph_modeler.studies.series import CsvTable
+
+    table, known = CsvTable(options.file), CsvTable(options.file.with_suffix(KNOWN))
+    given = [name for name in table.header if name not in ("run", RUNTIME)]
+    usable = [name for name in given if "" not in table.column(name) and len(set(table.column(name))) > 1]
+    if not usable:
+        raise UnusableInput(f"{options.file}: no feature has a value in every run and differs between runs")
+    sample = read_runs(table, RUNTIME, encode(table, RUNTIME, usable))
+    early = by_time(np.column_stack([known.numbers(name) for name in usable]), sample.seconds, options.time_share)
+    if not early.size:
+        raise UnusableInput(
+            f"no feature is known within {options.time_share:g} of the runtime, expected a larger --time-share"
+        )
+    timely = Sample(tuple(usable[i] for i in early), sample.values[:, early], sample.seconds)
+    best = [timely.names[i] for i in by_importance(timely, options.importance, seed=options.seed)]
+    replace_file(options.target, f"{json.dumps({'features': best}, indent=1)}\n".encode())
+    counts = (("full", len(given)), ("that vary", len(usable)), ("by time", len(early)), ("by importance", len(best)))
+    for what, count in counts:
+        print(f"{what:<15}{count:>6}")

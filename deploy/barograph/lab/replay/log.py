@@ -1,0 +1,49 @@
+"""A collector's log without its sockets: the same messages, the same checks, the same DuckDB file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from barograph_agent.protocol import wire
+from barograph_collector.storage.messages import appended
+from barograph_collector.storage.pages import LogPage
+from barograph_collector.storage.store import Store
+
+
+class ReplayLog:
+    """The two verbs on a file in `directory`, for one thread."""
+
+    def __init__(self, directory: Path) -> None:
+        self._store = Store(directory / "log.duckdb", threads=1)
+        self._seq = 0
+
+    def put(self, table: str, rows: int, columns: Mapping[str, Any]) -> None:
+        """Append rows at once. Raises wire.Invalid for what the collector would refuse."""
+        self._seq += 1
+        frame = wire.encode(wire.append("replay", self._seq, table, rows, columns))
+        message = wire.decode_from_client(frame)
+        assert isinstance(message, wire.Append)
+        item = appended(message, frame, 0.0)
+        if item.refusal is not None:
+            raise wire.Invalid(item.refusal.detail)
+        self._store.commit([item.entry], {item.stream: item.seq})
+
+    def pump(self) -> None:
+        """Nothing is under way here."""
+
+    def read(self, table: str, after: int, limit: int = wire.MAX_ROWS, job: str = "") -> LogPage:
+        """At most `limit` rows of `table` with offset > `after`."""
+        return self._store.read(table, after, limit, job)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()

@@ -1,0 +1,165 @@
+"""`barograph record`: copies what the rings of a live job hold into a trace for `barograph replay`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from barograph_agent.ring.reader import RECORD, Records, Ring, RingError
+from barograph_agent.settings import places
+
+POLL_SECONDS: Final = 0.2
+EXIT_DATA: Final = 65
+EXIT_STATE: Final = 73
+
+
+class Recorder:
+    """Reads the rings of one job on, beside its sidecar: looks at every record and releases none.
+
+    What the sidecar has released and the job has written over before it was seen is counted as lost.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.lost = 0
+        self._directory = directory
+        self._rings: dict[int, Ring] = {}
+        self._parts: dict[int, list[Records]] = {}
+        self._read: dict[int, int] = {}
+
+    @property
+    def ended(self) -> bool:
+        """True once every ring is that of a job that has ended."""
+        return bool(self._rings) and all(ring.finalized or not _lives(ring.pid) for ring in self._rings.values())
+
+    @property
+    def collectives(self) -> int:
+        """Records of rank 0 copied so far."""
+        return sum(len(part) for part in self._parts.get(0, []))
+
+    def step(self) -> None:
+        """Copy what is new. Raises RingError where a ring contradicts itself."""
+        for path in sorted(self._directory.glob("*.ring")):
+            if any(ring.path == path for ring in self._rings.values()):
+                continue
+            ring = Ring(path)
+            # A second world of the same job, which a launcher may start, would need a trace of its own.
+            if ring.rank in self._rings:
+                ring.close()
+                continue
+            self._rings[ring.rank], self._parts[ring.rank], self._read[ring.rank] = ring, [], 0
+        for rank, ring in self._rings.items():
+            head, read = ring.head, self._read[rank]
+            oldest = max(read, head - ring.capacity)
+            records = ring.records(oldest, head)
+            # The shim overwrites in order, so whatever stands before the head less the capacity by now may be new.
+            kept = records[max(0, ring.head - ring.capacity - oldest) :]
+            self.lost += head - read - len(kept)
+            self._parts[rank].append(kept)
+            self._read[rank] = head
+
+    def save(self, file: Path) -> None:
+        """Write the trace. Raises OSError, and RingError where nothing was recorded of rank 0."""
+        if not self.collectives:
+            raise RingError(f"rings in {self._directory}: no collective of rank 0, expected at least one")
+        with file.open("wb") as out:
+            np.savez_compressed(out, allow_pickle=False, **self._arrays())
+
+    def close(self) -> None:
+        """Let go of the rings; they stay where they are."""
+        for ring in self._rings.values():
+            ring.close()
+
+    def _arrays(self) -> dict[str, Any]:
+        first = self._rings[0]
+        arrays: dict[str, Any] = {}
+        for rank, parts in self._parts.items():
+            ring, records = self._rings[rank], np.concatenate([np.empty(0, RECORD), *parts])
+            enter, ends = (records[name].astype(np.int64) for name in ("enter_ns", "exit_ns"))
+            # Entries of other nodes' ranks are put on rank 0's clock by the kernel's real time.
+            shift = (ring.started_unix_ns - ring.started_ns) - (first.started_unix_ns - first.started_ns)
+            arrays[f"op_{rank}"] = records["op"]
+            arrays[f"gap_ns_{rank}"] = np.concatenate(([0], enter[1:] - ends[:-1])) if len(records) else enter
+            arrays[f"dur_ns_{rank}"] = ends - enter
+            arrays[f"t_first_ns_{rank}"] = enter[:1] + shift - first.started_ns
+            if "p2p_ns" in (RECORD.names or ()):
+                arrays[f"p2p_ns_{rank}"] = records["p2p_ns"].astype(np.int64)
+            if rank == 0:
+                sites, place = np.unique(records["site"], return_inverse=True)
+                arrays["site"] = place
+                arrays["sites"] = np.array([first.site(int(site)) for site in sites])
+        meta = {
+            "exe": first.program,
+            "size": first.size,
+            "t0_mono_ns": first.started_ns,
+            "t0_real_ns": first.started_unix_ns,
+            "lost": self.lost,
+        }
+        return {**arrays, "meta": np.array(json.dumps(meta))}
+
+
+def main(arguments: Sequence[str], clock: Callable[[], float] = time.monotonic) -> int:
+    """Record until the job ends, the time is up or Ctrl-C; 65 if there is nothing to record."""
+    parser = argparse.ArgumentParser(
+        prog="barograph record", description="Copy what the rings of a live job hold into a trace."
+    )
+    parser.add_argument("out", type=Path, metavar="OUT.npz", help="the trace; written at the end")
+    parser.add_argument(
+        "--rings",
+        type=Path,
+        metavar="DIR",
+        help="the job's ring directory (default: the newest of this user's)",
+    )
+    parser.add_argument("--seconds", type=float, default=float("inf"), metavar="S", help="stop after so long")
+    options = parser.parse_args(arguments)
+    directory = options.rings or _newest(places.ring_root(os.environ))
+    if directory is None:
+        return _refuse(f"no job under {places.ring_root(os.environ)}, expected one that runs or --rings", EXIT_DATA)
+    recorder = Recorder(directory)
+    until = clock() + options.seconds
+    try:
+        _record(recorder, until, clock)
+        recorder.save(options.out)
+    except RingError as error:
+        return _refuse(str(error), EXIT_DATA)
+    except OSError as error:
+        return _refuse(f"{options.out}: {error.strerror}", EXIT_STATE)
+    finally:
+        recorder.close()
+    lost = f", {recorder.lost} written over before they were seen" if recorder.lost else ""
+    print(f"{options.out}: {recorder.collectives} collectives{lost}")
+    return 0
+
+
+def _record(recorder: Recorder, until: float, clock: Callable[[], float]) -> None:
+    try:
+        while True:
+            # Looked at before the rings, so that nothing comes after it.
+            ended = recorder.ended
+            recorder.step()
+            if ended or clock() >= until:
+                return
+            time.sleep(POLL_SECONDS)
+    except KeyboardInterrupt:
+        recorder.step()
+
+
+def _newest(root: Path) -> Path | None:
+    directories = [path for path in root.glob("*") if any(path.glob("*.ring"))]
+    return max(directories, key=lambda path: path.stat().st_mtime, default=None)
+
+
+def _lives(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def _refuse(text: str, status: int) -> int:
+    print(f"barograph record: {text}", file=sys.stderr)
+    return status

@@ -1,0 +1,61 @@
+"""A trace shown to the agent as a ring: the same properties, the same records, at any moment of the run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from barograph.lab.replay.trace import Trace
+from barograph_agent.ring.reader import NAMED, RECORD, Records
+
+
+class TraceRing:
+    """Rank 0's ring as it was `seconds` after the start of the run; what `Harvest` reads of a `Ring`, and no more."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.path: Path = trace.file
+        self.started_ns = 0
+        self.started_unix_ns = trace.started_unix_ns
+        self.dropped = 0
+        self.tail = 0
+        self.head = 0
+        self._names = trace.names
+        rank = trace.ranks[0]
+        kept = rank.synchronizing
+        records = np.zeros(int(kept.sum()), RECORD)
+        records["enter_ns"] = np.maximum(rank.enter[kept], 0)
+        records["exit_ns"] = np.maximum(rank.exit[kept], 0)
+        records["site"] = trace.path[kept] + 1
+        records["op"] = rank.operation[kept]
+        records["index"] = np.arange(records.size)
+        self._records = records
+        # The interval before the first record begins with MPI_Init, which is no sync point.
+        if records.size:
+            self.started_ns = int(rank.exit[0]) if not kept[0] else int(records["enter_ns"][0])
+
+    @property
+    def ended(self) -> bool:
+        """True once everything was shown."""
+        return self.head == self._records.size
+
+    @property
+    def last_seconds(self) -> float:
+        """When the last collective ended, since the start of the run."""
+        return float(self._records["exit_ns"][-1]) * 1e-9 if self._records.size else 0.0
+
+    def advance(self, seconds: float) -> None:
+        """Show what had ended by then."""
+        self.head = int(np.searchsorted(self._records["exit_ns"], int(seconds * 1e9), side="right"))
+
+    def records(self, start: int, stop: int) -> Records:
+        """Records start..stop-1."""
+        return self._records[start:stop]
+
+    def site(self, index: int) -> str:
+        """Call path `index`; "start" for 0, the start of the run."""
+        return "start" if index == 0 else self._names[index - 1]
+
+    def frames(self, index: int) -> list[tuple[str, int]]:
+        """The call path as one frame that has a name already."""
+        return [(self.site(index), NAMED)]

@@ -1,0 +1,151 @@
+"""A run that was recorded, happening again: agent, log, modeler and alerts in simulated time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+from barograph.lab.replay.log import ReplayLog
+from barograph.lab.replay.members import stretches
+from barograph.lab.replay.ring import TraceRing
+from barograph.lab.replay.trace import Trace
+from barograph_agent.job.identity import clean
+from barograph_agent.reduce.blocks import ROWS_PER_SECOND, Budget, reduce
+from barograph_agent.reduce.intervals import Cursor, IntervalReader
+from barograph_agent.ring.reader import Ring
+from barograph_alerts.main import TABLES as ALERTS_TABLES
+from barograph_alerts.processor import Scorer
+from barograph_collector.client.follow import Follower
+from barograph_collector.daemon.runner import Runner
+from barograph_modeler.learning.jobs import VERDICT_SECONDS
+from barograph_modeler.learning.learner import Learner
+from barograph_modeler.main import TABLES as MODELER_TABLES
+
+CYCLE_SECONDS: Final = 1.0
+"""Simulated time between two looks of the daemons at the log."""
+MODELER_CYCLES: Final = 10
+"""The modeler looks once in so many cycles: nothing it says while a run goes on changes how that run is judged."""
+
+
+class Simulation:
+    """One service, in one directory, whose clock stands where the recorded runs say.
+
+    workload: what all runs count as. alpha, margin, window_seconds, seed: as the daemons have them. wait: called with
+    the simulated seconds since the start of a run, to slow the replay down.
+    """
+
+    def __init__(
+        self,
+        log: ReplayLog,
+        workload: str,
+        *,
+        alpha: float,
+        margin: float,
+        window_seconds: float,
+        seed: int = 0,
+        wait: Callable[[float], None] = lambda seconds: None,
+    ) -> None:
+        self.now = 0.0
+        self._log = log
+        self._workload = workload
+        self._wait = wait
+        self._runs = 0
+        self._budget = Budget()
+        self._scorer = Scorer(alpha=alpha, margin=margin)
+        learner = Learner(seed=seed, window_seconds=window_seconds)
+        self._modeler = Runner(learner, Follower(log, MODELER_TABLES), log, self._clock)
+        self._alerts = Runner(self._scorer, Follower(log, ALERTS_TABLES), log, self._clock)
+
+    def learn(self, trace: Trace) -> None:
+        """Let a whole run happen that is known to be healthy: nobody judges it, the modeler learns it."""
+        job, ring, harvest = self._begin(trace)
+        self._show(job, ring, harvest, ring.last_seconds)
+        self._end(job, trace, ring)
+        self._modeler.step()
+        self.now += VERDICT_SECONDS + 1
+        self._modeler.step()
+
+    def judge(self, trace: Trace) -> list[dict[str, Any]]:
+        """Let a run happen cycle by cycle; returns the rows of `scores` that the alerts daemon wrote about it."""
+        # What the history has led to is there before the run begins.
+        self._alerts.step()
+        job, ring, harvest = self._begin(trace)
+        work = stretches(trace)
+        given = cycle = 0
+        while not ring.ended:
+            cycle += 1
+            elapsed = cycle * CYCLE_SECONDS
+            self._wait(elapsed)
+            self._show(job, ring, harvest, elapsed)
+            upto = given
+            while upto < len(work) and work[upto].ended_at <= self.now:
+                upto += 1
+            self._scorer.take_work(job, work[given:upto])
+            given = upto
+            if cycle % MODELER_CYCLES == 0:
+                self._modeler.step()
+            self._alerts.step()
+        self._end(job, trace, ring)
+        self._alerts.step()
+        self._modeler.step()
+        return self._scores(job)
+
+    def _clock(self) -> float:
+        return self.now
+
+    def _begin(self, trace: Trace) -> tuple[str, TraceRing, IntervalReader]:
+        self._runs += 1
+        self._budget = Budget()
+        started_at = trace.started_unix_ns * 1e-9
+        self.now = max(self.now, started_at) if self._runs == 1 else started_at
+        job = f"replay/{self._runs}.0.{clean(trace.file.stem, 'trace')}"
+        app = clean(trace.app, "unknown")
+        row = {"job": job, "cluster": "replay", "workload": self._workload, "app": app, "user": "replay",
+               "params": "{}", "ranks": trace.size, "nodes": 1, "host": "replay", "started_at": started_at,
+               "scheduler": "none", "account": "", "unique_id": ""}  # fmt: skip
+        self._log.put("jobs", 1, row)
+        ring = TraceRing(trace)
+        # A TraceRing has what a Harvest reads of a Ring.
+        return job, ring, IntervalReader(cast(Ring, ring), Cursor(world=0))
+
+    def _show(self, job: str, ring: TraceRing, harvest: IntervalReader, seconds: float) -> None:
+        ring.advance(seconds)
+        self.now = ring.started_unix_ns * 1e-9 + seconds
+        while harvest.cursor.position < ring.head:
+            intervals, sites = harvest.take()
+            if sites:
+                self._log.put("sites", len(sites["class_id"]), sites)
+            if intervals is not None and len(intervals.class_ids):
+                blocks = reduce(intervals, self._budget.allow(float(intervals.ended_at[-1]), ROWS_PER_SECOND))
+                self._budget.spend(len(blocks["count"]))
+                self._log.put("blocks", len(blocks["count"]), {"job": job, "world": 0, **blocks})
+
+    def _end(self, job: str, trace: Trace, ring: TraceRing) -> None:
+        runtime = ring.last_seconds
+        self.now = max(self.now, trace.started_unix_ns * 1e-9 + runtime)
+        row = {"job": job, "ended_at": self.now, "runtime_seconds": runtime, "exit_status": 0, "intervals": ring.head,
+               "dropped": 0}  # fmt: skip
+        self._log.put("runs", 1, row)
+
+    def _scores(self, job: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        after = 0
+        while (page := self._log.read("scores", after, job=job)).rows:
+            names = list(page.columns)
+            found += [dict(zip(names, row, strict=True)) for row in zip(*page.columns.values(), strict=True)]
+            after = page.next_offset
+        return found
+
+
+def replay(directory: Path, trace: Trace, history: Sequence[Trace], **settings: Any) -> list[dict[str, Any]]:
+    """Learn from the history, then judge the trace; returns what was said of it, as rows of `scores`.
+
+    directory: an empty one, for the log. settings: those of `Simulation`.
+    """
+    workload = f"replay/{clean(trace.app, 'unknown')}@{trace.size}x1"
+    with ReplayLog(directory) as log:
+        simulation = Simulation(log, workload, **settings)
+        for run in history:
+            simulation.learn(run)
+        return simulation.judge(trace)

@@ -1,0 +1,210 @@
+"""`barograph study`: the tables of the two papers on scaling, on measurements that are there already."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from barograph.lab.columns import names
+from barograph_collector.daemon.service import Exit
+from barograph_modeler.scaling.history import Runs
+from barograph_modeler.studies.greybox import greybox_study
+from barograph_modeler.studies.greybox.fraction import TooFewRuns
+from barograph_modeler.studies.runs import Condition, Grid, RunColumns, read_runs
+from barograph_modeler.studies.series import BadTable
+from barograph_modeler.studies.weak import weak_study
+from barograph_modeler.studies.weak.complexity import BadExpression, Complexity
+from barograph_modeler.studies.weak.planner import rounding
+from barograph_modeler.studies.weak.weak import Kind
+
+SCALINGS = ("strong", "hybrid", "weak")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="barograph study",
+        description="Make the tables of the papers on scaling from a CSV file of runs, as Markdown.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    subjects = parser.add_subparsers(dest="subject", required=True, metavar="SUBJECT")
+    grey = subjects.add_parser(
+        "grey-box",
+        help="speedups beyond the scales that were learned: grey-box models, Oliveira's model, Amdahl's law",
+        description="Root mean squared errors of speedups, as in Alasandagutti et al. (2024), tables 1 to 6.",
+    )
+    grey.add_argument(
+        "--scaling",
+        type=_scalings,
+        default=["strong"],
+        metavar="KIND[,KIND]",
+        help="strong, hybrid, weak (default: strong); all but strong need --size",
+    )
+    grey.add_argument("--nodes", metavar="COL", help="the column of nodes: two levels of parallelism")
+    grey.add_argument(
+        "--cutoff-ranks",
+        type=_share,
+        default=0.5,
+        metavar="Q",
+        help="quantile of the scales that is c_f (default: 0.5)",
+    )
+    grey.add_argument(
+        "--cutoff-size", type=_share, default=0.5, metavar="Q", help="quantile of the sizes that is w_f (default: 0.5)"
+    )
+    grey.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="seed of draws, networks and swarms (default: 0)"
+    )
+    weak = subjects.add_parser(
+        "weak",
+        help="times and performance at fixed work per process: the log-bilinear law and its rivals",
+        description="Relative errors at scales beyond those learned, as in Mokrov (2020), tables 2 to 10.",
+    )
+    weak.add_argument("--performance", metavar="COL", help="the column of performance, scored beside times")
+    weak.add_argument(
+        "--smallest", type=int, default=1, metavar="P", help="learn from P ranks up, such as two nodes (default: 1)"
+    )
+    weak.add_argument(
+        "--largest", type=int, metavar="P", help="learn up to P ranks (default: lower half of the scales)"
+    )
+    for subject in (grey, weak):
+        subject.add_argument("file", type=Path, metavar="FILE.csv", help="a CSV file with a line of column names")
+        subject.add_argument("--time", required=True, metavar="COL", help="the column of times")
+        subject.add_argument(
+            "--ranks", required=True, metavar="COL", help="the column of ranks (or of nodes, if all have as many)"
+        )
+        subject.add_argument(
+            "--by", required=True, type=names, metavar="COL[,COL]", help="columns that tell applications apart"
+        )
+        subject.add_argument("--size", metavar="COL", help="the column of problem sizes")
+        subject.add_argument("--complexity", metavar="EXPR", help="serial work as a function of the size, such as N**2")
+        subject.add_argument(
+            "--where", type=_condition, action="append", default=[], metavar="COL[!]=VALUE", help="use these lines only"
+        )
+        subject.add_argument("--json", action="store_true", help="print one JSON object: tables and rows")
+    # One page of help for all subjects.
+    parser.epilog = "\n".join([grey.format_help(), weak.format_help()])
+    return parser
+
+
+def _scalings(text: str) -> list[str]:
+    kinds = text.split(",")
+    if unknown := [kind for kind in kinds if kind not in SCALINGS]:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r}, expected {', '.join(SCALINGS)}")
+    return kinds
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 < share < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}, expected a number between 0 and 1, both excluded")
+    return share
+
+
+def _condition(text: str) -> Condition:
+    name, sign, value = text.partition("=")
+    if not (name and sign and name != "!"):
+        raise argparse.ArgumentTypeError(f"{text!r}, expected COLUMN=VALUE or COLUMN!=VALUE")
+    return Condition(name.removesuffix("!"), value, not name.endswith("!"))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the tables; 65 if the file cannot be used."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.subject == "grey-box" and options.size is None and options.scaling != ["strong"]:
+        parser.error(f"--scaling {','.join(options.scaling)} needs --size")
+    if options.complexity is not None and options.size is None:
+        parser.error("--complexity is of a size, expected --size too")
+    try:
+        complexity = None if options.complexity is None else Complexity.parse(options.complexity)
+        grids, rows = (_grey_box if options.subject == "grey-box" else _weak)(options, complexity)
+    except (BadTable, BadExpression) as error:
+        return _refuse(str(error))
+    except OSError as error:
+        return _refuse(f"{error.filename}: {error.strerror}")
+    if options.json:
+        print(json.dumps(_plain({"tables": [asdict(grid) for grid in grids], "rows": rows})))
+    else:
+        print("\n\n".join(grid.markdown() for grid in grids))
+    return Exit.OK
+
+
+def _refuse(text: str) -> int:
+    print(f"barograph study: {text}", file=sys.stderr)
+    return Exit.DATA
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON has it: arrays are lists, what is no number is null."""
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_plain(part) for part in value]
+    if isinstance(value, float):  # numpy's too
+        return float(value) if math.isfinite(value) else None
+    return value
+
+
+def _grey_box(options: argparse.Namespace, complexity: Complexity | None) -> tuple[list[Grid], list[dict[str, Any]]]:
+    columns = RunColumns(options.time, options.ranks, options.by, options.size, options.nodes)
+    applications = read_runs(options.file, columns, options.where, complexity)
+    rows, left_out = [], []
+    for scaling in options.scaling:
+        for name, runs in applications.items():
+            try:
+                rows += greybox_study.evaluate(
+                    name, runs, scaling, options.cutoff_ranks, options.cutoff_size, options.seed
+                )
+            except TooFewRuns as error:
+                left_out.append(f"{', '.join(name)}, {scaling}: {error}")
+    _say(left_out, len(applications) * len(options.scaling), options.file, bool(rows))
+    for row in {(row.model, row.scaling, row.reason): row for row in rows if row.reason}.values():
+        print(f"barograph study: {row.model}, {row.scaling}: {row.reason}", file=sys.stderr)
+    return greybox_study.tables(rows), [asdict(row) for row in rows]
+
+
+def _weak(options: argparse.Namespace, complexity: Complexity | None) -> tuple[list[Grid], list[dict[str, Any]]]:
+    targets: list[weak_study.Target] = []
+    left_out: list[str] = []
+    asked = 0
+    kinds: list[tuple[Kind, str | None]] = [("time", options.time), ("performance", options.performance)]
+    for kind, column in kinds:
+        if column is None:
+            continue
+        columns = RunColumns(column, options.ranks, options.by, options.size)
+        for name, runs in read_runs(options.file, columns, options.where).items():
+            asked += 1
+            sized = (
+                runs if options.size else Runs.of(runs.ranks, runs.seconds, size=runs.ranks * weak_study.WORK_PER_RANK)
+            )
+            if complexity is not None and kind == "time":
+                changes = rounding(complexity, [(int(p), float(n)) for p, n in zip(runs.ranks, runs.size, strict=True)])
+                print(
+                    f"barograph study: {', '.join(name)}: work per rank lies {min(changes):+.1%} to {max(changes):+.1%}"
+                    " from its median",
+                    file=sys.stderr,
+                )
+            try:
+                targets += weak_study.evaluate(name, sized, kind, options.smallest, options.largest)
+            except ValueError as error:
+                left_out.append(f"{', '.join(name)}, {kind}: {error}")
+    _say(left_out, asked, options.file, bool(targets))
+    return weak_study.tables(targets), [asdict(target) for target in targets]
+
+
+def _say(left_out: list[str], asked: int, path: Path, anything: bool) -> None:
+    """What is left out, and why; nothing left is an error."""
+    if not anything:
+        raise BadTable(f"{path}: nothing to study in {asked} applications; the first: {left_out[0]}")
+    for line in left_out:
+        print(f"barograph study: left out: {line}", file=sys.stderr)

@@ -1,0 +1,1 @@
+"""Commands for operators: the service, its configuration and its keys."""

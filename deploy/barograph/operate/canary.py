@@ -1,0 +1,120 @@
+"""`barograph canary`: a made-up job that becomes slow, sent like a real one, to prove that an alarm comes through."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from barograph_agent.deliver import keys
+from barograph_agent.deliver.link import Link
+from barograph_agent.deliver.outbox import Memory
+from barograph_agent.protocol import wire
+from barograph_agent.settings import agent, places
+from barograph_collector.client.log_reader import LogReader, LogUnavailable
+from barograph_collector.daemon.service import Exit
+
+CLASS: Final = 1
+HEALTHY, SLOW, FACTOR = 60, 40, 3.0
+"""Intervals of a second, as they should be, then so many times as long."""
+NOT_LEARNED: Final = 1
+"""Its exit status: the history of canaries is none."""
+
+
+def main(arguments: Sequence[str], clock: Callable[[], float] = time.time) -> int:
+    """Send a canary and wait for its alarm; 69 and how far it came where none comes."""
+    parser = argparse.ArgumentParser(
+        prog="barograph canary", description="Send a made-up slow job through the service and wait for its alarm."
+    )
+    parser.add_argument(
+        "--collector",
+        type=places.endpoint_argument,
+        default=agent.endpoint(os.environ),
+        metavar="ENDPOINT",
+        help="the collector (default: $BAROGRAPH_COLLECTOR or %(default)s)",
+    )
+    parser.add_argument(
+        "--alertmanager",
+        metavar="URL",
+        help="also wait until this Alertmanager answers that it is ready, such as http://127.0.0.1:9093",
+    )
+    parser.add_argument("--seconds", type=float, default=30.0, metavar="S", help="to wait (default: %(default)g)")
+    options = parser.parse_args(arguments)
+    try:
+        key = keys.from_environment(os.environ)
+    except keys.KeyFileError as error:
+        print(f"barograph canary: {error}", file=sys.stderr)
+        return Exit.DATA
+    now = clock()
+    job = f"canary/{int(now * 1000)}.0.0"
+    deadline = time.monotonic() + options.seconds
+    if not _send(options.collector, key, job, now, options.seconds):
+        return _missing(f"the collector at {options.collector} has not acknowledged the job")
+    sentence = _alarm(options.collector, key, job, deadline)
+    if not sentence:
+        return _missing("the log has the job, but the alerts daemon has raised no alarm about it")
+    if options.alertmanager is not None and not _ready(options.alertmanager, deadline):
+        return _missing(f"the job has alarmed, but the Alertmanager at {options.alertmanager} is not ready")
+    print(f"{job}: {sentence}")
+    return Exit.OK
+
+
+def _send(endpoint: str, key: keys.ClientKey | None, job: str, now: float, seconds: float) -> bool:
+    durations = np.repeat([1.0, FACTOR], [HEALTHY, SLOW])
+    ends = now - durations.sum() + np.cumsum(durations)
+    ones = np.ones(len(durations), np.int64)
+    row = {"job": job, "cluster": "canary", "workload": "canary/canary@1x1", "app": "canary", "user": "canary",
+           "params": "{}", "ranks": 1, "nodes": 1, "host": "canary", "started_at": float(ends[0]) - 1.0,
+           "scheduler": "none", "account": "", "unique_id": ""}  # fmt: skip
+    blocks = {"job": job, "world": 0, "class_id": ones.astype(np.uint64) * CLASS, "first_index": ones.cumsum() - 1,
+              "count": ones, "sum_seconds": durations, "sum_squares": durations**2, "sum_cubes": durations**3,
+              "min_seconds": durations, "max_seconds": durations, "ended_at": ends}  # fmt: skip
+    end = {"job": job, "ended_at": now, "runtime_seconds": float(durations.sum()), "exit_status": NOT_LEARNED,
+           "intervals": len(durations), "dropped": 0}  # fmt: skip
+    outbox = Memory()
+    link = Link(endpoint, job, outbox, key=key)
+    rows: list[tuple[str, int, dict[str, Any]]] = [("jobs", 1, row), ("blocks", len(ones), blocks), ("runs", 1, end)]
+    for table, count, values in rows:
+        outbox.put(count, wire.encode(wire.append(job, outbox.next_seq, table, count, values)))
+    delivered = link.wait_idle(seconds)
+    link.close()
+    return delivered
+
+
+def _alarm(endpoint: str, key: keys.ClientKey | None, job: str, deadline: float) -> str:
+    with LogReader(endpoint, 2.0, key) as reader:
+        while time.monotonic() < deadline:
+            try:
+                page = reader.read("scores", -1, 1, job=job)
+            except LogUnavailable:
+                continue
+            if page.rows and page.columns["state"][0] == "slow" and page.columns["final"][0]:
+                return str(page.columns["sentence"][0])
+            time.sleep(0.2)
+    return ""
+
+
+def _ready(url: str, deadline: float) -> bool:
+    while not (ready := _is_ready(url)) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return ready
+
+
+def _is_ready(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url.rstrip('/')}/-/ready", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError, ValueError):
+        return False
+
+
+def _missing(text: str) -> int:
+    print(f"barograph canary: {text}", file=sys.stderr)
+    return Exit.UNAVAILABLE

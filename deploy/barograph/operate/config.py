@@ -1,0 +1,127 @@
+"""`barograph config`: what the daemons' settings are and where each comes from, and whether a file can be used."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from barograph.site.settings import PAGE, check_page
+from barograph_agent.settings import sources
+from barograph_agent.settings.agent import AGENT
+from barograph_agent.settings.sources import APPLICATIONS, SITE_FILE, ConfigError, Value
+from barograph_alerts.settings import ALERTS
+from barograph_collector.daemon.options import add_config
+from barograph_collector.daemon.service import Exit
+from barograph_collector.settings import COLLECTOR, check_collector
+from barograph_modeler.settings import MODELER, check_modeler
+
+SECTIONS: Final = (COLLECTOR, MODELER, ALERTS, PAGE, AGENT)
+CHECKS: Final = {"collector": check_collector, "modeler": check_modeler, "page": check_page}
+Effective = dict[str, dict[str, Value]]
+
+
+def effective(file: Path | None, environment: Mapping[str, str]) -> Effective:
+    """Every setting by section and name, checked, the ones of applications included. Raises ConfigError."""
+    found: Effective = {}
+    for section in SECTIONS:
+        found[section.name] = sources.resolve(section, given={}, environment=environment, file=file)
+        if check := CHECKS.get(section.name):
+            values = {name: value.value for name, value in found[section.name].items()}
+            try:
+                check(argparse.Namespace(**values))
+            except ConfigError as error:
+                raise ConfigError(f"[{section.name}] {error}") from None
+        for app, own in sources.applications(section.applications, file).items():
+            table = found.setdefault(f'{APPLICATIONS}."{app}"', {})
+            table |= {name: Value(value, str(file)) for name, value in own.items()}
+    return found
+
+
+def show(options: argparse.Namespace) -> int:
+    """Print the effective settings."""
+    file = options.config or sources.site_file(os.environ)
+    found = effective(file, os.environ)
+    if options.json:
+        told = {
+            section: {name: {"value": plain(value.value), "from": value.origin} for name, value in values.items()}
+            for section, values in found.items()
+        }
+        print(json.dumps({"file": str(file) if file else None, "settings": told}, indent=2))
+        return Exit.OK
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    console.print(f"file: {file or f'none ({SITE_FILE} does not exist)'}", highlight=False)
+    for section, values in found.items():
+        table = Table(title=Text(f"[{section}]"), title_justify="left")
+        for column in ("key", "value", "from"):
+            table.add_column(column)
+        for name, value in values.items():
+            style = "dim" if value.origin == "default" else ""
+            table.add_row(*map(Text, (name, _written(value.value), value.origin)), style=style)
+        console.print(table)
+    return Exit.OK
+
+
+def check(options: argparse.Namespace) -> int:
+    """Say whether a file can be used; nothing of this process' environment counts."""
+    file = options.file or options.config or sources.site_file(os.environ) or SITE_FILE
+    found = effective(file, {})
+    own = sum(value.origin != "default" for values in found.values() for value in values.values())
+    print(f"{file}: well, {own} settings")
+    return Exit.OK
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    match value:
+        case Path():
+            return str(value)
+        case (str(host), int(port)):
+            return f"{host}:{port}"
+        case tuple():
+            return list(value)
+    return value
+
+
+def _written(value: Any) -> str:
+    if value is None:
+        return "-"
+    said = plain(value)
+    return ", ".join(said) or "-" if isinstance(said, list) else f"{said:g}" if isinstance(said, float) else str(said)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Show or check; 65 for a file that cannot be used."""
+    options = _parser().parse_args(arguments)
+    try:
+        status: int = options.verb(options)
+    except ConfigError as error:
+        print(f"barograph config: {error}", file=sys.stderr)
+        return Exit.DATA
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="barograph config",
+        description="Show the settings of all daemons, or check a file of them.",
+        epilog="options of show:\n  --json         one JSON object instead of tables",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_config(parser)
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    showing = verbs.add_parser("show", help="print every setting and where it comes from")
+    showing.add_argument("--json", action="store_true", help="one JSON object instead of tables")
+    showing.set_defaults(verb=show)
+    checking = verbs.add_parser("check", help="say whether a file can be used")
+    checking.add_argument("file", type=Path, nargs="?", metavar="FILE", help="(default: as the daemons find it)")
+    checking.set_defaults(verb=check)
+    return parser

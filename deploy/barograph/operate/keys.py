@@ -1,0 +1,152 @@
+"""`barograph keys`: who may use the log and look at the page.
+
+Writes key files, job tokens and viewers' tokens; nothing secret is ever printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, get_args
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from barograph_agent.deliver.credential import issue
+from barograph_agent.deliver.keys import Role
+from barograph_agent.protocol.tables import IDENTIFIER, Kind
+from barograph_collector.auth import http_access, keys
+from barograph_collector.daemon.service import Exit
+
+DEFAULT_DIRECTORY: Final = Path("/etc/barograph/keys")
+_TOKEN_OPTIONS: Final = """\
+options of token:
+  --output FILE  where to, with mode 600
+  --owner UID    whose file it becomes (default: yours)
+  --hours H      how long it is good (default: 48)
+"""
+
+
+def init(options: argparse.Namespace) -> None:
+    """Make the directory."""
+    keys.init(options.keys)
+    print(f"{options.keys}: ready. Let clients in with `barograph keys add`, then start `barograph collector --keys`.")
+
+
+def add(options: argparse.Namespace) -> None:
+    """Let a client or a viewer in."""
+    if options.role in get_args(http_access.Right):
+        path = http_access.add(options.keys, options.role, options.name)
+        print(f"{path}: the token of {options.role} {options.name}, for the page and /predict. Move it to its owner.")
+        return
+    path = keys.add(options.keys, options.role, options.name)
+    print(f"{path}: the key of {options.role} {options.name}. Move it to where it is used and set BAROGRAPH_KEY there.")
+
+
+def show(options: argparse.Namespace) -> None:
+    """List who is let in."""
+    table = Table()
+    for name in ("name", "role", "since", "public key"):
+        table.add_column(name)
+    for client in keys.load_clients(options.keys):
+        table.add_row(*map(Text, (client.name, client.role, clock(client.added_at), client.public)))
+    for viewer in http_access.load_all(options.keys):
+        table.add_row(*map(Text, (viewer.name, viewer.right, clock(viewer.added_at), "a token")))
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
+
+
+def revoke(options: argparse.Namespace) -> None:
+    """Let a client or a viewer in no longer; where both have this name, both."""
+    viewer = http_access.revoke(options.keys, options.name)
+    if viewer is not None:
+        print(f"{viewer.right} {viewer.name} is let in no longer; page and /predict notice within seconds.")
+        if all(client.name != options.name for client in keys.load_clients(options.keys)):
+            return
+    gone = keys.revoke(options.keys, options.name)
+    print(f"{gone.role} {gone.name} is let in no longer; a collector that runs notices within seconds.")
+
+
+def token(options: argparse.Namespace) -> None:
+    """Write a job token, for its job's user alone to read."""
+    expires = int(time.time() + options.hours * 3600)
+    secret = bytes.fromhex(keys.load_collector(options.keys).token_secret)
+    text = msgspec.json.encode(issue(secret, options.job, options.user, expires))
+    try:
+        options.output.unlink(missing_ok=True)
+        with os.fdopen(os.open(options.output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            if options.owner is not None:
+                os.fchown(file.fileno(), options.owner, -1)
+            file.write(text)
+    except OSError as error:
+        raise keys.KeysError(f"cannot write {options.output}: {error.strerror}") from None
+    until = clock(expires)
+    print(f"{options.output}: {options.user} may write {options.job} until {until}. Set BAROGRAPH_TOKEN to this path.")
+
+
+def clock(at: float) -> str:
+    """Local date and time."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
+
+
+def identifier(text: str) -> str:
+    """Check a name. Raises argparse.ArgumentTypeError."""
+    if not IDENTIFIER.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r}, expected {Kind.NAME.text}")
+    return text
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Change or show a key directory; 73 where it cannot be used."""
+    options = _parser().parse_args(arguments)
+    verb: Callable[[argparse.Namespace], None] = options.verb
+    try:
+        verb(options)
+    except keys.KeysError as error:
+        print(f"barograph keys: {error}", file=sys.stderr)
+        return Exit.STATE
+    return Exit.OK
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="barograph keys",
+        description="Say who may use the log and look at the page.",
+        epilog=_TOKEN_OPTIONS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--keys",
+        type=Path,
+        default=DEFAULT_DIRECTORY,
+        metavar="DIR",
+        help="the collector's key directory (default: %(default)s)",
+    )
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    verbs.add_parser("init", help="make the directory").set_defaults(verb=init)
+    adding = verbs.add_parser("add", help="let a client or a viewer in, and write its key file or token")
+    adding.add_argument(
+        "role",
+        choices=[*get_args(Role), *get_args(http_access.Right)],
+        help="agent: own jobs. reader: all. writer: all and conclusions. importer: whole past jobs. "
+        "operator: sees all on the page. user: sees own jobs on the page",
+    )
+    adding.add_argument("name", help="the client's name; a writer's streams begin with it, a user's is the account's")
+    adding.set_defaults(verb=add)
+    verbs.add_parser("list", help="list who is let in").set_defaults(verb=show)
+    revoking = verbs.add_parser("revoke", help="let a client in no longer")
+    revoking.add_argument("name", help="the client's name")
+    revoking.set_defaults(verb=revoke)
+    giving = verbs.add_parser("token", help="write a job token")
+    giving.add_argument("job", type=identifier, help="CLUSTER/ID, for all its restarts and steps")
+    giving.add_argument("user", type=identifier, help="who may write it")
+    giving.add_argument("--output", type=Path, required=True, metavar="FILE", help="where to, with mode 600")
+    giving.add_argument("--owner", type=int, metavar="UID", help="whose file it becomes (default: yours)")
+    giving.add_argument("--hours", type=float, default=48.0, metavar="H", help="how long it is good (default: 48)")
+    giving.set_defaults(verb=token)
+    return parser

@@ -1,0 +1,1 @@
+"""What page, report and status show, in words, figures and charts."""

@@ -1,0 +1,1 @@
+"""Bands of call-site classes: moments, regimes and the out-of-sample coverage of bands."""

@@ -1,0 +1,1 @@
+"""Estimators that learn runtimes from features."""

@@ -1,0 +1,84 @@
+"""Barograph's own model of features: learners of the logarithm, weighted by how well each predicts held-out runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import nnls
+from sklearn.model_selection import KFold
+
+from barograph_modeler.features.estimators.learners import LEARNERS, Maker, RuntimeLearner
+from barograph_modeler.features.sample import FEWEST, Sample
+from barograph_modeler.maxima.sample import Floats
+
+FOLDS: Final = 5
+MEMBERS: Final = tuple(maker for maker in LEARNERS if maker.name in ("trees-log", "boosting-log", "svr-log"))
+_SUM_TO_ONE: Final = 1e3
+"""Weight of the equation that makes weights add up to 1, against one run's."""
+
+
+class Stack:
+    """Geometric mean of its members' predictions, with weights of at least 0 that add up to 1.
+
+    Trees hold against strange features, boosting resolves many runs, support vectors draw smooth surfaces: which is
+    best differs from program to program by a factor of two, so each is asked for runs that it has not learned.
+    weights: by member, once fitted. held_out: seconds for each learned run, by members that had not learned it.
+    """
+
+    def __init__(self, members: Sequence[Maker] = MEMBERS, seed: int = 0) -> None:
+        self._makers = members
+        self._seed = seed
+        self._members: list[tuple[float, RuntimeLearner]] = []
+        self.weights: dict[str, float] = {}
+        self.held_out: Floats = np.empty(0)
+
+    def fit(self, sample: Sample) -> Self:
+        """Learn from at least FEWEST runs."""
+        logs = np.log(np.column_stack([held_out(maker, sample, self._seed) for maker in self._makers]))
+        equations = np.vstack([logs, np.full(logs.shape[1], _SUM_TO_ONE)])
+        weights = nnls(equations, np.append(np.log(sample.seconds), _SUM_TO_ONE))[0]
+        weights /= weights.sum()
+        self.held_out = np.exp(logs @ weights)
+        self.weights = {maker.name: float(weight) for maker, weight in zip(self._makers, weights, strict=True)}
+        self._members = [
+            (self.weights[maker.name], maker.make(self._seed).fit(sample))
+            for maker in self._makers
+            if self.weights[maker.name] > 0
+        ]
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What was learned can be pickled; what makes learners cannot.
+        return {name: value for name, value in self.__dict__.items() if name != "_makers"}
+
+    def predict(self, values: Floats) -> Floats:
+        """Seconds for each row of features."""
+        logs = np.column_stack([np.log(member.predict(values)) for _, member in self._members])
+        predicted: Floats = np.exp(logs @ np.array([weight for weight, _ in self._members]))
+        return predicted
+
+
+def folds(n: int, seed: int) -> list[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:
+    """Rows to learn and rows to predict, FOLDS times: each of n runs is predicted once.
+
+    Raises ValueError for fewer than FEWEST runs.
+    """
+    if n < FEWEST:
+        raise ValueError(f"{n} runs, expected at least {FEWEST}")
+    return list(KFold(FOLDS, shuffle=True, random_state=seed).split(np.empty(n)))
+
+
+def held_out(maker: Maker, sample: Sample, seed: int) -> Floats:
+    """Seconds for each run, by a learner that has not learned it."""
+    seconds = np.empty(len(sample))
+    for learned, rest in folds(len(sample), seed):
+        seconds[rest] = maker.make(seed).fit(sample.take(learned)).predict(sample.values[rest])
+    return seconds
+
+
+STACK: Final = Maker(
+    "barograph", "ours: trees-log, boosting-log and svr-log, weighted by held-out error", lambda seed: Stack(seed=seed)
+)

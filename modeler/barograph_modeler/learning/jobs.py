@@ -1,0 +1,74 @@
+"""The jobs that have begun and are not learned yet: what the log has said of each, and when enough has been said."""
+
+from __future__ import annotations
+
+import itertools
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from barograph_agent.protocol.wire import Column
+from barograph_modeler.learning.pending import BlockBatch, Ended, JobEnd, Pending
+
+VERDICT_SECONDS: Final = 10.0
+"""How long the end of a run waits for its final score; after that no alerts daemon is taken to be running."""
+JOBS: Final = 20_000
+"""Jobs held; those that began first go first."""
+
+
+class Jobs:
+    """Takes rows of `jobs`, `blocks`, `runs` and `scores` as the log has them."""
+
+    def __init__(self, window_seconds: float) -> None:
+        self._window_seconds = window_seconds
+        self._pending: OrderedDict[str, Pending] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def take(self, table: str, columns: Mapping[str, Column], now: float) -> None:
+        """Take rows of one table. now: Unix seconds."""
+        match table:
+            case "jobs":
+                for job, workload in zip(columns["job"], columns["workload"], strict=True):
+                    self._job(job).workload = workload
+            case "blocks":
+                at = 0
+                for job, rows in itertools.groupby(columns["job"]):
+                    stop = at + sum(1 for _ in rows)
+                    self._job(job).add(BlockBatch.of_rows(columns, slice(at, stop)), now)
+                    at = stop
+            case "runs":
+                for job, runtime, status in zip(
+                    columns["job"], columns["runtime_seconds"], columns["exit_status"], strict=True
+                ):
+                    self._job(job).end = JobEnd(float(runtime), int(status), now)
+            case "scores":
+                for job, score, final in zip(columns["job"], columns["score"], columns["final"], strict=True):
+                    if job in self._pending:
+                        self._pending[job].score = max(self._pending[job].score, float(score))
+                        self._pending[job].final |= bool(final)
+
+    def turns(self, now: float) -> Iterator[tuple[Pending, Ended | None]]:
+        """Each job of a known workload, and how it ended if it has and its verdict is due: it is held no longer then.
+
+        now: Unix seconds.
+        """
+        for job, pending in list(self._pending.items()):
+            if not pending.workload:
+                continue
+            end = pending.end
+            # No final score need be waited for where nothing was there to be scored.
+            due = end is not None and (pending.final or not pending.spoken or now - end.seen_at > VERDICT_SECONDS)
+            if end is not None and due:
+                del self._pending[job]
+                yield pending, pending.ended(job, end)
+            else:
+                yield pending, None
+
+    def _job(self, job: str) -> Pending:
+        if job not in self._pending:
+            self._pending[job] = Pending(self._window_seconds)
+            if len(self._pending) > JOBS:
+                self._pending.popitem(last=False)
+        return self._pending[job]

@@ -1,0 +1,231 @@
+"""The learner: rows in, rows out, no I/O. Everything the modeler daemon knows is here."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from barograph_agent.protocol.wire import Column
+from barograph_collector.daemon.runner import Output
+from barograph_modeler.learning.backlog import Backlog, Key
+from barograph_modeler.learning.jobs import Jobs
+from barograph_modeler.learning.pending import BlockBatch, Ended, Pending
+from barograph_modeler.learning.rows import accepted_output, bands_output, drift_output, pace_output
+from barograph_modeler.learning.workload import CLASSES as WORKLOAD_CLASSES
+from barograph_modeler.learning.workload import EndedRun, Workload
+from barograph_modeler.maxima.band import Band
+from barograph_modeler.pace.windows import WINDOW_SECONDS
+
+HOLD_SECONDS: Final = 60.0
+"""How long intervals of a running job wait before they are learned: an alarm by then keeps them out."""
+WORKLOADS: Final = 5_000
+CLASSES: Final = 100_000
+ACCEPT: Final = 5
+REFIT_SECONDS: Final = 0.2
+
+
+class Learner:
+    """Learns from healthy runs and says what it has learned.
+
+    `take` rows of `jobs`, `blocks`, `runs` and `scores` as the log has them, `step` whenever everything up to some
+    offset has been taken.
+    classes: kept in all, at least 1; the least recently learned go first. accept: so many runs in a row that alarmed
+    and agree with each other become the history; 0 for never. refit_seconds: of `clock` per step, after which classes
+    wait for the next one; each step fits at least one. seed: of the bootstraps.
+    """
+
+    def __init__(
+        self,
+        *,
+        seed: int = 0,
+        window_seconds: float = WINDOW_SECONDS,
+        classes: int = CLASSES,
+        accept: int = ACCEPT,
+        refit_seconds: float = REFIT_SECONDS,
+        clock: Callable[[], float] = time.thread_time,
+    ) -> None:
+        self.workloads: OrderedDict[str, Workload] = OrderedDict()
+        self.backlog = Backlog()
+        self.withheld_intervals = 0
+        self.learned_intervals = 0
+        self.learned_runs = 0
+        self.closed_regimes: Counter[str] = Counter()
+        self.ended: list[Ended] = []
+        """Jobs that are over since somebody last took them from here."""
+        self.accepted: list[tuple[str, list[float]]] = []
+        """Workloads whose withheld runs became their history, and the runtimes of these: likewise."""
+        self._seed = seed
+        self._classes = classes
+        self._accept = accept
+        self._refit_seconds = refit_seconds
+        self._clock = clock
+        self._jobs = Jobs(window_seconds)
+        self._recent: OrderedDict[Key, None] = OrderedDict()
+
+    @property
+    def held_jobs(self) -> int:
+        """Jobs that have begun and are not learned yet."""
+        return len(self._jobs)
+
+    @property
+    def classes(self) -> int:
+        """Classes there are, over all workloads."""
+        return len(self._recent)
+
+    def state(self) -> dict[str, Any]:
+        """Everything learned and held, as it is now: not a copy. For `restore`."""
+        return {name: getattr(self, name) for name in _STATE}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` gave, under the same arguments."""
+        for name in _STATE:
+            setattr(self, name, state[name])
+
+    def take(self, table: str, columns: Mapping[str, Column], now: float) -> None:
+        """Take rows of one table as the log gives them. now: Unix seconds."""
+        self._jobs.take(table, columns, now)
+
+    def step(self, now: float) -> list[Output]:
+        """Learn what may be learned by now, fit for a while, and return what came of it. now: Unix seconds."""
+        events: list[Output] = []
+        new_runs: dict[str, None] = {}
+        for pending, ended in self._jobs.turns(now):
+            learn = self._learn_suspect if pending.suspect and self._has_pace(pending) else self._learn_healthy
+            events += learn(pending, ended is not None, new_runs, now)
+            if ended is not None:
+                self.ended.append(ended)
+                self.withheld_intervals += pending.forgotten
+        return [*events, *self._outputs(new_runs, now)]
+
+    def _has_pace(self, pending: Pending) -> bool:
+        """Whether the job was judged by more than its own first windows, which are no reason to refuse it."""
+        workload = self.workloads.get(pending.workload)
+        return workload is not None and workload.pace is not None
+
+    def _learn_healthy(self, pending: Pending, over: bool, new_runs: dict[str, None], now: float) -> list[Output]:
+        batches = pending.release(math.inf if over else now - HOLD_SECONDS)
+        if not (batches or over):
+            return []
+        name, workload = pending.workload, self._workload(pending.workload)
+        events = []
+        for batch in batches:
+            workload.judge(batch, healthy=True)
+            events += self._learn_batch(name, workload, batch, now)
+        if over and (run := _run(pending)) is not None:
+            workload.judge_run(run.runtime_seconds, healthy=True)
+            workload.learn_run(run)
+            self.learned_runs += 1
+            new_runs[name] = None
+        return events
+
+    def _learn_batch(self, name: str, workload: Workload, batch: BlockBatch, now: float) -> list[Output]:
+        events: list[Output] = []
+        for class_id, closed in workload.learn_intervals(batch):
+            key, interval = (name, class_id), workload.intervals[class_id]
+            self._recent[key] = None
+            self._recent.move_to_end(key)
+            self.closed_regimes["drift"] += len(closed)
+            events += [drift_output(name, class_id, one, now) for one in closed]
+            if interval.due:
+                importance = interval.seconds / workload.seconds if workload.seconds else 0.0
+                self.backlog.add(key, interval.staleness * importance)
+        while len(workload.intervals) > WORKLOAD_CLASSES:
+            self._forget((name, next(iter(workload.intervals))))
+        while len(self._recent) > self._classes:
+            self._forget(next(iter(self._recent)))
+        self.learned_intervals += batch.intervals
+        return events
+
+    def _learn_suspect(self, pending: Pending, over: bool, new_runs: dict[str, None], now: float) -> list[Output]:
+        """Learn nothing, unless the job is the last of a row of withheld runs that agree."""
+        name, workload = pending.workload, self._workload(pending.workload)
+        if not over and 0 < self._accept <= len(workload.withheld) + 1:
+            return []  # held, for it may yet be learned
+        batches = pending.release(math.inf)
+        for batch in batches:
+            workload.judge(batch, healthy=False)
+        if over and (run := _run(pending)) is not None:
+            workload.judge_run(run.runtime_seconds, healthy=False)
+            if workload.withhold(run, self._accept):
+                new_runs[name] = None
+                return self._accept_runs(name, workload, batches, now)
+        self.withheld_intervals += sum(batch.intervals for batch in batches)
+        return []
+
+    def _accept_runs(self, name: str, workload: Workload, batches: list[BlockBatch], now: float) -> list[Output]:
+        old = list(workload.runtimes)
+        for class_id in workload.accept():
+            self.backlog.discard((name, class_id))
+        self.closed_regimes["accepted"] += 1
+        self.learned_runs += self._accept
+        self.accepted.append((name, list(workload.runtimes)))
+        events = [accepted_output(name, old, list(workload.runtimes), now)]
+        for batch in batches:
+            events += self._learn_batch(name, workload, batch, now)
+        return events
+
+    def _outputs(self, new_runs: Mapping[str, None], now: float) -> list[Output]:
+        bands = self._refit()
+        paces = []
+        for name in (name for name in new_runs if name in self.workloads):
+            workload = self.workloads[name]
+            if workload.runtime is not None:
+                bands.setdefault(name, []).append((0, "runtime", workload.runtime))
+            if workload.pace is not None:
+                paces.append(pace_output(name, workload.pace, now))
+        return [
+            *(bands_output(name, rows, len(self.workloads[name].runs), now) for name, rows in bands.items()),
+            *paces,
+        ]
+
+    def _refit(self) -> dict[str, list[tuple[int, str, Band]]]:
+        bands: dict[str, list[tuple[int, str, Band]]] = {}
+        began = self._clock()
+        while (key := self.backlog.pop()) is not None:
+            name, class_id = key
+            interval = self.workloads[name].intervals[class_id]
+            interval.refit(self._seed)
+            bands.setdefault(name, []).extend((class_id, "interval", band) for band in interval.bands)
+            if self._clock() - began >= self._refit_seconds:
+                break
+        return {name: rows for name, rows in bands.items() if rows}
+
+    def _forget(self, key: Key) -> None:
+        name, class_id = key
+        del self.workloads[name].intervals[class_id]
+        del self._recent[key]
+        self.backlog.discard(key)
+
+    def _workload(self, name: str) -> Workload:
+        if name not in self.workloads:
+            self.workloads[name] = Workload()
+            if len(self.workloads) > WORKLOADS:
+                oldest = next(iter(self.workloads))
+                for class_id in list(self.workloads[oldest].intervals):
+                    self._forget((oldest, class_id))
+                del self.workloads[oldest]
+        self.workloads.move_to_end(name)
+        return self.workloads[name]
+
+
+def _run(pending: Pending) -> EndedRun | None:
+    end = pending.end
+    if end is None or end.exit_status != 0:
+        return None  # how long a failed run took says nothing about the next one
+    usable = math.isfinite(end.runtime_seconds) and end.runtime_seconds > 0
+    return EndedRun(end.runtime_seconds if usable else None, pending.pace)
+
+
+_STATE: Final = (
+    "workloads",
+    "backlog",
+    "withheld_intervals",
+    "learned_intervals",
+    "learned_runs",
+    "closed_regimes",
+    "_jobs",
+    "_recent",
+)

@@ -1,0 +1,120 @@
+"""What a job has said that has not been learned yet: held back until the job is known to be healthy."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from barograph_agent.protocol.wire import Column
+from barograph_modeler.bands.moments import Blocks
+from barograph_modeler.pace.pace import RunPace
+from barograph_modeler.pace.windows import Windower
+
+HELD_INTERVALS: Final = 262_144
+"""Blocks held per job: older ones are forgotten, not learned, so that a flood costs history and not memory."""
+
+
+class BlockBatch(NamedTuple):
+    """Blocks of one job in the order they came: arrays of one length, times in Unix seconds.
+
+    seconds: mean interval of each block. reduced: their sums and extremes; None where every block is one interval.
+    """
+
+    class_ids: npt.NDArray[np.uint64]
+    seconds: npt.NDArray[np.float64]
+    ended_at: npt.NDArray[np.float64]
+    reduced: Blocks | None = None
+
+    @classmethod
+    def of_rows(cls, columns: Mapping[str, Column], rows: slice) -> BlockBatch:
+        """Rows of the table `blocks`, as columns."""
+        counts = np.asarray(columns["count"][rows], dtype=np.float64)
+        sums = np.asarray(columns["sum_seconds"][rows])
+        reduced = None
+        if (counts != 1).any():
+            names = ("sum_squares", "sum_cubes", "min_seconds", "max_seconds")
+            reduced = Blocks(counts, sums, *(np.asarray(columns[name][rows]) for name in names))
+        return cls(np.asarray(columns["class_id"][rows]), sums / counts, np.asarray(columns["ended_at"][rows]), reduced)
+
+    @property
+    def blocks(self) -> Blocks:
+        """The blocks with all they carry."""
+        return Blocks.of_values(self.seconds) if self.reduced is None else self.reduced
+
+    @property
+    def counts(self) -> npt.NDArray[np.int64] | None:
+        """How many intervals each block stands for; None where each is one."""
+        return None if self.reduced is None else self.reduced.counts.astype(np.int64)
+
+    @property
+    def intervals(self) -> int:
+        """How many intervals the blocks stand for."""
+        return len(self.seconds) if self.reduced is None else int(self.reduced.counts.sum())
+
+
+class JobEnd(NamedTuple):
+    """How a job ended."""
+
+    runtime_seconds: float
+    exit_status: int
+    seen_at: float
+    """When this daemon read it."""
+
+
+class Ended(NamedTuple):
+    """A job that is over, and what is to be made of it; runtime in seconds, NaN where nobody knows it."""
+
+    job: str
+    workload: str
+    runtime_seconds: float
+    fate: Literal["healthy", "withheld", "failed"]
+
+
+class Pending:
+    """One job between its first interval and its verdict."""
+
+    def __init__(self, window_seconds: float) -> None:
+        self.workload = ""
+        self.score = 0.0
+        self.final = False
+        self.end: JobEnd | None = None
+        self.pace = RunPace(window_seconds)
+        self.forgotten = 0
+        self.spoken = False
+        """True once there was an interval: a job without any cannot alarm."""
+        self._windower = Windower(window_seconds)
+        self._held: deque[tuple[float, BlockBatch]] = deque()
+        self._count = 0
+
+    @property
+    def suspect(self) -> bool:
+        """True once the job has alarmed: nothing of it may be learned."""
+        return self.score > 1
+
+    def ended(self, job: str, end: JobEnd) -> Ended:
+        """What this job, which ended so, is from now on."""
+        fate: Literal["healthy", "withheld", "failed"] = "failed" if end.exit_status != 0 else "healthy"
+        return Ended(job, self.workload, end.runtime_seconds, "withheld" if self.suspect else fate)
+
+    def add(self, batch: BlockBatch, now: float) -> None:
+        """Hold further intervals, which came at Unix time `now`: what a spool delivers late has ended long before."""
+        self.spoken = True
+        self.pace.add(self._windower.add(batch.class_ids, batch.seconds, batch.ended_at, batch.counts))
+        self._held.append((now, batch))
+        self._count += len(batch.seconds)
+        while self._count > HELD_INTERVALS:
+            gone = self._held.popleft()[1]
+            self._count -= len(gone.seconds)
+            self.forgotten += gone.intervals
+
+    def release(self, before: float) -> list[BlockBatch]:
+        """Hand over what came before this Unix time, oldest first."""
+        released = []
+        while self._held and self._held[0][0] < before:
+            released.append(self._held.popleft()[1])
+            self._count -= len(released[-1].seconds)
+        return released

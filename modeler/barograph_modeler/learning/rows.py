@@ -1,0 +1,89 @@
+"""What the modeler writes back, as rows of the log."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from barograph_collector.daemon.runner import Output
+from barograph_modeler.bands.regime import Closed
+from barograph_modeler.maxima.band import Band
+from barograph_modeler.pace.pace import Pace
+
+
+def bands_output(workload: str, bands: list[tuple[int, str, Band]], runs: int, now: float) -> Output:
+    """Rows of `bands` for (class id, kind, band)."""
+    gevs = [band.gev for _, _, band in bands]
+    columns = {
+        "workload": workload,
+        "class_id": np.array([class_id for class_id, _, _ in bands], dtype=np.uint64),
+        "kind": [kind for _, kind, _ in bands],
+        "method": [band.method for _, _, band in bands],
+        "samples": np.array([band.samples for _, _, band in bands]),
+        "runs": runs,
+        "lower_seconds": np.array([band.lower for _, _, band in bands]),
+        "expected_seconds": np.array([band.expected for _, _, band in bands]),
+        "upper_seconds": np.array([band.upper for _, _, band in bands]),
+        "shape": np.array([gev.shape if gev else math.nan for gev in gevs]),
+        "location_seconds": np.array([gev.location if gev else math.nan for gev in gevs]),
+        "scale_seconds": np.array([gev.scale if gev else math.nan for gev in gevs]),
+        "fitted_at": now,
+    }
+    return Output("bands", len(bands), columns)
+
+
+def pace_output(workload: str, pace: Pace, now: float) -> Output:
+    """The row of `paces`."""
+    columns = {
+        "workload": workload,
+        "runs": pace.runs,
+        "windows": pace.windows,
+        "window_seconds": pace.window_seconds,
+        "spread": pace.spread,
+        "means": pace.means_text(),
+        "residuals": pace.residuals_text(),
+        "fitted_at": now,
+    }
+    return Output("paces", 1, columns)
+
+
+def drift_output(workload: str, class_id: int, closed: Closed, now: float) -> Output:
+    """The row of `events` for a class that has changed its level."""
+    regime, moments = closed.regime, closed.regime.moments
+    detail = {
+        "reason": "drift",
+        "class": f"{class_id:016x}",
+        "since": _known(regime.since),
+        "until": _known(regime.until),
+        "old_mean_seconds": _known(moments.mean),
+        "new_mean_seconds": _known(closed.level),
+        "old_deviation_seconds": _known(math.sqrt(moments.variance)),
+        "old_skewness": _known(moments.skewness),
+        "old_lower_seconds": _known(regime.lower),
+        "old_upper_seconds": _known(regime.upper),
+    }
+    return _event(workload, moments.count, detail, now)
+
+
+def accepted_output(workload: str, old: list[float], new: list[float], now: float) -> Output:
+    """The row of `events` for a workload whose withheld runs became its history. old, new: runtimes in seconds."""
+    detail = {
+        "reason": "accepted",
+        "withheld_runs": len(new),
+        "old_mean_seconds": _known(float(np.mean(old)) if old else math.nan),
+        "new_mean_seconds": _known(float(np.mean(new)) if new else math.nan),
+    }
+    return _event(workload, len(old), detail, now)
+
+
+def _event(workload: str, values: int, detail: Mapping[str, object], now: float) -> Output:
+    text = json.dumps(detail, separators=(",", ":"))
+    return Output("events", 1, {"source": workload, "kind": "regime-closed", "rows": values, "detail": text, "at": now})
+
+
+def _known(value: float) -> float | None:
+    """JSON has no NaN."""
+    return float(f"{value:.9g}") if math.isfinite(value) else None

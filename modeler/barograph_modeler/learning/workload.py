@@ -1,0 +1,122 @@
+"""What is remembered of one workload: its healthy runs and, class by class, its intervals."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from barograph_modeler.bands.class_model import ClassModel
+from barograph_modeler.bands.coverage import Coverage
+from barograph_modeler.bands.moments import Blocks
+from barograph_modeler.bands.regime import Closed
+from barograph_modeler.learning.pending import BlockBatch
+from barograph_modeler.maxima.band import Band
+from barograph_modeler.maxima.runtime import runtime_band
+from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.pace.pace import Pace, RunPace, fit_pace
+from barograph_modeler.pace.windows import Window
+
+RUNS: Final = 64
+"""Past runs that count: enough for a spread, few enough to follow a machine that changes."""
+CLASSES: Final = 512
+"""Classes per workload, so that one of endless call sites drives out its own: the least recently met go first."""
+
+
+class EndedRun(NamedTuple):
+    """A run that has ended with status 0. runtime_seconds: None where the log has no usable one."""
+
+    runtime_seconds: float | None
+    pace: RunPace
+
+
+class Workload:
+    """The history of one workload."""
+
+    def __init__(self) -> None:
+        self.runtimes: deque[float] = deque(maxlen=RUNS)
+        self.runs: deque[RunPace] = deque(maxlen=RUNS)
+        self.intervals: OrderedDict[int, ClassModel] = OrderedDict()
+        self.runtime: Band | None = None
+        self.pace: Pace | None = None
+        self.seconds = 0.0
+        """Time spent in intervals that were learned."""
+        self.interval_coverage = Coverage()
+        self.runtime_coverage = Coverage()
+        self.withheld: list[EndedRun] = []
+        """Runs that alarmed since the last one that did not, the newest last."""
+
+    def judge(self, batch: BlockBatch, *, healthy: bool) -> None:
+        """Score the published bands on new intervals."""
+        for class_id, blocks, _ in _by_class(batch):
+            values = blocks.sums[blocks.counts == 1]
+            if class_id in self.intervals and (inside := self.intervals[class_id].inside(values)) is not None:
+                self.interval_coverage.count(inside, values.size - inside, healthy=healthy)
+
+    def judge_run(self, runtime_seconds: float | None, *, healthy: bool) -> None:
+        """Score the published runtime band on a run that has ended."""
+        if self.runtime is not None and runtime_seconds is not None:
+            inside = int(self.runtime.lower <= runtime_seconds <= self.runtime.upper)
+            self.runtime_coverage.count(inside, 1 - inside, healthy=healthy)
+
+    def learn_intervals(self, batch: BlockBatch) -> Iterator[tuple[int, list[Closed]]]:
+        """Take intervals of a healthy run, class by class, with the regimes that this has closed."""
+        for class_id, blocks, ended_at in _by_class(batch):
+            interval = self.intervals.setdefault(class_id, ClassModel())
+            self.intervals.move_to_end(class_id)
+            self.seconds += float(blocks.sums.sum())
+            yield class_id, interval.learn(blocks, ended_at)
+
+    def learn_run(self, run: EndedRun) -> None:
+        """Take a healthy run that has ended."""
+        self.withheld.clear()
+        self._remember(run)
+
+    def withhold(self, run: EndedRun, accept: int) -> bool:
+        """Take note of a run that alarmed; True where the last `accept` of them agree with each other: see `accept`."""
+        self.withheld = [*self.withheld, run][-accept:] if accept else []
+        return accept > 0 and len(self.withheld) == accept and self._agree()
+
+    def accept(self) -> list[int]:
+        """Close the old regime, of the runs and of every class, and learn the withheld runs. Returns the classes."""
+        runs, self.withheld = self.withheld, []
+        self.runtimes.clear()
+        self.runs.clear()
+        self.runtime, self.pace = None, None
+        for interval in self.intervals.values():
+            if interval.moments.count:
+                interval.close(interval.until)
+            interval.bands = ()
+        for run in runs:
+            self._remember(run)
+        return list(self.intervals)
+
+    def _agree(self) -> bool:
+        """Whether withheld runs differ from each other by less than the nearest of them from the history."""
+        if self.pace is None:
+            return False
+        logs = [self.pace.log_ratio(_whole(run.pace)).log for run in self.withheld]
+        return all(math.isfinite(x) for x in logs) and max(logs) - min(logs) < min(abs(x) for x in logs)
+
+    def _remember(self, run: EndedRun) -> None:
+        if run.runtime_seconds is not None:
+            self.runtimes.append(run.runtime_seconds)
+            self.runtime = runtime_band(self.runtimes)
+        if run.pace.windows:
+            self.runs.append(run.pace)
+            self.pace = fit_pace(self.runs)
+
+
+def _whole(run: RunPace) -> Window:
+    return Window(run.counts, run.seconds, 0.0, 0.0)
+
+
+def _by_class(batch: BlockBatch) -> Iterator[tuple[int, Blocks, Floats]]:
+    order = np.argsort(batch.class_ids, kind="stable")
+    ids, starts = np.unique(batch.class_ids[order], return_index=True)
+    blocks = batch.blocks
+    for class_id, rows in zip(ids.tolist(), np.split(order, starts[1:]), strict=True):
+        yield class_id, blocks.take(rows), batch.ended_at[rows]

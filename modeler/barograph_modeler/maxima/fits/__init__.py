@@ -1,0 +1,1 @@
+"""Fits of the generalized extreme value distribution, many samples at once."""

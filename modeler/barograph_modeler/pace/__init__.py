@@ -1,0 +1,1 @@
+"""The pace of a workload: windows of intervals, and how fast healthy runs get through them."""

@@ -1,0 +1,1 @@
+"""What the modeler shows: metrics, and `/predict`."""

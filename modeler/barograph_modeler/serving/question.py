@@ -1,0 +1,118 @@
+"""What somebody asks of the predictors: parsed from a query, checked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+from urllib.parse import parse_qsl
+
+from barograph_agent.protocol.tables import IDENTIFIER
+from barograph_modeler.scaling.history import MOST_RANKS
+
+RISK: Final = 0.01
+_NAMES: Final = ("app", "ranks", "nodes", "cluster", "risk", "curve", "format")
+_PARAM: Final = "param."
+_FEATURE: Final = "feature."
+MOST_FIELDS: Final = 500
+
+
+class BadQuestion(ValueError):
+    """A question that cannot be answered by anybody. The text names the field, its value and what was expected."""
+
+
+class Question(NamedTuple):
+    """How long does app take on so many ranks? cluster: empty for the only one. nodes: None where they are not given.
+
+    risk: probability with which the time limit may be exceeded. curve: whether other scales are to be answered too.
+    """
+
+    app: str
+    ranks: int
+    nodes: int | None = None
+    cluster: str = ""
+    params: Mapping[str, str] = {}
+    risk: float = RISK
+    curve: bool = False
+    text: bool = False
+    """Whether the answer is to be Prometheus text."""
+    features: Mapping[str, float] = {}
+    """What is known of the run: it is answered from them where there are any."""
+
+
+def parse_question(query: str) -> Question:
+    """A question from the query of a URL. Raises BadQuestion."""
+    fields: dict[str, str] = {}
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=MOST_FIELDS)
+    except ValueError:
+        raise BadQuestion(f"the query has more than {MOST_FIELDS} fields") from None
+    for name, value in pairs:
+        if not _is_field(name):
+            known = f"{', '.join(_NAMES)}, {_PARAM}NAME, {_FEATURE}NAME"
+            raise BadQuestion(f"{name[:80]!r} is no field, expected one of {known}")
+        if name in fields:
+            raise BadQuestion(f"{name[:80]} is given twice")
+        fields[name] = value
+    if not fields.get("app"):
+        raise BadQuestion("app is missing, expected the name of an application")
+    if "ranks" not in fields:
+        raise BadQuestion("ranks is missing, expected a whole number")
+    ranks = _count("ranks", fields["ranks"])
+    nodes = _count("nodes", fields["nodes"]) if fields.get("nodes") else None
+    if nodes is not None and nodes > ranks:
+        raise BadQuestion(f"nodes is {nodes}, expected at most the {ranks} ranks")
+    return Question(
+        app=fields["app"],
+        ranks=ranks,
+        nodes=nodes,
+        cluster=fields.get("cluster", ""),
+        params={name.removeprefix(_PARAM): value for name, value in fields.items() if name.startswith(_PARAM)},
+        risk=_risk(fields.get("risk", str(RISK))),
+        curve=_choice("curve", fields.get("curve", "0"), ("0", "1")) == "1",
+        text=_choice("format", fields.get("format", "json"), ("json", "prometheus")) == "prometheus",
+        features={
+            name.removeprefix(_FEATURE): _number(name, value)
+            for name, value in fields.items()
+            if name.startswith(_FEATURE)
+        },
+    )
+
+
+def _is_field(name: str) -> bool:
+    if name.startswith(_PARAM):
+        return IDENTIFIER.fullmatch(name.removeprefix(_PARAM)) is not None
+    return name in _NAMES or 0 < len(name.removeprefix(_FEATURE)) < len(name)
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise BadQuestion(f"{name[:80]} is {text[:80]!r}, expected a finite number")
+    return number
+
+
+def _count(name: str, text: str) -> int:
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0
+    if not 1 <= number <= MOST_RANKS:
+        raise BadQuestion(f"{name} is {text[:80]!r}, expected a whole number from 1 to {MOST_RANKS}")
+    return number
+
+
+def _risk(text: str) -> float:
+    try:
+        risk = float(text)
+    except ValueError:
+        risk = math.nan
+    if not 1e-6 <= risk <= 0.5:
+        raise BadQuestion(f"risk is {text[:80]!r}, expected a probability from 0.000001 to 0.5")
+    return risk
+
+
+def _choice(name: str, text: str, known: tuple[str, ...]) -> str:
+    if text not in known:
+        raise BadQuestion(f"{name} is {text[:80]!r}, expected {' or '.join(known)}")
+    return text

@@ -1,0 +1,1 @@
+"""Snapshots of the modeler's state, written by a forked child."""

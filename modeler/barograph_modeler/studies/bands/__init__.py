@@ -1,0 +1,1 @@
+"""Back-test of bands: methods, tasks, scores and plots."""

@@ -1,0 +1,1 @@
+"""Back-test of models that predict runtimes from features."""

@@ -1,0 +1,80 @@
+"""Runs with their features, from a CSV file with a header: what a model of features learns from and is scored on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from barograph_modeler.features.sample import Sample
+from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.studies.series import BadTable, CsvTable
+
+UNSEEN = -1.0
+"""Code of a text that no learned run had."""
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """The features of a file and how their cells become numbers.
+
+    names: the columns. codes: for each column of texts, its texts and their numbers, in alphabetical order from 0: a
+    label without order, which trees can take apart and lines cannot. left_out: columns that are no features, and why.
+    """
+
+    names: tuple[str, ...]
+    codes: dict[str, dict[str, float]]
+    left_out: dict[str, str]
+
+    def values(self, table: CsvTable) -> Floats:
+        """The features of a file's rows: (n, m). Raises BadTable for a missing column and a cell that is no number."""
+        columns = [
+            np.array([self.codes[name].get(cell, UNSEEN) for cell in table.column(name)])
+            if name in self.codes
+            else table.numbers(name)
+            for name in self.names
+        ]
+        return np.column_stack(columns)
+
+
+def encode(table: CsvTable, seconds: str, features: Sequence[str] | None) -> Encoding:
+    """What of a file are features: the columns named, or where none are, all but `seconds`.
+
+    Columns of one value say nothing and are left out. So are columns with blank cells, which some runs have and others
+    have not; but a column asked for by name with a blank cell is an error. Raises BadTable.
+    """
+    names: list[str] = []
+    codes: dict[str, dict[str, float]] = {}
+    left_out: dict[str, str] = {}
+    for name in features if features is not None else [name for name in table.header if name != seconds]:
+        cells = table.column(name)
+        if name == seconds:
+            raise BadTable(f"{table.path}: column {name!r} is both time and feature, expected other features")
+        if "" in cells:
+            line = table.rows[cells.index("")][0]
+            if features is not None:
+                raise BadTable(f"{table.path}, line {line}: column {name!r} is blank, expected a value in each line")
+            left_out[name] = f"blank in line {line}"
+        elif len(set(cells)) == 1:
+            left_out[name] = f"always {cells[0]}"
+        else:
+            names.append(name)
+            if not all(map(_is_number, cells)):
+                codes[name] = {text: float(code) for code, text in enumerate(sorted(set(cells)))}
+    if not names:
+        raise BadTable(f"{table.path} has no column to predict {seconds!r} from, expected at least one that varies")
+    return Encoding(tuple(names), codes, left_out)
+
+
+def read_runs(table: CsvTable, seconds: str, encoding: Encoding) -> Sample:
+    """All rows of a file. Raises BadTable."""
+    return Sample(encoding.names, encoding.values(table), table.numbers(seconds, positive=True))
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        return math.isfinite(float(cell))
+    except ValueError:
+        return False

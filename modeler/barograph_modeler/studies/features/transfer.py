@@ -1,0 +1,80 @@
+"""A model of one machine, put to work on another with a few runs there (Sun et al. 2020, section 2.5)."""
+
+from __future__ import annotations
+
+from typing import Final, Self
+
+import numpy as np
+from sklearn.linear_model import RidgeCV
+
+from barograph_modeler.features.estimators.expansion import logarithms
+from barograph_modeler.features.estimators.learners import LEARNERS, Maker, RuntimeLearner
+from barograph_modeler.features.estimators.stack import Stack
+from barograph_modeler.features.estimators.trees import Trees
+from barograph_modeler.features.sample import Sample
+from barograph_modeler.maxima.sample import Floats
+
+TRANSFERS: Final = {
+    "transfer": "the paper's h(f_s(x), x)",
+    "ratio": "target over source time, by ridge regression of its logarithm",
+    "barograph-transfer": "ours: transfer, ratio and trees-log, weighted by held-out error",
+}
+PREDICTED: Final = "seconds predicted on the source"
+
+
+class Transfer:
+    """The paper's h(f_s(Phi(x)), x), equation 5: trees that learn target seconds from source seconds and features."""
+
+    def __init__(self, source: RuntimeLearner, seed: int = 0) -> None:
+        self._source = source
+        self._trees = Trees(1, seed=seed)
+
+    def fit(self, sample: Sample) -> Self:
+        """Learn from runs on the target."""
+        self._trees.fit(Sample((PREDICTED, *sample.names), self._extend(sample.values), sample.seconds))
+        return self
+
+    def predict(self, values: Floats) -> Floats:
+        """Seconds on the target for each row of features."""
+        return self._trees.predict(self._extend(values))
+
+    def _extend(self, values: Floats) -> Floats:
+        return np.column_stack([self._source.predict(values), values])
+
+
+class RatioTransfer:
+    """Target over source seconds: a constant, moved by what features say of it, as ridge regression of the logarithm.
+
+    Machines differ mostly by a factor, so few runs settle it; how the factor depends on features is learned as far as
+    the runs support it.
+    """
+
+    def __init__(self, source: RuntimeLearner) -> None:
+        self._source = source
+
+    def fit(self, sample: Sample) -> Self:
+        """Learn from runs on the target."""
+        x = self._columns(sample.values)
+        self._middle, self._scale = x.mean(axis=0), np.where(x.std(axis=0) > 0, x.std(axis=0), 1.0)
+        ratios = np.log(sample.seconds) - np.log(self._source.predict(sample.values))
+        self._ridge = RidgeCV(np.logspace(-2, 4, 13)).fit((x - self._middle) / self._scale, ratios)
+        return self
+
+    def predict(self, values: Floats) -> Floats:
+        """Seconds on the target for each row of features."""
+        # No further than the learned runs lie: the ratio of a place not seen is that of the nearest edge.
+        x = np.clip((self._columns(values) - self._middle) / self._scale, -3, 3)
+        predicted: Floats = np.exp(np.log(self._source.predict(values)) + self._ridge.predict(x))
+        return predicted
+
+    def _columns(self, values: Floats) -> Floats:
+        return np.column_stack([np.log(self._source.predict(values)), logarithms(values)])
+
+
+def transfer_makers(source: RuntimeLearner) -> tuple[Maker, ...]:
+    """Learners of TRANSFERS that know how long runs take on the source, which `source` has learned."""
+    paper = Maker("transfer", TRANSFERS["transfer"], lambda seed: Transfer(source, seed))
+    ratio = Maker("ratio", TRANSFERS["ratio"], lambda _: RatioTransfer(source))
+    alone = next(maker for maker in LEARNERS if maker.name == "trees-log")
+    name = "barograph-transfer"
+    return paper, ratio, Maker(name, TRANSFERS[name], lambda seed: Stack((paper, ratio, alone), seed))

@@ -1,0 +1,141 @@
+"""The grey-box model: Amdahl's law times an overhead learned from 5-sample vectors (Alasandagutti et al. 2024).
+
+Three learners of tau, as in section 5.2 (the paper's libraries in brackets; ADR 0013 says why scikit-learn serves all):
+- a random forest, depth 5 (scikit-learn). Its "Friedman mean squared error" is the squared error, split for split;
+- gradient-boosted trees, depth 5, squared error (XGBoost), with XGBoost's 100 trees and learning rate 0.3;
+- a network with 16 inputs, layers of 16, 16 and 8 (relu) and one softplus output (TensorFlow). scikit-learn's network
+  has a linear output u and squared loss. Before each pass over the vectors it is given the target
+  u + (tau - softplus(u)) / s and the weight s**2, s = softplus'(u): the gradient of its loss there is that of
+  (tau - softplus(u))**2, the paper's loss. Its inputs are standardized, of which the paper does not speak.
+
+The paper draws vectors without saying how many; here VECTORS to train, and a prediction is the mean over DRAWS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+from scipy.special import expit
+from sklearn.ensemble import GradientBoostingRegressor, RandomForestRegressor
+from sklearn.neural_network import MLPRegressor
+
+from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.studies.greybox.fraction import TooFewRuns
+from barograph_modeler.studies.greybox.samples import Points, Rows, contexts, vectors
+
+VECTORS: Final = 1000
+"""Vectors that a learner is trained on."""
+
+DRAWS: Final = 16
+"""Vectors that one prediction is the mean of: draws of the four runs at small scale."""
+
+EPOCHS: Final = 200
+"""Passes over the vectors that train the network."""
+
+CONSTANT: Final = 1e-9
+"""Spread of an input over its mean, below which it is rounding."""
+
+LEAST_OUTPUT: Final = -20.0
+"""Of the network while it learns: below it softplus is flat, and nothing would lead back."""
+
+LEAST_TAU: Final = 1e-6
+"""Smallest overhead factor: below it the run would take a million times what Amdahl's law says."""
+
+
+class OverheadLearner(Protocol):
+    """What predicts tau from vectors."""
+
+    def fit(self, x: Floats, tau: Floats) -> object:
+        """Learn. x: (vectors, features). tau: above 0."""
+
+    def predict(self, x: Floats) -> Floats:
+        """Tau per vector."""
+
+
+class Softplus:
+    """The network. seed: of weights and batches."""
+
+    def __init__(self, seed: int) -> None:
+        self._network = MLPRegressor(hidden_layer_sizes=(16, 16, 8), activation="relu", random_state=seed)
+
+    def fit(self, x: Floats, tau: Floats) -> Softplus:
+        """Learn."""
+        self._mean, spread = x.mean(axis=0), x.std(axis=0)
+        # What never varied cannot be learned from: it counts as what it was.
+        self._scale = np.where(spread > CONSTANT * np.abs(self._mean), spread, np.inf)
+        standard = (x - self._mean) / self._scale
+        u = np.zeros(tau.size)
+        for _ in range(EPOCHS):
+            slope = expit(u)
+            self._network.partial_fit(standard, u + (tau - np.logaddexp(0, u)) / slope, sample_weight=slope**2)
+            u = np.maximum(self._network.predict(standard), LEAST_OUTPUT)
+        return self
+
+    def predict(self, x: Floats) -> Floats:
+        """Tau per vector."""
+        return np.asarray(np.logaddexp(0, self._network.predict((x - self._mean) / self._scale)))
+
+
+class OverheadMethod(NamedTuple):
+    """A learner by name. make: takes a seed."""
+
+    name: str
+    label: str
+    help: str
+    make: Callable[[int], Any]
+
+
+METHODS: Final = (
+    OverheadMethod(
+        "greybox-forest",
+        "RF",
+        "Amdahl's law times an overhead learned by a random forest",
+        lambda seed: RandomForestRegressor(max_depth=5, criterion="squared_error", random_state=seed),
+    ),
+    OverheadMethod(
+        "greybox-trees",
+        "GBT",
+        "Amdahl's law times an overhead learned by gradient-boosted trees",
+        lambda seed: GradientBoostingRegressor(max_depth=5, learning_rate=0.3, n_estimators=100, random_state=seed),
+    ),
+    OverheadMethod("greybox-mlp", "NN", "Amdahl's law times an overhead learned by a neural network", Softplus),
+)
+
+
+class GreyBox:
+    """An overhead model of one application on one machine.
+
+    points: runs within the cutoffs, tau known. c_f: the cutoff of processes, one number or one per point. Raises
+    TooFewRuns where no vector can be made: no problem size with runs on both sides of c_h = c_f / 2.
+    """
+
+    def __init__(self, method: OverheadMethod, points: Points, c_f: float | Floats, seed: int) -> None:
+        c_h = np.broadcast_to(np.asarray(c_f, dtype=np.float64) / 2, points.ranks.shape)
+        pools = contexts(points, c_h)
+        known = np.isin(points.group, list(pools))
+        targets = np.flatnonzero(known & (points.ranks > c_h) & (points.ranks <= c_f))
+        if not targets.size:
+            raise TooFewRuns(
+                f"no size has runs with 1 < N <= c_h and runs with c_h < N <= c_f, c_h up to {c_h.max():g}, "
+                "expected one: vectors are made of both"
+            )
+        self._levels = points.levels
+        self._seed = seed
+        rng = np.random.default_rng(seed)
+        drawn = rng.choice(targets, VECTORS)
+        self._learner: OverheadLearner = method.make(seed)
+        self._learner.fit(vectors(points, drawn, pools, self._levels, rng), points.tau[drawn])
+
+    def predict(self, points: Points, targets: Rows, c_h: float | Floats) -> Floats:
+        """Tau per target, the mean over DRAWS vectors; NaN where the target's group has no runs with 1 < N <= c_h."""
+        pools = contexts(points, c_h)
+        known = np.isin(points.group[targets], list(pools))
+        tau = np.full(targets.size, np.nan)
+        if known.any():
+            drawn = np.repeat(targets[known], DRAWS)
+            rng = np.random.default_rng(self._seed + 1)
+            found = self._learner.predict(vectors(points, drawn, pools, self._levels, rng))
+            tau[known] = np.maximum(np.mean(found.reshape(-1, DRAWS), axis=1), LEAST_TAU)
+        return tau

@@ -1,0 +1,181 @@
+"""The grey-box paper's tables 1 to 6 and figures 2 and 3: speedups beyond the cutoffs, model by model.
+
+`split.py` says what is learned from and what is scored. The four runs at small scale in a vector are of the size that
+is predicted, as in the paper, also where that size is beyond w_f.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.scaling.history import Runs
+from barograph_modeler.studies.greybox.fraction import TooFewRuns, aggregate, optimal, references
+from barograph_modeler.studies.greybox.greybox import METHODS, GreyBox, OverheadMethod
+from barograph_modeler.studies.greybox.oliveira import Oliveira
+from barograph_modeler.studies.greybox.samples import Points
+from barograph_modeler.studies.greybox.speedup import overhead, speedup
+from barograph_modeler.studies.greybox.split import CutoffSplit, Scaling, split
+from barograph_modeler.studies.runs import Grid, median, root_mean_square
+
+LABELS: Final = (
+    *(method.label for method in METHODS),
+    "Oliveira",
+    "Amdahl Aggregate p",
+    "Amdahl Optimal p",
+    "Amdahl Optimal p FD",
+)
+"""The rows of the paper's tables."""
+
+STATISTICS: Final = {
+    "RMSE of speedup": "rmse_speedup",
+    "RMSE of relative speedup error": "rmse_relative",
+    "Median relative error of time": "median_ape",
+}
+
+PERCENTILES: Final = (25.0, 50.0, 75.0, 95.0)
+
+
+def predict(part: CutoffSplit, seed: int) -> tuple[dict[str, Floats], dict[str, str]]:
+    """Speedups of the scored runs by each model of LABELS, NaN where it has none; and why a model has none at all."""
+    share = aggregate(part.runs, part.serial, part.original, part.c_f, part.w_f)
+    w, scored = part.w, part.scored
+    amdahl = np.asarray(speedup(part.runs.ranks, w, share))
+    models: dict[str, Callable[[], Floats]] = {
+        method.label: _greybox(method, part, share, amdahl, seed) for method in METHODS
+    }
+    models["Oliveira"] = lambda: _oliveira(part, seed)
+    models["Amdahl Aggregate p"] = lambda: amdahl[scored]
+    models["Amdahl Optimal p"] = lambda: _per_size(part, optimal(part.runs, part.serial, part.original, part.c_f))
+    models["Amdahl Optimal p FD"] = lambda: _per_size(part, optimal(part.runs, part.serial, part.original, np.inf))
+    predicted, reasons = {}, {}
+    for label in LABELS:
+        try:
+            predicted[label] = models[label]()
+        except TooFewRuns as error:
+            predicted[label] = np.full(int(scored.sum()), np.nan)
+            reasons[label] = str(error)
+    return predicted, reasons
+
+
+def _greybox(
+    method: OverheadMethod, part: CutoffSplit, share: float, amdahl: Floats, seed: int
+) -> Callable[[], Floats]:
+    def predicted() -> Floats:
+        runs, w = part.runs, part.w
+        serial = references(runs, part.serial, part.original)
+        tau = np.asarray(overhead(runs.seconds, serial, runs.ranks, w, share))
+        _, group = np.unique(runs.size, return_inverse=True)
+        points = Points.of(runs, group.astype(np.intp), w, tau)
+        model = GreyBox(method, points.take(part.trained), part.c_f[part.trained], seed)
+        factor = model.predict(points, np.flatnonzero(part.scored), part.c_f / 2)
+        return np.asarray(amdahl[part.scored] * factor)
+
+    return predicted
+
+
+def _oliveira(part: CutoffSplit, seed: int) -> Floats:
+    if part.original is not None:
+        raise TooFewRuns("Oliveira's model knows strong scaling only")
+    runs, trained, scored = part.runs, part.trained, part.scored
+    model = Oliveira.fit(runs.ranks[trained], runs.size[trained], part.measured[trained], seed=seed)
+    return model.speedup(runs.ranks[scored], runs.size[scored])
+
+
+def _per_size(part: CutoffSplit, shares: Mapping[float, float]) -> Floats:
+    runs = part.runs.take(part.scored)
+    answer = np.full(len(runs), np.nan)
+    for size, share in shares.items():
+        rows = runs.size == size
+        answer[rows] = speedup(runs.ranks[rows], part.w[part.scored][rows], share)
+    return answer
+
+
+@dataclass(frozen=True)
+class Scored:
+    """How one model did on one application. rmse_speedup: of S' - S; rmse_relative: of S' / S - 1, NaN left out.
+
+    errors: |S' - S| per scored run, the paper's root squared error. unknown: scored runs without a prediction.
+    """
+
+    application: tuple[str, ...]
+    scaling: str
+    model: str
+    scored: int
+    unknown: int
+    rmse_speedup: float
+    rmse_relative: float
+    median_ape: float
+    errors: Floats
+    reason: str
+
+
+def evaluate(
+    application: tuple[str, ...], runs: Runs, scaling: Scaling, c_f: float, w_f: float, seed: int
+) -> list[Scored]:
+    """Every model on one application. Raises TooFewRuns where the runs cannot be cut."""
+    part = split(runs, scaling, c_f, w_f)
+    predicted, reasons = predict(part, seed)
+    measured = part.measured[part.scored]
+    rows = []
+    for model, speedups in predicted.items():
+        errors = speedups - measured
+        known = ~np.isnan(errors)
+        # Seconds are a serial time over the speedup, so an error of time is S / S' - 1.
+        ape = np.abs(measured[known] / speedups[known] - 1)
+        rows.append(
+            Scored(
+                application,
+                scaling,
+                model,
+                measured.size,
+                int((~known).sum()),
+                root_mean_square(errors),
+                root_mean_square(errors / measured),
+                float(np.median(ape)) if ape.size else float("nan"),
+                np.abs(errors),
+                reasons.get(model, ""),
+            )
+        )
+    return rows
+
+
+def tables(rows: Sequence[Scored]) -> list[Grid]:
+    """The paper's tables and the quartiles of its figures: models by the first part of applications' names.
+
+    A cell is the median over the applications of its column.
+    """
+    columns = list(dict.fromkeys(row.application[0] for row in rows))
+    found = []
+    for scaling in dict.fromkeys(row.scaling for row in rows):
+        for title, value in STATISTICS.items():
+            cells = [
+                [
+                    median(
+                        [getattr(row, value) for row in rows if _is(row, scaling, model) and row.application[0] == name]
+                    )
+                    for name in columns
+                ]
+                for model in LABELS
+            ]
+            found.append(Grid(f"{title}, {scaling} scaling", list(LABELS), columns, cells))
+        spread = [_quantiles([row.errors for row in rows if _is(row, scaling, model)]) for model in LABELS]
+        names = [f"{quantile:g} %" for quantile in PERCENTILES]
+        found.append(
+            Grid(f"Root squared error of speedup, percentiles, {scaling} scaling", list(LABELS), names, spread)
+        )
+    return found
+
+
+def _is(row: Scored, scaling: str, model: str) -> bool:
+    return row.scaling == scaling and row.model == model
+
+
+def _quantiles(errors: list[Floats]) -> list[float | None]:
+    every = np.concatenate(errors)
+    known = every[~np.isnan(every)]
+    return [float(np.percentile(known, q)) for q in PERCENTILES] if known.size else [None] * len(PERCENTILES)

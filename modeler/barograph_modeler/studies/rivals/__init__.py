@@ -1,0 +1,1 @@
+"""Other models of scaling: simple laws, Extra-P, the papers' models in one shape."""

@@ -1,0 +1,156 @@
+"""The laws of scaling that Barograph is measured against, and the one shape that every model of scaling has.
+
+A model has a name, a line of help, and `fit`. It is given the runs of all problems of one application, because some
+models learn from all of them, and gives back for each problem a curve, or the reason why it has none there:
+
+    def fit(problems: Mapping[str, Runs], seed: int) -> dict[str, Curve | str]: ...
+    MODELS = (Model("weak", "log-bilinear law of weak scaling", fit),)
+
+A curve is called with three columns of one length (ranks, nodes with NaN where not known, size) and returns seconds,
+finite and above 0 where the model has an answer, NaN where it has none. `each` makes such a `fit` from one that looks
+at a single problem and raises ValueError where that has too few runs. The list of all models is in
+`backtest/models.py`: adding to it makes a model a row of `barograph backtest scaling`.
+
+Repeats: these laws take every run as a point, unweighted, so a scale that was run more often counts more. All but one
+are fitted to relative errors, or in logarithms: in seconds, the smallest scale would decide alone.
+Sizes: these laws do not know sizes. `of_one_size` fits them to the runs of each size; they have no answer for others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final, NamedTuple, Protocol
+
+import numpy as np
+from scipy.optimize import least_squares, nnls
+
+from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.scaling.history import Runs
+
+Terms = Callable[[Floats], Floats]
+"""The columns of a law that is linear in its coefficients: (rows, terms)."""
+EVALUATIONS: Final = 5000
+
+
+class RuntimeCurve(Protocol):
+    """Seconds over scale and size."""
+
+    def __call__(self, ranks: Floats, nodes: Floats, size: Floats) -> Floats:
+        """Expected seconds, one per row; NaN where there is no answer."""
+
+
+class Model(NamedTuple):
+    """A model of scaling as the backtest knows it. fit: see the module."""
+
+    name: str
+    help: str
+    fit: Callable[[Mapping[str, Runs], int], dict[str, RuntimeCurve | str]]
+
+
+def each(fit: Callable[[Runs], RuntimeCurve]) -> Callable[[Mapping[str, Runs], int], dict[str, RuntimeCurve | str]]:
+    """A model's fit from a fit of single problems, which raises ValueError where there is no curve."""
+
+    def fit_all(problems: Mapping[str, Runs], seed: int) -> dict[str, RuntimeCurve | str]:
+        curves: dict[str, RuntimeCurve | str] = {}
+        for name, runs in problems.items():
+            try:
+                curves[name] = fit(runs)
+            except ValueError as error:
+                curves[name] = str(error)
+        return curves
+
+    return fit_all
+
+
+def of_one_size(fit: Callable[[Runs], Callable[[Floats], Floats]], fewest: int = 2) -> Callable[[Runs], RuntimeCurve]:
+    """A law that knows ranks only, fitted to the runs of each size that was seen at `fewest` scales or more."""
+
+    def fit_sizes(runs: Runs) -> RuntimeCurve:
+        laws: dict[float, Callable[[Floats], Floats]] = {}
+        most = 0
+        for size in np.unique(runs.size):
+            part = runs.take(runs.size == size)
+            most = max(most, part.scales.size)
+            if part.scales.size >= fewest:
+                laws[float(size)] = fit(part)
+        if not laws:
+            raise ValueError(f"one size was seen at {most} scales at most, expected {fewest}")
+
+        def seconds(ranks: Floats, nodes: Floats, size: Floats) -> Floats:
+            answer = np.full(ranks.size, np.nan)
+            for known, law in laws.items():
+                answer[size == known] = law(ranks[size == known])
+            return np.where(answer > 0, answer, np.nan)
+
+        return seconds
+
+    return fit_sizes
+
+
+def _nonnegative(terms: Terms, runs: Runs) -> Callable[[Floats], Floats]:
+    columns = terms(runs.ranks) / runs.seconds[:, None]
+    unit = columns.max(axis=0)
+    coefficients, _ = nnls(columns / unit, np.ones(len(runs)))
+    return lambda ranks: np.asarray(terms(ranks) @ (coefficients / unit))
+
+
+def _free(terms: Terms, runs: Runs) -> Callable[[Floats], Floats]:
+    coefficients = np.linalg.lstsq(terms(runs.ranks) / runs.seconds[:, None], np.ones(len(runs)), rcond=None)[0]
+    return lambda ranks: np.asarray(terms(ranks) @ coefficients)
+
+
+def _polynomial(degree: int, runs: Runs) -> Callable[[Floats], Floats]:
+    coefficients = np.polyfit(np.log2(runs.ranks), np.log(runs.seconds), degree)
+    # A parabola far out is beyond a float.
+    return lambda ranks: np.exp(np.clip(np.polyval(coefficients, np.log2(ranks)), -700, 700))
+
+
+def _geometric(runs: Runs) -> Callable[[Floats], Floats]:
+    """Levenberg-Marquardt on the means over repeats, weighted with their number; s counts doublings of ranks."""
+    ranks = runs.scales
+    times = [runs.seconds[runs.ranks == scale] for scale in ranks]
+    means, counts = np.array([t.mean() for t in times]), np.array([t.size for t in times])
+
+    def law(s: Floats, a: float, b: float, c: float) -> Floats:
+        return np.asarray(b * np.power(np.abs(1 + a), s) + c)
+
+    start = (-0.5, float(means[0] - means.min()) or float(means[0]), float(means.min()))
+    doublings, weights = np.log2(ranks), np.sqrt(counts)
+    with np.errstate(all="ignore"):  # steps too far are refused by the method itself
+        found = least_squares(
+            lambda x: (law(doublings, *x) - means) * weights, start, method="lm", max_nfev=EVALUATIONS
+        )
+    a, b, c = found.x
+    return lambda ranks: law(np.log2(ranks), a, b, c)
+
+
+def _amdahl(p: Floats) -> Floats:
+    return np.stack([np.ones(p.size), 1 / p], axis=1)
+
+
+def _amdahl_log(p: Floats) -> Floats:
+    return np.stack([np.ones(p.size), 1 / p, np.log(p)], axis=1)
+
+
+def _ernest(p: Floats) -> Floats:
+    return np.stack([np.ones(p.size), 1 / p, np.log(p), p], axis=1)
+
+
+def _square_root(p: Floats) -> Floats:
+    return np.stack([p, 1 / p, 1 / np.sqrt(p)], axis=1)
+
+
+def _law(name: str, text: str, fit: Callable[[Runs], Callable[[Floats], Floats]], fewest: int = 2) -> Model:
+    return Model(name, text, each(of_one_size(fit, fewest)))
+
+
+MODELS: Final = (
+    _law("amdahl", "s + w/p, coefficients not negative", partial(_nonnegative, _amdahl)),
+    _law("amdahl-log", "s + w/p + c log p, coefficients not negative", partial(_nonnegative, _amdahl_log)),
+    _law("ernest", "s + w/p + c log p + d p, coefficients not negative (Ernest)", partial(_nonnegative, _ernest)),
+    _law("log-linear", "log T linear in log p (Barnes 2008)", partial(_polynomial, 1)),
+    _law("barnes-quadratic", "log T quadratic in log p (Barnes 2008)", partial(_polynomial, 2), 3),
+    _law("square-root", "a p + b/p + c/sqrt(p)", partial(_free, _square_root), 3),
+    _law("geometric", "b (1 + a)**s + c with s = log2 p, by Levenberg-Marquardt", _geometric, 3),
+)

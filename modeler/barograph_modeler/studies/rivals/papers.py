@@ -1,0 +1,147 @@
+"""The papers' models as rows of `barograph backtest scaling`.
+
+Each problem size of each problem is a group of runs with its own serial time, measured or estimated: strong scaling,
+w = 1. The cutoff c_f of a group is its largest scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.scaling.history import Runs
+from barograph_modeler.studies.greybox.fraction import TooFewRuns, estimate_share, serial_time
+from barograph_modeler.studies.greybox.greybox import METHODS, GreyBox, OverheadMethod
+from barograph_modeler.studies.greybox.oliveira import Oliveira
+from barograph_modeler.studies.greybox.samples import Points
+from barograph_modeler.studies.greybox.speedup import corrected_time, overhead
+from barograph_modeler.studies.rivals.laws import Model, RuntimeCurve, each
+from barograph_modeler.studies.weak.weak import LogBilinear
+
+
+class SizeGroup:
+    """The runs of one size of one problem, and their serial time."""
+
+    def __init__(self, number: int, runs: Runs) -> None:
+        self.number = number
+        self.runs = runs
+        self.serial = serial_time(runs)
+        self.c_f = float(runs.ranks.max())
+
+    def points(self, runs: Runs, tau: Floats) -> Points:
+        """Points of this group at w = 1."""
+        count = len(runs)
+        return Points.of(runs, np.full(count, self.number, dtype=np.intp), np.ones(count), tau)
+
+
+def fit_greybox(method: OverheadMethod, problems: Mapping[str, Runs], seed: int) -> dict[str, RuntimeCurve | str]:
+    """One overhead model for all problems of an application; a curve per problem, or why there is none."""
+    curves: dict[str, RuntimeCurve | str] = {}
+    groups: dict[str, dict[float, SizeGroup]] = {}
+    number = 0
+    for name, runs in problems.items():
+        try:
+            sizes = [float(size) for size in np.unique(runs.size)]
+            groups[name] = {size: SizeGroup(number + i, runs.take(runs.size == size)) for i, size in enumerate(sizes)}
+            number += len(sizes)
+        except TooFewRuns as error:
+            curves[name] = str(error)
+    every = [group for sizes in groups.values() for group in sizes.values()]
+    try:
+        share, known, model, c_h = _train(method, every, seed)
+    except TooFewRuns as error:
+        return curves | dict.fromkeys(groups, str(error))
+    for name, members in groups.items():
+        curves[name] = partial(_seconds, members, share, known, model, c_h)
+    return curves
+
+
+def _train(method: OverheadMethod, groups: list[SizeGroup], seed: int) -> tuple[float, Points, GreyBox, Floats]:
+    if not groups:
+        raise TooFewRuns("no problem with a serial time, expected one")
+    ranks = np.concatenate([group.runs.ranks for group in groups])
+    serial = np.concatenate([np.full(len(group.runs), group.serial) for group in groups])
+    seconds = np.concatenate([group.runs.seconds for group in groups])
+    share = estimate_share(ranks, np.ones(ranks.size), serial / seconds)
+    tau = overhead(seconds, serial, ranks, 1, share)
+    bounds = np.cumsum([len(group.runs) for group in groups])[:-1]
+    points = [group.points(group.runs, part) for group, part in zip(groups, np.split(tau, bounds), strict=True)]
+    known = points[0]
+    for more in points[1:]:
+        known = known.joined(more)
+    c_f = np.concatenate([np.full(len(group.runs), group.c_f) for group in groups])
+    return share, known, GreyBox(method, known, c_f, seed), c_f / 2
+
+
+def _seconds(
+    sizes: Mapping[float, SizeGroup],
+    share: float,
+    known: Points,
+    model: GreyBox,
+    c_h: Floats,
+    ranks: Floats,
+    nodes: Floats,
+    size: Floats,
+) -> Floats:
+    answer = np.full(ranks.size, np.nan)
+    for m, group in sizes.items():
+        at = np.flatnonzero(size == m)
+        if not at.size:
+            continue
+        asked = group.points(Runs(ranks[at], nodes[at], size[at], np.ones(at.size)), np.full(at.size, np.nan))
+        targets = np.arange(known.ranks.size, known.ranks.size + at.size)
+        # Points that are asked for have no tau, so no cutoff makes them runs at small scale.
+        tau = model.predict(known.joined(asked), targets, np.concatenate([c_h, np.zeros(at.size)]))
+        found = ~np.isnan(tau)
+        answer[at[found]] = corrected_time(group.serial, ranks[at[found]], 1, share, tau[found])
+    return answer
+
+
+def fit_oliveira(problems: Mapping[str, Runs], seed: int) -> dict[str, RuntimeCurve | str]:
+    """Oliveira's model, problem by problem."""
+    return each(partial(_oliveira, seed))(problems, seed)
+
+
+def _oliveira(seed: int, runs: Runs) -> RuntimeCurve:
+    serial = {float(m): serial_time(runs.take(runs.size == m)) for m in np.unique(runs.size)}
+    model = Oliveira.fit(runs.ranks, runs.size, np.array([serial[m] for m in runs.size]) / runs.seconds, seed=seed)
+
+    def seconds(ranks: Floats, nodes: Floats, size: Floats) -> Floats:
+        times = np.array([serial.get(m, np.nan) for m in size])
+        return np.asarray(times / model.speedup(ranks, size))
+
+    return seconds
+
+
+def log_bilinear(intercept: bool) -> Callable[[Runs], RuntimeCurve]:
+    """The law of weak scaling, fitted to the least seconds of each configuration; raises ValueError for too few.
+
+    Without sizes it is a power law of the ranks.
+    """
+
+    def fit(runs: Runs) -> RuntimeCurve:
+        law = LogBilinear(intercept=intercept)
+        for ranks, size, seconds in zip(runs.ranks, runs.size, runs.seconds, strict=True):
+            law.learn(float(ranks), float(size), float(seconds))
+        law.coefficients  # noqa: B018 - raises where runs are too few
+
+        def seconds_at(ranks: Floats, nodes: Floats, size: Floats) -> Floats:
+            with np.errstate(over="ignore"):  # a parabola far out
+                found = law.predict(ranks, size)
+            return np.asarray(np.where(np.isfinite(found) & (found > 0), found, np.nan))
+
+        return seconds_at
+
+    return fit
+
+
+MODELS: Final = (
+    *(Model(method.name, method.help, partial(fit_greybox, method)) for method in METHODS),
+    Model("oliveira", "Oliveira's speedup model, fitted by particle swarm", fit_oliveira),
+    Model("weak-log-bilinear", "log-bilinear law of weak scaling in ranks and size", each(log_bilinear(False))),
+    Model("weak-log-bilinear-intercept", "the same with an intercept", each(log_bilinear(True))),
+)

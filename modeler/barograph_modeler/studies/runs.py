@@ -1,0 +1,121 @@
+"""The papers' studies on one's own measurements: what a table of them is, and the figures in its cells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.scaling.history import Runs
+from barograph_modeler.studies.series import BadTable, CsvTable
+from barograph_modeler.studies.weak.complexity import Complexity
+
+WIDEST_REPEATS = 100.0
+"""Repeats of one configuration that differ by a larger factor are in different units, or one of them broke."""
+
+
+class RunColumns(NamedTuple):
+    """Names of the columns of a table of runs. value: times, or another figure above 0 in the place of times."""
+
+    value: str
+    ranks: str
+    by: Sequence[str]
+    size: str | None = None
+    nodes: str | None = None
+
+
+class Condition(NamedTuple):
+    """What a line must have to be used: this cell in this column or, where not `equal`, another cell."""
+
+    column: str
+    cell: str
+    equal: bool
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A printed table. cells: None where there is no figure."""
+
+    title: str
+    rows: list[str]
+    columns: list[str]
+    cells: list[list[float | None]]
+
+    def markdown(self, corner: str = "model", digits: int = 3) -> str:
+        """The table in Markdown; figures with `digits` decimals."""
+        lines = [f"**{self.title}**", "", f"| {corner} | {' | '.join(self.columns)} |"]
+        lines.append("|---|" + "---:|" * len(self.columns))
+        for name, row in zip(self.rows, self.cells, strict=True):
+            lines.append(f"| {name} | {' | '.join(figure(cell, digits) for cell in row)} |")
+        return "\n".join(lines)
+
+
+def figure(value: float | None, digits: int = 3) -> str:
+    """A number for a table; large ones in powers of ten, `N/A` where there is none."""
+    if value is None or not np.isfinite(value):
+        return "N/A"
+    return f"{value:.{digits}f}" if abs(value) < 1e5 else f"{value:.1e}"
+
+
+def read_runs(
+    path: Path, columns: RunColumns, where: Sequence[Condition] = (), complexity: Complexity | None = None
+) -> dict[tuple[str, ...], Runs]:
+    """The runs of each application: of each combination of cells of the `by` columns, in the order of the file.
+
+    where: what lines must have; others are left out. complexity: turns the size column into work.
+    Raises BadTable for what is no run, and for repeats that differ by more than WIDEST_REPEATS.
+    """
+    table = CsvTable(path)
+    for name, cell, equal in where:
+        wanted = [i for i, found in enumerate(table.column(name)) if (found == cell) == equal]
+        if not wanted:
+            sign = "=" if equal else "!="
+            raise BadTable(f"{path}: no line has {name}{sign}{cell}, expected some to have all of --where")
+        table.rows = [table.rows[i] for i in wanted]
+    ranks, values = table.numbers(columns.ranks, positive=True), table.numbers(columns.value, positive=True)
+    nodes = None if columns.nodes is None else table.numbers(columns.nodes, positive=True)
+    size = np.ones(ranks.size) if columns.size is None else table.numbers(columns.size, positive=True)
+    if complexity is not None:
+        size = np.array([complexity.work(float(n)) for n in size])
+    keys: dict[tuple[str, ...], list[int]] = {}
+    for i, key in enumerate(zip(*(table.column(name) for name in columns.by), strict=True)):
+        keys.setdefault(key, []).append(i)
+    found = {}
+    for key, rows in keys.items():
+        try:
+            found[key] = Runs.of(
+                ranks[rows], values[rows], nodes=None if nodes is None else nodes[rows], size=size[rows]
+            )
+        except ValueError as error:
+            raise BadTable(f"{path}, {', '.join(key)}: {error}") from None
+        _check_repeats(found[key], f"{path}, {', '.join(key)}")
+    return found
+
+
+def _check_repeats(runs: Runs, name: str) -> None:
+    configurations: dict[tuple[float, ...], list[float]] = {}
+    for ranks, nodes, size, seconds in zip(runs.ranks, runs.nodes, runs.size, runs.seconds, strict=True):
+        known = float(np.nan_to_num(nodes))
+        configurations.setdefault((float(ranks), known, float(size)), []).append(float(seconds))
+    for (ranks, _, size), times in configurations.items():
+        if max(times) > WIDEST_REPEATS * min(times):
+            raise BadTable(
+                f"{name}: repeats on {ranks:g} ranks, size {size:g}, are {min(times):g} and {max(times):g},"
+                f" expected within a factor of {WIDEST_REPEATS:g}: is one in another unit, or broken?"
+            )
+
+
+def root_mean_square(errors: Floats) -> float:
+    """Square root of the mean square, NaN left out; NaN if nothing else is there."""
+    known = errors[~np.isnan(errors)]
+    return float(np.sqrt(np.mean(known**2))) if known.size else float("nan")
+
+
+def median(values: Sequence[float | None]) -> float | None:
+    """The median of what is a number; None where nothing is."""
+    known = [value for value in values if value is not None and np.isfinite(value)]
+    return float(np.median(known)) if known else None

@@ -1,0 +1,130 @@
+"""How far predicted runtimes were off, per workload and per model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.scaling.history import Runs
+from barograph_modeler.studies.rivals.laws import Model, RuntimeCurve
+from barograph_modeler.studies.scaling.models import Limited
+from barograph_modeler.studies.scaling.workloads import WorkloadSplit
+
+
+@dataclass(frozen=True)
+class ModelAccuracy:
+    """One model on one workload. Errors and coverage are shares (0.12 is 12 %); None where there is no answer.
+
+    scales: of the workload, learned and scored. learned, scored: runs. unanswered: scored runs for which the model had
+    no answer. median_ape, mean_ape: of |predicted - observed| / observed over the scored runs. rmse_speedup: of the
+    speedup over the smallest learned scale of the same size. coverage_95: share of the scored runs inside the interval,
+    None for models without. reason: why there is no answer.
+    """
+
+    by: dict[str, str]
+    model: str
+    scales: int
+    learned: int
+    scored: int
+    unanswered: int
+    median_ape: float | None = None
+    mean_ape: float | None = None
+    rmse_speedup: float | None = None
+    coverage_95: float | None = None
+    reason: str = ""
+
+
+def fit_all(
+    models: Iterable[Model], splits: Sequence[WorkloadSplit], seed: int
+) -> dict[str, dict[str, RuntimeCurve | str]]:
+    """The curves of every model, by model and workload. Every workload teaches, also those that are not scored."""
+    problems = {one.name: one.learned for one in splits}
+    return {model.name: model.fit(problems, seed) for model in models}
+
+
+def score(
+    curves: Mapping[str, Mapping[str, RuntimeCurve | str]], splits: Sequence[WorkloadSplit]
+) -> Iterator[ModelAccuracy]:
+    """Every model on every workload that has runs to score."""
+    for one in splits:
+        if one.scored is not None:
+            for model, fitted in curves.items():
+                yield _score(model, fitted[one.name], one, one.scored)
+
+
+def _score(model: str, curve: RuntimeCurve | str, one: WorkloadSplit, scored: Runs) -> ModelAccuracy:
+    runs = len(scored)
+    if isinstance(curve, str):
+        return ModelAccuracy(one.key, model, one.scales, len(one.learned), runs, runs, reason=curve)
+    rows = (scored.ranks, scored.nodes, scored.size)
+    with np.errstate(all="ignore"):  # what is no number is an unanswered run
+        predicted = curve(*rows)
+        good = np.isfinite(predicted) & (predicted > 0)
+    if not good.any():
+        return ModelAccuracy(
+            one.key, model, one.scales, len(one.learned), runs, runs, reason="no answer for these runs"
+        )
+    error = np.abs(predicted - scored.seconds)[good] / scored.seconds[good]
+    coverage = None
+    if isinstance(curve, Limited):
+        limits = curve.limits(*rows)
+        coverage = float(((limits.lower <= scored.seconds) & (scored.seconds <= limits.upper))[good].mean())
+    return ModelAccuracy(
+        one.key,
+        model,
+        one.scales,
+        len(one.learned),
+        runs,
+        int((~good).sum()),
+        float(np.median(error)),
+        float(error.mean()),
+        _rmse_speedup(one.learned, scored, predicted, good),
+        coverage,
+    )
+
+
+def _rmse_speedup(learned: Runs, scored: Runs, predicted: Floats, good: np.ndarray) -> float | None:
+    base = np.full(len(scored), np.nan)
+    for size in np.unique(learned.size):
+        part = learned.take(learned.size == size)
+        base[scored.size == size] = np.median(part.seconds[part.ranks == part.ranks.min()])
+    known = good & np.isfinite(base)
+    if not known.any():
+        return None
+    difference = (base / predicted - base / scored.seconds)[known]
+    return float(np.sqrt((difference**2).mean()))
+
+
+def summarize(rows: Sequence[ModelAccuracy]) -> list[dict[str, Any]]:
+    """A row per model over the workloads that it has an answer for.
+
+    median_ape, rmse_speedup: medians over workloads of theirs; mean_ape: the mean of theirs; coverage_95: share of all
+    scored runs, so a workload with more runs counts more.
+    """
+    summary = []
+    for model in dict.fromkeys(row.model for row in rows):
+        mine = [row for row in rows if row.model == model]
+        limited = [row for row in mine if row.coverage_95 is not None]
+        answered = sum(row.scored - row.unanswered for row in limited)
+        inside = sum((row.coverage_95 or 0) * (row.scored - row.unanswered) for row in limited)
+        summary.append(
+            {
+                "model": model,
+                "workloads": sum(row.median_ape is not None for row in mine),
+                "refused": sum(row.median_ape is None for row in mine),
+                "median_ape": _over(np.median, [row.median_ape for row in mine]),
+                "mean_ape": _over(np.mean, [row.mean_ape for row in mine]),
+                "rmse_speedup": _over(np.median, [row.rmse_speedup for row in mine]),
+                "coverage_95": inside / answered if limited else None,
+            }
+        )
+    return summary
+
+
+def _over(average: Any, values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(average(known)) if known else None

@@ -1,0 +1,64 @@
+"""Every model of scaling that the backtest knows: Barograph's predictor, the papers' models, the rivals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from barograph_modeler.maxima.predictive import SeriesLimits
+from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.scaling.history import Runs
+from barograph_modeler.scaling.predictor import Prediction, Predictor, fit
+from barograph_modeler.studies.rivals import extrap, laws, papers, pmnf
+from barograph_modeler.studies.rivals.laws import Model, RuntimeCurve
+
+
+@runtime_checkable
+class Limited(Protocol):
+    """A curve that also has an interval."""
+
+    def limits(self, ranks: Floats, nodes: Floats, size: Floats) -> SeriesLimits:
+        """The central 95 % of the predicted seconds, one per row; NaN where there is no answer."""
+
+
+class PredictorCurve:
+    """The predictor's curve of one problem."""
+
+    def __init__(self, predictor: Predictor, problem: str) -> None:
+        self._predictor = predictor
+        self._problem = problem
+
+    def __call__(self, ranks: Floats, nodes: Floats, size: Floats) -> Floats:
+        """Expected seconds; NaN where the predictor refuses."""
+        return self._columns(ranks, nodes, size)[:, 1]
+
+    def limits(self, ranks: Floats, nodes: Floats, size: Floats) -> SeriesLimits:
+        """The 95 % interval; NaN where the predictor refuses."""
+        columns = self._columns(ranks, nodes, size)
+        return SeriesLimits(columns[:, 0], columns[:, 2])
+
+    def _columns(self, ranks: Floats, nodes: Floats, size: Floats) -> Floats:
+        asked = np.stack([ranks, nodes, size], axis=1)
+        # Repeats have one prediction.
+        rows, inverse = np.unique(asked, axis=0, return_inverse=True)
+        return np.array([self._row(*row) for row in rows.tolist()])[inverse.ravel()]
+
+    def _row(self, ranks: float, nodes: float, size: float) -> tuple[float, float, float]:
+        answer = self._predictor.predict(self._problem, ranks, None if np.isnan(nodes) else nodes, size)
+        if isinstance(answer, Prediction):
+            return answer.lower_seconds, answer.expected_seconds, answer.upper_seconds
+        return np.nan, np.nan, np.nan
+
+
+def _forecasts(problems: Mapping[str, Runs], seed: int) -> dict[str, RuntimeCurve | str]:
+    predictor = fit(problems, seed=seed)
+    return {name: PredictorCurve(predictor, name) for name in problems}
+
+
+def models() -> dict[str, Model]:
+    """By name, ours first; Extra-P is among them where it is installed."""
+    ours = Model("barograph", "ours: curves averaged by how well they foretold the larger scales, pooled", _forecasts)
+    every = (ours, *laws.MODELS, *pmnf.MODELS, *extrap.models(), *papers.MODELS)
+    return {model.name: model for model in every}

@@ -1,0 +1,140 @@
+"""Workloads of scaling runs from a CSV file, each split into what is learned and what is scored."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.scaling.history import MOST_RANKS, Runs
+from barograph_modeler.studies.series import BadTable, CsvTable
+
+
+class WorkloadColumns(NamedTuple):
+    """Names of columns. size, nodes: None where the file has none."""
+
+    time: str
+    ranks: str
+    by: Sequence[str]
+    size: str | None = None
+    nodes: str | None = None
+
+
+@dataclass(frozen=True)
+class ScalingWorkload:
+    """Runs that differ in scale and size only. key: cell of each `by` column."""
+
+    key: dict[str, str]
+    runs: Runs
+
+    @property
+    def name(self) -> str:
+        """The key as text."""
+        return ", ".join(f"{column}={cell}" for column, cell in self.key.items())
+
+
+@dataclass(frozen=True)
+class WorkloadSplit:
+    """What is learned of a workload and what is scored; scored is None where nothing is."""
+
+    key: dict[str, str]
+    name: str
+    learned: Runs
+    scored: Runs | None
+
+    @property
+    def scales(self) -> int:
+        """Distinct numbers of ranks in both."""
+        scored = () if self.scored is None else self.scored.scales
+        return int(np.union1d(self.learned.scales, scored).size)
+
+
+def read_workloads(path: Path, columns: WorkloadColumns) -> tuple[list[ScalingWorkload], int]:
+    """The workloads in the order of the file, and how many rows have a blank time, scale or size and are left out.
+
+    The scale of a workload is its ranks; where a row of it has none but all have nodes, its nodes. Raises BadTable for
+    cells that are no such number, and OSError.
+    """
+    table = CsvTable(path)
+    seconds = _numbers(table, columns.time, "seconds above 0", lambda x: x > 0)
+    ranks, nodes = _counts(table, columns.ranks), _counts(table, columns.nodes)
+    blank = np.zeros(seconds.size)
+    size = blank + 1 if columns.size is None else _numbers(table, columns.size, "a number above 0", lambda x: x > 0)
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for row, cells in enumerate(zip(*(table.column(name) for name in columns.by), strict=True)):
+        groups.setdefault(cells, []).append(row)
+    workloads, kept = [], 0
+    for cells, members in groups.items():
+        at = np.array(members)
+        at = at[np.isfinite(seconds[at]) & np.isfinite(size[at])]
+        in_nodes = np.isnan(ranks[at]).any() and np.isfinite(nodes[at]).all()
+        scale = (nodes if in_nodes else ranks)[at]
+        at, scale = at[np.isfinite(scale)], scale[np.isfinite(scale)]
+        if at.size:
+            kept += at.size
+            runs = _runs(table, at, scale, np.where(nodes[at] <= scale, nodes[at], np.nan), size[at], seconds[at])
+            workloads.append(ScalingWorkload(dict(zip(columns.by, cells, strict=True)), runs))
+    if not workloads:
+        raise BadTable(f"{path} has no row with {columns.time} and {columns.ranks}, expected some to learn from")
+    return workloads, len(table.rows) - kept
+
+
+def lower_half(runs: Runs) -> float:
+    """The largest scale of the lower half of the scales. Of an odd number, the one in the middle is of the lower."""
+    scales = runs.scales
+    return float(scales[(scales.size + 1) // 2 - 1])
+
+
+def split(workloads: Sequence[ScalingWorkload], most: Callable[[Runs], float]) -> list[WorkloadSplit]:
+    """Learn what is at most at a scale, score what is above. most: the scale, from the runs of a workload."""
+    splits = []
+    for one in workloads:
+        low = one.runs.ranks <= most(one.runs)
+        if low.any():
+            rest = None if low.all() else one.runs.take(~low)
+            splits.append(WorkloadSplit(one.key, one.name, one.runs.take(low), rest))
+    return splits
+
+
+def split_files(
+    learned: Sequence[ScalingWorkload], scored: Sequence[ScalingWorkload], most: Callable[[Runs], float] | None
+) -> list[WorkloadSplit]:
+    """Learn one file, all of it or what is at most at a scale; score the rows of the same workloads in another."""
+    rows = {one.name: one.runs for one in scored}
+    both = split(learned, most or (lambda runs: math.inf))
+    return [WorkloadSplit(one.key, one.name, one.learned, rows.get(one.name)) for one in both]
+
+
+def _counts(table: CsvTable, name: str | None) -> Floats:
+    if name is None:
+        return np.full(len(table.rows), np.nan)
+    wanted = f"a whole number from 1 to {MOST_RANKS}"
+    return _numbers(table, name, wanted, lambda x: 1 <= x <= MOST_RANKS and x == math.floor(x))
+
+
+def _numbers(table: CsvTable, name: str, wanted: str, good: Callable[[float], bool]) -> Floats:
+    """A column; NaN where a cell is blank."""
+    numbers = np.full(len(table.rows), np.nan)
+    for row, cell in enumerate(table.column(name)):
+        if not cell.strip():
+            continue
+        try:
+            numbers[row] = float(cell)
+        except ValueError:
+            numbers[row] = math.nan
+        if not (math.isfinite(numbers[row]) and good(float(numbers[row]))):
+            line = table.rows[row][0]
+            raise BadTable(f"{table.path}, line {line}: column {name!r} is {cell!r}, expected {wanted}")
+    return numbers
+
+
+def _runs(table: CsvTable, at: np.ndarray, ranks: Floats, nodes: Floats, size: Floats, seconds: Floats) -> Runs:
+    try:
+        return Runs.of(ranks, seconds, nodes=nodes, size=size)
+    except ValueError as error:
+        raise BadTable(f"{table.path}, line {table.rows[at[0]][0]} and its like: {error}") from None

@@ -1,0 +1,142 @@
+"""Series of measured values, from a CSV file with a header."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from barograph_modeler.maxima.sample import Floats
+
+
+class BadTable(ValueError):
+    """A file that cannot be used; says file, line, column, cell and what was expected."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """Values of one kind in the order they came. key: cell of each `by` column. scale: of the scale column, or None."""
+
+    key: dict[str, str]
+    scale: float | None
+    values: Floats
+
+    @property
+    def name(self) -> str:
+        """The key as text."""
+        return ", ".join(self.key.values())
+
+
+class Join(NamedTuple):
+    """Further columns: those of `path`, whose column `on` holds each value once."""
+
+    path: Path
+    on: str
+
+
+class CsvTable:
+    """A CSV file: `header`, and rows as (line number, cells). Raises BadTable for a malformed one, and OSError."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(file)
+            try:
+                self.header = next((row for row in reader if row), [])
+                self.rows = [(reader.line_num, row) for row in reader if row]
+            except (csv.Error, UnicodeDecodeError) as error:
+                raise BadTable(f"{path}, line {reader.line_num}: {error}, expected a CSV file in UTF-8") from None
+        if not self.header:
+            raise BadTable(f"{path} is empty, expected a line of column names and lines of values")
+        if twice := next((name for i, name in enumerate(self.header) if name in self.header[:i]), None):
+            raise BadTable(f"{path}: column {twice!r} is there twice, expected different names")
+        if not self.rows:
+            raise BadTable(f"{path} has a line of column names only, expected lines of values")
+        for line, row in self.rows:
+            if len(row) != len(self.header):
+                raise BadTable(f"{path}, line {line}: {len(row)} cells, expected {len(self.header)}, one per column")
+
+    def column(self, name: str) -> list[str]:
+        """The cells of one column. Raises BadTable if there is none of that name."""
+        if name not in self.header:
+            raise BadTable(f"{self.path} has no column {name!r}, expected one of {', '.join(self.header)}")
+        at = self.header.index(name)
+        return [row[at] for _, row in self.rows]
+
+    def join(self, other: CsvTable, on: str) -> None:
+        """Add the columns of `other` that are not there yet. Raises BadTable for a row without exactly one partner."""
+        partners: dict[str, list[str]] = {}
+        for (line, row), cell in zip(other.rows, other.column(on), strict=True):
+            if cell in partners:
+                raise BadTable(f"{other.path}, line {line}: column {on!r} is {cell!r} again, expected each value once")
+            partners[cell] = row
+        added = [i for i, name in enumerate(other.header) if name not in self.header]
+        for (line, row), cell in zip(self.rows, self.column(on), strict=True):
+            if cell not in partners:
+                raise BadTable(f"{self.path}, line {line}: column {on!r} is {cell!r}, which is not in {other.path}")
+            row += [partners[cell][i] for i in added]
+        self.header += [other.header[i] for i in added]
+
+    def numbers(self, name: str, *, positive: bool = False) -> Floats:
+        """One column as numbers. Raises BadTable for a cell that is not finite, or with `positive` not above 0."""
+        wanted = "a number above 0" if positive else "a finite number"
+        numbers = np.empty(len(self.rows))
+        for i, cell in enumerate(self.column(name)):
+            try:
+                numbers[i] = float(cell)
+            except ValueError:
+                numbers[i] = math.nan
+            if not math.isfinite(numbers[i]) or (positive and numbers[i] <= 0):
+                line = self.rows[i][0]
+                raise BadTable(f"{self.path}, line {line}: column {name!r} is {cell!r}, expected {wanted}")
+        return numbers
+
+
+def read_series(
+    path: Path,
+    value: str,
+    by: Sequence[str],
+    *,
+    scale: str | None = None,
+    order: str | None = None,
+    join: Join | None = None,
+) -> list[Series]:
+    """The values of column `value`, one series for each combination of the cells of `by` (and `scale`), as they come.
+
+    order: a column to sort by within each series, ascending; as numbers if all its cells are, else as text, which is
+    right for ISO dates; equal cells keep the order of the file. Raises BadTable and OSError.
+    """
+    table = CsvTable(path)
+    if join is not None:
+        table.join(CsvTable(join.path), join.on)
+    values = table.numbers(value)
+    scales = None if scale is None else table.numbers(scale, positive=True)
+    groups: dict[tuple[str | float, ...], list[int]] = {}
+    for i, key in enumerate(_keys(table, by, scales)):
+        groups.setdefault(key, []).append(i)
+    rank = None if order is None else _rank(table.column(order))
+    series = []
+    for key, members in groups.items():
+        at = members if rank is None else sorted(members, key=rank.__getitem__)
+        cells = {name: str(cell) for name, cell in zip(by, key, strict=False)}
+        series.append(Series(cells, None if scales is None else float(key[-1]), values[at]))
+    return series
+
+
+def _keys(table: CsvTable, by: Sequence[str], scales: Floats | None) -> Iterator[tuple[str | float, ...]]:
+    columns: list[Sequence[str | float]] = [table.column(name) for name in by]
+    if scales is not None:
+        columns.append(scales.tolist())
+    return zip(*columns, strict=True)
+
+
+def _rank(cells: Sequence[str]) -> list[float] | list[str]:
+    try:
+        return [float(cell) for cell in cells]
+    except ValueError:
+        return list(cells)

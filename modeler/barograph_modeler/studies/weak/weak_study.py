@@ -1,0 +1,146 @@
+"""The weak-scaling paper's tables: relative errors of the log-bilinear law at scales beyond those it learned.
+
+Each series is one application with one amount of work per process. Where the file has no sizes, the size is the ranks
+times WORK_PER_RANK: any unit but 1 gives the same predictions (`weak.py` says why). Rivals: those that the paper names
+(`laws.py`, `pmnf.py`), which know ranks only, and perfect weak scaling from the largest scale learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.scaling.history import Runs
+from barograph_modeler.studies.rivals import laws, pmnf
+from barograph_modeler.studies.rivals.laws import Model, RuntimeCurve
+from barograph_modeler.studies.rivals.papers import log_bilinear
+from barograph_modeler.studies.runs import Grid, median
+from barograph_modeler.studies.weak.weak import BEST, Kind, relative_error
+
+WORK_PER_RANK: Final = 1e6
+"""Size of one rank's share where sizes are not known."""
+
+BILINEAR: Final = "log-bilinear"
+
+RIVALS: Final = ("log-linear", "barnes-quadratic", "square-root", "geometric", "pmnf")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A scale that was predicted. errors: relative error per law, NaN where it has no prediction."""
+
+    series: tuple[str, ...]
+    kind: Kind
+    ranks: float
+    size: float
+    errors: dict[str, float]
+
+
+def best_of_repeats(runs: Runs, kind: Kind) -> Runs:
+    """One run per configuration: the least time, or the largest performance. Smallest configuration first."""
+    best: dict[tuple[float, float], float] = {}
+    for ranks, size, value in zip(runs.ranks, runs.size, runs.seconds, strict=True):
+        key = (float(ranks), float(size))
+        best[key] = BEST[kind](best.get(key, float(value)), float(value))
+    ranks, size = np.array(sorted(best)).T
+    return Runs.of(ranks, [best[key] for key in sorted(best)], size=size)
+
+
+def evaluate(
+    series: tuple[str, ...], runs: Runs, kind: Kind, smallest: float = 1, largest: float | None = None
+) -> list[Target]:
+    """Every law on one series, learned from `smallest` to `largest` ranks, scored beyond.
+
+    largest: None for the lower half of the scales. Raises ValueError where nothing is left to learn from or to score.
+    """
+    runs = runs.take(runs.ranks >= smallest)
+    scales = runs.scales
+    if scales.size < 2:
+        raise ValueError(f"{scales.size} scale, expected at least 2: some to learn from and some to score")
+    cutoff = float(scales[(scales.size + 1) // 2 - 1]) if largest is None else largest
+    best = best_of_repeats(runs, kind)
+    known, targets = best.take(best.ranks <= cutoff), best.take(best.ranks > cutoff)
+    if not len(known) or not len(targets):
+        raise ValueError(f"{len(known)} configurations up to {cutoff:g} ranks and {len(targets)} beyond, expected both")
+    errors: dict[str, Floats] = {}
+    for name, fit in laws_of(kind).items():
+        try:
+            curve = fit(known)
+            found = curve(targets.ranks, targets.nodes, targets.size)
+        except ValueError:
+            found = np.full(len(targets), np.nan)
+        errors[name] = relative_error(targets.seconds, found)
+    return [
+        Target(series, kind, float(ranks), float(size), {name: float(column[i]) for name, column in errors.items()})
+        for i, (ranks, size) in enumerate(zip(targets.ranks, targets.size, strict=True))
+    ]
+
+
+def _perfect(kind: Kind) -> Callable[[Runs], RuntimeCurve]:
+    def fit(runs: Runs) -> RuntimeCurve:
+        at = int(np.argmax(runs.ranks))
+        ranks_there, value = float(runs.ranks[at]), float(runs.seconds[at])
+        if kind == "time":
+            return lambda ranks, nodes, size: np.full(ranks.size, value)
+        return lambda ranks, nodes, size: np.asarray(value * ranks / ranks_there)
+
+    return fit
+
+
+def _rival(model: Model) -> Callable[[Runs], RuntimeCurve]:
+    """The model's curve for runs whose sizes it is not told."""
+
+    def fit(runs: Runs) -> RuntimeCurve:
+        curve = model.fit({"": Runs.of(runs.ranks, runs.seconds)}, 0)[""]
+        if isinstance(curve, str):
+            raise ValueError(curve)
+        return lambda ranks, nodes, size: curve(ranks, nodes, np.ones(ranks.size))
+
+    return fit
+
+
+def laws_of(kind: Kind) -> dict[str, Callable[[Runs], RuntimeCurve]]:
+    """The law and its rivals, by the names that tables have."""
+    rivals = {model.name: model for model in (*laws.MODELS, *pmnf.MODELS)}
+    return {
+        BILINEAR: log_bilinear(intercept=False),
+        f"{BILINEAR} + intercept": log_bilinear(intercept=True),
+        **{name: _rival(rivals[name]) for name in RIVALS},
+        "perfect": _perfect(kind),
+    }
+
+
+def tables(targets: Sequence[Target]) -> list[Grid]:
+    """The paper's table of relative errors per target in percent, and mean, median and largest per law."""
+    found = []
+    for kind in dict.fromkeys(target.kind for target in targets):
+        rows = [target for target in targets if target.kind == kind]
+        names = list(rows[0].errors)
+        labels = [f"{', '.join(row.series)}, {row.ranks:g}" for row in rows]
+        each: list[list[float | None]] = [[100 * row.errors[name] for name in names] for row in rows]
+        found.append(Grid(f"Relative error of {kind}, per cent, per target", labels, names, each))
+        summary = [
+            [statistic([row[i] for row in each]) for i in range(len(names))] for statistic in STATISTICS.values()
+        ]
+        found.append(Grid(f"Relative error of {kind}, per cent, {len(rows)} targets", list(STATISTICS), names, summary))
+    return found
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None and np.isfinite(value)]
+    return float(np.mean(known)) if known else None
+
+
+def _largest(values: Sequence[float | None]) -> float | None:
+    return max((value for value in values if value is not None and np.isfinite(value)), default=None)
+
+
+STATISTICS: Final[dict[str, Callable[[Sequence[float | None]], float | None]]] = {
+    "mean": _mean,
+    "median": median,
+    "largest": _largest,
+}
