@@ -35,20 +35,20 @@ class Grid:
     columns: list[str]
     cells: list[list[float | None]]
 
-    def markdown(self, corner: str = "model", digits: int = 3) -> str:
-        """The table in Markdown; figures with `digits` decimals."""
-        lines = [f"**{self.title}**", "", f"| {corner} | {' | '.join(self.columns)} |"]
+    def markdown(self) -> str:
+        """The table in Markdown."""
+        lines = [f"**{self.title}**", "", f"| model | {' | '.join(self.columns)} |"]
         lines.append("|---|" + "---:|" * len(self.columns))
         for name, row in zip(self.rows, self.cells, strict=True):
-            lines.append(f"| {name} | {' | '.join(figure(cell, digits) for cell in row)} |")
+            lines.append(f"| {name} | {' | '.join(figure(cell) for cell in row)} |")
         return "\n".join(lines)
 
 
-def figure(value: float | None, digits: int = 3) -> str:
-    """A number for a table; large ones in powers of ten, `N/A` where there is none."""
+def figure(value: float | None) -> str:
+    """A number for a table, with three decimals; large ones in powers of ten, `N/A` where there is none."""
     if value is None or not np.isfinite(value):
         return "N/A"
-    return f"{value:.{digits}f}" if abs(value) < 1e5 else f"{value:.1e}"
+    return f"{value:.3f}" if abs(value) < 1e5 else f"{value:.1e}"
 
 
 def read_runs(
@@ -97,9 +97,3 @@ def root_mean_square(errors: Floats) -> float:
     """Square root of the mean square, NaN left out; NaN if nothing else is there."""
     known = errors[~np.isnan(errors)]
     return float(np.sqrt(np.mean(known**2))) if known.size else float("nan")
-
-
-def median(values: Sequence[float | None]) -> float | None:
-    """The median of what is a number; None where nothing is."""
-    known = [value for value in values if value is not None and np.isfinite(value)]
-    return float(np.median(known)) if known else None

@@ -60,23 +60,22 @@ def add_parser(subjects: Any) -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace) -> None:
-    """Print what the detectors said. Raises BadTable and OSError."""
+    """Print how the detectors did. Raises BadTable and OSError."""
     detectors = [score(options.alpha, options.margin), *RIVALS]
-    judged = list(_cases(options))
-    said = [(case, [detector.detect(case.job) for detector in detectors]) for case in judged]
+    judged = [(case, [detector.detect(case.job) for detector in detectors]) for case in _cases(options)]
     tallies: dict[tuple[str, str], DetectorTally] = {}
-    for case, alarms in said:
+    for case, alarms in judged:
         for detector, at in zip(detectors, alarms, strict=True):
             tallies.setdefault((case.task, detector.name), DetectorTally()).add(case.job.onset, at)
     if options.json:
         summary = [_summary(*key, tally) for key, tally in tallies.items()]
-        print(json.dumps({"summary": summary, "jobs": [_row(case, detectors, at) for case, at in said]}))
+        print(json.dumps({"summary": summary, "jobs": [_row(case, detectors, at) for case, at in judged]}))
     else:
         _show(tallies)
 
 
 def _cases(options: argparse.Namespace) -> Iterator[Case]:
-    """The jobs, workload by workload; what is left out is said, and nothing left is an error."""
+    """The jobs, workload by workload. Prints how many runs are too short; raises BadTable where all are."""
     workloads: dict[str, list[MeasuredRun]] = {}
     short = 0
     for one in _runs(options):

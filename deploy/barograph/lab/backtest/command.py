@@ -101,7 +101,7 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _series(options: argparse.Namespace) -> list[Series]:
-    """The series that are long enough; what is left out is said, and nothing left is an error."""
+    """The series that are long enough. Prints how many are not; raises BadTable where none is."""
     every = read_series(
         options.file, options.value, options.by, scale=options.scale, order=options.order, join=join_of(options)
     )

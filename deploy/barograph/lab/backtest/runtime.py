@@ -32,7 +32,7 @@ def add_parser(subjects: Any) -> argparse.ArgumentParser:
     """The subject `runtime` and its options."""
     parser: argparse.ArgumentParser = subjects.add_parser(
         "runtime",
-        help="do models of features foretell how long runs take?",
+        help="do models of features predict how long runs take?",
         description="Learn runtimes from the features of some runs of a CSV file and predict those of the others.",
         epilog=listed("models", [*(model[:2] for model in MODELS), *TRANSFERS.items()]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -79,7 +79,7 @@ def _run(options: argparse.Namespace) -> None:
     results = [evaluate(maker, learned, scored, options.seed) for maker in shown]
     scores = [score for score, _, _ in results]
     if options.plot is not None:
-        from barograph_modeler.studies.features.plot import plot_runtimes
+        from barograph_modeler.studies.plot import plot_runtimes
 
         plot_runtimes(results, scored.seconds, options.plot, time=options.time)
     weights = dict(zip(learned.names, importances(learned, seed=options.seed).tolist(), strict=True))

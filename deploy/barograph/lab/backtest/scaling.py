@@ -24,7 +24,7 @@ def add_parser(subjects: Any) -> argparse.ArgumentParser:
     """The subject `scaling` and its options."""
     parser: argparse.ArgumentParser = subjects.add_parser(
         "scaling",
-        help="do models of scaling foretell the runtimes at larger scales?",
+        help="do models of scaling predict the runtimes at larger scales?",
         description="Fit every model to the runs of each workload at smaller scales, and score it on the larger ones.",
         epilog=listed("models", [model[:2] for model in models().values()]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -73,7 +73,7 @@ def _run(options: argparse.Namespace) -> None:
     curves = fit_all(fitted, splits, options.seed)
     rows = list(score(curves, scored))
     if options.plot is not None:
-        from barograph_modeler.studies.scaling.plot import plot_scaling
+        from barograph_modeler.studies.plot import plot_scaling
 
         plot_scaling(curves, scored, rows, options.plot, time=options.time, ranks=options.ranks)
     if options.json:
@@ -91,8 +91,8 @@ def _splits(options: argparse.Namespace) -> list[WorkloadSplit]:
     others, blank = read_workloads(options.test, columns)
     _say_blank(options.test, blank)
     known = {one.name for one in workloads}
-    if strange := sum(one.name not in known for one in others):
-        say(f"{strange} of {len(others)} workloads of {options.test} are not in {options.file} and are left out")
+    if unknown := sum(one.name not in known for one in others):
+        say(f"{unknown} of {len(others)} workloads of {options.test} are not in {options.file} and are left out")
     return split_files(workloads, others, None if options.train is None else _most(options.train))
 
 

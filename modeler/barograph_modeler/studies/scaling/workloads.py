@@ -81,8 +81,8 @@ def split(workloads: Sequence[ScalingWorkload], most: Callable[[Runs], float]) -
     for one in workloads:
         low = one.runs.ranks <= most(one.runs)
         if low.any():
-            rest = None if low.all() else one.runs.take(~low)
-            splits.append(WorkloadSplit(one.key, one.name, one.runs.take(low), rest))
+            rest = None if low.all() else one.runs.select(~low)
+            splits.append(WorkloadSplit(one.key, one.name, one.runs.select(low), rest))
     return splits
 
 
