@@ -67,7 +67,7 @@ def test_two_levels_of_parallelism_add_nodes_and_ranks_per_node():
 def test_what_a_run_took_has_no_part_in_its_own_prediction():
     points, _ = application()
     targets = np.flatnonzero(points.ranks > 16)
-    model = GreyBox(METHODS[0], points.take(points.ranks <= 16), 16, seed=0)
+    model = GreyBox(METHODS[0], points.select(points.ranks <= 16), 16, seed=0)
     before = model.predict(points, targets, 8)
     blind = Points(**(vars(points) | {"tau": np.where(points.ranks > 16, np.nan, points.tau)}))
     assert (before == model.predict(blind, targets, 8)).all()
@@ -77,7 +77,7 @@ def test_what_a_run_took_has_no_part_in_its_own_prediction():
 def test_where_amdahls_law_is_exact_the_overhead_is_1(method):
     points, _ = application(factor=lambda n, m: np.ones_like(n))
     targets = np.flatnonzero((points.ranks > 8) & (points.ranks <= 16))
-    tau = GreyBox(method, points.take(points.ranks <= 16), 16, seed=1).predict(points, targets, 8)
+    tau = GreyBox(method, points.select(points.ranks <= 16), 16, seed=1).predict(points, targets, 8)
     assert tau == pytest.approx(1, abs=0.02)
 
 
@@ -105,7 +105,7 @@ def test_the_network_minimizes_the_squared_error_of_tau_not_of_what_it_learns():
 def test_a_size_unlike_the_only_one_that_was_learned_does_not_blow_up(method):
     points, _ = application(sizes=(1e3, 1e9))
     trained = (points.size == 1e3) & (points.ranks <= 16)
-    model = GreyBox(method, points.take(trained), 16, seed=0)
+    model = GreyBox(method, points.select(trained), 16, seed=0)
     found = model.predict(points, np.flatnonzero((points.size == 1e9) & (points.ranks == 16)), 8)
     assert 0.5 < found[0] < 2
 
@@ -119,8 +119,8 @@ def test_no_size_with_runs_on_both_sides_of_half_the_cutoff_is_refused():
 def test_a_size_without_runs_at_small_scale_has_no_prediction_rather_than_a_guess():
     points, _ = application()
     alone = Points(**(vars(points) | {"group": np.where(points.size == 4, 99, points.group).astype(np.intp)}))
-    kept = alone.take((alone.size < 4) | (alone.ranks > 16))
-    model = GreyBox(METHODS[0], kept.take(kept.ranks <= 16), 16, seed=0)
+    kept = alone.select((alone.size < 4) | (alone.ranks > 16))
+    model = GreyBox(METHODS[0], kept.select(kept.ranks <= 16), 16, seed=0)
     found = model.predict(kept, np.flatnonzero(kept.ranks == 32), 8)
     assert np.isnan(found).tolist() == [False, False, True]
 
@@ -148,11 +148,11 @@ def test_a_model_gives_a_curve_or_a_reason_and_positive_seconds_or_nan(model):
 def test_problems_of_one_application_are_learned_together(method):
     model = next(model for model in MODELS if model.name == method.name)
     _, runs = application()
-    problems = {str(m): runs.take(runs.size == m) for m in (1.0, 2.0, 4.0)}
+    problems = {str(m): runs.select(runs.size == m) for m in (1.0, 2.0, 4.0)}
     curves = model.fit(problems, 0)
     for name, curve in curves.items():
         assert not isinstance(curve, str)
-        part = problems[name].take(problems[name].ranks > 16)
+        part = problems[name].select(problems[name].ranks > 16)
         assert curve(part.ranks, part.nodes, part.size) == pytest.approx(part.seconds, rel=0.1)
 
 

@@ -40,7 +40,7 @@ def test_w_is_a_ratio_of_work_not_of_edges():
 def test_optimal_p_has_sizes_that_are_not_in_the_training_set():
     """Section 5.3 says "not in the testing set"; equation (9) takes D_m from the training set, which has none there."""
     runs = Runs.of([1, 2, 4, 1, 2, 4], [10, 5.5, 3.25, 100, 51, 26.5], size=[1, 1, 1, 10, 10, 10])
-    trained = runs.take(runs.size <= 1)
+    trained = runs.select(runs.size <= 1)
     assert set(optimal(runs, {1.0: 10.0, 10.0: 100.0}, None, 4)) == {1.0, 10.0}
     assert set(optimal(trained, {1.0: 10.0, 10.0: 100.0}, None, 4)) == {1.0}
 

@@ -183,7 +183,7 @@ def test_likelihood_is_the_product_of_forecasts_of_each_scale_from_the_smaller()
     whole = ShapeEvidence(history).log_likelihood(spread)
     steps = np.zeros(whole.size)
     for count in range(1, len(SCALES)):
-        seen = ShapeEvidence(history.take(np.arange(count)))
+        seen = ShapeEvidence(history.select(np.arange(count)))
         means, spreads = seen.at(float(SCALES[count]), spread)
         y = np.log(history.seconds[count])
         steps += student_t.logpdf((y - means) / spreads, seen.freedom) - np.log(spreads)
@@ -248,5 +248,5 @@ def test_answers_do_not_depend_on_the_order_of_runs():
     history = runs(amdahl(1, 100), SCALES * 2, noise=0.05)
     expected = predicted(fit({"a": history}), "a", 64).expected_seconds
     for order in itertools.islice(itertools.permutations(range(10)), 1, 4000, 1000):
-        shuffled = history.take(np.array(order))
+        shuffled = history.select(np.array(order))
         assert predicted(fit({"a": shuffled}), "a", 64).expected_seconds == pytest.approx(expected, rel=1e-9)

@@ -23,11 +23,11 @@ class DetectorTally:
     """Disturbed jobs that alarmed before the onset too."""
 
     def count(self, detect: Detect, job: JobCase) -> None:
-        """Let a detector judge one job."""
+        """Run a detector on one job and count its alarms."""
         self.add(job.onset, detect(job))
 
     def add(self, onset: int | None, alarms: Sequence[int]) -> None:
-        """Count what was said of one job; of a disturbed one the first alarm after its onset is the detection."""
+        """Count the alarms of one job. In a disturbed one, the first alarm after the onset is the detection."""
         if onset is None:
             self.healthy += 1
             self.false += bool(alarms)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -13,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from barograph.lab.columns import names
+from barograph.lab.columns import HEADED, checked, names, refuse, say
 from barograph_collector.daemon.service import Exit
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.studies.greybox import greybox_study
 from barograph_modeler.studies.greybox.fraction import TooFewRuns
-from barograph_modeler.studies.runs import Condition, Grid, RunColumns, read_runs
-from barograph_modeler.studies.series import BadTable
+from barograph_modeler.studies.runs import Condition, Grid, read_runs
+from barograph_modeler.studies.series import BadTable, Columns
 from barograph_modeler.studies.weak import weak_study
 from barograph_modeler.studies.weak.complexity import BadExpression, Complexity
 from barograph_modeler.studies.weak.planner import rounding
@@ -35,6 +34,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     subjects = parser.add_subparsers(dest="subject", required=True, metavar="SUBJECT")
+    share = checked(float, lambda share: 0 < share < 1, "a number between 0 and 1, both excluded")
     grey = subjects.add_parser(
         "grey-box",
         help="speedups beyond the scales that were learned: grey-box models, Oliveira's model, Amdahl's law",
@@ -50,13 +50,13 @@ def _parser() -> argparse.ArgumentParser:
     grey.add_argument("--nodes", metavar="COL", help="the column of nodes: two levels of parallelism")
     grey.add_argument(
         "--cutoff-ranks",
-        type=_share,
+        type=share,
         default=0.5,
         metavar="Q",
         help="quantile of the scales that is c_f (default: 0.5)",
     )
     grey.add_argument(
-        "--cutoff-size", type=_share, default=0.5, metavar="Q", help="quantile of the sizes that is w_f (default: 0.5)"
+        "--cutoff-size", type=share, default=0.5, metavar="Q", help="quantile of the sizes that is w_f (default: 0.5)"
     )
     grey.add_argument(
         "--seed", type=int, default=0, metavar="N", help="seed of draws, networks and swarms (default: 0)"
@@ -73,8 +73,10 @@ def _parser() -> argparse.ArgumentParser:
     weak.add_argument(
         "--largest", type=int, metavar="P", help="learn up to P ranks (default: lower half of the scales)"
     )
+    grey.set_defaults(execute=_grey_box)
+    weak.set_defaults(execute=_weak)
     for subject in (grey, weak):
-        subject.add_argument("file", type=Path, metavar="FILE.csv", help="a CSV file with a line of column names")
+        subject.add_argument("file", type=Path, metavar="FILE.csv", help=HEADED)
         subject.add_argument("--time", required=True, metavar="COL", help="the column of times")
         subject.add_argument(
             "--ranks", required=True, metavar="COL", help="the column of ranks (or of nodes, if all have as many)"
@@ -94,20 +96,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _scalings(text: str) -> list[str]:
-    kinds = text.split(",")
-    if unknown := [kind for kind in kinds if kind not in SCALINGS]:
-        raise argparse.ArgumentTypeError(f"{unknown[0]!r}, expected {', '.join(SCALINGS)}")
-    return kinds
-
-
-def _share(text: str) -> float:
-    try:
-        share = float(text)
-    except ValueError:
-        share = -1.0
-    if not 0 < share < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}, expected a number between 0 and 1, both excluded")
-    return share
+    known = checked(str, lambda kind: kind in SCALINGS, ", ".join(SCALINGS))
+    return [known(kind) for kind in text.split(",")]
 
 
 def _condition(text: str) -> Condition:
@@ -127,21 +117,14 @@ def main(arguments: Sequence[str]) -> int:
         parser.error("--complexity is of a size, expected --size too")
     try:
         complexity = None if options.complexity is None else Complexity.parse(options.complexity)
-        grids, rows = (_grey_box if options.subject == "grey-box" else _weak)(options, complexity)
-    except (BadTable, BadExpression) as error:
-        return _refuse(str(error))
-    except OSError as error:
-        return _refuse(f"{error.filename}: {error.strerror}")
+        grids, rows = options.execute(options, complexity)
+    except (BadTable, BadExpression, OSError) as error:
+        return refuse("study", error)
     if options.json:
-        print(json.dumps(_plain({"tables": [asdict(grid) for grid in grids], "rows": rows})))
+        print(json.dumps(_plain({"tables": [asdict(grid) for grid in grids], "rows": [asdict(row) for row in rows]})))
     else:
         print("\n\n".join(grid.markdown() for grid in grids))
     return Exit.OK
-
-
-def _refuse(text: str) -> int:
-    print(f"barograph study: {text}", file=sys.stderr)
-    return Exit.DATA
 
 
 def _plain(value: Any) -> Any:
@@ -155,10 +138,13 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _grey_box(options: argparse.Namespace, complexity: Complexity | None) -> tuple[list[Grid], list[dict[str, Any]]]:
-    columns = RunColumns(options.time, options.ranks, options.by, options.size, options.nodes)
+def _grey_box(
+    options: argparse.Namespace, complexity: Complexity | None
+) -> tuple[list[Grid], list[greybox_study.Scored]]:
+    columns = Columns(options.time, options.ranks, options.by, options.size, options.nodes)
     applications = read_runs(options.file, columns, options.where, complexity)
-    rows, left_out = [], []
+    rows: list[greybox_study.Scored] = []
+    left_out = []
     for scaling in options.scaling:
         for name, runs in applications.items():
             try:
@@ -167,44 +153,41 @@ def _grey_box(options: argparse.Namespace, complexity: Complexity | None) -> tup
                 )
             except TooFewRuns as error:
                 left_out.append(f"{', '.join(name)}, {scaling}: {error}")
-    _say(left_out, len(applications) * len(options.scaling), options.file, bool(rows))
-    for row in {(row.model, row.scaling, row.reason): row for row in rows if row.reason}.values():
-        print(f"barograph study: {row.model}, {row.scaling}: {row.reason}", file=sys.stderr)
-    return greybox_study.tables(rows), [asdict(row) for row in rows]
+    _say_left_out(left_out, len(applications) * len(options.scaling), options.file, bool(rows))
+    for model, scaling, reason in dict.fromkeys((row.model, row.scaling, row.reason) for row in rows if row.reason):
+        say(f"{model}, {scaling}: {reason}", "study")
+    return greybox_study.tables(rows), rows
 
 
-def _weak(options: argparse.Namespace, complexity: Complexity | None) -> tuple[list[Grid], list[dict[str, Any]]]:
+def _weak(options: argparse.Namespace, complexity: Complexity | None) -> tuple[list[Grid], list[weak_study.Target]]:
     targets: list[weak_study.Target] = []
     left_out: list[str] = []
     asked = 0
-    kinds: list[tuple[Kind, str | None]] = [("time", options.time), ("performance", options.performance)]
-    for kind, column in kinds:
+    kinds: dict[Kind, str | None] = {"time": options.time, "performance": options.performance}
+    for kind, column in kinds.items():
         if column is None:
             continue
-        columns = RunColumns(column, options.ranks, options.by, options.size)
+        columns = Columns(column, options.ranks, options.by, options.size)
         for name, runs in read_runs(options.file, columns, options.where).items():
             asked += 1
-            sized = (
-                runs if options.size else Runs.of(runs.ranks, runs.seconds, size=runs.ranks * weak_study.WORK_PER_RANK)
-            )
+            application = ", ".join(name)
             if complexity is not None and kind == "time":
                 changes = rounding(complexity, [(int(p), float(n)) for p, n in zip(runs.ranks, runs.size, strict=True)])
-                print(
-                    f"barograph study: {', '.join(name)}: work per rank lies {min(changes):+.1%} to {max(changes):+.1%}"
-                    " from its median",
-                    file=sys.stderr,
-                )
+                span = f"{min(changes):+.1%} to {max(changes):+.1%}"
+                say(f"{application}: work per rank lies {span} from its median", "study")
+            size = runs.size if options.size else runs.ranks * weak_study.WORK_PER_RANK
+            sized = Runs.of(runs.ranks, runs.seconds, size=size)
             try:
                 targets += weak_study.evaluate(name, sized, kind, options.smallest, options.largest)
             except ValueError as error:
-                left_out.append(f"{', '.join(name)}, {kind}: {error}")
-    _say(left_out, asked, options.file, bool(targets))
-    return weak_study.tables(targets), [asdict(target) for target in targets]
+                left_out.append(f"{application}, {kind}: {error}")
+    _say_left_out(left_out, asked, options.file, bool(targets))
+    return weak_study.tables(targets), targets
 
 
-def _say(left_out: list[str], asked: int, path: Path, anything: bool) -> None:
-    """What is left out, and why; nothing left is an error."""
+def _say_left_out(left_out: Sequence[str], asked: int, path: Path, anything: bool) -> None:
+    """Print what is left out, and why. Raises BadTable where nothing is left to study."""
     if not anything:
         raise BadTable(f"{path}: nothing to study in {asked} applications; the first: {left_out[0]}")
     for line in left_out:
-        print(f"barograph study: left out: {line}", file=sys.stderr)
+        say(f"left out: {line}", "study")

@@ -1,9 +1,9 @@
-"""What the runs of one problem say about each shape, and what each shape then says about other scales.
+"""The likelihood of each shape given the runs of one problem, and each shape's prediction at other scales.
 
-Log time is taken to be a shape, plus a random walk over log ranks for what no shape has, plus noise. So a step between
-two scales is judged by itself, a bad start does no harm, the prediction sets out from the last scales, and it is less
-certain the further it goes. That makes the likelihood a product of one-step forecasts, each scale foretold from the
-smaller ones (Dawid 1984): shapes are weighted by how well they scale out.
+Log time is modelled as a shape, plus a random walk over log ranks for what no shape fits, plus noise. So each step
+between two scales counts by itself, an error at small scales is not carried on, the prediction starts from the last
+scales, and its variance grows with the distance. The likelihood is then a product of one-step forecasts, each scale
+predicted from the smaller ones (Dawid 1984): shapes are weighted by how well they extrapolate.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ Rows: TypeAlias = slice | npt.NDArray[np.intp]
 NOISE: Final = 0.08
 """Variance of a run, in units of the walk's over a factor of e in ranks: divided by the runs at a scale."""
 STAYS: Final = 0.05
-"""Share of that variance that more runs do not take away."""
+"""Share of that variance that more runs do not reduce."""
 NO_REPEATS: Final = 2.0
-"""Repeats without difference that are added to those seen, lest two of them say how much all vary."""
+"""Pseudo-observations without variance added to the repeats, so that two repeats do not set the variance."""
 FREEDOM: Final = 4.0
-"""Degrees of freedom of what is known beforehand about the spread."""
+"""Degrees of freedom of the prior on the spread."""
 
 
 class ShapeForecast(NamedTuple):
-    """Log seconds at one scale, as each shape has them."""
+    """Log seconds at one scale, predicted by each shape."""
 
     means: Floats
     spreads: Floats
 
 
 class ShapeEvidence:
-    """Of runs of one problem and one size. Columns: a row per shape."""
+    """Evidence from the runs of one problem and one size. Columns: a row per shape."""
 
     def __init__(self, runs: Runs) -> None:
         self.scales = runs.scales
@@ -45,7 +45,7 @@ class ShapeEvidence:
         self._y = np.array([np.median(some) for some in logs])
         counts = np.array([some.size for some in logs])
         self._x = np.log(self.scales)
-        # Only the walk since the smallest scale counts: the level is free.
+        # The level is free, so the walk starts at the smallest scale.
         walk = np.minimum(self._x[:, None], self._x[None]) - self._x[0]
         self._repeats = _variance(logs)
         self._inverse = np.linalg.inv(np.linalg.cholesky(walk + NOISE * np.diag(1 / counts + STAYS)))
@@ -61,17 +61,17 @@ class ShapeEvidence:
         return FREEDOM + self.scales.size - 1
 
     def spread(self, expected: float) -> Floats:
-        """Of the walk over a factor of e in ranks, in log seconds. expected: what it is thought to be beforehand."""
+        """Spread of the walk over a factor of e in ranks, in log seconds. expected: its prior mean."""
         return np.asarray(np.sqrt((FREEDOM * expected**2 + self._squares) / self.freedom))
 
     def log_likelihood(self, expected: float) -> Floats:
-        """Of each shape."""
+        """Log likelihood of each shape."""
         return np.asarray(-self.freedom * np.log(self.spread(expected)))
 
     def at(self, ranks: float, expected: float, chosen: Rows = slice(None)) -> ShapeForecast:
-        """Log seconds of another run at so many ranks. expected: as for spread. chosen: shapes that are asked."""
+        """Log seconds of another run at so many ranks. expected: as for spread. chosen: the shapes to predict with."""
         x = float(np.log(ranks))
-        # A walk that sets out from the smallest scale goes down from it independently of its way up.
+        # Below the smallest scale the walk is independent of the walk above it.
         shared = self._inverse @ np.maximum(np.minimum(self._x, x) - self._x[0], 0.0)
         level = self.level[chosen]
         means = log_times(ranks)[chosen] + level + self._residuals(chosen) @ shared - level * (self._one @ shared)
@@ -81,12 +81,12 @@ class ShapeEvidence:
         return ShapeForecast(means, np.sqrt(self.spread(expected)[chosen] ** 2 * variance + self._repeats))
 
     def _residuals(self, chosen: Rows) -> Floats:
-        """Of log times over log shapes, made independent of each other: (shapes, scales). Not kept: they are large."""
+        """Of log times over log shapes, decorrelated: (shapes, scales). Not stored: they are large."""
         shapes = np.stack([log_times(float(scale))[chosen] for scale in self.scales], axis=1)
         return np.asarray((self._y - shapes) @ self._inverse.T)
 
 
 def _variance(logs: list[Floats]) -> float:
-    """Of repeats, in log seconds: pulled to 0 where there are few."""
+    """Variance of repeats, in log seconds, shrunk to 0 where there are few."""
     squares = sum(float(((some - some.mean()) ** 2).sum()) for some in logs)
     return squares / (sum(some.size - 1 for some in logs) + NO_REPEATS)

@@ -73,7 +73,7 @@ class Runs:
         """The distinct numbers of ranks, ascending."""
         return np.unique(self.ranks)
 
-    def take(self, rows: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Runs:
+    def select(self, rows: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Runs:
         """Some of the runs."""
         return Runs(self.ranks[rows], self.nodes[rows], self.size[rows], self.seconds[rows])
 

@@ -1,4 +1,4 @@
-"""A weighted mixture of Student's t distributions: what is foretold when several shapes are possible."""
+"""A weighted mixture of Student's t distributions: the prediction when several shapes are possible."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Mixture:
         return cls(np.ones(1), np.array([mean]), np.array([spread]), freedom)
 
     def widened(self, factor: float) -> Mixture:
-        """With every distance from the median so many times as long."""
+        """The mixture with every distance from the median multiplied by `factor`."""
         median = self.quantile(0.5)
         return Mixture(self.weights, median + factor * (self.means - median), factor * self.spreads, self.freedom)
 
     def quantile(self, p: float) -> float:
         """The value that has a share p of the distribution below it. p: between 0 and 1, both excluded."""
         reach = self.spreads * float(stdtrit(self.freedom, p))
-        # Between the least and the largest quantile of a component lies that of all.
+        # The mixture's quantile lies between the least and the largest of its components'.
         low, high = float((self.means + reach).min()), float((self.means + reach).max())
         return float(brentq(lambda x: self._below(x) - p, low - PRECISION, high + PRECISION, xtol=PRECISION))
 

@@ -1,9 +1,9 @@
-"""What the problems of an application know of each other: which shapes they have, and how long their overhead takes.
+"""Empirical Bayes over the problems of an application: which shapes they have, and how long their overhead takes.
 
 Overhead is pooled in seconds, not as a share of the work: a halo exchange or a serial part takes as long beside much
 work as beside little. Each problem adds its posterior to a table over (level of work, kind of shape, level of
-overhead). A problem's prior is then a mixture: what the others have, the more so the nearer their work is to its own,
-and what is thought of any application (`shapes.log_prior`). This is empirical Bayes with one step of EM.
+overhead). A problem's prior is then a mixture of the other problems' posteriors, weighted by how near their work is to
+its own, and the general prior of any application (`shapes.log_prior`). This is one step of EM.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from barograph_modeler.scaling.evidence import ShapeEvidence
 from barograph_modeler.scaling.shapes import KINDS, NO_OVERHEAD_AT_ALL, SHAPES, STEP
 
 SPREAD: Final = 0.04
-"""The walk's spread over a factor of e in ranks, before any run is looked at."""
+"""Prior mean of the walk's spread over a factor of e in ranks."""
 SPREADS: Final = 10.0
-"""Problems that this guess of the spread counts for."""
-STRANGERS: Final = 1.0
-"""Problems that the general prior counts for."""
+"""Weight of that prior mean, in problems."""
+GENERAL: Final = 1.0
+"""Weight of the general prior, in problems."""
 NEAR: Final = 1.0
-"""Difference of levels, in log seconds, over which problems stop being alike."""
+"""Width of the similarity kernel over levels of work, in log seconds."""
 FAR: Final = 0.1
-"""How much one counts that is not alike at all."""
+"""Weight of a problem at any distance."""
 TINY: Final = 1e-300
 LOWEST: Final = -40.0
 HIGHEST: Final = 40.0
@@ -43,7 +43,7 @@ class Pool:
         self._log_spreads = 0.0
 
     def add(self, evidence: ShapeEvidence, prior: Floats, sign: int = 1) -> None:
-        """Take in what one problem knows, or with sign -1 take it out again. prior: of its shapes, logarithms."""
+        """Add a problem's posterior; with sign -1, subtract it. prior: log prior of its shapes."""
         weights = posterior(evidence.log_likelihood(SPREAD), prior)
         table = _table(evidence, weights)
         self.problems += sign
@@ -53,7 +53,7 @@ class Pool:
             self._tables[cell] = self._tables.get(cell, 0.0) + sign * share * table
 
     def prior(self, evidence: ShapeEvidence, prior: Floats) -> tuple[Floats, float]:
-        """For a problem that is in here: what the others say of its shapes, as logarithms, and the spread to expect."""
+        """Log prior of the shapes of a problem in the pool, from the other problems, and its expected spread."""
         weights = posterior(evidence.log_likelihood(SPREAD), prior)
         level = float(weights @ evidence.level)
         near = {cell: FAR + np.exp(-0.5 * ((LOWEST + cell * STEP - level) / NEAR) ** 2) for cell in self._counts}
@@ -61,7 +61,7 @@ class Pool:
         known = sum(near[cell] * count for cell, count in self._counts.items()) - own
         pooled = sum((near[cell] * table for cell, table in self._tables.items()), -own * _table(evidence, weights))
         shapes = sum(share * pooled[SHAPES.kind, cell] for cell, share in _split(_overhead(evidence)))
-        mixed = (STRANGERS * np.exp(prior) + np.maximum(shapes, 0.0)) / (STRANGERS + max(known, 0.0))
+        mixed = (GENERAL * np.exp(prior) + np.maximum(shapes, 0.0)) / (GENERAL + max(known, 0.0))
         log_spreads = self._log_spreads - _log_spread(evidence, weights)
         spread = np.exp((SPREADS * np.log(SPREAD) + log_spreads) / (SPREADS + self.problems - 1))
         return np.log(mixed + TINY), float(spread)

@@ -1,8 +1,9 @@
-"""How long will it take there: the prediction for a scale, with its interval, or the reason why there is none.
+"""Predictions of runtime at a scale, with an interval, or the reason why there is none.
 
 Each problem and size has its evidence (`evidence.py`) about the shapes of curves (`shapes.py`). The application's pool
-(`pool.py`) gives it a prior made of what the others have. The weights of shapes follow from both, and the prediction is
-the mixture of what each shape says. A size that was never run is foretold from the nearest others (`strangers.py`).
+(`pool.py`) gives it a prior, made from the other problems. The weights of shapes follow from both. The prediction is
+the mixture of the predictions of the shapes. A size that was never run is predicted from the nearest others
+(`strangers.py`).
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from barograph_modeler.scaling.strangers import across_sizes, of_the_others
 __all__ = ["Prediction", "Predictor", "Refusal", "fit", "unpack"]
 
 FARTHEST: Final = 100
-"""Times the largest number of ranks seen beyond which nothing is said; the same below the smallest."""
+"""Times the largest number of ranks seen beyond which there is no prediction; the same below the smallest."""
 WIDEST: Final = 400.0
-"""Upper limit over lower limit beyond which the interval says nothing."""
+"""Upper limit over lower limit beyond which the interval is too wide to be of use."""
 NEAREST_SIZES: Final = 4
 OTHERS: Final = 8
-"""Problems of an application that one never seen is foretold from, at most."""
+"""Problems of an application that one never seen is predicted from, at most."""
 FEWEST_OTHERS: Final = 3
 NEGLIGIBLE: Final = 1e-3
 """Share of the largest weight below which a shape does not count."""
@@ -45,7 +46,7 @@ Key = tuple[str, float]
 
 
 class Belief(NamedTuple):
-    """What is thought of one problem and size. chosen: the shapes that count, with their weights. spread: to expect."""
+    """The posterior of one problem and size. chosen: the shapes that count, with their weights. spread: expected."""
 
     chosen: npt.NDArray[np.intp]
     weights: Floats
@@ -53,7 +54,7 @@ class Belief(NamedTuple):
 
 
 class Predictor:
-    """What is known of how one application scales. It learns run by run, can be pickled, and holds no chance."""
+    """A model of how one application scales. It learns run by run, can be pickled, and is deterministic."""
 
     def __init__(self) -> None:
         self._problems: dict[str, ScalingSeries] = {}
@@ -62,17 +63,17 @@ class Predictor:
         self._beliefs: dict[Key, Belief] = {}
 
     def update(self, problem: str, runs: Runs) -> None:
-        """Learn finished runs. Only their problem is fitted again; what the others say follows when they are asked."""
+        """Learn finished runs. Only their problem is fitted again; the others' priors follow when needed."""
         if not len(runs):
             return
         known = self._problems.get(problem)
         if known is not None:
             for size in known.parts:
-                self._take(self._evidence.pop((problem, size)), sign=-1)
+                self._pool_evidence(self._evidence.pop((problem, size)), sign=-1)
         self._problems[problem] = series = series_of(runs if known is None else known.runs.joined(runs))
         for size, part in series.parts.items():
             self._evidence[problem, size] = evidence = ShapeEvidence(part)
-            self._take(evidence)
+            self._pool_evidence(evidence)
         self._beliefs.clear()
 
     def predict(
@@ -111,7 +112,7 @@ class Predictor:
             for name, r in ((name, series.runs) for name, series in self._problems.items())
         }
 
-    def _take(self, evidence: ShapeEvidence, sign: int = 1) -> None:
+    def _pool_evidence(self, evidence: ShapeEvidence, sign: int = 1) -> None:
         self._pool.add(evidence, log_prior(float(evidence.scales[-1])), sign)
 
     def _belief(self, key: Key) -> Belief:
@@ -199,7 +200,7 @@ def _warnings(runs: Runs, ranks: float) -> tuple[str, ...]:
 def fit(problems: Mapping[str, Runs], *, seed: int = 0) -> Predictor:
     """Learn how an application scales from the runs of its problems, which are pooled.
 
-    seed: there is no chance in it now; the argument holds the place for models that have.
+    seed: not used, since the model is deterministic; models with randomness have it.
     """
     predictor = Predictor()
     for problem, runs in problems.items():

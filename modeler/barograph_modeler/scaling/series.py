@@ -1,4 +1,4 @@
-"""The runs of one problem, parted into series over scale: one for each size, or one along which size and scale grow."""
+"""The runs of one problem, split into series over scale: one per size, or one along which size and scale grow."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ScalingSeries:
     parts: dict[float, Runs]
 
     def locate(self, ranks: float, size: float | None) -> float | Refusal:
-        """The size that was asked for, as a key of parts or a size that is not there."""
+        """The requested size: a key of parts, or a size that was never run."""
         if ALONG in self.parts:
             return ALONG if size is None or self._on_line(ranks, size) else self._off_line(size)
         if size is not None:
@@ -46,9 +46,9 @@ class ScalingSeries:
 
 
 def series_of(runs: Runs) -> ScalingSeries:
-    """Part the runs of a problem; one series where no size was run at two scales, and no scale at two sizes."""
+    """Split the runs of a problem; one series where no size was run at two scales, and no scale at two sizes."""
     sizes = np.unique(runs.size)
     pairs = np.unique(np.stack([runs.ranks, runs.size]), axis=1).shape[1]
     if sizes.size > 1 and pairs == sizes.size == runs.scales.size:
         return ScalingSeries(runs, {ALONG: runs})
-    return ScalingSeries(runs, {float(size): runs.take(runs.size == size) for size in sizes})
+    return ScalingSeries(runs, {float(size): runs.select(runs.size == size) for size in sizes})

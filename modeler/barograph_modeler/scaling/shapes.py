@@ -29,12 +29,12 @@ GROWTHS: Final = (0.0, 0.15, 0.5)
 BLENDS: Final = (0.7, 1.0, 3.0)
 CONTENTIONS: Final = tuple(product((0.5, 1.0, 2.0), (2.0, 8.0, 32.0)))
 STEP: Final = 0.5
-"""Between overheads, in logarithms to base e: beside each other they differ by a factor of 1.65."""
+"""Between overheads, in natural logarithms: neighbours differ by a factor of 1.65."""
 LEAST: Final = -16.0
 MOST: Final = 4.0
 NONE: Final = -60.0
 
-# What is thought beforehand, as odds against the plain shape. Chosen on public runs of several applications together:
+# The prior, as odds against the plain shape. Chosen on public runs of several applications together:
 # docs/engineer/scaling.md.
 FALL_SPREAD: Final = 0.15
 GROWING: Final = 0.2
@@ -42,7 +42,7 @@ CONTENDED: Final = 0.1
 UNUSUAL_BLEND: Final = 0.5
 NO_OVERHEAD: Final = 0.6
 TURN: Final = 1.0
-"""Where overhead is thought to become as long as work: so far above the largest scale seen, in log ranks."""
+"""Prior mean of the scale where overhead is as long as work, above the largest scale seen, in log ranks."""
 TURN_SPREAD: Final = 2.0
 
 
@@ -76,7 +76,7 @@ NO_OVERHEAD_AT_ALL: Final = SHAPES.overhead == NONE
 
 @lru_cache(maxsize=512)
 def log_times(ranks: float) -> Floats:
-    """The logarithm of T / w at so many ranks, one per shape. Kept for the numbers of ranks met last."""
+    """The logarithm of T / w at so many ranks, one per shape. Cached for the most recent numbers of ranks."""
     x = float(np.log(ranks))
     shared = np.log1p(SHAPES.contention * ranks / (ranks + SHAPES.half))
     work, overhead = shared - SHAPES.fall * x, SHAPES.overhead + SHAPES.growth * x
@@ -86,10 +86,10 @@ def log_times(ranks: float) -> Floats:
 
 
 def log_prior(largest_ranks: float) -> Floats:
-    """What is thought of each shape before any run is looked at, but knowing up to where runs go, as logarithms.
+    """Log prior of each shape, given the largest scale of the runs.
 
-    Falls around 1, with a Cauchy's tails. The turn, the scale where overhead is as long as work, is thought near the
-    largest scale seen: users run up to where it stops paying.
+    `fall` is centred on 1, with a Cauchy's tails. The turn, the scale where overhead is as long as work, is expected
+    near the largest scale seen: users run up to where more ranks stop paying.
     """
     x = float(np.log(largest_ranks))
     falls = -np.log1p(((SHAPES.fall - 1) / FALL_SPREAD) ** 2)
@@ -103,7 +103,7 @@ def log_prior(largest_ranks: float) -> Floats:
 
 
 def named(chosen: npt.NDArray[np.intp], weights: Floats) -> dict[str, float]:
-    """Weights of some shapes added up over what users tell apart, largest first."""
+    """Weights of some shapes, added up by the kinds that users see, largest first."""
     without = float(weights[NO_OVERHEAD_AT_ALL[chosen]].sum())
     growing = float(weights[SHAPES.growth[chosen] > 0].sum())
     names = {"power law": without, "floor": max(0.0, 1 - without - growing), "growing overhead": growing}

@@ -1,4 +1,4 @@
-"""Predictions for what was never run, from predictions for its like: a size from other sizes, a problem from others."""
+"""Predictions for what was never run: a size from other sizes, a problem from other problems."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.mixture import Mixture
 
 SLOPE, SLOPE_SPREAD = 1.0, 0.5
-"""Of log time over log size at one scale, before two sizes were seen: work in proportion to size."""
+"""Prior of the slope of log time over log size at one scale: work in proportion to size."""
 WALK: Final = 0.1
-"""Spread of what no straight line has, over a factor of e in size."""
+"""Spread of the deviation from a straight line, over a factor of e in size."""
 FREEDOM: Final = 4.0
 UNALIKE: Final = 1.0
-"""Spread of log seconds among problems of one application, before two were seen."""
+"""Prior of the spread of log seconds among problems of one application."""
 
 
 def across_sizes(size: float, known: Sequence[tuple[float, Mixture]]) -> Mixture:
@@ -27,11 +27,11 @@ def across_sizes(size: float, known: Sequence[tuple[float, Mixture]]) -> Mixture
     """
     x = np.log([one for one, _ in known]) - np.log(size)
     y, variance = _moments([mixture for _, mixture in known])
-    # Distance from the asked size is the walk: sizes on one side of it share the way up to the nearer.
+    # The walk starts at the requested size: sizes on one side of it share the steps up to the nearer one.
     same_side = np.sign(x)[:, None] == np.sign(x)[None]
     walk = WALK**2 * np.where(same_side, np.minimum(np.abs(x)[:, None], np.abs(x)[None]), 0.0)
     inverse = np.linalg.inv(walk + np.diag(variance))
-    # A prior on the slope, and none on the level at the asked size, which is the answer.
+    # A prior on the slope, and none on the level at the requested size, which is the answer.
     design = np.stack([np.ones(x.size), x], axis=1)
     information = design.T @ inverse @ design + np.diag([0.0, SLOPE_SPREAD**-2])
     moment = design.T @ inverse @ y + np.array([0.0, SLOPE / SLOPE_SPREAD**2])
@@ -40,7 +40,7 @@ def across_sizes(size: float, known: Sequence[tuple[float, Mixture]]) -> Mixture
 
 
 def of_the_others(known: Sequence[Mixture]) -> Mixture:
-    """Log seconds of a problem never seen, from the others at the same scale: one more of their kind."""
+    """Log seconds of a problem never seen, as another draw from the distribution of the others at the same scale."""
     y, variance = _moments(known)
     between = (FREEDOM * UNALIKE**2 + ((y - y.mean()) ** 2).sum()) / (FREEDOM + y.size - 1)
     spread = np.sqrt(between * (1 + 1 / y.size) + variance.mean())

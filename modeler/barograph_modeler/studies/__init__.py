@@ -1,1 +1,1 @@
-"""How bands would have done on given measurements: `series` reads, `methods` fits, `tasks` tests, `score` counts."""
+"""Back-tests on given measurements: `series` reads, `methods` fits, `tasks` tests, `score` counts."""

@@ -11,21 +11,11 @@ import numpy as np
 
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.history import Runs
-from barograph_modeler.studies.series import BadTable, CsvTable
+from barograph_modeler.studies.series import BadTable, Columns, CsvTable, positions
 from barograph_modeler.studies.weak.complexity import Complexity
 
 WIDEST_REPEATS = 100.0
 """Repeats of one configuration that differ by a larger factor are in different units, or one of them broke."""
-
-
-class RunColumns(NamedTuple):
-    """Names of the columns of a table of runs. value: times, or another figure above 0 in the place of times."""
-
-    value: str
-    ranks: str
-    by: Sequence[str]
-    size: str | None = None
-    nodes: str | None = None
 
 
 class Condition(NamedTuple):
@@ -45,24 +35,24 @@ class Grid:
     columns: list[str]
     cells: list[list[float | None]]
 
-    def markdown(self, corner: str = "model", digits: int = 3) -> str:
-        """The table in Markdown; figures with `digits` decimals."""
-        lines = [f"**{self.title}**", "", f"| {corner} | {' | '.join(self.columns)} |"]
+    def markdown(self) -> str:
+        """The table in Markdown."""
+        lines = [f"**{self.title}**", "", f"| model | {' | '.join(self.columns)} |"]
         lines.append("|---|" + "---:|" * len(self.columns))
         for name, row in zip(self.rows, self.cells, strict=True):
-            lines.append(f"| {name} | {' | '.join(figure(cell, digits) for cell in row)} |")
+            lines.append(f"| {name} | {' | '.join(figure(cell) for cell in row)} |")
         return "\n".join(lines)
 
 
-def figure(value: float | None, digits: int = 3) -> str:
-    """A number for a table; large ones in powers of ten, `N/A` where there is none."""
+def figure(value: float | None) -> str:
+    """A number for a table, with three decimals; large ones in powers of ten, `N/A` where there is none."""
     if value is None or not np.isfinite(value):
         return "N/A"
-    return f"{value:.{digits}f}" if abs(value) < 1e5 else f"{value:.1e}"
+    return f"{value:.3f}" if abs(value) < 1e5 else f"{value:.1e}"
 
 
 def read_runs(
-    path: Path, columns: RunColumns, where: Sequence[Condition] = (), complexity: Complexity | None = None
+    path: Path, columns: Columns, where: Sequence[Condition] = (), complexity: Complexity | None = None
 ) -> dict[tuple[str, ...], Runs]:
     """The runs of each application: of each combination of cells of the `by` columns, in the order of the file.
 
@@ -76,35 +66,29 @@ def read_runs(
             sign = "=" if equal else "!="
             raise BadTable(f"{path}: no line has {name}{sign}{cell}, expected some to have all of --where")
         table.rows = [table.rows[i] for i in wanted]
-    ranks, values = table.numbers(columns.ranks, positive=True), table.numbers(columns.value, positive=True)
-    nodes = None if columns.nodes is None else table.numbers(columns.nodes, positive=True)
-    size = np.ones(ranks.size) if columns.size is None else table.numbers(columns.size, positive=True)
+    ranks, values = table.positive(columns.ranks), table.positive(columns.value)
+    nodes = np.full(ranks.size, np.nan) if columns.nodes is None else table.positive(columns.nodes)
+    size = np.ones(ranks.size) if columns.size is None else table.positive(columns.size)
     if complexity is not None:
         size = np.array([complexity.work(float(n)) for n in size])
-    keys: dict[tuple[str, ...], list[int]] = {}
-    for i, key in enumerate(zip(*(table.column(name) for name in columns.by), strict=True)):
-        keys.setdefault(key, []).append(i)
     found = {}
-    for key, rows in keys.items():
+    for key, rows in positions(table.keys(columns.by)).items():
+        name = f"{path}, {', '.join(key)}"
         try:
-            found[key] = Runs.of(
-                ranks[rows], values[rows], nodes=None if nodes is None else nodes[rows], size=size[rows]
-            )
+            found[key] = Runs.of(ranks[rows], values[rows], nodes=nodes[rows], size=size[rows])
         except ValueError as error:
-            raise BadTable(f"{path}, {', '.join(key)}: {error}") from None
-        _check_repeats(found[key], f"{path}, {', '.join(key)}")
+            raise BadTable(f"{name}: {error}") from None
+        _check_repeats(found[key], name)
     return found
 
 
 def _check_repeats(runs: Runs, name: str) -> None:
-    configurations: dict[tuple[float, ...], list[float]] = {}
-    for ranks, nodes, size, seconds in zip(runs.ranks, runs.nodes, runs.size, runs.seconds, strict=True):
-        known = float(np.nan_to_num(nodes))
-        configurations.setdefault((float(ranks), known, float(size)), []).append(float(seconds))
-    for (ranks, _, size), times in configurations.items():
-        if max(times) > WIDEST_REPEATS * min(times):
+    configurations = zip(runs.ranks.tolist(), np.nan_to_num(runs.nodes).tolist(), runs.size.tolist(), strict=True)
+    for (ranks, _, size), rows in positions(configurations).items():
+        times = runs.seconds[rows]
+        if times.max() > WIDEST_REPEATS * times.min():
             raise BadTable(
-                f"{name}: repeats on {ranks:g} ranks, size {size:g}, are {min(times):g} and {max(times):g},"
+                f"{name}: repeats on {ranks:g} ranks, size {size:g}, are {times.min():g} and {times.max():g},"
                 f" expected within a factor of {WIDEST_REPEATS:g}: is one in another unit, or broken?"
             )
 
@@ -113,9 +97,3 @@ def root_mean_square(errors: Floats) -> float:
     """Square root of the mean square, NaN left out; NaN if nothing else is there."""
     known = errors[~np.isnan(errors)]
     return float(np.sqrt(np.mean(known**2))) if known.size else float("nan")
-
-
-def median(values: Sequence[float | None]) -> float | None:
-    """The median of what is a number; None where nothing is."""
-    known = [value for value in values if value is not None and np.isfinite(value)]
-    return float(np.median(known)) if known else None

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from barograph_modeler.maxima.sample import Floats
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 class BadTable(ValueError):
@@ -37,6 +40,19 @@ class Join(NamedTuple):
 
     path: Path
     on: str
+
+
+class Columns(NamedTuple):
+    """Names of the columns of runs at several scales. value: runtimes, or another figure above 0 in their place.
+
+    size, nodes: None where the file has none.
+    """
+
+    value: str
+    ranks: str
+    by: Sequence[str]
+    size: str | None = None
+    nodes: str | None = None
 
 
 class CsvTable:
@@ -82,19 +98,43 @@ class CsvTable:
             row += [partners[cell][i] for i in added]
         self.header += [other.header[i] for i in added]
 
-    def numbers(self, name: str, *, positive: bool = False) -> Floats:
-        """One column as numbers. Raises BadTable for a cell that is not finite, or with `positive` not above 0."""
-        wanted = "a number above 0" if positive else "a finite number"
-        numbers = np.empty(len(self.rows))
+    def numbers(
+        self,
+        name: str,
+        wanted: str = "a finite number",
+        good: Callable[[float], bool] = math.isfinite,
+        *,
+        blank: bool = False,
+    ) -> Floats:
+        """One column as numbers. Raises BadTable for a cell that is not finite and `good`. wanted: what is, in words.
+
+        blank: whether cells may be blank; those are NaN.
+        """
+        numbers = np.full(len(self.rows), math.nan)
         for i, cell in enumerate(self.column(name)):
-            try:
+            if blank and not cell.strip():
+                continue
+            with suppress(ValueError):
                 numbers[i] = float(cell)
-            except ValueError:
-                numbers[i] = math.nan
-            if not math.isfinite(numbers[i]) or (positive and numbers[i] <= 0):
-                line = self.rows[i][0]
-                raise BadTable(f"{self.path}, line {line}: column {name!r} is {cell!r}, expected {wanted}")
+            if not (math.isfinite(numbers[i]) and good(float(numbers[i]))):
+                raise BadTable(f"{self.path}, line {self.rows[i][0]}: column {name!r} is {cell!r}, expected {wanted}")
         return numbers
+
+    def positive(self, name: str, wanted: str = "a number above 0", *, blank: bool = False) -> Floats:
+        """One column as numbers above 0. Raises BadTable for other cells."""
+        return self.numbers(name, wanted, lambda number: number > 0, blank=blank)
+
+    def keys(self, by: Sequence[str]) -> list[tuple[str, ...]]:
+        """Each row's cells in the columns `by`."""
+        return list(zip(*(self.column(name) for name in by), strict=True))
+
+
+def positions(keys: Iterable[Key]) -> dict[Key, list[int]]:
+    """Where each key stands; keys in the order in which they first come."""
+    found: dict[Key, list[int]] = {}
+    for at, key in enumerate(keys):
+        found.setdefault(key, []).append(at)
+    return found
 
 
 def read_series(
@@ -115,24 +155,13 @@ def read_series(
     if join is not None:
         table.join(CsvTable(join.path), join.on)
     values = table.numbers(value)
-    scales = None if scale is None else table.numbers(scale, positive=True)
-    groups: dict[tuple[str | float, ...], list[int]] = {}
-    for i, key in enumerate(_keys(table, by, scales)):
-        groups.setdefault(key, []).append(i)
+    scales = [None] * values.size if scale is None else table.positive(scale).tolist()
     rank = None if order is None else _rank(table.column(order))
     series = []
-    for key, members in groups.items():
+    for (key, at_scale), members in positions(zip(table.keys(by), scales, strict=True)).items():
         at = members if rank is None else sorted(members, key=rank.__getitem__)
-        cells = {name: str(cell) for name, cell in zip(by, key, strict=False)}
-        series.append(Series(cells, None if scales is None else float(key[-1]), values[at]))
+        series.append(Series(dict(zip(by, key, strict=True)), at_scale, values[at]))
     return series
-
-
-def _keys(table: CsvTable, by: Sequence[str], scales: Floats | None) -> Iterator[tuple[str | float, ...]]:
-    columns: list[Sequence[str | float]] = [table.column(name) for name in by]
-    if scales is not None:
-        columns.append(scales.tolist())
-    return zip(*columns, strict=True)
 
 
 def _rank(cells: Sequence[str]) -> list[float] | list[str]:

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from rich.console import Console
-from rich.table import Table
-
-from barograph.lab.columns import names, say
+from barograph.lab.columns import HEADED, add_join, checked, console, join_of, listed, names, picture, say
 from barograph_alerts.detection.evidence import ALPHA, MARGIN
 from barograph_alerts.studies.detectors import RIVALS, Detector, score
 from barograph_alerts.studies.pairs import FEWEST, Case, MeasuredRun, cases
 from barograph_alerts.studies.tally import DetectorTally
-from barograph_modeler.studies.series import BadTable, Join, read_series
+from barograph_modeler.studies.series import BadTable, read_series
 
 TASKS: Final = ("healthy-run", "healthy-half", "disturbed-run", "onset")
 WINDOW: Final = 20
@@ -26,15 +21,15 @@ WINDOW: Final = 20
 
 def add_parser(subjects: Any) -> argparse.ArgumentParser:
     """The subject `alerts` and its options."""
-    known = [score(), *RIVALS]
     parser: argparse.ArgumentParser = subjects.add_parser(
         "alerts",
         help="do healthy runs raise no alarm, and disturbed ones one?",
         description="Judge runs of a CSV file as jobs, by other runs of the same workload or their own first half.",
-        epilog="detectors:\n" + "\n".join(f"  {one.name}: {one.help}" for one in known),
+        epilog=listed("detectors", [one[:2] for one in (score(), *RIVALS)]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("file", type=Path, metavar="FILE.csv", help="a CSV file with a line of column names")
+    parser.set_defaults(execute=_run)
+    parser.add_argument("file", type=Path, metavar="FILE.csv", help=HEADED)
     parser.add_argument("--value", required=True, metavar="COL", help="the column of measured times")
     parser.add_argument(
         "--by", required=True, type=names, metavar="COL[,COL]", help="columns that tell workloads apart"
@@ -49,51 +44,38 @@ def add_parser(subjects: Any) -> argparse.ArgumentParser:
         " with that cell only (default: none)",
     )
     parser.add_argument("--order", metavar="COL", help="column to sort each run by (default: as in the file)")
-    parser.add_argument("--join", type=Path, metavar="FILE2.csv", help="take further columns from this file")
-    parser.add_argument("--on", metavar="COL", help="the column that both files share")
+    add_join(parser)
     parser.add_argument(
-        "--window", type=_window, default=WINDOW, metavar="N", help="values per window (default: %(default)s)"
+        "--window",
+        type=checked(int, lambda values: values >= 1, "a whole number of at least 1"),
+        default=WINDOW,
+        metavar="N",
+        help="values per window (default: %(default)s)",
     )
-    parser.add_argument("--alpha", type=_share, default=ALPHA, help="as `barograph alerts` (default: %(default)s)")
-    parser.add_argument("--margin", type=_share, default=MARGIN, help="likewise (default: %(default)s)")
+    share = checked(float, lambda share: 0 < share < 1, "a number between 0 and 1")
+    parser.add_argument("--alpha", type=share, default=ALPHA, help="as `barograph alerts` (default: %(default)s)")
+    parser.add_argument("--margin", type=share, default=MARGIN, help="likewise (default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="print one JSON object: summary and jobs")
     return parser
 
 
-def _window(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}, expected a whole number of at least 1")
-    return int(text)
-
-
-def _share(text: str) -> float:
-    try:
-        share = float(text)
-    except ValueError:
-        share = math.nan
-    if not 0 < share < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}, expected a number between 0 and 1")
-    return share
-
-
-def run(options: argparse.Namespace) -> None:
-    """Print what the detectors said. Raises BadTable and OSError."""
+def _run(options: argparse.Namespace) -> None:
+    """Print how the detectors did. Raises BadTable and OSError."""
     detectors = [score(options.alpha, options.margin), *RIVALS]
-    judged = list(_cases(options))
-    said = [(case, [detector.detect(case.job) for detector in detectors]) for case in judged]
+    judged = [(case, [detector.detect(case.job) for detector in detectors]) for case in _cases(options)]
     tallies: dict[tuple[str, str], DetectorTally] = {}
-    for case, alarms in said:
+    for case, alarms in judged:
         for detector, at in zip(detectors, alarms, strict=True):
             tallies.setdefault((case.task, detector.name), DetectorTally()).add(case.job.onset, at)
     if options.json:
         summary = [_summary(*key, tally) for key, tally in tallies.items()]
-        print(json.dumps({"summary": summary, "jobs": [_row(case, detectors, at) for case, at in said]}))
+        print(json.dumps({"summary": summary, "jobs": [_row(case, detectors, at) for case, at in judged]}))
     else:
         _show(tallies)
 
 
 def _cases(options: argparse.Namespace) -> Iterator[Case]:
-    """The jobs, workload by workload; what is left out is said, and nothing left is an error."""
+    """The jobs, workload by workload. Prints how many runs are too short; raises BadTable where all are."""
     workloads: dict[str, list[MeasuredRun]] = {}
     short = 0
     for one in _runs(options):
@@ -117,8 +99,8 @@ def _cases(options: argparse.Namespace) -> Iterator[Case]:
 
 
 def _runs(options: argparse.Namespace) -> Iterator[MeasuredRun]:
-    join = None if options.join is None else Join(options.join, options.on)
-    for series in read_series(options.file, options.value, [*options.by, options.run], order=options.order, join=join):
+    by = [*options.by, options.run]
+    for series in read_series(options.file, options.value, by, order=options.order, join=join_of(options)):
         if (series.values <= 0).any():
             bad = float(series.values[series.values <= 0][0])
             raise BadTable(f"{options.file}: {options.value} of {series.name} is {bad:g}, expected a number above 0")
@@ -148,31 +130,23 @@ def _summary(task: str, detector: str, tally: DetectorTally) -> dict[str, Any]:
     }
 
 
-def _row(case: Case, detectors: Sequence[Detector], alarms: Sequence[Sequence[int]]) -> dict[str, Any]:
-    said = {detector.name: list(at) for detector, at in zip(detectors, alarms, strict=True)}
+def _row(case: Case, detectors: Sequence[Detector], alarms: Sequence[list[int]]) -> dict[str, Any]:
     return {
         "task": case.task,
         "workload": case.workload,
         "run": case.run,
         "windows": len(case.job.windows),
         "onset": case.job.onset,
-        "alarms": said,
+        "alarms": {detector.name: at for detector, at in zip(detectors, alarms, strict=True)},
     }
 
 
 def _show(tallies: dict[tuple[str, str], DetectorTally]) -> None:
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    heads = ("detector", "healthy", "false alarms", "95 % interval", "disturbed", "found", "windows until then")
     for task in TASKS:
-        rows = {detector: tally for (name, detector), tally in tallies.items() if name == task}
-        if not rows:
-            continue
-        table = Table(title=task, title_justify="left")
-        heads = ("detector", "healthy", "false alarms", "95 % interval", "disturbed", "found", "windows until then")
-        for head in heads:
-            table.add_column(head, justify="left" if head == "detector" else "right")
-        for detector, tally in rows.items():
-            table.add_row(detector, *_cells(tally))
-        console.print(table)
+        rows = [(detector, *_cells(tally)) for (name, detector), tally in tallies.items() if name == task]
+        if rows:
+            console().print(picture(task, heads, rows))
 
 
 def _cells(tally: DetectorTally) -> list[str]:

@@ -5,27 +5,20 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from barograph.cli import MISSING_EXTRA
-from barograph.lab.backtest import alerts as backtest_alerts
-from barograph.lab.backtest import runtime as backtest_runtime
-from barograph.lab.backtest import scaling as backtest_scaling
-from barograph.lab.columns import names
+from barograph.lab.backtest import alerts, runtime, scaling
+from barograph.lab.columns import HEADED, add_join, checked, console, join_of, listed, names, picture, refuse, say
 from barograph_collector.daemon.service import Exit
 from barograph_modeler.studies.bands.methods import METHODS
 from barograph_modeler.studies.bands.score import Row, summarize
 from barograph_modeler.studies.bands.tasks import FEWEST, prequential, same_scale, scale_up
-from barograph_modeler.studies.series import BadTable, Join, Series, read_series
+from barograph_modeler.studies.series import BadTable, Series, read_series
 
-SUBJECTS = {"scaling": backtest_scaling.run, "runtime": backtest_runtime.run, "alerts": backtest_alerts.run}
 TASKS = {"half": same_scale, "prequential": prequential}
 
 
@@ -36,65 +29,65 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     subjects = parser.add_subparsers(dest="subject", required=True, metavar="SUBJECT")
-    bands = subjects.add_parser(
+    added = (
+        _add_parser(subjects),
+        scaling.add_parser(subjects),
+        runtime.add_parser(subjects),
+        alerts.add_parser(subjects),
+    )
+    # One page of help for all subjects.
+    parser.epilog = "\n".join(subject.format_help() for subject in added)
+    return parser
+
+
+def _add_parser(subjects: Any) -> argparse.ArgumentParser:
+    """The subject `bands` and its options."""
+    parser: argparse.ArgumentParser = subjects.add_parser(
         "bands",
         help="do bands hold the share of later values that they promise?",
         description="Fit bands to part of each series of a CSV file and count how many of the later values they hold.",
-        epilog="methods:\n" + "\n".join(f"  {method.name}: {method.help}" for method in METHODS),
+        epilog=listed("methods", ((method.name, method.help) for method in METHODS)),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    bands.add_argument("file", type=Path, metavar="FILE.csv", help="a CSV file with a line of column names")
-    bands.add_argument("--value", required=True, metavar="COL", help="the column of measured values")
-    bands.add_argument("--by", required=True, type=names, metavar="COL[,COL]", help="columns that tell series apart")
-    bands.add_argument(
+    parser.set_defaults(execute=_run)
+    parser.add_argument("file", type=Path, metavar="FILE.csv", help=HEADED)
+    parser.add_argument("--value", required=True, metavar="COL", help="the column of measured values")
+    parser.add_argument("--by", required=True, type=names, metavar="COL[,COL]", help="columns that tell series apart")
+    parser.add_argument(
         "--scale", metavar="COL", help="column of ranks or nodes: also fit small scales, score larger ones"
     )
-    bands.add_argument("--order", metavar="COL", help="column to sort each series by (default: as in the file)")
-    bands.add_argument(
+    parser.add_argument("--order", metavar="COL", help="column to sort each series by (default: as in the file)")
+    parser.add_argument(
         "--mode",
-        type=_mode,
+        type=checked(str, lambda mode: mode in TASKS, " or ".join(TASKS)),
         default="half",
         metavar="MODE",
         help="half: fit the first half of each series, score the second; prequential: learn value by value, each scored"
         " before it is learned (default: %(default)s)",
     )
-    bands.add_argument("--join", type=Path, metavar="FILE2.csv", help="take further columns from this file")
-    bands.add_argument("--on", metavar="COL", help="the column that both files share")
-    bands.add_argument("--json", action="store_true", help="print one JSON object: summary and series")
-    bands.add_argument("--plot", type=Path, metavar="FILE.png", help="draw bands and observed values")
-    scaling = backtest_scaling.add_parser(subjects)
-    runtime = backtest_runtime.add_parser(subjects)
-    alerts = backtest_alerts.add_parser(subjects)
-    # One page of help for all subjects.
-    parser.epilog = "\n".join(subject.format_help() for subject in (bands, scaling, runtime, alerts))
+    add_join(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object: summary and series")
+    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw bands and observed values")
     return parser
-
-
-def _mode(text: str) -> str:
-    if text not in TASKS:
-        raise argparse.ArgumentTypeError(f"{text!r}, expected {' or '.join(TASKS)}")
-    return text
 
 
 def main(arguments: Sequence[str]) -> int:
     """Print how the methods did; 65 if the file cannot be used."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    if options.subject in ("bands", "alerts") and (options.join is None) != (options.on is None):
+    if (getattr(options, "join", None) is None) != (getattr(options, "on", None) is None):
         parser.error("--join and --on go together, expected both or none")
     if getattr(options, "plot", None) is not None and importlib.util.find_spec("matplotlib") is None:
-        print("barograph backtest: --plot needs matplotlib: pip install 'barograph[report]'", file=sys.stderr)
+        say("--plot needs matplotlib: pip install 'barograph[report]'")
         return MISSING_EXTRA
     try:
-        {**SUBJECTS, "bands": _bands}[options.subject](options)
-    except BadTable as error:
-        return _refuse(str(error))
-    except OSError as error:
-        return _refuse(f"{error.filename}: {error.strerror}")
+        options.execute(options)
+    except (BadTable, OSError) as error:
+        return refuse("backtest", error)
     return Exit.OK
 
 
-def _bands(options: argparse.Namespace) -> None:
+def _run(options: argparse.Namespace) -> None:
     series = _series(options)
     rows = list(TASKS[options.mode](series))
     if options.scale is not None:
@@ -107,35 +100,27 @@ def _bands(options: argparse.Namespace) -> None:
         _show(rows)
 
 
-def _refuse(text: str) -> int:
-    print(f"barograph backtest: {text}", file=sys.stderr)
-    return Exit.DATA
-
-
 def _series(options: argparse.Namespace) -> list[Series]:
-    """The series that are long enough; what is left out is said, and nothing left is an error."""
-    join = None if options.join is None else Join(options.join, options.on)
-    every = read_series(options.file, options.value, options.by, scale=options.scale, order=options.order, join=join)
+    """The series that are long enough. Prints how many are not; raises BadTable where none is."""
+    every = read_series(
+        options.file, options.value, options.by, scale=options.scale, order=options.order, join=join_of(options)
+    )
     series = [one for one in every if one.values.size >= FEWEST]
     if not series:
-        names = ",".join([*options.by, *([options.scale] if options.scale else [])])
+        by = ",".join([*options.by, *([options.scale] if options.scale else [])])
         longest = max(one.values.size for one in every)
         values = "value" if longest == 1 else "values"
         raise BadTable(
-            f"{options.file}: the longest of {len(every)} series by {names} has {longest} {values}, "
+            f"{options.file}: the longest of {len(every)} series by {by} has {longest} {values}, "
             f"expected at least {FEWEST}: some to learn from and some to score"
         )
     if len(series) < len(every):
-        print(
-            f"barograph backtest: {len(every) - len(series)} of {len(every)} series have fewer than {FEWEST} values"
-            " and are left out",
-            file=sys.stderr,
-        )
+        say(f"{len(every) - len(series)} of {len(every)} series have fewer than {FEWEST} values and are left out")
     return series
 
 
 def _plot(series: Sequence[Series], options: argparse.Namespace) -> None:
-    from barograph_modeler.studies.bands.plot import plot_order, plot_scales
+    from barograph_modeler.studies.plot import plot_order, plot_scales
 
     if options.scale is None:
         plot_order(series, options.value, options.mode, options.plot)
@@ -148,18 +133,16 @@ def _plot(series: Sequence[Series], options: argparse.Namespace) -> None:
 
 def _show(rows: Sequence[Row]) -> None:
     summary = summarize(rows)
+    heads = ("method", "series", "unknown", "coverage", "within 2 pp", "width ratio", "pinball")
+    shown = ("mean_coverage", "share_within_2pp", "median_width_ratio", "pinball")
     for task in dict.fromkeys(row["task"] for row in summary):
-        table = Table(title=task, title_justify="left")
-        for name in ("method", "series", "unknown", "coverage", "within 2 pp", "width ratio", "pinball"):
-            table.add_column(name, justify="left" if name == "method" else "right")
-        for row in summary:
-            if row["task"] == task:
-                shown = ("mean_coverage", "share_within_2pp", "median_width_ratio", "pinball")
-                table.add_row(
-                    row["method"], str(row["series"]), str(row["unknown"]), *(_number(row[key]) for key in shown)
-                )
-        Console(width=None if sys.stdout.isatty() else 120).print(table)
+        cells = (
+            (row["method"], str(row["series"]), str(row["unknown"]), *(_number(row[key]) for key in shown))
+            for row in summary
+            if row["task"] == task
+        )
+        console().print(picture(task, heads, cells))
 
 
-def _number(value: Any) -> str:
+def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"

@@ -12,9 +12,8 @@ from typing import Any, Final
 
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table as Picture
 
-from barograph.lab.columns import chosen, names, say
+from barograph.lab.columns import HEADED, checked, chosen, console, listed, names, percent, picture, say
 from barograph_modeler.features.estimators.learners import Maker
 from barograph_modeler.features.estimators.trees import importances
 from barograph_modeler.features.sample import FEWEST, Sample
@@ -31,17 +30,15 @@ SUSPECT: Final = 0.999
 
 def add_parser(subjects: Any) -> argparse.ArgumentParser:
     """The subject `runtime` and its options."""
-    known = [(model.name, model.help) for model in MODELS] + list(TRANSFERS.items())
     parser: argparse.ArgumentParser = subjects.add_parser(
         "runtime",
-        help="do models of features foretell how long runs take?",
+        help="do models of features predict how long runs take?",
         description="Learn runtimes from the features of some runs of a CSV file and predict those of the others.",
-        epilog="models:\n" + "\n".join(f"  {name}: {text}" for name, text in known),
+        epilog=listed("models", [*(model[:2] for model in MODELS), *TRANSFERS.items()]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "file", type=Path, metavar="FILE.csv", help="a CSV file with a line of column names, a run a line"
-    )
+    parser.set_defaults(execute=_run)
+    parser.add_argument("file", type=Path, metavar="FILE.csv", help=f"{HEADED}, a run a line")
     parser.add_argument("--test", type=Path, metavar="FILE2.csv", help="learn all of FILE, score these runs")
     parser.add_argument("--time", required=True, metavar="COL", help="the column of runtimes")
     parser.add_argument(
@@ -55,7 +52,7 @@ def add_parser(subjects: Any) -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--train-share",
-        type=_share,
+        type=checked(float, lambda share: 0 < share <= 1, "a share above 0 and at most 1"),
         metavar="X",
         help=f"share of FILE's runs that are learned (default: {TRAIN_SHARE}, with --source {TRANSFER_SHARE}, with"
         " --test all)",
@@ -69,17 +66,7 @@ def add_parser(subjects: Any) -> argparse.ArgumentParser:
     return parser
 
 
-def _share(text: str) -> float:
-    try:
-        share = float(text)
-    except ValueError:
-        share = 0.0
-    if not 0 < share <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r}, expected a share above 0 and at most 1")
-    return share
-
-
-def run(options: argparse.Namespace) -> None:
+def _run(options: argparse.Namespace) -> None:
     """Print how the models did. Raises BadTable and OSError."""
     table = CsvTable(options.file)
     encoding = encode(table, options.time, options.features)
@@ -88,17 +75,13 @@ def run(options: argparse.Namespace) -> None:
     learned, scored = _parts(read_runs(table, options.time, encoding), encoding, options)
     _warn_of_times(learned)
     makers = _makers(options, encoding)
-    scores, drawn = [], []
-    for maker in track(
-        makers, "fitting", console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True
-    ):
-        score, predicted, limits = evaluate(maker, learned, scored, options.seed)
-        scores.append(score)
-        drawn.append((score, predicted, limits))
+    shown = track(makers, "fitting", console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True)
+    results = [evaluate(maker, learned, scored, options.seed) for maker in shown]
+    scores = [score for score, _, _ in results]
     if options.plot is not None:
-        from barograph_modeler.studies.features.plot import plot_runtimes
+        from barograph_modeler.studies.plot import plot_runtimes
 
-        plot_runtimes(drawn, scored.seconds, options.plot, time=options.time)
+        plot_runtimes(results, scored.seconds, options.plot, time=options.time)
     weights = dict(zip(learned.names, importances(learned, seed=options.seed).tolist(), strict=True))
     if options.json:
         summary = [asdict(score) for score in scores]
@@ -145,20 +128,15 @@ def _warn_of_times(sample: Sample) -> None:
 
 
 def _show(scores: Sequence[RuntimeScore], weights: dict[str, float]) -> None:
-    title = f"{scores[0].learned} runs learned, {scores[0].scored} scored"
-    picture = Picture(title=title, title_justify="left")
     heads = ("model", "mean APE", "median APE", "rank accuracy", "coverage of 95 %", "upper/lower", "in mu ± sigma")
-    for head in heads:
-        picture.add_column(head, justify="left" if head == "model" else "right")
+    rows = []
     for score in sorted(scores, key=lambda score: score.mean_ape):
         shares = (score.mean_ape, score.median_ape, score.rank_accuracy, score.coverage_95)
-        cells = (f"{100 * share:.1f} %" if share < 10 else f"{share:.0f} x" for share in shares)
         spread = f"{score.median_spread:.2f}" if score.median_spread < 100 else f"{score.median_spread:.0e}"
-        sigma = "-" if score.coverage_sigma is None else f"{100 * score.coverage_sigma:.1f} %"
-        picture.add_row(score.model + " *" * score.stopped, *cells, spread, sigma)
-    console = Console(width=None if sys.stdout.isatty() else 120)
-    console.print(picture)
+        rows.append((score.model + " *" * score.stopped, *map(percent, shares), spread, percent(score.coverage_sigma)))
+    out = console()
+    out.print(picture(f"{scores[0].learned} runs learned, {scores[0].scored} scored", heads, rows))
     if any(score.stopped for score in scores):
-        console.print("* had not converged at its limit of iterations, and is scored as it stood")
+        out.print("* had not converged at its limit of iterations, and is scored as it stood")
     ordered = sorted(weights.items(), key=lambda item: -item[1])
-    console.print("importance: " + ", ".join(f"{name} {100 * weight:.0f} %" for name, weight in ordered))
+    out.print("importance: " + ", ".join(f"{name} {100 * weight:.0f} %" for name, weight in ordered))

@@ -4,28 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from rich.console import Console
-from rich.table import Table
-
-from barograph.lab.columns import chosen, names, say
+from barograph.lab.columns import HEADED, checked, chosen, console, listed, names, percent, picture, say
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.studies.scaling.accuracy import ModelAccuracy, fit_all, score, summarize
 from barograph_modeler.studies.scaling.models import models
-from barograph_modeler.studies.scaling.workloads import (
-    WorkloadColumns,
-    WorkloadSplit,
-    lower_half,
-    read_workloads,
-    split,
-    split_files,
-)
-from barograph_modeler.studies.series import BadTable
+from barograph_modeler.studies.scaling.workloads import WorkloadSplit, lower_half, read_workloads, split, split_files
+from barograph_modeler.studies.series import BadTable, Columns
 
 LOWER_HALF: Final = "lower-half"
 FEWEST_SCALES: Final = 6
@@ -33,15 +22,15 @@ FEWEST_SCALES: Final = 6
 
 def add_parser(subjects: Any) -> argparse.ArgumentParser:
     """The subject `scaling` and its options."""
-    known = models()
     parser: argparse.ArgumentParser = subjects.add_parser(
         "scaling",
-        help="do models of scaling foretell the runtimes at larger scales?",
+        help="do models of scaling predict the runtimes at larger scales?",
         description="Fit every model to the runs of each workload at smaller scales, and score it on the larger ones.",
-        epilog="models:\n" + "\n".join(f"  {model.name}: {model.help}" for model in known.values()),
+        epilog=listed("models", [model[:2] for model in models().values()]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("file", type=Path, metavar="FILE.csv", help="a CSV file with a line of column names")
+    parser.set_defaults(execute=_run)
+    parser.add_argument("file", type=Path, metavar="FILE.csv", help=HEADED)
     parser.add_argument("--test", type=Path, metavar="FILE2.csv", help="learn all of FILE, score these rows")
     parser.add_argument("--time", required=True, metavar="COL", help="the column of runtimes")
     parser.add_argument("--ranks", required=True, metavar="COL", help="the column of ranks, or of nodes")
@@ -52,7 +41,7 @@ def add_parser(subjects: Any) -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--train",
-        type=_train,
+        type=checked(str, _is_rule, f"{LOWER_HALF} or <=N with N a number of ranks"),
         metavar="RULE",
         help="what is learned: lower-half of the scales, the one in the middle included, or <=N ranks (default:"
         " lower-half, or with --test all of FILE)",
@@ -72,13 +61,11 @@ def add_parser(subjects: Any) -> argparse.ArgumentParser:
     return parser
 
 
-def _train(text: str) -> str:
-    if text != LOWER_HALF and not (text.startswith("<=") and text[2:].isdecimal() and int(text[2:])):
-        raise argparse.ArgumentTypeError(f"{text!r}, expected {LOWER_HALF} or <=N with N a number of ranks")
-    return text
+def _is_rule(text: str) -> bool:
+    return text == LOWER_HALF or (text.startswith("<=") and text[2:].isdecimal() and int(text[2:]) > 0)
 
 
-def run(options: argparse.Namespace) -> None:
+def _run(options: argparse.Namespace) -> None:
     """Print how the models did. Raises BadTable and OSError."""
     fitted = chosen(options.models, models())
     splits = _splits(options)
@@ -86,7 +73,7 @@ def run(options: argparse.Namespace) -> None:
     curves = fit_all(fitted, splits, options.seed)
     rows = list(score(curves, scored))
     if options.plot is not None:
-        from barograph_modeler.studies.scaling.plot import plot_scaling
+        from barograph_modeler.studies.plot import plot_scaling
 
         plot_scaling(curves, scored, rows, options.plot, time=options.time, ranks=options.ranks)
     if options.json:
@@ -96,7 +83,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _splits(options: argparse.Namespace) -> list[WorkloadSplit]:
-    columns = WorkloadColumns(options.time, options.ranks, options.by, options.size, options.nodes)
+    columns = Columns(options.time, options.ranks, options.by, options.size, options.nodes)
     workloads, blank = read_workloads(options.file, columns)
     _say_blank(options.file, blank)
     if options.test is None:
@@ -104,8 +91,8 @@ def _splits(options: argparse.Namespace) -> list[WorkloadSplit]:
     others, blank = read_workloads(options.test, columns)
     _say_blank(options.test, blank)
     known = {one.name for one in workloads}
-    if strange := sum(one.name not in known for one in others):
-        say(f"{strange} of {len(others)} workloads of {options.test} are not in {options.file} and are left out")
+    if unknown := sum(one.name not in known for one in others):
+        say(f"{unknown} of {len(others)} workloads of {options.test} are not in {options.file} and are left out")
     return split_files(workloads, others, None if options.train is None else _most(options.train))
 
 
@@ -134,17 +121,18 @@ def _say_blank(path: Path, blank: int) -> None:
 
 
 def _show(rows: Sequence[ModelAccuracy]) -> None:
-    table = Table(title="errors over workloads", title_justify="left")
     heads = ("model", "workloads", "refused", "median APE", "mean APE", "RMSE of speedup", "coverage of 95 %")
-    for head in heads:
-        table.add_column(head, justify="left" if head == "model" else "right")
-    for row in sorted(summarize(rows), key=lambda row: (row["median_ape"] is None, row["median_ape"])):
-        counts = (str(row["workloads"]), str(row["refused"]))
-        shares = (_percent(row[key]) for key in ("median_ape", "mean_ape"))
-        speedup = "-" if row["rmse_speedup"] is None else f"{row['rmse_speedup']:.3g}"
-        table.add_row(row["model"], *counts, *shares, speedup, _percent(row["coverage_95"]))
-    Console(width=None if sys.stdout.isatty() else 120).print(table)
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f} %" if share < 10 else f"{share:.0f} x"
+    summary = sorted(summarize(rows), key=lambda row: (row["median_ape"] is None, row["median_ape"]))
+    cells = (
+        (
+            row["model"],
+            str(row["workloads"]),
+            str(row["refused"]),
+            percent(row["median_ape"]),
+            percent(row["mean_ape"]),
+            "-" if row["rmse_speedup"] is None else f"{row['rmse_speedup']:.3g}",
+            percent(row["coverage_95"]),
+        )
+        for row in summary
+    )
+    console().print(picture("errors over workloads", heads, cells))

@@ -1,5 +1,5 @@
-"""`barograph replay` and `barograph record`: what ranks recorded, judged as if it happened now.
+"""`barograph replay` and `barograph record`: recorded runs, scored as if they ran now.
 
-`trace` is the file, `ring` shows it to the agent as a ring, `members` says what each rank did, `simulation` moves all
-of it through log, modeler and alerts in simulated time, `record` makes such files from live jobs.
+`trace` reads the file, `ring` presents it to the agent as a ring, `members` derives the work of each rank, `simulation`
+passes all of it through log, modeler and alerts in simulated time, `record` writes such files from live jobs.
 """

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
+from barograph.lab.columns import checked, console, picture, refuse, say
 from barograph.lab.replay.report import summarize
 from barograph.lab.replay.simulation import replay
 from barograph.lab.replay.trace import Trace, TraceError, read_trace
@@ -38,14 +36,15 @@ def main(arguments: Sequence[str]) -> int:
         metavar="TRACE",
         help="an earlier, healthy run of the same workload; may be given again",
     )
+    positive = checked(float, lambda number: 0 < number < float("inf"), "a number above 0")
     parser.add_argument(
-        "--speed", type=_positive, metavar="X", help="so many times faster than it was (default: as fast as it goes)"
+        "--speed", type=positive, metavar="X", help="so many times faster than it was (default: as fast as it goes)"
     )
-    parser.add_argument("--alpha", type=_positive, default=ALPHA, help="as `barograph alerts` (default: %(default)s)")
-    parser.add_argument("--margin", type=_positive, default=MARGIN, help="likewise (default: %(default)s)")
+    parser.add_argument("--alpha", type=positive, default=ALPHA, help="as `barograph alerts` (default: %(default)s)")
+    parser.add_argument("--margin", type=positive, default=MARGIN, help="likewise (default: %(default)s)")
     parser.add_argument(
         "--window",
-        type=_positive,
+        type=positive,
         default=WINDOW_SECONDS,
         metavar="SECONDS",
         help="as `barograph modeler` (default: %(default)s)",
@@ -60,16 +59,14 @@ def main(arguments: Sequence[str]) -> int:
         for one in (trace, *history):
             if not one.ranks[0].synchronizing.any():
                 raise TraceError(f"trace {one.file}: no synchronizing collective, expected some of codes 8 to 63")
-    except TraceError as error:
-        return _refuse(str(error))
-    except OSError as error:
-        return _refuse(f"{error.filename}: {error.strerror}")
+    except (TraceError, OSError) as error:
+        return refuse("replay", error)
     for other in history:
         if other.size != trace.size:
-            print(
-                f"barograph replay: {other.file} has {other.size} ranks, {trace.file} has {trace.size};"
+            say(
+                f"{other.file} has {other.size} ranks, {trace.file} has {trace.size};"
                 " taken for the same workload all the same",
-                file=sys.stderr,
+                "replay",
             )
     with tempfile.TemporaryDirectory(prefix="barograph-replay-") as directory:
         scores = replay(
@@ -96,42 +93,26 @@ def _pacer(speed: float | None) -> Callable[[float], None]:
     return lambda seconds: time.sleep(max(0.0, began + seconds / speed - time.monotonic()))
 
 
-def _show(trace: Trace, found: dict[str, list[dict[str, object]]]) -> None:
-    console = Console(width=None if sys.stdout.isatty() else 160)
+def _show(trace: Trace, found: dict[str, list[dict[str, Any]]]) -> None:
+    out = console(160)
     for job in found["jobs"]:
-        console.print(f"{job['job']}: {job['sentence']}", markup=False, highlight=False)
+        out.print(f"{job['job']}: {job['sentence']}", markup=False, highlight=False)
     if not found["alarms"]:
-        console.print("no alarm", highlight=False)
+        out.print("no alarm", highlight=False)
         return
-    table = Table(title="alarms, in seconds since the start", title_justify="left")
-    for name in ("onset", "detected", "slowdown", "cause", "who", "judged by"):
-        table.add_column(name, justify="right" if name in ("onset", "detected", "slowdown") else "left")
-    for alarm in found["alarms"]:
-        slowdown = alarm["slowdown"]
-        table.add_row(
+    heads = ("onset", "detected", "slowdown", "cause", "who", "judged by")
+    rows = (
+        (
             f"{alarm['onset_seconds']:.1f}",
             f"{alarm['detected_seconds']:.1f}",
-            "-" if slowdown is None else f"{slowdown:.2f}x",
-            str(alarm["cause"]),
-            ", ".join(alarm["nodes"]),  # type: ignore[arg-type]
+            "-" if alarm["slowdown"] is None else f"{alarm['slowdown']:.2f}x",
+            alarm["cause"],
+            ", ".join(alarm["nodes"]),
             "its own first windows" if alarm["basis"] == "own" else "its history",
         )
-    console.print(table)
+        for alarm in found["alarms"]
+    )
+    out.print(picture("alarms, in seconds since the start", heads, rows, left=(3, 4, 5)))
     if trace.injections:
         parts = ", ".join(f"{start:.1f} to {stop:.1f} s" for start, stop in trace.injections)
-        console.print(f"The trace says it was disturbed on purpose: {parts}.", highlight=False)
-
-
-def _refuse(text: str) -> int:
-    print(f"barograph replay: {text}", file=sys.stderr)
-    return Exit.DATA
-
-
-def _positive(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r}, expected a number above 0")
-    return value
+        out.print(f"The trace says it was disturbed on purpose: {parts}.", highlight=False)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from barograph_agent.protocol import wire
 from barograph_collector.storage.messages import appended
@@ -32,18 +31,12 @@ class ReplayLog:
         self._store.commit([item.entry], {item.stream: item.seq})
 
     def pump(self) -> None:
-        """Nothing is under way here."""
+        """Do nothing: rows are appended at once."""
 
     def read(self, table: str, after: int, limit: int = wire.MAX_ROWS, job: str = "") -> LogPage:
         """At most `limit` rows of `table` with offset > `after`."""
         return self._store.read(table, after, limit, job)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._store.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()

@@ -22,9 +22,9 @@ EXIT_STATE: Final = 73
 
 
 class Recorder:
-    """Reads the rings of one job on, beside its sidecar: looks at every record and releases none.
+    """Copies records from the rings of one job, beside its sidecar. It releases none.
 
-    What the sidecar has released and the job has written over before it was seen is counted as lost.
+    Records that the sidecar released and the job overwrote before they were copied are counted as lost.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -73,7 +73,7 @@ class Recorder:
             np.savez_compressed(out, allow_pickle=False, **self._arrays())
 
     def close(self) -> None:
-        """Let go of the rings; they stay where they are."""
+        """Close the rings; the files stay."""
         for ring in self._rings.values():
             ring.close()
 
@@ -141,7 +141,7 @@ def main(arguments: Sequence[str], clock: Callable[[], float] = time.monotonic) 
 def _record(recorder: Recorder, until: float, clock: Callable[[], float]) -> None:
     try:
         while True:
-            # Looked at before the rings, so that nothing comes after it.
+            # Read before the rings, so that no record comes after it.
             ended = recorder.ended
             recorder.step()
             if ended or clock() >= until:

@@ -1,4 +1,4 @@
-"""What a replay says: alarms and jobs, from the rows of `scores`."""
+"""The result of a replay: alarms and jobs, from the rows of `scores`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from barograph.lab.replay.trace import Trace
 
 
 def summarize(trace: Trace, scores: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Alarms in the order of detection, as they were last said, and the job. Times are Unix seconds.
+    """Alarms in the order of detection, each as last written, and the job. Times are Unix seconds.
 
     `onset_seconds` and `detected_seconds` count from the start of the trace.
     """

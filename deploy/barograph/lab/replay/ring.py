@@ -1,4 +1,4 @@
-"""A trace shown to the agent as a ring: the same properties, the same records, at any moment of the run."""
+"""A trace as a ring: the properties and records that the agent reads, at any moment of the run."""
 
 from __future__ import annotations
 

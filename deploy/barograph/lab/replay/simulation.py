@@ -1,8 +1,9 @@
-"""A run that was recorded, happening again: agent, log, modeler and alerts in simulated time."""
+"""A recorded run in simulated time, through agent, log, modeler and alerts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -23,13 +24,13 @@ from barograph_modeler.learning.learner import Learner
 from barograph_modeler.main import TABLES as MODELER_TABLES
 
 CYCLE_SECONDS: Final = 1.0
-"""Simulated time between two looks of the daemons at the log."""
+"""Simulated time between two reads of the log by the daemons."""
 MODELER_CYCLES: Final = 10
-"""The modeler looks once in so many cycles: nothing it says while a run goes on changes how that run is judged."""
+"""The modeler reads once in so many cycles: what it writes during a run does not change how that run is scored."""
 
 
 class Simulation:
-    """One service, in one directory, whose clock stands where the recorded runs say.
+    """One service, in one directory, whose clock follows the recorded runs.
 
     workload: what all runs count as. alpha, margin, window_seconds, seed: as the daemons have them. wait: called with
     the simulated seconds since the start of a run, to slow the replay down.
@@ -58,7 +59,7 @@ class Simulation:
         self._alerts = Runner(self._scorer, Follower(log, ALERTS_TABLES), log, self._clock)
 
     def learn(self, trace: Trace) -> None:
-        """Let a whole run happen that is known to be healthy: nobody judges it, the modeler learns it."""
+        """Pass a healthy run through the service at once: the modeler learns it, the alerts do not score it."""
         job, ring, harvest = self._begin(trace)
         self._show(job, ring, harvest, ring.last_seconds)
         self._end(job, trace, ring)
@@ -67,8 +68,8 @@ class Simulation:
         self._modeler.step()
 
     def judge(self, trace: Trace) -> list[dict[str, Any]]:
-        """Let a run happen cycle by cycle; returns the rows of `scores` that the alerts daemon wrote about it."""
-        # What the history has led to is there before the run begins.
+        """Pass a run through the service cycle by cycle; returns its rows of `scores`."""
+        # The alerts read the history before the run begins.
         self._alerts.step()
         job, ring, harvest = self._begin(trace)
         work = stretches(trace)
@@ -106,7 +107,7 @@ class Simulation:
                "scheduler": "none", "account": "", "unique_id": ""}  # fmt: skip
         self._log.put("jobs", 1, row)
         ring = TraceRing(trace)
-        # A TraceRing has what a Harvest reads of a Ring.
+        # A TraceRing has every attribute that a Harvest reads of a Ring.
         return job, ring, IntervalReader(cast(Ring, ring), Cursor(world=0))
 
     def _show(self, job: str, ring: TraceRing, harvest: IntervalReader, seconds: float) -> None:
@@ -132,19 +133,18 @@ class Simulation:
         found: list[dict[str, Any]] = []
         after = 0
         while (page := self._log.read("scores", after, job=job)).rows:
-            names = list(page.columns)
-            found += [dict(zip(names, row, strict=True)) for row in zip(*page.columns.values(), strict=True)]
+            found += [dict(zip(page.columns, row, strict=True)) for row in zip(*page.columns.values(), strict=True)]
             after = page.next_offset
         return found
 
 
 def replay(directory: Path, trace: Trace, history: Sequence[Trace], **settings: Any) -> list[dict[str, Any]]:
-    """Learn from the history, then judge the trace; returns what was said of it, as rows of `scores`.
+    """Learn from the history, then judge the trace; returns its rows of `scores`.
 
     directory: an empty one, for the log. settings: those of `Simulation`.
     """
     workload = f"replay/{clean(trace.app, 'unknown')}@{trace.size}x1"
-    with ReplayLog(directory) as log:
+    with closing(ReplayLog(directory)) as log:
         simulation = Simulation(log, workload, **settings)
         for run in history:
             simulation.learn(run)

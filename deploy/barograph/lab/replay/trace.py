@@ -19,7 +19,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class TraceError(ValueError):
-    """A file that is no trace. The text names it, what was found and what was expected."""
+    """A file that is no trace. The text names the file, what was found and what was expected."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def _rank(file: Path, arrays: Mapping[str, Any], number: int) -> RankTrace:
     gap = _array(file, arrays, f"gap_ns_{number}", None)
     duration = _array(file, arrays, f"dur_ns_{number}", gap.size)
     operations = f"op_{number}" if f"op_{number}" in arrays else "op_0"
-    # Where only rank 0's operations were kept, the others did the same.
+    # Where only rank 0's operations were recorded, the other ranks had the same.
     operation = _array(file, arrays, operations, gap.size)
     p2p = _array(file, arrays, f"p2p_ns_{number}", gap.size) if f"p2p_ns_{number}" in arrays else None
     first = int(_array(file, arrays, f"t_first_ns_{number}", 1)[0]) if f"t_first_ns_{number}" in arrays else 0

@@ -1,4 +1,4 @@
-"""The methods that are compared: the paper's, simple ones that anybody would try, and Barograph's own."""
+"""The methods that are compared: the paper's, simple baselines, and Barograph's own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SEED: Final = 1
 
 
 class HasLimits(Protocol):
-    """Whatever has two limits."""
+    """A pair of limits."""
 
     @property
     def lower(self) -> float:
@@ -58,7 +58,7 @@ class BandMethod:
 
 @dataclass(frozen=True)
 class Range:
-    """A pair of limits."""
+    """An interval that is given by its limits."""
 
     lower: float
     upper: float

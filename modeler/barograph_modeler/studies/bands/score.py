@@ -12,6 +12,7 @@ import numpy as np
 from barograph_modeler.maxima.band import LEVEL
 from barograph_modeler.maxima.predictive import SeriesLimits
 from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.studies.averages import over_known
 from barograph_modeler.studies.series import Series
 
 NEAR: Final = 0.02
@@ -112,14 +113,9 @@ def _summary(method: str, task: str, rows: Sequence[Row]) -> dict[str, Any]:
         "mean_coverage": float(coverage.mean()) if scored else None,
         "pooled_coverage": float(coverage @ counts / counts.sum()) if scored else None,
         "share_within_2pp": float(near.mean()) if scored else None,
-        "median_width_ratio": _median(row.width_ratio for row in scored),
-        "pinball": _median(row.pinball_ratio for row in scored),
+        "median_width_ratio": over_known(np.median, (row.width_ratio for row in scored)),
+        "pinball": over_known(np.median, (row.pinball_ratio for row in scored)),
     }
-
-
-def _median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(np.median(known)) if known else None
 
 
 def _over(value: float, least: float) -> float | None:

@@ -1,4 +1,4 @@
-"""What the methods are put to: later values of the same series, one by one or in one go, and larger scales."""
+"""The tasks of the methods: to bound later values of the same series, one by one or all at once, and larger scales."""
 
 from __future__ import annotations
 

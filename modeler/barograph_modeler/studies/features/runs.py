@@ -70,7 +70,7 @@ def encode(table: CsvTable, seconds: str, features: Sequence[str] | None) -> Enc
 
 def read_runs(table: CsvTable, seconds: str, encoding: Encoding) -> Sample:
     """All rows of a file. Raises BadTable."""
-    return Sample(encoding.names, encoding.values(table), table.numbers(seconds, positive=True))
+    return Sample(encoding.names, encoding.values(table), table.positive(seconds))
 
 
 def _is_number(cell: str) -> bool:

@@ -77,15 +77,17 @@ def aggregate(
     serial: T(1, m) per size. original: m_original, or None for speedups over each size's own serial run (w = 1). c_f:
     one cutoff, or one per run where sizes are not run at the same scales.
     """
-    return _share(runs.take((runs.ranks <= c_f) & (runs.size <= w_f)), serial, original)
+    return _share(runs.select((runs.ranks <= c_f) & (runs.size <= w_f)), serial, original)
 
 
 def optimal(
     runs: Runs, serial: Mapping[float, float], original: float | None, c_f: float | Floats
 ) -> dict[float, float]:
     """p per size, from the runs of that size within c_f. For `optimal FD`, c_f is infinite."""
-    kept = runs.take(runs.ranks <= c_f)
-    return {float(m): _share(kept.take(kept.size == m), serial, original) for m in np.unique(kept.size[kept.ranks > 1])}
+    kept = runs.select(runs.ranks <= c_f)
+    return {
+        float(m): _share(kept.select(kept.size == m), serial, original) for m in np.unique(kept.size[kept.ranks > 1])
+    }
 
 
 def ratios(runs: Runs, original: float | None) -> Floats:
@@ -101,6 +103,6 @@ def references(runs: Runs, serial: Mapping[float, float], original: float | None
 
 
 def _share(runs: Runs, serial: Mapping[float, float], original: float | None) -> float:
-    parallel = runs.take(runs.ranks > 1)
+    parallel = runs.select(runs.ranks > 1)
     measured = references(parallel, serial, original) / parallel.seconds
     return estimate_share(parallel.ranks, ratios(parallel, original), measured)

@@ -14,13 +14,14 @@ import numpy as np
 
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.history import Runs
+from barograph_modeler.studies.averages import over_known
 from barograph_modeler.studies.greybox.fraction import TooFewRuns, aggregate, optimal, references
 from barograph_modeler.studies.greybox.greybox import METHODS, GreyBox, OverheadMethod
 from barograph_modeler.studies.greybox.oliveira import Oliveira
 from barograph_modeler.studies.greybox.samples import Points
 from barograph_modeler.studies.greybox.speedup import overhead, speedup
 from barograph_modeler.studies.greybox.split import CutoffSplit, Scaling, split
-from barograph_modeler.studies.runs import Grid, median, root_mean_square
+from barograph_modeler.studies.runs import Grid, root_mean_square
 
 LABELS: Final = (
     *(method.label for method in METHODS),
@@ -71,7 +72,7 @@ def _greybox(
         tau = np.asarray(overhead(runs.seconds, serial, runs.ranks, w, share))
         _, group = np.unique(runs.size, return_inverse=True)
         points = Points.of(runs, group.astype(np.intp), w, tau)
-        model = GreyBox(method, points.take(part.trained), part.c_f[part.trained], seed)
+        model = GreyBox(method, points.select(part.trained), part.c_f[part.trained], seed)
         factor = model.predict(points, np.flatnonzero(part.scored), part.c_f / 2)
         return np.asarray(amdahl[part.scored] * factor)
 
@@ -87,7 +88,7 @@ def _oliveira(part: CutoffSplit, seed: int) -> Floats:
 
 
 def _per_size(part: CutoffSplit, shares: Mapping[float, float]) -> Floats:
-    runs = part.runs.take(part.scored)
+    runs = part.runs.select(part.scored)
     answer = np.full(len(runs), np.nan)
     for size, share in shares.items():
         rows = runs.size == size
@@ -152,30 +153,23 @@ def tables(rows: Sequence[Scored]) -> list[Grid]:
     columns = list(dict.fromkeys(row.application[0] for row in rows))
     found = []
     for scaling in dict.fromkeys(row.scaling for row in rows):
+        scored = [[row for row in rows if (row.scaling, row.model) == (scaling, model)] for model in LABELS]
         for title, value in STATISTICS.items():
             cells = [
                 [
-                    median(
-                        [getattr(row, value) for row in rows if _is(row, scaling, model) and row.application[0] == name]
-                    )
+                    over_known(np.median, (getattr(row, value) for row in mine if row.application[0] == name))
                     for name in columns
                 ]
-                for model in LABELS
+                for mine in scored
             ]
             found.append(Grid(f"{title}, {scaling} scaling", list(LABELS), columns, cells))
-        spread = [_quantiles([row.errors for row in rows if _is(row, scaling, model)]) for model in LABELS]
-        names = [f"{quantile:g} %" for quantile in PERCENTILES]
-        found.append(
-            Grid(f"Root squared error of speedup, percentiles, {scaling} scaling", list(LABELS), names, spread)
-        )
+        spread = [_percentiles(np.concatenate([row.errors for row in mine])) for mine in scored]
+        shares = [f"{share:g} %" for share in PERCENTILES]
+        title = f"Root squared error of speedup, percentiles, {scaling} scaling"
+        found.append(Grid(title, list(LABELS), shares, spread))
     return found
 
 
-def _is(row: Scored, scaling: str, model: str) -> bool:
-    return row.scaling == scaling and row.model == model
-
-
-def _quantiles(errors: list[Floats]) -> list[float | None]:
-    every = np.concatenate(errors)
-    known = every[~np.isnan(every)]
+def _percentiles(errors: Floats) -> list[float | None]:
+    known = errors[~np.isnan(errors)]
     return [float(np.percentile(known, q)) for q in PERCENTILES] if known.size else [None] * len(PERCENTILES)

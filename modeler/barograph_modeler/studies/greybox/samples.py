@@ -25,7 +25,7 @@ Rows = npt.NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Points:
-    """Runs with what Amdahl's law says of them; columns of one length.
+    """Runs with Amdahl's terms for each; columns of one length.
 
     group: runs with one number can be in one vector: same problem, same size, same original. original: m_original. w:
     m_original / m. nodes: NaN where not known. tau: NaN for points to predict.
@@ -49,7 +49,7 @@ class Points:
         pairs = zip(vars(self).values(), vars(other).values(), strict=True)
         return Points(*(np.concatenate(pair) for pair in pairs))
 
-    def take(self, rows: Rows | npt.NDArray[np.bool_]) -> Points:
+    def select(self, rows: Rows | npt.NDArray[np.bool_]) -> Points:
         """Some of the points."""
         return Points(*(column[rows] for column in vars(self).values()))
 

@@ -68,11 +68,11 @@ def split(runs: Runs, scaling: Scaling, c_f: float = 0.5, w_f: float = 0.5) -> C
     for size in sizes:
         rows = runs.size == size
         cutoff[rows] = np.quantile(np.unique(runs.ranks[rows]), c_f)
-    within = runs.take(runs.ranks <= cutoff)
+    within = runs.select(runs.ranks <= cutoff)
     original = None if scaling == "strong" else float(sizes[0])
     serial = {}
     for size in sizes if original is None else sizes[:1]:
-        serial[float(size)] = serial_time(within.take(within.size == size))
+        serial[float(size)] = serial_time(within.select(within.size == size))
     scored = runs.ranks > cutoff
     if original is not None:
         scored &= runs.size >= 2 * original

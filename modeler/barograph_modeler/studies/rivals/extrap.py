@@ -14,7 +14,7 @@ from barograph_modeler.scaling.history import Runs
 from barograph_modeler.studies.rivals.laws import Model, each, of_one_size
 
 FEWEST = 3
-"""Scales. Extra-P warns below 5; it is asked all the same, like every other rival."""
+"""Scales. Extra-P warns below 5; it is fitted all the same, like every other rival."""
 
 
 def models() -> tuple[Model, ...]:

@@ -70,7 +70,7 @@ def of_one_size(fit: Callable[[Runs], Callable[[Floats], Floats]], fewest: int =
         laws: dict[float, Callable[[Floats], Floats]] = {}
         most = 0
         for size in np.unique(runs.size):
-            part = runs.take(runs.size == size)
+            part = runs.select(runs.size == size)
             most = max(most, part.scales.size)
             if part.scales.size >= fewest:
                 laws[float(size)] = fit(part)
@@ -125,20 +125,12 @@ def _geometric(runs: Runs) -> Callable[[Floats], Floats]:
     return lambda ranks: law(np.log2(ranks), a, b, c)
 
 
-def _amdahl(p: Floats) -> Floats:
-    return np.stack([np.ones(p.size), 1 / p], axis=1)
+def _terms(*functions: Callable[[Floats], Floats]) -> Terms:
+    return lambda p: np.stack([function(p) for function in functions], axis=1)
 
 
-def _amdahl_log(p: Floats) -> Floats:
-    return np.stack([np.ones(p.size), 1 / p, np.log(p)], axis=1)
-
-
-def _ernest(p: Floats) -> Floats:
-    return np.stack([np.ones(p.size), 1 / p, np.log(p), p], axis=1)
-
-
-def _square_root(p: Floats) -> Floats:
-    return np.stack([p, 1 / p, 1 / np.sqrt(p)], axis=1)
+AMDAHL: Final = (np.ones_like, np.reciprocal)
+"""1 and 1/p."""
 
 
 def _law(name: str, text: str, fit: Callable[[Runs], Callable[[Floats], Floats]], fewest: int = 2) -> Model:
@@ -146,11 +138,20 @@ def _law(name: str, text: str, fit: Callable[[Runs], Callable[[Floats], Floats]]
 
 
 MODELS: Final = (
-    _law("amdahl", "s + w/p, coefficients not negative", partial(_nonnegative, _amdahl)),
-    _law("amdahl-log", "s + w/p + c log p, coefficients not negative", partial(_nonnegative, _amdahl_log)),
-    _law("ernest", "s + w/p + c log p + d p, coefficients not negative (Ernest)", partial(_nonnegative, _ernest)),
+    _law("amdahl", "s + w/p, coefficients not negative", partial(_nonnegative, _terms(*AMDAHL))),
+    _law("amdahl-log", "s + w/p + c log p, coefficients not negative", partial(_nonnegative, _terms(*AMDAHL, np.log))),
+    _law(
+        "ernest",
+        "s + w/p + c log p + d p, coefficients not negative (Ernest)",
+        partial(_nonnegative, _terms(*AMDAHL, np.log, np.positive)),
+    ),
     _law("log-linear", "log T linear in log p (Barnes 2008)", partial(_polynomial, 1)),
     _law("barnes-quadratic", "log T quadratic in log p (Barnes 2008)", partial(_polynomial, 2), 3),
-    _law("square-root", "a p + b/p + c/sqrt(p)", partial(_free, _square_root), 3),
+    _law(
+        "square-root",
+        "a p + b/p + c/sqrt(p)",
+        partial(_free, _terms(np.positive, np.reciprocal, lambda p: 1 / np.sqrt(p))),
+        3,
+    ),
     _law("geometric", "b (1 + a)**s + c with s = log2 p, by Levenberg-Marquardt", _geometric, 3),
 )

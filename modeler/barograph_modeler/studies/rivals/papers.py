@@ -7,7 +7,7 @@ w = 1. The cutoff c_f of a group is its largest scale.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import partial, reduce
 from typing import Final
 
 import numpy as np
@@ -32,11 +32,6 @@ class SizeGroup:
         self.serial = serial_time(runs)
         self.c_f = float(runs.ranks.max())
 
-    def points(self, runs: Runs, tau: Floats) -> Points:
-        """Points of this group at w = 1."""
-        count = len(runs)
-        return Points.of(runs, np.full(count, self.number, dtype=np.intp), np.ones(count), tau)
-
 
 def fit_greybox(method: OverheadMethod, problems: Mapping[str, Runs], seed: int) -> dict[str, RuntimeCurve | str]:
     """One overhead model for all problems of an application; a curve per problem, or why there is none."""
@@ -46,7 +41,7 @@ def fit_greybox(method: OverheadMethod, problems: Mapping[str, Runs], seed: int)
     for name, runs in problems.items():
         try:
             sizes = [float(size) for size in np.unique(runs.size)]
-            groups[name] = {size: SizeGroup(number + i, runs.take(runs.size == size)) for i, size in enumerate(sizes)}
+            groups[name] = {size: SizeGroup(number + i, runs.select(runs.size == size)) for i, size in enumerate(sizes)}
             number += len(sizes)
         except TooFewRuns as error:
             curves[name] = str(error)
@@ -63,17 +58,14 @@ def fit_greybox(method: OverheadMethod, problems: Mapping[str, Runs], seed: int)
 def _train(method: OverheadMethod, groups: list[SizeGroup], seed: int) -> tuple[float, Points, GreyBox, Floats]:
     if not groups:
         raise TooFewRuns("no problem with a serial time, expected one")
-    ranks = np.concatenate([group.runs.ranks for group in groups])
-    serial = np.concatenate([np.full(len(group.runs), group.serial) for group in groups])
-    seconds = np.concatenate([group.runs.seconds for group in groups])
-    share = estimate_share(ranks, np.ones(ranks.size), serial / seconds)
-    tau = overhead(seconds, serial, ranks, 1, share)
-    bounds = np.cumsum([len(group.runs) for group in groups])[:-1]
-    points = [group.points(group.runs, part) for group, part in zip(groups, np.split(tau, bounds), strict=True)]
-    known = points[0]
-    for more in points[1:]:
-        known = known.joined(more)
-    c_f = np.concatenate([np.full(len(group.runs), group.c_f) for group in groups])
+    runs = reduce(Runs.joined, (group.runs for group in groups))
+    repeats = [len(group.runs) for group in groups]
+    number = np.repeat([group.number for group in groups], repeats).astype(np.intp)
+    serial = np.repeat([group.serial for group in groups], repeats)
+    c_f = np.repeat([group.c_f for group in groups], repeats)
+    ones = np.ones(len(runs))
+    share = estimate_share(runs.ranks, ones, serial / runs.seconds)
+    known = Points.of(runs, number, ones, overhead(runs.seconds, serial, runs.ranks, 1, share))
     return share, known, GreyBox(method, known, c_f, seed), c_f / 2
 
 
@@ -92,9 +84,11 @@ def _seconds(
         at = np.flatnonzero(size == m)
         if not at.size:
             continue
-        asked = group.points(Runs(ranks[at], nodes[at], size[at], np.ones(at.size)), np.full(at.size, np.nan))
+        ones = np.ones(at.size)
+        runs = Runs(ranks[at], nodes[at], size[at], ones)
+        asked = Points.of(runs, np.full(at.size, group.number, dtype=np.intp), ones, np.full(at.size, np.nan))
         targets = np.arange(known.ranks.size, known.ranks.size + at.size)
-        # Points that are asked for have no tau, so no cutoff makes them runs at small scale.
+        # Points to predict have no tau, so no cutoff makes them runs at small scale.
         tau = model.predict(known.joined(asked), targets, np.concatenate([c_h, np.zeros(at.size)]))
         found = ~np.isnan(tau)
         answer[at[found]] = corrected_time(group.serial, ranks[at[found]], 1, share, tau[found])
@@ -107,7 +101,7 @@ def fit_oliveira(problems: Mapping[str, Runs], seed: int) -> dict[str, RuntimeCu
 
 
 def _oliveira(seed: int, runs: Runs) -> RuntimeCurve:
-    serial = {float(m): serial_time(runs.take(runs.size == m)) for m in np.unique(runs.size)}
+    serial = {float(m): serial_time(runs.select(runs.size == m)) for m in np.unique(runs.size)}
     model = Oliveira.fit(runs.ranks, runs.size, np.array([serial[m] for m in runs.size]) / runs.seconds, seed=seed)
 
     def seconds(ranks: Floats, nodes: Floats, size: Floats) -> Floats:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.history import Runs
+from barograph_modeler.studies.averages import over_known
 from barograph_modeler.studies.rivals.laws import Model, RuntimeCurve
 from barograph_modeler.studies.scaling.models import Limited
 from barograph_modeler.studies.scaling.workloads import WorkloadSplit
@@ -41,7 +42,7 @@ class ModelAccuracy:
 def fit_all(
     models: Iterable[Model], splits: Sequence[WorkloadSplit], seed: int
 ) -> dict[str, dict[str, RuntimeCurve | str]]:
-    """The curves of every model, by model and workload. Every workload teaches, also those that are not scored."""
+    """The curves of every model, by model and workload. All workloads are learned, also those that are not scored."""
     problems = {one.name: one.learned for one in splits}
     return {model.name: model.fit(problems, seed) for model in models}
 
@@ -58,39 +59,34 @@ def score(
 
 def _score(model: str, curve: RuntimeCurve | str, one: WorkloadSplit, scored: Runs) -> ModelAccuracy:
     runs = len(scored)
+    nothing = ModelAccuracy(one.key, model, one.scales, len(one.learned), runs, runs)
     if isinstance(curve, str):
-        return ModelAccuracy(one.key, model, one.scales, len(one.learned), runs, runs, reason=curve)
+        return replace(nothing, reason=curve)
     rows = (scored.ranks, scored.nodes, scored.size)
     with np.errstate(all="ignore"):  # what is no number is an unanswered run
         predicted = curve(*rows)
         good = np.isfinite(predicted) & (predicted > 0)
     if not good.any():
-        return ModelAccuracy(
-            one.key, model, one.scales, len(one.learned), runs, runs, reason="no answer for these runs"
-        )
+        return replace(nothing, reason="no answer for these runs")
     error = np.abs(predicted - scored.seconds)[good] / scored.seconds[good]
     coverage = None
     if isinstance(curve, Limited):
         limits = curve.limits(*rows)
         coverage = float(((limits.lower <= scored.seconds) & (scored.seconds <= limits.upper))[good].mean())
-    return ModelAccuracy(
-        one.key,
-        model,
-        one.scales,
-        len(one.learned),
-        runs,
-        int((~good).sum()),
-        float(np.median(error)),
-        float(error.mean()),
-        _rmse_speedup(one.learned, scored, predicted, good),
-        coverage,
+    return replace(
+        nothing,
+        unanswered=int((~good).sum()),
+        median_ape=float(np.median(error)),
+        mean_ape=float(error.mean()),
+        rmse_speedup=_rmse_speedup(one.learned, scored, predicted, good),
+        coverage_95=coverage,
     )
 
 
 def _rmse_speedup(learned: Runs, scored: Runs, predicted: Floats, good: np.ndarray) -> float | None:
     base = np.full(len(scored), np.nan)
     for size in np.unique(learned.size):
-        part = learned.take(learned.size == size)
+        part = learned.select(learned.size == size)
         base[scored.size == size] = np.median(part.seconds[part.ranks == part.ranks.min()])
     known = good & np.isfinite(base)
     if not known.any():
@@ -116,15 +112,10 @@ def summarize(rows: Sequence[ModelAccuracy]) -> list[dict[str, Any]]:
                 "model": model,
                 "workloads": sum(row.median_ape is not None for row in mine),
                 "refused": sum(row.median_ape is None for row in mine),
-                "median_ape": _over(np.median, [row.median_ape for row in mine]),
-                "mean_ape": _over(np.mean, [row.mean_ape for row in mine]),
-                "rmse_speedup": _over(np.median, [row.rmse_speedup for row in mine]),
+                "median_ape": over_known(np.median, (row.median_ape for row in mine)),
+                "mean_ape": over_known(np.mean, (row.mean_ape for row in mine)),
+                "rmse_speedup": over_known(np.median, (row.rmse_speedup for row in mine)),
                 "coverage_95": inside / answered if limited else None,
             }
         )
     return summary
-
-
-def _over(average: Any, values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(average(known)) if known else None

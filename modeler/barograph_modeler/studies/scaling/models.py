@@ -40,9 +40,9 @@ class PredictorCurve:
         return SeriesLimits(columns[:, 0], columns[:, 2])
 
     def _columns(self, ranks: Floats, nodes: Floats, size: Floats) -> Floats:
-        asked = np.stack([ranks, nodes, size], axis=1)
+        wanted = np.stack([ranks, nodes, size], axis=1)
         # Repeats have one prediction.
-        rows, inverse = np.unique(asked, axis=0, return_inverse=True)
+        rows, inverse = np.unique(wanted, axis=0, return_inverse=True)
         return np.array([self._row(*row) for row in rows.tolist()])[inverse.ravel()]
 
     def _row(self, ranks: float, nodes: float, size: float) -> tuple[float, float, float]:
@@ -59,6 +59,6 @@ def _forecasts(problems: Mapping[str, Runs], seed: int) -> dict[str, RuntimeCurv
 
 def models() -> dict[str, Model]:
     """By name, ours first; Extra-P is among them where it is installed."""
-    ours = Model("barograph", "ours: curves averaged by how well they foretold the larger scales, pooled", _forecasts)
+    ours = Model("barograph", "ours: curves averaged by how well they predicted the larger scales, pooled", _forecasts)
     every = (ours, *laws.MODELS, *pmnf.MODELS, *extrap.models(), *papers.MODELS)
     return {model.name: model for model in every}

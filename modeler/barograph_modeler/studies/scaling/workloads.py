@@ -6,23 +6,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.history import MOST_RANKS, Runs
-from barograph_modeler.studies.series import BadTable, CsvTable
-
-
-class WorkloadColumns(NamedTuple):
-    """Names of columns. size, nodes: None where the file has none."""
-
-    time: str
-    ranks: str
-    by: Sequence[str]
-    size: str | None = None
-    nodes: str | None = None
+from barograph_modeler.studies.series import BadTable, Columns, CsvTable, positions
 
 
 @dataclass(frozen=True)
@@ -54,22 +43,18 @@ class WorkloadSplit:
         return int(np.union1d(self.learned.scales, scored).size)
 
 
-def read_workloads(path: Path, columns: WorkloadColumns) -> tuple[list[ScalingWorkload], int]:
+def read_workloads(path: Path, columns: Columns) -> tuple[list[ScalingWorkload], int]:
     """The workloads in the order of the file, and how many rows have a blank time, scale or size and are left out.
 
     The scale of a workload is its ranks; where a row of it has none but all have nodes, its nodes. Raises BadTable for
     cells that are no such number, and OSError.
     """
     table = CsvTable(path)
-    seconds = _numbers(table, columns.time, "seconds above 0", lambda x: x > 0)
+    seconds = table.positive(columns.value, "seconds above 0", blank=True)
     ranks, nodes = _counts(table, columns.ranks), _counts(table, columns.nodes)
-    blank = np.zeros(seconds.size)
-    size = blank + 1 if columns.size is None else _numbers(table, columns.size, "a number above 0", lambda x: x > 0)
-    groups: dict[tuple[str, ...], list[int]] = {}
-    for row, cells in enumerate(zip(*(table.column(name) for name in columns.by), strict=True)):
-        groups.setdefault(cells, []).append(row)
+    size = np.ones(seconds.size) if columns.size is None else table.positive(columns.size, blank=True)
     workloads, kept = [], 0
-    for cells, members in groups.items():
+    for cells, members in positions(table.keys(columns.by)).items():
         at = np.array(members)
         at = at[np.isfinite(seconds[at]) & np.isfinite(size[at])]
         in_nodes = np.isnan(ranks[at]).any() and np.isfinite(nodes[at]).all()
@@ -80,7 +65,7 @@ def read_workloads(path: Path, columns: WorkloadColumns) -> tuple[list[ScalingWo
             runs = _runs(table, at, scale, np.where(nodes[at] <= scale, nodes[at], np.nan), size[at], seconds[at])
             workloads.append(ScalingWorkload(dict(zip(columns.by, cells, strict=True)), runs))
     if not workloads:
-        raise BadTable(f"{path} has no row with {columns.time} and {columns.ranks}, expected some to learn from")
+        raise BadTable(f"{path} has no row with {columns.value} and {columns.ranks}, expected some to learn from")
     return workloads, len(table.rows) - kept
 
 
@@ -96,8 +81,8 @@ def split(workloads: Sequence[ScalingWorkload], most: Callable[[Runs], float]) -
     for one in workloads:
         low = one.runs.ranks <= most(one.runs)
         if low.any():
-            rest = None if low.all() else one.runs.take(~low)
-            splits.append(WorkloadSplit(one.key, one.name, one.runs.take(low), rest))
+            rest = None if low.all() else one.runs.select(~low)
+            splits.append(WorkloadSplit(one.key, one.name, one.runs.select(low), rest))
     return splits
 
 
@@ -114,23 +99,7 @@ def _counts(table: CsvTable, name: str | None) -> Floats:
     if name is None:
         return np.full(len(table.rows), np.nan)
     wanted = f"a whole number from 1 to {MOST_RANKS}"
-    return _numbers(table, name, wanted, lambda x: 1 <= x <= MOST_RANKS and x == math.floor(x))
-
-
-def _numbers(table: CsvTable, name: str, wanted: str, good: Callable[[float], bool]) -> Floats:
-    """A column; NaN where a cell is blank."""
-    numbers = np.full(len(table.rows), np.nan)
-    for row, cell in enumerate(table.column(name)):
-        if not cell.strip():
-            continue
-        try:
-            numbers[row] = float(cell)
-        except ValueError:
-            numbers[row] = math.nan
-        if not (math.isfinite(numbers[row]) and good(float(numbers[row]))):
-            line = table.rows[row][0]
-            raise BadTable(f"{table.path}, line {line}: column {name!r} is {cell!r}, expected {wanted}")
-    return numbers
+    return table.numbers(name, wanted, lambda x: 1 <= x <= MOST_RANKS and x == math.floor(x), blank=True)
 
 
 def _runs(table: CsvTable, at: np.ndarray, ranks: Floats, nodes: Floats, size: Floats, seconds: Floats) -> Runs:

@@ -1,6 +1,6 @@
 """The work of an algorithm as an expression of its problem size: `N**3`, `N*log2(N)`, `2*N**2 + 10*N`.
 
-Parsed by Python's own parser and evaluated node by node: numbers, one variable, + - * / **, and a few functions.
+Parsed by Python's own parser: numbers, one variable, + - * / **, and a few functions.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from scipy.optimize import brentq
 LONGEST: Final = 200
 """Characters in an expression: more is no formula that anybody wrote."""
 
+Term = Callable[[float], float]
+"""The value of an expression for a size."""
+
 OPERATORS: Final[dict[type[ast.operator], Callable[[float, float], float]]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -25,7 +28,7 @@ OPERATORS: Final[dict[type[ast.operator], Callable[[float, float], float]]] = {
     ast.Pow: math.pow,
 }
 
-FUNCTIONS: Final[dict[str, Callable[[float], float]]] = {
+FUNCTIONS: Final[dict[str, Term]] = {
     "log2": math.log2,
     "log": math.log,
     "log10": math.log10,
@@ -56,7 +59,7 @@ class Complexity:
 
     text: str
     variable: str
-    _tree: ast.expr
+    _work: Term
 
     @classmethod
     def parse(cls, text: str) -> Complexity:
@@ -67,16 +70,17 @@ class Complexity:
             tree = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise BadExpression(f"{text!r} is no expression, expected one such as N**3 or N*log2(N)") from None
-        names = sorted(_variables(tree, text))
-        if len(names) != 1:
-            found = f"the variables {', '.join(names)}" if names else "no variable"
+        variables: set[str] = set()
+        work = _compiled(tree, text, variables)
+        if len(variables) != 1:
+            found = f"the variables {', '.join(sorted(variables))}" if variables else "no variable"
             raise BadExpression(f"{text!r} has {found}, expected one")
-        return cls(text, names[0], tree)
+        return cls(text, variables.pop(), work)
 
     def work(self, size: float) -> float:
         """T_A(size). Raises BadExpression where that is no finite number above 0."""
         try:
-            value = _value(self._tree, size)
+            value = self._work(size)
         except (ValueError, OverflowError, ZeroDivisionError, RecursionError):
             value = math.nan
         if not (math.isfinite(value) and value > 0):
@@ -102,34 +106,25 @@ class Complexity:
             return 0.0
 
 
-def _variables(node: ast.AST, text: str) -> set[str]:
+def _compiled(node: ast.AST, text: str, variables: set[str]) -> Term:
+    """The expression as a function of its variable; variables: adds the names that it has."""
     match node:
         case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
-            return set()
+            return lambda size: float(number)
         case ast.Name(id=name) if name not in FUNCTIONS:
-            return {name}
+            variables.add(name)
+            return lambda size: size
         case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATORS:
-            return _variables(left, text) | _variables(right, text)
-        case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
-            return _variables(operand, text)
+            combine = OPERATORS[type(op)]
+            first, second = _compiled(left, text, variables), _compiled(right, text, variables)
+            return lambda size: combine(first(size), second(size))
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd() as op, operand=operand):
+            positive = _compiled(operand, text, variables)
+            return (lambda size: -positive(size)) if isinstance(op, ast.USub) else positive
         case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]) if name in FUNCTIONS:
-            return _variables(argument, text)
+            function, inner = FUNCTIONS[name], _compiled(argument, text, variables)
+            return lambda size: function(inner(size))
     part = ast.unparse(node)
     raise BadExpression(
         f"{text!r} contains {part!r}, expected numbers, one variable, + - * / ** and {', '.join(FUNCTIONS)}"
     )
-
-
-def _value(node: ast.AST, size: float) -> float:
-    match node:
-        case ast.Constant(value=int() | float() as number):
-            return float(number)
-        case ast.Name():
-            return size
-        case ast.BinOp(left=left, op=op, right=right):
-            return OPERATORS[type(op)](_value(left, size), _value(right, size))
-        case ast.UnaryOp(op=op, operand=operand):
-            return -_value(operand, size) if isinstance(op, ast.USub) else _value(operand, size)
-        case ast.Call(func=ast.Name(id=name), args=[argument]):
-            return FUNCTIONS[name](_value(argument, size))
-    raise AssertionError(ast.dump(node))  # parse let nothing else through

@@ -27,7 +27,7 @@ from barograph_modeler.maxima.sample import Floats
 
 Kind = Literal["time", "performance"]
 
-BEST: Final[dict[str, Callable[[float, float], float]]] = {"time": min, "performance": max}
+BEST: Final[dict[str, Callable[..., float]]] = {"time": min, "performance": max}
 
 RANK_TOLERANCE: Final = 1e-12
 """Relative size of an eigenvalue of the normal equations that counts as 0: columns that depend on each other."""

@@ -9,22 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.history import Runs
+from barograph_modeler.studies.averages import over_known
 from barograph_modeler.studies.rivals import laws, pmnf
 from barograph_modeler.studies.rivals.laws import Model, RuntimeCurve
 from barograph_modeler.studies.rivals.papers import log_bilinear
-from barograph_modeler.studies.runs import Grid, median
+from barograph_modeler.studies.runs import Grid
+from barograph_modeler.studies.scaling.workloads import lower_half
+from barograph_modeler.studies.series import positions
 from barograph_modeler.studies.weak.weak import BEST, Kind, relative_error
 
 WORK_PER_RANK: Final = 1e6
 """Size of one rank's share where sizes are not known."""
 
 BILINEAR: Final = "log-bilinear"
+
+AVERAGES: Final[dict[str, Callable[[Any], Any]]] = {"mean": np.mean, "median": np.median, "largest": max}
 
 RIVALS: Final = ("log-linear", "barnes-quadratic", "square-root", "geometric", "pmnf")
 
@@ -42,10 +47,10 @@ class Target:
 
 def best_of_repeats(runs: Runs, kind: Kind) -> Runs:
     """One run per configuration: the least time, or the largest performance. Smallest configuration first."""
-    best: dict[tuple[float, float], float] = {}
-    for ranks, size, value in zip(runs.ranks, runs.size, runs.seconds, strict=True):
-        key = (float(ranks), float(size))
-        best[key] = BEST[kind](best.get(key, float(value)), float(value))
+    best = {
+        key: BEST[kind](runs.seconds[rows].tolist())
+        for key, rows in positions(zip(runs.ranks.tolist(), runs.size.tolist(), strict=True)).items()
+    }
     ranks, size = np.array(sorted(best)).T
     return Runs.of(ranks, [best[key] for key in sorted(best)], size=size)
 
@@ -57,13 +62,13 @@ def evaluate(
 
     largest: None for the lower half of the scales. Raises ValueError where nothing is left to learn from or to score.
     """
-    runs = runs.take(runs.ranks >= smallest)
+    runs = runs.select(runs.ranks >= smallest)
     scales = runs.scales
     if scales.size < 2:
         raise ValueError(f"{scales.size} scale, expected at least 2: some to learn from and some to score")
-    cutoff = float(scales[(scales.size + 1) // 2 - 1]) if largest is None else largest
+    cutoff = lower_half(runs) if largest is None else largest
     best = best_of_repeats(runs, kind)
-    known, targets = best.take(best.ranks <= cutoff), best.take(best.ranks > cutoff)
+    known, targets = best.select(best.ranks <= cutoff), best.select(best.ranks > cutoff)
     if not len(known) or not len(targets):
         raise ValueError(f"{len(known)} configurations up to {cutoff:g} ranks and {len(targets)} beyond, expected both")
     errors: dict[str, Floats] = {}
@@ -123,24 +128,6 @@ def tables(targets: Sequence[Target]) -> list[Grid]:
         labels = [f"{', '.join(row.series)}, {row.ranks:g}" for row in rows]
         each: list[list[float | None]] = [[100 * row.errors[name] for name in names] for row in rows]
         found.append(Grid(f"Relative error of {kind}, per cent, per target", labels, names, each))
-        summary = [
-            [statistic([row[i] for row in each]) for i in range(len(names))] for statistic in STATISTICS.values()
-        ]
-        found.append(Grid(f"Relative error of {kind}, per cent, {len(rows)} targets", list(STATISTICS), names, summary))
+        summary = [[over_known(average, column) for column in zip(*each, strict=True)] for average in AVERAGES.values()]
+        found.append(Grid(f"Relative error of {kind}, per cent, {len(rows)} targets", list(AVERAGES), names, summary))
     return found
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None and np.isfinite(value)]
-    return float(np.mean(known)) if known else None
-
-
-def _largest(values: Sequence[float | None]) -> float | None:
-    return max((value for value in values if value is not None and np.isfinite(value)), default=None)
-
-
-STATISTICS: Final[dict[str, Callable[[Sequence[float | None]], float | None]]] = {
-    "mean": _mean,
-    "median": median,
-    "largest": _largest,
-}
