@@ -5,9 +5,9 @@ import pytest
 
 from barograph_modeler.maxima.predictive import SeriesLimits
 from barograph_modeler.studies.bands.methods import METHODS, refit
-from barograph_modeler.studies.bands.plot import plot_order, plot_scales
 from barograph_modeler.studies.bands.score import Row, pinball, score, summarize
 from barograph_modeler.studies.bands.tasks import prequential, same_scale, scale_up
+from barograph_modeler.studies.plot import plot_order, plot_scales
 from barograph_modeler.studies.series import BadTable, Join, Series, read_series
 
 

@@ -135,7 +135,7 @@ def _series(options: argparse.Namespace) -> list[Series]:
 
 
 def _plot(series: Sequence[Series], options: argparse.Namespace) -> None:
-    from barograph_modeler.studies.bands.plot import plot_order, plot_scales
+    from barograph_modeler.studies.plot import plot_order, plot_scales
 
     if options.scale is None:
         plot_order(series, options.value, options.mode, options.plot)
