@@ -7,6 +7,8 @@ from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
+
 from barograph_modeler.scaling.history import MOST_RANKS, Runs
 
 RUNS: Final = 32
@@ -51,6 +53,14 @@ def problem_name(application: Application, params: Mapping[str, str]) -> str:
     'lab/fft grid=a n=64'
     """
     return " ".join([str(application), *(f"{name}={value}" for name, value in sorted(params.items()))])
+
+
+def parse_params(params: str) -> dict[str, str]:
+    """Parameters as the log has them, a JSON object of strings; anything else is one parameter."""
+    try:
+        return msgspec.json.decode(params, type=dict[str, str])
+    except msgspec.MsgspecError:
+        return {"params": params}
 
 
 class ScaleRuns:

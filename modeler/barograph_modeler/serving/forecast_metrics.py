@@ -38,7 +38,7 @@ def forecast_families(forecaster: Forecaster) -> Iterator[Metric]:
         speedup.add_metric([one.workload], one.speedup)
     yield speedup
     yield from _curves(forecaster)
-    yield from _scores(forecaster.scoreboard, "barograph_prediction", "predicted runtimes")
+    yield from _scores(forecaster.predictions.scoreboard, "barograph_prediction", "predicted runtimes")
     yield CounterMetricFamily(
         "barograph_modeler_predictions_refused_total",
         "Jobs of known applications for which no prediction was dared.",
@@ -84,7 +84,9 @@ def _curves(forecaster: Forecaster) -> Iterator[Metric]:
 
 def feature_families(features: FeatureForecaster) -> Iterator[Metric]:
     """The same of predictions that were made of features."""
-    yield from _scores(features.scoreboard, "barograph_feature_prediction", "runtimes predicted from features")
+    yield from _scores(
+        features.predictions.scoreboard, "barograph_feature_prediction", "runtimes predicted from features"
+    )
     yield GaugeMetricFamily(
         "barograph_modeler_feature_models", "Applications with a model of features.", len(features.library.published)
     )

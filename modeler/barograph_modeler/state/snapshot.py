@@ -24,7 +24,7 @@ FILE_NAME: Final = "modeler.snapshot"
 SNAPSHOT_SECONDS: Final = 300.0
 GATE_SECONDS: Final = 1.0
 """How long a snapshot waits for a fit to end before it tries again in the next cycle."""
-FORMAT: Final = 2
+FORMAT: Final = 3
 _ALLOWED: Final = {
     ("array", "array"),
     ("barograph_collector.daemon.runner", "Output"),
