@@ -20,6 +20,7 @@ from barograph.lab.backtest import runtime as backtest_runtime
 from barograph.lab.backtest import scaling as backtest_scaling
 from barograph.lab.columns import names
 from barograph_collector.daemon.service import Exit
+from barograph_modeler.studies.bands.bootstraps import single_ranks, whole_runs
 from barograph_modeler.studies.bands.methods import METHODS
 from barograph_modeler.studies.bands.score import Row, summarize
 from barograph_modeler.studies.bands.tasks import FEWEST, prequential, same_scale, scale_up
@@ -57,6 +58,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="MODE",
         help="half: fit the first half of each series, score the second; prequential: learn value by value, each scored"
         " before it is learned (default: %(default)s)",
+    )
+    apart = bands.add_mutually_exclusive_group()
+    apart.add_argument("--run", metavar="COL", help="tells runs of a series apart: score how long each takes in all")
+    apart.add_argument(
+        "--rank",
+        metavar="COL",
+        help="tells ranks of a series apart: score the mean maximum over all, from some of them",
     )
     bands.add_argument("--join", type=Path, metavar="FILE2.csv", help="take further columns from this file")
     bands.add_argument("--on", metavar="COL", help="the column that both files share")
@@ -96,9 +104,17 @@ def main(arguments: Sequence[str]) -> int:
 
 def _bands(options: argparse.Namespace) -> None:
     series = _series(options)
-    rows = list(TASKS[options.mode](series))
-    if options.scale is not None:
-        rows += scale_up(series)
+    if options.run is not None:
+        rows = list(whole_runs(series, options.run))
+    elif options.rank is not None:
+        rows = list(single_ranks(series, options.rank))
+    else:
+        rows = list(TASKS[options.mode](series))
+        if options.scale is not None:
+            rows += scale_up(series)
+    if not rows:
+        wanted = "4 runs of a series" if options.run is not None else "4 ranks of a series with 30 intervals each"
+        raise BadTable(f"{options.file}: nothing to score, expected at least {wanted}")
     if options.plot is not None:
         _plot(series, options)
     if options.json:
@@ -115,10 +131,11 @@ def _refuse(text: str) -> int:
 def _series(options: argparse.Namespace) -> list[Series]:
     """The series that are long enough; what is left out is said, and nothing left is an error."""
     join = None if options.join is None else Join(options.join, options.on)
-    every = read_series(options.file, options.value, options.by, scale=options.scale, order=options.order, join=join)
+    by = [*options.by, *filter(None, (options.run, options.rank))]
+    every = read_series(options.file, options.value, by, scale=options.scale, order=options.order, join=join)
     series = [one for one in every if one.values.size >= FEWEST]
     if not series:
-        names = ",".join([*options.by, *([options.scale] if options.scale else [])])
+        names = ",".join([*by, *([options.scale] if options.scale else [])])
         longest = max(one.values.size for one in every)
         values = "value" if longest == 1 else "values"
         raise BadTable(
