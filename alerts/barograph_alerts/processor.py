@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
@@ -23,6 +22,7 @@ from barograph_alerts.job.progress import ProgressHistory
 from barograph_alerts.job.references import References, accepted_workloads, changed_workloads
 from barograph_alerts.job.rows import JobVerdict, score_output, verdicts
 from barograph_collector.daemon.runner import Output
+from barograph_modeler.pace.windows import blocks_by_job
 
 JOBS: Final = 20_000
 """Jobs kept at most; those silent for the longest go first."""
@@ -168,17 +168,11 @@ class Scorer:
                 job.trial, job.written = None, ()
 
     def _take_blocks(self, columns: Mapping[str, Column], now: float) -> None:
-        at = 0
-        for name, rows in itertools.groupby(columns["job"]):
-            stop = at + sum(1 for _ in rows)
+        for name, rows, blocks in blocks_by_job(columns):
             if (job := self._job(name)) is not None:
-                counts = np.asarray(columns["count"][at:stop])
-                mean = np.asarray(columns["sum_seconds"][at:stop]) / counts
-                longest = float(np.max(columns["max_seconds"][at:stop]))
-                ids, ended_at = columns["class_id"][at:stop], columns["ended_at"][at:stop]
-                job.reach(np.asarray(columns["world"][at:stop]), np.asarray(columns["first_index"][at:stop]) + counts)
-                job.waiting.append((ids, mean, ended_at, counts, longest, now))
-            at = stop
+                ends = np.asarray(columns["first_index"][rows]) + np.asarray(columns["count"][rows])
+                job.reach(np.asarray(columns["world"][rows]), ends)
+                job.waiting.append((blocks, float(np.max(columns["max_seconds"][rows])), now))
 
     def _take_predictions(self, columns: Mapping[str, Column]) -> None:
         names = ("job", "method", "lower_seconds", "expected_seconds", "upper_seconds", "runs", "scales")

@@ -15,6 +15,7 @@ from barograph_alerts.attribution.work import Stretch
 from barograph_alerts.detection.runtime_prior import RuntimePrior
 from barograph_alerts.job.monitor import JobMonitor
 from barograph_alerts.job.progress import Problem
+from barograph_modeler.pace.windows import JobBlocks
 
 REPORT_STEP: Final = 0.25
 """A running job's score is written again once it has moved by this much."""
@@ -29,7 +30,7 @@ class WatchedJob:
         self.app = ""
         self.user = ""
         self.trial: JobMonitor | None = None
-        self.waiting: list[tuple[Any, Any, Any, Any, float, float]] = []
+        self.waiting: list[tuple[JobBlocks, float, float]] = []
         self.work: list[Stretch] = []
         self.nodes = 0
         self.host = ""

@@ -90,7 +90,7 @@ class Learner(Stateful):
 
     def take(self, table: str, columns: Mapping[str, Column], now: float) -> None:
         """Take rows of one table as the log gives them. now: Unix seconds."""
-        self._jobs.take(table, columns, now)
+        self._jobs.read(table, columns, now)
 
     def step(self, now: float) -> list[Output]:
         """Learn what may be learned by now, fit for a while, and return what came of it. now: Unix seconds."""
@@ -140,7 +140,7 @@ class Learner(Stateful):
             self._forget((name, next(iter(workload.intervals))))
         while len(self._recent) > self._classes:
             self._forget(next(iter(self._recent)))
-        self.learned_intervals += batch.intervals
+        self.learned_intervals += batch.total
         return events
 
     def _learn_suspect(self, pending: Pending, over: bool, new_runs: dict[str, None], now: float) -> list[Output]:
@@ -156,7 +156,7 @@ class Learner(Stateful):
             if workload.withhold(run, self._accept):
                 new_runs[name] = None
                 return self._accept_runs(name, workload, batches, now)
-        self.withheld_intervals += sum(batch.intervals for batch in batches)
+        self.withheld_intervals += sum(batch.total for batch in batches)
         return []
 
     def _accept_runs(self, name: str, workload: Workload, batches: list[BlockBatch], now: float) -> list[Output]:

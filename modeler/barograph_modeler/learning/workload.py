@@ -115,8 +115,8 @@ def _whole(run: RunPace) -> Window:
 
 
 def _by_class(batch: BlockBatch) -> Iterator[tuple[int, Blocks, Floats]]:
-    order = np.argsort(batch.class_ids, kind="stable")
-    ids, starts = np.unique(batch.class_ids[order], return_index=True)
+    order = np.argsort(batch.intervals.class_ids, kind="stable")
+    ids, starts = np.unique(batch.intervals.class_ids[order], return_index=True)
     blocks = batch.blocks
     for class_id, rows in zip(ids.tolist(), np.split(order, starts[1:]), strict=True):
-        yield class_id, blocks.take(rows), batch.ended_at[rows]
+        yield class_id, blocks.take(rows), batch.intervals.ended_at[rows]
