@@ -1,4 +1,4 @@
-"""One job on trial: what it is judged by, what it has said, and what is made of it."""
+"""Monitors one job: combines evidence, stalls, attribution and projection."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class JobMonitor:
         self._until = float(ended_at[-1])
 
     def add_work(self, stretches: Iterable[Stretch]) -> None:
-        """Take what the ranks or nodes did, in the order of time. It is looked at with the windows of its time."""
+        """Add the work of ranks or nodes, in the order of time. It is evaluated with the windows of its time."""
         self._work.extend(stretches)
 
     def _take_work(self) -> None:

@@ -1,4 +1,4 @@
-"""Jobs that run, and what is known of them so far."""
+"""Running jobs and their features so far."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class RunningJob:
         return Known(values, seconds, self.problem, self.ranks, self.nodes)
 
     def begin(self, application: Application, params: Mapping[str, str], ranks: int, nodes: int) -> None:
-        """What the job's row says."""
+        """Record the job's row."""
         self.application, self._params = application, dict(params)
         self.problem = problem_name(application, params)
         self.ranks, self.nodes = ranks, nodes

@@ -1,4 +1,4 @@
-"""The runs that ended well, by application, problem and scale: what predictions are learned from."""
+"""Runs that ended well, by application, problem and scale: the training data of predictors."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class ScaleRuns:
 
 
 class WorkloadHistory:
-    """Everything that is remembered; bounded in each direction."""
+    """All runs; the number of scales, problems and runs is bounded."""
 
     def __init__(self) -> None:
         self._problems: OrderedDict[tuple[Application, str], OrderedDict[str, ScaleRuns]] = OrderedDict()
@@ -85,7 +85,7 @@ class WorkloadHistory:
         return len(self._problems)
 
     def learn(self, place: Place, seconds: float) -> None:
-        """Take a run that ended well. seconds: finite, above 0; others and scales that are none are left out."""
+        """Add a run that ended well. seconds: finite, above 0; others and scales that are none are left out."""
         if math.isfinite(seconds) and seconds > 0 and 1 <= place.ranks <= MOST_RANKS:
             self._scale(place).seconds.append(seconds)
 

@@ -1,4 +1,4 @@
-"""The jobs that have begun and are not learned yet: what the log has said of each, and when enough has been said."""
+"""Jobs that have begun and are not learned yet."""
 
 from __future__ import annotations
 

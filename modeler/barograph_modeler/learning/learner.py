@@ -29,7 +29,7 @@ REFIT_SECONDS: Final = 0.2
 
 
 class Learner(Stateful):
-    """Learns from healthy runs and says what it has learned.
+    """Learns from healthy runs; returns what it has learned as rows.
 
     `take` rows of `jobs`, `blocks`, `runs` and `scores` as the log has them, `step` whenever everything up to some
     offset has been taken.
@@ -67,7 +67,7 @@ class Learner(Stateful):
         self.learned_runs = 0
         self.closed_regimes: Counter[str] = Counter()
         self.ended: list[Ended] = []
-        """Jobs that are over since somebody last took them from here."""
+        """Jobs that have ended since the list was last cleared."""
         self.accepted: list[tuple[str, list[float]]] = []
         """Workloads whose withheld runs became their history, and the runtimes of these: likewise."""
         self._seed = seed
@@ -89,7 +89,7 @@ class Learner(Stateful):
         return len(self._recent)
 
     def take(self, table: str, columns: Mapping[str, Column], now: float) -> None:
-        """Take rows of one table as the log gives them. now: Unix seconds."""
+        """Read rows of one table as the log gives them. now: Unix seconds."""
         self._jobs.read(table, columns, now)
 
     def step(self, now: float) -> list[Output]:

@@ -1,4 +1,4 @@
-"""What a job has said that has not been learned yet: held back until the job is known to be healthy."""
+"""Intervals of a job that are held back until the job is known to be healthy."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy as np
 
 from barograph_agent.protocol.wire import Column
 from barograph_modeler.bands.moments import Blocks
-from barograph_modeler.pace.pace import RunPace
-from barograph_modeler.pace.windows import JobBlocks, Windower
+from barograph_modeler.pace.windows import JobBlocks, RunPace, Windower
 
 HELD_INTERVALS: Final = 262_144
 """Blocks held per job: older ones are forgotten, not learned, so that a flood costs history and not memory."""
@@ -58,7 +57,7 @@ class JobEnd(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """A job that is over, and what is to be made of it; runtime in seconds, NaN where nobody knows it."""
+    """A job that has ended, and whether it is learned from; runtime in seconds, NaN where it is unknown."""
 
     job: str
     workload: str
@@ -88,7 +87,7 @@ class Pending:
         return self.score > 1
 
     def ended(self, job: str, end: JobEnd) -> Ended:
-        """What this job, which ended so, is from now on."""
+        """The job as one that has ended."""
         fate: Literal["healthy", "withheld", "failed"] = "failed" if end.exit_status != 0 else "healthy"
         return Ended(job, self.workload, end.runtime_seconds, "withheld" if self.suspect else fate)
 
@@ -104,7 +103,7 @@ class Pending:
             self.forgotten += gone.total
 
     def release(self, before: float) -> list[BlockBatch]:
-        """Hand over what came before this Unix time, oldest first."""
+        """Remove and return what arrived before this Unix time, oldest first."""
         released = []
         while self._held and self._held[0][0] < before:
             released.append(self._held.popleft()[1])

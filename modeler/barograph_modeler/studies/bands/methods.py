@@ -16,15 +16,7 @@ from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.maxima.scaleup.scaling import emmas, maximum_band, percentile_interval
 from barograph_modeler.maxima.scaleup.trend import trend_band
 from barograph_modeler.studies.bands.method import SEED, BandMethod, Fit, HasLimits, Range, of_largest
-from barograph_modeler.studies.bands.parametric import PARAMETRIC
-
-
-def _gev(sample: Floats, factor: float = 1.0) -> HasLimits | None:
-    if sample.size < MINIMUM_SAMPLES:
-        return None
-    gev = fit_pwm(sample).scaled_up(factor)
-    tail = (1 - LEVEL) / 2
-    return Range(gev.quantile(tail), gev.quantile(1 - tail))
+from barograph_modeler.studies.bands.parametric import PARAMETRIC, quantiles
 
 
 def _emma(sample: Floats, factor: float = 1.0) -> HasLimits | None:
@@ -46,6 +38,8 @@ def _static(sample: Floats) -> Band | None:
 def _follow(values: Floats) -> SeriesLimits:
     return Predictive().learn(values)
 
+
+_gev = quantiles(fit_pwm)
 
 METHODS: Final = (
     BandMethod(

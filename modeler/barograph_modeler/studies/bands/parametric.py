@@ -8,14 +8,14 @@ from typing import Final
 
 import numpy as np
 
-from barograph_modeler.maxima.band import LEVEL
+from barograph_modeler.maxima.band import LEVEL, band_of_gev
 from barograph_modeler.maxima.distribution import Gev
 from barograph_modeler.maxima.fits.likelihood import fit_mle
 from barograph_modeler.maxima.fits.lmoments import l_moments
 from barograph_modeler.maxima.fits.pwm import MINIMUM_SAMPLES
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.maxima.scaleup.nodes import expected_maximum
-from barograph_modeler.studies.bands.method import SEED, BandMethod, HasLimits, Range, of_largest
+from barograph_modeler.studies.bands.method import SEED, BandMethod, HasLimits, of_largest
 
 
 def fit_gumbel(sample: Floats) -> Gev:
@@ -25,14 +25,13 @@ def fit_gumbel(sample: Floats) -> Gev:
     return Gev(0.0, float(moments.mean[0]) - np.euler_gamma * scale, scale)
 
 
-def _quantiles(fit: Callable[[Floats], Gev]) -> Callable[..., HasLimits | None]:
+def quantiles(fit: Callable[[Floats], Gev]) -> Callable[..., HasLimits | None]:
     """The central range of the fitted distribution, scaled up by max-stability; None below MINIMUM_SAMPLES values."""
 
     def band(sample: Floats, factor: float = 1.0) -> HasLimits | None:
         if sample.size < MINIMUM_SAMPLES:
             return None
-        gev = fit(sample).scaled_up(factor)
-        return Range(gev.quantile((1 - LEVEL) / 2), gev.quantile((1 + LEVEL) / 2))
+        return band_of_gev(fit(sample).scaled_up(factor), sample.size)
 
     return band
 
@@ -43,7 +42,7 @@ def _drawn(sample: Floats, factor: float = 1.0) -> HasLimits | None:
     return expected_maximum(sample[None], factor, seed=SEED, level=LEVEL)
 
 
-_mle, _gumbel = _quantiles(fit_mle), _quantiles(fit_gumbel)
+_mle, _gumbel = quantiles(fit_mle), quantiles(fit_gumbel)
 
 PARAMETRIC: Final = (
     BandMethod(
