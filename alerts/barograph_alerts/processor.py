@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
@@ -23,6 +22,7 @@ from barograph_alerts.job.progress import ProgressHistory
 from barograph_alerts.job.references import References, accepted_workloads, changed_workloads
 from barograph_alerts.job.rows import JobVerdict, score_output, verdicts
 from barograph_collector.daemon.runner import Output
+from barograph_modeler.pace.windows import blocks_by_job
 
 JOBS: Final = 20_000
 """Jobs kept at most; those silent for the longest go first."""
@@ -71,33 +71,33 @@ class Scorer:
         self._applications = applications
 
     def take(self, table: str, columns: Mapping[str, Column], now: float) -> None:
-        """Take rows of one table as the log gives them. now: Unix seconds."""
+        """Read rows of one table as the log gives them. now: Unix seconds."""
         match table:
             case "paces" | "bands" | "sites":
-                self._known.take(table, columns)
+                self._known.read(table, columns)
             case "events":
-                self._take_events(columns)
+                self._read_events(columns)
             case "scores":
                 for verdict in verdicts(columns):
                     self._judged.add(verdict.job)
                     self.jobs.pop(verdict.job, None)
                     self._remember(verdict)
             case "jobs":
-                self._take_jobs(columns)
+                self._read_jobs(columns)
             case "blocks":
-                self._take_blocks(columns, now)
+                self._read_blocks(columns, now)
             case "node_blocks":
-                self._take_node_blocks(columns)
+                self._read_node_blocks(columns)
             case "predictions":
-                self._take_predictions(columns)
+                self._read_predictions(columns)
             case "runs":
-                self._extents.take_runs(columns)
+                self._extents.read_runs(columns)
                 for job, runtime in zip(columns["job"], columns["runtime_seconds"], strict=True):
                     if (entry := self._job(job)) is not None:
                         entry.runtime_seconds, entry.ended = float(runtime), True
 
-    def take_work(self, name: str, stretches: Sequence[Stretch]) -> None:
-        """Take what the ranks or nodes of a job did, in the order of time."""
+    def add_work(self, name: str, stretches: Sequence[Stretch]) -> None:
+        """Add what the ranks or nodes of a job did, in the order of time."""
         if (job := self._job(name)) is not None:
             job.work += stretches
 
@@ -149,8 +149,8 @@ class Scorer:
         slow = sum(one.open is not None and one.open.kind == "slow" for one in evidence.values())
         self.facility = facility_share(slow, len(evidence))
 
-    def _take_jobs(self, columns: Mapping[str, Column]) -> None:
-        self._extents.take_jobs(columns)
+    def _read_jobs(self, columns: Mapping[str, Column]) -> None:
+        self._extents.read_jobs(columns)
         for row in range(len(columns["job"])):
             offset = int(columns["offset"][row])
             self._last_offset = max(self._last_offset, offset)
@@ -158,7 +158,7 @@ class Scorer:
                 job.offset = offset
                 job.begin({name: values[row] for name, values in columns.items()})
 
-    def _take_events(self, columns: Mapping[str, Column]) -> None:
+    def _read_events(self, columns: Mapping[str, Column]) -> None:
         """Where alarmed runs were accepted as the history, those that still run are judged by that, from now on."""
         for workload, at in changed_workloads(columns):
             self._surroundings.changed(workload, at)
@@ -167,20 +167,14 @@ class Scorer:
             if job.workload in accepted:
                 job.trial, job.written = None, ()
 
-    def _take_blocks(self, columns: Mapping[str, Column], now: float) -> None:
-        at = 0
-        for name, rows in itertools.groupby(columns["job"]):
-            stop = at + sum(1 for _ in rows)
+    def _read_blocks(self, columns: Mapping[str, Column], now: float) -> None:
+        for name, rows, blocks in blocks_by_job(columns):
             if (job := self._job(name)) is not None:
-                counts = np.asarray(columns["count"][at:stop])
-                mean = np.asarray(columns["sum_seconds"][at:stop]) / counts
-                longest = float(np.max(columns["max_seconds"][at:stop]))
-                ids, ended_at = columns["class_id"][at:stop], columns["ended_at"][at:stop]
-                job.reach(np.asarray(columns["world"][at:stop]), np.asarray(columns["first_index"][at:stop]) + counts)
-                job.waiting.append((ids, mean, ended_at, counts, longest, now))
-            at = stop
+                ends = np.asarray(columns["first_index"][rows]) + np.asarray(columns["count"][rows])
+                job.reach(np.asarray(columns["world"][rows]), ends)
+                job.waiting.append((blocks, float(np.max(columns["max_seconds"][rows])), now))
 
-    def _take_predictions(self, columns: Mapping[str, Column]) -> None:
+    def _read_predictions(self, columns: Mapping[str, Column]) -> None:
         names = ("job", "method", "lower_seconds", "expected_seconds", "upper_seconds", "runs", "scales")
         for name, method, lower, expected, upper, runs, scales in zip(*(columns[c] for c in names), strict=True):
             # What was foretold from the run's own features came after it began: it is no yardstick for the run.
@@ -189,7 +183,7 @@ class Scorer:
             if (job := self._job(name)) is not None and 0 < expected <= upper < math.inf:
                 job.foretold = RuntimePrior(float(lower), float(expected), float(upper), int(runs), int(scales))
 
-    def _take_node_blocks(self, columns: Mapping[str, Column]) -> None:
+    def _read_node_blocks(self, columns: Mapping[str, Column]) -> None:
         names = list(columns)
         for values in zip(*columns.values(), strict=True):
             row = dict(zip(names, values, strict=True))

@@ -1,4 +1,4 @@
-"""What the modeler thinks with: the learner of intervals and paces, and the forecasters of whole runs."""
+"""The modeler as one processor: the learner of intervals and paces, and the forecasters of whole runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from barograph_modeler.learning.learner import Learner
 
 
 class ModelerProcessor:
-    """All as one mind: what the learner has made of a run that ended goes on to the forecasters, who know runs by their
+    """Passes rows to all three, and the runs that the learner has seen end to the forecasters, which know runs by their
     scales and by their features."""
 
     def __init__(self, learner: Learner, forecaster: Forecaster, features: FeatureForecaster) -> None:
@@ -22,13 +22,13 @@ class ModelerProcessor:
         self.features = features
 
     def take(self, table: str, columns: Mapping[str, Column], now: float) -> None:
-        """Take rows of one table as the log gives them. now: Unix seconds."""
+        """Read rows of one table as the log gives them. now: Unix seconds."""
         self.learner.take(table, columns, now)
-        self.forecaster.take(table, columns, now)
-        self.features.take(table, columns, now)
+        self.forecaster.read(table, columns)
+        self.features.read(table, columns)
 
     def step(self, now: float) -> list[Output]:
-        """Learn what may be learned by now, and return what came of it. now: Unix seconds."""
+        """Learn what may be learned by now, and return the rows to write. now: Unix seconds."""
         outputs = self.learner.step(now)
         for ended in self.learner.ended:
             self.forecaster.end(ended, now)
@@ -41,14 +41,12 @@ class ModelerProcessor:
 
     def state(self) -> dict[str, Any]:
         """Everything learned and held, as it is now: not a copy. For `restore`."""
-        return {
-            "learner": self.learner.state(),
-            "forecaster": self.forecaster.state(),
-            "features": self.features.state(),
-        }
+        return {name: part.state() for name, part in self._parts().items()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state` gave, under the same arguments."""
-        self.learner.restore(state["learner"])
-        self.forecaster.restore(state["forecaster"])
-        self.features.restore(state["features"])
+        """Continue from what `state` returned, under the same arguments."""
+        for name, part in self._parts().items():
+            part.restore(state[name])
+
+    def _parts(self) -> dict[str, Learner | Forecaster | FeatureForecaster]:
+        return {"learner": self.learner, "forecaster": self.forecaster, "features": self.features}

@@ -187,8 +187,8 @@ def test_how_much_there_is_to_do_is_known_from_two_scales_that_agree():
             simulation = Simulation(ranks=ranks, intervals=2)
             job = dataclasses.replace(simulation, intervals=2).job(status=status)
             name = [f"lab/{number}.0.0"]
-            extents.take_jobs({**job["jobs"], "job": name})
-            extents.take_runs({**job["runs"], "job": name, "intervals": [intervals]})
+            extents.read_jobs({**job["jobs"], "job": name})
+            extents.read_runs({**job["runs"], "job": name, "intervals": [intervals]})
         return extents.sync_points(problem)
 
     assert known((2, 0, 1000)) == 0

@@ -72,6 +72,9 @@ def test_json_has_a_row_per_method_and_task_and_a_row_per_series(measured, capsy
         "nonparametric",
         "emma",
         "gev",
+        "gev-mle",
+        "gumbel",
+        "emma-drawn",
         "empirical",
         "range",
         "barograph",
@@ -96,6 +99,50 @@ def test_a_plot_is_written_beside_the_answer(measured, tmp_path, capsys):
         assert bands(measured, "--value", "seconds", *words, "--json", "--plot", plot) == 0
         assert json.loads(capsys.readouterr().out)["summary"]
         assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def table(path, **columns):
+    """A CSV file with one line for each combination of cells and its values."""
+    names = [*columns.pop("names"), "seconds"]
+    lines = [",".join([*cells, f"{v:.6f}"]) for cells, values in columns["series"].items() for v in values]
+    path.write_text("\n".join([",".join(names), *lines]) + "\n")
+    return path
+
+
+def test_whole_runs_are_scored_by_the_intervals_of_earlier_ones(tmp_path, capsys):
+    rng = np.random.default_rng(1)
+    runs = {("cg", f"r{i}"): rng.gumbel(10, 1, 50) * rng.lognormal(0, 0.05) for i in range(40)}
+    runs |= {("mg", "r0"): np.ones(50)}
+    path = table(tmp_path / "runs.csv", names=("app", "run"), series=runs)
+    assert bands(path, "--value", "seconds", "--by", "app", "--run", "run", "--json") == 0
+    answer = json.loads(capsys.readouterr().out)
+    found = {row["method"]: row["mean_coverage"] for row in answer["summary"]}
+    assert {row["task"] for row in answer["summary"]} == {"whole-run"}
+    assert found["log-t"] == pytest.approx(0.95, abs=0.05)
+    assert found["sums-plain"] <= found["sums"] == pytest.approx(0.9, abs=0.07)  # observed runs only, and they are few
+    assert {row["scored"] for row in answer["series"]} == {37}
+
+
+def test_the_maximum_over_all_ranks_is_scored_by_the_series_of_some_of_them(tmp_path, capsys):
+    rng = np.random.default_rng(2)
+    ranks = {(app, f"r{i}"): rng.gumbel(100, 2, 400) for app in ("a", "b", "c", "d") for i in range(16)}
+    path = table(tmp_path / "ranks.csv", names=("app", "rank"), series=ranks)
+    assert bands(path, "--value", "seconds", "--by", "app", "--rank", "rank", "--json") == 0
+    summary = json.loads(capsys.readouterr().out)["summary"]
+    assert {row["task"]: row["factor"] for row in summary} == {"ranks-8x": 8.0, "ranks-4x": 4.0, "ranks-2x": 2.0}
+    found = {(row["method"], row["task"]): row["mean_coverage"] for row in summary}
+    # Independent ranks are what the bootstraps assume.
+    for method in ("inter-node", "inter-node-mom", "intra-node", "intra-node-mom", "emma"):
+        assert found[method, "ranks-2x"] >= 0.75, method
+
+
+@pytest.mark.parametrize(
+    ("option", "wanted"), [("--run", "4 runs of a series"), ("--rank", "4 ranks of a series with 30 intervals each")]
+)
+def test_too_few_runs_or_ranks_are_one_line_and_status_65(measured, capsys, option, wanted):
+    assert bands(measured, "--value", "seconds", "--by", "app", option, "ranks") == 65
+    err = capsys.readouterr().err.splitlines()
+    assert err[-1] == f"barograph backtest: {measured}: nothing to score, expected at least {wanted}"
 
 
 @pytest.mark.parametrize(
@@ -127,6 +174,7 @@ def test_a_file_that_is_not_there_is_one_line_and_status_65(tmp_path, capsys):
     [
         (["--mode", "sideways"], "argument --mode: 'sideways', expected half or prequential"),
         (["--by", "app,"], "argument --by: 'app,', expected names of columns with commas between them"),
+        (["--run", "app", "--rank", "i"], "argument --rank: not allowed with argument --run"),
         (["--join", "sets.csv"], "--join and --on go together, expected both or none"),
     ],
 )
@@ -141,5 +189,17 @@ def test_one_page_of_help_has_every_option(capsys):
     with pytest.raises(SystemExit):
         main(["backtest", "--help"])
     out = capsys.readouterr().out
-    options = ("--value", "--by", "--scale", "--order", "--mode", "--join", "--on", "--json", "--plot")
+    options = (
+        "--value",
+        "--by",
+        "--scale",
+        "--order",
+        "--mode",
+        "--run",
+        "--rank",
+        "--join",
+        "--on",
+        "--json",
+        "--plot",
+    )
     assert [option for option in options if f"\n  {option} " not in out] == []

@@ -2,8 +2,12 @@ import numpy as np
 import pytest
 from scipy.stats import genextreme, lognorm
 
-from barograph_modeler.maxima.band import empirical_band, gev_band, minimum_samples
-from barograph_modeler.maxima.gev import fit_pwm
+from barograph_modeler.maxima.band import LEVEL, band_of_gev, empirical_band, minimum_samples
+from barograph_modeler.maxima.fits.pwm import fit_pwm
+
+
+def gev_band(sample, level=LEVEL):
+    return band_of_gev(fit_pwm(sample), len(sample), level)
 
 
 def test_39_values_support_95_percent_and_38_do_not():

@@ -87,7 +87,7 @@ def test_a_running_job_is_predicted_when_its_features_have_arrived_and_scored_at
     (outcome,) = life.rows("outcomes")
     assert (outcome["method"], outcome["result"]) == ("features", "inside")
     assert outcome["actual_seconds"] == job["runs"]["runtime_seconds"][0]
-    assert life.features.scoreboard.scores["lab/solver"].coverage == 1.0
+    assert life.features.predictions.scoreboard.scores["lab/solver"].coverage == 1.0
 
 
 def test_the_log_says_which_model_it_was_and_why_it_was_asked(story):
@@ -249,6 +249,6 @@ def test_what_is_held_of_runs_and_jobs_is_bounded(monkeypatch):
     for number in range(20):
         names = ["n" * 301, "\x1b[2J", *(f"f{i}" for i in range(48))]
         columns = {"job": [f"lab/{number}"] * 50, "host": ["n1"] * 50, "name": names}
-        jobs.take_features(columns | {"value": np.ones(50), "known_seconds": np.zeros(50)})
+        jobs.read_features(columns | {"value": np.ones(50), "known_seconds": np.zeros(50)})
     assert [name for name, _ in jobs] == ["lab/17", "lab/18", "lab/19"]
     assert all(set(job.known.values) == {"ranks", "nodes", *(f"f{i}" for i in range(10))} for _, job in jobs)

@@ -83,7 +83,7 @@ def test_a_job_is_predicted_while_it_runs_and_scored_when_it_has_ended():
     actual = float(job["runs"]["runtime_seconds"][0])
     assert (outcome["job"], outcome["result"], outcome["actual_seconds"]) == (said["job"], "inside", actual)
     assert outcome["relative_error"] == pytest.approx(said["expected_seconds"] / actual - 1)
-    score = life.forecaster.scoreboard.scores["lab/solver"]
+    score = life.forecaster.predictions.scoreboard.scores["lab/solver"]
     assert (score.coverage, score.median_error) == (1.0, abs(outcome["relative_error"]))
 
 
@@ -100,7 +100,7 @@ def test_a_surprise_counts_against_the_interval_and_a_failure_only_as_such(chang
     life.take(("jobs", job["jobs"]))
     life.take(("runs", job["runs"]))
     assert [row["result"] for row in life.rows("outcomes")] == [result]
-    score = life.forecaster.scoreboard.scores["lab/solver"]
+    score = life.forecaster.predictions.scoreboard.scores["lab/solver"]
     assert (score.coverage == 0.0) == (result == "outside")
     assert math.isnan(score.coverage) == (result == "failed")
 
@@ -175,7 +175,7 @@ def test_killed_anywhere_and_started_again_a_modeler_scores_each_prediction_once
     scored = [columns["job"][0] for table, columns, _ in own if table == "outcomes"]
     assert again.rows("predictions") == []  # both have ended
     assert scored + [row["job"] for row in again.rows("outcomes")] == predicted
-    board = again.forecaster.scoreboard.scores
+    board = again.forecaster.predictions.scoreboard.scores
     assert sum(board["lab/solver"].results.values() if board else []) == len(predicted)
 
 

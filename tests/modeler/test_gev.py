@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import genextreme
 
-from barograph_modeler.maxima.gev import MINIMUM_SAMPLES, SHAPE_RANGE, Gev, Gevs, fit_pwm, fit_pwms
+from barograph_modeler.maxima.distribution import Gev, Gevs
+from barograph_modeler.maxima.fits.pwm import MINIMUM_SAMPLES, SHAPE_RANGE, fit_pwm, fit_pwms
 from helpers.extremes import PORT_PIRIE
 
 lmoments3 = pytest.importorskip("lmoments3.distr", reason="lmoments3 comes with the extra dev")

@@ -1,6 +1,6 @@
 """What changed about the time a job became slow: a new node, a neighbour, a change of level elsewhere.
 
-Nothing here is a cause: it is what an operator would look at first.
+These are not causes, but what an operator would check first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a job's windows are measured with: the history's mean per class, or the job's own first windows."""
+"""The baseline of a job's windows: the history's mean per class, or the job's own first windows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Baseline:
         self._learning: dict[int, tuple[int, float, int]] = {}
 
     def learn(self, window: Window) -> None:
-        """Take classes the history lacks from a window; after FIRST windows a class is known and stays as it is."""
+        """Learn classes that the history lacks; after FIRST windows a class is known and does not change."""
         for class_id, count in window.counts.items():
             if class_id in self._history or class_id in self._own:
                 continue

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, get_args
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
@@ -15,6 +14,7 @@ from barograph_alerts.detection.alarm import State
 from barograph_alerts.export.job_metrics import class_families, run_families, running_family
 from barograph_alerts.job.job import REPORT_STEP, WatchedJob
 from barograph_alerts.processor import Scorer
+from barograph_collector.daemon.families import counter, gauge
 
 MAX_JOBS: Final = 1000
 MAX_NODES: Final = 100
@@ -37,88 +37,71 @@ class AlertsExporter(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Build families, add samples, return."""
-        score = GaugeMetricFamily(
-            "barograph_job_score", "Evidence that the job is slower than its history; above 1 alarms", labels=["job"]
-        )
-        slowdown = GaugeMetricFamily(
-            "barograph_job_slowdown_ratio",
-            "Actual over expected time, since the onset of an alarm, as a ratio",
-            labels=["job"],
-        )
-        onset = GaugeMetricFamily(
-            "barograph_job_onset_timestamp_seconds", "When the slowdown began, in Unix seconds", labels=["job"]
-        )
-        info = GaugeMetricFamily(
-            "barograph_job_info", "1 for each job exposed", labels=["job", "workload", "app", "state"]
-        )
-        extra = tuple(self.labels)
-        alarm = GaugeMetricFamily(
-            "barograph_job_alarm_info",
-            "1 while the job is disturbed, with the cause, the ranks or nodes it is put down to, and the sentence",
-            labels=["job", *extra, "state", "cause", "members", "sentence"],
-        )
-        discovered = GaugeMetricFamily(
-            "barograph_job_discovered",
-            "1 where the evidence against the job stands up among that of all running jobs",
-            labels=["job"],
-        )
         # Healthy jobs must not take turns with every scrape: each turn is a new series for Prometheus.
         jobs = sorted(self._exposed(), key=lambda item: (-(item[1].score // REPORT_STEP), item[1].offset))
-        for name, job in jobs[:MAX_JOBS]:
-            info.add_metric([name, job.workload, job.app, job.state], 1)
+        shown = jobs[:MAX_JOBS]
+        yield from self._jobs(shown)
+        yield from run_families(shown, self._scorer, self._clock())
+        yield from class_families(shown, self._scorer)
+        yield running_family(jobs)
+        yield from self._fleet()
+        finished = (([state], self._scorer.finished[state]) for state in get_args(State))
+        yield counter("barograph_alerts_jobs_total", "Jobs that have ended, by verdict.", finished, "state")
+        text = "Jobs left out of this exposition."
+        yield gauge("barograph_alerts_jobs_hidden", text, max(0, len(jobs) - MAX_JOBS))
+
+    def _jobs(self, jobs: Sequence[tuple[str, WatchedJob]]) -> Iterator[Metric]:
+        extra = tuple(self.labels)
+        score, slowdown, onset, info, alarm, discovered = [], [], [], [], [], []
+        for name, job in jobs:
+            info.append(([name, job.workload, job.app, job.state], 1))
             if job.trial is None or job.state == "unknown":
                 continue
             evidence = job.trial.evidence
-            score.add_metric([name], job.score)
+            score.append(([name], job.score))
             if math.isfinite(evidence.slowdown):
-                slowdown.add_metric([name], evidence.slowdown)
+                slowdown.append(([name], evidence.slowdown))
             if evidence.onset_at is not None:
-                onset.add_metric([name], evidence.onset_at)
-            discovered.add_metric([name], int(name in self._scorer.discovered or (job.ended and job.score > 1)))
+                onset.append(([name], evidence.onset_at))
+            discovered.append(([name], int(name in self._scorer.discovered or (job.ended and job.score > 1))))
             if job.score > 1:
                 cause = job.trial.cause
                 told = [getattr(job, label) for label in extra]
-                alarm.add_metric([name, *told, job.state, cause.kind, " ".join(cause.members), job.sentence], 1)
-        yield from (score, slowdown, onset, info, discovered, alarm)
-        yield from run_families(jobs[:MAX_JOBS], self._scorer, self._clock())
-        yield from class_families(jobs[:MAX_JOBS], self._scorer)
-        yield running_family(jobs)
-        yield from self._fleet()
-        finished = CounterMetricFamily(
-            "barograph_alerts_jobs_total", "Jobs that have ended, by verdict.", labels=["state"]
-        )
-        for state in get_args(State):
-            finished.add_metric([state], self._scorer.finished[state])
-        yield finished
-        yield GaugeMetricFamily(
-            "barograph_alerts_jobs_hidden", "Jobs left out of this exposition.", max(0, len(jobs) - MAX_JOBS)
-        )
+                alarm.append(([name, *told, job.state, cause.kind, " ".join(cause.members), job.sentence], 1))
+        text = "Evidence that the job is slower than its history; above 1 alarms"
+        yield gauge("barograph_job_score", text, score, "job")
+        text = "Actual over expected time, since the onset of an alarm, as a ratio"
+        yield gauge("barograph_job_slowdown_ratio", text, slowdown, "job")
+        text = "When the slowdown began, in Unix seconds"
+        yield gauge("barograph_job_onset_timestamp_seconds", text, onset, "job")
+        yield gauge("barograph_job_info", "1 for each job exposed", info, "job", "workload", "app", "state")
+        text = "1 where the evidence against the job stands up among that of all running jobs"
+        yield gauge("barograph_job_discovered", text, discovered, "job")
+        text = "1 while the job is disturbed, with the cause, the ranks or nodes it is put down to, and the sentence"
+        labels = ("job", *extra, "state", "cause", "members", "sentence")
+        yield gauge("barograph_job_alarm_info", text, alarm, *labels)
 
     def _fleet(self) -> Iterator[Metric]:
-        straggler = GaugeMetricFamily(
-            "barograph_node_straggler_score",
-            "Evidence that the node holds up its jobs, over all of them; above 1 it does",
-            labels=["node"],
-        )
-        blamed = GaugeMetricFamily(
+        ranking = self._scorer.nodes.ranking(MAX_NODES)
+        text = "Evidence that the node holds up its jobs, over all of them; above 1 it does"
+        yield gauge("barograph_node_straggler_score", text, (([node], score) for node, _, score in ranking), "node")
+        yield gauge(
             "barograph_node_straggler_jobs",
             "Jobs with a straggler that the node took part in, and those where it was the one",
-            labels=["node", "part"],
+            (
+                ([node, part], count)
+                for node, record, _ in ranking
+                for part, count in (("all", record.jobs), ("blamed", record.blamed))
+            ),
+            "node",
+            "part",
         )
-        for node, record, score in self._scorer.nodes.ranking(MAX_NODES):
-            straggler.add_metric([node], score)
-            blamed.add_metric([node, "all"], record.jobs)
-            blamed.add_metric([node, "blamed"], record.blamed)
-        yield from (straggler, blamed)
-        yield GaugeMetricFamily(
-            "barograph_facility_slow_ratio",
-            "Share of the running jobs that are slow, while they are so many that one cause is likely, as a ratio",
-            self._scorer.facility,
-        )
+        text = "Share of the running jobs that are slow, while they are so many that one cause is likely, as a ratio"
+        yield gauge("barograph_facility_slow_ratio", text, self._scorer.facility)
 
     def _exposed(self) -> Iterator[tuple[str, WatchedJob]]:
         now = self._clock()
-        # The scorer runs in another thread: lists are taken in one step each.
+        # The scorer runs in another thread: lists are copied in one step each.
         for name, job in list(self._scorer.jobs.items()):
             if job.workload and now - job.changed_at < SILENT_SECONDS:
                 yield name, job

@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final, get_args
 
-from prometheus_client.core import GaugeMetricFamily, SummaryMetricFamily
+from prometheus_client.core import SummaryMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from barograph_alerts.detection.alarm import State
 from barograph_alerts.job.job import WatchedJob
 from barograph_alerts.processor import Scorer
+from barograph_collector.daemon.families import gauge
 
 CLASSES: Final = 8
 """Classes shown of one job, those with the most time."""
@@ -22,21 +23,17 @@ MAX_CLASSES: Final = 4000
 
 def run_families(jobs: Sequence[tuple[str, WatchedJob]], scorer: Scorer, now: float) -> Iterator[Metric]:
     """When running jobs began and how long they will take. now: Unix seconds."""
-    start = GaugeMetricFamily(
-        "barograph_job_start_timestamp_seconds", "When the job's first interval began, in Unix seconds", labels=["job"]
-    )
-    projected = GaugeMetricFamily(
-        "barograph_job_runtime_projected_seconds",
-        "How long the whole run will take at its pace so far, in seconds",
-        labels=["job"],
-    )
+    began, projected = [], []
     for name, job in jobs:
         if job.ended or job.trial is None or math.isnan(job.trial.began_at):
             continue
-        start.add_metric([name], job.trial.began_at)
+        began.append(([name], job.trial.began_at))
         if math.isfinite(seconds := scorer.projected_seconds(job, now)):
-            projected.add_metric([name], seconds)
-    yield from (start, projected)
+            projected.append(([name], seconds))
+    text = "When the job's first interval began, in Unix seconds"
+    yield gauge("barograph_job_start_timestamp_seconds", text, began, "job")
+    text = "How long the whole run will take at its pace so far, in seconds"
+    yield gauge("barograph_job_runtime_projected_seconds", text, projected, "job")
 
 
 def class_families(jobs: Sequence[tuple[str, WatchedJob]], scorer: Scorer) -> Iterator[Metric]:
@@ -45,9 +42,6 @@ def class_families(jobs: Sequence[tuple[str, WatchedJob]], scorer: Scorer) -> It
         "barograph_job_interval_seconds",
         "Intervals of the job so far, of the classes in which it spent most of its time, in seconds",
         labels=["job", "class"],
-    )
-    info = GaugeMetricFamily(
-        "barograph_class_info", "1 for each of these classes, with the call sites in words", labels=["class", "site"]
     )
     shown: set[int] = set()
     left, hidden = MAX_CLASSES, 0
@@ -60,18 +54,15 @@ def class_families(jobs: Sequence[tuple[str, WatchedJob]], scorer: Scorer) -> It
             shown.add(class_id)
         left -= len(longest)
         hidden += len(job.trial.class_times) - len(longest)
-    for class_id in sorted(shown):
-        info.add_metric([f"{class_id:016x}", scorer.class_name(class_id)], 1)
-    yield from (intervals, info)
-    yield GaugeMetricFamily(
-        "barograph_alerts_classes_hidden", "Classes of shown jobs left out of this exposition.", hidden
-    )
+    yield intervals
+    text = "1 for each of these classes, with the call sites in words"
+    sites = (([f"{class_id:016x}", scorer.class_name(class_id)], 1) for class_id in sorted(shown))
+    yield gauge("barograph_class_info", text, sites, "class", "site")
+    yield gauge("barograph_alerts_classes_hidden", "Classes of shown jobs left out of this exposition.", hidden)
 
 
 def running_family(jobs: Sequence[tuple[str, WatchedJob]]) -> Metric:
     """Running jobs by state, without any limit."""
-    family = GaugeMetricFamily("barograph_alerts_running_jobs", "Jobs that run, by state.", labels=["state"])
     states = Counter(job.state for _, job in jobs if not job.ended)
-    for state in get_args(State):
-        family.add_metric([state], states[state])
-    return family
+    by_state = (([state], states[state]) for state in get_args(State))
+    return gauge("barograph_alerts_running_jobs", "Jobs that run, by state.", by_state, "state")

@@ -1,4 +1,4 @@
-"""How much of its time a job has spent in each class."""
+"""Time that a job has spent in each class."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ClassTimes:
         return len(self._times) + len(self._left_out)
 
     def add(self, window: Window) -> None:
-        """Take the job's next window."""
+        """Add the job's next window."""
         for class_id, count in window.counts.items():
             before = self._times.get(class_id)
             if before is None and len(self._times) >= CLASSES:

@@ -15,6 +15,7 @@ from barograph_alerts.attribution.work import Stretch
 from barograph_alerts.detection.runtime_prior import RuntimePrior
 from barograph_alerts.job.monitor import JobMonitor
 from barograph_alerts.job.progress import Problem
+from barograph_modeler.pace.windows import JobBlocks
 
 REPORT_STEP: Final = 0.25
 """A running job's score is written again once it has moved by this much."""
@@ -29,7 +30,7 @@ class WatchedJob:
         self.app = ""
         self.user = ""
         self.trial: JobMonitor | None = None
-        self.waiting: list[tuple[Any, Any, Any, Any, float, float]] = []
+        self.waiting: list[tuple[JobBlocks, float, float]] = []
         self.work: list[Stretch] = []
         self.nodes = 0
         self.host = ""
@@ -48,21 +49,21 @@ class WatchedJob:
         self.sentence = ""
 
     def begin(self, row: Mapping[str, Any]) -> None:
-        """Take its row of `jobs`."""
+        """Read its row of `jobs`."""
         self.workload, self.app, self.user = row["workload"], row["app"], row["user"]
         self.nodes, self.host, self.started_at = int(row["nodes"]), row["host"], float(row["started_at"])
         self.problem = Problem(row["cluster"], row["app"], row["params"])
         self.node_work = self.node_work or NodeWork(self.nodes)
 
     def reach(self, worlds: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
-        """Take blocks: their worlds, and up to which sync point of these they go."""
+        """Record progress: the worlds of blocks, and the sync points of these that they reach."""
         for world in np.unique(worlds).tolist():
             end = int(ends[worlds == world].max())
             self.reached[world] = max(end, self.reached.get(world, 0))
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Names of its nodes as far as they have told of themselves."""
+        """Names of its nodes as far as they are known."""
         # On one node the members are ranks.
         members = self.trial.members if self.trial is not None and self.nodes > 1 else ()
         return members or ((self.host,) if self.host and self.nodes <= 1 else ())

@@ -1,4 +1,4 @@
-"""One job on trial: what it is judged by, what it has said, and what is made of it."""
+"""Monitors one job: combines evidence, stalls, attribution and projection."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
 from barograph_alerts.attribution.cause import Attribution, Cause, phase_cause
 from barograph_alerts.attribution.work import Stretch
 from barograph_alerts.detection.alarm import Alarm
@@ -17,7 +14,7 @@ from barograph_alerts.detection.evidence import Evidence
 from barograph_alerts.detection.stall import Stall
 from barograph_alerts.job.class_times import ClassTimes
 from barograph_modeler.pace.pace import Pace
-from barograph_modeler.pace.windows import WINDOW_SECONDS, Windower
+from barograph_modeler.pace.windows import WINDOW_SECONDS, JobBlocks, Windower
 
 Band = tuple[float, float, float]
 """Lower, expected and upper seconds."""
@@ -50,21 +47,15 @@ class JobMonitor:
         self._explained_work = -math.inf
         self._disturbed = False
 
-    def add(
-        self,
-        class_ids: npt.NDArray[np.uint64],
-        seconds: npt.NDArray[np.float64],
-        ended_at: npt.NDArray[np.float64],
-        counts: npt.NDArray[np.int64],
-        longest: float,
-        now: float,
-    ) -> None:
-        """Take blocks in the order they came. seconds: their mean intervals; longest: one of all. now: Unix seconds."""
+    def add(self, blocks: JobBlocks, longest: float, now: float) -> None:
+        """Add blocks in the order they came. longest: of all their intervals, seconds. now: Unix seconds."""
+        ended_at = blocks.ended_at
         if math.isnan(self.began_at):
-            self.began_at = float(ended_at[0] - seconds[0] * counts[0])
+            first = 1 if blocks.counts is None else blocks.counts[0]
+            self.began_at = float(ended_at[0] - blocks.seconds[0] * first)
         self._stall.add(float(ended_at[-1]), longest, now)
         # Window by window, so that a log that is read again after a restart leads to the same alarm and the same cause.
-        for window in self._windower.add(class_ids, seconds, ended_at, counts):
+        for window in self._windower.add(*blocks):
             self._until = window.ended_at
             self._take_work()
             self.evidence.add(window)
@@ -73,7 +64,7 @@ class JobMonitor:
         self._until = float(ended_at[-1])
 
     def add_work(self, stretches: Iterable[Stretch]) -> None:
-        """Take what the ranks or nodes did, in the order of time. It is looked at with the windows of its time."""
+        """Add the work of ranks or nodes, in the order of time. It is evaluated with the windows of its time."""
         self._work.extend(stretches)
 
     def _take_work(self) -> None:

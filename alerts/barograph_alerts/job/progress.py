@@ -1,4 +1,4 @@
-"""How much there is to do: how many sync points the runs of a problem have, whatever their scale."""
+"""The number of sync points that runs of a problem have, where it does not depend on the scale."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ class ProgressHistory:
         self._open: OrderedDict[str, tuple[Problem, int]] = OrderedDict()
         self._known: OrderedDict[Problem, OrderedDict[int, int]] = OrderedDict()
 
-    def take_jobs(self, columns: Mapping[str, Column]) -> None:
-        """Take rows of `jobs`."""
+    def read_jobs(self, columns: Mapping[str, Column]) -> None:
+        """Read rows of `jobs`."""
         names = ("job", "cluster", "app", "params", "ranks")
         for job, cluster, app, params, ranks in zip(*(columns[name] for name in names), strict=True):
             self._open[job] = Problem(cluster, app, params), int(ranks)
             if len(self._open) > JOBS:
                 self._open.popitem(last=False)
 
-    def take_runs(self, columns: Mapping[str, Column]) -> None:
-        """Take rows of `runs`."""
+    def read_runs(self, columns: Mapping[str, Column]) -> None:
+        """Read rows of `runs`."""
         names = ("job", "exit_status", "intervals")
         for job, status, intervals in zip(*(columns[name] for name in names), strict=True):
             problem, ranks = self._open.pop(job, (None, 0))

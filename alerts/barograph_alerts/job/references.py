@@ -1,4 +1,4 @@
-"""What the modeler has said of workloads, and what classes stand for."""
+"""What the modeler has written about workloads, and the names of classes."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class References:
         """A class in words: the innermost frames of the call paths it lies between."""
         return self._sites.get(class_id, f"class {class_id:016x}")
 
-    def take(self, table: str, columns: Mapping[str, Column]) -> None:
-        """Take rows of `paces`, `bands` or `sites`."""
-        {"paces": self._take_paces, "bands": self._take_bands, "sites": self._take_sites}[table](columns)
+    def read(self, table: str, columns: Mapping[str, Column]) -> None:
+        """Read rows of `paces`, `bands` or `sites`."""
+        {"paces": self._read_paces, "bands": self._read_bands, "sites": self._read_sites}[table](columns)
 
-    def _take_paces(self, columns: Mapping[str, Column]) -> None:
-        """Take rows of `paces`; the latest of a workload counts."""
+    def _read_paces(self, columns: Mapping[str, Column]) -> None:
+        """Read rows of `paces`; the latest of a workload counts."""
         for row, workload in enumerate(columns["workload"]):
             self.paces[workload] = Pace.from_row({name: values[row] for name, values in columns.items()})
 
-    def _take_bands(self, columns: Mapping[str, Column]) -> None:
-        """Take rows of `bands`."""
+    def _read_bands(self, columns: Mapping[str, Column]) -> None:
+        """Read rows of `bands`."""
         for row, (workload, kind) in enumerate(zip(columns["workload"], columns["kind"], strict=True)):
             lower, expected, upper = (float(columns[f"{c}_seconds"][row]) for c in ("lower", "expected", "upper"))
             if kind == "runtime":
@@ -49,8 +49,8 @@ class References:
             else:
                 self._longest[workload] = max(self._longest.get(workload, 0.0), upper)
 
-    def _take_sites(self, columns: Mapping[str, Column]) -> None:
-        """Take rows of `sites`."""
+    def _read_sites(self, columns: Mapping[str, Column]) -> None:
+        """Read rows of `sites`."""
         for class_id, before, at in zip(columns["class_id"], columns["before"], columns["at"], strict=True):
             self._sites[int(class_id)] = f"{_innermost(before)} -> {_innermost(at)}"
             if len(self._sites) > SITES:

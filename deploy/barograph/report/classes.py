@@ -11,7 +11,7 @@ import numpy as np
 
 from barograph.report.log import ReportLog, Row
 from barograph.report.runs import RunsAtScale
-from barograph_modeler.maxima.gev import MINIMUM_SAMPLES
+from barograph_modeler.maxima.fits.pwm import MINIMUM_SAMPLES
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.maxima.trust import FitVerdict, judge
 

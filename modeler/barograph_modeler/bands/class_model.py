@@ -1,4 +1,4 @@
-"""One class of one workload: the window its band comes from, its moments, and the regimes it has left behind."""
+"""One class of one workload: the window its band is fitted to, its moments, and its closed regimes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 
 from barograph_modeler.bands.moments import Blocks, Moments
 from barograph_modeler.bands.regime import Closed, LevelChange, Regime
-from barograph_modeler.maxima.band import LEVEL, Band
-from barograph_modeler.maxima.gev import MINIMUM_SAMPLES
+from barograph_modeler.maxima.band import Band, band_of_gev
+from barograph_modeler.maxima.fits.pwm import MINIMUM_SAMPLES
 from barograph_modeler.maxima.predictive import Predictive
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.maxima.trust import judge
@@ -26,7 +26,7 @@ REGIMES: Final = 8
 
 
 class WindowedPredictive(Predictive):
-    """A Predictive whose window may be looked at."""
+    """A Predictive whose window can be read."""
 
     def __init__(self) -> None:
         super().__init__(window=WINDOW)
@@ -116,11 +116,8 @@ class ClassModel:
         bands = [band] if (band := self.history.band()) is not None else []
         if self.held >= MINIMUM_SAMPLES:
             verdict = judge(self.history.values, seed=seed)
-            gev, self.trusted = verdict.pwm, verdict.trusted
-            tail = (1 - LEVEL) / 2
-            bands.append(
-                Band("gev", self.held, gev.quantile(tail), gev.quantile(0.5), gev.quantile(1 - tail), gev, LEVEL)
-            )
+            self.trusted = verdict.trusted
+            bands.append(band_of_gev(verdict.pwm, self.held))
         self.bands = tuple(bands)
 
     def _learn(self, blocks: Blocks, ended_at: Floats) -> None:

@@ -1,4 +1,4 @@
-"""The scoreboard: what bands have held of what came after them."""
+"""Out-of-sample coverage of bands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Coverage:
-    """New values that a band stood for, counted before they were learned; those of jobs that alarmed stand apart."""
+    """Values inside and outside of a band, counted before they were learned; those of jobs that alarmed apart."""
 
     inside: int = 0
     outside: int = 0
@@ -22,7 +22,7 @@ class Coverage:
         return self.inside / judged if judged else math.nan
 
     def count(self, inside: int, outside: int, *, healthy: bool) -> None:
-        """Add what one look at a band gave."""
+        """Add the counts of one comparison."""
         if healthy:
             self.inside += inside
             self.outside += outside

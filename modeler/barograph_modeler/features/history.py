@@ -1,4 +1,4 @@
-"""The runs that models of features learn from: those that ended well, by application, bounded in each direction."""
+"""Runs that ended well with their features, by application: the training data of models of features."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FeatureRunHistory:
         return list(self._runs.get(application, ()))
 
     def learn(self, application: Application, run: FeatureRun) -> None:
-        """Take a run that ended well."""
+        """Add a run that ended well."""
         runs = self._runs.setdefault(application, deque())
         self._runs.move_to_end(application)
         runs.append(run)

@@ -1,4 +1,4 @@
-"""A model of one application's features, as the service asks it: fitted, back-tested, and with limits."""
+"""A model of one application's features: fitted, back-tested, and with prediction limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs that run, and what is known of them so far."""
+"""Running jobs and their features so far."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-import msgspec
-
 from barograph_agent.protocol.wire import Column
 from barograph_modeler.features.run import Known, Value, given
-from barograph_modeler.forecasts.history import Application, problem_name
+from barograph_modeler.forecasts.history import Application, parse_params, problem_name
+from barograph_modeler.forecasts.predictions import JOBS
 
-JOBS: Final = 20_000
 JOB_VALUES: Final = 4_000
 NAME_LENGTH: Final = 300
 VALUES: Final = 250_000
@@ -45,7 +43,7 @@ class RunningJob:
         return Known(values, seconds, self.problem, self.ranks, self.nodes)
 
     def begin(self, application: Application, params: Mapping[str, str], ranks: int, nodes: int) -> None:
-        """What the job's row says."""
+        """Record the job's row."""
         self.application, self._params = application, dict(params)
         self.problem = problem_name(application, params)
         self.ranks, self.nodes = ranks, nodes
@@ -74,13 +72,13 @@ class RunningJobs:
     def __iter__(self) -> Iterator[tuple[str, RunningJob]]:
         return iter(list(self._jobs.items()))
 
-    def take_jobs(self, columns: Mapping[str, Column]) -> None:
+    def read_jobs(self, columns: Mapping[str, Column]) -> None:
         """Rows of `jobs`."""
         names = ("job", "cluster", "app", "params", "ranks", "nodes")
         for job, cluster, app, params, ranks, nodes in zip(*(columns[n] for n in names), strict=True):
-            self._job(job).begin(Application(cluster, app), parsed(params), int(ranks), int(nodes))
+            self._job(job).begin(Application(cluster, app), parse_params(params), int(ranks), int(nodes))
 
-    def take_features(self, columns: Mapping[str, Column]) -> None:
+    def read_features(self, columns: Mapping[str, Column]) -> None:
         """Rows of `features`."""
         names = ("job", "name", "host", "value", "known_seconds")
         for job, name, host, value, seconds in zip(*(columns[n] for n in names), strict=True):
@@ -103,11 +101,3 @@ class RunningJobs:
         gone = self._jobs.pop(job)
         self._values -= gone.size
         return gone
-
-
-def parsed(params: str) -> dict[str, str]:
-    """Parameters as the log has them, a JSON object of strings; anything else is one parameter."""
-    try:
-        return msgspec.json.decode(params, type=dict[str, str])
-    except msgspec.MsgspecError:
-        return {"params": params}

@@ -1,7 +1,7 @@
-"""Models are learned apart, in a process with limits of time and memory: `python -m barograph_modeler.features.train_worker`.
+"""Learns models in a separate process with limits of time and memory: `python -m barograph_modeler.features.train_worker`.
 
-A fit is seconds of work in several numerical libraries. In a thread of the modeler it would hold up what the modeler
-says of running jobs, and could neither be stopped nor kept from taking all memory.
+A fit is seconds of work in several numerical libraries. In a thread of the modeler it would delay what the modeler
+reports of running jobs, and could neither be stopped nor kept from taking all memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "
 
 
 class Failed(Exception):
-    """No model came of it. The text says why."""
+    """A model could not be learned. The text says why."""
 
 
 class Apart:
@@ -64,7 +64,7 @@ class Apart:
         return model
 
     def stop(self) -> None:
-        """Learn no more, and end what is under way."""
+        """Refuse further fits, and kill the one under way."""
         self._stopped = True
         if self._process is not None:
             self._process.kill()

@@ -1,4 +1,4 @@
-"""Dictionaries that hold so much and no more."""
+"""Dictionaries with a limit on their number of entries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def remember(held: OrderedDict[str, T], key: str, value: T, limit: int) -> None:
-    """Keep the value; beyond `limit` of them the one that came first goes."""
+    """Store the value; beyond `limit` entries the first one is removed."""
     held[key] = value
     if len(held) > limit:
         held.popitem(last=False)

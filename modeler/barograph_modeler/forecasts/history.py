@@ -1,4 +1,4 @@
-"""The runs that ended well, by application, problem and scale: what predictions are learned from."""
+"""Runs that ended well, by application, problem and scale: the training data of predictors."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import math
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
+
+import msgspec
 
 from barograph_modeler.scaling.history import MOST_RANKS, Runs
 
@@ -53,6 +55,14 @@ def problem_name(application: Application, params: Mapping[str, str]) -> str:
     return " ".join([str(application), *(f"{name}={value}" for name, value in sorted(params.items()))])
 
 
+def parse_params(params: str) -> dict[str, str]:
+    """Parameters as the log has them, a JSON object of strings; anything else is one parameter."""
+    try:
+        return msgspec.json.decode(params, type=dict[str, str])
+    except msgspec.MsgspecError:
+        return {"params": params}
+
+
 class ScaleRuns:
     """The runs of one workload, in seconds, the newest last."""
 
@@ -62,7 +72,7 @@ class ScaleRuns:
 
 
 class WorkloadHistory:
-    """Everything that is remembered; bounded in each direction."""
+    """All runs; the number of scales, problems and runs is bounded."""
 
     def __init__(self) -> None:
         self._problems: OrderedDict[tuple[Application, str], OrderedDict[str, ScaleRuns]] = OrderedDict()
@@ -75,7 +85,7 @@ class WorkloadHistory:
         return len(self._problems)
 
     def learn(self, place: Place, seconds: float) -> None:
-        """Take a run that ended well. seconds: finite, above 0; others and scales that are none are left out."""
+        """Add a run that ended well. seconds: finite, above 0; others and scales that are none are left out."""
         if math.isfinite(seconds) and seconds > 0 and 1 <= place.ranks <= MOST_RANKS:
             self._scale(place).seconds.append(seconds)
 

@@ -1,4 +1,4 @@
-"""What waits to be fitted again, and whose turn it is."""
+"""The queue of classes to be fitted again."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _STALE: Final = 64
 
 
 class Backlog:
-    """Gives turns to the highest priority and to the longest waiting, alternately.
+    """Returns the class of the highest priority and the class that has waited longest, alternately.
 
-    So the important is fresh, and nothing is starved: with n classes before it, a class has its turn among the next
-    2 n + 2, whatever else is added meanwhile.
+    So important classes are fresh, and none is starved: with n classes before it, a class is among the next 2 n + 2
+    that are returned, whatever else is added meanwhile.
 
     >>> backlog = Backlog()
     >>> for class_id, priority in ((1, 0.1), (2, 0.9), (3, 0.5)):
@@ -34,7 +34,7 @@ class Backlog:
         return len(self._waiting)
 
     def add(self, key: Key, priority: float) -> None:
-        """Let a class wait, or give one that waits another priority; its place among the waiting stays."""
+        """Add a class, or change the priority of one that waits, which keeps its place among the waiting."""
         self._waiting[key] = priority
         heapq.heappush(self._heap, (-priority, key))
         # Entries that a later priority or a turn has outdated are passed over when met, and swept when they are many.
@@ -43,11 +43,11 @@ class Backlog:
             heapq.heapify(self._heap)
 
     def discard(self, key: Key) -> None:
-        """Let a class wait no more, if it did."""
+        """Remove a class, if it waits."""
         self._waiting.pop(key, None)
 
     def pop(self) -> Key | None:
-        """The class whose turn it is, which then waits no more; None where none waits."""
+        """Remove and return the next class; None where none waits."""
         if not self._waiting:
             return None
         key = next(iter(self._waiting)) if self._oldest_next else self._most_urgent()

@@ -1,14 +1,14 @@
-"""The jobs that have begun and are not learned yet: what the log has said of each, and when enough has been said."""
+"""Jobs that have begun and are not learned yet."""
 
 from __future__ import annotations
 
-import itertools
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 from barograph_agent.protocol.wire import Column
 from barograph_modeler.learning.pending import BlockBatch, Ended, JobEnd, Pending
+from barograph_modeler.pace.windows import blocks_by_job
 
 VERDICT_SECONDS: Final = 10.0
 """How long the end of a run waits for its final score; after that no alerts daemon is taken to be running."""
@@ -17,7 +17,7 @@ JOBS: Final = 20_000
 
 
 class Jobs:
-    """Takes rows of `jobs`, `blocks`, `runs` and `scores` as the log has them."""
+    """Reads rows of `jobs`, `blocks`, `runs` and `scores` as the log has them."""
 
     def __init__(self, window_seconds: float) -> None:
         self._window_seconds = window_seconds
@@ -26,18 +26,15 @@ class Jobs:
     def __len__(self) -> int:
         return len(self._pending)
 
-    def take(self, table: str, columns: Mapping[str, Column], now: float) -> None:
-        """Take rows of one table. now: Unix seconds."""
+    def read(self, table: str, columns: Mapping[str, Column], now: float) -> None:
+        """Read rows of one table. now: Unix seconds."""
         match table:
             case "jobs":
                 for job, workload in zip(columns["job"], columns["workload"], strict=True):
                     self._job(job).workload = workload
             case "blocks":
-                at = 0
-                for job, rows in itertools.groupby(columns["job"]):
-                    stop = at + sum(1 for _ in rows)
-                    self._job(job).add(BlockBatch.of_rows(columns, slice(at, stop)), now)
-                    at = stop
+                for job, rows, blocks in blocks_by_job(columns):
+                    self._job(job).add(BlockBatch.of_rows(columns, rows, blocks), now)
             case "runs":
                 for job, runtime, status in zip(
                     columns["job"], columns["runtime_seconds"], columns["exit_status"], strict=True

@@ -6,7 +6,7 @@ import math
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from barograph_agent.protocol.wire import Column
 from barograph_collector.daemon.runner import Output
@@ -18,6 +18,7 @@ from barograph_modeler.learning.workload import CLASSES as WORKLOAD_CLASSES
 from barograph_modeler.learning.workload import EndedRun, Workload
 from barograph_modeler.maxima.band import Band
 from barograph_modeler.pace.windows import WINDOW_SECONDS
+from barograph_modeler.state.stateful import Stateful
 
 HOLD_SECONDS: Final = 60.0
 """How long intervals of a running job wait before they are learned: an alarm by then keeps them out."""
@@ -27,15 +28,27 @@ ACCEPT: Final = 5
 REFIT_SECONDS: Final = 0.2
 
 
-class Learner:
-    """Learns from healthy runs and says what it has learned.
+class Learner(Stateful):
+    """Learns from healthy runs; returns what it has learned as rows.
 
     `take` rows of `jobs`, `blocks`, `runs` and `scores` as the log has them, `step` whenever everything up to some
     offset has been taken.
+
     classes: kept in all, at least 1; the least recently learned go first. accept: so many runs in a row that alarmed
     and agree with each other become the history; 0 for never. refit_seconds: of `clock` per step, after which classes
     wait for the next one; each step fits at least one. seed: of the bootstraps.
     """
+
+    KEPT = (
+        "workloads",
+        "backlog",
+        "withheld_intervals",
+        "learned_intervals",
+        "learned_runs",
+        "closed_regimes",
+        "_jobs",
+        "_recent",
+    )
 
     def __init__(
         self,
@@ -54,7 +67,7 @@ class Learner:
         self.learned_runs = 0
         self.closed_regimes: Counter[str] = Counter()
         self.ended: list[Ended] = []
-        """Jobs that are over since somebody last took them from here."""
+        """Jobs that have ended since the list was last cleared."""
         self.accepted: list[tuple[str, list[float]]] = []
         """Workloads whose withheld runs became their history, and the runtimes of these: likewise."""
         self._seed = seed
@@ -75,18 +88,9 @@ class Learner:
         """Classes there are, over all workloads."""
         return len(self._recent)
 
-    def state(self) -> dict[str, Any]:
-        """Everything learned and held, as it is now: not a copy. For `restore`."""
-        return {name: getattr(self, name) for name in _STATE}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state` gave, under the same arguments."""
-        for name in _STATE:
-            setattr(self, name, state[name])
-
     def take(self, table: str, columns: Mapping[str, Column], now: float) -> None:
-        """Take rows of one table as the log gives them. now: Unix seconds."""
-        self._jobs.take(table, columns, now)
+        """Read rows of one table as the log gives them. now: Unix seconds."""
+        self._jobs.read(table, columns, now)
 
     def step(self, now: float) -> list[Output]:
         """Learn what may be learned by now, fit for a while, and return what came of it. now: Unix seconds."""
@@ -136,7 +140,7 @@ class Learner:
             self._forget((name, next(iter(workload.intervals))))
         while len(self._recent) > self._classes:
             self._forget(next(iter(self._recent)))
-        self.learned_intervals += batch.intervals
+        self.learned_intervals += batch.total
         return events
 
     def _learn_suspect(self, pending: Pending, over: bool, new_runs: dict[str, None], now: float) -> list[Output]:
@@ -152,7 +156,7 @@ class Learner:
             if workload.withhold(run, self._accept):
                 new_runs[name] = None
                 return self._accept_runs(name, workload, batches, now)
-        self.withheld_intervals += sum(batch.intervals for batch in batches)
+        self.withheld_intervals += sum(batch.total for batch in batches)
         return []
 
     def _accept_runs(self, name: str, workload: Workload, batches: list[BlockBatch], now: float) -> list[Output]:
@@ -217,15 +221,3 @@ def _run(pending: Pending) -> EndedRun | None:
         return None  # how long a failed run took says nothing about the next one
     usable = math.isfinite(end.runtime_seconds) and end.runtime_seconds > 0
     return EndedRun(end.runtime_seconds if usable else None, pending.pace)
-
-
-_STATE: Final = (
-    "workloads",
-    "backlog",
-    "withheld_intervals",
-    "learned_intervals",
-    "learned_runs",
-    "closed_regimes",
-    "_jobs",
-    "_recent",
-)

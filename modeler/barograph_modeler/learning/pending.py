@@ -1,4 +1,4 @@
-"""What a job has said that has not been learned yet: held back until the job is known to be healthy."""
+"""Intervals of a job that are held back until the job is known to be healthy."""
 
 from __future__ import annotations
 
@@ -7,53 +7,44 @@ from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from barograph_agent.protocol.wire import Column
 from barograph_modeler.bands.moments import Blocks
-from barograph_modeler.pace.pace import RunPace
-from barograph_modeler.pace.windows import Windower
+from barograph_modeler.pace.windows import JobBlocks, RunPace, Windower
 
 HELD_INTERVALS: Final = 262_144
 """Blocks held per job: older ones are forgotten, not learned, so that a flood costs history and not memory."""
 
 
 class BlockBatch(NamedTuple):
-    """Blocks of one job in the order they came: arrays of one length, times in Unix seconds.
+    """Blocks of one job in the order they came. reduced: their sums and extremes; None where each is one interval."""
 
-    seconds: mean interval of each block. reduced: their sums and extremes; None where every block is one interval.
-    """
-
-    class_ids: npt.NDArray[np.uint64]
-    seconds: npt.NDArray[np.float64]
-    ended_at: npt.NDArray[np.float64]
+    intervals: JobBlocks
     reduced: Blocks | None = None
 
     @classmethod
-    def of_rows(cls, columns: Mapping[str, Column], rows: slice) -> BlockBatch:
-        """Rows of the table `blocks`, as columns."""
-        counts = np.asarray(columns["count"][rows], dtype=np.float64)
-        sums = np.asarray(columns["sum_seconds"][rows])
-        reduced = None
-        if (counts != 1).any():
-            names = ("sum_squares", "sum_cubes", "min_seconds", "max_seconds")
-            reduced = Blocks(counts, sums, *(np.asarray(columns[name][rows]) for name in names))
-        return cls(np.asarray(columns["class_id"][rows]), sums / counts, np.asarray(columns["ended_at"][rows]), reduced)
+    def of_rows(cls, columns: Mapping[str, Column], rows: slice, intervals: JobBlocks) -> BlockBatch:
+        """Rows of the table `blocks`, as `blocks_by_job` has cut them."""
+        if intervals.counts is None:
+            return cls(intervals)
+        names = ("sum_seconds", "sum_squares", "sum_cubes", "min_seconds", "max_seconds")
+        columns_of_rows = (np.asarray(columns[name][rows]) for name in names)
+        return cls(intervals, Blocks(intervals.counts.astype(np.float64), *columns_of_rows))
 
     @property
     def blocks(self) -> Blocks:
         """The blocks with all they carry."""
-        return Blocks.of_values(self.seconds) if self.reduced is None else self.reduced
+        return Blocks.of_values(self.intervals.seconds) if self.reduced is None else self.reduced
 
     @property
-    def counts(self) -> npt.NDArray[np.int64] | None:
-        """How many intervals each block stands for; None where each is one."""
-        return None if self.reduced is None else self.reduced.counts.astype(np.int64)
+    def size(self) -> int:
+        """How many blocks there are."""
+        return len(self.intervals.seconds)
 
     @property
-    def intervals(self) -> int:
+    def total(self) -> int:
         """How many intervals the blocks stand for."""
-        return len(self.seconds) if self.reduced is None else int(self.reduced.counts.sum())
+        return self.size if self.reduced is None else int(self.reduced.counts.sum())
 
 
 class JobEnd(NamedTuple):
@@ -66,7 +57,7 @@ class JobEnd(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """A job that is over, and what is to be made of it; runtime in seconds, NaN where nobody knows it."""
+    """A job that has ended, and whether it is learned from; runtime in seconds, NaN where it is unknown."""
 
     job: str
     workload: str
@@ -96,25 +87,25 @@ class Pending:
         return self.score > 1
 
     def ended(self, job: str, end: JobEnd) -> Ended:
-        """What this job, which ended so, is from now on."""
+        """The job as one that has ended."""
         fate: Literal["healthy", "withheld", "failed"] = "failed" if end.exit_status != 0 else "healthy"
         return Ended(job, self.workload, end.runtime_seconds, "withheld" if self.suspect else fate)
 
     def add(self, batch: BlockBatch, now: float) -> None:
         """Hold further intervals, which came at Unix time `now`: what a spool delivers late has ended long before."""
         self.spoken = True
-        self.pace.add(self._windower.add(batch.class_ids, batch.seconds, batch.ended_at, batch.counts))
+        self.pace.add(self._windower.add(*batch.intervals))
         self._held.append((now, batch))
-        self._count += len(batch.seconds)
+        self._count += batch.size
         while self._count > HELD_INTERVALS:
             gone = self._held.popleft()[1]
-            self._count -= len(gone.seconds)
-            self.forgotten += gone.intervals
+            self._count -= gone.size
+            self.forgotten += gone.total
 
     def release(self, before: float) -> list[BlockBatch]:
-        """Hand over what came before this Unix time, oldest first."""
+        """Remove and return what arrived before this Unix time, oldest first."""
         released = []
         while self._held and self._held[0][0] < before:
             released.append(self._held.popleft()[1])
-            self._count -= len(released[-1].seconds)
+            self._count -= released[-1].size
         return released

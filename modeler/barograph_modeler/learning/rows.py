@@ -1,4 +1,4 @@
-"""What the modeler writes back, as rows of the log."""
+"""Rows of the log that the modeler writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is remembered of one workload: its healthy runs and, class by class, its intervals."""
+"""The history of one workload: its healthy runs and, class by class, its intervals."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from barograph_modeler.learning.pending import BlockBatch
 from barograph_modeler.maxima.band import Band
 from barograph_modeler.maxima.runtime import runtime_band
 from barograph_modeler.maxima.sample import Floats
-from barograph_modeler.pace.pace import Pace, RunPace, fit_pace
-from barograph_modeler.pace.windows import Window
+from barograph_modeler.pace.pace import Pace, fit_pace
+from barograph_modeler.pace.windows import RunPace, Window
 
 RUNS: Final = 64
 """Past runs that count: enough for a spread, few enough to follow a machine that changes."""
@@ -63,7 +63,7 @@ class Workload:
             self.runtime_coverage.count(inside, 1 - inside, healthy=healthy)
 
     def learn_intervals(self, batch: BlockBatch) -> Iterator[tuple[int, list[Closed]]]:
-        """Take intervals of a healthy run, class by class, with the regimes that this has closed."""
+        """Learn intervals of a healthy run; yields each class with the regimes that this has closed."""
         for class_id, blocks, ended_at in _by_class(batch):
             interval = self.intervals.setdefault(class_id, ClassModel())
             self.intervals.move_to_end(class_id)
@@ -71,12 +71,12 @@ class Workload:
             yield class_id, interval.learn(blocks, ended_at)
 
     def learn_run(self, run: EndedRun) -> None:
-        """Take a healthy run that has ended."""
+        """Learn a healthy run that has ended."""
         self.withheld.clear()
         self._remember(run)
 
     def withhold(self, run: EndedRun, accept: int) -> bool:
-        """Take note of a run that alarmed; True where the last `accept` of them agree with each other: see `accept`."""
+        """Record a run that alarmed; True where the last `accept` of them agree with each other: see `accept`."""
         self.withheld = [*self.withheld, run][-accept:] if accept else []
         return accept > 0 and len(self.withheld) == accept and self._agree()
 
@@ -115,8 +115,8 @@ def _whole(run: RunPace) -> Window:
 
 
 def _by_class(batch: BlockBatch) -> Iterator[tuple[int, Blocks, Floats]]:
-    order = np.argsort(batch.class_ids, kind="stable")
-    ids, starts = np.unique(batch.class_ids[order], return_index=True)
+    order = np.argsort(batch.intervals.class_ids, kind="stable")
+    ids, starts = np.unique(batch.intervals.class_ids[order], return_index=True)
     blocks = batch.blocks
     for class_id, rows in zip(ids.tolist(), np.split(order, starts[1:]), strict=True):
-        yield class_id, blocks.take(rows), batch.ended_at[rows]
+        yield class_id, blocks.take(rows), batch.intervals.ended_at[rows]

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy.special import stdtrit
 
 from barograph_modeler.maxima.band import LEVEL, Band, check_level
-from barograph_modeler.maxima.gev import check_sample
+from barograph_modeler.maxima.sample import check_sample
 
 MINIMUM_RUNS: Final = 3
 

@@ -10,14 +10,10 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import stdtrit
 
-from barograph_modeler.pace.windows import RunPace, Window, Windower
-
-__all__ = ["Pace", "PaceRatio", "RunPace", "Window", "Windower", "fit_pace"]
-
-Floats = npt.NDArray[np.float64]
+from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.pace.windows import RunPace, Window
 
 MINIMUM_RUNS: Final = 3
 MINIMUM_SHARE: Final = 0.5

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from barograph_agent.protocol.wire import Column
 
 WINDOW_SECONDS: Final = 1.0
 MAX_WINDOWS: Final = 512
@@ -31,6 +34,30 @@ class Window:
     def actual_seconds(self) -> float:
         """How long the window's intervals took together."""
         return math.fsum(self.seconds.values())
+
+
+class JobBlocks(NamedTuple):
+    """Blocks of one job in the order they came: arrays of one length, times in Unix seconds.
+
+    seconds: mean interval of each block. counts: intervals that each block stands for; None where each is one.
+    """
+
+    class_ids: npt.NDArray[np.uint64]
+    seconds: npt.NDArray[np.float64]
+    ended_at: npt.NDArray[np.float64]
+    counts: npt.NDArray[np.int64] | None = None
+
+
+def blocks_by_job(columns: Mapping[str, Column]) -> Iterator[tuple[str, slice, JobBlocks]]:
+    """Rows of the table `blocks`, cut where the job changes: the job, which rows, and what they hold."""
+    start = 0
+    for job, same in itertools.groupby(columns["job"]):
+        rows = slice(start, start + sum(1 for _ in same))
+        counts = np.asarray(columns["count"][rows], dtype=np.int64)
+        seconds = np.asarray(columns["sum_seconds"][rows]) / counts
+        ids, ended_at = np.asarray(columns["class_id"][rows]), np.asarray(columns["ended_at"][rows])
+        yield job, rows, JobBlocks(ids, seconds, ended_at, counts if (counts != 1).any() else None)
+        start = rows.stop
 
 
 class Windower:
@@ -58,11 +85,11 @@ class Windower:
         ended_at: npt.NDArray[np.float64],
         counts: npt.NDArray[np.int64] | None = None,
     ) -> list[Window]:
-        """Take blocks, given as arrays of one length, and return the windows that they close.
+        """Add blocks, given as arrays of one length, and return the windows that they close.
 
         seconds: mean durations, finite and at least 0. ended_at: Unix seconds. counts: how many intervals each block
         stands for, at least 1; None where each is one.
-        Raises ValueError for other durations and for unequal lengths, and then has taken none of them.
+        Raises ValueError for other durations and for unequal lengths, and then has added none of them.
         """
         counts = np.ones(len(class_ids), np.int64) if counts is None else counts
         if not len(class_ids) == len(seconds) == len(ended_at) == len(counts):
@@ -104,7 +131,7 @@ class RunPace:
         self._seen = 0
 
     def add(self, windows: Iterable[Window]) -> None:
-        """Take further windows of the run, in order."""
+        """Add further windows of the run, in order."""
         for window in windows:
             self.counts.update(window.counts)
             for class_id, seconds in window.seconds.items():

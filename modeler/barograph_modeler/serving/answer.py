@@ -1,4 +1,4 @@
-"""What the predictors answer: the same for everybody who asks, as plain values that JSON can hold."""
+"""Answers to questions about runtimes, as plain values that JSON can hold."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ T = TypeVar("T")
 
 
 class Unknown(LookupError):
-    """An application nobody has seen. The text names it."""
+    """An unknown application. The text names it."""
 
 
 def find(published: Mapping[Application, T], question: Question) -> tuple[Application, T]:
-    """What is known of the application. Raises Unknown, and BadQuestion where it is on several clusters."""
+    """What is published of the application. Raises Unknown, and BadQuestion where it is on several clusters."""
     if question.cluster:
         application = Application(question.cluster, question.app)
         if application not in published:

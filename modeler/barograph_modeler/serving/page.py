@@ -9,12 +9,12 @@ from typing import Any, Final
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from barograph_collector.auth.http_access import Access
+from barograph_collector.daemon.families import gauge
 from barograph_modeler.features.forecaster import FeatureForecaster
 from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.serving.answer import Unknown, answer, find
@@ -22,7 +22,19 @@ from barograph_modeler.serving.feature_answer import answer_of_features
 from barograph_modeler.serving.question import BadQuestion, Question, parse_question
 
 _TEXTS: Final = ("text/plain", "application/openmetrics-text")
-_LABELS: Final = ["cluster", "app", "params", "ranks", "nodes"]
+_LABELS: Final = ("cluster", "app", "params", "ranks", "nodes")
+_SPEEDUPS: Final = (
+    (
+        "barograph_speedup_predicted_ratio",
+        "ratio",
+        "Time on the fewest ranks that were run over the time expected here, as a ratio",
+    ),
+    (
+        "barograph_efficiency_predicted_ratio",
+        "efficiency",
+        "Speedup over how many times as many ranks there are, as a ratio",
+    ),
+)
 
 
 class PredictPage:
@@ -95,39 +107,24 @@ class Families(Collector):
         said = self._said
         params = " ".join(f"{name}={value}" for name, value in sorted(said["params"].items()))
         labels = [said["cluster"], said["app"], params, str(said["ranks"]), str(said["nodes"] or "")]
-        success = GaugeMetricFamily(
-            "barograph_predict_success", "Whether there is a prediction: 1, or 0 where it is refused", labels=_LABELS
-        )
-        runtime = GaugeMetricFamily(
-            "barograph_runtime_predicted_seconds",
-            "Quantile of the runtime in seconds",
-            labels=[*_LABELS, "probability"],
-        )
-        speedup = GaugeMetricFamily(
-            "barograph_speedup_predicted_ratio",
-            "Time on the fewest ranks that were run over the time expected here, as a ratio",
-            labels=_LABELS,
-        )
-        efficiency = GaugeMetricFamily(
-            "barograph_efficiency_predicted_ratio",
-            "Speedup over how many times as many ranks there are, as a ratio",
-            labels=_LABELS,
-        )
-        success.add_metric(labels, int(said["refusal"] is None))
+        text = "Whether there is a prediction: 1, or 0 where it is refused"
+        yield gauge("barograph_predict_success", text, [(labels, int(said["refusal"] is None))], *_LABELS)
+        quantiles, speedup = [], None
         if said["refusal"] is None:
-            quantiles = [
-                (0.025, said["lower_seconds"]),
-                (0.5, said["expected_seconds"]),
-                (0.975, said["upper_seconds"]),
-            ]
+            limits = (said["lower_seconds"], said["expected_seconds"], said["upper_seconds"])
+            quantiles = list(zip((0.025, 0.5, 0.975), limits, strict=True))
             if (limit := said["limit"]) is not None:
                 quantiles.append((1 - limit["risk"], limit["seconds"]))
-            for probability, seconds in quantiles:
-                runtime.add_metric([*labels, f"{probability:.6g}"], seconds)
-            if said["speedup"] is not None:
-                speedup.add_metric(labels, said["speedup"]["ratio"])
-                efficiency.add_metric(labels, said["speedup"]["efficiency"])
-        yield from (success, runtime, speedup, efficiency)
+            speedup = said["speedup"]
+        yield gauge(
+            "barograph_runtime_predicted_seconds",
+            "Quantile of the runtime in seconds",
+            (([*labels, f"{probability:.6g}"], seconds) for probability, seconds in quantiles),
+            *_LABELS,
+            "probability",
+        )
+        for name, key, text in _SPEEDUPS:
+            yield gauge(name, text, [(labels, speedup[key])] if speedup is not None else [], *_LABELS)
 
 
 def _send(

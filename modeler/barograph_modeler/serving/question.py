@@ -1,4 +1,4 @@
-"""What somebody asks of the predictors: parsed from a query, checked."""
+"""Questions to the predictors, parsed from the query of a URL."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_FIELDS: Final = 500
 
 
 class BadQuestion(ValueError):
-    """A question that cannot be answered by anybody. The text names the field, its value and what was expected."""
+    """An invalid question. The text names the field, its value and what was expected."""
 
 
 class Question(NamedTuple):

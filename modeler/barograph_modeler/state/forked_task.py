@@ -1,4 +1,4 @@
-"""Work done aside: in a forked child, which has the memory as it was at that instant, while the parent goes on."""
+"""Runs a task in a forked child, which sees the memory as it was at the fork, while the parent continues."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _BROKEN: Final = 255
 
 
 class Aside:
-    """One piece of work at a time. Not thread-safe."""
+    """Runs one task at a time. Not thread-safe."""
 
     def __init__(self) -> None:
         self._child = 0
 
     @property
     def busy(self) -> bool:
-        """Whether work was started and its end not yet taken from `ended`."""
+        """Whether a task was started and `ended` has not returned its result yet."""
         return self._child != 0
 
     def start(self, work: Callable[[], None]) -> None:
-        """Begin. `work` may write files and must touch no socket, thread or lock of the parent. Meanwhile no other
-        thread may be inside a numerical library: see `Gate`."""
+        """Start a task. `work` may write files and must touch no socket, thread or lock of the parent. During the fork
+        no other thread may be inside a numerical library: see `Gate`."""
         # Threads that serve metrics may run: they hold no lock that pickling or writing a file wants.
         child = os.fork()
         if child == 0:
@@ -34,7 +34,7 @@ class Aside:
         self._child = child
 
     def ended(self, *, wait: bool = False) -> str | None:
-        """What became of the work: None while it goes on, empty if it went well, else the reason."""
+        """The result of the task: None while it runs, empty on success, else the reason of the failure."""
         child, status = os.waitpid(self._child, 0 if wait else os.WNOHANG)
         if child == 0:
             return None
@@ -45,7 +45,7 @@ class Aside:
         return os.strerror(code) if code in errno.errorcode else f"the writing process ended with status {code}"
 
     def stop(self) -> None:
-        """End the work, wherever it is."""
+        """Kill the task if one runs."""
         if self.busy:
             os.kill(self._child, signal.SIGKILL)
             self.ended(wait=True)

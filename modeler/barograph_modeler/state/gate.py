@@ -1,4 +1,4 @@
-"""A gate that many pass at once, and that one can close once nobody is inside."""
+"""A shared lock that many threads hold at once, and that one thread can hold alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class Gate:
-    """Keeps a fork apart from numerical work in other threads.
+    """Prevents a fork during numerical work in other threads.
 
     OpenBLAS ends its threads when a process forks, in the parent too: a call that is under way then never returns.
     """
@@ -20,7 +20,7 @@ class Gate:
 
     @contextmanager
     def passing(self) -> Iterator[None]:
-        """Be inside; waits while the gate is closed."""
+        """Hold the gate; waits while it is closed."""
         with self._changed:
             self._changed.wait_for(lambda: not self._closed)
             self._inside += 1
@@ -33,7 +33,7 @@ class Gate:
 
     @contextmanager
     def closed(self, seconds: float) -> Iterator[bool]:
-        """Let nobody in, and wait at most this long until nobody is inside; gives whether that is so."""
+        """Close the gate and wait at most this long until no thread holds it; yields whether none does."""
         with self._changed:
             self._closed = True
             empty = self._changed.wait_for(lambda: self._inside == 0, seconds)

@@ -1,4 +1,4 @@
-"""A snapshot: what the modeler knows and how far it had read by then, in one file."""
+"""A snapshot: the modeler's state and the offsets it had read to, in one file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FILE_NAME: Final = "modeler.snapshot"
 SNAPSHOT_SECONDS: Final = 300.0
 GATE_SECONDS: Final = 1.0
 """How long a snapshot waits for a fit to end before it tries again in the next cycle."""
-FORMAT: Final = 2
+FORMAT: Final = 3
 _ALLOWED: Final = {
     ("array", "array"),
     ("barograph_collector.daemon.runner", "Output"),
@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 
 class UnusableSnapshot(Exception):
-    """A snapshot that cannot be gone on from. The text says why."""
+    """A snapshot that cannot be used. The text says why."""
 
 
 def write_snapshot(path: Path, offsets: Mapping[str, int], settings: str, state: Any) -> None:
@@ -95,7 +95,7 @@ def read_snapshot(path: Path, settings: str) -> tuple[dict[str, int], Any]:
 
 
 class Kept(Protocol):
-    """Whose state is kept."""
+    """An object whose state is kept."""
 
     def state(self) -> Any:
         """Everything, as it is now: not a copy."""
@@ -107,7 +107,7 @@ class Kept(Protocol):
 
 
 class Keeper:
-    """Keeps a mind's snapshot in a directory, and goes on from it.
+    """Keeps a snapshot of an object's state in a directory, and restores it.
 
     settings: whatever must be the same for a snapshot to be of use. clock: seconds, for when the next one is due.
     gate: what other threads pass while they must not be forked.

@@ -14,6 +14,7 @@ from barograph.cli import MISSING_EXTRA
 from barograph.lab.backtest import alerts, runtime, scaling
 from barograph.lab.columns import HEADED, add_join, checked, console, join_of, listed, names, picture, refuse, say
 from barograph_collector.daemon.service import Exit
+from barograph_modeler.studies.bands.bootstraps import single_ranks, whole_runs
 from barograph_modeler.studies.bands.methods import METHODS
 from barograph_modeler.studies.bands.score import Row, summarize
 from barograph_modeler.studies.bands.tasks import FEWEST, prequential, same_scale, scale_up
@@ -65,6 +66,13 @@ def _add_parser(subjects: Any) -> argparse.ArgumentParser:
         help="half: fit the first half of each series, score the second; prequential: learn value by value, each scored"
         " before it is learned (default: %(default)s)",
     )
+    apart = parser.add_mutually_exclusive_group()
+    apart.add_argument("--run", metavar="COL", help="tells runs of a series apart: score how long each takes in all")
+    apart.add_argument(
+        "--rank",
+        metavar="COL",
+        help="tells ranks of a series apart: score the mean maximum over all, from some of them",
+    )
     add_join(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object: summary and series")
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw bands and observed values")
@@ -89,9 +97,17 @@ def main(arguments: Sequence[str]) -> int:
 
 def _run(options: argparse.Namespace) -> None:
     series = _series(options)
-    rows = list(TASKS[options.mode](series))
-    if options.scale is not None:
-        rows += scale_up(series)
+    if options.run is not None:
+        rows = list(whole_runs(series, options.run))
+    elif options.rank is not None:
+        rows = list(single_ranks(series, options.rank))
+    else:
+        rows = list(TASKS[options.mode](series))
+        if options.scale is not None:
+            rows += scale_up(series)
+    if not rows:
+        wanted = "4 runs of a series" if options.run is not None else "4 ranks of a series with 30 intervals each"
+        raise BadTable(f"{options.file}: nothing to score, expected at least {wanted}")
     if options.plot is not None:
         _plot(series, options)
     if options.json:
@@ -102,16 +118,17 @@ def _run(options: argparse.Namespace) -> None:
 
 def _series(options: argparse.Namespace) -> list[Series]:
     """The series that are long enough. Prints how many are not; raises BadTable where none is."""
+    by = [*options.by, *filter(None, (options.run, options.rank))]
     every = read_series(
-        options.file, options.value, options.by, scale=options.scale, order=options.order, join=join_of(options)
+        options.file, options.value, by, scale=options.scale, order=options.order, join=join_of(options)
     )
     series = [one for one in every if one.values.size >= FEWEST]
     if not series:
-        by = ",".join([*options.by, *([options.scale] if options.scale else [])])
+        grouped = ",".join([*by, *([options.scale] if options.scale else [])])
         longest = max(one.values.size for one in every)
         values = "value" if longest == 1 else "values"
         raise BadTable(
-            f"{options.file}: the longest of {len(every)} series by {by} has {longest} {values}, "
+            f"{options.file}: the longest of {len(every)} series by {grouped} has {longest} {values}, "
             f"expected at least {FEWEST}: some to learn from and some to score"
         )
     if len(series) < len(every):

@@ -82,7 +82,7 @@ class Simulation:
             upto = given
             while upto < len(work) and work[upto].ended_at <= self.now:
                 upto += 1
-            self._scorer.take_work(job, work[given:upto])
+            self._scorer.add_work(job, work[given:upto])
             given = upto
             if cycle % MODELER_CYCLES == 0:
                 self._modeler.step()

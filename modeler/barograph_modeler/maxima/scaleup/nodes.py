@@ -39,7 +39,7 @@ def inter_node(
     Raises ValueError for other arguments and for fewer ranks than one node has.
     """
     x = _check_times(times)
-    return percentile_interval(_projected(x.max(axis=1), ranks / x.shape[1], method, seed), level)
+    return expected_maximum(x.max(axis=1), ranks / x.shape[1], seed=seed, method=method, level=level)
 
 
 def intra_node(
@@ -51,7 +51,15 @@ def intra_node(
     maximum over `ranks` ranks is that of ranks / nodes such values; fewer ranks than nodes are refused.
     """
     x = _check_times(times)
-    return percentile_interval(_projected(x.max(axis=0), ranks / x.shape[0], method, seed), level)
+    return expected_maximum(x.max(axis=0), ranks / x.shape[0], seed=seed, method=method, level=level)
+
+
+def expected_maximum(
+    series: Floats, factor: float, *, seed: int, method: Method = "pwm", level: float = 0.95
+) -> Projection:
+    """The expected maximum of `factor` values. series: (count, n), each of n >= MINIMUM_SAMPLES such values. The limits
+    are those of the replicas of all series together. factor: at least 1."""
+    return percentile_interval(_projected(series, factor, method, seed), level)
 
 
 def _projected(series: Floats, factor: float, method: Method, seed: int) -> Floats:

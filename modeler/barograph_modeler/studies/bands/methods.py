@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
@@ -17,59 +15,8 @@ from barograph_modeler.maxima.runtime import runtime_band
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.maxima.scaleup.scaling import emmas, maximum_band, percentile_interval
 from barograph_modeler.maxima.scaleup.trend import trend_band
-
-SEED: Final = 1
-
-
-class HasLimits(Protocol):
-    """A pair of limits."""
-
-    @property
-    def lower(self) -> float:
-        """The lower limit, in the unit of the values; itself inside."""
-
-    @property
-    def upper(self) -> float:
-        """The upper limit."""
-
-
-Fit = Callable[[Floats], HasLimits | None]
-Follow = Callable[[Floats], SeriesLimits]
-Project = Callable[[Mapping[float, Floats], float], HasLimits | None]
-
-
-@dataclass(frozen=True)
-class BandMethod:
-    """What a method can do; None for what it cannot.
-
-    fit: history to a band for later values. follow: for each value the limits learned from those before it, by a
-    method that decides itself what to refit; where None and `refits`, fit does it. project: samples by scale and a
-    larger scale to a band there. continued: in a half-half comparison it goes on learning from values once scored.
-    """
-
-    name: str
-    help: str
-    fit: Fit | None = None
-    follow: Follow | None = None
-    project: Project | None = None
-    refits: bool = True
-    continued: bool = False
-
-
-@dataclass(frozen=True)
-class Range:
-    """An interval that is given by its limits."""
-
-    lower: float
-    upper: float
-
-
-def _gev(sample: Floats, factor: float = 1.0) -> HasLimits | None:
-    if sample.size < MINIMUM_SAMPLES:
-        return None
-    gev = fit_pwm(sample).scaled_up(factor)
-    tail = (1 - LEVEL) / 2
-    return Range(gev.quantile(tail), gev.quantile(1 - tail))
+from barograph_modeler.studies.bands.method import SEED, BandMethod, Fit, HasLimits, Range, of_largest
+from barograph_modeler.studies.bands.parametric import PARAMETRIC, quantiles
 
 
 def _emma(sample: Floats, factor: float = 1.0) -> HasLimits | None:
@@ -92,34 +39,31 @@ def _follow(values: Floats) -> SeriesLimits:
     return Predictive().learn(values)
 
 
-def _of_largest(fit: Callable[[Floats, float], HasLimits | None]) -> Project:
-    """Projects from the largest scale by the factor to the target."""
-    return lambda samples, scale: fit(samples[max(samples)], scale / max(samples))
-
+_gev = quantiles(fit_pwm)
 
 METHODS: Final = (
     BandMethod(
         "nonparametric",
         "the paper's resampling, exactly: order statistics of F ** m",
         fit=lambda x: maximum_band(x, 1.0) if x.size > 1 else None,
-        project=_of_largest(lambda x, factor: maximum_band(x, factor) if x.size > 1 else None),
+        project=of_largest(lambda x, factor: maximum_band(x, factor) if x.size > 1 else None),
     ),
     BandMethod(
         "emma",
         "the paper's parametric bootstrap: percentiles of 1,000 EMMA projections, an interval for the mean",
         fit=_emma,
-        project=_of_largest(_emma),
+        project=of_largest(_emma),
         refits=False,
     ),
-    BandMethod("gev", "quantiles of the fitted GEV, scaled up by max-stability", fit=_gev, project=_of_largest(_gev)),
+    BandMethod("gev", "quantiles of the fitted GEV, scaled up by max-stability", fit=_gev, project=of_largest(_gev)),
     BandMethod(
         "empirical",
         "quantiles of the sample as if values were independent; scaled up, those of the largest scale seen",
         fit=empirical_band,
-        project=_of_largest(lambda x, _: empirical_band(x)),
+        project=of_largest(lambda x, _: empirical_band(x)),
     ),
     BandMethod(
-        "range", "smallest to largest value of the history", fit=_range, project=_of_largest(lambda x, _: _range(x))
+        "range", "smallest to largest value of the history", fit=_range, project=of_largest(lambda x, _: _range(x))
     ),
     BandMethod(
         "barograph",
@@ -134,6 +78,7 @@ METHODS: Final = (
         follow=_follow,
         continued=True,
     ),
+    *PARAMETRIC,
 )
 
 

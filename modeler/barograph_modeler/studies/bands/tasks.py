@@ -11,7 +11,8 @@ import numpy as np
 
 from barograph_modeler.maxima.predictive import SeriesLimits
 from barograph_modeler.maxima.sample import Floats
-from barograph_modeler.studies.bands.methods import METHODS, HasLimits, refit
+from barograph_modeler.studies.bands.method import HasLimits
+from barograph_modeler.studies.bands.methods import METHODS, refit
 from barograph_modeler.studies.bands.score import Row, score
 from barograph_modeler.studies.series import Series
 
