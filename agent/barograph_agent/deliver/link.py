@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 import msgspec
@@ -34,6 +34,16 @@ _READABLE: Final = int(zmq.POLLIN)  # of its enum's operators each costs a micro
 def backoff(attempt: int, rng: random.Random) -> float:
     """Seconds until hello number `attempt` (0, 1, ...): 0.1 doubling to the limit, with up to half of it as jitter."""
     return min(0.1 * 2.0 ** min(attempt, 16), BACKOFF_LIMIT_SECONDS) * (1.0 + 0.5 * rng.random())
+
+
+def pump(links: Collection[Link], timeout: float) -> None:
+    """Pump several links, waiting at most `timeout` seconds until one of them has something to receive."""
+    poller = zmq.Poller()
+    for link in links:
+        link.register(poller)
+    poller.poll(int(timeout * 1000))
+    for link in links:
+        link.pump()
 
 
 class Link:
@@ -119,6 +129,10 @@ class Link:
         while self._has_mail():
             self._hear(self._socket.recv(zmq.NOBLOCK))
             self._speak()
+
+    def register(self, poller: zmq.Poller) -> None:
+        """Let a poller wait until `pump` has something to receive."""
+        poller.register(self._socket, zmq.POLLIN)
 
     def fileno(self) -> int:
         """A descriptor that becomes readable when `pump` has something to hear, edge-triggered as ZeroMQ's are."""

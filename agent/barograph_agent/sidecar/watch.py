@@ -64,8 +64,8 @@ class Watch:
         segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
         self.plan = plan
+        self.directory = directory
         self.notes: list[str] = []
-        self._directory = directory
         self._clock = clock
         self._made_at = time.monotonic()
         self._spool = Spool(directory, plan.spool_bytes, segment_bytes)
@@ -97,7 +97,7 @@ class Watch:
                 self._append_run(end)
         except OSError as error:
             # The disk is full or gone. The rings still hold what was not committed: try again next time.
-            self._note(f"spool {self._directory}: {error.strerror}; holding intervals in memory rings")
+            self._note(f"spool {self.directory}: {error.strerror}; holding intervals in memory rings")
             self._spool.rollback()
             self._worlds.close()
             self._load()
@@ -144,7 +144,7 @@ class Watch:
             self._note(str(error))
         maker = None
         if key is not None and key.role == "agent":
-            kept = self._directory / TOKEN
+            kept = self.directory / TOKEN
             credential.keep_token(environment, self.plan.job.key, kept)
             maker = credential.maker(environment, kept)
         return Link(self.plan.endpoint, self.plan.stream, self._spool, key=key, credential=maker)
@@ -186,7 +186,7 @@ class Watch:
 
     def _end(self) -> CommandEnd | None:
         """How the run ended, or None while it goes on. Looked at before the rings, so that nothing comes after it."""
-        end = load_end(self._directory)
+        end = load_end(self.directory)
         if end is None:
             if self.plan.launcher_lives or self.plan.command_lives:
                 return None
