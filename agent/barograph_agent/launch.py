@@ -6,16 +6,15 @@ The command runs even where watching it fails, and its exit status is the exit s
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import secrets
-import select
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -222,40 +221,18 @@ def _run_command(
             text = f"command {command[0]!r} cannot be run: {error.strerror}, expected an executable program"
             raise CannotStart(NOT_EXECUTABLE, text) from error
         held.begin(process)
-        with _ended(process) as ended:
-            while not ended(_CHECK_SECONDS):
-                if guard is not None:
-                    with contextlib.suppress(OSError):
-                        guard.check()
+        # A thread, because Popen.wait with a timeout polls and would make the runtime up to 50 ms too long.
+        waiter = threading.Thread(target=process.wait, daemon=True)
+        # Where no thread can be started the command still runs, with a sidecar that is not restarted.
+        with contextlib.suppress(RuntimeError):
+            waiter.start()
+        while waiter.is_alive():
+            waiter.join(_CHECK_SECONDS)
+            if guard is not None:
+                with contextlib.suppress(OSError):
+                    guard.check()
         status = process.wait()
     return (status if status >= 0 else 128 - status), time.monotonic() - started
-
-
-@contextlib.contextmanager
-def _ended(process: subprocess.Popen[bytes]) -> Iterator[Callable[[float], bool]]:
-    """A function that waits at most so many seconds for the process to end and returns whether it has.
-
-    It returns at once when the process ends: Popen.wait with a timeout polls, and is up to 50 ms late.
-    """
-    try:
-        file = os.pidfd_open(process.pid)
-    except OSError:  # a kernel before 5.3
-        yield lambda seconds: _waited(process, seconds)
-        return
-    try:
-        poller = select.poll()
-        poller.register(file, select.POLLIN)
-        yield lambda seconds: bool(poller.poll(seconds * 1000))
-    finally:
-        os.close(file)
-
-
-def _waited(process: subprocess.Popen[bytes], seconds: float) -> bool:
-    try:
-        process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
 
 
 class _Held:
