@@ -39,6 +39,10 @@ def backoff(attempt: int, rng: random.Random) -> float:
 
 def pump(links: Collection[Link], timeout: float) -> None:
     """Pump several links, waiting at most `timeout` seconds until one of them has something to receive."""
+    if not links:
+        # A poller without sockets does not wait.
+        time.sleep(timeout)
+        return
     poller = zmq.Poller()
     for link in links:
         link.register(poller)
