@@ -1,21 +1,20 @@
 """`barograph run`: one command under the shim, its sidecar beside it, and three lines at the end.
 
-Whatever goes wrong with the watching, the command runs, and its exit status is the exit status.
+The command runs even where watching it fails, and its exit status is the exit status.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import secrets
-import select
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -44,13 +43,13 @@ _FORWARDED: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUS
 _CHECK_SECONDS: Final = 0.25
 _RESTART_SECONDS: Final = 1.0
 _ANSWER_SECONDS: Final = 20.0
-"""How long a sidecar's report is waited for beyond the time for delivery: a busy node starts one late."""
+"""How long to wait for the sidecar's report beyond the time for delivery: a busy node starts it late."""
 _TERMINAL: Final = (signal.SIGINT, signal.SIGQUIT)
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What `barograph run` was told about the watching."""
+    """Settings of `barograph run` for watching."""
 
     endpoint: str
     drain_seconds: float = 10.0
@@ -60,7 +59,7 @@ class RunOptions:
 
 
 def run(command: Sequence[str], job: Job, settings: RunOptions, environment: Mapping[str, str], out: TextIO) -> int:
-    """Run `command` watched; returns its exit status as a shell says it, 126 or 127 where it could not be started."""
+    """Run `command` watched; returns its exit status as a shell reports it, 126 or 127 where it cannot be started."""
     guard = None
     try:
         _check_startable(command[0], environment)
@@ -84,7 +83,7 @@ def run(command: Sequence[str], job: Job, settings: RunOptions, environment: Map
 
 
 def _wanted(job: Job, settings: RunOptions, environment: Mapping[str, str], out: TextIO) -> bool:
-    """False where the user watches nothing, or other applications only."""
+    """False where the user has disabled watching, or watches other applications only."""
     if environment.get("BAROGRAPH_DISABLE", "0") not in ("", "0"):
         return False
     apps = environment.get("BAROGRAPH_APPS", "")
@@ -96,7 +95,7 @@ def _wanted(job: Job, settings: RunOptions, environment: Mapping[str, str], out:
 
 
 class CannotStart(Exception):
-    """A command that cannot be started. The text says why; `status` is what a shell would exit with."""
+    """A command that cannot be started. The text says why; `status` is the exit status of a shell."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -104,7 +103,7 @@ class CannotStart(Exception):
 
 
 class SidecarGuard:
-    """The sidecar of one run, kept alive: started, started again where it dies, and heard at the end."""
+    """Supervises the sidecar of one run: starts it, restarts it when it dies, and reads its report at the end."""
 
     def __init__(self, job: Job, settings: RunOptions, environment: Mapping[str, str]) -> None:
         places.check_endpoint(settings.endpoint)
@@ -117,7 +116,7 @@ class SidecarGuard:
         rings.mkdir(mode=0o700)
         launcher, launcher_born = myself()
         given = environment.get("BAROGRAPH_FEATURES")
-        # A batch system's hook names one folder for all that a job step starts: a run's own is better.
+        # A hook of a batch system sets one folder for all programs of a job step: this run uses its own.
         if given == environment.get(RING_VARIABLE):
             given = None
         features = str(Path(given or rings).absolute())
@@ -136,7 +135,7 @@ class SidecarGuard:
             feature_directory=features,
         )
         save(self.spool, PLAN, self.plan)
-        # All ranks record unless the user wants fewer: which one is slow can be seen in no other way.
+        # All ranks record unless the user wants fewer: finding the slow rank needs all of them.
         ranks = environment.get("BAROGRAPH_RANKS") or "all"
         self.environment = {
             **environment,
@@ -155,7 +154,7 @@ class SidecarGuard:
             self._start()
 
     def cancel(self) -> None:
-        """Leave no trace of a run that did not begin."""
+        """Stop the sidecar and delete the files of a run that did not begin."""
         self._process.kill()
         self._process.wait()
         self._clear()
@@ -164,28 +163,28 @@ class SidecarGuard:
         """Tell the sidecar how the run ended and wait for its report, for as long as the plan allows."""
         with contextlib.suppress(OSError):
             save(self.spool, END_FILE, end)
-        # The verdict is waited for after delivery; a sidecar that needs longer is told to stop where it stands.
+        # The verdict comes after delivery. A sidecar that takes longer is stopped, and reports what it has.
         deadline = time.monotonic() + self.plan.drain_seconds + _ANSWER_SECONDS
-        told = False
+        terminated = False
         while (report := load_report(self.spool)) is None:
             self.check()
             if time.monotonic() > deadline:
-                if told:
+                if terminated:
                     break
-                told, deadline = True, deadline + 2.0
+                terminated, deadline = True, deadline + 2.0
                 self._process.terminate()
             time.sleep(0.02)
-        # The sidecar itself may stay: it goes on with what earlier runs have left.
+        # The sidecar may live on: it delivers what earlier runs have left.
         if report is not None and report.delivered:
             self._clear()
         return report
 
     def _start(self) -> None:
-        # A session of its own: the terminal's Ctrl-C is for the command, the sidecar must outlive it.
+        # A session of its own: Ctrl-C in the terminal goes to the command and must not end the sidecar.
         self._started = time.monotonic()
         with (self.spool / "sidecar.log").open("ab") as log:
             self._process = subprocess.Popen(
-                # -P: the user's working directory may hold a random.py of its own.
+                # -P: the working directory may hold modules named like those of Python.
                 [sys.executable, "-P", "-m", "barograph_agent.sidecar.main", str(self.spool)],
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
@@ -213,7 +212,7 @@ def _check_startable(program: str, environment: Mapping[str, str]) -> None:
 def _run_command(
     command: Sequence[str], environment: Mapping[str, str], guard: SidecarGuard | None
 ) -> tuple[int, float]:
-    """Exit status and runtime in seconds of a command that gets our signals."""
+    """Exit status and runtime in seconds of a command, to which signals to this process are forwarded."""
     started = time.monotonic()
     with _signals_held() as held:
         try:
@@ -222,40 +221,18 @@ def _run_command(
             text = f"command {command[0]!r} cannot be run: {error.strerror}, expected an executable program"
             raise CannotStart(NOT_EXECUTABLE, text) from error
         held.begin(process)
-        with _ended(process) as ended:
-            while not ended(_CHECK_SECONDS):
-                if guard is not None:
-                    with contextlib.suppress(OSError):
-                        guard.check()
+        # A thread, because Popen.wait with a timeout polls and would make the runtime up to 50 ms too long.
+        waiter = threading.Thread(target=process.wait, daemon=True)
+        # Where no thread can be started the command still runs, with a sidecar that is not restarted.
+        with contextlib.suppress(RuntimeError):
+            waiter.start()
+        while waiter.is_alive():
+            waiter.join(_CHECK_SECONDS)
+            if guard is not None:
+                with contextlib.suppress(OSError):
+                    guard.check()
         status = process.wait()
     return (status if status >= 0 else 128 - status), time.monotonic() - started
-
-
-@contextlib.contextmanager
-def _ended(process: subprocess.Popen[bytes]) -> Iterator[Callable[[float], bool]]:
-    """A function that waits so many seconds for the process and says whether it has ended, the moment it has.
-
-    Popen.wait with a timeout looks only now and then, and would make the runtime up to 50 ms too long.
-    """
-    try:
-        file = os.pidfd_open(process.pid)
-    except OSError:  # a kernel before 5.3
-        yield lambda seconds: _waited(process, seconds)
-        return
-    try:
-        poller = select.poll()
-        poller.register(file, select.POLLIN)
-        yield lambda seconds: bool(poller.poll(seconds * 1000))
-    finally:
-        os.close(file)
-
-
-def _waited(process: subprocess.Popen[bytes], seconds: float) -> bool:
-    try:
-        process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
 
 
 class _Held:
@@ -264,7 +241,7 @@ class _Held:
         self._early: list[int] = []
 
     def begin(self, process: subprocess.Popen[bytes]) -> None:
-        """From now on signals are this process's, those that came while it was being started too."""
+        """Forward signals to this process, including those that came while it was being started."""
         self._target = process
         for number in self._early:
             process.send_signal(number)
@@ -276,21 +253,21 @@ class _Held:
             self._target.send_signal(number)
 
     def ignore(self, number: int, frame: Any) -> None:
-        """The terminal has sent it to the command too. (A handler, because SIG_IGN would be inherited.)"""
+        """Ignore a signal that the terminal sends to the command too. SIG_IGN would be inherited by the command."""
 
 
 @contextlib.contextmanager
 def _signals_held() -> Iterator[_Held]:
     held = _Held()
     handlers = dict.fromkeys(_FORWARDED, held.forward) | dict.fromkeys(_TERMINAL, held.ignore)
-    # What is ignored stays ignored, here and in the command: nohup means it so.
-    heard = {number: handler for number, handler in handlers.items() if signal.getsignal(number) != signal.SIG_IGN}
-    before = {number: signal.signal(number, handler) for number, handler in heard.items()}
+    # Signals that are ignored stay ignored, here and in the command, as under nohup.
+    handled = {number: handler for number, handler in handlers.items() if signal.getsignal(number) != signal.SIG_IGN}
+    before = {number: signal.signal(number, handler) for number, handler in handled.items()}
     try:
         yield held
     finally:
         for number, handler in before.items():
-            # None: a preloaded library had installed one, which Python can neither name nor put back.
+            # None: a handler installed by a preloaded library, which Python cannot restore.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 

@@ -16,7 +16,7 @@ struct caller {
 struct callers {
     int count;
     const void *address[RING_FRAMES]; /* the first is the caller's own */
-    const char *slot[RING_FRAMES];    /* where on the stack each is stored; NULL where it is not where it should be */
+    const char *slot[RING_FRAMES];    /* where on the stack each is stored; NULL where it is not as expected */
 };
 
 /* Finds the unwinder, once. Without libgcc_s there is none, and callers_find finds nothing. */

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-/* Whether a list such as "0,4-7", or "all", names this rank. No list, or one that is none, names rank 0. */
+/* Whether a list such as "0,4-7", or "all", contains this rank. No list or an invalid one contains rank 0. */
 bool ranks_name(const char *list, int rank);
 
 #endif

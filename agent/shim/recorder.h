@@ -13,7 +13,7 @@
 void recorder_prepare(void);
 
 /* Begins to record if BAROGRAPH_RING_DIR names a directory, BAROGRAPH_DISABLE does not forbid it, and BAROGRAPH_RANKS
- * names this rank. Silent where anything is in the way: then the calls below do nothing. `session` is the address of an
+ * names this rank. Where anything fails it is silent, and the calls below do nothing. `session` is the address of an
  * MPI session, NULL after MPI_Init. To be followed by one recorder_finish each. */
 void recorder_start(const void *session, const void *caller);
 
@@ -48,7 +48,7 @@ void recorder_leave_other(uint64_t entered);
 void recorder_hide(void);
 void recorder_show(void);
 
-/* Says that no record will follow, if nothing else that was started goes on: one store. */
+/* Marks the ring as finished, unless another MPI session is open: one store. */
 void recorder_finish(void);
 
 #endif

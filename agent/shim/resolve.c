@@ -65,7 +65,7 @@ static void *search(void *scope, const char *name, const void *caller)
         void *handle = open_loaded(module.path);
         symbol = handle ? dlsym(handle, name) : NULL;
     }
-    dlerror(); /* the application must not find our failures in its own */
+    dlerror(); /* the application must not see our errors in its own dlerror() */
     errno = saved;
     return symbol;
 }

@@ -17,7 +17,7 @@ void *resolve_function(const char *name, const void *caller);
 /* A variable of the MPI library; NULL where there is none. */
 void *resolve_data(const char *name, const void *caller);
 
-/* What one wrapper stands before, looked up at its first call. */
+/* The function that one wrapper forwards to, looked up at its first call. */
 struct target {
     const char *name;
     const char *instead; /* another name of the same function, or NULL */

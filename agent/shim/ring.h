@@ -49,7 +49,7 @@ struct ring_site {
     uint32_t frames;              /* how many of them there are */
 };
 
-#define RING_NAMED UINT64_MAX /* the module is no file but the name that the application itself gave the place */
+#define RING_NAMED UINT64_MAX /* the module is no file but a name that the application has given the place */
 
 struct ring_module {
     char path[RING_PATH_BYTES]; /* NUL-terminated; cut from the left where longer */
@@ -90,7 +90,7 @@ _Static_assert(sizeof(struct ring_header) <= RING_HEADER_BYTES, "header layout")
 
 /* What ended the interval: the numbers are stored, so they only ever grow. */
 enum ring_op {
-    OP_INTERVAL = 1, /* no collective: the application said so itself, barograph_agent.interval() */
+    OP_INTERVAL = 1, /* no collective: timed by the application itself, barograph_agent.interval() */
     OP_BARRIER = 8,
     OP_ALLREDUCE = 9,
     OP_ALLGATHER = 10,

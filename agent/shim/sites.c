@@ -49,7 +49,7 @@ static uint32_t module_index(struct sites *sites, const struct module *module)
         return 0;
     sites->bases[count] = module->base;
     memcpy(sites->modules[count].path, field, sizeof field);
-    /* Release: who sees the count sees the entry. The same for sites and records. */
+    /* Release: a reader that sees the count sees the entry. The same for sites and records. */
     atomic_store_explicit(&header->modules, count + 1, memory_order_release);
     return count;
 }

@@ -37,7 +37,7 @@ bool ticker_tsc_usable(void)
 #endif
 }
 
-/* The attempt that the fewest ticks passed during: whoever was interrupted between the two clocks is not it. */
+/* The attempt with the fewest ticks between the readings: it was not interrupted between the two clocks. */
 struct reading ticker_read(void)
 {
     struct reading best = {0, 0};
@@ -73,7 +73,7 @@ void ticker_start(struct ticker *ticker, bool usable, struct reading first, stru
 {
     uint64_t rate = slope(first, second), span = second.ns - first.ns;
     *ticker = (struct ticker){.longest_ns = LONGEST_NS};
-    /* Counters run at 100 MHz to 20 GHz: anything else is no counter of ours. */
+    /* Counters run at 100 MHz to 20 GHz: other rates are rejected. */
     if (!usable || span < SHORTEST_NS || rate < (1ull << 32) / 20 || rate > 10 * (1ull << 32))
         return;
     ticker->tsc = true;

@@ -2,8 +2,8 @@
  *
  * A straight line through one reading of both clocks turns ticks into nanoseconds. The line is laid anew, through a
  * fresh reading, by the first conversion that lies a period away from the last one; the period doubles up to a second.
- * So ticks are never extrapolated far, and whatever happens to the counter (a suspended node, a migrated virtual
- * machine) is gone with the next reading. */
+ * So ticks are never extrapolated far, and a jump of the counter (a suspended node, a migrated virtual machine) has no
+ * effect after the next reading. */
 #ifndef BAROGRAPH_TICKER_H
 #define BAROGRAPH_TICKER_H
 

@@ -15,7 +15,7 @@ void types_find(struct types *types, word mask, const void *caller)
     types->f2c = resolve_function("PMPI_Type_f2c", caller);
 }
 
-/* A predefined type is the one kind that was made from nothing: no integers, addresses or types. */
+/* Only a predefined type was constructed from no integers, addresses or types. */
 static bool is_predefined(const struct types *types, word datatype)
 {
     int integers = -1, addresses = -1, datatypes = -1, combiner;

@@ -41,19 +41,19 @@ struct timed {
  * reader. */
 void writer_put(struct writer *writer, struct timed timed, struct caller from);
 
-/* Says that no record will follow. */
+/* Marks the ring as finished: no record will follow. */
 static inline void writer_finalize(struct writer *writer)
 {
     atomic_store_explicit(&writer->header->state, RING_FINALIZED, memory_order_release);
 }
 
-/* Takes that back: MPI was finalized and a session began after it. */
+/* Undoes that: MPI was finalized and a session began after it. */
 static inline void writer_resume(struct writer *writer)
 {
     atomic_store_explicit(&writer->header->state, RING_RUNNING, memory_order_release);
 }
 
-/* Says that the process ends now, and its exit status. */
+/* Records that the process ends now, and its exit status. */
 static inline void writer_exit(struct writer *writer, int status)
 {
     atomic_store_explicit(&writer->header->exited_ns, clock_ns(CLOCK_MONOTONIC), memory_order_relaxed);

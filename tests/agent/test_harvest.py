@@ -31,8 +31,8 @@ def test_an_interval_reaches_from_the_end_of_one_collective_to_the_end_of_the_ne
         shim.put(exit_ns, site, op=7 + site)
     with Ring(shim.path) as ring:
         harvest = IntervalReader(ring, Cursor(world=3))
-        intervals, sites = harvest.take()
-        assert harvest.take() == (None, {})
+        intervals, sites = harvest.read()
+        assert harvest.read() == (None, {})
     assert intervals is not None
     assert intervals.indices.tolist() == [0, 1, 2, 3]
     assert intervals.seconds == pytest.approx([0.001, 0.0005, 0.0025, 0.0])
@@ -60,7 +60,7 @@ def test_a_class_keeps_its_id_whatever_place_its_sites_have_in_the_table(shim: F
         for exit_ns, site in enumerate(sites):
             ring_file.put(exit_ns, site)
         with Ring(ring_file.path) as ring:
-            intervals, _ = IntervalReader(ring, Cursor(world=0)).take()
+            intervals, _ = IntervalReader(ring, Cursor(world=0)).read()
             assert intervals is not None
             ids.append(intervals.class_ids.tolist())
     assert ids[0] == ids[1]
@@ -73,10 +73,10 @@ def test_a_head_behind_the_cursor_is_refused(shim: FakeShim) -> None:
     shim.put(1)
     with Ring(shim.path) as ring:
         harvest = IntervalReader(ring, Cursor(world=0))
-        harvest.take()
+        harvest.read()
         shim.set(head=0)
         with pytest.raises(RingError) as raised:
-            harvest.take()
+            harvest.read()
     assert str(raised.value) == f"ring {shim.path}: head is 0, expected at least 1"
 
 
@@ -86,7 +86,7 @@ def test_records_released_before_the_cursor_knew_them_are_lost_and_not_read(shim
     with Ring(shim.path) as ring:
         ring.release(12)
         cursor = Cursor(world=0)
-        intervals, _ = IntervalReader(ring, cursor).take()
+        intervals, _ = IntervalReader(ring, cursor).read()
     assert intervals is not None
     assert intervals.indices.tolist() == list(range(13, 20))  # where 12 began is not known
     assert (cursor.rows, cursor.lost, cursor.position) == (7, 13, 20)
@@ -119,7 +119,7 @@ def test_every_collective_is_a_row_or_lost_or_dropped_whatever_is_full_cut_or_re
             harvest = IntervalReader(ring, msgspec.json.decode(saved, type=Cursor))
 
             def take() -> bool:
-                intervals, _ = harvest.take()
+                intervals, _ = harvest.read()
                 if intervals is None:
                     return False
                 assert len(intervals.indices) <= batch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 
@@ -11,7 +12,7 @@ import zmq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barograph_agent.deliver.link import BACKOFF_LIMIT_SECONDS, SILENCE_SECONDS, Link, backoff
+from barograph_agent.deliver.link import BACKOFF_LIMIT_SECONDS, SILENCE_SECONDS, Link, backoff, pump
 from barograph_agent.deliver.outbox import Memory
 from barograph_agent.protocol import wire
 from helpers.log import wait_until
@@ -131,6 +132,20 @@ def test_it_says_hello_first_and_then_sends_what_the_collector_has_not(pair: Pai
     pair.put(4)
     assert not pair.link.idle
     assert pair.pump_seqs() == [4]
+
+
+def test_several_links_are_pumped_together_and_none_at_all_waits_too(pair: Pair) -> None:
+    other = Pair()
+    pump([pair.link, other.link], 0.0)
+    assert pair.script.heard() == other.script.heard() == [hello(1)]
+    for one in (pair, other):
+        one.script.say(welcome(1, 0))
+    links = [pair.link, other.link]
+    wait_until(lambda: pump(links, 60.0) or all(link.connected for link in links), "both are welcome")
+    other.close()
+    began = time.monotonic()
+    pump([], 0.05)
+    assert time.monotonic() - began >= 0.05
 
 
 def test_it_never_has_more_under_way_than_the_collector_grants(pair: Pair) -> None:

@@ -44,7 +44,7 @@ def take(worlds: RingSet, *, final: bool = False) -> list[dict[str, Any]]:
     before = -1
     while worlds.position != before:
         before = worlds.position
-        for rows in worlds.take(final=final):
+        for rows in worlds.read(final=final):
             if rows.table == "node_blocks":
                 found += [{name: column[i] for name, column in rows.values.items()} for i in range(rows.length)]
         worlds.release()

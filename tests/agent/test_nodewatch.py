@@ -17,7 +17,6 @@ import pytest
 from barograph_agent.deliver.link import Link
 from barograph_agent.feature_files.writer import SideFileWriter
 from barograph_agent.ring.reader import EXITED
-from barograph_agent.sidecar import nodewatch
 from barograph_agent.sidecar.nodewatch import NodeWatch
 from barograph_agent.sidecar.plan import RING_VARIABLE
 from barograph_agent.sidecar.program import Program
@@ -47,7 +46,7 @@ class Node:
         return NodeWatch(
             self.rings,
             self.active,
-            StepOptions(self.spool, endpoint or self.endpoint, "ada", self.name, 0.0, 2**20, 250.0),
+            StepOptions(self.spool, endpoint or self.endpoint, "ada", self.name, DEADLINE_SECONDS, 2**20, 250.0),
         )
 
     def step(self, name: str = "0.0", facts: str = "") -> Path:
@@ -91,7 +90,6 @@ def collector(tmp_path: Path) -> Iterator[Collector]:
 
 @pytest.fixture
 def make(tmp_path: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Node]]:
-    monkeypatch.setattr(nodewatch, "DRAIN_SECONDS", DEADLINE_SECONDS)
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv("SLURM_CLUSTER_NAME", "lab")
     made: list[Node] = []

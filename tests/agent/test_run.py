@@ -511,7 +511,7 @@ def test_the_runtime_ends_with_the_command_also_on_a_kernel_without_pidfd(monkey
 
     for kernel in ("new", "old"):
         if kernel == "old":
-            monkeypatch.setattr(launch.os, "pidfd_open", old)
+            monkeypatch.setattr(os, "pidfd_open", old)
         status, runtime = launch._run_command(["sh", "-c", "exec sleep 0.3"], os.environ, None)
         assert status == 0
         assert runtime >= 0.3

@@ -46,7 +46,7 @@ def told(watch: StableFeatures, *, final: bool = False) -> dict[str, tuple[float
     """Value and seconds until known of what is told now."""
     return {
         name: (float(value), float(known))
-        for rows in watch.take(final=final)
+        for rows in watch.read(final=final)
         for name, value, known in zip(
             rows.values["name"], rows.values["value"], rows.values["known_seconds"], strict=True
         )
@@ -87,7 +87,7 @@ def test_of_many_processes_the_largest_value_counts_and_the_time_is_the_programs
     program = Program(tmp_path, processes=3)
     program.note(known_at=0.25, n=[4.0, 7.0, 5.0], odd=[float("nan"), float("nan"), float("nan")])
     program.now = 103.0
-    (rows,) = program.watch().take(final=True)
+    (rows,) = program.watch().read(final=True)
     assert rows.values["name"] == ["n"]
     assert (rows.values["value"].tolist(), rows.values["known_seconds"].tolist()) == ([7.0], [0.25])
     assert (rows.values["processes"].tolist(), rows.values["reduction"]) == ([3], "max")

@@ -41,7 +41,7 @@ def test_an_interval_reaches_from_where_it_began_to_where_it_ended_and_its_class
         for enter, end, site in [(1000, 3000, solve), (2000, 2500, halo), (9000, 9100, solve)]:
             writer.put(start + enter, start + end, site)
         harvest = IntervalReader(ring, Cursor(world=0))
-        intervals, sites = harvest.take()
+        intervals, sites = harvest.read()
         assert not ring.finalized
         writer.finish()
         assert ring.finalized

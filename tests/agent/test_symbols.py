@@ -75,7 +75,7 @@ def test_sites_are_readable_and_class_ids_are_still_of_offsets(tmp_path: Path) -
     shim.put(1, known)
     shim.put(2, unknown)
     with Ring(shim.path) as ring:
-        _, sites = IntervalReader(ring, Cursor(world=0)).take()
+        _, sites = IntervalReader(ring, Cursor(world=0)).read()
     path = f"program+{outer + 9:#x} < program+{main + 4:#x}"
     assert sites["class_id"] == [class_id("start", path), class_id(path, "program+0x10000000000")]
     assert sites["at"] == ["outer+0x9 < main+0x4", "program+0x10000000000"]

@@ -426,12 +426,13 @@ def test_only_runs_without_a_launcher_and_without_a_watch_are_adopted(tmp_path: 
     (root / "half" / PLAN).write_text("{")
     (root / "file").touch()
     save(own.directory, PLAN, msgspec.structs.replace(own.plan, launcher_born=0))
-    assert orphans(root, own.directory) == [gone.directory, watched.directory]
-    holder = watched.watch()
-    (adopted,) = adopt(root, own.directory, "tcp://127.0.0.1:2")
+    assert list(orphans(root)) == [gone.directory, own.directory, watched.directory]
+    holders = own.watch(), watched.watch()  # own: a sidecar does not adopt what it watches itself
+    ((directory, adopted),) = adopt(root, "tcp://127.0.0.1:2").items()
+    assert directory == gone.directory
     assert adopted.plan == msgspec.structs.replace(load_plan(gone.directory), endpoint="tcp://127.0.0.1:2")
-    adopted.close()
-    holder.close()
+    for watch in (adopted, *holders):
+        watch.close()
 
 
 def test_a_directory_of_somebody_else_or_behind_a_link_is_refused(

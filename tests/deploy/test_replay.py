@@ -144,7 +144,7 @@ def test_intervals_and_classes_are_those_of_the_traces_layout(clean):
     trace = read_trace(clean)
     ring = TraceRing(trace)
     ring.advance(ring.last_seconds)
-    intervals, sites = IntervalReader(ring, Cursor(world=0)).take()  # type: ignore[arg-type]
+    intervals, sites = IntervalReader(ring, Cursor(world=0)).read()  # type: ignore[arg-type]
     ends = trace.ranks[0].exit[trace.ranks[0].synchronizing]
     assert intervals.seconds == pytest.approx(np.diff(ends, prepend=trace.ranks[0].exit[0]) * 1e-9)
     assert intervals.ended_at == pytest.approx(START + ends * 1e-9)

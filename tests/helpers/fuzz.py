@@ -89,7 +89,7 @@ def rings(folder: Path, count: int, seed: int) -> Counter[str]:
         files[victim].truncate(written)
         worlds = RingSet(folder, Progress())
         worlds.find()
-        for rows in worlds.take(final=True):
+        for rows in worlds.read(final=True):
             assert 0 < rows.length <= 4096
             found[rows.table] += rows.length
         worlds.counted()

@@ -1,11 +1,11 @@
-"""Features that a program tells of itself: numbers it knows early and that decide how long it will run.
+"""Features that a program reports: numbers that it knows early and that decide how long it will run.
 
     from barograph_agent import features
 
     features(cells=nx * ny * nz, order=4)
 
-Under `barograph run`, or where $BAROGRAPH_FEATURES names a folder, they go to a side file of this process, as those of
-instrumented sources do; anywhere else nowhere. A name noted again has its new value.
+Under `barograph run`, or where $BAROGRAPH_FEATURES names a folder, they are written to a side file of this process, as
+those of instrumented sources are. Otherwise they are ignored. A name noted again has its new value.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 def features(**values: float) -> None:
     """Note numbers by name: 1-64 characters from A-Z a-z 0-9 _ . -, the first a letter or _.
 
-    Never raises. What has another name, is no finite number or has no room, which is for 256 names, is counted, and the
-    log says how many such there were.
+    Never raises. Values with another name, that are not finite numbers, or beyond 256 names are not noted; the log has
+    their number.
     """
     _NOTES.put(values, monotonic_ns())
 
 
 class _Notes:
-    """Where this process notes features: a side file, or nowhere."""
+    """The side file of this process, if it has one."""
 
     def __init__(self) -> None:
         self.begin_again()
 
     def begin_again(self) -> None:
-        """In the child of a fork: the file is the parent's, and so may the lock be."""
+        """Start anew in the child of a fork: file and lock belong to the parent."""
         self._lock = threading.Lock()
         self._writer: SideFileWriter | None = None
         self._begun = False
@@ -56,7 +56,7 @@ class _Notes:
         if not folder or environment.get("BAROGRAPH_DISABLE", "0") not in ("", "0"):
             return
         try:
-            # Only here: it brings numpy, which a program that nobody watches may not want.
+            # Imported late: it needs numpy, which an unwatched program may not have.
             from barograph_agent.feature_files.writer import SideFileWriter
         except ImportError:
             return

@@ -9,8 +9,8 @@
     for batch in data:              from one mark of a name to its next, in one thread
         mark("batch")
 
-Under `barograph run` each is written to a ring and becomes an interval like those between collectives, its class being
-the name. Without it nothing is written, and next to no time is spent.
+Under `barograph run` each is written to a ring and becomes an interval like those between collectives, with the name as
+its class. Otherwise nothing is written, and a call takes almost no time.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _RANKS: Final = (
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMI_RANK", "PMI_SIZE"),
 )
-"""Where launchers say which of their processes this is: torchrun, Open MPI, MPICH and Intel MPI."""
+"""Variables in which launchers give rank and size: torchrun, Open MPI, MPICH and Intel MPI."""
 
 
 class TimedInterval(Protocol):
-    """What `interval` gives: a context manager, and a decorator of functions and coroutine functions.
+    """Result of `interval`: a context manager, and a decorator of functions and coroutine functions.
 
-    What ends with an exception is not recorded: it did not do what others of its name did.
+    A block that ends with an exception is not recorded: it did not do the work of others of its name.
     """
 
     def __enter__(self) -> TimedInterval: ...
@@ -57,7 +57,7 @@ class TimedInterval(Protocol):
 
 
 def interval(name: str) -> TimedInterval:
-    """Times a block or a function; `name` is the place that its intervals are compared by."""
+    """Times a block or a function. Intervals of equal `name` are compared with each other."""
     recorder = _RECORDER
     if not recorder.watched and not recorder.begin(os.environ):
         return _UNWATCHED
@@ -68,7 +68,7 @@ def interval(name: str) -> TimedInterval:
 
 
 def mark(name: str) -> None:
-    """Times from one call to the next: an interval ends here, and another begins. The first call only begins one."""
+    """Times from one call to the next: ends an interval and begins another. The first call only begins one."""
     recorder = _RECORDER
     if not recorder.watched and not recorder.begin(os.environ):
         return
@@ -81,7 +81,7 @@ def mark(name: str) -> None:
 
 
 class _Watched:
-    # Few values: making one is a good part of what an interval costs.
+    # Few values: creating the object is much of the cost of an interval.
     __slots__ = ("_site", "_start")
 
     def __init__(self, site: int) -> None:
@@ -133,7 +133,7 @@ class _Unwatched:
 
 
 class _Recorder:
-    """Where this process writes to: a ring, or nowhere."""
+    """The ring of this process, if it has one."""
 
     def __init__(self) -> None:
         self._beginning = threading.Lock()
@@ -144,7 +144,7 @@ class _Recorder:
         self.put: Callable[[int, int, int], None] = _nothing
 
     def begin(self, environment: Mapping[str, str]) -> bool:
-        """Find out once whether a run watches this process, and make a ring where one does. Never raises."""
+        """Create a ring on the first call if a run watches this process. Returns whether it does. Never raises."""
         if self.begun:
             return self.watched
         with self._beginning:
@@ -157,7 +157,7 @@ class _Recorder:
         return self.watched
 
     def begin_again(self) -> None:
-        """In the child of a fork: the ring is the parent's, and so may the lock be. Numbers given out stay."""
+        """Start anew in the child of a fork: ring and lock belong to the parent. Numbers of sites stay valid."""
         self._beginning = threading.Lock()
         names = list(self.sites)
         self.sites = {}
@@ -175,7 +175,7 @@ class _Recorder:
 
     def _open(self, directory: Path, rank: int, size: int) -> None:
         try:
-            # Only here: it brings numpy, which a program that nobody watches may not want.
+            # Imported late: it needs numpy, which an unwatched program may not have.
             from barograph_agent.ring.writer import RingWriter
 
             self._writer = RingWriter(directory, rank, size)
@@ -186,7 +186,7 @@ class _Recorder:
 
 
 def place(environment: Mapping[str, str]) -> tuple[int, int]:
-    """Rank and number of ranks as a launcher says; 0 and 1 where none does."""
+    """Rank and number of ranks from a launcher's variables; 0 and 1 where there are none."""
     for rank, size in _RANKS:
         if environment.get(rank, "").isdecimal() and environment.get(size, "").isdecimal():
             return int(environment[rank]), int(environment[size])

@@ -1,10 +1,10 @@
-"""What an agent shows in its hello: proof of who its user is, made for this hello and good for one.
+"""The credential in an agent's hello: proves who its user is. Each is made for one hello and valid once.
 
-    munge:CREDENTIAL   a MUNGE credential whose payload is `payload(stream)`: the node's munged vouches for the uid
-    token:JSON         a Proof: made with the key in a job token, which the facility gave to the job
+    munge:CREDENTIAL   a MUNGE credential whose payload is `payload(stream)`: the node's munged attests the uid
+    token:JSON         a Proof, made with the key in a job token that the facility issued to the job
 
-The token is a file named by BAROGRAPH_TOKEN. Its key never travels: a proof shows that the sender has it. The
-collector derives the same key from the facility's secret, so it keeps no list of tokens.
+The token is a file named by BAROGRAPH_TOKEN. Its key is never sent: a proof shows that the sender has it. The collector
+derives the same key from the facility's secret, so it stores no tokens.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class CredentialError(Exception):
 
 
 class Token(msgspec.Struct, frozen=True):
-    """What a job token file holds: this user may write this job until then (Unix seconds).
+    """Content of a job token file: `user` may write `job` until `expires` (Unix seconds).
 
-    `job` is cluster/id: it stands for all restarts and steps of that job.
+    `job` is cluster/id, for all restarts and steps of that job.
     """
 
     job: str
@@ -55,7 +55,7 @@ class Proof(msgspec.Struct, frozen=True):
 
 
 def token_key(secret: bytes, job: str, user: str, expires: int) -> bytes:
-    """The key of a token: HMAC-SHA256 of what it says, under the facility's secret."""
+    """The key of a token: HMAC-SHA256 of its other fields with the facility's secret."""
     return _mac(secret, "barograph token", job, user, str(expires))
 
 
@@ -71,17 +71,17 @@ def prove(token: Token, stream: str, at: float, nonce: str) -> Proof:
 
 
 def proof_mac(key: bytes, stream: str, at: float, nonce: str) -> str:
-    """What `Proof.mac` must be."""
+    """The correct `Proof.mac`."""
     return _mac(key, "barograph hello", stream, repr(at), nonce).hex()
 
 
 def payload(stream: str) -> bytes:
-    """What a MUNGE credential for this stream carries."""
+    """The payload of a MUNGE credential for this stream."""
     return b"barograph hello " + stream.encode()
 
 
 def keep_token(environment: Mapping[str, str], job: str, kept: Path) -> None:
-    """Copy the token that BAROGRAPH_TOKEN names to `kept` if it is this job's: its spool may outlive the job."""
+    """Copy the token that BAROGRAPH_TOKEN names to `kept` if it is of this job: the spool may outlive the job."""
     if (path := environment.get(TOKEN_VARIABLE)) and not kept.exists():
         with contextlib.suppress(OSError, ValueError):
             content = Path(path).read_bytes()
@@ -91,10 +91,10 @@ def keep_token(environment: Mapping[str, str], job: str, kept: Path) -> None:
 
 
 def maker(environment: Mapping[str, str], kept: Path | None = None) -> Callable[[str], str]:
-    """The function that makes a credential for a stream: with a job token where there is one, else with MUNGE.
+    """A function that makes a credential for a stream: with a job token where there is one, else with MUNGE.
 
-    `kept` is where keep_token has put one, if it has. The function raises CredentialError, anew at each call: a munged
-    that is away may come back.
+    `kept` is the copy made by keep_token, if it exists. The function raises CredentialError; a later call may succeed,
+    such as when munged is back.
     """
     if kept is not None and kept.exists():
         return lambda stream: _with_token(kept, stream)
@@ -123,6 +123,6 @@ def _with_munge(socket: str, stream: str) -> str:
 
 
 def _mac(key: bytes, *words: str) -> bytes:
-    # Lengths in front, so that no two lists of words read the same.
+    # Length prefixes, so that different lists of words never give the same text.
     text = "".join(f"{len(word)}:{word}" for word in words)
     return hmac.new(key, text.encode(), hashlib.sha256).digest()

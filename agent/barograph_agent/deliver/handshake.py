@@ -1,4 +1,4 @@
-"""Why a client's connection does not come about, as ZeroMQ's monitor of its socket tells."""
+"""Why a client's connection is not established, from ZeroMQ's monitor of its socket."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ _TROUBLES: Final[dict[int, str]] = {
 
 
 class Handshakes:
-    """Watches one socket that is not connected yet. Belongs to the socket's thread."""
+    """Watches one socket that is not connected yet. Used in the socket's thread only."""
 
     def __init__(self, socket: zmq.Socket[bytes]) -> None:
         self.trouble = ""
-        """In words, what went wrong last; empty while all is well."""
+        """The last failure, for people; empty after a success."""
         self.is_hopeless = False
-        """True after a failure that another attempt with the same keys will not mend."""
+        """True after a failure that another attempt with the same keys would repeat."""
         self._socket = socket
-        # Who has no key may find the connection closed before it has read why.
+        # The connection of a client without a key may be closed before the client has read why.
         keyless = {zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: _TROUBLES[zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL]}
         self._troubles = _TROUBLES if socket.mechanism == zmq.CURVE else _TROUBLES | keyless
         self._monitor = socket.get_monitor_socket(_WATCHED)
 
     def gave_up(self) -> bool:
-        """Take note of what happened; True where ZeroMQ will not try again by itself: after a key was turned down."""
+        """Read the monitor's events. True where ZeroMQ does not connect again by itself: after a key was rejected."""
         given_up = False
         while self._monitor.poll(0):
             event = parse_monitor_message(self._monitor.recv_multipart())["event"]
@@ -49,9 +49,9 @@ class Handshakes:
         return given_up
 
     def send(self, frame: bytes, seconds: float) -> bool:
-        """Send, and wait for room if need be; False when the time is over, or waiting is hopeless.
+        """Send, waiting for room in the socket; False when the time is over, or waiting is hopeless.
 
-        After a key was turned down a socket has nowhere to put a message, and a blocking send would never return.
+        After a key was rejected a socket has no room for a message, and a blocking send would never return.
         """
         deadline = time.monotonic() + seconds
         while True:

@@ -1,7 +1,7 @@
-"""The key with which a client comes to a collector that asks for one: a small JSON file named by BAROGRAPH_KEY.
+"""The key of a client, for collectors that require one: a small JSON file named by BAROGRAPH_KEY.
 
-It holds the client's CURVE key pair and the collector's public key, so each knows whom it talks to. A key opens the
-door for a role; who an agent's user is, its credential says.
+It holds the client's CURVE key pair and the collector's public key, so that each side authenticates the other. A key
+authorizes a role; the user of an agent is authenticated by its credential.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import zmq
 VARIABLE: Final = "BAROGRAPH_KEY"
 
 Role: TypeAlias = Literal["agent", "reader", "writer", "importer"]
-"""agent: appends to its own job. reader: reads everything. writer: reads everything and appends conclusions."""
+"""agent: appends to its own job. reader: reads everything. writer: reads everything and appends results."""
 
 
 class KeyFileError(ValueError):
-    """A key file that cannot be used. The text names it, what is wrong and what was expected."""
+    """A key file that cannot be used. The text names the file, the problem and what was expected."""
 
 
 class ClientKey(msgspec.Struct, frozen=True):
-    """What a client's key file holds; the keys are CURVE's, as 40 characters of Z85."""
+    """Content of a client's key file; keys are CURVE's, as 40 characters of Z85."""
 
     name: str
     role: Role
@@ -34,7 +34,7 @@ class ClientKey(msgspec.Struct, frozen=True):
     """The collector's public key."""
 
     def apply(self, socket: zmq.Socket[bytes]) -> None:
-        """Make a socket that is not connected yet speak CURVE with the collector."""
+        """Use CURVE with the collector on a socket that is not connected yet."""
         socket.curve_publickey = self.public.encode()
         socket.curve_secretkey = self.secret.encode()
         socket.curve_serverkey = self.collector.encode()

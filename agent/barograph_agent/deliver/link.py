@@ -1,7 +1,8 @@
-"""The producer's end of the log: delivers an outbox to the collector, in order, exactly once, and never blocks.
+"""The producer's end of the log protocol: delivers an outbox to the collector in order and exactly once.
 
-A link says hello until it is welcomed, sends what credit allows, forgets what is acknowledged, and after a silence
-says hello again and resends from what the collector has. So it does not matter who is restarted when.
+A link sends hello until it is welcomed, sends messages as far as credit allows and removes those acknowledged. Without
+an answer in time it sends hello again and resends what the collector lacks: either side may be restarted at any time.
+No call blocks.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Collection
+from typing import Any, Final
 
 import msgspec
 import zmq
@@ -22,18 +23,32 @@ from barograph_agent.deliver.outbox import Outbox
 from barograph_agent.protocol import wire
 
 SILENCE_SECONDS: Final = 2.0
-"""Without an answer for this long while one is due, the collector counts as away."""
+"""The collector counts as away when an answer is overdue for this long."""
 BACKOFF_LIMIT_SECONDS: Final = 5.0
 _AFTER_SILENCE: Final = 4
-"""The attempt that a hello after a silence counts as: a collector that is busy needs no second one soon."""
+"""Attempt number of a hello after a timeout: a busy collector gets the next one only after a while."""
 _UNNUMBERED: Final = 0
-"""In the welcome of a collector that does not know of numbers."""
-_READABLE: Final = int(zmq.POLLIN)  # of its enum's operators each costs a microsecond
+"""The number in the welcome of a collector that is older than numbers."""
+_READABLE: Final = int(zmq.POLLIN)  # operators of the enum take a microsecond each
 
 
 def backoff(attempt: int, rng: random.Random) -> float:
     """Seconds until hello number `attempt` (0, 1, ...): 0.1 doubling to the limit, with up to half of it as jitter."""
     return min(0.1 * 2.0 ** min(attempt, 16), BACKOFF_LIMIT_SECONDS) * (1.0 + 0.5 * rng.random())
+
+
+def pump(links: Collection[Link], timeout: float) -> None:
+    """Pump several links, waiting at most `timeout` seconds until one of them has something to receive."""
+    if not links:
+        # A poller without sockets does not wait.
+        time.sleep(timeout)
+        return
+    poller = zmq.Poller()
+    for link in links:
+        link.register(poller)
+    poller.poll(int(timeout * 1000))
+    for link in links:
+        link.pump()
 
 
 class Link:
@@ -43,7 +58,7 @@ class Link:
         self,
         endpoint: str,
         stream: str,
-        outbox: Outbox,
+        outbox: Outbox[Any],
         *,
         key: ClientKey | None = None,
         credential: Callable[[str], str] | None = None,
@@ -51,12 +66,12 @@ class Link:
         clock: Callable[[], float] = time.monotonic,
         seed: int | None = None,
     ) -> None:
-        """`credential` makes one for a stream, for each hello anew; it may raise CredentialError."""
+        """`credential` makes one for a stream, a new one for each hello; it may raise CredentialError."""
         self.stream = stream
         self.outbox = outbox
         self.acked_rows = 0
         self._skips: list[tuple[int, int]] = []
-        """Number and rows, all since the outbox began to give up, of skips sent."""
+        """Skips sent and not acknowledged: number, and all rows that the outbox had dropped up to it."""
         self.dropped_rows: Counter[str] = Counter()
         self.refusals: list[wire.Refuse] = []
         self._trouble = ""
@@ -66,7 +81,7 @@ class Link:
         self._endpoint = endpoint
         self._socket = (context or zmq.Context.instance()).socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, 0)
-        # Nothing may queue towards a collector that is not there: it would arrive after a resend, out of order.
+        # Messages must not queue for an absent collector: they would arrive after a resend, out of order.
         self._socket.setsockopt(zmq.IMMEDIATE, 1)
         self._socket.setsockopt(zmq.RECONNECT_IVL, 100)
         self._socket.setsockopt(zmq.RECONNECT_IVL_MAX, 2000)
@@ -78,9 +93,9 @@ class Link:
         self._welcomed = False
         self._attempt = 0
         self._number = 1
-        """How often this stream was to be opened: hellos that are only repeated have the same."""
+        """Number of this attempt to open the stream; repeated hellos have the same."""
         self._hello_at = clock()
-        self._heard_at = float("-inf")
+        self._received_at = float("-inf")
         self._acked = 0
         self._sent = 0
         self._credit = 0
@@ -89,13 +104,13 @@ class Link:
 
     @property
     def connected(self) -> bool:
-        """True while the collector has welcomed this stream and answers."""
+        """True while this stream is welcomed and the collector answers."""
         return self._welcomed
 
     @property
     def trouble(self) -> str:
-        """In words, why this link has not been let in; empty while that is not known, or not so."""
-        # ZeroMQ's monitor may tell of the handshake that went well after the welcome has come.
+        """Why this link is not admitted, for people; empty while that is unknown, or once it is."""
+        # ZeroMQ's monitor may report the successful handshake after the welcome has come.
         if self._welcomed:
             return ""
         return self._trouble or (self._handshakes.trouble if self._handshakes else "")
@@ -111,28 +126,32 @@ class Link:
         return self._acked
 
     def pump(self, timeout: float = 0.0) -> None:
-        """Send and receive whatever can be, waiting at most `timeout` seconds for something to arrive."""
-        self._speak()
+        """Send and receive what is possible, waiting at most `timeout` seconds for a message."""
+        self._send_pending()
         if timeout > 0:
             self._socket.poll(int(timeout * 1000))
-        # Ends only when nothing is left to hear: the socket's descriptor tells of a message once.
-        while self._has_mail():
-            self._hear(self._socket.recv(zmq.NOBLOCK))
-            self._speak()
+        # Until nothing is left to receive: the socket's descriptor is edge-triggered.
+        while self._can_receive():
+            self._on_message(self._socket.recv(zmq.NOBLOCK))
+            self._send_pending()
+
+    def register(self, poller: zmq.Poller) -> None:
+        """Let a poller wait until `pump` has something to receive."""
+        poller.register(self._socket, zmq.POLLIN)
 
     def fileno(self) -> int:
-        """A descriptor that becomes readable when `pump` has something to hear, edge-triggered as ZeroMQ's are."""
+        """A descriptor that becomes readable when `pump` has something to receive, edge-triggered as ZeroMQ's are."""
         return self._socket.fileno()
 
     def wait_idle(self, seconds: float) -> bool:
-        """Pump until everything is acknowledged or the time is over; says which."""
+        """Pump until everything is acknowledged or the time is over; True for the former."""
         deadline = self._clock() + seconds
         while not self.idle and (left := deadline - self._clock()) > 0:
             self.pump(min(left, 0.05))
         return self.idle
 
     def read(self, table: str, after: int, limit: int, job: str, seconds: float) -> wire.Rows | None:
-        """One read over the same connection; None where no answer came in time."""
+        """One read over the same connection; None without an answer in time."""
         self._request += 1
         deadline = self._clock() + seconds
         if not self._send(wire.Read(self._request, table, after, limit, job)):
@@ -142,62 +161,62 @@ class Link:
         return self._rows_by_request.pop(self._request, None)
 
     def close(self) -> None:
-        """Drop the connection; the outbox keeps what was not acknowledged."""
+        """Close the connection; the outbox keeps what is not acknowledged."""
         if self._handshakes is not None:
             self._handshakes.close()
         self._socket.close()
 
-    def _speak(self) -> None:
+    def _send_pending(self) -> None:
         now = self._clock()
         if self._is_silent(now):
-            self._doubt()
+            self._reset_session()
             self._hello_at = now
             self._attempt = _AFTER_SILENCE
         if not self._welcomed:
-            self._knock(now)
+            self._send_hello(now)
             return
         if self._sent == self._acked:
-            self._heard_at = now
-        if self._sent < (gone := self.outbox.first_seq - 1):
-            rows, reason = self._given_up()
-            if not self._send(wire.Skip(self.stream, gone, rows - self._told, reason)):
+            self._received_at = now
+        if self._sent < (last := self.outbox.first_seq - 1):
+            rows, reason = self._dropped_rows()
+            if not self._send(wire.Skip(self.stream, last, rows - self._reported_rows, reason)):
                 return
-            self._sent = gone
-            self._skips.append((gone, rows))
+            self._sent = last
+            self._skips.append((last, rows))
         while self._sent < self.outbox.last_seq and self._sent - self._acked < self._credit:
             if not self._send_frame(self.outbox.get(self._sent + 1)):
                 return
             self._sent += 1
 
     def _is_silent(self, now: float) -> bool:
-        """Whether an answer is overdue. One that has come while this process had no turn is only not heard yet."""
-        overdue = self._welcomed and self._sent > self._acked and now - self._heard_at > SILENCE_SECONDS
-        return overdue and not self._has_mail()
+        """Whether an answer is overdue, and none waits to be received: this process may have been suspended."""
+        overdue = self._welcomed and self._sent > self._acked and now - self._received_at > SILENCE_SECONDS
+        return overdue and not self._can_receive()
 
-    def _has_mail(self) -> bool:
+    def _can_receive(self) -> bool:
         return bool(int(self._socket.getsockopt(zmq.EVENTS)) & _READABLE)
 
-    def _doubt(self) -> None:
-        """Where the collector stands is not known any more, and what was said before now is no answer to that."""
+    def _reset_session(self) -> None:
+        """Open the stream anew: what the collector has is unknown, and answers to earlier hellos are ignored."""
         self._welcomed = False
         self._number += 1
 
-    def _given_up(self) -> tuple[int, str]:
-        """Rows given up since the last acknowledgement beyond them, and why."""
+    def _dropped_rows(self) -> tuple[int, str]:
+        """Rows dropped since the last acknowledgement beyond them, and why."""
         if (lost := self.outbox.dropped) is None:
-            # Acknowledged by a collector that has lost its database since.
+            # Acknowledged once, by a collector that has lost its database since.
             self._skips.clear()
             return 0, "forgotten"
-        if lost.rows < self._told:
+        if lost.rows < self._reported_rows:
             self._skips.clear()
         return lost.rows, lost.reason
 
     @property
-    def _told(self) -> int:
-        """Of the rows given up, those that skips under way or taken have told of."""
+    def _reported_rows(self) -> int:
+        """Dropped rows that are in skips already sent."""
         return self._skips[-1][1] if self._skips else 0
 
-    def _knock(self, now: float) -> None:
+    def _send_hello(self, now: float) -> None:
         if now < self._hello_at:
             return
         if self._handshakes is not None and self._handshakes.gave_up():
@@ -205,7 +224,7 @@ class Link:
             self._socket.connect(self._endpoint)
             self._back_off(now)
         elif self._socket.poll(0, zmq.POLLOUT):
-            # Only a hello that went out is waited for: while nobody is connected, each pump is a new chance.
+            # The next attempt waits for this hello only if it was sent: without a connection each pump tries again.
             try:
                 credential = self._credential(self.stream) if self._credential else ""
             except CredentialError as error:
@@ -218,18 +237,18 @@ class Link:
         self._hello_at = now + backoff(self._attempt, self._rng)
         self._attempt += 1
 
-    def _hear(self, frame: bytes) -> None:
+    def _on_message(self, frame: bytes) -> None:
         try:
             message = wire.decode_from_collector(frame)
         except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, TypeError):
             return
-        self._heard_at = self._clock()
+        self._received_at = self._clock()
         match message:
             case wire.Ack():
                 self._credit = message.credit
                 self._advance(message.seq)
             case wire.Welcome() if self._welcomed or message.number not in (self._number, _UNNUMBERED):
-                # The answer to a hello said twice, or long ago. What was sent since is on its way.
+                # The answer to a repeated or an earlier hello. Messages sent since are under way.
                 self._credit = message.credit
                 self._advance(message.acked)
             case wire.Welcome():
@@ -239,10 +258,10 @@ class Link:
                 self._credit = message.credit
                 self._advance(message.acked)
                 self._acked = self._sent = message.acked
-                # A skip beyond that may be lost on the way.
+                # A skip beyond that may be lost.
                 self._skips = [skip for skip in self._skips if skip[0] <= message.acked]
             case wire.Refuse():
-                self._refused(message)
+                self._on_refuse(message)
             case wire.Rows():
                 self._rows_by_request = {message.request: message}
 
@@ -256,7 +275,7 @@ class Link:
         self._acked = seq
         self._sent = max(self._sent, seq)
 
-    def _refused(self, message: wire.Refuse) -> None:
+    def _on_refuse(self, message: wire.Refuse) -> None:
         self.refusals = [*self.refusals[-9:], message]
         if message.reason in wire.CONSUMED:
             if self.outbox.first_seq <= message.seq <= self.outbox.last_seq:
@@ -264,8 +283,8 @@ class Link:
                 self.dropped_rows["refused"] += rows
                 self.acked_rows -= rows
         elif self._welcomed:
-            # The collector was restarted, or something was lost on the way.
-            self._doubt()
+            # The collector was restarted, or a message was lost.
+            self._reset_session()
             self._back_off(self._clock())
         elif message.seq == 0:
             self._trouble = message.detail

@@ -14,7 +14,7 @@ _OPT_SOCKET: Final = 8
 
 
 class MungeError(Exception):
-    """MUNGE did not do what it was asked to. `status` is its own, -1 where it is not installed."""
+    """MUNGE failed. `status` is that of its library, -1 where it is not installed."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(f"MUNGE: {text}")
@@ -24,7 +24,7 @@ class MungeError(Exception):
 def encode(payload: bytes, socket: str = "") -> str:
     """A credential with this payload, from the munged behind `socket` or the default one. Raises MungeError.
 
-    It returns at once where there is no munged, and may take seconds where one is overloaded.
+    Returns at once where no munged runs; may take seconds where it is overloaded.
     """
     library = _library()
     credential = ctypes.c_void_p()
@@ -38,7 +38,7 @@ def encode(payload: bytes, socket: str = "") -> str:
 
 
 def decode(credential: str, socket: str = "") -> tuple[bytes, int]:
-    """Payload and uid of a credential that is good now and was not decoded on this host before. Raises MungeError."""
+    """Payload and uid of a credential that is valid and was not decoded on this host before. Raises MungeError."""
     library = _library()
     payload, length, uid, gid = ctypes.c_void_p(), ctypes.c_int(), ctypes.c_uint32(), ctypes.c_uint32()
     results = [ctypes.byref(result) for result in (payload, length, uid, gid)]

@@ -1,112 +1,92 @@
-"""What a producer has said and the collector has not acknowledged yet: the interface, and a form that lives in memory.
+"""What a producer has written and the collector has not acknowledged: an ordered queue of encoded messages.
 
-The form that survives a restart is `spool.Spool`.
+`Memory` keeps the messages in memory; `spool.Spool` keeps them in files and survives a restart.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import OrderedDict
-from typing import NamedTuple, Protocol
+from typing import Generic, NamedTuple, TypeVar
 
 
 class Dropped(NamedTuple):
-    """Messages given up before they were acknowledged: everything up to `seq`, `rows` rows, and why."""
+    """Messages dropped before they were acknowledged: everything up to `seq`, `rows` rows, and why."""
 
     seq: int
     rows: int
     reason: str
 
 
-class Outbox(Protocol):
-    """An ordered queue of encoded messages, numbered 1, 2, 3 ... ."""
+Held = TypeVar("Held")
+"""What a kind of outbox keeps of a message, beside its rows."""
+
+
+class Outbox(ABC, Generic[Held]):
+    """Messages numbered 1, 2, 3 ... : appended by `put`, read by `get`, removed by `ack` or dropped."""
+
+    def __init__(self, last_seq: int = 0) -> None:
+        self.last_seq = last_seq
+        """The highest number that may be sent."""
+        self.dropped: Dropped | None = None
+        """What was dropped since the last acknowledgement beyond it, or None."""
+        self._held: OrderedDict[int, tuple[int, Held]] = OrderedDict()
+        """Rows and content by number."""
 
     @property
     def next_seq(self) -> int:
         """The number the next message must carry."""
-        ...
+        return self.last_seq + 1
 
     @property
     def first_seq(self) -> int:
-        """The lowest number still held; next_seq when empty."""
-        ...
+        """The lowest number still held; last_seq + 1 when empty."""
+        return next(iter(self._held), self.last_seq + 1)
 
-    @property
-    def last_seq(self) -> int:
-        """The highest number that may be sent."""
-        ...
-
-    @property
-    def dropped(self) -> Dropped | None:
-        """What was given up since the last acknowledgement beyond it, or None."""
-        ...
-
+    @abstractmethod
     def put(self, rows: int, frame: bytes) -> None:
-        """Hold one more message."""
-        ...
+        """Append one message."""
 
+    @abstractmethod
     def get(self, seq: int) -> bytes:
-        """The message with this number, first_seq <= seq < next_seq."""
-        ...
+        """The message with this number, first_seq <= seq <= last_seq."""
 
     def rows_in(self, seq: int) -> int:
-        """How many rows it was put with."""
-        ...
+        """Rows of the message with this number."""
+        return self._held[seq][0]
 
     def ack(self, seq: int) -> int:
-        """Forget everything up to seq; returns how many rows that was."""
-        ...
+        """Remove everything up to seq; returns how many rows that was."""
+        if self.dropped and self.dropped.seq <= seq:
+            self.dropped = None
+        return self._remove(seq)
+
+    def _drop(self, seq: int, reason: str) -> None:
+        """Remove everything up to seq, and remember that."""
+        before = self.dropped.rows if self.dropped else 0
+        self.dropped = Dropped(seq, before + self._remove(seq), reason)
+
+    def _remove(self, seq: int) -> int:
+        rows = 0
+        while self._held and next(iter(self._held)) <= seq:
+            rows += self._held.popitem(last=False)[1][0]
+        return rows
 
 
-class Memory:
-    """An outbox for derived data, which its producer can compute again."""
+class Memory(Outbox[bytes]):
+    """An outbox for derived data, which its producer can compute again. Beyond the cap the oldest is dropped."""
 
     def __init__(self, next_seq: int = 1, cap_messages: int = 10_000) -> None:
-        self._held: OrderedDict[int, tuple[int, bytes]] = OrderedDict()
-        self._next_seq = next_seq
+        super().__init__(next_seq - 1)
         self._cap = cap_messages
-        self._dropped: Dropped | None = None
-
-    @property
-    def next_seq(self) -> int:
-        """The number the next message must carry."""
-        return self._next_seq
-
-    @property
-    def first_seq(self) -> int:
-        """The lowest number still held."""
-        return next(iter(self._held), self._next_seq)
-
-    @property
-    def last_seq(self) -> int:
-        """The highest number held so far."""
-        return self._next_seq - 1
-
-    @property
-    def dropped(self) -> Dropped | None:
-        """What the cap has pushed out, or None."""
-        return self._dropped
 
     def put(self, rows: int, frame: bytes) -> None:
-        """Hold one more message; beyond the cap the oldest is given up."""
-        self._held[self._next_seq] = (rows, frame)
-        self._next_seq += 1
+        """Append one message, which may be sent at once."""
+        self.last_seq += 1
+        self._held[self.last_seq] = (rows, frame)
         if len(self._held) > self._cap:
-            seq, (lost, _) = self._held.popitem(last=False)
-            self._dropped = Dropped(seq, lost + (self._dropped.rows if self._dropped else 0), "memory-cap")
+            self._drop(self.first_seq, "memory-cap")
 
     def get(self, seq: int) -> bytes:
         """The message with this number."""
         return self._held[seq][1]
-
-    def rows_in(self, seq: int) -> int:
-        """How many rows it was put with."""
-        return self._held[seq][0]
-
-    def ack(self, seq: int) -> int:
-        """Forget everything up to seq; returns how many rows that was."""
-        rows = 0
-        while self._held and next(iter(self._held)) <= seq:
-            rows += self._held.popitem(last=False)[1][0]
-        if self._dropped and self._dropped.seq <= seq:
-            self._dropped = None
-        return rows

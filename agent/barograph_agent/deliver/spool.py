@@ -1,13 +1,13 @@
-"""The spool: an outbox in files that survives SIGKILL of its owner and says what it had to drop.
+"""The spool: an outbox in files that survives SIGKILL of its owner and records what it had to drop.
 
-A spool is a directory of segments `<first seq>.seg`. A segment is a row of entries
+A spool is a directory of segments `<first seq>.seg`. A segment is a sequence of entries
 
     length u32 | crc32 u32 | kind u8 | rows u32 | payload        (little-endian; crc over kind, rows, payload)
 
-of kind MESSAGE (one encoded message) or MARK (the producer's own state). Messages count only once a mark follows
-them: `commit` writes the mark and calls fsync, and opening a spool cuts off whatever stands behind the last mark.
-So a producer that notes in each mark how far it had read its source loses nothing and repeats nothing.
-Each segment begins with a copy of the mark before it, so that segments of acknowledged messages can go.
+of kind MESSAGE (one encoded message) or MARK (the producer's own state). Messages are valid only once a mark follows
+them: `commit` writes the mark and calls fsync, and opening a spool cuts off everything after the last mark.
+A producer that stores in each mark how far it had read its source therefore loses nothing and repeats nothing.
+Each segment begins with a copy of the mark before it, so that segments of acknowledged messages can be deleted.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import fcntl
 import os
 import struct
 import zlib
-from collections import OrderedDict
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
 
-from barograph_agent.deliver.outbox import Dropped
+from barograph_agent.deliver.outbox import Dropped, Outbox
 
 _HEAD: Final = struct.Struct("<II")
 _BODY: Final = struct.Struct("<BI")
@@ -38,30 +38,34 @@ class SpoolError(Exception):
     """A spool that cannot be used. The text names the directory, what was found and what was expected."""
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
+    """Where a message is: its payload in a segment, in bytes."""
+
     segment: int
     at: int
     length: int
-    rows: int
 
 
-class Spool:
-    """The outbox of one stream, in `directory`, of at most about `cap_bytes`; the oldest segment goes first.
+class Spool(Outbox[Place]):
+    """The outbox of one stream, in `directory`, of at most about `cap_bytes`; the oldest segment is dropped first.
 
     One process owns a spool at a time (SpoolError otherwise).
     """
 
     def __init__(self, directory: Path, cap_bytes: int = 256 * 2**20, segment_bytes: int = SEGMENT_BYTES) -> None:
+        super().__init__()
         self.directory = directory
         self.mark = b""
         self._cap = cap_bytes
         self._segment_bytes = min(segment_bytes, max(cap_bytes // 4, 1))
-        self._places: OrderedDict[int, _Place] = OrderedDict()
-        self._sizes: OrderedDict[int, int] = OrderedDict()
-        self._waiting: list[_Place] = []
-        self._committed = 0
-        self._last_seq = 0
+        self._sizes: dict[int, int] = {}
         self._files: dict[int, int] = {}
+        self._committed = 0
+        """Bytes of the current segment up to the end of its last mark."""
+        self._waiting: list[tuple[tuple[int, Place], bytes]] = []
+        """Rows, place and content of messages put since the last commit."""
+        self._fresh: dict[int, bytes] = {}
+        """Messages of the last commit: they are sent next, and need not be read back."""
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -69,61 +73,47 @@ class Spool:
         except OSError as error:
             os.close(self._lock)
             raise SpoolError(f"spool {directory}: in use by another process, expected one owner") from error
-        self._dropped = self._load_dropped()
+        self.dropped = self._load_dropped()
         self._recover()
 
     @property
     def next_seq(self) -> int:
         """The number the next message must carry."""
-        return self._last_seq + len(self._waiting) + 1
-
-    @property
-    def first_seq(self) -> int:
-        """The lowest committed number still held."""
-        return next(iter(self._places), self._last_seq + 1)
-
-    @property
-    def last_seq(self) -> int:
-        """The highest committed number."""
-        return self._last_seq
+        return self.last_seq + len(self._waiting) + 1
 
     @property
     def rows(self) -> int:
         """Rows of the messages still held."""
-        return sum(place.rows for place in self._places.values())
+        return sum(rows for rows, _ in self._held.values())
 
     @property
     def size(self) -> int:
         """Bytes on disk."""
         return sum(self._sizes.values())
 
-    @property
-    def dropped(self) -> Dropped | None:
-        """What the cap has pushed out and no acknowledgement has passed, or None."""
-        return self._dropped
-
     def put(self, rows: int, frame: bytes) -> None:
-        """Hold one more message; it counts from the next `commit` on."""
+        """Append one message, which is valid from the next `commit` on."""
         at = self._sizes[self._current] + _HEAD.size + _BODY.size
         self._write(_MESSAGE, rows, frame)
-        self._waiting.append(_Place(self._current, at, len(frame), rows))
+        self._waiting.append(((rows, Place(self._current, at, len(frame))), frame))
 
     def commit(self, mark: bytes) -> None:
         """Make everything put so far durable together with the producer's state; then keep to the cap."""
         self._write(_MARK, 0, mark)
         os.fsync(self._files[self._current])
         self.mark = mark
-        self._take(self._waiting)
+        self._fresh = dict(enumerate((frame for _, frame in self._waiting), self.last_seq + 1))
+        self._hold([held for held, _ in self._waiting])
         self._waiting = []
         self._committed = self._sizes[self._current]
-        if self._committed >= self._segment_bytes and self._current <= self._last_seq:
-            # Where the disk is full this segment grows: what is committed must not be undone by what comes after.
+        if self._committed >= self._segment_bytes and self._current <= self.last_seq:
+            # Where the disk is full this segment grows: a failure here must not undo what is committed.
             with contextlib.suppress(OSError):
                 self._open_segment()
         self._keep_to_cap()
 
     def rollback(self) -> None:
-        """Forget what was put since the last commit: for a producer whose disk was full half-way."""
+        """Discard what was put since the last commit: for a producer whose disk was full half-way."""
         self._waiting = []
         self._sizes[self._current] = self._committed
         with contextlib.suppress(OSError):
@@ -131,30 +121,26 @@ class Spool:
 
     def get(self, seq: int) -> bytes:
         """The message with this number."""
-        place = self._places[seq]
+        if seq in self._fresh:
+            return self._fresh[seq]
+        place = self._held[seq][1]
         return os.pread(self._files[place.segment], place.length, place.at)
 
-    def rows_in(self, seq: int) -> int:
-        """Rows of the message with this number."""
-        return self._places[seq].rows
-
     def ack(self, seq: int) -> int:
-        """Forget everything up to seq; returns how many rows that was."""
-        rows = 0
-        while self._places and next(iter(self._places)) <= seq:
-            rows += self._places.popitem(last=False)[1].rows
-        if self._dropped and self._dropped.seq <= seq:
-            self._dropped = None
+        """Remove everything up to seq, and segments of which nothing is held; returns how many rows that was."""
+        had_dropped = self.dropped is not None
+        rows = super().ack(seq)
+        if had_dropped and self.dropped is None:
             (self.directory / "dropped").unlink(missing_ok=True)
-        held = next(iter(self._places.values()), None)
-        for segment in list(self._sizes):
-            if segment == self._current or (held is not None and segment >= held.segment):
-                break
-            self._remove(segment)
+        if not self._held:
+            self._fresh = {}
+        for segment, following in pairwise(list(self._sizes)):
+            if following <= self.first_seq:
+                self._delete(segment)
         return rows
 
     def close(self) -> None:
-        """Let go of the files; they stay where they are."""
+        """Close the files; they stay on disk."""
         for file in self._files.values():
             os.close(file)
         self._files.clear()
@@ -162,7 +148,7 @@ class Spool:
 
     def remove(self) -> None:
         """Delete everything, and close."""
-        # The lock goes last, or somebody could take over what is half gone.
+        # The lock is deleted last, or another process could open a spool that is partly deleted.
         for path in sorted(self.directory.iterdir(), key=lambda path: path.name == "lock"):
             path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
@@ -176,13 +162,12 @@ class Spool:
     def _path(self, segment: int) -> Path:
         return self.directory / f"{segment:012d}.seg"
 
-    def _take(self, places: list[_Place]) -> None:
-        for place in places:
-            self._last_seq += 1
-            self._places[self._last_seq] = place
+    def _hold(self, places: list[tuple[int, Place]]) -> None:
+        self._held.update(enumerate(places, self.last_seq + 1))
+        self.last_seq += len(places)
 
     def _open_segment(self) -> None:
-        segment = self._last_seq + 1
+        segment = self.last_seq + 1
         path = self._path(segment)
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
@@ -195,22 +180,17 @@ class Spool:
         self._current, self._committed = segment, size
         self._files[segment], self._sizes[segment] = file, size
 
-    def _remove(self, segment: int) -> None:
+    def _delete(self, segment: int) -> None:
         os.close(self._files.pop(segment))
         del self._sizes[segment]
         self._path(segment).unlink()
 
     def _keep_to_cap(self) -> None:
         while self.size > self._cap and len(self._sizes) > 1:
-            segment = next(iter(self._sizes))
-            last = 0
-            for seq, place in self._places.items():
-                if place.segment != segment:
-                    break
-                last = seq
-            if last:
-                self._give_up(last, "spool-cap")
-            self._remove(segment)
+            segment, following = list(self._sizes)[:2]
+            if self.first_seq < following:
+                self._drop(following - 1, "spool-cap")
+            self._delete(segment)
 
     def _load_dropped(self) -> Dropped | None:
         try:
@@ -223,45 +203,41 @@ class Spool:
         for path in paths:
             self._current = int(path.stem)
             self._files[self._current] = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-            if path != paths[0] and self._current != self._last_seq + 1:
-                self._give_up(self._current - 1, "spool-corrupt")
-            self._last_seq = self._current - 1
-            waiting: list[_Place] = []
+            if path != paths[0] and self._current != self.last_seq + 1:
+                self._drop(self._current - 1, "spool-corrupt")
+            self.last_seq = self._current - 1
+            waiting: list[tuple[int, Place]] = []
             self._committed = 0
             for at, kind, rows, payload in _entries(self._files[self._current]):
                 if kind == _MESSAGE:
-                    waiting.append(_Place(self._current, at, len(payload), rows))
+                    waiting.append((rows, Place(self._current, at, len(payload))))
                     continue
                 self.mark = payload
-                self._take(waiting)
+                self._hold(waiting)
                 waiting, self._committed = [], at + len(payload)
             os.ftruncate(self._files[self._current], self._committed)
             self._sizes[self._current] = self._committed
         if not paths:
             self._open_segment()
         elif self._committed == 0:
-            # Killed while it opened this segment: the mark must be in it before those that have the mark may go.
+            # Killed while it opened this segment: the mark must be in it before older segments may be deleted.
             self._write(_MARK, 0, self.mark)
             self._committed = self._sizes[self._current]
-        if self._dropped:
-            # Killed between noting this and deleting the segment.
-            while self._places and self.first_seq <= self._dropped.seq:
-                self._places.popitem(last=False)
+        if self.dropped:
+            # Killed between recording the drop and deleting the segment.
+            self._remove(self.dropped.seq)
 
-    def _give_up(self, seq: int, reason: str) -> None:
-        """Drop every message up to seq, and remember that."""
-        rows = self._dropped.rows if self._dropped else 0
-        while self._places and next(iter(self._places)) <= seq:
-            rows += self._places.popitem(last=False)[1].rows
-        self._dropped = Dropped(seq, rows, reason)
-        # Where the disk is full, making room goes before remembering it beyond this process.
+    def _drop(self, seq: int, reason: str) -> None:
+        super()._drop(seq, reason)
+        # Where the disk is full, the segment is deleted even so: it makes room.
         with contextlib.suppress(OSError):
-            replace_file(self.directory / "dropped", msgspec.json.encode(self._dropped))
+            replace_file(self.directory / "dropped", msgspec.json.encode(self.dropped))
 
 
 def _write_entry(file: int, at: int, kind: int, rows: int, payload: bytes) -> int:
-    body = _BODY.pack(kind, rows) + payload
-    data = _HEAD.pack(len(body), zlib.crc32(body)) + body
+    body = _BODY.pack(kind, rows)
+    head = _HEAD.pack(len(body) + len(payload), zlib.crc32(payload, zlib.crc32(body)))
+    data = b"".join((head, body, payload))
     while data:
         written = os.pwrite(file, data, at)
         data, at = data[written:], at + written
@@ -269,7 +245,7 @@ def _write_entry(file: int, at: int, kind: int, rows: int, payload: bytes) -> in
 
 
 def _entries(file: int) -> Iterator[tuple[int, int, int, bytes]]:
-    """Entries of a segment as (payload's place, kind, rows, payload), up to the first that is not whole."""
+    """Entries of a segment as (offset of the payload, kind, rows, payload), up to the first that is not complete."""
     at = 0
     while True:
         head = os.pread(file, _HEAD.size, at)
@@ -287,7 +263,7 @@ def _entries(file: int) -> Iterator[tuple[int, int, int, bytes]]:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Give `path` this content such that at any instant, power cuts included, it has the old or the new."""
+    """Replace the content of `path` atomically: after a crash or power cut it has the old content or the new."""
     part = path.with_name(path.name + ".part")
     with part.open("wb") as file:
         file.write(data)

@@ -1,7 +1,7 @@
-"""What an instrumented program has noted of itself: side files with a slot per feature, readable while it runs.
+"""Side files: the features that an instrumented program has noted, a slot for each, readable while it runs.
 
 `barograph_features.h` writes them, one per process and source file, into the folder $BAROGRAPH_FEATURES; so does
-`barograph_agent.features`, one per process.
+`barograph_agent.features()`, one per process.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SLOT: Final = np.dtype([("value", "<f8"), ("count", "<u8"), ("last_ns", "<u8")])
 
 
 class BadSideFile(ValueError):
-    """A file that is no side file; names it and what was expected."""
+    """A file that is no side file. The text names it and what was expected."""
 
 
 class Feature(NamedTuple):
@@ -45,7 +45,7 @@ class Feature(NamedTuple):
 class SideFile(NamedTuple):
     """What one process has noted in one source file. Times are seconds of CLOCK_MONOTONIC, None where not known.
 
-    refused: values that could not be noted, for want of a valid name, of a finite number or of room.
+    refused: values that were not noted: an invalid name, not a finite number, or no room.
     """
 
     pid: int
@@ -56,7 +56,7 @@ class SideFile(NamedTuple):
 
 
 def read_pid(path: Path) -> int:
-    """Whose side file that is. Raises BadSideFile and OSError."""
+    """The process that writes a side file. Raises BadSideFile and OSError."""
     with path.open("rb") as file:
         data = file.read(HEADER.itemsize)
     if len(data) < HEADER.itemsize or not data.startswith(MAGIC):
@@ -100,7 +100,7 @@ def read_side_file(path: Path) -> SideFile:
 
 
 def merge(files: list[SideFile]) -> dict[str, Feature]:
-    """The features of a run: of each the largest value over its processes, and the latest time. NaN where none has one.
+    """The features of a run, each with its largest value over the processes and its latest time; NaN without a value.
 
     The largest, because the slowest process decides how long a run takes.
     """

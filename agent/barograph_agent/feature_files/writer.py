@@ -1,4 +1,4 @@
-"""Writes the side file of a program that notes features itself. Nothing here raises: what cannot be had is left out."""
+"""Writes the side file of a program that notes features itself. Nothing raises: values without room are counted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST: Final = 256
 
 
 class SideFileWriter:
-    """One side file in a folder. A name it has is written in place, with a new one the file is replaced as a whole."""
+    """One side file in a folder. A known name is written in place; for a new one the file is replaced."""
 
     def __init__(self, folder: Path) -> None:
         self._pid = os.getpid()
@@ -35,7 +35,7 @@ class SideFileWriter:
         self._slots = np.zeros(0, SLOT)
 
     def put(self, values: Mapping[str, float], now: int) -> None:
-        """Note these; what is no feature is counted. now: of CLOCK_MONOTONIC, in ns."""
+        """Note these values; those that are no features are counted. now: nanoseconds of CLOCK_MONOTONIC."""
         accepted: dict[str, float] = {}
         refused = 0
         for name, value in values.items():
@@ -57,14 +57,14 @@ class SideFileWriter:
             self._replace()
 
     def finish(self) -> None:
-        """The program has come to its end."""
+        """Note that the program has ended."""
         if os.getpid() == self._pid:
             self._header["ended_ns"] = time.monotonic_ns()
 
     def _replace(self) -> None:
-        """Write the file anew and go on in it. One that cannot be written is memory that nobody looks at."""
+        """Write a new file and continue in it. Where that fails, values stay in memory and are lost."""
         names = "".join(f"{name}\n" for name in self._names).encode()
-        # A copy: who reads the old file meanwhile finds it as it was.
+        # A copy: a reader of the old file finds it unchanged.
         self._header = np.array(self._header)
         self._header["magic"], self._header["probes"] = MAGIC, len(self._names)
         self._header["names_bytes"] = len(names)
@@ -80,11 +80,11 @@ class SideFileWriter:
 def _number(value: object) -> float:
     try:
         return float(value)  # type: ignore[arg-type]
-    except Exception:  # whatever the caller's object raises is not to reach the caller
+    except Exception:  # float() of any object may raise anything
         return math.nan
 
 
 def _started_ns(pid: int) -> int:
-    """When a process started, on CLOCK_MONOTONIC; the kernel counts in ticks since boot."""
+    """When a process started, on CLOCK_MONOTONIC, from the kernel's ticks since boot."""
     age = time.clock_gettime(time.CLOCK_BOOTTIME) - born(pid) / os.sysconf("SC_CLK_TCK")
     return time.monotonic_ns() - max(int(age * 1e9), 0)

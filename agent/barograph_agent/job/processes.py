@@ -1,4 +1,4 @@
-"""Processes of this node, as /proc shows them. What is gone, or another user's, has nothing."""
+"""Processes of this node, read from /proc. Those that are gone, or of other users, have no entries."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ def born(pid: int) -> int:
 
 
 def unix_seconds(ticks: int) -> float:
-    """The same as Unix seconds, 10 ms exact."""
+    """Ticks since boot as Unix seconds, to 10 ms."""
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
 
 
 def environment(pid: int) -> dict[str, str]:
-    """What the process was started with."""
+    """The environment that a process was started with."""
     return dict(word.partition("=")[::2] for word in _words(pid, "environ"))
 
 
 def command(pid: int) -> list[str]:
-    """Its command line."""
+    """The command line of a process."""
     return _words(pid, "cmdline")
 
 

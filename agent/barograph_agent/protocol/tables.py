@@ -1,8 +1,8 @@
 """The tables of the log: which columns each has, and what a value of each column may be.
 
-This is the one place that names columns. Producers build columns to it, the collector validates against it and
-derives its DDL from it, readers get arrays typed by it. A table grows by new columns at its end only, each with a
-default: what the rows of an older producer have there, and the rows that were stored before.
+This is the one place that names columns. Producers build columns by it, the collector validates against it and derives
+its DDL from it, readers get arrays typed by it. New columns are added at the end of a table only, each with a default
+for rows of older producers and for rows stored before.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TEXT_LIMIT: Final = 65536
 
 
 class Kind(enum.Enum):
-    """What a column holds, as it travels."""
+    """Type of a column in a message."""
 
     NAME = ("an identifier of 1-128 characters from A-Z a-z 0-9 _ . : @ / + -", "")
     TEXT = (f"text of at most {TEXT_LIMIT} characters", "")
@@ -29,7 +29,7 @@ class Kind(enum.Enum):
     U64 = ("64-bit unsigned integers", "<u8")
 
     def __init__(self, text: str, dtype: str) -> None:
-        # Plain attributes: a collector asks for them with every column of every message.
+        # Plain attributes: a collector reads them for every column of every message.
         self.text = text
         """What is expected of a value, for errors."""
         self.is_text = not dtype
@@ -40,7 +40,7 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True)
 class Table:
-    """A named list of typed columns, and the defaults of those that came later."""
+    """A named list of typed columns, and the defaults of those added later."""
 
     name: str
     columns: dict[str, Kind]
@@ -58,7 +58,7 @@ _N, _T, _F, _I, _U = Kind.NAME, Kind.TEXT, Kind.F64, Kind.I64, Kind.U64
 TABLES: Final[dict[str, Table]] = {
     table.name: table
     for table in (
-        # One row per job step, when its first MPI process has started (or at its end, if none did: ranks 0).
+        # One row per job step, written when its first MPI process has started (or at its end, if none did: ranks 0).
         # `job` is cluster/id.restart.step; `workload` is what makes runs comparable; times are Unix seconds.
         # `scheduler` is slurm, pbs, flux or none; `unique_id` is Slurm's SLUID, empty where there is none.
         _table(
@@ -77,7 +77,7 @@ TABLES: Final[dict[str, Table]] = {
             account=(_T, ""),
             unique_id=(_T, ""),
         ),
-        # What a class id stands for: the call sites an interval of this class lies between.
+        # The meaning of a class id: the call sites between which intervals of this class lie.
         _table("sites", class_id=_U, before=_T, at=_T, operation=_N),
         # Consecutive intervals of one class, reduced; a block of one is the raw interval. `world` tells apart the
         # MPI worlds of one job step, `first_index` counts synchronizing collectives of that world from 0.
@@ -122,11 +122,11 @@ TABLES: Final[dict[str, Table]] = {
             least_wait_seconds=_F,
             ended_at=_F,
         ),
-        # One row per job step at its end. `exit_status` as a shell would say it, -1 where nobody knows it;
-        # `intervals` as the shim counted them, `dropped` those of them that never became a block.
+        # One row per job step at its end. `exit_status` as a shell reports it, -1 where unknown; `intervals` as counted
+        # by the shim, `dropped` those of them that are in no block.
         _table("runs", job=_N, ended_at=_F, runtime_seconds=_F, exit_status=_I, intervals=_I, dropped=_I),
-        # What the sidecar itself has cost by the end of a run: its processor time, the most memory it ever had, and how
-        # long it has lived. One that also delivers earlier runs has them in the sum.
+        # Cost of the sidecar up to the end of a run: processor time, largest resident memory and lifetime. Includes the
+        # delivery of earlier runs.
         _table("sidecars", job=_N, host=_N, cpu_seconds=_F, resident_bytes=_I, lived_seconds=_F, at=_F),
         # Lower, expected, upper for one class (kind interval) or a whole run (kind runtime, class 0).
         _table(
@@ -145,7 +145,7 @@ TABLES: Final[dict[str, Table]] = {
             scale_seconds=_F,
             fitted_at=_F,
         ),
-        # How fast healthy runs of a workload go, window by window; what the sequential score judges against.
+        # Pace of healthy runs of a workload, window by window: the reference of the sequential score.
         # `means` maps class id to mean seconds, `residuals` lists sorted log ratios (both JSON).
         _table(
             "paces",
@@ -159,8 +159,8 @@ TABLES: Final[dict[str, Table]] = {
             fitted_at=_F,
         ),
         # Evidence against "healthy" for one job; above 1 alarms. `final` is 1 in the row that follows the run's end.
-        # `members` lists who the cause is put down to, `evidence` the figures behind it (both JSON). `basis`: history,
-        # own (its own first windows) or scaling. `hosts` lists the nodes it ran on, in the row with `final` 1 (JSON).
+        # `members` lists the nodes or ranks of the cause, `evidence` its figures (both JSON). `basis`: history, own
+        # (its own first windows) or scaling. `hosts` lists the nodes of the run, in the row with `final` 1 (JSON).
         _table(
             "scores",
             job=_N,
@@ -181,10 +181,9 @@ TABLES: Final[dict[str, Table]] = {
             recovered_at=(_F, math.nan),
             hosts=(_T, "[]"),
         ),
-        # What a program has noted of itself on one host: the largest value over `processes` of them, as `reduction`
-        # says, and how long after their start it was known. A row when a feature has not changed for as long as it took
-        # to get its value, and at the end one for each that has another value by then. `source` is its place in the
-        # program's text, file:line:column, empty for what the program has named itself.
+        # Features that a program has noted on one host: the `reduction` (largest value) over `processes`, and how long
+        # after their start it was known. A row is written when a feature has settled, and at the end for each whose
+        # value has changed. `source` is its place in the source, file:line:column, empty where the program named it.
         _table(
             "features",
             job=_N,
@@ -197,10 +196,10 @@ TABLES: Final[dict[str, Table]] = {
             source=_T,
             at=_F,
         ),
-        # Models of features as they were fitted. `version` is a digest of what was learned; `features` maps names to
-        # importance (JSON). Errors are means of abs(log(predicted / actual)) over the newest runs, `scored` of them, by
-        # models that had learned the older ones: of this one, and of the one that knows scales alone, NaN where it gave
-        # no answer to most. `chosen` is which of the two is asked.
+        # Fitted models of features. `version` is a digest of the training data; `features` maps names to importance
+        # (JSON). Errors are means of abs(log(predicted / actual)) over the newest runs, `scored` of them, by models
+        # trained on the older ones: this model, and the one of scales alone (NaN where it predicted less than half of
+        # them). `chosen` is the one of the two that is used.
         _table(
             "models",
             application=_N,
@@ -213,12 +212,12 @@ TABLES: Final[dict[str, Table]] = {
             chosen=_N,
             fitted_at=_F,
         ),
-        # What happened to the pipeline itself: drops, refusals, restarts.
+        # Events of the pipeline itself: drops, refusals, restarts.
         _table("events", source=_N, kind=_N, rows=_I, detail=_T, at=_F),
-        # How long a job was expected to take, written while it ran; `application` is cluster/app, `problem` adds the
-        # parameters, `model` says which laws it came from, `runs` how many past runs it rests on, at `scales` different
-        # ranks; both 0 where only other problems of the application are known. `method` is features for one that was
-        # made of the run's features, and scaling or empty for one of its scale.
+        # Predicted runtime of a job, written while it ran. `application` is cluster/app, `problem` adds the parameters,
+        # `model` names the scaling laws, `runs` counts the past runs used, at `scales` different numbers of ranks; both
+        # are 0 where only other problems of the application are known. `method` is features for a prediction from the
+        # run's features, scaling or empty for one from its scale.
         _table(
             "predictions",
             job=_N,
@@ -235,8 +234,8 @@ TABLES: Final[dict[str, Table]] = {
             scales=(_I, 0),
             method=(_N, "scaling"),
         ),
-        # What became of a prediction: `result` is inside or outside of its limits for a run that ended well, withheld
-        # for one that had alarmed, failed for one with another exit status. relative_error is expected / actual - 1.
+        # Outcome of a prediction. `result` is inside or outside (of its limits) for a run with exit status 0, withheld
+        # for one that alarmed, failed for other exit statuses. relative_error is expected / actual - 1.
         _table(
             "outcomes",
             job=_N,

@@ -17,19 +17,18 @@ From the collector:
     result  request stream rows more error                rows as an Arrow IPC stream
 
 A stream is one producer's sequence, 1, 2, 3 ... without gaps. A producer may have at most `credit` unacknowledged
-messages under way. Resending is always safe: the collector ignores what it has. A job's first row is in `jobs`, its
-last in `runs`; there is no message of its own for either.
+messages. Resending is always safe: the collector ignores messages that it has. A job's first row is in `jobs`, its last
+in `runs`; there are no messages for the beginning and the end of a job.
 
 A column travels as the raw little-endian bytes of an array of `rows` values (numeric kinds of tables.Kind), as a list
 of `rows` strings (text kinds), or as one scalar that holds for every row.
 
-How it changes. Within a version, a message may get fields at its end that have a default: who does not know a field
-skips it, who misses one takes the default. A table may get columns at its end that have a default, a collector first: a
-producer that does not send them yet says the default, a reader that does not know them skips them. A column that a
-collector does not know it refuses as `invalid`: what somebody measured is not dropped in silence. A reason that is new
-is no new version either. Anything else is one. In every version a hello has `type`, `stream` and `version`, and a
-refuse the four fields above, so that a collector can say `version` to a client of any other version, and be understood.
-A message of an unknown type is counted and not answered.
+Compatibility. Within a version, a message may get fields at its end that have a default: decoders skip unknown fields
+and use the default of missing ones. A table may get columns at its end that have a default, in the collector first: a
+missing column has the default, and readers skip unknown columns. A collector refuses an append with an unknown column
+as `invalid`: measurements are not dropped silently. New reasons need no new version; every other change does. In all
+versions a hello has `type`, `stream` and `version`, and a refuse the four fields above, so that a client of any version
+understands the refusal `version`. A message of an unknown type is counted and not answered.
 """
 
 from __future__ import annotations
@@ -52,17 +51,17 @@ MAX_APPEND_BYTES: Final = 8 * 2**20
 """An append beyond this is refused."""
 
 CONSUMED: Final = ("invalid", "forbidden", "oversized")
-"""Reasons for which a message is used up without rows; after any other the producer says hello and sends it again."""
+"""Reasons that consume the message without storing rows; after any other the producer sends hello and resends it."""
 
 Wire: TypeAlias = bytes | list[str] | str | int | float
 Column: TypeAlias = npt.NDArray[Any] | list[str]
 
 
 class Hello(msgspec.Struct, tag="hello", tag_field="type", frozen=True):
-    """Opens a stream, or opens it again after a silence.
+    """Opens a stream, or opens it again after a timeout.
 
-    `credential` says who the producer is, where the collector asks for that: see `credential`. `number` is the
-    producer's own, for the welcome to repeat: so one that comes late is not taken for the answer to a later hello.
+    `credential` proves who the producer is, where the collector asks for it: see `credential`. `number` is chosen by
+    the producer and repeated by the welcome, so that a late welcome is not mistaken for the answer to a later hello.
     """
 
     stream: str
@@ -78,7 +77,7 @@ class Append(msgspec.Struct, tag="append", tag_field="type", frozen=True):
     seq: int
     table: str
     rows: int
-    columns: dict[str, Any]  # of Wire, which a decoder cannot tell apart by type: unpack checks it
+    columns: dict[str, Any]  # of Wire, which the decoder cannot check: unpack does
 
 
 class Skip(msgspec.Struct, tag="skip", tag_field="type", frozen=True):
@@ -131,11 +130,11 @@ class Ack(msgspec.Struct, tag="ack", tag_field="type", frozen=True):
 
 
 class Refuse(msgspec.Struct, tag="refuse", tag_field="type", frozen=True):
-    """The message with this seq, or hello where it is 0, was not taken; `detail` says why and what was expected.
+    """The message with this seq, or hello where it is 0, was refused; `detail` says why and what was expected.
 
     Reasons, to which later versions may add: `version` (another protocol), `gap` (not the next number),
-    `unknown-stream` (say hello first), `rate` (too fast); `key`, `role`, `credential`, `replayed` (not let in); and
-    those in CONSUMED: `invalid` (not what its table expects), `forbidden` (not this producer's to say), `oversized`.
+    `unknown-stream` (hello first), `rate` (too fast); `key`, `role`, `credential`, `replayed` (not admitted); and those
+    in CONSUMED: `invalid` (not what its table expects), `forbidden` (not allowed for this producer), `oversized`.
     """
 
     stream: str
@@ -150,7 +149,7 @@ class Rows(msgspec.Struct, tag="rows", tag_field="type", frozen=True):
     request: int
     table: str
     rows: int
-    columns: dict[str, Any]  # of Wire, which a decoder cannot tell apart by type: unpack checks it
+    columns: dict[str, Any]  # of Wire, which the decoder cannot check: unpack does
     next_offset: int
     error: str = ""
 
@@ -169,7 +168,7 @@ class Result(msgspec.Struct, tag="result", tag_field="type", frozen=True):
 
 
 class Heading(msgspec.Struct, tag="append", tag_field="type", frozen=True):
-    """An append but for its columns, which a decoder skips: enough to refuse it."""
+    """An append without its columns, which the decoder skips: enough to refuse it."""
 
     stream: str
     seq: int
@@ -178,7 +177,7 @@ class Heading(msgspec.Struct, tag="append", tag_field="type", frozen=True):
 
 
 class AnyHello(msgspec.Struct, tag="hello", tag_field="type", frozen=True):
-    """What a hello has in every version."""
+    """The fields of a hello in every version."""
 
     stream: str
     version: int
@@ -207,11 +206,11 @@ READ_KINDS: Final[dict[str, dict[str, Kind]]] = {
 
 
 class Invalid(ValueError):
-    """A message that decodes but does not say what its table expects. The text names column, value and expectation."""
+    """A message that decodes but does not match its table. The text names column, value and expectation."""
 
 
 def pack(values: Mapping[str, npt.ArrayLike | Sequence[str]], columns: Mapping[str, Kind]) -> dict[str, Wire]:
-    """Turn arrays, lists of strings and scalars into what travels, each as its column's kind wants it."""
+    """Encode arrays, lists of strings and scalars as columns of a message, by kind."""
     packed: dict[str, Wire] = {}
     for name, kind in columns.items():
         value = values[name]
@@ -237,8 +236,8 @@ def unpack(
 ) -> dict[str, Column]:
     """Check columns against their kinds and return arrays and lists of `rows` values. Raises Invalid.
 
-    `strict=False` is for what a collector sends, which has checked texts before storing them, and may be newer: columns
-    that are unknown here are left out.
+    `strict=False` is for messages of a collector, which has checked texts before storing them and may be newer: unknown
+    columns are left out.
     """
     return {
         name: spread(value, kinds[name], rows) for name, value in check(columns, kinds, rows, strict=strict).items()
@@ -253,9 +252,9 @@ def check(
     defaults: Mapping[str, Wire] = MappingProxyType({}),
     strict: bool = True,
 ) -> dict[str, Wire]:
-    """The same, but each column stays as it travels, for `spread`: a collector makes arrays of many messages at once.
+    """Check columns like `unpack` but leave them encoded, for `spread`: a collector decodes many messages at once.
 
-    A column that is missing has its default, if there is one: its producer is older.
+    A missing column has its default, if there is one: its producer is older. Raises Invalid.
     """
     if strict and (unknown := columns.keys() - kinds.keys()):
         raise Invalid(f"unknown column {min(unknown)!r}, expected one of {', '.join(kinds)}")

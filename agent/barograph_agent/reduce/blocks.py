@@ -1,6 +1,6 @@
-"""Reducing intervals to blocks: as many rows as the budget has, shared such that rare classes stay whole.
+"""Reduces intervals to blocks: as many rows as the budget allows, shared such that rare classes stay unreduced.
 
-A block keeps count, sum, sum of squares, sum of cubes, least and largest value of consecutive intervals of one class:
+A block has count, sum, sum of squares, sum of cubes, least and largest value of consecutive intervals of one class:
 moments stay exact, and the block maximum is a block maximum in the sense of extreme value theory. A block of one is the
 raw interval.
 """
@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 ROWS_PER_SECOND: Final = 250.0
 BURST_SECONDS: Final = 20.0
-"""A budget not used is kept for so long: a short run, or the start of a long one, is not reduced at all."""
+"""Unused budget accumulates up to this time: a short run, or the start of a long one, is not reduced at all."""
 ROW_BYTES: Final = 80
-"""Of a row of `blocks` on the wire and in the spool, names that all rows of a message share aside."""
+"""Size of a row of `blocks` on the wire and in the spool, without what all rows of a message share."""
 
 
 class Intervals(NamedTuple):
@@ -30,9 +30,9 @@ class Intervals(NamedTuple):
 
 
 class Budget(msgspec.Struct):
-    """Rows a run may still send: it grows with the time of the intervals themselves, not with the time of reading.
+    """Rows that a run may still send. It grows with the time of the intervals, not with the time of reading.
 
-    So a sidecar that was away for a minute reduces what it missed no more than if it had been there.
+    So a sidecar that did not run for a minute reduces that minute's intervals no more than others.
     """
 
     credit: float = -1.0
@@ -40,7 +40,7 @@ class Budget(msgspec.Struct):
     """Unix seconds up to which credit has been given; 0 before the first interval."""
 
     def allow(self, ended_at: float, rows_per_second: float) -> int:
-        """How many rows intervals that end until `ended_at` (Unix seconds) may be."""
+        """The number of rows allowed for intervals that end until `ended_at` (Unix seconds)."""
         most = rows_per_second * BURST_SECONDS
         if self.until == 0.0:
             self.credit, self.until = most, ended_at
@@ -49,7 +49,7 @@ class Budget(msgspec.Struct):
         return int(min(max(self.credit, 0.0), 2**31))
 
     def spend(self, rows: int) -> None:
-        """So many were sent. A row for each class there is may be more than was allowed: it is owed."""
+        """Subtract rows that were sent. Credit may become negative: at least one row per class is sent."""
         self.credit -= rows
 
 
@@ -57,7 +57,7 @@ def reduce(intervals: Intervals, rows: int) -> dict[str, Any]:
     """Blocks as columns of `blocks` (without job and world): at most `rows` of them, but one for each class there is.
 
     Each class is cut into as many blocks of nearly equal length as its share allows. A class with fewer intervals than
-    its share keeps them as they are, and what it leaves goes to the others.
+    its share is not reduced, and the rest of its share goes to the others.
     """
     class_ids, indices, seconds, ended_at = intervals
     if len(class_ids) <= rows:
@@ -69,7 +69,7 @@ def reduce(intervals: Intervals, rows: int) -> dict[str, Any]:
     block = position * np.minimum(counts, share(counts, rows)).repeat(counts) // length
     begins = np.flatnonzero((position == 0) | (np.diff(block, prepend=-1) != 0))
     ends = np.append(begins[1:], len(order)) - 1
-    # In the order of their ends, as raw intervals would come.
+    # In the order of their ends, like raw intervals.
     sequence = np.argsort(indices[order[ends]], kind="stable")
     reduced = _columns(
         class_ids[order[begins]],
@@ -83,7 +83,7 @@ def reduce(intervals: Intervals, rows: int) -> dict[str, Any]:
 
 
 def share(counts: npt.NDArray[np.int64], rows: int) -> int:
-    """The largest q, at least 1, with sum(min(counts, q)) <= rows: what a class may have at most."""
+    """The largest q, at least 1, with sum(min(counts, q)) <= rows: the most rows of one class."""
     ascending = np.sort(counts)
     left = rows
     for place, count in enumerate(ascending.tolist()):

@@ -1,8 +1,8 @@
-"""What the ranks of one world did on this node: who came last, who worked most, reduced over runs of sync points.
+"""What the ranks of one world did on this node: which came last, which worked most, over blocks of sync points.
 
 Sync point i is the same collective on every rank, so ranks and nodes are aligned by its number and not by clocks.
-Ranks of one node share a clock; nodes are compared by how long their last rank still waited: nobody waits for the node
-that everybody waits for.
+Ranks of one node share a clock; nodes are compared by how long their last rank still waited: the node that delays all
+others is the one whose last rank does not wait.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from barograph_agent.ring.reader import RECORD, Ring, RingError
 
 BLOCK_SECONDS: Final = 2.0
 LONGEST: Final = 8192
-"""Sync points in a block at most; also a quarter of a ring's records, so that none ever waits for its ring to fill."""
+"""Most sync points in a block; at most a quarter of a ring's records, so that no block waits for a full ring."""
 
 WORDS: Final = RECORD.itemsize // 8
 ENTER, EXIT, P2P, INDEX = (RECORD.fields[name][1] // 8 for name in ("enter_ns", "exit_ns", "p2p_ns", "index"))  # type: ignore[index]
@@ -27,7 +27,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 class Member(NamedTuple):
-    """One rank's ring, and how far it was read."""
+    """One rank's ring, and how far it has been read."""
 
     ring: Ring
     cursor: Cursor
@@ -40,11 +40,11 @@ class NodeReducer:
         self._world = world
         self._members = sorted(members, key=lambda member: member.cursor.rank)
 
-    def take(self, *, final: bool) -> list[dict[str, Any]]:
-        """Blocks that are complete by now, as rows of `node_blocks` (without job and host); the cursors move on.
+    def read(self, *, final: bool) -> list[dict[str, Any]]:
+        """Blocks that are complete by now, as rows of `node_blocks` (without job and host). Moves the cursors.
 
-        A block is 2^m sync points and begins at a multiple of 2^m, so blocks of different nodes nest, whatever m each
-        had found right. It is taken once it spans BLOCK_SECONDS, or as many as LONGEST, or at the end of the run.
+        A block is 2^m sync points and begins at a multiple of 2^m, so blocks of different nodes nest whatever their m.
+        It is complete once it spans BLOCK_SECONDS or LONGEST sync points, or at the end of the run.
         Raises RingError where a ring contradicts itself.
         """
         rows: list[dict[str, Any]] = []
@@ -61,7 +61,7 @@ class NodeReducer:
         return rows
 
     def _may_be_due(self) -> bool:
-        """A quick look at one ring, and at whether any fills up: most of the time nothing is due."""
+        """A fast check of one ring, and of whether any is half full: mostly nothing is due."""
         ring, cursor = self._members[0]
         unread = ring.head - max(cursor.looked_at, ring.tail)
         if unread > 0 and (unread >= min(LONGEST, ring.capacity // 4) or self._span() >= BLOCK_SECONDS):
@@ -86,7 +86,7 @@ class NodeReducer:
                 return at
 
     def _leave_behind(self) -> None:
-        """Where one rank has stopped, the rings of the others are not let fill up until it goes on."""
+        """Skip records where one rank has stopped, so that the rings of the others do not fill up."""
         for ring, cursor in self._members:
             cursor.looked_at = max(cursor.looked_at, ring.head - ring.capacity // 2)
 
@@ -138,18 +138,18 @@ class NodeReducer:
 
 
 def _index(ring: Ring, position: int) -> int:
-    """Which sync point record `position` is: as many as were dropped before it are missing."""
+    """The sync point of record `position`: larger than that by the records dropped before it."""
     return int(ring.records(position, position + 1)["index"][0]) if ring.dropped else position
 
 
 def _read(member: Member, at: int, into: Times, known: Flags) -> None:
     """Enter, exit, gap and point-to-point time of the sync points from `at` on, as many as `into` has columns.
 
-    The cursor moves behind them. Raises RingError where the ring's numbers are not those of its places.
+    Moves the cursor behind them. Raises RingError where the ring's numbers are not those of its places.
     """
     ring, cursor = member
     length = into.shape[1]
-    # One more in front: the gap begins where the sync point before ended.
+    # One more in front: the gap begins at the end of the sync point before.
     begin = max(cursor.looked_at - 1, ring.tail)
     first = cursor.looked_at - begin
     words = ring.records(begin, min(cursor.looked_at + length, ring.head)).view(np.int64).reshape(-1, WORDS)
@@ -158,7 +158,7 @@ def _read(member: Member, at: int, into: Times, known: Flags) -> None:
         raise RingError(f"ring {ring.path}: record {cursor.looked_at} is number {index[first]}, expected {at}")
     cursor.looked_at += int((index[first:] < at + length).sum())
     if first and len(words) == length + 1 and int(index[-1]) - int(index[0]) == length:
-        # All are there, which is the rule.
+        # The common case: none is missing.
         known[:] = True
         into[0], into[1], into[3] = words[1:, ENTER], words[1:, EXIT], words[1:, P2P]
         np.subtract(words[1:, ENTER], words[:-1, EXIT], out=into[2])

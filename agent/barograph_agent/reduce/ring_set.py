@@ -1,6 +1,6 @@
-"""All rings of one run on this node: found, sorted into MPI worlds, and read on from where the last commit left off.
+"""All rings of one run on this node: finds them, sorts them into MPI worlds and reads them from the last commit on.
 
-Rank 0 of a world gives its intervals; all its ranks on this node together give what each of them did.
+Intervals are read from the ring of rank 0 of a world; what each rank did, from the rings of all its ranks on the node.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from barograph_agent.ring.reader import Ring, RingError
 from barograph_agent.ring.writer import PREFIX
 
 JOIN_NS: Final = 30 * 10**9
-"""Ranks of one world leave MPI_Init within so much of each other."""
+"""Ranks of one world leave MPI_Init within this time of each other."""
 
 
 class Progress(msgspec.Struct):
-    """How far the rings of a run were read; part of the spool's mark."""
+    """How far the rings of a run have been read; part of the spool's mark."""
 
     cursors: dict[str, Cursor] = {}
     budget: Budget = msgspec.field(default_factory=Budget)
@@ -33,7 +33,7 @@ class Progress(msgspec.Struct):
 
 
 class TableRows(NamedTuple):
-    """Rows for one table. intervals: how many of the shim's intervals they stand for."""
+    """Rows for one table. intervals: how many of the shim's intervals they represent."""
 
     table: str
     length: int
@@ -42,12 +42,12 @@ class TableRows(NamedTuple):
 
 
 class RingSet:
-    """Reads rings into rows and moves `progress` on; `release` once the rows are durable."""
+    """Reads rings into rows and advances `progress`. Call `release` once the rows are durable."""
 
     def __init__(self, directory: Path, progress: Progress, rows_per_second: float = ROWS_PER_SECOND) -> None:
         self.progress = progress
         self.unreadable: dict[str, RingError] = {}
-        """Rings that were given up, by name."""
+        """Why rings are not read any more, by name."""
         self._directory = directory
         self._rate = rows_per_second
         self._rings: dict[str, Ring] = {}
@@ -61,11 +61,11 @@ class RingSet:
 
     @property
     def has_first_rank(self) -> bool:
-        """True once there is, or was, a ring of a rank 0."""
+        """True once a ring of a rank 0 was found."""
         return any(cursor.rank == 0 for cursor in self.progress.cursors.values())
 
     def find(self) -> None:
-        """Open rings that have appeared. One that is none is given up."""
+        """Open new rings. Files that are not valid rings are added to `unreadable`."""
         fresh: list[Ring] = []
         # Names alone: this is done five times a second, and a hundred paths take a millisecond to make.
         names = os.listdir(self._directory) if self._directory.is_dir() else []  # noqa: PTH208
@@ -77,15 +77,15 @@ class RingSet:
             except RingError as error:
                 self.unreadable[name] = error
         for ring in sorted(fresh, key=lambda ring: (ring.started_ns, ring.rank)):
-            self._adopt(ring)
+            self._add(ring)
         if fresh:
             self._arrange()
 
-    def take(self, *, final: bool) -> Iterator[TableRows]:
-        """One batch of every ring, as rows without job and host. A ring that contradicts itself is given up."""
+    def read(self, *, final: bool) -> Iterator[TableRows]:
+        """One batch of every ring, as rows without job and host. Rings that contradict themselves become unreadable."""
         for name, harvest in list(self._harvests.items()):
             try:
-                intervals, sites = harvest.take()
+                intervals, sites = harvest.read()
             except RingError as error:
                 self._give_up(name, error)
                 continue
@@ -99,7 +99,7 @@ class RingSet:
                 yield TableRows("blocks", len(blocks["count"]), values, len(intervals.class_ids))
         for world, node in list(self._nodes.items()):
             try:
-                if found := node.take(final=final):
+                if found := node.read(final=final):
                     columns = {name: np.array([row[name] for row in found]) for name in found[0]}
                     yield TableRows("node_blocks", len(found), columns)
             except RingError as error:
@@ -107,38 +107,38 @@ class RingSet:
 
     @property
     def half_full(self) -> bool:
-        """True where the shim has room for no more than half a ring."""
+        """True where a ring has no more than half of its records free."""
         return any(_unread(ring, ring.tail) > ring.capacity // 2 for ring in self._rings.values())
 
     @property
     def backlog(self) -> int:
-        """Intervals that wait in rings."""
+        """Intervals in rings that have not been read."""
         return sum(_unread(harvest.ring, harvest.cursor.position) for harvest in self._harvests.values())
 
     @property
     def position(self) -> int:
-        """Grows with whatever is read."""
+        """Sum of all cursors: grows with every record read."""
         return sum(cursor.position + cursor.looked_at for cursor in self.progress.cursors.values())
 
     def release(self) -> None:
-        """What was taken so far is durable: the shim may overwrite it."""
+        """Let the shim overwrite everything read so far: it is durable."""
         for name, position in self._releasable():
             if position > self._rings[name].tail:
                 self._rings[name].release(position)
 
     def _releasable(self) -> Iterator[tuple[str, int]]:
-        """How far each ring was read."""
+        """How far each ring may be released, by name."""
         for name in self._rings:
             cursor = self.progress.cursors[name]
-            # The last one looked at is still needed: the next sync point's gap begins at its end.
+            # The last record looked at is still needed: the gap of the next sync point begins at its end.
             looked = cursor.looked_at - 1 if cursor.world in self._nodes else cursor.position
             yield name, min(cursor.position, looked) if name in self._harvests else looked
 
     def counted(self) -> tuple[int, int]:
-        """Intervals that the shim has counted, and how many of them never became part of a row."""
+        """Intervals that the shim has counted, and how many of them are in no row."""
         seen = lost = 0
         for name, cursor in self.progress.cursors.items():
-            # A ring that became unreadable has shown what its cursor counted, and nobody knows more.
+            # Of a ring that became unreadable only what its cursor has counted is known.
             harvest = self._harvests.get(name)
             try:
                 counted, dropped = (harvest.seen, harvest.ring.dropped) if harvest else (cursor.rows + cursor.lost, 0)
@@ -154,14 +154,14 @@ class RingSet:
         return sum(cursor.rows for cursor in self.progress.cursors.values())
 
     def close(self) -> None:
-        """Let go of the rings."""
+        """Close the rings."""
         for ring in self._rings.values():
             ring.close()
         self._rings.clear()
         self._harvests.clear()
         self._nodes.clear()
 
-    def _adopt(self, ring: Ring) -> None:
+    def _add(self, ring: Ring) -> None:
         name, progress = ring.path.name, self.progress
         if name not in progress.cursors:
             rank, size = max(ring.rank, 0), max(ring.size, 1)
@@ -174,7 +174,7 @@ class RingSet:
         progress.program = progress.program or ring.program
 
     def _world_of(self, rank: int, size: int, started_ns: int) -> int:
-        """The newest world of this size that began together with this ring and has no such rank yet; else a new one."""
+        """The newest world of this size that began at the same time and has no ring of this rank; else a new one."""
         worlds: dict[int, list[Cursor]] = {}
         for cursor in self.progress.cursors.values():
             worlds.setdefault(cursor.world, []).append(cursor)
@@ -186,7 +186,7 @@ class RingSet:
         return len(worlds)
 
     def _arrange(self) -> None:
-        """Sort rings into worlds. A world of one rank has nobody to wait for."""
+        """Sort rings into worlds. In a world of one rank there are no ranks to compare."""
         members: dict[int, list[Member]] = {}
         for name, ring in self._rings.items():
             cursor = self.progress.cursors[name]
@@ -201,13 +201,13 @@ class RingSet:
         self._arrange()
 
     def _give_up_member(self, world: int, error: RingError) -> None:
-        """Give up the ring of this world that the error is about; the error names its file."""
+        """Give up the ring of this world that the error names."""
         names = [name for name in self._rings if self.progress.cursors[name].world == world]
         self._give_up(next((name for name in names if name in str(error)), names[0]), error)
 
 
 def _unread(ring: Ring, position: int) -> int:
-    """Records behind this one; none where the ring contradicts itself: it is given up where it is read."""
+    """Records from this one on; 0 where the ring contradicts itself, which is reported when it is read."""
     try:
         return max(ring.head - position, 0)
     except RingError:

@@ -1,7 +1,7 @@
 """Names of functions for places in executables and libraries: the ELF symbol tables, read as arrays.
 
-Done in the sidecar, once for each place: the shim must not spend the 15 us that `dladdr` takes in a large library.
-Whatever cannot be read - stripped, cut, gone, no ELF, too large - leaves the place as module+offset.
+Names are looked up in the sidecar, once for each place: `dladdr` takes 15 us in a large library, too long for the shim.
+A place whose file cannot be read (stripped, truncated, deleted, not ELF, too large) is written as module+offset.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 LARGEST: Final = 64 * 2**20
-"""Bytes of a symbol table with its names; larger ones are left alone. LAMMPS, 28,000 functions: 3 MB in 30 ms."""
+"""Bytes of a symbol table with its names; larger ones are not read. LAMMPS, 28,000 functions: 3 MB in 30 ms."""
 NAME_LIMIT: Final = 200
 _HEADER: Final = struct.Struct("<4s2B10xHHIQQQI6H")
 _LOAD: Final = 1
@@ -44,30 +44,27 @@ class SymbolTable(NamedTuple):
     names: npt.NDArray[np.uint32]
     text: bytes
 
-    def find(self, offset: int) -> str:
-        """The function that holds this offset as it is called in the source, or "" where none does."""
+    def find(self, offset: int) -> tuple[str, int]:
+        """Name in the source, and start, of the function that holds this offset; "" and 0 where none does."""
         at = int(np.searchsorted(self.starts, offset, "right")) - 1
         if at < 0 or offset - int(self.starts[at]) >= int(self.sizes[at]):
-            return ""
+            return "", 0
         begin = int(self.names[at])
         name = self.text[begin : self.text.find(b"\0", begin)]
-        return demangle(name)[:NAME_LIMIT]
+        return demangle(name)[:NAME_LIMIT], int(self.starts[at])
 
 
 def symbol(module: str, return_address: int) -> str:
     """The function that a call returns into: "name+0x1a", the offset as it is in the function; "" where unknown."""
-    # The call itself is before the address it returns to, which may be the next function's.
+    # The call lies before the address that it returns to, which may be in the next function.
     table = _table(module)
-    name = table.find(return_address - 1) if table is not None and return_address > 0 else ""
-    if not name:
-        return ""
-    begin = int(table.starts[np.searchsorted(table.starts, return_address - 1, "right") - 1])  # type: ignore[union-attr]
-    return f"{name}+{return_address - begin:#x}"
+    name, begin = table.find(return_address - 1) if table is not None and return_address > 0 else ("", 0)
+    return f"{name}+{return_address - begin:#x}" if name else ""
 
 
 @lru_cache(maxsize=4)
 def _table(module: str) -> SymbolTable | None:
-    """The symbols of this file, None where there are none to be had."""
+    """The symbols of this file, None where they cannot be read."""
     try:
         path = Path(module)
         if not path.is_absolute() or not path.is_file():
@@ -114,7 +111,7 @@ def _functions(entries: bytes, text: bytes, base: np.uint64) -> SymbolTable:
 
 
 def demangle(name: bytes) -> str:
-    """A C++ name as it is written, by the C++ library where there is one; any other name as it is."""
+    """A C++ name as in the source, by the C++ library where there is one; any other name unchanged."""
     if name.startswith(b"_Z") and (library := _cxx()) is not None:
         status = ctypes.c_int()
         memory = library.__cxa_demangle(name, None, None, ctypes.byref(status))

@@ -62,6 +62,13 @@ OPERATIONS: Final = {
 
 Records = npt.NDArray[np.void]
 
+_EXPECTED: Final = {
+    "magic": MAGIC,
+    "version": VERSION,
+    "header_bytes": HEADER_BYTES,
+    "record_bytes": RECORD.itemsize,
+}
+
 
 class RingError(Exception):
     """A file that is not a readable ring. The text names the file, what was found and what was expected."""
@@ -86,7 +93,7 @@ class Ring:
             os.close(self._file)
             raise
         self._header: Any = np.frombuffer(self._header_map, dtype=HEADER)[0:1]
-        # The fields that are read all the time, in a form that is read in no time.
+        # The fields that are read at every step, in a form that is fast to read.
         self._words = memoryview(self._header_map).cast("Q")
 
     def __enter__(self) -> Self:
@@ -96,7 +103,7 @@ class Ring:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file; it stays where it is."""
+        """Close the file; it stays on disk."""
         self._header = None
         self._words.release()
         self._header_map.close()
@@ -107,21 +114,9 @@ class Ring:
         if size < HEADER_BYTES:
             raise RingError(f"ring {self.path}: {size} bytes, expected at least a header of {HEADER_BYTES}")
         header = np.frombuffer(os.pread(self._file, HEADER_BYTES, 0), dtype=HEADER)[0]
-        found = {
-            "magic": bytes(header["magic"]),
-            "version": int(header["version"]),
-            "header_bytes": int(header["header_bytes"]),
-            "record_bytes": int(header["record_bytes"]),
-        }
-        expected = {
-            "magic": MAGIC,
-            "version": VERSION,
-            "header_bytes": HEADER_BYTES,
-            "record_bytes": RECORD.itemsize,
-        }
-        for field, value in expected.items():
-            if found[field] != value:
-                raise RingError(f"ring {self.path}: {field} is {found[field]!r}, expected {value!r}")
+        for field, expected in _EXPECTED.items():
+            if (found := header[field].item()) != expected:
+                raise RingError(f"ring {self.path}: {field} is {found!r}, expected {expected!r}")
         capacity = int(header["capacity"])
         if capacity == 0 or capacity & (capacity - 1):
             raise RingError(f"ring {self.path}: capacity is {capacity}, expected a power of two")
@@ -130,8 +125,21 @@ class Ring:
                 raise RingError(f"ring {self.path}: {field} is {header[field]}, expected less than {2**62}")
         if int(header["clock"]) not in CLOCKS:
             raise RingError(f"ring {self.path}: clock is {header['clock']}, expected one of {sorted(CLOCKS)}")
-        # What does not change is read once: nobody can change it afterwards.
-        self._fixed = header
+        # What does not change is read once, from the header that was checked.
+        self.rank = int(header["rank"])
+        """Rank in MPI_COMM_WORLD."""
+        self.size = int(header["size"])
+        """Ranks in MPI_COMM_WORLD."""
+        self.pid = int(header["pid"])
+        """Process that writes the ring."""
+        self.program = _text(header["program"])
+        """Path of the executable."""
+        self.clock = CLOCKS[int(header["clock"])]
+        """What the shim reads its times from; they are nanoseconds of CLOCK_MONOTONIC in either case."""
+        self.started_ns = int(header["started_ns"])
+        """When MPI_Init returned, on the header's clock, in nanoseconds: the first interval begins here."""
+        self.started_unix_ns = int(header["started_unix_ns"])
+        """The same instant in Unix nanoseconds."""
         self._modules_at = HEADER_BYTES
         self._module_capacity, self._site_capacity = int(header["module_capacity"]), int(header["site_capacity"])
         self._sites_at = self._modules_at + self._module_capacity * MODULE.itemsize
@@ -146,41 +154,6 @@ class Ring:
         return self._header[field][0]
 
     @property
-    def rank(self) -> int:
-        """Rank in MPI_COMM_WORLD."""
-        return int(self._fixed["rank"])
-
-    @property
-    def size(self) -> int:
-        """Ranks in MPI_COMM_WORLD."""
-        return int(self._fixed["size"])
-
-    @property
-    def pid(self) -> int:
-        """Process that writes the ring."""
-        return int(self._fixed["pid"])
-
-    @property
-    def program(self) -> str:
-        """Path of the executable."""
-        return _text(self._fixed["program"])
-
-    @property
-    def clock(self) -> str:
-        """What the shim reads its times from; they are nanoseconds of CLOCK_MONOTONIC in either case."""
-        return CLOCKS[int(self._fixed["clock"])]
-
-    @property
-    def started_ns(self) -> int:
-        """When MPI_Init returned, on the header's clock, in nanoseconds: the first interval begins here."""
-        return int(self._fixed["started_ns"])
-
-    @property
-    def started_unix_ns(self) -> int:
-        """The same instant in Unix nanoseconds."""
-        return int(self._fixed["started_unix_ns"])
-
-    @property
     def dropped(self) -> int:
         """Collectives that found the ring full."""
         return self._words[_DROPPED]
@@ -192,7 +165,7 @@ class Ring:
 
     @property
     def exit_status(self) -> int | None:
-        """The process's, 0 to 255, once it has called exit() or returned from main; None as long as it has not.
+        """Exit status of the process, 0 to 255, once it has called exit() or returned from main; else None.
 
         It stays None where a signal or _exit() ends the process.
         """
@@ -201,7 +174,7 @@ class Ring:
 
     @property
     def exited_unix_ns(self) -> int:
-        """When that was, in Unix nanoseconds. Only where there is an `exit_status`."""
+        """When the process exited, in Unix nanoseconds. Valid only where there is an `exit_status`."""
         return int(self._get("exited_ns")) - self.started_ns + self.started_unix_ns
 
     @property
@@ -219,13 +192,14 @@ class Ring:
 
     def records(self, start: int, stop: int) -> Records:
         """Records start..stop-1, copied, as an array of RECORD. They must lie between tail and head."""
-        parts = []
-        while start < stop:
-            slot = start % self.capacity
-            count = min(stop - start, self.capacity - slot)
-            parts.append(self._read(self._records_at + slot * RECORD.itemsize, count, RECORD))
-            start += count
-        return np.concatenate(parts) if parts else np.empty(0, RECORD)
+        if start >= stop:
+            return np.empty(0, RECORD)
+        slot = start % self.capacity
+        count = min(stop - start, self.capacity - slot)
+        records = self._read(self._records_at + slot * RECORD.itemsize, count, RECORD)
+        if start + count == stop:
+            return records
+        return np.concatenate([records, self._read(self._records_at, stop - start - count, RECORD)])
 
     def release(self, position: int) -> None:
         """Let the shim overwrite every record before `position`."""
@@ -234,7 +208,7 @@ class Ring:
     def site(self, index: int) -> str:
         """Call site `index` as module+offset of each frame, innermost first; "start" for 0, the start of the run.
 
-        A place that the application named itself is that name.
+        A place that the application named itself has that name.
         """
         if index == 0:
             return "start"
@@ -267,14 +241,15 @@ class Ring:
         return np.frombuffer(data, dtype=dtype)
 
 
-def _word(field: str) -> int:
+def word(field: str) -> int:
+    """Place of a field in the header, counted in words of 64 bits."""
     offset: int = HEADER.fields[field][1]  # type: ignore[index]
     return offset // 8
 
 
-_HEAD, _DROPPED, _TAIL = _word("head"), _word("dropped"), _word("tail")
+_HEAD, _DROPPED, _TAIL = word("head"), word("dropped"), word("tail")
 
 
 def _text(field: bytes) -> str:
-    # numpy strips zero bytes at the end only; whatever stands behind the first one is not part of the string.
+    # numpy strips zero bytes at the end only; everything after the first one is not part of the string.
     return bytes(field).partition(b"\0")[0].decode(errors="replace")

@@ -2,8 +2,8 @@
 
 The publication order is that of `agent/shim/writer.c`: the record, then the head. CPython stores an element of a
 memoryview of unsigned 64-bit numbers as one aligned 8-byte store, which a reader sees whole or not at all. x86-64 keeps
-stores in order. On machines that do not (AArch64) a reader that looked within the few nanoseconds between the two could
-see the head before the record; nothing in Python could promise more.
+stores in order. On machines that do not (AArch64) a reader within the few nanoseconds between the two stores could see
+the head before the record; Python has no stronger guarantee.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ from barograph_agent.ring.reader import (
     RUNNING,
     SITE,
     VERSION,
+    word,
 )
 
 PREFIX: Final = "app-"
-"""What names of such rings begin with: they hold no collectives, so there is nothing to compare ranks by."""
+"""Prefix of the file names of such rings: they hold no collectives, so ranks cannot be compared by them."""
 CAPACITY: Final = 16384
 NAMES: Final = 1024
 OTHER: Final = "other"
-"""The name for everything beyond so many names."""
+"""The name of all places beyond the first NAMES."""
 _CLOCK_MONOTONIC: Final = 1
 _RECORD: Final = struct.Struct("<6Q")
 _MODULES_AT: Final = HEADER_BYTES
@@ -49,15 +50,10 @@ _RECORDS_AT: Final = _SITES_AT + (NAMES + 2) * SITE.itemsize
 _SIZE: Final = _RECORDS_AT + CAPACITY * RECORD.itemsize
 
 
-def _word(field: str) -> int:
-    offset: int = HEADER.fields[field][1]  # type: ignore[index]
-    return offset // 8
-
-
 class RingWriter:
-    """A ring of this process, in `directory`. Thread-safe. Raises OSError where there is no room for it.
+    """A ring of this process, in `directory`. Thread-safe. Raises OSError where the disk has no room for it.
 
-    rank, size: of the processes that were started together; 0 and 1 for one alone.
+    rank, size: of the processes that were started together; 0 and 1 for a single process.
     """
 
     def __init__(self, directory: Path, rank: int, size: int) -> None:
@@ -65,7 +61,7 @@ class RingWriter:
         self._lock = threading.RLock()
         self._sites: dict[str, int] = {}
         path = directory / f"{PREFIX}{rank}.{os.getpid()}.{time.monotonic_ns()}.ring"
-        # A file of the right name is a whole ring.
+        # A file with the suffix .ring is complete.
         draft = path.with_suffix(".tmp")
         self._memory = _map(draft)
         header = np.frombuffer(self._memory, HEADER, 1)
@@ -104,7 +100,7 @@ class RingWriter:
             return self._sites[name]
 
     def finish(self) -> None:
-        """Nothing will follow."""
+        """Mark the ring as finished: no record will follow."""
         self._state[0] = FINALIZED
 
     def _add(self, name: str) -> int:
@@ -115,23 +111,23 @@ class RingWriter:
         self._memory[start : start + len(text)] = text
         entry = np.frombuffer(self._memory, SITE, 1, _SITES_AT + site * SITE.itemsize)
         entry["offset"][0, 0], entry["module"][0, 0], entry["frames"] = NAMED, module, 1
-        # Counted after they are written: a reader believes what is below the count.
+        # Counted after they are written: a reader reads entries below the count.
         modules[0] = module + 1
         sites[0] = site + 1
         return site
 
 
 def _put_into(memory: mmap.mmap, lock: threading.RLock) -> Callable[[int, int, int], None]:
-    """A closure, because each look into an object would cost as much as a tenth of the whole.
+    """A closure, because each attribute lookup would take a tenth of the whole time.
 
-    What finds the ring full, its reader far behind, is counted as dropped.
+    An interval that finds the ring full is counted as dropped.
     """
     words, pack = memoryview(memory).cast("Q"), _RECORD.pack_into
     acquire, release = lock.acquire, lock.release
-    head_word, tail_word, dropped_word = _word("head"), _word("tail"), _word("dropped")
+    head_word, tail_word, dropped_word = word("head"), word("tail"), word("dropped")
     unknown, flags, size, start, mask = BYTES_UNKNOWN, INTERVAL << 32, RECORD.itemsize, _RECORDS_AT, CAPACITY - 1
     head = dropped = 0
-    room = CAPACITY  # up to where the reader had made room when we last looked
+    room = CAPACITY  # tail + CAPACITY when the tail was last read
 
     def put(enter: int, end: int, site: int) -> None:
         nonlocal head, dropped, room
@@ -153,7 +149,7 @@ def _put_into(memory: mmap.mmap, lock: threading.RLock) -> Callable[[int, int, i
 
 
 def _map(path: Path) -> mmap.mmap:
-    """The file, empty and of full size, memory reserved: a store into it must not find the memory used up."""
+    """A new file of full size, with its memory reserved: a store into it must not find the memory used up."""
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         os.posix_fallocate(file, 0, _SIZE)

@@ -1,8 +1,8 @@
-"""The sidecar of one batch job on one node, where hooks of the batch system start it and no launcher of ours.
+"""The sidecar of one batch job on one node, started by hooks of the batch system.
 
 `python -m barograph_agent.sidecar.nodewatch RINGS SPOOL ACTIVE`: the job's directory of rings, with a directory for each step;
-the user's spools; the file that is there as long as the job is. What the scheduler says of the job on this node is in
-the environment.
+the user's directory of spools; a file that exists as long as the job runs. The scheduler's variables for the job on
+this node are in the environment.
 """
 
 from __future__ import annotations
@@ -24,82 +24,48 @@ from barograph_agent.deliver.spool import SpoolError
 from barograph_agent.job.identity import clean
 from barograph_agent.reduce.blocks import ROWS_PER_SECOND
 from barograph_agent.settings import places
-from barograph_agent.sidecar.main import POLL_SECONDS, adopt, orphans
+from barograph_agent.sidecar.main import Sidecar, orphans
 from barograph_agent.sidecar.plan import PLAN, load_plan, myself, save
 from barograph_agent.sidecar.program import Program
 from barograph_agent.sidecar.step import Step, StepOptions
-from barograph_agent.sidecar.watch import Watch
 
 DRAIN_SECONDS: Final = 10.0
-"""How long after the job's end it tries to deliver; the next sidecar of this user goes on with what is left."""
+"""How long after the job's end delivery is tried; the next sidecar of this user delivers what is left."""
 SPOOL_BYTES: Final = 256 * 2**20
 """Of each program."""
 
 
-class NodeWatch:
+class NodeWatch(Sidecar[Program]):
     """Watches the steps of one job on this node until the job has ended."""
 
     def __init__(self, rings: Path, active: Path, settings: StepOptions) -> None:
+        super().__init__(settings.spool, settings.endpoint, settings.drain_seconds)
         self._rings = rings
         self._active = active
         self._settings = settings
         self._steps: dict[str, Step] = {}
-        self._programs: dict[Path, Program] = {}
-        self._adopted: list[Watch] = []
-        self._has_looked = False
-        self._stopping = False
+        self._has_ended = False
 
-    def stop(self) -> None:
-        """Finish soon: called from a signal handler."""
-        self._stopping = True
+    @property
+    def is_over(self) -> bool:
+        """True once the job had ended before programs were last looked for."""
+        return self._has_ended
 
     def run(self) -> None:
-        """Step until the job has ended and everything is delivered, or the time for that is over."""
-        self._resume()
-        deadline = float("inf")
-        while not self._stopping:
-            ended = not self._active.exists()
-            self.step()
-            if ended and deadline == float("inf"):
-                deadline = time.monotonic() + DRAIN_SECONDS
-            if (ended and not self._programs and not self._adopted) or time.monotonic() > deadline:
-                break
-            self._deliver(0.02 if ended else POLL_SECONDS)
-        self._leave()
+        """Go on with the programs of a sidecar of this job that has died; then as any sidecar."""
+        launcher, born = myself()
+        mine = {"launcher": launcher, "launcher_born": born, "endpoint": self._settings.endpoint}
+        for directory, plan in orphans(self._settings.spool).items():
+            if Path(plan.step_directory).parent == self._rings:
+                with contextlib.suppress(OSError, SpoolError):
+                    save(directory, PLAN, msgspec.structs.replace(plan, **mine))
+                    self.programs[Path(plan.ring_directory)] = Program(directory, load_plan(directory))
+        super().run()
 
-    def step(self) -> None:
-        """Find what is new, end what is over, read and deliver. A full disk does not raise: it is tried again."""
-        over = {path for path, program in self._programs.items() if not program.has_ended and program.is_over}
-        before = {path: program.count for path, program in self._programs.items()}
-        self._find()
-        for path, program in list(self._programs.items()):
-            # Whoever came while the others had gone may be one of them.
-            if path in over and program.count == before[path]:
-                with contextlib.suppress(OSError):
-                    program.end(time.time())
-            program.step()
-            # A short program may be delivered at the first sight of the collector.
-            if program.watch.link.connected and not self._has_looked:
-                self._has_looked = True
-                self._adopted = adopt(self._settings.spool, Path(), self._settings.endpoint)
-            if program.watch.delivered:
-                program.forget()
-                del self._programs[path]
-        self._serve_adopted()
-
-    def _deliver(self, seconds: float) -> None:
-        """Wait so long, and hear meanwhile from the collector what has become of programs that ended."""
-        until = time.monotonic() + seconds
-        ended = [program.watch for program in self._programs.values() if program.watch.ended]
-        while (left := until - time.monotonic()) > 0:
-            for watch in ended:
-                watch.link.pump()
-            if any(watch.delivered for watch in ended):
-                return
-            delivering = any(watch.link.connected for watch in ended)
-            time.sleep(min(0.02, left) if delivering else left)
-
-    def _find(self) -> None:
+    def find(self) -> None:
+        """Sort new rings into programs, and end programs whose processes are gone."""
+        self._has_ended = not self._active.exists()
+        gone = [(one, one.count) for one in self.programs.values() if not one.has_ended and one.is_gone]
         # A job may have thousands of steps, and this is done five times a second: names alone.
         names = os.listdir(self._rings) if self._rings.is_dir() else []  # noqa: PTH208
         for name in sorted(set(names) - self._steps.keys()):
@@ -107,51 +73,33 @@ class NodeWatch:
                 self._steps[name] = Step(self._rings / name, os.environ, self._settings)
         for step in self._steps.values():
             with contextlib.suppress(OSError, SpoolError):
-                step.find(self._programs)
+                step.find(self.programs)
+        for program, count in gone:
+            # A ring found only now, after all other processes were gone, may be one more rank.
+            if program.count == count:
+                with contextlib.suppress(OSError):
+                    program.end(time.time())
 
-    def _resume(self) -> None:
-        """Go on with the programs of a sidecar of this job that has died."""
-        launcher, born = myself()
-        for directory in orphans(self._settings.spool, Path()):
-            plan = load_plan(directory)
-            if Path(plan.step_directory).parent != self._rings:
-                continue
-            endpoint = self._settings.endpoint
-            plan = msgspec.structs.replace(plan, launcher=launcher, launcher_born=born, endpoint=endpoint)
-            with contextlib.suppress(OSError, SpoolError):
-                save(directory, PLAN, plan)
-                self._programs[Path(plan.ring_directory)] = Program(Watch(directory, plan), directory)
-
-    def _serve_adopted(self) -> None:
-        for watch in list(self._adopted):
-            watch.step()
-            watch.link.pump()
-            if watch.delivered:
-                watch.forget()
-                self._adopted.remove(watch)
-
-    def _leave(self) -> None:
-        running = any(not program.watch.ended for program in self._programs.values())
-        for program in self._programs.values():
-            program.close()
-        for watch in self._adopted:
-            watch.close()
+    def leave(self) -> None:
+        """Release programs, and delete the job's directory of rings where nothing needs it any more."""
+        running = any(not program.ended for program in self.programs.values())
+        super().leave()
         # The same job may have begun again on this node.
         if not (running or self._active.exists()):
             shutil.rmtree(self._rings, ignore_errors=True)
-            # Names of other nodes' directories, made where a launcher passed them on.
+            # Links in the names of other nodes' directories, made by the hook where a launcher passed those on.
             for path in self._rings.parent.iterdir():
                 if path.is_symlink() and path.readlink() == Path(self._rings.name):
                     path.unlink(missing_ok=True)
 
 
 def _lock(path: Path) -> int:
-    """Wait until no other sidecar of this job is left."""
+    """Wait until no other sidecar of this job runs. Returns the locked descriptor."""
     while True:
         places.private_directory(path.parent)
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(file, fcntl.LOCK_EX)
-        # Whoever had it may have deleted it.
+        # The process that held the lock may have deleted the file.
         with contextlib.suppress(OSError):
             if path.stat().st_ino == os.fstat(file).st_ino:
                 return file
@@ -166,7 +114,7 @@ def _user() -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Watch the job whose rings are in the given directory."""
+    """Watch the job whose rings are in the given directory until it has ended."""
     rings, spool, active = map(Path, arguments)
     places.private_directory(spool)
     log = spool / f"{rings.name}.log"

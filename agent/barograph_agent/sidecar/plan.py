@@ -1,6 +1,7 @@
-"""What a launcher leaves for its sidecar, and the sidecar for its launcher: three small files in the spool directory.
+"""The files by which launcher and sidecar talk to each other: three small ones in the spool directory.
 
-`plan.json` before the command starts, `end.json` when it has ended, `report.json` when the sidecar is done.
+The launcher writes `plan.json` before the command starts and `end.json` when it has ended; the sidecar writes
+`report.json` when it is done.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -24,11 +25,12 @@ REPORT: Final = "report.json"
 TOKEN: Final = "token.json"
 """The run's own job token, where it has one."""
 RING_VARIABLE: Final = "BAROGRAPH_RING_DIR"
-"""Where the shim puts its ring; without it the shim does nothing."""
+"""Names the directory in which the shim creates its ring; without it the shim does nothing."""
+_Kind = TypeVar("_Kind")
 
 
 class RunPlan(msgspec.Struct, frozen=True):
-    """Everything a sidecar needs to know, also one that finds the run after its launcher is gone."""
+    """Everything a sidecar needs to know, also one that adopts the run after its launcher is gone."""
 
     job: Job
     stream: str
@@ -38,25 +40,25 @@ class RunPlan(msgspec.Struct, frozen=True):
     """Unix seconds."""
     launcher: int
     launcher_born: int
-    """Start time of the launcher's process, so that a reused process id is not taken for it."""
+    """Start time of the launcher's process, which tells it from a later process with the same id."""
     drain_seconds: float
     spool_bytes: int
     findings: Findings = Findings()
     rows_per_second: float = ROWS_PER_SECOND
     """Rows of `blocks` in the long run."""
     step_directory: str = ""
-    """Of a program that hooks of the batch system watch: what its processes have for their ring directory."""
+    """Of a program in a batch job under hooks: the ring directory in the environment of its processes."""
     feature_directory: str = ""
-    """Where the program's side files are."""
+    """Directory of the program's side files; empty for the ring directory."""
 
     @property
     def launcher_lives(self) -> bool:
-        """True while the process that started the run is there."""
+        """True while the process that started the run exists."""
         return born(self.launcher) == self.launcher_born
 
     @property
     def command_lives(self) -> bool:
-        """True while a process is there that was started with this run's ring directory in its environment."""
+        """True while a process exists that was started with this run's ring directory in its environment."""
         entry = os.fsencode(f"{RING_VARIABLE}={self.step_directory or self.ring_directory}")
         for path in Path("/proc").glob("[0-9]*/environ"):
             with contextlib.suppress(OSError):
@@ -66,7 +68,7 @@ class RunPlan(msgspec.Struct, frozen=True):
 
 
 class CommandEnd(msgspec.Struct, frozen=True):
-    """How the command ended: Unix seconds, seconds, exit status as a shell says it."""
+    """How the command ended: Unix seconds, seconds, exit status as a shell reports it."""
 
     ended_at: float
     runtime_seconds: float
@@ -84,20 +86,20 @@ class DeliveryReport(msgspec.Struct, frozen=True):
     reached: bool
     """True when the collector answered at the end."""
     verdict: str
-    """The alerts daemon's sentence; empty where none came."""
+    """The alerts daemon's sentence; empty without one."""
     notes: list[str] = []
-    """What went wrong on the way, a line each."""
+    """Problems, a line each."""
     delivered: bool = False
-    """True when the collector has everything and nothing needs to be kept."""
+    """True when the collector has everything."""
 
 
 def myself() -> tuple[int, int]:
-    """This process and when it started."""
+    """Id and start time of this process."""
     return os.getpid(), born(os.getpid())
 
 
 def save(directory: Path, name: str, value: RunPlan | CommandEnd | DeliveryReport) -> None:
-    """Write one of the three files, whole or not at all."""
+    """Write one of the three files atomically."""
     replace_file(directory / name, msgspec.json.encode(value))
 
 
@@ -108,15 +110,15 @@ def load_plan(directory: Path) -> RunPlan:
 
 def load_end(directory: Path) -> CommandEnd | None:
     """How the command ended, or None while it runs."""
-    try:
-        return msgspec.json.decode((directory / END).read_bytes(), type=CommandEnd)
-    except FileNotFoundError:
-        return None
+    return _load(directory / END, CommandEnd)
 
 
 def load_report(directory: Path) -> DeliveryReport | None:
     """The sidecar's report, or None where it has left none."""
-    try:
-        return msgspec.json.decode((directory / REPORT).read_bytes(), type=DeliveryReport)
-    except FileNotFoundError:
-        return None
+    return _load(directory / REPORT, DeliveryReport)
+
+
+def _load(path: Path, kind: type[_Kind]) -> _Kind | None:
+    with contextlib.suppress(FileNotFoundError):
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    return None

@@ -1,4 +1,4 @@
-"""One program of a batch job on this node, where no launcher of ours started it: its rings, its watch and its end."""
+"""One program of a batch job on this node: a watch that learns of the program's end from its processes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final
 
 from barograph_agent.job import processes
 from barograph_agent.ring.reader import Ring, RingError
-from barograph_agent.sidecar.plan import END, CommandEnd, save
+from barograph_agent.sidecar.plan import END, CommandEnd, RunPlan, save
 from barograph_agent.sidecar.watch import Watch
 
 UNKNOWN: Final = -1
-"""The exit status of a program that did not say one: a signal ended it, or _exit()."""
+"""The exit status of a program that has recorded none: a signal ended it, or _exit()."""
 
 
 @dataclass
@@ -30,38 +30,37 @@ class RankProcess:
         return self.ring.exit_status is None and 0 <= self.born == processes.born(self.ring.pid)
 
 
-class Program:
-    """Watches a program from its first ring to the end of its last process here, and delivers it."""
+class Program(Watch):
+    """A program that no launcher of ours started, from its first ring to the end of its last process on this node."""
 
-    def __init__(self, watch: Watch, directory: Path) -> None:
-        """`directory` is the watch's. Rings that are in the plan's directory already are the program's."""
-        self.watch = watch
-        self._directory = directory
-        self._rings = Path(watch.plan.ring_directory)
+    def __init__(self, directory: Path, plan: RunPlan) -> None:
+        """Rings that are already in the plan's ring directory belong to the program."""
+        super().__init__(directory, plan)
+        self._ring_directory = Path(plan.ring_directory)
         self._ranks: list[RankProcess] = []
         self.has_ended = (directory / END).exists()
-        """True once its end is noted: nothing joins it then."""
-        for path in sorted(self._rings.glob("*.ring")):
+        """True once its end is on disk: no further rank joins it."""
+        for path in sorted(self._ring_directory.glob("*.ring")):
             self._add(path)
 
-    def takes(self, ring: Ring) -> bool:
-        """Whether that may be one more rank of it, and not one of the next program in the same step."""
+    def accepts(self, ring: Ring) -> bool:
+        """Whether a ring may be of one more rank, and not of the next program in the same step."""
         others = {rank.ring.rank for rank in self._ranks}
-        return not self.has_ended and (ring.rank not in others or not self.is_over)
+        return not self.has_ended and (ring.rank not in others or not self.is_gone)
 
     def join(self, path: Path) -> None:
-        """One more ring, which moves into the program's directory. Raises OSError."""
-        self._add(self.adopt(path))
+        """Move one more ring into the program's directory and watch its process. Raises OSError."""
+        self._add(self.move_in(path))
 
-    def adopt(self, path: Path) -> Path:
-        """Take a file of one of its processes into the program's directory. Raises OSError."""
-        moved = self._rings / path.name
+    def move_in(self, path: Path) -> Path:
+        """Move a file of one of its processes into the program's directory. Raises OSError."""
+        moved = self._ring_directory / path.name
         path.rename(moved)
         return moved
 
     def is_in(self, step: Path) -> bool:
         """Whether it runs in the step with this directory."""
-        return self._rings.parent == step
+        return self._ring_directory.parent == step
 
     def has(self, pid: int) -> bool:
         """Whether a process that records is one of its own."""
@@ -69,44 +68,39 @@ class Program:
 
     @property
     def count(self) -> int:
-        """Rings it has."""
+        """Number of its rings."""
         return len(self._ranks)
 
     @property
-    def is_over(self) -> bool:
-        """True when none of its processes is left here."""
-        return not any(rank.lives for rank in self._ranks) and not (self._unseen and self.watch.plan.command_lives)
+    def is_gone(self) -> bool:
+        """True when none of its processes is left on this node."""
+        if any(rank.lives for rank in self._ranks):
+            return False
+        # In a container that hides process ids, a process that has not recorded its end may still run.
+        unseen = any(rank.born < 0 and rank.ring.exit_status is None for rank in self._ranks)
+        return not (unseen and self.plan.command_lives)
 
     def end(self, now: float) -> None:
-        """Note how the program ended; now: Unix seconds, the end where no process has told one. Raises OSError."""
-        statuses = [rank.ring.exit_status for rank in self._ranks]
-        told = [rank.ring.exited_unix_ns * 1e-9 for rank in self._ranks if rank.ring.exit_status is not None]
-        known = [status for status in statuses if status is not None]
-        started_at = self.watch.plan.started_at
-        ended_at = min(max(told), now) if told and len(told) == len(statuses) else now
-        status = max(known, default=0) or (0 if known and len(known) == len(statuses) else UNKNOWN)
-        save(self._directory, END, CommandEnd(ended_at, max(ended_at - started_at, 0.0), status))
+        """Record how the program ended. Raises OSError.
+
+        now: Unix seconds, the end where not every process has recorded one.
+        """
+        exited = [rank.ring for rank in self._ranks if rank.ring.exit_status is not None]
+        all_exited = bool(exited) and len(exited) == len(self._ranks)
+        ended_at = min(max(ring.exited_unix_ns for ring in exited) * 1e-9, now) if all_exited else now
+        status = max((ring.exit_status or 0 for ring in exited), default=0) or (0 if all_exited else UNKNOWN)
+        save(self.directory, END, CommandEnd(ended_at, max(ended_at - self.plan.started_at, 0.0), status))
         self.has_ended = True
 
-    def step(self) -> None:
-        """Read, make durable, deliver."""
-        self.watch.step()
-        self.watch.link.pump()
-
     def forget(self) -> None:
-        """Close, and delete what is delivered."""
+        """Close, and delete rings and spool."""
         self._close_rings()
-        self.watch.forget()
+        super().forget()
 
     def close(self) -> None:
-        """Let go; what is undelivered stays."""
+        """Close; what is undelivered stays on disk."""
         self._close_rings()
-        self.watch.close()
-
-    @property
-    def _unseen(self) -> bool:
-        """True where a process may be in a container that hides its number, and has not told its end."""
-        return any(rank.born < 0 and rank.ring.exit_status is None for rank in self._ranks)
+        super().close()
 
     def _add(self, path: Path) -> None:
         try:
@@ -122,7 +116,7 @@ class Program:
 
 
 def started_at(ring: Ring) -> float:
-    """When the process of a ring began, Unix seconds; if it is gone already, when MPI was there."""
+    """When the process of a ring began, Unix seconds; where it is gone already, when MPI_Init returned in it."""
     ticks = processes.born(ring.pid)
     at = processes.unix_seconds(ticks) if ticks >= 0 else ring.started_unix_ns * 1e-9
     return min(at, time.time())

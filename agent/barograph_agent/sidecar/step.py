@@ -1,4 +1,4 @@
-"""A step of a batch job on this node: the directory that a hook made for it, in which rings of its programs appear."""
+"""A step of a batch job on this node: a directory made by a hook, in which the rings of its programs appear."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ from barograph_agent.ring.reader import Ring, RingError
 from barograph_agent.settings import places
 from barograph_agent.sidecar.plan import PLAN, RunPlan, myself, save
 from barograph_agent.sidecar.program import Program, started_at
-from barograph_agent.sidecar.watch import Watch
 
 FACTS: Final = "step"
-"""The file in which the hook left what the task's environment said of the job, NAME=value a line."""
+"""The file in which the hook has put the job's variables from the task's environment, NAME=value a line."""
 _LAUNCHED: Final = "PMIX_NAMESPACE"
-"""The same for all ranks that one mpirun of Open MPI starts, on whichever node and in whichever step."""
+"""Equal for all ranks that one mpirun of Open MPI starts, on all nodes and in all steps."""
 _TICK_NS: Final = 10**8
-"""Longer than a tick of any file system's clock: what changes within one leaves the same time."""
+"""Longer than a tick of any file system's clock: changes within one tick have the same modification time."""
 
 
 class StepOptions(msgspec.Struct, frozen=True):
@@ -57,10 +56,7 @@ class Step:
         self._settled_ns = -1
 
     def find(self, programs: dict[Path, Program]) -> None:
-        """Give new rings to the programs they belong to, which are known by directory, and add new ones.
-
-        Raises OSError and SpoolError.
-        """
+        """Move new rings to their programs, adding to `programs` by ring directory. Raises OSError and SpoolError."""
         now_ns, changed_ns = time.time_ns(), self._directory.stat().st_mtime_ns
         if changed_ns == self._settled_ns:
             return
@@ -79,13 +75,13 @@ class Step:
             self._settled_ns = changed_ns
 
     def _sort_features(self, programs: Mapping[Path, Program]) -> None:
-        """Give side files to the programs of their processes. One whose process has no ring yet waits for it."""
+        """Move side files to the programs of their processes. One whose process has no ring yet stays."""
         for path in sorted(self._directory.glob(f"*{SUFFIX}")):
             with contextlib.suppress(BadSideFile, OSError):
                 pid = read_pid(path)
                 owner = next((one for one in programs.values() if one.is_in(self._directory) and one.has(pid)), None)
                 if owner is not None:
-                    owner.adopt(path)
+                    owner.move_in(path)
 
     def _place(self, ring: Ring, programs: Mapping[Path, Program]) -> Path:
         """The ring directory of the program that a ring belongs to: one that runs, else a new one."""
@@ -94,7 +90,7 @@ class Step:
         name = self._name if by_slurm else f"mpi-{clean(launched, 'unknown', 36)}"
         count = 1
         while _mark(directory := self._directory / (name if count == 1 else f"{name}-{count}")).exists():
-            if directory in programs and programs[directory].takes(ring):
+            if directory in programs and programs[directory].accepts(ring):
                 break
             count += 1
         return directory
@@ -123,7 +119,7 @@ class Step:
         try:
             spool.mkdir(mode=0o700)
             save(spool, PLAN, plan)
-            program = Program(Watch(spool, plan), spool)
+            program = Program(spool, plan)
             _mark(directory).touch()
         except BaseException:
             shutil.rmtree(spool, ignore_errors=True)
@@ -155,12 +151,12 @@ class Step:
 
 
 def _mark(directory: Path) -> Path:
-    """Stays when a program's directory goes: its name is not given again."""
+    """A file that stays when a program's directory is deleted, so that the name is not used again."""
     return directory.with_name(f"{directory.name}.begun")
 
 
 def _findings(command: list[str]) -> rules.Findings:
-    """What the site's rules find; nothing where they cannot be used: `barograph doctor` says so."""
+    """What the site's rules find; nothing where they cannot be used, which `barograph doctor` reports."""
     path = places.rules(os.environ)
     try:
         return rules.apply(rules.read(path), command) if path else rules.Findings()

@@ -1,4 +1,4 @@
-"""One run being watched: its rings, its spool and its link, moved on step by step."""
+"""A run being watched: reads its rings into its spool and delivers that by its link, step by step."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from barograph_agent.settings import agent
 from barograph_agent.sidecar.plan import TOKEN, CommandEnd, DeliveryReport, RunPlan, load_end
 
 VERDICT_SECONDS = 4.0
-"""How long the end of a run waits for the alerts daemon's final word, within the time its plan allows."""
+"""How long to wait at the end of a run for the final score, within the time for delivery of the plan."""
 HOLD_SHARE = 0.75
-"""Beyond this share of the spool's cap nothing is added as long as there is a better place for it."""
+"""Beyond this share of the spool's cap intervals stay in the rings as long as these have room."""
 STRAGGLERS_SECONDS = 2.0
-"""How long it waits for ranks that outlive the command: a killed launcher's go a moment after it."""
+"""How long to wait for ranks that outlive the command: those of a killed mpiexec end a moment after it."""
 STARTED_BEFORE_SECONDS = 1.0
-"""A run's first process may be so much older than its plan says, which goes by another clock."""
+"""How much earlier than its plan says a run's first process may begin: the two are read from different clocks."""
 
 
 class State(msgspec.Struct):
@@ -41,17 +41,17 @@ class State(msgspec.Struct):
     progress: Progress = msgspec.field(default_factory=Progress)
     announced: bool = False
     unreadable: set[str] = set()
-    """Rings that were reported."""
+    """Names of rings that were reported."""
     ended: bool = False
     seen: int = 0
     dropped: int = 0
-    """The last two as they were when the run ended."""
+    """`seen` and `dropped` are as they were when the run ended."""
 
 
 class Watch:
-    """Turns one run's rings into messages and delivers them.
+    """Turns the rings of one run into messages and delivers them.
 
-    Made again from the same directory after a crash, it goes on where the spool's last mark says.
+    After a crash, a new one of the same directory continues from the spool's last mark.
     Raises SpoolError where another process watches this run.
     """
 
@@ -64,8 +64,8 @@ class Watch:
         segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
         self.plan = plan
+        self.directory = directory
         self.notes: list[str] = []
-        self._directory = directory
         self._clock = clock
         self._made_at = time.monotonic()
         self._spool = Spool(directory, plan.spool_bytes, segment_bytes)
@@ -83,7 +83,7 @@ class Watch:
         return self.ended and self.link.idle
 
     def step(self) -> None:
-        """Read what the rings hold, make it durable, end the run if it has ended. A bad ring or disk does not raise."""
+        """Read the rings into the spool, and end the run if it has ended. A bad ring or disk does not raise."""
         if self._state.ended:
             return
         end = self._end()
@@ -96,14 +96,14 @@ class Watch:
             if end is not None:
                 self._append_run(end)
         except OSError as error:
-            # The disk is full or gone. The rings still hold what was not committed: try again next time.
-            self._note(f"spool {self._directory}: {error.strerror}; holding intervals in memory rings")
+            # The disk is full or gone. The rings still hold what was not committed; the next step tries again.
+            self._note(f"spool {self.directory}: {error.strerror}; holding intervals in memory rings")
             self._spool.rollback()
             self._worlds.close()
             self._load()
 
     def report(self) -> DeliveryReport:
-        """What became of the intervals so far, and the verdict where there is one."""
+        """Where the intervals so far are, and the verdict where there is one."""
         state = self._state
         seen, missing = (state.seen, state.dropped) if state.ended else self._worlds.counted()
         spooled = self._spool.rows
@@ -121,13 +121,13 @@ class Watch:
         )
 
     def close(self) -> None:
-        """Let go of everything; what is undelivered stays for the next one."""
+        """Close; what is undelivered stays on disk for the next watch."""
         self.link.close()
         self._worlds.close()
         self._spool.close()
 
     def forget(self) -> None:
-        """Close, and delete rings and spool: everything is delivered."""
+        """Close, and delete rings and spool."""
         self.link.close()
         self._worlds.close()
         shutil.rmtree(self.plan.ring_directory, ignore_errors=True)
@@ -144,19 +144,19 @@ class Watch:
             self._note(str(error))
         maker = None
         if key is not None and key.role == "agent":
-            kept = self._directory / TOKEN
+            kept = self.directory / TOKEN
             credential.keep_token(environment, self.plan.job.key, kept)
             maker = credential.maker(environment, kept)
         return Link(self.plan.endpoint, self.plan.stream, self._spool, key=key, credential=maker)
 
     def _waits(self) -> bool:
-        """True while a collector that is there but slow may still make room, and the rings have some."""
+        """True while the spool is nearly full, the collector answers and the rings have room."""
         filled = self._spool.size + self._worlds.backlog * ROW_BYTES
         full = filled > self.plan.spool_bytes * HOLD_SHARE and self._spool.rows > 0
         return full and self.link.connected and not self._worlds.half_full
 
     def _load(self) -> None:
-        """Begin where the last commit left off."""
+        """Continue from the last commit."""
         mark = self._spool.mark
         self._state = msgspec.json.decode(mark, type=State) if mark else State()
         rate = self.plan.rows_per_second
@@ -165,15 +165,13 @@ class Watch:
         self._settled = StableFeatures(Path(self.plan.feature_directory or self.plan.ring_directory), began)
 
     def _gather(self, *, final: bool) -> bool:
-        """One batch of every ring into the spool; says whether there may be more."""
+        """Read one batch of every ring into the spool; True where there may be more."""
         if self._worlds.known and not self._state.announced and self._speaks_for_job:
             self._append_job()
         before = self._worlds.position
         self._report_unreadable()
-        for rows in self._worlds.take(final=final):
-            owner = {"node_blocks": {"job": self.plan.job.key, "host": self.plan.job.host}}
-            owner["blocks"] = {"job": self.plan.job.key}
-            self._append(rows.table, rows.length, owner.get(rows.table, {}) | rows.values, rows.intervals)
+        for rows in self._worlds.read(final=final):
+            self._append(rows.table, rows.length, rows.values, rows.intervals)
         self._report_unreadable()
         if not final:
             self._append_features(final=False)
@@ -181,12 +179,12 @@ class Watch:
         if moved or self._spool.next_seq > self._spool.last_seq + 1:
             self._commit()
             self._worlds.release()
-        # A batch that was not full took what there was. The little that came meanwhile is left to gather.
+        # After a batch that was not full, the next step reads the few records that have come meanwhile.
         return moved and (final or self._worlds.half_full or self._worlds.backlog >= BATCH)
 
     def _end(self) -> CommandEnd | None:
-        """How the run ended, or None while it goes on. Looked at before the rings, so that nothing comes after it."""
-        end = load_end(self._directory)
+        """How the run ended, or None while it goes on. To be read before the rings: they are complete then."""
+        end = load_end(self.directory)
         if end is None:
             if self.plan.launcher_lives or self.plan.command_lives:
                 return None
@@ -201,7 +199,6 @@ class Watch:
         seen, missing = self._worlds.counted()
         if self._speaks_for_job:
             values = {
-                "job": self.plan.job.key,
                 "ended_at": end.ended_at,
                 "runtime_seconds": end.runtime_seconds,
                 "exit_status": end.exit_status,
@@ -210,33 +207,28 @@ class Watch:
             }
             self._append("runs", 1, values)
         cost = {
-            "job": self.plan.job.key,
-            "host": self.plan.job.host,
             "cpu_seconds": time.process_time(),
             "resident_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
             "lived_seconds": time.monotonic() - self._made_at,
-            "at": self._clock(),
         }
         self._append("sidecars", 1, cost)
         self._state.ended, self._state.seen, self._state.dropped = True, seen, missing
         self._commit()
-        # Rings take memory, and everything in them is on the disk now.
+        # Rings take memory, and all of their content is on disk now.
         self._worlds.close()
         shutil.rmtree(self.plan.ring_directory, ignore_errors=True)
 
     @property
     def _speaks_for_job(self) -> bool:
-        """True on the node of rank 0. A launcher's sidecar has nobody beside it."""
+        """True on the node of rank 0, and under a launcher, whose run has one sidecar."""
         return not self.plan.step_directory or self._worlds.has_first_rank
 
     def _append_features(self, *, final: bool) -> None:
-        owner = {"job": self.plan.job.key, "host": self.plan.job.host, "at": self._clock()}
-        for rows in self._settled.take(final=final):
-            self._append(rows.table, rows.length, owner | rows.values)
+        for rows in self._settled.read(final=final):
+            self._append(rows.table, rows.length, rows.values)
         for reason, count in self._settled.lost.items():
             if final and count:
-                event = {"source": self.plan.job.key, "kind": f"features-{reason}", "rows": count, "detail": ""}
-                self._append("events", 1, {**event, "at": self._clock()})
+                self._append("events", 1, {"kind": f"features-{reason}", "rows": count, "detail": ""})
 
     def _append_job(self) -> None:
         try:
@@ -245,7 +237,6 @@ class Watch:
             job = self.plan.job.seen_as(self._state.progress.program)
             self._note(str(error))
         values = {
-            "job": job.key,
             "cluster": job.cluster,
             "workload": job.workload(self._state.progress.ranks, job.nodes),
             "app": job.app,
@@ -253,7 +244,6 @@ class Watch:
             "params": msgspec.json.encode(job.params).decode(),
             "ranks": self._state.progress.ranks,
             "nodes": job.nodes,
-            "host": job.host,
             "started_at": self.plan.started_at,
             "scheduler": job.scheduler,
             "account": job.account,
@@ -263,8 +253,11 @@ class Watch:
         self._state.announced = True
 
     def _append(self, table: str, rows: int, values: dict[str, Any], intervals: int = 0) -> None:
-        message = wire.append(self.plan.stream, self._spool.next_seq, table, rows, values)
-        # Counted in intervals: what is spooled or dropped is to balance with what the shim has seen.
+        """Spool rows; columns that say whose they are, as far as the table has them, need not be in `values`."""
+        job = self.plan.job
+        own: dict[str, Any] = {"job": job.key, "host": job.host, "source": job.key, "at": self._clock()}
+        message = wire.append(self.plan.stream, self._spool.next_seq, table, rows, own | values)
+        # Counted in intervals: those spooled and dropped are to add up to those that the shim has seen.
         self._spool.put(intervals, wire.encode(message))
 
     def _commit(self) -> None:
@@ -274,14 +267,13 @@ class Watch:
         for name, error in self._worlds.unreadable.items():
             if name not in self._state.unreadable:
                 self._note(str(error))
-                event = {"source": self.plan.job.key, "kind": "ring-unreadable", "rows": 0, "detail": str(error)}
-                self._append("events", 1, {**event, "at": self._clock()})
+                self._append("events", 1, {"kind": "ring-unreadable", "rows": 0, "detail": str(error)})
                 self._state.unreadable.add(name)
 
     def _refusals(self) -> list[str]:
-        told = [f"refused by the collector: {refusal.detail}" for refusal in self.link.refusals]
-        trouble = [f"not let in by the collector: {self.link.trouble}"] if self.link.trouble and not told else []
-        return list(dict.fromkeys(told)) + trouble
+        if self.link.trouble and not self.link.refusals:
+            return [f"not let in by the collector: {self.link.trouble}"]
+        return list(dict.fromkeys(f"refused by the collector: {refusal.detail}" for refusal in self.link.refusals))
 
     def _note(self, line: str) -> None:
         if line not in self.notes:

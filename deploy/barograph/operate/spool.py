@@ -1,38 +1,42 @@
-"""`barograph spool [--send]`: what earlier runs on this node could not deliver, and a way to deliver it now."""
+"""`barograph spool [--send]`: lists what earlier runs on this node could not deliver, or delivers it."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
-import time
 from pathlib import Path
 from typing import Final
 
 from barograph_agent.settings import agent, places
-from barograph_agent.sidecar.main import adopt, orphans
+from barograph_agent.sidecar.main import Sidecar, adopt, orphans
+from barograph_agent.sidecar.watch import Watch
 
 EXIT_UNAVAILABLE: Final = 69
-_NOBODY: Final = Path("/nonexistent")
 
 
-def send(root: Path, endpoint: str, seconds: float) -> int:
-    """Deliver every orphan under `root`; returns how many are left when the time is over."""
-    watches = adopt(root, _NOBODY, endpoint)
-    deadline = time.monotonic() + seconds
-    while watches and time.monotonic() < deadline:
-        for watch in list(watches):
-            watch.step()
-            watch.link.pump(0.02)
-            if watch.delivered:
-                print(f"delivered  {watch.plan.job.key}")
-                watch.forget()
-                watches.remove(watch)
-    for watch in watches:
-        for note in watch.report().notes:
-            print(f"waiting    {watch.plan.job.key}: {note}")
-        watch.close()
-    return len(watches)
+class Delivery(Sidecar[Watch]):
+    """Delivers the orphaned spools under a directory, whether their programs have ended or not, and prints how."""
+
+    def __init__(self, root: Path, endpoint: str, seconds: float) -> None:
+        super().__init__(root, endpoint, seconds, adopt(root, endpoint))
+        self.adopted = {}
+        self.left = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Always: there are no other programs to wait for."""
+        return True
+
+    def release(self, watch: Watch) -> None:
+        """Print what became of it; delete what is delivered."""
+        if watch.delivered:
+            print(f"delivered  {watch.plan.job.key}")
+        else:
+            self.left += 1
+            for note in watch.report().notes:
+                print(f"waiting    {watch.plan.job.key}: {note}")
+        super().release(watch)
 
 
 def main(arguments: list[str]) -> int:
@@ -46,7 +50,7 @@ def main(arguments: list[str]) -> int:
     parse.add_argument("--seconds", type=float, default=30.0, help="how long to try (default: %(default)s)")
     options = parse.parse_args(arguments)
     root = places.spool_root(environment)
-    waiting = orphans(root, _NOBODY) if root.is_dir() else []
+    waiting = orphans(root) if root.is_dir() else {}
     if not waiting:
         print("nothing is waiting")
         return 0
@@ -56,7 +60,10 @@ def main(arguments: list[str]) -> int:
             print(f"{directory}  {size:,} bytes")
         print(f"{len(waiting)} runs wait")
         return 0
-    left = send(root, options.collector, options.seconds)
-    if left:
-        print(f"barograph: {left} runs not delivered in {options.seconds:g} s to {options.collector}", file=sys.stderr)
-    return EXIT_UNAVAILABLE if left else 0
+    delivery = Delivery(root, options.collector, options.seconds)
+    delivery.run()
+    if not delivery.left:
+        return 0
+    waited = f"{delivery.left} runs not delivered in {options.seconds:g} s to {options.collector}"
+    print(f"barograph: {waited}", file=sys.stderr)
+    return EXIT_UNAVAILABLE

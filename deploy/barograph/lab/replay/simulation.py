@@ -114,7 +114,7 @@ class Simulation:
         ring.advance(seconds)
         self.now = ring.started_unix_ns * 1e-9 + seconds
         while harvest.cursor.position < ring.head:
-            intervals, sites = harvest.take()
+            intervals, sites = harvest.read()
             if sites:
                 self._log.put("sites", len(sites["class_id"]), sites)
             if intervals is not None and len(intervals.class_ids):
