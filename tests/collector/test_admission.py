@@ -66,7 +66,7 @@ class Facility:
         return Producer(self.collector.endpoint, stream, self.key("agent", key))
 
     def refused(self) -> dict[str, int]:
-        return {reason: count for reason, count in self.collector.counters.refused.items() if count}
+        return {reason: count for reason, count in self.collector.counters.rejected.items() if count}
 
     def rows(self, table: str, column: str) -> list[object]:
         with LogReader(self.collector.endpoint, 30, self.key("reader", "staff")) as reader:
@@ -313,7 +313,7 @@ def test_a_producer_that_goes_too_fast_is_held_back_and_loses_nothing(tmp_path: 
             wait_until(pumped(link, lambda: link.idle), "everything is acknowledged")
         finally:
             link.close()
-        assert collector.counters.refused["rate"] > 0
+        assert collector.counters.rejected["rate"] > 0
         with LogReader(collector.endpoint, 30) as reader:
             stored = [value for batch in reader.read_all("blocks") for value in batch.columns["first_index"]]
         assert stored == list(range(1000, 31_000))

@@ -91,9 +91,9 @@ def test_of_a_connection_that_says_nothing_but_nonsense_no_more_is_looked_at(
     ):
         for _ in range(100):
             hostile.socket.send(b"nonsense")
-        wait_until(lambda: sum(collector.counters.refused.values()) == 100, "all are counted")
-        assert collector.counters.refused["undecodable"] == 1
-        assert collector.counters.refused["ignored"] == 99
+        wait_until(lambda: sum(collector.counters.rejected.values()) == 100, "all are counted")
+        assert collector.counters.rejected["undecodable"] == 1
+        assert collector.counters.rejected["ignored"] == 99
         assert honest.hello().acked == 0
 
 
@@ -107,9 +107,9 @@ def test_opening_streams_is_not_speaking_in_vain_and_being_turned_away_is(
         assert {importer.receive(wire.Welcome).stream for _ in range(50)} == {f"run{n}/import" for n in range(50)}
         for _ in range(500):
             importer.send(wire.Hello("no name"))
-        wait_until(lambda: sum(collector.counters.refused.values()) == 500, "all are counted")
-        assert collector.counters.refused["invalid"] > 0
-        assert collector.counters.refused["ignored"] > 0
+        wait_until(lambda: sum(collector.counters.rejected.values()) == 500, "all are counted")
+        assert collector.counters.rejected["invalid"] > 0
+        assert collector.counters.rejected["ignored"] > 0
 
 
 def test_who_speaks_in_vain_too_often_is_not_listened_to_for_a_while() -> None:
@@ -139,13 +139,13 @@ def test_one_connection_has_few_requests_waiting_and_each_is_answered(tmp_path: 
         assert {answer.error for answer in turned_away} == {
             f"{REQUESTS_OF_ONE} requests of this connection are waiting, ask again later"
         }
-        assert collector.counters.refused["rate"] == len(turned_away)
+        assert collector.counters.rejected["rate"] == len(turned_away)
         client.send(wire.Read(2 * CREDIT, "blocks", 0))
         assert not client.receive(wire.Rows).error
 
 
 def refused(collector: Collector) -> set[str]:
-    return {reason for reason, count in collector.counters.refused.items() if count}
+    return {reason for reason, count in collector.counters.rejected.items() if count}
 
 
 def test_a_connection_that_says_nothing_is_closed_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +157,7 @@ def test_a_connection_that_says_nothing_is_closed_and_counted(tmp_path: Path, mo
             while connection.recv(64):  # the collector's own greeting, and then its end
                 pass
             connection.close()
-        wait_until(lambda: collector.counters.refused["handshake"] == len(silent), "all are counted")
+        wait_until(lambda: collector.counters.rejected["handshake"] == len(silent), "all are counted")
 
 
 def test_an_oversized_append_is_used_up_and_an_oversized_frame_ends_its_connection(tmp_path: Path) -> None:

@@ -390,6 +390,6 @@ def test_an_import_with_a_key_that_is_turned_down_ends(tmp_path, monkeypatch):
         collector_on(tmp_path / "log.duckdb", keyring=keys.Keyring(directory)) as collector,
         Delivery(collector.endpoint, key) as delivery,
     ):
-        wait_until(lambda: collector.counters.refused["key"], "the key is turned down")
+        wait_until(lambda: collector.counters.rejected["key"], "the key is turned down")
         with pytest.raises(CollectorUnreachable, match="no answer from the collector"):
             list(delivery.send(iter(records)))

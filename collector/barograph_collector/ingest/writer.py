@@ -125,8 +125,7 @@ class DatabaseWriter:
                 return
         self._number = number
         self._counters.waiting_since = 0.0
-        self._counters.commit_seconds += time.perf_counter() - began
-        self._counters.commits += 1
+        self._counters.commit_seconds.observe(time.perf_counter() - began)
         self._counters.last_offset = self._store.head
         self._journal_bytes += sum(len(item.frame) for item in items)
         self._counters.count(entries)
@@ -142,12 +141,12 @@ class DatabaseWriter:
                 if str(error) != complained:
                     _log.error("cannot open the database again: %s; going on trying", error)
                 complained = str(error)
-                self._counters.reopen_failures += 1
+                self._counters.reopens["failed"] += 1
                 if self._ending.wait(RETRY_SECONDS):
                     return False
             else:
                 _log.info("the database is open again")
-                self._counters.reopens += 1
+                self._counters.reopens["done"] += 1
                 return True
 
     def _keep_house(self) -> None:
@@ -157,7 +156,7 @@ class DatabaseWriter:
         except duckdb.Error as error:
             _log.warning("days could not be rolled up or dropped, next time: %s", first_line(error))
             return
-        self._counters.days_dropped += dropped
+        self._counters.partitions_dropped += dropped
         self._counters.table_rows = self._store.database.row_counts()
         if dropped:
             _log.info("dropped the raw rows of %d days", dropped)
@@ -173,6 +172,5 @@ class DatabaseWriter:
             return
         self._journal_bytes = 0
         seconds = time.perf_counter() - began
-        self._counters.checkpoints += 1
-        self._counters.checkpoint_seconds += seconds
+        self._counters.checkpoint_seconds.observe(seconds)
         self._counters.longest_checkpoint_seconds = max(seconds, self._counters.longest_checkpoint_seconds)

@@ -104,11 +104,11 @@ class Receiver:
                     self._obey(post)
             if self._door.monitor in ready:
                 for reason in self._door.failures():
-                    self._counters.refused[reason] += 1
+                    self._counters.rejected[reason] += 1
             if self._door.socket in ready:
                 self._receive()
             self._counters.streams = len(self._streams)
-            self._counters.credit_taken = self._streams.under_way
+            self._counters.credit_taken_messages = self._streams.under_way
             self._counters.credit_exhausted = self._streams.exhausted
 
     def _obey(self, post: Post) -> None:
@@ -145,12 +145,12 @@ class Receiver:
             except zmq.Again:
                 return
             if self._patience.is_over(peer):
-                self._counters.refused["ignored"] += 1
+                self._counters.rejected["ignored"] += 1
                 continue
             try:
                 self._handle(peer, key, messages.decode(frames), frames[0])
             except messages.Undecodable as reason:
-                self._counters.refused[str(reason)] += 1
+                self._counters.rejected[str(reason)] += 1
                 self._patience.spend(peer)
                 self._complain(str(reason))
 
@@ -164,7 +164,7 @@ class Receiver:
                 if verdict is StreamDecision.ACCEPT and self._space.is_short():
                     # Unanswered: the producer keeps it, says hello after a while, and sends it again.
                     self._count(message, "refused")
-                    self._counters.refused["disk-full"] += 1
+                    self._counters.rejected["disk-full"] += 1
                 elif verdict is StreamDecision.ACCEPT:
                     self._take(peer, key, message, frame)
                 else:
@@ -215,7 +215,7 @@ class Receiver:
         self._counters.queue_rows += item.entry.rows
         if item.refusal:
             # Sent with the commit: a producer that forgot the message before that would leave a gap behind.
-            self._counters.refused[item.refusal.reason] += 1
+            self._counters.rejected[item.refusal.reason] += 1
         self._items.put(item)
 
     def _answer(self, peer: bytes, message: wire.Append | wire.Skip, verdict: StreamDecision) -> None:
@@ -223,7 +223,7 @@ class Receiver:
             case StreamDecision.DUPLICATE:
                 self._door.send(*self._streams.ack(peer, message.stream))
             case StreamDecision.CREDIT:
-                self._counters.refused["credit"] += 1
+                self._counters.rejected["credit"] += 1
             case StreamDecision.GAP:
                 detail = f"seq is {message.seq}, expected {self._streams.expected(message.stream)}"
                 self._reception.refuse(peer, message.stream, message.seq, "gap", detail)

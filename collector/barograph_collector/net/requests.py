@@ -95,7 +95,7 @@ class RequestRouter:
             self._admission.check_read(peer, key, request)
             self._pass_on(peer, request)
         except Refused as error:
-            self._counters.refused[error.reason] += 1
+            self._counters.rejected[error.reason] += 1
             self._patience.spend(peer)
             self._door.send(peer, _unanswered(request, str(error)))
 
@@ -124,7 +124,7 @@ class RequestRouter:
 
     def refuse(self, peer: bytes, stream: str, seq: int, reason: str, detail: str) -> None:
         """Count a message that is not taken, and say so; `seq` is 0 for a hello."""
-        self._counters.refused[reason] += 1
+        self._counters.rejected[reason] += 1
         self._door.send(peer, wire.Refuse(stream[:128], seq, reason, detail))
 
     def end(self) -> None:
