@@ -1,4 +1,4 @@
-"""The receive thread's work: judge what arrives, queue the rows that are accepted, send every answer."""
+"""The receive thread: checks what arrives, queues the rows that are accepted, sends every answer."""
 
 from __future__ import annotations
 
@@ -24,59 +24,59 @@ from barograph_collector.net.wakeup_queue import WakeupQueue
 from barograph_collector.storage import messages
 
 QUEUE_BYTES: Final = 128 * 2**20
-"""With this much on its way to the database the socket is left alone until a commit has made room."""
-_HAD_ALREADY: Final = (StreamDecision.DUPLICATE, StreamDecision.UNDER_WAY)
-_AT_ONCE: Final = 256  # messages taken before answers get their turn again
-_COMPLAINT_SECONDS: Final = 60.0
+"""With this much on its way to the database nothing is received until a commit has made room."""
+_DUPLICATES: Final = (StreamDecision.DUPLICATE, StreamDecision.UNDER_WAY)
+_AT_ONCE: Final = 256  # messages received before answers are sent
+_WARNING_SECONDS: Final = 60.0
 _log = logging.getLogger(__name__)
 
 
 class Order(enum.Enum):
-    """What the receiver is told."""
+    """Commands to the receive thread."""
 
-    STOP_INTAKE = "take nothing more from clients; still send answers"
-    END = "everything has been answered"
+    STOP_INTAKE = "receive nothing more; still send answers"
+    END = "end: everything has been answered"
 
 
 class Stored(NamedTuple):
-    """Items that are in the database by now: their memory is free again."""
+    """Items that are in the database now."""
 
     items: list[messages.Item]
 
 
 class RateLimits(NamedTuple):
-    """What each producer may send from now on, in rows per second."""
+    """A new rate limit of each producer, in rows per second."""
 
     rows_per_second: float
 
 
 Post: TypeAlias = list[messages.Item] | Stored | Reply | AuthResult | RateLimits | Order | threading.Event
-"""An event is set when its turn comes: somebody wants to know whether this thread goes round."""
+"""A list of items: these are durable. An event is set at its turn, which shows that the thread is alive."""
 
 
 class Receiver:
-    """Owns the door and the streams. A list of items in the mailbox says that those are durable."""
+    """Owns the socket and the streams."""
 
     def __init__(
         self,
-        door: RouterSocket,
+        socket: RouterSocket,
         mailbox: WakeupQueue[Post],
         *,
         streams: Streams,
         admission: Authorization,
-        reception: RequestRouter,
-        patience: RejectionLimiter,
+        router: RequestRouter,
+        limiter: RejectionLimiter,
         space: DiskSpace,
         items: queue.SimpleQueue[messages.Item | None],
         counters: Counters,
         clock: Callable[[], float],
     ) -> None:
-        self._door = door
+        self._socket = socket
         self._mailbox = mailbox
         self._streams = streams
         self._admission = admission
-        self._reception = reception
-        self._patience = patience
+        self._router = router
+        self._limiter = limiter
         self._space = space
         self._items = items
         self._counters = counters
@@ -84,39 +84,39 @@ class Receiver:
         self._queued_bytes = 0
         self._stopping = False
         self._ended = False
-        self._ignored = 0
-        self._complained_at = float("-inf")
+        self._undecodable = 0
+        self._warned_at = float("-inf")
 
     def run(self) -> None:
         """Work until told to end."""
         poller = zmq.Poller()
         poller.register(self._mailbox.fileno(), zmq.POLLIN)
-        poller.register(self._door.monitor, zmq.POLLIN)
+        poller.register(self._socket.monitor, zmq.POLLIN)
         had_room = None
         while not self._ended:
             has_room = self._queued_bytes < QUEUE_BYTES and not self._stopping
             if has_room != had_room:
-                poller.register(self._door.socket, zmq.POLLIN if has_room else 0)
+                poller.register(self._socket.raw, zmq.POLLIN if has_room else 0)
                 had_room = has_room
             ready = dict(poller.poll())
             if self._mailbox.fileno() in ready:
                 for post in self._mailbox.take():
-                    self._obey(post)
-            if self._door.monitor in ready:
-                for reason in self._door.failures():
+                    self._process(post)
+            if self._socket.monitor in ready:
+                for reason in self._socket.failures():
                     self._counters.rejected[reason] += 1
-            if self._door.socket in ready:
+            if self._socket.raw in ready:
                 self._receive()
             self._counters.streams = len(self._streams)
             self._counters.credit_taken_messages = self._streams.under_way
             self._counters.credit_exhausted = self._streams.exhausted
 
-    def _obey(self, post: Post) -> None:
+    def _process(self, post: Post) -> None:
         match post:
             case Reply():
-                self._reception.pass_back(post)
+                self._router.send_answer(post)
             case AuthResult():
-                self._reception.open(*post)
+                self._router.open_stream(*post)
             case Stored():
                 self._queued_bytes -= sum(item.size for item in post.items)
                 self._counters.queue_rows -= sum(item.entry.rows for item in post.items)
@@ -124,15 +124,15 @@ class Receiver:
                     self._streams.stored(item.stream, item.seq)
             case list():
                 for reply in self._streams.committed((item.stream, item.seq, item.refusal) for item in post):
-                    self._door.send(*reply)
+                    self._socket.send(*reply)
             case RateLimits():
-                self._admission.limit(post.rows_per_second)
+                self._admission.set_rate(post.rows_per_second)
             case threading.Event():
                 post.set()
             case Order.STOP_INTAKE:
                 self._stopping = True
                 self._items.put(None)
-                self._reception.end()
+                self._router.end()
             case Order.END:
                 self._ended = True
 
@@ -141,56 +141,56 @@ class Receiver:
             if self._queued_bytes >= QUEUE_BYTES:
                 return
             try:
-                peer, key, frames = self._door.receive()
+                peer, key, frames = self._socket.receive()
             except zmq.Again:
                 return
-            if self._patience.is_over(peer):
+            if self._limiter.is_exceeded(peer):
                 self._counters.rejected["ignored"] += 1
                 continue
             try:
                 self._handle(peer, key, messages.decode(frames), frames[0])
             except messages.Undecodable as reason:
                 self._counters.rejected[str(reason)] += 1
-                self._patience.spend(peer)
-                self._complain(str(reason))
+                self._limiter.charge(peer)
+                self._warn(str(reason))
 
     def _handle(self, peer: bytes, key: str, message: wire.FromClient, frame: bytes) -> None:
         match message:
-            # First what comes most.
+            # The most frequent kind first.
             case wire.Append() | wire.Skip():
                 verdict = self._streams.judge(
                     peer, message.stream, message.seq, may_jump=isinstance(message, wire.Skip)
                 )
                 if verdict is StreamDecision.ACCEPT and self._space.is_short():
-                    # Unanswered: the producer keeps it, says hello after a while, and sends it again.
+                    # Unanswered: the producer says hello after a timeout and sends it again.
                     self._count(message, "refused")
                     self._counters.rejected["disk-full"] += 1
                 elif verdict is StreamDecision.ACCEPT:
-                    self._take(peer, key, message, frame)
+                    self._accept(peer, key, message, frame)
                 else:
-                    self._count(message, "duplicate" if verdict in _HAD_ALREADY else "refused")
-                    self._patience.spend(peer)
+                    self._count(message, "duplicate" if verdict in _DUPLICATES else "refused")
+                    self._limiter.charge(peer)
                     self._answer(peer, message, verdict)
             case wire.Hello():
-                self._reception.greet(peer, key, message)
+                self._router.route_hello(peer, key, message)
             case wire.Read() | wire.Sql():
-                self._reception.pass_on(peer, key, message)
+                self._router.route_request(peer, key, message)
 
-    def _take(self, peer: bytes, key: str, message: wire.Append | wire.Skip, frame: bytes) -> None:
+    def _accept(self, peer: bytes, key: str, message: wire.Append | wire.Skip, frame: bytes) -> None:
         try:
             item = self._item(key, message, frame)
         except Refused as error:
             self._count(message, "refused")
-            self._patience.spend(peer)
-            self._reception.refuse(peer, message.stream, message.seq, error.reason, str(error))
+            self._limiter.charge(peer)
+            self._router.refuse(peer, message.stream, message.seq, error.reason, str(error))
         else:
             self._count(message, "accepted")
             if item.refusal:
-                self._patience.spend(peer)
+                self._limiter.charge(peer)
             self._queue(item)
 
     def _item(self, key: str, message: wire.Append | wire.Skip, frame: bytes) -> messages.Item:
-        """What is to be stored: the rows, or the record that they were not this producer's to say. Raises Refused."""
+        """What to store: the rows, or a record of their refusal. Raises Refused for what is not stored at all."""
         grant = self._admission.grant(key, message.stream)
         now = self._clock()
         if isinstance(message, wire.Skip):
@@ -214,27 +214,29 @@ class Receiver:
         self._queued_bytes += item.size
         self._counters.queue_rows += item.entry.rows
         if item.refusal:
-            # Sent with the commit: a producer that forgot the message before that would leave a gap behind.
+            # Sent once durable: a producer that drops the message earlier could leave a gap in its stream.
             self._counters.rejected[item.refusal.reason] += 1
         self._items.put(item)
 
     def _answer(self, peer: bytes, message: wire.Append | wire.Skip, verdict: StreamDecision) -> None:
         match verdict:
             case StreamDecision.DUPLICATE:
-                self._door.send(*self._streams.ack(peer, message.stream))
+                self._socket.send(*self._streams.ack(peer, message.stream))
             case StreamDecision.CREDIT:
                 self._counters.rejected["credit"] += 1
             case StreamDecision.GAP:
                 detail = f"seq is {message.seq}, expected {self._streams.expected(message.stream)}"
-                self._reception.refuse(peer, message.stream, message.seq, "gap", detail)
+                self._router.refuse(peer, message.stream, message.seq, "gap", detail)
             case StreamDecision.UNKNOWN:
                 detail = f"stream {message.stream[:140]!r} was not opened on this connection, expected hello first"
-                self._reception.refuse(peer, message.stream, message.seq, "unknown-stream", detail)
+                self._router.refuse(peer, message.stream, message.seq, "unknown-stream", detail)
 
-    def _complain(self, reason: str) -> None:
-        self._ignored += 1
+    def _warn(self, reason: str) -> None:
+        self._undecodable += 1
         now = self._clock()
-        if now - self._complained_at >= _COMPLAINT_SECONDS:
-            _log.warning("ignored %d messages that are not of the log protocol, the last one %s", self._ignored, reason)
-            self._complained_at = now
-            self._ignored = 0
+        if now - self._warned_at >= _WARNING_SECONDS:
+            _log.warning(
+                "ignored %d messages that are not of the log protocol, the last one %s", self._undecodable, reason
+            )
+            self._warned_at = now
+            self._undecodable = 0
