@@ -37,7 +37,7 @@ from barograph_collector.ingest.streams import Streams
 from barograph_collector.ingest.writer import DatabaseWriter
 from barograph_collector.net.answerer import Answerer
 from barograph_collector.net.penalties import RejectionLimiter
-from barograph_collector.net.receiver import Order, Post, RateLimits, Receiver, Stored
+from barograph_collector.net.receiver import Receiver
 from barograph_collector.net.requests import QUERIES_WAITING, READS_WAITING, RequestRouter
 from barograph_collector.net.router_socket import RouterSocket
 from barograph_collector.net.wakeup_queue import WakeupQueue
@@ -85,15 +85,17 @@ class Collector:
         self._munge_socket = munge_socket
         self._rows_per_second = rows_per_second
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._mailbox: WakeupQueue[Post] = WakeupQueue()
+        self._mailbox: WakeupQueue[Callable[[], object]] = WakeupQueue()
         self._items: queue.SimpleQueue[Item | None] = queue.SimpleQueue()
         groups: queue.SimpleQueue[DurableGroup | threading.Event | None] = queue.SimpleQueue()
-        self._appender = Appender(store.journal, self._items, groups, self._mailbox.put)
+        self._appender = Appender(
+            store.journal, self._items, groups, lambda items: self._call(self._receiver.durable, items)
+        )
         self.space = DiskSpace(store.path.parent, reserve_bytes)
         self._writer = DatabaseWriter(
             store,
             groups,
-            stored=lambda items: self._mailbox.put(Stored(items)),
+            stored=lambda items: self._call(self._receiver.stored, items),
             counters=self.counters,
             retention=retention,
         )
@@ -112,21 +114,24 @@ class Collector:
             raise
         self.endpoint = socket.endpoint
         streams = Streams()
-        admission = self._admission()
+        admission = self._admission = self._make_admission()
         limiter = RejectionLimiter(time.monotonic)
-        post = self._mailbox.put
-        reads = Answerer(functools.partial(read_page, self._store, self._writer.settle), post, READS_WAITING)
-        queries = Answerer(self._querier.answer, post, QUERIES_WAITING)
+        answer_read = functools.partial(read_page, self._store, self._writer.settle)
+        reads = Answerer(answer_read, lambda reply: self._call(router.send_answer, reply), READS_WAITING)
+        queries = Answerer(self._querier.answer, lambda reply: self._call(router.send_answer, reply), QUERIES_WAITING)
         hellos: queue.SimpleQueue[HelloRequest | None] = queue.SimpleQueue()
-        self._router = RequestRouter(
+        router = self._router = RequestRouter(
             socket, streams, admission, self.counters, limiter, reads=reads, queries=queries, hellos=hellos
         )
-        receiver = Receiver(
+        authenticator = Authenticator(
+            self._verifier(), self._store.marks, hellos, functools.partial(self._call, router.open_stream)
+        )
+        receiver = self._receiver = Receiver(
             socket,
             self._mailbox,
             streams=streams,
             admission=admission,
-            router=self._router,
+            router=router,
             limiter=limiter,
             space=self.space,
             items=self._items,
@@ -139,7 +144,7 @@ class Collector:
             ("writer", self._writer.run),
             ("reader", reads.run),
             *(("querier", queries.run) for _ in range(QUERY_THREADS)),
-            ("authenticator", Authenticator(self._verifier(), self._store.marks, hellos, post).run),
+            ("authenticator", authenticator.run),
         ):
             self._threads.append(threading.Thread(target=self._run, args=(name, work), name=name, daemon=True))
         for thread in self._threads:
@@ -155,13 +160,13 @@ class Collector:
         self._appender.end()
         self._writer.end()
         if receiver.is_alive():
-            self._mailbox.put(Order.STOP_INTAKE)
+            self._call(self._receiver.stop_intake)
         else:
             self._items.put(None)
             self._router.end()
         for thread in workers:
             thread.join(max(deadline - time.monotonic(), 0.0))
-        self._mailbox.put(Order.END)
+        self._call(self._receiver.end)
         receiver.join(max(deadline - time.monotonic(), 0.5))
         if late := [thread.name for thread in self._threads if thread.is_alive()]:
             _log.error("did not stop within %g s: %s", seconds, ", ".join(late))
@@ -173,7 +178,7 @@ class Collector:
 
     def limit(self, rows_per_second: float, retention: Retention, reserve_bytes: int) -> None:
         """Change limits while serving; see `__init__`."""
-        self._mailbox.put(RateLimits(rows_per_second))
+        self._call(self._admission.set_rate, rows_per_second)
         self._writer.set_retention(retention)
         self.space.reserve = reserve_bytes
 
@@ -182,10 +187,14 @@ class Collector:
         answered = self._pulse.is_set()
         if answered:
             self._pulse.clear()
-            self._mailbox.put(self._pulse)
+            self._call(self._pulse.set)
         return answered
 
-    def _admission(self) -> Authorization:
+    def _call(self, function: Callable[..., object], *arguments: object) -> None:
+        """Let the receive thread call a function."""
+        self._mailbox.put(functools.partial(function, *arguments))
+
+    def _make_admission(self) -> Authorization:
         owners: dict[str, str] = {}
         if self._keyring is not None:
             after = -JOBS_KEPT

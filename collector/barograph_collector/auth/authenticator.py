@@ -30,17 +30,6 @@ class HelloRequest(NamedTuple):
     needs_credential: bool
 
 
-class AuthResult(NamedTuple):
-    """A hello after verification. `claim`: whose it is, None where no credential is required, or why it is refused.
-
-    stored: the highest number of the stream in the database.
-    """
-
-    request: HelloRequest
-    claim: Claim | Refused | None
-    stored: int
-
-
 class Authenticator:
     """Authenticates hellos in their order; a None in the queue ends it."""
 
@@ -49,13 +38,17 @@ class Authenticator:
         verifier: Verifier,
         marks: Callable[[Collection[str]], Mapping[str, int]],
         hellos: queue.SimpleQueue[HelloRequest | None],
-        post: Callable[[AuthResult], None],
+        done: Callable[[HelloRequest, Claim | Refused | None, int], None],
     ) -> None:
-        """`marks` gives the highest stored number of those streams that are known; it may raise duckdb.Error."""
+        """`marks` gives the highest stored number of those streams that are known; it may raise duckdb.Error.
+
+        `done` is called with each hello, the claim of its credential or why it is refused, None where no credential
+        is required, and the highest number of the stream in the database.
+        """
         self._verifier = verifier
         self._marks = marks
         self._hellos = hellos
-        self._post = post
+        self._done = done
         self._ended = False
 
     def run(self) -> None:
@@ -69,10 +62,10 @@ class Authenticator:
                 _log.warning("cannot look up how far streams have come: %s", first_line(error))
                 unavailable = Refused("unavailable", "the database does not answer, say it again later")
                 for request in requests:
-                    self._post(AuthResult(request, unavailable, 0))
+                    self._done(request, unavailable, 0)
                 continue
             for request in requests:
-                self._post(AuthResult(request, self._verify(request), marks.get(request.hello.stream, 0)))
+                self._done(request, self._verify(request), marks.get(request.hello.stream, 0))
 
     def _gather(self) -> list[HelloRequest]:
         """All queued hellos, at least one except at the end."""

@@ -15,10 +15,10 @@ R = TypeVar("R")
 class Answerer(Generic[R]):
     """A bounded queue of requests of one kind. Each thread that calls `run` answers one at a time."""
 
-    def __init__(self, answer: Callable[[R], wire.FromCollector], post: Callable[[Reply], None], limit: int) -> None:
-        """`post` delivers answers to the receive thread. limit: requests that wait."""
+    def __init__(self, answer: Callable[[R], wire.FromCollector], done: Callable[[Reply], None], limit: int) -> None:
+        """`done` is called with each answer. limit: requests that wait."""
         self._answer = answer
-        self._post = post
+        self._done = done
         self._limit = limit
         self._requests: queue.SimpleQueue[tuple[bytes, R] | None] = queue.SimpleQueue()
 
@@ -33,7 +33,7 @@ class Answerer(Generic[R]):
         """Answer requests until `end`."""
         while (item := self._requests.get()) is not None:
             peer, request = item
-            self._post(Reply(peer, self._answer(request)))
+            self._done(Reply(peer, self._answer(request)))
         self._requests.put(None)  # for the next thread
 
     def end(self) -> None:

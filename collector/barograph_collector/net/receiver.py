@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import enum
 import logging
 import queue
-import threading
 from collections.abc import Callable
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final
 
 import zmq
 
 from barograph_agent.protocol import wire
-from barograph_collector.auth.authenticator import AuthResult
 from barograph_collector.auth.authorization import Authorization, Refused
 from barograph_collector.ingest.counters import Counters
 from barograph_collector.ingest.space import DiskSpace
-from barograph_collector.ingest.streams import Reply, StreamDecision, Streams
+from barograph_collector.ingest.streams import StreamDecision, Streams
 from barograph_collector.net.penalties import RejectionLimiter
 from barograph_collector.net.requests import RequestRouter
 from barograph_collector.net.router_socket import RouterSocket
@@ -31,36 +28,13 @@ _WARNING_SECONDS: Final = 60.0
 _log = logging.getLogger(__name__)
 
 
-class Order(enum.Enum):
-    """Commands to the receive thread."""
-
-    STOP_INTAKE = "receive nothing more; still send answers"
-    END = "end: everything has been answered"
-
-
-class Stored(NamedTuple):
-    """Items that are in the database now."""
-
-    items: list[messages.Item]
-
-
-class RateLimits(NamedTuple):
-    """A new rate limit of each producer, in rows per second."""
-
-    rows_per_second: float
-
-
-Post: TypeAlias = list[messages.Item] | Stored | Reply | AuthResult | RateLimits | Order | threading.Event
-"""A list of items: these are durable. An event is set at its turn, which shows that the thread is alive."""
-
-
 class Receiver:
-    """Owns the socket and the streams."""
+    """Owns the socket and the streams. Other threads put calls of its methods into the mailbox."""
 
     def __init__(
         self,
         socket: RouterSocket,
-        mailbox: WakeupQueue[Post],
+        mailbox: WakeupQueue[Callable[[], object]],
         *,
         streams: Streams,
         admission: Authorization,
@@ -100,8 +74,8 @@ class Receiver:
                 had_room = has_room
             ready = dict(poller.poll())
             if self._mailbox.fileno() in ready:
-                for post in self._mailbox.take():
-                    self._process(post)
+                for call in self._mailbox.take():
+                    call()
             if self._socket.monitor in ready:
                 for reason in self._socket.failures():
                     self._counters.rejected[reason] += 1
@@ -111,30 +85,27 @@ class Receiver:
             self._counters.credit_taken_messages = self._streams.under_way
             self._counters.credit_exhausted = self._streams.exhausted
 
-    def _process(self, post: Post) -> None:
-        match post:
-            case Reply():
-                self._router.send_answer(post)
-            case AuthResult():
-                self._router.open_stream(*post)
-            case Stored():
-                self._queued_bytes -= sum(item.size for item in post.items)
-                self._counters.queue_rows -= sum(item.entry.rows for item in post.items)
-                for item in post.items:
-                    self._streams.stored(item.stream, item.seq)
-            case list():
-                for reply in self._streams.committed((item.stream, item.seq, item.refusal) for item in post):
-                    self._socket.send(*reply)
-            case RateLimits():
-                self._admission.set_rate(post.rows_per_second)
-            case threading.Event():
-                post.set()
-            case Order.STOP_INTAKE:
-                self._stopping = True
-                self._items.put(None)
-                self._router.end()
-            case Order.END:
-                self._ended = True
+    def durable(self, items: list[messages.Item]) -> None:
+        """Acknowledge items that are in the journal."""
+        for reply in self._streams.committed((item.stream, item.seq, item.refusal) for item in items):
+            self._socket.send(*reply)
+
+    def stored(self, items: list[messages.Item]) -> None:
+        """Release the memory of items that are in the database."""
+        self._queued_bytes -= sum(item.size for item in items)
+        self._counters.queue_rows -= sum(item.entry.rows for item in items)
+        for item in items:
+            self._streams.stored(item.stream, item.seq)
+
+    def stop_intake(self) -> None:
+        """Receive nothing more; still send answers."""
+        self._stopping = True
+        self._items.put(None)
+        self._router.end()
+
+    def end(self) -> None:
+        """Return from `run`: everything has been answered."""
+        self._ended = True
 
     def _receive(self) -> None:
         for _ in range(_AT_ONCE):

@@ -73,7 +73,7 @@ class RequestRouter:
             self._refuse_hello(peer, hello, "invalid", str(error))
 
     def open_stream(self, request: HelloRequest, claim: Claim | Refused | None, stored: int) -> None:
-        """Open a stream, or refuse it. `claim` and `stored` as in an authentication result."""
+        """Open a stream, or refuse it. `claim` and `stored` as the authenticator gives them."""
         peer, key, hello, _ = request
         try:
             if isinstance(claim, Refused):
