@@ -54,29 +54,22 @@ class TokenEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     added_at: float
 
 
-class Access:
-    """The viewers of a file, which is read again when it has changed. Any thread may ask."""
+class Access(WatchedFile[TokenEntry]):
+    """The viewers of a file, by the digest of their tokens."""
 
-    def __init__(self, path: Path) -> None:
-        """Raises KeysError."""
-        self._viewers = WatchedFile(path, list[TokenEntry], lambda entry: entry.digest, _ADD)
-        self._last_error = ""
+    _last_error = ""
 
     @classmethod
     def read(cls, path: Path) -> Self:
         """From `viewers.json`. Raises KeysError."""
-        return cls(path)
-
-    def refresh(self) -> bool:
-        """Read the file if it has changed, and say whether it has. Raises KeysError and keeps the viewers of before."""
-        return self._viewers.refresh()
+        return cls(path, list[TokenEntry], lambda entry: entry.digest, _ADD)
 
     def look(self) -> None:
         """`refresh` for the main loop of a daemon: an error is logged once, not raised."""
         text = ""
         try:
             if self.refresh():
-                _log.info("viewers have changed: %d are let in", len(self._viewers.entries))
+                _log.info("viewers have changed: %d are let in", len(self._entries))
         except KeysError as error:
             text = str(error)
             if text != self._last_error:
@@ -93,7 +86,7 @@ class Access:
     def owner(self, token: str) -> Viewer | None:
         """The viewer with this token, or None."""
         # Tokens are 256 random bits and looked up by digest: the time of a lookup reveals nothing about other tokens.
-        entry = self._viewers.entries.get(_digest(token))
+        entry = self.get(_digest(token))
         return Viewer(entry.name, entry.right == "operator") if entry else None
 
 

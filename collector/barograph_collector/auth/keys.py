@@ -106,21 +106,26 @@ def load_clients(directory: Path) -> list[Client]:
 class WatchedFile(Generic[T]):
     """The entries of a JSON file by one of their fields, read again when the file has changed.
 
-    `refresh` belongs to one thread; any thread may look entries up in the mapping, which is replaced as a whole.
+    `refresh` belongs to one thread; any thread may look entries up.
     """
 
     def __init__(self, path: Path, kind: type[list[T]], key: Callable[[T], str], command: str) -> None:
         """`command` makes the file, which error texts say. Raises KeysError."""
         self._path, self._kind, self._key, self._command = path, kind, key, command
         self._stamp = self._current_stamp()
-        self.entries = self._load()
+        self._entries = self._load()
+
+    def get(self, key: str) -> T | None:
+        """The entry with this key, or None."""
+        return self._entries.get(key)
 
     def refresh(self) -> bool:
         """Read the file if it has changed, and say whether it has. Raises KeysError and keeps the entries of before."""
         stamp = self._current_stamp()
         if stamp == self._stamp:
             return False
-        self.entries = self._load()
+        # Replaced as a whole: other threads use it.
+        self._entries = self._load()
         self._stamp = stamp
         return True
 
@@ -133,30 +138,19 @@ class WatchedFile(Generic[T]):
         return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-class Keyring:
-    """The clients that may connect, by public key. Any thread may look them up."""
+class Keyring(WatchedFile[Client]):
+    """The clients that may connect, by public key, and the collector's own key."""
 
     def __init__(self, directory: Path) -> None:
         """Raises KeysError."""
         self.collector = load_collector(directory)
-        self._clients = WatchedFile(directory / CLIENTS, list[Client], lambda client: client.public, _INIT)
+        super().__init__(directory / CLIENTS, list[Client], lambda client: client.public, _INIT)
 
     def __len__(self) -> int:
-        return len(self._clients.entries)
+        return len(self._entries)
 
     def __iter__(self) -> Iterator[Client]:
-        return iter(self._clients.entries.values())
-
-    def get(self, public: str) -> Client | None:
-        """The client with this public key, or None."""
-        return self._clients.entries.get(public)
-
-    def refresh(self) -> bool:
-        """Read the clients again if their file has changed, and say whether it has.
-
-        Raises KeysError and keeps the clients of before.
-        """
-        return self._clients.refresh()
+        return iter(self._entries.values())
 
 
 def check_new_name(name: str, taken: Iterable[str]) -> None:

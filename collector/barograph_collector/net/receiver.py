@@ -62,7 +62,7 @@ class Receiver:
         self._warned_at = float("-inf")
 
     def run(self) -> None:
-        """Work until told to end."""
+        """Work until `end`."""
         poller = zmq.Poller()
         poller.register(self._mailbox.fileno(), zmq.POLLIN)
         poller.register(self._socket.monitor, zmq.POLLIN)

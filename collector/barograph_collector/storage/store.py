@@ -56,7 +56,8 @@ class Store:
             self.journal = Journal(path.with_name(f"{path.name}.journal"))
         except OSError as error:
             raise StoreError(f"cannot open the journal of {path}: {error.strerror}") from None
-        self._database = self._open()
+        self.database = self._open()
+        """Another one after `reopen`."""
         try:
             self._replay(self.journal.last)
             self._tidy()
@@ -69,35 +70,30 @@ class Store:
     @property
     def head(self) -> int:
         """The offset of the last row."""
-        return self._database.head
+        return self.database.head
 
     @property
     def today(self) -> int:
         """The present day, counted from 1970-01-01."""
         return int(self._clock() // DAY_SECONDS)
 
-    @property
-    def database(self) -> Database:
-        """The open database; another one after `reopen`."""
-        return self._database
-
     def marks(self, streams: Collection[str]) -> dict[str, int]:
         """The highest stored number of each of these streams that is known; any thread. Raises duckdb.Error."""
         with self._swap:
-            return self._database.marks(streams)
+            return self.database.marks(streams)
 
     def commit(self, entries: Sequence[CheckedRows], marks: Mapping[str, int]) -> int:
         """Append entries and marks, that of JOURNAL among them, in one transaction; returns the last offset.
 
         Raises duckdb.Error, after which `reopen` is needed.
         """
-        return self._database.commit(entries, marks, self.today)
+        return self.database.commit(entries, marks, self.today)
 
     def read(self, table: str, after: int, limit: int, job: str = "") -> LogPage:
         """A page of the log, as Pages.read gives it. Raises duckdb.Error and StoreError."""
         with self._swap:
             try:
-                return self._database.pages.read(table, after, limit, job)
+                return self.database.pages.read(table, after, limit, job)
             except OutOfOrder:
                 raise StoreError(
                     f"table {table!r} in {self.path} is not in the order of its offsets; the file is damaged"
@@ -105,20 +101,20 @@ class Store:
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """A new connection to the same database, for one thread; the caller closes it."""
-        return self._database.cursor()
+        return self.database.cursor()
 
     def checkpoint(self) -> None:
         """Checkpoint the database, and truncate the journal by what is in it. Raises duckdb.Error."""
-        number = self._database.journal_mark
-        self._database.checkpoint()
+        number = self.database.journal_mark
+        self.database.checkpoint()
         self.journal.forget(number)
 
     def apply_retention(self, retention: Retention) -> int:
         """Roll up days that have ended, then drop days; returns how many were dropped. Raises duckdb.Error."""
-        self._database.roll_up()
-        dropped = self._database.drop_days(retention, self.today)
+        self.database.roll_up()
+        dropped = self.database.drop_days(retention, self.today)
         if dropped:
-            self.journal.forget(self._database.journal_mark)
+            self.journal.forget(self.database.journal_mark)
         return dropped
 
     def reopen(self, last: int) -> None:
@@ -127,8 +123,8 @@ class Store:
         Raises StoreError and duckdb.Error.
         """
         with self._swap:
-            self._database.close()
-            self._database = self._open()
+            self.database.close()
+            self.database = self._open()
             self._replay(last)
         self.unusable.clear()
 
@@ -141,7 +137,7 @@ class Store:
         """Checkpoint, if possible, and close the files."""
         with contextlib.suppress(duckdb.Error, OSError):
             self.checkpoint()
-        self._database.close()
+        self.database.close()
         self.journal.close()
 
     def __enter__(self) -> Self:
@@ -153,7 +149,7 @@ class Store:
     def _tidy(self) -> None:
         """Compact the marks and checkpoint. Postponed where the disk is full."""
         try:
-            self._database.fold_marks()
+            self.database.fold_marks()
             self.checkpoint()
         except duckdb.Error as error:
             _log.warning("a checkpoint has to wait: %s", first_line(error))
@@ -180,7 +176,7 @@ class Store:
 
     def _replay(self, last: int) -> None:
         """Commit the journal messages, up to `last`, that are not in the database."""
-        number = self._database.journal_mark
+        number = self.database.journal_mark
         self.journal.start_at(number)
         began, entries, rows, marks = number, list[CheckedRows](), 0, dict[str, int]()
         for number, frame in self.journal.replay(began, last):
