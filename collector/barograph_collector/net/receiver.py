@@ -22,7 +22,6 @@ from barograph_collector.storage import messages
 
 QUEUE_BYTES: Final = 128 * 2**20
 """With this much on its way to the database nothing is received until a commit has made room."""
-_DUPLICATES: Final = (StreamDecision.DUPLICATE, StreamDecision.UNDER_WAY)
 _AT_ONCE: Final = 256  # messages received before answers are sent
 _WARNING_SECONDS: Final = 60.0
 _log = logging.getLogger(__name__)
@@ -129,36 +128,44 @@ class Receiver:
         match message:
             # The most frequent kind first.
             case wire.Append() | wire.Skip():
-                verdict = self._streams.judge(
-                    peer, message.stream, message.seq, may_jump=isinstance(message, wire.Skip)
-                )
-                if verdict is StreamDecision.ACCEPT and self._space.is_short():
-                    # Unanswered: the producer says hello after a timeout and sends it again.
-                    self._count(message, "refused")
-                    self._counters.rejected["disk-full"] += 1
-                elif verdict is StreamDecision.ACCEPT:
-                    self._accept(peer, key, message, frame)
-                else:
-                    self._count(message, "duplicate" if verdict in _DUPLICATES else "refused")
-                    self._limiter.charge(peer)
-                    self._answer(peer, message, verdict)
+                self._handle_rows(peer, key, message, frame)
             case wire.Hello():
                 self._router.route_hello(peer, key, message)
             case wire.Read() | wire.Sql():
                 self._router.route_request(peer, key, message)
 
-    def _accept(self, peer: bytes, key: str, message: wire.Append | wire.Skip, frame: bytes) -> None:
+    def _handle_rows(self, peer: bytes, key: str, message: wire.Append | wire.Skip, frame: bytes) -> None:
+        """Queue rows, or refuse them, which is charged to the connection except where the disk is full."""
+        result, charged = "refused", True
+        stream, seq = message.stream, message.seq
         try:
-            item = self._item(key, message, frame)
+            match self._streams.judge(peer, stream, seq, may_jump=isinstance(message, wire.Skip)):
+                case StreamDecision.ACCEPT if self._space.is_short():
+                    # Unanswered: the producer says hello after a timeout and sends it again.
+                    self._counters.rejected["disk-full"] += 1
+                    charged = False
+                case StreamDecision.ACCEPT:
+                    item = self._item(key, message, frame)
+                    self._queue(item)
+                    result, charged = "accepted", item.refusal is not None
+                case StreamDecision.UNDER_WAY:
+                    result = "duplicate"
+                case StreamDecision.DUPLICATE:
+                    result = "duplicate"
+                    self._socket.send(*self._streams.ack(peer, stream))
+                case StreamDecision.CREDIT:
+                    self._counters.rejected["credit"] += 1
+                case StreamDecision.GAP:
+                    raise Refused("gap", f"seq is {seq}, expected {self._streams.expected(stream)}")
+                case StreamDecision.UNKNOWN:
+                    text = f"stream {stream[:140]!r} was not opened on this connection, expected hello first"
+                    raise Refused("unknown-stream", text)
         except Refused as error:
-            self._count(message, "refused")
+            self._router.refuse(peer, stream, seq, error.reason, str(error))
+        if isinstance(message, wire.Append):
+            self._counters.appends[result] += 1
+        if charged:
             self._limiter.charge(peer)
-            self._router.refuse(peer, message.stream, message.seq, error.reason, str(error))
-        else:
-            self._count(message, "accepted")
-            if item.refusal:
-                self._limiter.charge(peer)
-            self._queue(item)
 
     def _item(self, key: str, message: wire.Append | wire.Skip, frame: bytes) -> messages.Item:
         """What to store: the rows, or a record of their refusal. Raises Refused for what is not stored at all."""
@@ -176,10 +183,6 @@ class Receiver:
             return messages.refused(message, error.reason, str(error), now)
         return messages.appended(message, wire.encode(message) if corrected else frame, now)
 
-    def _count(self, message: wire.Append | wire.Skip, result: str) -> None:
-        if isinstance(message, wire.Append):
-            self._counters.appends[result] += 1
-
     def _queue(self, item: messages.Item) -> None:
         self._streams.accept(item.stream, item.seq)
         self._queued_bytes += item.size
@@ -188,19 +191,6 @@ class Receiver:
             # Sent once durable: a producer that drops the message earlier could leave a gap in its stream.
             self._counters.rejected[item.refusal.reason] += 1
         self._items.put(item)
-
-    def _answer(self, peer: bytes, message: wire.Append | wire.Skip, verdict: StreamDecision) -> None:
-        match verdict:
-            case StreamDecision.DUPLICATE:
-                self._socket.send(*self._streams.ack(peer, message.stream))
-            case StreamDecision.CREDIT:
-                self._counters.rejected["credit"] += 1
-            case StreamDecision.GAP:
-                detail = f"seq is {message.seq}, expected {self._streams.expected(message.stream)}"
-                self._router.refuse(peer, message.stream, message.seq, "gap", detail)
-            case StreamDecision.UNKNOWN:
-                detail = f"stream {message.stream[:140]!r} was not opened on this connection, expected hello first"
-                self._router.refuse(peer, message.stream, message.seq, "unknown-stream", detail)
 
     def _warn(self, reason: str) -> None:
         self._undecodable += 1
