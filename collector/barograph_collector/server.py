@@ -1,16 +1,21 @@
-"""The collector as an object: five threads around a store.
+"""The collector as an object: seven threads around a store.
 
-The receive thread owns the socket and the streams, the appender makes messages durable in the journal, after which they
-are acknowledged, the writer brings them into the database, the reader answers daemons and the querier people. So a
-checkpoint delays no acknowledgement, a query that takes long does not stop daemons, and nothing waits without bound: a
-stream has its credit, all of them together `receiver.QUEUE_BYTES`.
+- receiver: owns the socket and the streams, checks what arrives and sends every answer.
+- appender: makes messages durable in the journal, after which they are acknowledged.
+- writer: commits them to the database, checkpoints it and applies retention.
+- reader: answers the reads of daemons.
+- two queriers: answer the SQL of people.
+- authenticator: verifies credentials and looks up streams for hellos.
 
-A thread that fails ends the whole: what is durable is what journal and database say after the restart, and clients
-resend.
+So a checkpoint delays no acknowledgement and a long query blocks no daemon. Every queue is bounded: a stream by its
+credit, all streams together by `receiver.QUEUE_BYTES`, requests by their number.
+
+A thread that fails ends the collector: after a restart journal and database say what is durable, and clients resend.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
 import queue
 import threading
@@ -20,7 +25,6 @@ from typing import Final
 
 import zmq
 
-from barograph_agent.protocol import wire
 from barograph_collector.auth.authenticator import Authenticator, HelloRequest
 from barograph_collector.auth.authorization import JOBS_KEPT, Authorization
 from barograph_collector.auth.credentials import Verifier
@@ -31,12 +35,13 @@ from barograph_collector.ingest.counters import Counters
 from barograph_collector.ingest.space import DiskSpace
 from barograph_collector.ingest.streams import Streams
 from barograph_collector.ingest.writer import DatabaseWriter
+from barograph_collector.net.answerer import Answerer
 from barograph_collector.net.penalties import RejectionLimiter
-from barograph_collector.net.receiver import Order, Post, RateLimits, Receiver, Stored
-from barograph_collector.net.requests import RequestRouter
+from barograph_collector.net.receiver import Receiver
+from barograph_collector.net.requests import QUERIES_WAITING, READS_WAITING, RequestRouter
 from barograph_collector.net.router_socket import RouterSocket
 from barograph_collector.net.wakeup_queue import WakeupQueue
-from barograph_collector.query.reader import ReadWorker
+from barograph_collector.query.reader import read_page
 from barograph_collector.query.sql import THREADS as QUERY_THREADS
 from barograph_collector.query.sql import Querier
 from barograph_collector.storage.messages import Item
@@ -49,7 +54,7 @@ _log = logging.getLogger(__name__)
 
 
 class Collector:
-    """The log, served on one endpoint from `start` to `stop`; used once. The store stays its caller's to close."""
+    """The log, served on one endpoint from `start` to `stop`; used once. The caller closes the store."""
 
     def __init__(
         self,
@@ -64,11 +69,11 @@ class Collector:
         retention: Retention = KEEP_ALL,
         reserve_bytes: int = 0,
     ) -> None:
-        """`clock` gives Unix seconds; `on_failure` is called, from the thread that failed, when service has ended.
+        """`clock` gives Unix seconds; `on_failure` is called from a thread that fails.
 
-        keyring: who is let in; None for everybody who can connect. munge_socket: see `credentials.Verifier`.
-        rows_per_second: the limit of each producer. retention: which days of raw rows are kept. reserve_bytes: with
-        less than this free on the disk nothing is taken.
+        keyring: the clients that may connect; None for all. munge_socket: see `credentials.Verifier`.
+        rows_per_second: the rate limit of each producer. retention: which days of raw rows are kept. reserve_bytes:
+        with less than this free on the disk no rows are accepted.
         """
         self.counters = Counters(last_offset=store.head, table_rows=store.database.row_counts())
         self.endpoint = listen
@@ -80,22 +85,21 @@ class Collector:
         self._munge_socket = munge_socket
         self._rows_per_second = rows_per_second
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._mailbox: WakeupQueue[Post] = WakeupQueue()
+        self._mailbox: WakeupQueue[Callable[[], object]] = WakeupQueue()
         self._items: queue.SimpleQueue[Item | None] = queue.SimpleQueue()
-        self._groups: queue.SimpleQueue[DurableGroup | threading.Event | None] = queue.SimpleQueue()
-        self._reads: queue.SimpleQueue[tuple[bytes, wire.Read] | None] = queue.SimpleQueue()
-        self._queries: queue.SimpleQueue[tuple[bytes, wire.Sql] | None] = queue.SimpleQueue()
-        self._greetings: queue.SimpleQueue[HelloRequest | None] = queue.SimpleQueue()
-        self._appender = Appender(store.journal, self._items, self._groups, self._mailbox.put)
+        groups: queue.SimpleQueue[DurableGroup | threading.Event | None] = queue.SimpleQueue()
+        self._appender = Appender(
+            store.journal, self._items, groups, lambda items: self._call(self._receiver.durable, items)
+        )
         self.space = DiskSpace(store.path.parent, reserve_bytes)
         self._writer = DatabaseWriter(
             store,
-            self._groups,
-            stored=lambda items: self._mailbox.put(Stored(items)),
+            groups,
+            stored=lambda items: self._call(self._receiver.stored, items),
             counters=self.counters,
             retention=retention,
         )
-        self._querier = Querier(store, self._queries, self._mailbox.put, self._writer.settle)
+        self._querier = Querier(store, self._writer.settle)
         self._threads: list[threading.Thread] = []
         self._pulse = threading.Event()
         self._pulse.set()
@@ -103,47 +107,46 @@ class Collector:
     def start(self) -> None:
         """Bind and serve; `endpoint` then has the port that was chosen for port 0. Raises CannotListen."""
         try:
-            door = RouterSocket(self._context, self.endpoint, self._keyring)
+            socket = RouterSocket(self._context, self.endpoint, self._keyring)
         except CannotListen:
             self._context.term()
             self._mailbox.close()
             raise
-        self.endpoint = door.endpoint
+        self.endpoint = socket.endpoint
         streams = Streams()
-        admission = self._admission()
-        patience = RejectionLimiter(time.monotonic)
-        reception = RequestRouter(
-            door,
-            streams,
-            admission,
-            self.counters,
-            patience,
-            reads=self._reads,
-            queries=self._queries,
-            greetings=self._greetings,
+        admission = self._admission = self._make_admission()
+        limiter = RejectionLimiter(time.monotonic)
+        answer_read = functools.partial(read_page, self._store, self._writer.settle)
+        reads = Answerer(answer_read, lambda reply: self._call(router.send_answer, reply), READS_WAITING)
+        queries = Answerer(self._querier.answer, lambda reply: self._call(router.send_answer, reply), QUERIES_WAITING)
+        hellos: queue.SimpleQueue[HelloRequest | None] = queue.SimpleQueue()
+        router = self._router = RequestRouter(
+            socket, streams, admission, self.counters, limiter, reads=reads, queries=queries, hellos=hellos
         )
-        receiver = Receiver(
-            door,
+        authenticator = Authenticator(
+            self._verifier(), self._store.marks, hellos, functools.partial(self._call, router.open_stream)
+        )
+        receiver = self._receiver = Receiver(
+            socket,
             self._mailbox,
             streams=streams,
             admission=admission,
-            reception=reception,
-            patience=patience,
+            router=router,
+            limiter=limiter,
             space=self.space,
             items=self._items,
             counters=self.counters,
             clock=self._clock,
         )
-        reader = ReadWorker(self._store, self._reads, self._mailbox.put, self._writer.settle)
         for name, work in (
-            ("receiver", self._receive(door, receiver)),
+            ("receiver", self._receive(socket, receiver)),
             ("appender", self._appender.run),
             ("writer", self._writer.run),
-            ("reader", reader.run),
-            *(("querier", self._querier.run) for _ in range(QUERY_THREADS)),
-            ("gatekeeper", self._gatekeeper().run),
+            ("reader", reads.run),
+            *(("querier", queries.run) for _ in range(QUERY_THREADS)),
+            ("authenticator", authenticator.run),
         ):
-            self._threads.append(threading.Thread(target=self._guarded, args=(name, work), name=name, daemon=True))
+            self._threads.append(threading.Thread(target=self._run, args=(name, work), name=name, daemon=True))
         for thread in self._threads:
             thread.start()
 
@@ -157,15 +160,13 @@ class Collector:
         self._appender.end()
         self._writer.end()
         if receiver.is_alive():
-            self._mailbox.put(Order.STOP_INTAKE)
+            self._call(self._receiver.stop_intake)
         else:
             self._items.put(None)
-            self._reads.put(None)
-            self._queries.put(None)
-            self._greetings.put(None)
+            self._router.end()
         for thread in workers:
             thread.join(max(deadline - time.monotonic(), 0.0))
-        self._mailbox.put(Order.END)
+        self._call(self._receiver.end)
         receiver.join(max(deadline - time.monotonic(), 0.5))
         if late := [thread.name for thread in self._threads if thread.is_alive()]:
             _log.error("did not stop within %g s: %s", seconds, ", ".join(late))
@@ -176,20 +177,24 @@ class Collector:
         return True
 
     def limit(self, rows_per_second: float, retention: Retention, reserve_bytes: int) -> None:
-        """Take other limits, while serving; see `__init__`."""
-        self._mailbox.put(RateLimits(rows_per_second))
-        self._writer.keep(retention)
+        """Change limits while serving; see `__init__`."""
+        self._call(self._admission.set_rate, rows_per_second)
+        self._writer.set_retention(retention)
         self.space.reserve = reserve_bytes
 
     def pulse(self) -> bool:
-        """Whether the receive thread has gone round since this was asked last, or has not been asked yet."""
+        """Whether the receive thread has completed a cycle since the last call; True at the first call."""
         answered = self._pulse.is_set()
         if answered:
             self._pulse.clear()
-            self._mailbox.put(self._pulse)
+            self._call(self._pulse.set)
         return answered
 
-    def _admission(self) -> Authorization:
+    def _call(self, function: Callable[..., object], *arguments: object) -> None:
+        """Let the receive thread call a function."""
+        self._mailbox.put(functools.partial(function, *arguments))
+
+    def _make_admission(self) -> Authorization:
         owners: dict[str, str] = {}
         if self._keyring is not None:
             after = -JOBS_KEPT
@@ -198,22 +203,21 @@ class Collector:
                 after = page.next_offset
         return Authorization(self._keyring, owners=owners, rows_per_second=self._rows_per_second, clock=time.monotonic)
 
-    def _gatekeeper(self) -> Authenticator:
+    def _verifier(self) -> Verifier:
         secret = bytes.fromhex(self._keyring.collector.token_secret) if self._keyring is not None else b""
-        verifier = Verifier(secret, self._munge_socket, self._clock)
-        return Authenticator(verifier, self._store.marks, self._greetings, self._mailbox.put)
+        return Verifier(secret, self._munge_socket, self._clock)
 
-    def _receive(self, door: RouterSocket, receiver: Receiver) -> Callable[[], None]:
+    def _receive(self, socket: RouterSocket, receiver: Receiver) -> Callable[[], None]:
         def run() -> None:
-            # A ZeroMQ socket belongs to one thread, its end included.
+            # A ZeroMQ socket must be closed by the thread that uses it.
             try:
                 receiver.run()
             finally:
-                door.close()
+                socket.close()
 
         return run
 
-    def _guarded(self, name: str, work: Callable[[], None]) -> None:
+    def _run(self, name: str, work: Callable[[], None]) -> None:
         try:
             work()
         except Exception as error:

@@ -49,9 +49,9 @@ def collected(
         report = load.pace(seconds, rate) if rate else load.saturate(seconds, window=2)
         used, generated = collector.usage() - before, Usage.of_this_process() - own
         descriptors = collector.descriptors()
-        said = {job.name: job.said for job in load.jobs}
+        sent = {job.name: job.sent for job in load.jobs}
         load.close()
-    assert stored_once(directory, said) == sum(said.values()) == report.records
+    assert stored_once(directory, sent) == sum(sent.values()) == report.records
     p50, p99 = np.quantile(report.waits, [0.5, 0.99])
     return {
         "rate": report.records / report.seconds,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import stat
+import tempfile
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,7 +52,9 @@ def test_a_user_sees_own_jobs_and_an_operator_all() -> None:
 
 @given(st.text(), st.text())
 def test_whatever_comes_in_the_headers_lets_nobody_in(authorization: str, cookie: str) -> None:
-    known = Access(Path("nowhere"), [http_access.TokenEntry("olga", "operator", "0" * 64, 0.0)], (0, 0, 0))
+    with tempfile.NamedTemporaryFile() as file:
+        Path(file.name).write_bytes(msgspec.json.encode([http_access.TokenEntry("olga", "operator", "0" * 64, 0.0)]))
+        known = Access.read(Path(file.name))
     assert known.who(authorization, cookie) is None
     assert known.who(f"Bearer {authorization}", cookie) is None
     assert known.who("", f"{http_access.COOKIE}={cookie}") is None

@@ -23,7 +23,8 @@ from barograph_agent.deliver.link import Link
 from barograph_agent.deliver.outbox import Memory
 from barograph_agent.protocol import wire
 from barograph_collector.auth import keys
-from barograph_collector.auth.credentials import WINDOW_SECONDS, Claim, CredentialRejected, Verifier
+from barograph_collector.auth.authorization import Claim, Refused
+from barograph_collector.auth.credentials import WINDOW_SECONDS, Verifier
 from barograph_collector.auth.rate_limit import BURST_SECONDS, TokenBuckets
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.main import main as daemon_main
@@ -66,7 +67,7 @@ class Facility:
         return Producer(self.collector.endpoint, stream, self.key("agent", key))
 
     def refused(self) -> dict[str, int]:
-        return {reason: count for reason, count in self.collector.counters.refused.items() if count}
+        return {reason: count for reason, count in self.collector.counters.rejected.items() if count}
 
     def rows(self, table: str, column: str) -> list[object]:
         with LogReader(self.collector.endpoint, 30, self.key("reader", "staff")) as reader:
@@ -313,7 +314,7 @@ def test_a_producer_that_goes_too_fast_is_held_back_and_loses_nothing(tmp_path: 
             wait_until(pumped(link, lambda: link.idle), "everything is acknowledged")
         finally:
             link.close()
-        assert collector.counters.refused["rate"] > 0
+        assert collector.counters.rejected["rate"] > 0
         with LogReader(collector.endpoint, 30) as reader:
             stored = [value for batch in reader.read_all("blocks") for value in batch.columns["first_index"]]
         assert stored == list(range(1000, 31_000))
@@ -368,13 +369,13 @@ def test_a_key_directory_that_is_not_there_is_named_with_status_73(tmp_path: Pat
 def test_a_bucket_gives_a_burst_and_then_the_rate_and_none_knows_another() -> None:
     now = [0.0]
     buckets = TokenBuckets(10.0, lambda: now[0])
-    assert buckets.take("a", int(10 * BURST_SECONDS))
-    assert not buckets.take("a", 1)
-    assert buckets.take("b", 1)
+    assert buckets.consume("a", int(10 * BURST_SECONDS))
+    assert not buckets.consume("a", 1)
+    assert buckets.consume("b", 1)
     taken = 0
     for _ in range(1000):
         now[0] += 0.1
-        taken += buckets.take("a", 2) * 2
+        taken += buckets.consume("a", 2) * 2
     assert taken == pytest.approx(1000, abs=4)
 
 
@@ -383,7 +384,7 @@ def test_full_buckets_are_forgotten() -> None:
     buckets = TokenBuckets(10.0, lambda: now[0])
     for number in range(50_000):
         now[0] += 1.0
-        buckets.take(number, 1)
+        buckets.consume(number, 1)
     assert len(buckets._levels) <= 10_001
 
 
@@ -412,7 +413,7 @@ def test_a_token_is_good_for_its_job_its_time_and_a_fresh_proof(
     if reason is None:
         assert verifier.verify(stream, shown) == Claim("alice", stream.rpartition("/")[0])
     else:
-        with pytest.raises(CredentialRejected) as refusal:
+        with pytest.raises(Refused) as refusal:
             verifier.verify(stream, shown)
         assert refusal.value.reason == reason
 
@@ -425,13 +426,13 @@ def test_no_part_of_a_proof_can_be_changed(changed: str) -> None:
     if changed in other:
         made = msgspec.structs.replace(made, **{changed: other[changed]})
     stream = f"{JOB}/n2" if changed == "stream" else STREAM
-    with pytest.raises(CredentialRejected, match="the proof is for another stream, or not of this facility"):
+    with pytest.raises(Refused, match="the proof is for another stream, or not of this facility"):
         Verifier(SECRET, None, lambda: NOW).verify(stream, "token:" + msgspec.json.encode(made).decode())
 
 
 def test_a_proof_made_before_the_collector_started_is_refused_for_it_may_have_been_shown() -> None:
     made = credential.prove(credential.issue(SECRET, "lab/4711", "alice", int(NOW) + 9), STREAM, NOW - 1, "n")
-    with pytest.raises(CredentialRejected) as refusal:
+    with pytest.raises(Refused) as refusal:
         Verifier(SECRET, None, lambda: NOW).verify(STREAM, "token:" + msgspec.json.encode(made).decode())
     assert refusal.value.reason == "replayed"
 

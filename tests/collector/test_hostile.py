@@ -19,7 +19,7 @@ from barograph_collector.auth.rate_limit import BURST_SECONDS
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.ingest.streams import CREDIT
 from barograph_collector.net import penalties, router_socket
-from barograph_collector.net.penalties import IN_VAIN_PER_SECOND, RejectionLimiter
+from barograph_collector.net.penalties import REJECTED_PER_SECOND, RejectionLimiter
 from barograph_collector.net.requests import REQUESTS_OF_ONE
 from barograph_collector.server import Collector
 from helpers.attackers import ATTACKS, ATTACKS_WITH_A_KEY, Access, half_open, under
@@ -80,10 +80,10 @@ def access(directory: Path, job: str, user: str) -> Access:
     return Access(key, credential.issue(secret, job, user, int(time.time()) + 3600))
 
 
-def test_of_a_connection_that_says_nothing_but_nonsense_no_more_is_looked_at(
+def test_a_connection_that_sends_only_undecodable_messages_is_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(penalties, "IN_VAIN_PER_SECOND", 1e-3)
+    monkeypatch.setattr(penalties, "REJECTED_PER_SECOND", 1e-3)
     with (
         collector_on(tmp_path / "log.duckdb") as collector,
         Producer(collector.endpoint) as honest,
@@ -91,41 +91,41 @@ def test_of_a_connection_that_says_nothing_but_nonsense_no_more_is_looked_at(
     ):
         for _ in range(100):
             hostile.socket.send(b"nonsense")
-        wait_until(lambda: sum(collector.counters.refused.values()) == 100, "all are counted")
-        assert collector.counters.refused["undecodable"] == 1
-        assert collector.counters.refused["ignored"] == 99
+        wait_until(lambda: sum(collector.counters.rejected.values()) == 100, "all are counted")
+        assert collector.counters.rejected["undecodable"] == 1
+        assert collector.counters.rejected["ignored"] == 99
         assert honest.hello().acked == 0
 
 
-def test_opening_streams_is_not_speaking_in_vain_and_being_turned_away_is(
+def test_opening_many_streams_is_within_the_limit_and_refused_hellos_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(penalties, "IN_VAIN_PER_SECOND", 1.0)
+    monkeypatch.setattr(penalties, "REJECTED_PER_SECOND", 1.0)
     with collector_on(tmp_path / "log.duckdb") as collector, Producer(collector.endpoint) as importer:
         for number in range(50):
             importer.send(wire.Hello(f"run{number}/import"))
         assert {importer.receive(wire.Welcome).stream for _ in range(50)} == {f"run{n}/import" for n in range(50)}
         for _ in range(500):
             importer.send(wire.Hello("no name"))
-        wait_until(lambda: sum(collector.counters.refused.values()) == 500, "all are counted")
-        assert collector.counters.refused["invalid"] > 0
-        assert collector.counters.refused["ignored"] > 0
+        wait_until(lambda: sum(collector.counters.rejected.values()) == 500, "all are counted")
+        assert collector.counters.rejected["invalid"] > 0
+        assert collector.counters.rejected["ignored"] > 0
 
 
-def test_who_speaks_in_vain_too_often_is_not_listened_to_for_a_while() -> None:
+def test_a_connection_beyond_its_budget_of_rejected_messages_is_ignored_until_it_recovers() -> None:
     now = [0.0]
     left = RejectionLimiter(lambda: now[0])
-    for _ in range(int(IN_VAIN_PER_SECOND * BURST_SECONDS)):
-        assert not left.is_over(b"bad")
-        left.spend(b"bad")
-    assert left.is_over(b"bad")
-    assert not left.is_over(b"good")
+    for _ in range(int(REJECTED_PER_SECOND * BURST_SECONDS)):
+        assert not left.is_exceeded(b"bad")
+        left.charge(b"bad")
+    assert left.is_exceeded(b"bad")
+    assert not left.is_exceeded(b"good")
     now[0] += 1.0
     heard = 0
-    while not left.is_over(b"bad"):
-        left.spend(b"bad")
+    while not left.is_exceeded(b"bad"):
+        left.charge(b"bad")
         heard += 1
-    assert heard == IN_VAIN_PER_SECOND
+    assert heard == REJECTED_PER_SECOND
 
 
 def test_one_connection_has_few_requests_waiting_and_each_is_answered(tmp_path: Path) -> None:
@@ -135,17 +135,17 @@ def test_one_connection_has_few_requests_waiting_and_each_is_answered(tmp_path: 
             client.send(wire.Read(request, "blocks", 0))
         answers = [client.receive(wire.Rows) for _ in range(2 * CREDIT)]
         assert sorted(answer.request for answer in answers) == list(range(2 * CREDIT))
-        turned_away = [answer for answer in answers if answer.error]
-        assert {answer.error for answer in turned_away} == {
+        refusals = [answer for answer in answers if answer.error]
+        assert {answer.error for answer in refusals} == {
             f"{REQUESTS_OF_ONE} requests of this connection are waiting, ask again later"
         }
-        assert collector.counters.refused["rate"] == len(turned_away)
+        assert collector.counters.rejected["rate"] == len(refusals)
         client.send(wire.Read(2 * CREDIT, "blocks", 0))
         assert not client.receive(wire.Rows).error
 
 
 def refused(collector: Collector) -> set[str]:
-    return {reason for reason, count in collector.counters.refused.items() if count}
+    return {reason for reason, count in collector.counters.rejected.items() if count}
 
 
 def test_a_connection_that_says_nothing_is_closed_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +157,7 @@ def test_a_connection_that_says_nothing_is_closed_and_counted(tmp_path: Path, mo
             while connection.recv(64):  # the collector's own greeting, and then its end
                 pass
             connection.close()
-        wait_until(lambda: collector.counters.refused["handshake"] == len(silent), "all are counted")
+        wait_until(lambda: collector.counters.rejected["handshake"] == len(silent), "all are counted")
 
 
 def test_an_oversized_append_is_used_up_and_an_oversized_frame_ends_its_connection(tmp_path: Path) -> None:

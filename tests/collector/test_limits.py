@@ -35,13 +35,13 @@ def test_rate_and_reserve_count_from_when_they_are_changed_and_nothing_is_lost(t
         try:
             put(1)
             until(lambda: link.idle, "all is taken")
-            assert collector.counters.refused["rate"] == 0
+            assert collector.counters.rejected["rate"] == 0
             collector.limit(1.0, KEEP_ALL, 0)
             for seq in (2, 3, 4):
                 put(seq)
-            until(lambda: collector.counters.refused["rate"] > 0, "the rate is noticed")
+            until(lambda: collector.counters.rejected["rate"] > 0, "the rate is noticed")
             collector.limit(FAST, KEEP_ALL, 2**62)
-            until(lambda: collector.counters.refused["disk-full"] > 0, "the reserve is noticed")
+            until(lambda: collector.counters.rejected["disk-full"] > 0, "the reserve is noticed")
             collector.limit(FAST, KEEP_ALL, 0)
             until(lambda: link.idle, "all is taken again")
         finally:
@@ -70,10 +70,10 @@ def test_days_that_are_kept_no_longer_go_with_the_next_batch(tmp_path: Path) -> 
             send(1)
             now = 13 * day
             send(2)
-            assert collector.counters.days_dropped == 0
+            assert collector.counters.partitions_dropped == 0
             collector.limit(FAST, Retention(days=1), 0)
             send(3)
-            wait_until(lambda: collector.counters.days_dropped == 1, "the old day is gone")
+            wait_until(lambda: collector.counters.partitions_dropped == 1, "the old day is gone")
         finally:
             link.close()
             assert collector.stop(30)

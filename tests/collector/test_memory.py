@@ -36,7 +36,7 @@ with zmq.Context() as context, context.socket(zmq.DEALER) as client:
     waiting = []
     for _ in range(5000):
         client.send(bytes(400))
-        waiting.append(door.socket.recv_multipart(copy=False))
+        waiting.append(door.raw.recv_multipart(copy=False))
     print(Usage.of_this_process().resident_bytes - before)
     del waiting
     door.close()

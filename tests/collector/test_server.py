@@ -159,8 +159,8 @@ def test_garbage_costs_nobody_but_its_sender(collector: Collector, producer: Pro
         assert stranger.hello().acked == 0  # so all of it has been handled, and none of it was answered
         stranger.socket.send(bytes(wire.MAX_BYTES + 1))
     multipart = sum(len(frames) > 1 for frames in NOT_OF_THE_PROTOCOL.values())
-    assert collector.counters.refused["multipart"] == multipart
-    assert collector.counters.refused["undecodable"] == len(NOT_OF_THE_PROTOCOL) - multipart
+    assert collector.counters.rejected["multipart"] == multipart
+    assert collector.counters.rejected["undecodable"] == len(NOT_OF_THE_PROTOCOL) - multipart
     producer.append(1, "blocks", 5, blocks(5))
     producer.receive_ack(1)
     assert stored(reader, "blocks", "first_index") == [0, 1, 2, 3, 4]
@@ -175,7 +175,7 @@ def test_a_producer_that_ignores_its_credit_is_bounded_and_loses_nothing(
     monkeypatch.setattr(Journal, "append", lambda *arguments: may_append.wait(30) and append(*arguments))
     for seq in range(1, 101):
         producer.append(seq, "blocks", 10, blocks(10, first=10 * seq))
-    wait_until(lambda: sum(collector.counters.refused.values()) == 36, "messages 65 to 100 are refused")
+    wait_until(lambda: sum(collector.counters.rejected.values()) == 36, "messages 65 to 100 are refused")
     assert collector.counters.queue_rows == 640
     may_append.set()
     while not isinstance(message := wire.decode_from_collector(producer.socket.recv()), wire.Ack) or message.seq < 64:
@@ -207,7 +207,7 @@ def test_a_commit_that_fails_before_or_after_it_is_done_is_made_good_from_the_jo
         producer.append(seq, "blocks", 3, blocks(3, first=3 * seq))
         producer.receive_ack(seq)
         assert stored(reader, "blocks", "first_index") == list(range(3, 3 * seq + 3))
-    assert collector.counters.reopens > 0
+    assert collector.counters.reopens["done"] > 0
 
 
 def test_while_the_disk_is_short_nothing_is_taken_reads_go_on_and_afterwards_so_does_the_producer(
@@ -217,7 +217,7 @@ def test_while_the_disk_is_short_nothing_is_taken_reads_go_on_and_afterwards_so_
     producer.receive_ack(1)
     collector.space.reserve = 2**62
     producer.append(2, "blocks", 3, blocks(3, first=3))
-    wait_until(lambda: collector.counters.refused["disk-full"] == 1, "the message is refused")
+    wait_until(lambda: collector.counters.rejected["disk-full"] == 1, "the message is refused")
     assert stored(reader, "blocks", "first_index") == [0, 1, 2]
     assert producer.hello().acked == 1
     collector.space.reserve = 0

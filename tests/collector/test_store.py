@@ -315,7 +315,7 @@ def test_days_are_read_as_one_table_and_dropped_whole_and_their_hours_stay(tmp_p
         assert store.read("blocks", 0, 10, "test/2").columns["first_index"].tolist() == list(range(400, 405))
         assert store.database.row_counts()["blocks"] == 405
 
-        assert store.keep_house(Retention(days=2)) == 2
+        assert store.apply_retention(Retention(days=2)) == 2
         assert store.read("blocks", 0, 1000).columns["first_index"].tolist() == list(range(200, 300))
         assert store.database.row_counts()["blocks"] == 205
         with store.cursor() as cursor:
@@ -326,8 +326,8 @@ def test_days_are_read_as_one_table_and_dropped_whole_and_their_hours_stay(tmp_p
             assert seconds == pytest.approx(3 * blocks(100)["sum_seconds"].sum())
             assert cursor.execute("SELECT count(*), min(first_index) FROM blocks").fetchone() == (205, 200)
         assert high_water(store).keys() == {"s", "of day 2", "of day 3"}
-        assert store.keep_house(Retention(days=2)) == 0
-        assert store.keep_house(Retention(bytes=1)) == 1, "the newest day stays, whatever it takes"
+        assert store.apply_retention(Retention(days=2)) == 0
+        assert store.apply_retention(Retention(bytes=1)) == 1, "the newest day stays, whatever it takes"
         assert store.head == 406
         assert high_water(store) == {"s": 9, "of day 3": 1}, "a stream is forgotten with the last day it spoke on"
     with Store(tmp_path / "log.duckdb", clock=calendar) as store:

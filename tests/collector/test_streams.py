@@ -12,14 +12,14 @@ from barograph_collector.ingest.streams import CREDIT, STREAMS_KEPT, Reply, Stre
 PEER, OTHER = b"peer", b"other"
 
 
-def greet(streams: Streams, peer: bytes, name: str, stored: int = 0) -> list[Reply]:
-    streams.expect(peer, name)
-    return streams.hello(peer, name, stored, 1)
+def open_stream(streams: Streams, peer: bytes, name: str, stored: int = 0) -> list[Reply]:
+    streams.begin_opening(peer, name)
+    return streams.open(peer, name, stored, 1)
 
 
-def greeted(acked: int = 0, limit: int = STREAMS_KEPT) -> Streams:
+def opened(acked: int = 0, limit: int = STREAMS_KEPT) -> Streams:
     streams = Streams(limit)
-    assert greet(streams, PEER, "s", acked) == [Reply(PEER, Welcome("s", acked, CREDIT, number=1))]
+    assert open_stream(streams, PEER, "s", acked) == [Reply(PEER, Welcome("s", acked, CREDIT, number=1))]
     return streams
 
 
@@ -29,7 +29,7 @@ def commit(streams: Streams, name: str, seq: int) -> None:
 
 
 def test_a_message_is_taken_once_whatever_order_and_number_of_copies_it_comes_in() -> None:
-    streams = greeted(acked=7)
+    streams = opened(acked=7)
     assert streams.judge(PEER, "s", 7) is StreamDecision.DUPLICATE
     assert streams.judge(PEER, "s", 0) is StreamDecision.DUPLICATE
     assert streams.judge(PEER, "s", 9) is StreamDecision.GAP
@@ -41,7 +41,7 @@ def test_a_message_is_taken_once_whatever_order_and_number_of_copies_it_comes_in
 
 
 def test_credit_bounds_what_is_under_way_and_comes_back_with_the_commit() -> None:
-    streams = greeted()
+    streams = opened()
     for seq in range(1, CREDIT + 1):
         assert streams.judge(PEER, "s", seq) is StreamDecision.ACCEPT
         streams.accept("s", seq)
@@ -51,7 +51,7 @@ def test_credit_bounds_what_is_under_way_and_comes_back_with_the_commit() -> Non
 
 
 def test_a_refusal_comes_before_the_acknowledgement_that_lets_the_producer_forget() -> None:
-    streams = greeted()
+    streams = opened()
     refusal = Refuse("s", 1, "invalid", "no")
     for seq in (1, 2):
         streams.accept("s", seq)
@@ -60,7 +60,7 @@ def test_a_refusal_comes_before_the_acknowledgement_that_lets_the_producer_forge
 
 
 def test_a_skip_may_jump_an_append_may_not() -> None:
-    streams = greeted()
+    streams = opened()
     assert streams.judge(PEER, "s", 1000, may_jump=True) is StreamDecision.ACCEPT
     assert streams.judge(PEER, "s", 1000) is StreamDecision.GAP
     assert streams.judge(PEER, "s", 2**63, may_jump=True) is StreamDecision.GAP
@@ -68,71 +68,71 @@ def test_a_skip_may_jump_an_append_may_not() -> None:
     assert streams.judge(PEER, "s", 1001) is StreamDecision.ACCEPT
 
 
-def test_a_stream_belongs_to_the_connection_that_greeted_last() -> None:
-    streams = greeted(acked=3)
-    greet(streams, OTHER, "s")
+def test_a_stream_belongs_to_the_connection_that_said_hello_last() -> None:
+    streams = opened(acked=3)
+    open_stream(streams, OTHER, "s")
     assert streams.judge(PEER, "s", 4) is StreamDecision.UNKNOWN
     assert streams.judge(OTHER, "s", 4) is StreamDecision.ACCEPT
     assert streams.judge(OTHER, "t", 1) is StreamDecision.UNKNOWN
 
 
-def test_a_greeting_that_waits_for_its_answer_needs_no_second_one_from_the_same_connection() -> None:
+def test_a_hello_that_waits_for_its_answer_needs_no_second_one_from_the_same_connection() -> None:
     streams = Streams()
-    assert not streams.is_expected(PEER, "s")
-    streams.expect(PEER, "s")
-    assert streams.is_expected(PEER, "s")
-    assert not streams.is_expected(OTHER, "s")
-    streams.hello(PEER, "s", 0, 1)
-    assert not streams.is_expected(PEER, "s")
+    assert not streams.is_opening(PEER, "s")
+    streams.begin_opening(PEER, "s")
+    assert streams.is_opening(PEER, "s")
+    assert not streams.is_opening(OTHER, "s")
+    streams.open(PEER, "s", 0, 1)
+    assert not streams.is_opening(PEER, "s")
 
 
 def test_the_welcome_waits_for_what_an_earlier_connection_has_under_way() -> None:
-    streams = greeted()
+    streams = opened()
     streams.accept("s", 1)
     streams.accept("s", 2)
-    streams.expect(OTHER, "s")
-    assert streams.hello(OTHER, "s", 0, 7) == []
+    streams.begin_opening(OTHER, "s")
+    assert streams.open(OTHER, "s", 0, 7) == []
     assert streams.committed([("s", 1, None)]) == []
     assert streams.committed([("s", 2, None)]) == [Reply(OTHER, Welcome("s", 2, CREDIT, number=7))]
 
 
 def test_streams_that_spoke_last_are_held_and_the_others_have_to_say_hello_again() -> None:
-    streams = greeted(acked=7, limit=100)
+    streams = opened(acked=7, limit=100)
     for number in range(1000):
-        greet(streams, OTHER, f"other{number}")
+        open_stream(streams, OTHER, f"other{number}")
         if number == 500:
-            greet(streams, PEER, "s")
+            open_stream(streams, PEER, "s")
     assert len(streams) == 100
     assert streams.judge(OTHER, "other999", 1) is StreamDecision.ACCEPT
     assert streams.judge(PEER, "s", 8) is StreamDecision.UNKNOWN
-    assert not streams.expect(PEER, "s")
-    assert streams.hello(PEER, "s", 7, 2) == [Reply(PEER, Welcome("s", 7, CREDIT, number=2))]
+    assert not streams.begin_opening(PEER, "s")
+    assert streams.open(PEER, "s", 7, 2) == [Reply(PEER, Welcome("s", 7, CREDIT, number=2))]
 
 
 def test_what_the_database_does_not_have_yet_is_not_forgotten() -> None:
-    streams = greeted(limit=1)
+    streams = opened(limit=1)
     streams.accept("s", 1)
-    greet(streams, OTHER, "t")
+    open_stream(streams, OTHER, "t")
     assert streams.judge(PEER, "s", 1) is StreamDecision.UNDER_WAY
     streams.committed([("s", 1, None)])
-    greet(streams, OTHER, "u")
+    open_stream(streams, OTHER, "u")
     assert streams.judge(PEER, "s", 1) is StreamDecision.DUPLICATE
     streams.stored("s", 1)
     for name in "vwx":
-        greet(streams, OTHER, name)
+        open_stream(streams, OTHER, name)
     assert streams.judge(PEER, "s", 1) is StreamDecision.UNKNOWN
 
 
 def test_an_answer_of_the_database_that_is_older_than_what_is_known_here_does_not_count() -> None:
     streams = Streams(limit=1)
-    for _ in range(2):  # both greetings are looked at while the database has nothing
-        streams.expect(PEER, "s")
-    streams.hello(PEER, "s", 0, 1)
+    for _ in range(2):  # both hellos are verified while the database has nothing
+        streams.begin_opening(PEER, "s")
+    streams.open(PEER, "s", 0, 1)
     commit(streams, "s", 1)
     streams.stored("s", 1)
     for name in "tuv":
-        greet(streams, OTHER, name)
-    assert streams.hello(PEER, "s", 0, 2) == [Reply(PEER, Welcome("s", 1, CREDIT, number=2))]
+        open_stream(streams, OTHER, name)
+    assert streams.open(PEER, "s", 0, 2) == [Reply(PEER, Welcome("s", 1, CREDIT, number=2))]
 
 
 class Deliveries(RuleBasedStateMachine):
@@ -157,10 +157,10 @@ class Deliveries(RuleBasedStateMachine):
     def connect(self) -> None:
         self.peer += 1
         self.welcomed = False
-        self.streams.expect(b"%d" % self.peer, "s")
+        self.streams.begin_opening(b"%d" % self.peer, "s")
         stored = self.stored
         self.crowd()
-        self.hear(self.streams.hello(b"%d" % self.peer, "s", stored, self.peer))
+        self.hear(self.streams.open(b"%d" % self.peer, "s", stored, self.peer))
 
     @precondition(lambda self: self.welcomed)
     @rule(count=st.integers(1, 5), copies=st.integers(1, 2))
@@ -200,7 +200,7 @@ class Deliveries(RuleBasedStateMachine):
     def crowd(self) -> None:
         """Other streams come, and this one is forgotten if it can be."""
         for number in range(3):
-            greet(self.streams, b"other", f"other{number}")
+            open_stream(self.streams, b"other", f"other{number}")
         if "s" not in self.streams._streams:
             self.welcomed = False
 

@@ -390,6 +390,21 @@ def test_an_import_with_a_key_that_is_turned_down_ends(tmp_path, monkeypatch):
         collector_on(tmp_path / "log.duckdb", keyring=keys.Keyring(directory)) as collector,
         Delivery(collector.endpoint, key) as delivery,
     ):
-        wait_until(lambda: collector.counters.refused["key"], "the key is turned down")
+        wait_until(lambda: collector.counters.rejected["key"], "the key is turned down")
         with pytest.raises(CollectorUnreachable, match="no answer from the collector"):
             list(delivery.send(iter(records)))
+
+
+def test_an_import_with_a_key_of_another_role_ends_and_says_which_one_is_expected(tmp_path, monkeypatch):
+    monkeypatch.setattr(transport, "SILENCE_SECONDS", 0.05)
+    monkeypatch.setattr(transport, "PATIENCE_SECONDS", 1.0)
+    directory = tmp_path / "keys"
+    keys.init(directory)
+    key = load(keys.add(directory, "reader", "staff"))
+    records, _, _ = split(read_table(lines(csv_of(1)), {}, "lab", ""))
+    with (
+        collector_on(tmp_path / "log.duckdb", keyring=keys.Keyring(directory)) as collector,
+        Delivery(collector.endpoint, key) as delivery,
+        pytest.raises(CollectorUnreachable, match="role is reader, expected agent, importer or writer to append"),
+    ):
+        list(delivery.send(iter(records)))

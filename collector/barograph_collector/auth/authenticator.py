@@ -1,6 +1,6 @@
-"""The gatekeeper thread's work: what a hello has to wait for, so that reception need not.
+"""The authenticator thread: the part of a hello that may block.
 
-Credentials are checked, which may mean waiting for MUNGE, and the database is asked how far streams have come.
+It verifies credentials, for which MUNGE may take seconds, and looks up in the database how far streams have come.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 import duckdb
 
 from barograph_agent.protocol import wire
-from barograph_collector.auth.credentials import Claim, CredentialRejected, Verifier
+from barograph_collector.auth.authorization import Claim, Refused
+from barograph_collector.auth.credentials import Verifier
 from barograph_collector.storage.database import first_line
 
 _AT_ONCE: Final = 1000
@@ -21,79 +22,66 @@ _log = logging.getLogger(__name__)
 
 
 class HelloRequest(NamedTuple):
-    """A hello, and what came with it: the peer it is from, the public key of its connection, and what that asks for."""
+    """A hello with its peer, the public key of the connection, and whether that key requires a credential."""
 
     peer: bytes
     key: str
     hello: wire.Hello
-    needs_proof: bool
-
-
-class HelloRejected(NamedTuple):
-    """Why a hello is refused: `reason` is one of `counters.REASONS`."""
-
-    reason: str
-    text: str
-
-
-_NO_ANSWER: Final = HelloRejected("unavailable", "the database does not answer, say it again later")
-
-
-class AuthResult(NamedTuple):
-    """A greeting that has been looked at: who it is from, None where nobody asks, and how far the database has it."""
-
-    greeting: HelloRequest
-    claim: Claim | HelloRejected | None
-    stored: int
+    needs_credential: bool
 
 
 class Authenticator:
-    """Judges greetings in their order; a None in the queue ends it."""
+    """Authenticates hellos in their order; a None in the queue ends it."""
 
     def __init__(
         self,
         verifier: Verifier,
         marks: Callable[[Collection[str]], Mapping[str, int]],
-        greetings: queue.SimpleQueue[HelloRequest | None],
-        post: Callable[[AuthResult], None],
+        hellos: queue.SimpleQueue[HelloRequest | None],
+        done: Callable[[HelloRequest, Claim | Refused | None, int], None],
     ) -> None:
-        """`marks` says how far the database has those of some streams that it knows; it may raise duckdb.Error."""
+        """`marks` gives the highest stored number of those streams that are known; it may raise duckdb.Error.
+
+        `done` is called with each hello, the claim of its credential or why it is refused, None where no credential
+        is required, and the highest number of the stream in the database.
+        """
         self._verifier = verifier
         self._marks = marks
-        self._greetings = greetings
-        self._post = post
-        self._last = False
+        self._hellos = hellos
+        self._done = done
+        self._ended = False
 
     def run(self) -> None:
-        """Work until told to end."""
-        while not self._last:
-            greetings = self._gather()
+        """Work until the end of the queue."""
+        while not self._ended:
+            requests = self._gather()
             try:
-                # Asked for all at once: it costs hardly more than for one of them.
-                marks = self._marks({greeting.hello.stream for greeting in greetings})
+                # One query for all costs hardly more than for one.
+                marks = self._marks({request.hello.stream for request in requests})
             except duckdb.Error as error:
                 _log.warning("cannot look up how far streams have come: %s", first_line(error))
-                for greeting in greetings:
-                    self._post(AuthResult(greeting, _NO_ANSWER, 0))
+                unavailable = Refused("unavailable", "the database does not answer, say it again later")
+                for request in requests:
+                    self._done(request, unavailable, 0)
                 continue
-            for greeting in greetings:
-                self._post(AuthResult(greeting, self._judge(greeting), marks.get(greeting.hello.stream, 0)))
+            for request in requests:
+                self._done(request, self._verify(request), marks.get(request.hello.stream, 0))
 
     def _gather(self) -> list[HelloRequest]:
-        """Everything there is, at least one, but for the end."""
+        """All queued hellos, at least one except at the end."""
         found: list[HelloRequest] = []
-        while len(found) < _AT_ONCE and (not found or not self._greetings.empty()):
-            greeting = self._greetings.get()
-            if greeting is None:
-                self._last = True
+        while len(found) < _AT_ONCE and (not found or not self._hellos.empty()):
+            request = self._hellos.get()
+            if request is None:
+                self._ended = True
                 break
-            found.append(greeting)
+            found.append(request)
         return found
 
-    def _judge(self, greeting: HelloRequest) -> Claim | HelloRejected | None:
-        if not greeting.needs_proof:
+    def _verify(self, request: HelloRequest) -> Claim | Refused | None:
+        if not request.needs_credential:
             return None
         try:
-            return self._verifier.verify(greeting.hello.stream, greeting.hello.credential)
-        except CredentialRejected as error:
-            return HelloRejected(error.reason, str(error))
+            return self._verifier.verify(request.hello.stream, request.hello.credential)
+        except Refused as refusal:
+            return refusal

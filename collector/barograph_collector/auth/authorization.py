@@ -1,6 +1,6 @@
-"""Who may do what. The key a client comes with gives it a role; an agent's credential gives it a job.
+"""Authorization: the role of a client's key, and for an agent the job of its credential, say what it may do.
 
-Without a keyring everybody may do everything: then only this host can connect.
+Without a keyring every client may do everything; the collector then listens on loopback addresses only.
 """
 
 from __future__ import annotations
@@ -12,20 +12,19 @@ from typing import Any, Final
 
 from barograph_agent.protocol import wire
 from barograph_agent.protocol.tables import TABLES
-from barograph_collector.auth.credentials import Claim
 from barograph_collector.auth.keys import Keyring
 from barograph_collector.auth.rate_limit import TokenBuckets
 
 CONCLUSIONS: Final = frozenset({"bands", "paces", "models", "predictions", "outcomes", "scores"})
 OBSERVATIONS: Final = frozenset(TABLES) - CONCLUSIONS
 WHOLE_JOBS: Final = frozenset({"jobs", "blocks", "runs"})
-"""What `barograph import` and `barograph canary` append, of jobs that have ended, in streams named after these jobs."""
+"""What `barograph import` and `barograph canary` append: jobs that have ended, each in a stream named after it."""
 JOBS_KEPT: Final = 200_000
-"""Jobs whose owner is remembered, and streams whose grant is; the longest unused go first."""
+"""Jobs whose owner is kept in memory, and streams whose grant is; the least recently used are evicted first."""
 
 
 class Refused(Exception):
-    """Something that this client may not do. `reason` is one of `counters.REASONS`; the text says what it may."""
+    """A message that is refused. `reason` is one of `counters.REASONS`; the text says what was expected."""
 
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(text)
@@ -33,8 +32,16 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Claim:
+    """The verified identity of a producer: a user, and the job whose rows it may append."""
+
+    user: str
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
 class Grant:
-    """What may be appended to one stream, and by whose key. `claim` is None where rows of any job may be."""
+    """The tables that may be appended to in one stream with one key. `claim` is None where rows of any job may be."""
 
     key: str
     tables: frozenset[str]
@@ -42,13 +49,13 @@ class Grant:
 
     @property
     def producer(self) -> str | None:
-        """Who shares one limit: all streams of a job; None where each stream is a producer."""
+        """The rate limit's owner: the job for all its streams; None where each stream has its own limit."""
         return self.claim.job if self.claim else None
 
     def check(self, message: wire.Append) -> bool:
-        """Raises Refused for rows that are not this producer's; says whether the message had to be put right.
+        """Raises Refused for rows that this producer may not append; says whether the message was changed.
 
-        The user in `jobs` becomes the one of the credential, whatever the agent took it for.
+        The user in `jobs` is replaced by the one of the credential.
         """
         if message.table not in self.tables and message.table in TABLES:
             raise Refused("forbidden", f"table is {message.table!r}, expected one of {', '.join(sorted(self.tables))}")
@@ -56,9 +63,9 @@ class Grant:
             return False
         owner = "source" if message.table == "events" else "job"
         named = message.columns.get(owner, self.claim.job)
-        strange = next((job for job in _values(named) if job != self.claim.job), None)
-        if strange is not None:
-            raise Refused("forbidden", f"column {owner!r} is {str(strange)[:140]!r}, expected {self.claim.job!r}")
+        foreign = next((job for job in _values(named) if job != self.claim.job), None)
+        if foreign is not None:
+            raise Refused("forbidden", f"column {owner!r} is {str(foreign)[:140]!r}, expected {self.claim.job!r}")
         if message.table != "jobs":
             return False
         message.columns["user"] = self.claim.user
@@ -69,7 +76,7 @@ EVERYTHING: Final = Grant("", frozenset(TABLES), None)
 
 
 class Authorization:
-    """Says what each client of the receive thread may do. Raises Refused where it may not."""
+    """Checks what clients may do; belongs to the receive thread. All checks raise Refused."""
 
     def __init__(
         self,
@@ -79,19 +86,19 @@ class Authorization:
         rows_per_second: float,
         clock: Callable[[], float],
     ) -> None:
-        """`owners` maps jobs to users, as the log has them; `clock` gives seconds that only grow."""
+        """`owners`: users of jobs by job, as the log has them. `clock`: monotonic, in seconds."""
         self._keyring = keyring
         self._owners = OrderedDict(owners)
         self._jobs: OrderedDict[bytes, str] = OrderedDict()
         self._grants: OrderedDict[str, Grant] = OrderedDict()
         self._buckets = TokenBuckets(rows_per_second, clock)
 
-    def needs_proof(self, key: str) -> bool:
-        """Whether a hello with this key must come with a credential."""
+    def needs_credential(self, key: str) -> bool:
+        """Whether a hello with this key must have a credential."""
         return self._keyring is not None and self._role(key) == "agent"
 
     def open(self, peer: bytes, key: str, stream: str, claim: Claim | None) -> None:
-        """Let a client have a stream."""
+        """Grant a stream to a client."""
         if self._keyring is None:
             return
         if claim is not None:
@@ -100,21 +107,21 @@ class Authorization:
             _touch(self._owners, claim.job)
             self._jobs[peer] = claim.job
             _touch(self._jobs, peer)
-            self._give(stream, Grant(key, OBSERVATIONS, claim))
+            self._store(stream, Grant(key, OBSERVATIONS, claim))
             return
         client = self._keyring.get(key)
         if client is not None and client.role == "importer":
-            self._give(stream, Grant(key, WHOLE_JOBS, None))
+            self._store(stream, Grant(key, WHOLE_JOBS, None))
             return
         if client is None or client.role != "writer":
             role = client.role if client else "none"
             raise Refused("role", f"role is {role}, expected agent, importer or writer to append")
         if not stream.startswith(f"{client.name}/"):
             raise Refused("role", f"stream is {stream!r}, expected {client.name}/... with this key")
-        self._give(stream, Grant(key, CONCLUSIONS | {"events"}, None))
+        self._store(stream, Grant(key, CONCLUSIONS | {"events"}, None))
 
     def grant(self, key: str, stream: str) -> Grant:
-        """What this client may append to this stream."""
+        """What a client may append to a stream."""
         if self._keyring is None:
             return EVERYTHING
         self._role(key)
@@ -126,23 +133,23 @@ class Authorization:
         return grant
 
     def check_read(self, peer: bytes, key: str, request: wire.Read | wire.Sql) -> None:
-        """Whether this client may read that: an agent sees the scores of its own job."""
+        """Whether a client may read that. An agent may read the scores of its own job only."""
         if self._keyring is None or self._role(key) != "agent":
             return
         own = self._jobs.get(peer)
         if not isinstance(request, wire.Read) or request.table != "scores" or own is None or request.job != own:
             raise Refused("role", f"an agent may read the scores of its own job, {own or 'none yet'}, and nothing else")
 
-    def limit(self, rows_per_second: float) -> None:
-        """Let each producer append so many rows from now on."""
-        self._buckets.fill_at(rows_per_second)
+    def set_rate(self, rows_per_second: float) -> None:
+        """Change the rate limit of each producer."""
+        self._buckets.set_rate(rows_per_second)
 
     def check_rate(self, grant: Grant, stream: str, rows: int) -> None:
-        """Whether a producer goes no faster than it may."""
-        if not self._buckets.take(grant.producer or stream, min(max(rows, 1), wire.MAX_ROWS)):
+        """Whether a producer is within its rate limit."""
+        if not self._buckets.consume(grant.producer or stream, min(max(rows, 1), wire.MAX_ROWS)):
             raise Refused("rate", "more rows than this producer's limit, expected a pause")
 
-    def _give(self, stream: str, grant: Grant) -> None:
+    def _store(self, stream: str, grant: Grant) -> None:
         self._grants[stream] = grant
         _touch(self._grants, stream)
 
@@ -158,6 +165,7 @@ def _values(column: Any) -> list[Any]:
 
 
 def _touch(held: OrderedDict[Any, Any], name: Any) -> None:
+    """Make `name` the most recently used, and evict the least recently used beyond JOBS_KEPT."""
     held.move_to_end(name)
     if len(held) > JOBS_KEPT:
         held.popitem(last=False)

@@ -1,7 +1,7 @@
-"""Whether a credential is good: whose it is, for which job, and that nobody has shown it before.
+"""Verification of credentials: user and job, and that a credential is used once only.
 
-The kinds are described in `barograph_agent.deliver.credential`. A stream is named `JOB/anything`, and a credential is made for
-one stream, so it says whose job that stream belongs to.
+The kinds are described in `barograph_agent.deliver.credential`. A stream is named `JOB/anything` and a credential is made for
+one stream, so it proves the user of that job.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import hmac
 import pwd
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -18,35 +17,20 @@ import msgspec
 from barograph_agent.deliver import munge
 from barograph_agent.deliver.credential import Proof, payload, proof_mac, token_key
 from barograph_agent.protocol.tables import IDENTIFIER
+from barograph_collector.auth.authorization import Claim, Refused
 
 WINDOW_SECONDS: Final = 60.0
-"""How far the clocks of a node and of this host may be apart, both ways."""
+"""The largest difference between the clocks of a node and of this host, in either direction."""
 _OUT_OF_TIME: Final = (munge.EXPIRED, munge.REWOUND, munge.REPLAYED)
 
 
-class CredentialRejected(Exception):
-    """A credential that is not good. `reason` is `credential` or `replayed`; the text says what was expected."""
-
-    def __init__(self, reason: str, text: str) -> None:
-        super().__init__(text)
-        self.reason = reason
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """Who a producer is, proven: a user, and the job whose rows it may append."""
-
-    user: str
-    job: str
-
-
 class Verifier:
-    """Checks credentials. Not thread-safe: it remembers what it has seen. MUNGE may keep it waiting for seconds."""
+    """Not thread-safe: it keeps the credentials it has seen. MUNGE may block for seconds."""
 
     def __init__(self, secret: bytes, munge_socket: str | None, clock: Callable[[], float]) -> None:
-        """`secret` is the facility's, for tokens. `munge_socket` is "" for MUNGE's own, None to take no MUNGE.
+        """`secret`: the facility's, for tokens. `munge_socket`: "" for MUNGE's default, None to accept no MUNGE.
 
-        `clock` gives Unix seconds. What was shown before now is not known, so no proof older than now is taken.
+        `clock` gives Unix seconds. Proofs made before this call are refused: they may have been used already.
         """
         self._secret = secret
         self._munge_socket = munge_socket
@@ -56,10 +40,10 @@ class Verifier:
         self._order: deque[tuple[float, str]] = deque()
 
     def verify(self, stream: str, credential: str) -> Claim:
-        """Who may write this stream. Raises Unproven."""
+        """Who may write a stream. Raises Refused with the reason `credential` or `replayed`."""
         job = stream.rpartition("/")[0]
         if not job:
-            raise CredentialRejected("credential", f"stream is {stream!r}, expected JOB/NAME")
+            raise Refused("credential", f"stream is {stream!r}, expected JOB/NAME")
         kind, _, text = credential.partition(":")
         match kind:
             case "token":
@@ -67,40 +51,35 @@ class Verifier:
             case "munge" if self._munge_socket is not None:
                 return Claim(self._check_munge(stream, text, self._munge_socket), job)
         kinds = "a job token" if self._munge_socket is None else "MUNGE's or a job token"
-        raise CredentialRejected("credential", f"credential is {kind[:20] or 'none'}, expected {kinds}")
+        raise Refused("credential", f"credential is {kind[:20] or 'none'}, expected {kinds}")
 
     def _check_munge(self, stream: str, text: str, socket: str) -> str:
         try:
             content, uid = munge.decode(text, socket)
         except munge.MungeError as error:
-            raise CredentialRejected("replayed" if error.status in _OUT_OF_TIME else "credential", str(error)) from None
+            raise Refused("replayed" if error.status in _OUT_OF_TIME else "credential", str(error)) from None
         if content != payload(stream):
-            raise CredentialRejected(
-                "credential", f"MUNGE: the credential is for {content[:140]!r}, expected {payload(stream)!r}"
-            )
+            raise Refused("credential", f"MUNGE: the credential is for {content[:140]!r}, expected {payload(stream)!r}")
         try:
-            user = pwd.getpwuid(uid).pw_name
+            return pwd.getpwuid(uid).pw_name
         except KeyError:
-            user = str(uid)
-        return user
+            return str(uid)
 
     def _check_proof(self, stream: str, job: str, text: str) -> str:
         try:
             proof = msgspec.json.decode(text, type=Proof)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            raise CredentialRejected("credential", "job token: no proof, expected one as the agent makes it") from None
+            raise Refused("credential", "job token: no proof, expected one as the agent makes it") from None
         key = token_key(self._secret, proof.job, proof.user, proof.expires)
         if not hmac.compare_digest(proof_mac(key, stream, proof.at, proof.nonce).encode(), proof.mac.encode()):
-            raise CredentialRejected(
-                "credential", "job token: the proof is for another stream, or not of this facility"
-            )
+            raise Refused("credential", "job token: the proof is for another stream, or not of this facility")
         if not IDENTIFIER.fullmatch(proof.user):
-            raise CredentialRejected("credential", f"job token: user is {proof.user[:140]!r}, expected an identifier")
+            raise Refused("credential", f"job token: user is {proof.user[:140]!r}, expected an identifier")
         if not job.startswith(f"{proof.job}."):
-            raise CredentialRejected("credential", f"job token: job is {job!r}, expected one of {proof.job!r}")
+            raise Refused("credential", f"job token: job is {job!r}, expected one of {proof.job!r}")
         now = self._clock()
         if now >= proof.expires:
-            raise CredentialRejected("credential", f"job token: expired {now - proof.expires:.0f} s ago")
+            raise Refused("credential", f"job token: expired {now - proof.expires:.0f} s ago")
         self._check_fresh(proof, now)
         return proof.user
 
@@ -108,10 +87,8 @@ class Verifier:
         while self._order and self._order[0][0] < now - 2 * WINDOW_SECONDS:
             self._seen.discard(self._order.popleft()[1])
         if not max(now - WINDOW_SECONDS, self._since) <= proof.at <= now + WINDOW_SECONDS:
-            raise CredentialRejected(
-                "replayed", f"job token: the proof is {now - proof.at:.1f} s old, expected a fresh one"
-            )
+            raise Refused("replayed", f"job token: the proof is {now - proof.at:.1f} s old, expected a fresh one")
         if proof.mac in self._seen:
-            raise CredentialRejected("replayed", "job token: the proof has been shown before")
+            raise Refused("replayed", "job token: the proof has been shown before")
         self._seen.add(proof.mac)
         self._order.append((now, proof.mac))

@@ -1,19 +1,21 @@
-"""The collector's key directory: its own key pair, the facility's secret for job tokens, and whom it lets in.
+"""The key directory: the collector's key pair, the secret of job tokens, and the clients that may connect.
 
     collector.json   the collector's CURVE key pair and the token secret; never leaves this host
-    clients.json     whom the collector lets in: public keys with a name and a role
-    NAME.key         a client's key file, to be moved to where the client runs
+    clients.json     public keys of clients, each with a name and a role
+    viewers.json     viewers of the page, see `access`
+    NAME.key         the key file of a client, to be moved to where the client runs
 
 Each is a file of mode 600, replaced as a whole.
 """
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
 import zmq
@@ -24,11 +26,13 @@ from barograph_agent.protocol.tables import IDENTIFIER, Kind
 
 COLLECTOR: Final = "collector.json"
 CLIENTS: Final = "clients.json"
+_INIT: Final = "barograph keys init"
 T = TypeVar("T")
+J = TypeVar("J")
 
 
 class KeysError(Exception):
-    """A key directory that cannot be used, or a change that makes no sense. The text names it and what was expected."""
+    """The key directory cannot be used, or a change of it is invalid. The text names the path and what was expected."""
 
 
 class CollectorKey(msgspec.Struct, frozen=True):
@@ -40,7 +44,7 @@ class CollectorKey(msgspec.Struct, frozen=True):
 
 
 class Client(msgspec.Struct, frozen=True):
-    """Someone who is let in. `added_at` in Unix seconds."""
+    """A client that may connect. `added_at` in Unix seconds."""
 
     name: str
     role: Role
@@ -49,7 +53,7 @@ class Client(msgspec.Struct, frozen=True):
 
 
 def init(directory: Path) -> CollectorKey:
-    """Make a key directory with a fresh key and nobody in it. Raises KeysError where there is one already."""
+    """Make a key directory with a fresh key and no clients. Raises KeysError where one exists already."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -58,108 +62,136 @@ def init(directory: Path) -> CollectorKey:
         raise KeysError(f"key directory {directory} has keys already, expected none: every client holds the old one")
     public, secret = zmq.curve_keypair()
     key = CollectorKey(public.decode(), secret.decode(), secrets.token_hex(32))
-    _write(directory / CLIENTS, [])
-    _write(directory / COLLECTOR, key)
+    write_json(directory / CLIENTS, [])
+    write_json(directory / COLLECTOR, key)
     return key
 
 
 def add(directory: Path, role: Role, name: str) -> Path:
-    """Let a new client in; returns its key file. Raises KeysError."""
-    if not IDENTIFIER.fullmatch(name) or "/" in name:
-        raise KeysError(f"name is {name!r}, expected {Kind.NAME.text}, without /")
+    """Register a new client; returns its key file. Raises KeysError."""
     key, clients = load_collector(directory), load_clients(directory)
-    if any(client.name == name for client in clients):
-        raise KeysError(f"name is {name!r}, expected one that is not in use: revoke it first")
+    check_new_name(name, (client.name for client in clients))
     public, secret = (half.decode() for half in zmq.curve_keypair())
     path = directory / f"{name}.key"
-    _write(path, ClientKey(name, role, public, secret, key.public))
-    _write(directory / CLIENTS, [*clients, Client(name, role, public, time.time())])
+    write_json(path, ClientKey(name, role, public, secret, key.public))
+    write_json(directory / CLIENTS, [*clients, Client(name, role, public, time.time())])
     return path
 
 
 def revoke(directory: Path, name: str) -> Client:
-    """Let a client in no longer, and delete its key file if it is still here. Raises KeysError."""
+    """Remove a client, and delete its key file if it is still here. Raises KeysError."""
     clients = load_clients(directory)
     gone = next((client for client in clients if client.name == name), None)
     if gone is None:
         names = ", ".join(client.name for client in clients) or "nobody is let in"
         raise KeysError(f"name is {name!r}, expected one of: {names}")
-    _write(directory / CLIENTS, [client for client in clients if client is not gone])
+    write_json(directory / CLIENTS, [client for client in clients if client is not gone])
     (directory / f"{name}.key").unlink(missing_ok=True)
     return gone
 
 
 def load_collector(directory: Path) -> CollectorKey:
-    """The collector's own key. Raises KeysError, also where others than its owner could read it."""
+    """The collector's own key. Raises KeysError, also where users other than its owner may read it."""
     path = directory / COLLECTOR
-    if (mode := _mode(path)) & 0o077:
+    if (mode := _status(path, _INIT).st_mode & 0o777) & 0o077:
         raise KeysError(f"{path} has mode {mode:o}, expected 600")
-    return _read(path, CollectorKey)
+    return read_json(path, CollectorKey, _INIT)
 
 
 def load_clients(directory: Path) -> list[Client]:
-    """Whom the collector lets in. Raises KeysError."""
-    return _read(directory / CLIENTS, list[Client])
+    """The clients that may connect. Raises KeysError."""
+    return read_json(directory / CLIENTS, list[Client], _INIT)
 
 
-class Keyring:
-    """Who is let in, by public key. Loaded again when the file has changed; any thread may ask."""
+class WatchedFile(Generic[T]):
+    """The entries of a JSON file by one of their fields, read again when the file has changed.
+
+    `refresh` belongs to one thread; any thread may look entries up.
+    """
+
+    def __init__(self, path: Path, kind: type[list[T]], key: Callable[[T], str], command: str) -> None:
+        """`command` makes the file, which error texts say. Raises KeysError."""
+        self._path, self._kind, self._key, self._command = path, kind, key, command
+        self._stamp = self._current_stamp()
+        self._entries = self._load()
+
+    def get(self, key: str) -> T | None:
+        """The entry with this key, or None."""
+        return self._entries.get(key)
+
+    def refresh(self) -> bool:
+        """Read the file if it has changed, and say whether it has. Raises KeysError and keeps the entries of before."""
+        stamp = self._current_stamp()
+        if stamp == self._stamp:
+            return False
+        # Replaced as a whole: other threads use it.
+        self._entries = self._load()
+        self._stamp = stamp
+        return True
+
+    def _load(self) -> dict[str, T]:
+        return {self._key(entry): entry for entry in read_json(self._path, self._kind, self._command)}
+
+    def _current_stamp(self) -> tuple[int, int, int]:
+        status = _status(self._path, self._command)
+        # Two writes within 10 ms may have the same modification time.
+        return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+class Keyring(WatchedFile[Client]):
+    """The clients that may connect, by public key, and the collector's own key."""
 
     def __init__(self, directory: Path) -> None:
         """Raises KeysError."""
         self.collector = load_collector(directory)
-        self._directory = directory
-        self._stamp = self._state()
-        self._clients = {client.public: client for client in load_clients(directory)}
+        super().__init__(directory / CLIENTS, list[Client], lambda client: client.public, _INIT)
 
     def __len__(self) -> int:
-        return len(self._clients)
+        return len(self._entries)
 
     def __iter__(self) -> Iterator[Client]:
-        return iter(self._clients.values())
-
-    def get(self, public: str) -> Client | None:
-        """The client with this public key, if it is let in."""
-        return self._clients.get(public)
-
-    def refresh(self) -> bool:
-        """Look whether the file has changed; says so. Raises KeysError and lets in whom it did before."""
-        stamp = self._state()
-        if stamp == self._stamp:
-            return False
-        self._clients = {client.public: client for client in load_clients(self._directory)}
-        self._stamp = stamp
-        return True
-
-    def _state(self) -> tuple[int, int, int]:
-        try:
-            status = (self._directory / CLIENTS).stat()
-        except OSError as error:
-            raise KeysError(f"cannot read {self._directory / CLIENTS}: {error.strerror}") from None
-        # The clock of a file system may stand for 10 ms, in which a file is written twice.
-        return status.st_ino, status.st_mtime_ns, status.st_size
+        return iter(self._entries.values())
 
 
-def _mode(path: Path) -> int:
-    try:
-        return path.stat().st_mode & 0o777
-    except OSError as error:
-        raise KeysError(f"cannot read {path}: {error.strerror}; `barograph keys init` makes it") from None
+def check_new_name(name: str, taken: Iterable[str]) -> None:
+    """Raises KeysError for a name that is no identifier, contains a slash or is in use."""
+    if not IDENTIFIER.fullmatch(name) or "/" in name:
+        raise KeysError(f"name is {name!r}, expected {Kind.NAME.text}, without /")
+    if name in taken:
+        raise KeysError(f"name is {name!r}, expected one that is not in use: revoke it first")
 
 
-def _read(path: Path, kind: type[T]) -> T:
+def read_json(path: Path, kind: type[J], command: str) -> J:
+    """The content of a file that `command` makes. Raises KeysError."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except OSError as error:
-        raise KeysError(f"cannot read {path}: {error.strerror}; `barograph keys init` makes it") from None
+        raise _unreadable(path, error, command) from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise KeysError(f"cannot read {path}: {error}") from None
 
 
-def _write(path: Path, content: object) -> None:
+def write_json(path: Path, content: object, hint: str = "") -> None:
+    """Replace a file, as indented JSON. Raises KeysError, whose text ends with `hint`."""
+    write_secret(path, msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n", hint)
+
+
+def write_secret(path: Path, content: bytes, hint: str = "") -> None:
+    """Replace a file by one of mode 600. Raises KeysError, whose text ends with `hint`."""
     try:
-        # What replace_file writes into is closed to others before there is a secret in it.
+        # replace_file writes into this file, which others must not be able to read before it holds a secret.
         path.with_name(f"{path.name}.part").touch(mode=0o600)
-        replace_file(path, msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
+        replace_file(path, content)
     except OSError as error:
-        raise KeysError(f"cannot write {path}: {error.strerror}") from None
+        raise KeysError(f"cannot write {path}: {error.strerror}{hint}") from None
+
+
+def _status(path: Path, command: str) -> os.stat_result:
+    try:
+        return path.stat()
+    except OSError as error:
+        raise _unreadable(path, error, command) from None
+
+
+def _unreadable(path: Path, error: OSError, command: str) -> KeysError:
+    return KeysError(f"cannot read {path}: {error.strerror}; `{command}` makes it")

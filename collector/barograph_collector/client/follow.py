@@ -1,4 +1,4 @@
-"""Following the log: what a daemon that lives on its rows reads, and how it says something back."""
+"""Following the log: reading new rows of several tables in order, and appending derived rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Rows: TypeAlias = tuple[str, Mapping[str, Column]]
 
 
 class RowPage(Protocol):
-    """Rows as the log gives them back."""
+    """The answer to a read."""
 
     @property
     def columns(self) -> Mapping[str, Column]:
@@ -27,17 +27,17 @@ class RowPage(Protocol):
 
     @property
     def rows(self) -> int:
-        """How many."""
+        """The number of rows."""
         ...
 
     @property
     def next_offset(self) -> int:
-        """Where to read on."""
+        """The offset to continue after."""
         ...
 
 
 class LogReading(Protocol):
-    """The reading verb of the log, as LogReader has it."""
+    """The reading half of the log, as LogReader has it."""
 
     def read(self, table: str, after: int, limit: int = ..., job: str = ...) -> RowPage:
         """At most `limit` rows with an offset above `after`."""
@@ -45,14 +45,13 @@ class LogReading(Protocol):
 
 
 class Follower:
-    """Reads tables on from where it stands, in the order of the log.
+    """Reads new rows of several tables in rounds, in the order of the log.
 
-    tables: in the order in which a round hands them over. Rows come in rounds, and what came by the end of a round is
-    everything the log holds up to some offset: a run's end never comes in an earlier round than its intervals,
-    neither live nor when years are read again after a restart.
+    At the end of each round all rows of these tables up to some offset have been returned. So the end of a run never
+    comes in an earlier round than its intervals, neither live nor when years of log are read again after a restart.
 
-    offsets: where each table is read on, ahead of what was handed over. delivered: the last row of each table that was
-    handed over, 0 for none: where to resume for what the rounds so far have led to.
+    tables: in the order in which a round returns them. offsets: up to where each table was read, which is ahead of
+    what was returned. delivered: the offset of the last row of each table that was returned, 0 for none.
     """
 
     def __init__(self, reader: LogReading, tables: Sequence[str], page: int = 10_000) -> None:
@@ -63,22 +62,22 @@ class Follower:
         self._held: dict[str, Mapping[str, Column]] = {}
 
     def resume(self, offsets: Mapping[str, int]) -> None:
-        """Read on from offsets that `delivered` gave, for the same tables, before the first poll."""
+        """Continue from offsets that `delivered` had, for the same tables, before the first poll."""
         self.offsets.update(offsets)
         self.delivered.update(offsets)
 
     def poll(self) -> Iterator[list[Rows]]:
-        """Rounds of new rows up to the present end. Raises LogUnavailable; rounds given by then count as read."""
+        """Rounds of new rows up to the present end. Raises LogUnavailable; rounds returned before count as read."""
         while True:
             self._fill()
             if not self._held:
                 return
-            # Behind the last row of a page more may stand, so nothing beyond the first page's end is safe yet.
+            # A table may have more rows beyond its page, so rows beyond the lowest end of a page have to wait.
             horizon = min(int(columns["offset"][-1]) for columns in self._held.values())
             yield [(table, rows) for table in self.offsets if (rows := self._up_to(table, horizon)) is not None]
 
     def _fill(self) -> None:
-        # The other way round than handed over: what a row refers to is read after it, and so cannot be missing.
+        # In reverse: what a row refers to is read after the row itself, so it cannot be missing.
         for table in reversed(self.offsets):
             if table not in self._held:
                 page = self._reader.read(table, self.offsets[table], self._page)
@@ -101,28 +100,28 @@ class Follower:
 
 
 class LogWriter:
-    """The appending verb for derived rows: held in memory until acknowledged, computed again after a restart."""
+    """A producer of rows that it can compute again: they are held in memory until acknowledged."""
 
     def __init__(self, endpoint: str, stream: str, key: ClientKey | None = None) -> None:
         self._outbox = Memory()
         self.link = Link(endpoint, stream, self._outbox, key=key)
 
     def put(self, table: str, rows: int, columns: Mapping[str, Any]) -> None:
-        """Append rows, soon."""
+        """Queue rows; `pump` sends them."""
         message = wire.append(self.link.stream, self._outbox.next_seq, table, rows, columns)
         self._outbox.put(rows, wire.encode(message))
 
     def pump(self) -> None:
-        """Send and receive what can be without waiting."""
+        """Send and receive what is possible without waiting."""
         self.link.pump()
 
     @property
     def idle(self) -> bool:
-        """True once everything put so far is acknowledged."""
+        """True once all rows are acknowledged."""
         return self.link.idle
 
     def close(self, seconds: float) -> bool:
-        """Deliver what is held, for at most this long, and let go; says whether all of it was delivered."""
+        """Wait until all rows are acknowledged, at most this long, and disconnect; says whether they were."""
         delivered = self.link.wait_idle(seconds)
         self.link.close()
         return delivered

@@ -1,4 +1,4 @@
-"""How everybody reads the log: one request, one answer, over a connection that mends itself."""
+"""The client for reading the log: one request, one answer, with reconnects."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ A = TypeVar("A", wire.Rows, wire.Result)
 
 
 class LogUnavailable(Exception):
-    """The collector did not answer. The text names its endpoint, how long it was waited for, and what to do."""
+    """The collector did not answer. The text names its endpoint, the timeout, and what to do."""
 
 
 class ReadRefused(ValueError):
-    """The collector answered that the request is wrong; the text is its own."""
+    """The collector refused the request; the text is the collector's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class RowBatch:
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """What a query gave: an Arrow IPC stream of `rows` rows; `more` where the limit cut them off."""
+    """The result of a query: an Arrow IPC stream of `rows` rows. more: whether the limit cut it off."""
 
     stream: bytes
     rows: int
@@ -49,10 +49,10 @@ class QueryResult:
 
 
 class LogReader:
-    """Reads pages. Not thread-safe. An unanswered request goes out again on a fresh socket, half the time later."""
+    """Not thread-safe. An unanswered read is sent again on a new connection after half of the timeout."""
 
     def __init__(self, endpoint: str, timeout: float = 10.0, key: ClientKey | None = None) -> None:
-        """`timeout` is for one read, in seconds; `key` is for a collector that asks for one."""
+        """timeout: of one read, in seconds. key: for a collector that requires one."""
         self.endpoint = endpoint
         self.timeout = timeout
         self._key = key
@@ -63,8 +63,8 @@ class LogReader:
     def read(self, table: str, after: int, limit: int = wire.MAX_ROWS, job: str = "") -> RowBatch:
         """At most `limit` rows of `table` with offset > `after`; a negative `after` means the last -after rows.
 
-        `job` keeps that job's rows only. A page may be shorter than `limit` though more rows follow: only an empty one
-        is the end. Raises LogUnavailable and ReadRefused.
+        `job` selects the rows of one job. A page may be shorter than `limit` although more rows follow: only an empty
+        one is the end. Raises LogUnavailable and ReadRefused.
         """
         for _ in range(ATTEMPTS):
             self._request += 1
@@ -72,31 +72,31 @@ class LogReader:
             answer = self._ask(request, wire.Rows, self.timeout / ATTEMPTS)
             if answer is not None:
                 return _batch(answer)
-            self._hang_up()
+            self._disconnect()
         raise self._unavailable(self.timeout)
 
     def query(self, text: str, limit: int = 1000, seconds: float = 10.0) -> QueryResult:
         """At most `limit` rows of one SELECT that may run for `seconds`. Raises LogUnavailable and ReadRefused."""
         self._request += 1
-        # Queries of others may be ahead of this one, each with its own time; asked once, for it is not cheap.
+        # Other queries may be ahead of this one, each with its own time. Sent once only: a query is expensive.
         waiting = seconds + self.timeout
         answer = self._ask(wire.Sql(self._request, text, limit, seconds), wire.Result, waiting)
         if answer is None:
-            self._hang_up()
+            self._disconnect()
             raise self._unavailable(waiting)
         if answer.error:
             raise ReadRefused(answer.error)
         return QueryResult(answer.stream, answer.rows, answer.more)
 
     def read_all(self, table: str, after: int = 0, job: str = "") -> Iterator[RowBatch]:
-        """Page after page up to the end of the table as it is then."""
+        """All pages up to the present end of the table."""
         while (batch := self.read(table, after, job=job)).rows:
             yield batch
             after = batch.next_offset
 
     def close(self) -> None:
-        """Drop the connection."""
-        self._hang_up()
+        """Close the connection."""
+        self._disconnect()
         self._context.term()
 
     def __enter__(self) -> Self:
@@ -114,7 +114,7 @@ class LogReader:
     def _ask(self, request: wire.Read | wire.Sql, kind: type[A], seconds: float) -> A | None:
         socket, handshakes = self._connection = self._connection or self._connect()
         sent = handshakes.send(wire.encode(request), seconds)
-        # After a read that was given up its answer may still come; the fresh socket does not see it, an old one might.
+        # Answers to earlier requests that timed out may still arrive on this socket.
         while sent and handshakes.wait(seconds):
             try:
                 answer = wire.decode_from_collector(socket.recv())
@@ -123,7 +123,7 @@ class LogReader:
             if isinstance(answer, kind) and answer.request == request.request:
                 return answer
         if trouble := handshakes.trouble:
-            self._hang_up()
+            self._disconnect()
             raise LogUnavailable(f"not let in by the collector at {self.endpoint}: {trouble}")
         return None
 
@@ -138,7 +138,7 @@ class LogReader:
         socket.connect(self.endpoint)
         return socket, handshakes
 
-    def _hang_up(self) -> None:
+    def _disconnect(self) -> None:
         if self._connection is not None:
             socket, handshakes = self._connection
             handshakes.close()

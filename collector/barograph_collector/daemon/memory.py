@@ -1,4 +1,4 @@
-"""How the C library keeps memory that was freed."""
+"""A limit on the memory pools of the C library."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _M_ARENA_MAX: Final = -8  # malloc.h
 
 
 def keep_few_arenas() -> bool:
-    """Let all threads share ARENAS pools of freed memory; to be called before they begin. Says whether that worked.
+    """Let all threads share ARENAS memory pools; to be called before threads start. Says whether that worked.
 
-    glibc gives each thread one of its own, up to eight for a core. What a connection takes is freed by another thread
-    than took it, in another pool, so with 10,000 connections the pools grow to several times of what is in use.
+    glibc has a pool per thread, up to eight per core. Memory of a connection is allocated by one thread and freed by
+    another, so with 10,000 connections the pools grow to several times of what is in use.
     """
-    with contextlib.suppress(OSError, AttributeError):  # a C library without it
+    with contextlib.suppress(OSError, AttributeError):  # a C library without mallopt
         return bool(ctypes.CDLL(None).mallopt(_M_ARENA_MAX, ARENAS))
     return False

@@ -1,4 +1,4 @@
-"""The appender thread's work: make what was accepted durable in the journal, say so, pass it on to the database."""
+"""The appender thread: makes accepted messages durable in the journal and passes them on to the writer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 class DurableGroup(NamedTuple):
-    """Items that became durable together, the journal's number of the last one, and when that was (monotonic)."""
+    """Items that became durable together, the journal's number of the last one, and when (monotonic)."""
 
     items: list[Item]
     number: int
@@ -26,7 +26,7 @@ class DurableGroup(NamedTuple):
 
 
 class Appender:
-    """Takes all that waits as one group, so that the longer a sync takes the more it syncs; a None ends it."""
+    """Group commit: everything queued during a sync is written and synced by the next one. A None ends it."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Appender:
         groups: queue.SimpleQueue[DurableGroup | threading.Event | None],
         durable: Callable[[list[Item]], None],
     ) -> None:
-        """`durable` hears of every group once it cannot be lost any more."""
+        """`durable` is called with each group after its sync."""
         self._journal = journal
         self._items = items
         self._groups = groups
@@ -43,28 +43,28 @@ class Appender:
         self._ending = threading.Event()
 
     def run(self) -> None:
-        """Work until told to end."""
+        """Work until the end of the queue."""
         while items := self._gather():
             number = self._append(items)
             if number is None:
                 break
-            # First to the database: a read that follows the acknowledgement must find it waiting there.
+            # Before the acknowledgement: a read that follows it waits for the groups queued here.
             self._groups.put(DurableGroup(items, number, time.monotonic()))
             self._durable(items)
         self._groups.put(None)
 
     def end(self) -> None:
-        """Do not wait for room on the disk any more."""
+        """Give up waiting for free disk space."""
         self._ending.set()
 
     def _gather(self) -> list[Item]:
-        """Everything there is, at least one; nothing at the end."""
+        """All queued items up to GROUP_BYTES, at least one; none at the end."""
         items: list[Item] = []
         size = 0
         while size < GROUP_BYTES and (not items or not self._items.empty()):
             item = self._items.get()
             if item is None:
-                # Once more for the next call, which then ends.
+                # For the next call, which then returns none.
                 self._items.put(None)
                 break
             items.append(item)
@@ -72,21 +72,21 @@ class Appender:
         return items
 
     def _append(self, items: list[Item]) -> int | None:
-        """The journal's number of the last one, as soon as there is room; None where the end came before."""
+        """The journal's number of the last item. Retries while the disk is full; None where `end` was called."""
         frames = [item.frame for item in items]
-        complained = False
+        failing = False
         while True:
             try:
                 number = self._journal.append(frames)
             except OSError as error:
-                if not complained:
+                if not failing:
                     _log.error(
                         "cannot write the journal: %s; nothing is acknowledged until that goes again", error.strerror
                     )
-                complained = True
+                failing = True
                 if self._ending.wait(RETRY_SECONDS):
                     return None
             else:
-                if complained:
+                if failing:
                     _log.info("the journal is written again")
                 return number

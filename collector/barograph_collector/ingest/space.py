@@ -1,4 +1,4 @@
-"""Room on the disk: below a reserve nothing more is taken, while there is still enough to finish what was."""
+"""Free disk space: below a reserve no appends are accepted, while there is room to finish those accepted before."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ import time
 from pathlib import Path
 from typing import Final
 
-_LOOK_SECONDS: Final = 0.1
+_CHECK_SECONDS: Final = 0.1
 
 
 class DiskSpace:
-    """The file system that `directory` is on, of which `reserve` bytes are to stay free."""
+    """The file system of `directory`, of which `reserve` bytes stay free; 0 for no reserve."""
 
     def __init__(self, directory: Path, reserve: int = 0) -> None:
         self._directory = directory
         self.reserve = reserve
         self._short = False
         self._free_bytes = 0
-        self._looked_at = float("-inf")
-
-    @property
-    def free_bytes(self) -> int:
-        """What this user may still write."""
-        status = os.statvfs(self._directory)
-        return status.f_bavail * status.f_frsize
+        self._checked_at = float("-inf")
 
     def is_short(self) -> bool:
-        """True from when less than the reserve is free until a quarter more is: not on and off with every message."""
+        """Whether less than the reserve is free. Stays true until a quarter more than the reserve is free."""
         if not self.reserve:
             return False
-        # Asked for every message, and each look at the file system lets other threads go first.
-        if (now := time.monotonic()) - self._looked_at > _LOOK_SECONDS:
-            self._free_bytes, self._looked_at = self.free_bytes, now
+        # Called for every message, and each statvfs releases the interpreter lock.
+        if (now := time.monotonic()) - self._checked_at > _CHECK_SECONDS:
+            self._free_bytes, self._checked_at = free_bytes(self._directory), now
         self._short = self._free_bytes < self.reserve * (1.25 if self._short else 1.0)
         return self._short
+
+
+def free_bytes(directory: Path) -> int:
+    """Bytes that this user may still write to the file system of a directory. Raises OSError."""
+    status = os.statvfs(directory)
+    return status.f_bavail * status.f_frsize

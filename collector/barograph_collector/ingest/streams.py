@@ -1,4 +1,4 @@
-"""How far each stream has come, and what that means for the next message of it. No sockets, no database."""
+"""The state of each stream, and what to do with its next message. No sockets, no database."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Final, NamedTuple
 from barograph_agent.protocol.wire import Ack, FromCollector, Refuse, Welcome
 
 CREDIT: Final = 64
-"""Messages of one stream that may be under way at once."""
+"""Messages of one stream that may be unacknowledged at once."""
 MAX_SEQ: Final = 2**63 - 1
 STREAMS_KEPT: Final = 100_000
-"""Streams held in memory, those that spoke last; the database knows all of them."""
-_LOOKED_AT: Final = 4  # streams that may have to stay, for each that comes
+"""Streams in memory, the most recently used ones; the database has all of them."""
+_EVICTION_TRIES: Final = 4  # least recently used streams that are examined for each new one
 
 
 class StreamDecision(enum.Enum):
@@ -26,7 +26,7 @@ class StreamDecision(enum.Enum):
     UNDER_WAY = "accepted already, not committed yet: its acknowledgement will come"
     CREDIT = "beyond the credit: ignore"
     GAP = "not the next one: refuse"
-    UNKNOWN = "not greeted on this connection: refuse"
+    UNKNOWN = "not opened on this connection: refuse"
 
 
 class Reply(NamedTuple):
@@ -39,75 +39,79 @@ class Reply(NamedTuple):
 @dataclass(slots=True)
 class _Stream:
     known: bool = False
-    """Whether the database has been asked about it, since when this is the newer answer."""
-    greetings: int = 0
-    greeter: bytes = b""
-    """Who said the last of those."""
+    """Whether `stored` was read from the database; from then on this state is newer than the database's."""
+    openings: int = 0
+    """Hellos that are not answered yet."""
+    opener: bytes = b""
+    """The connection of the last of these."""
     stored: int = 0
     committed: int = 0
     accepted: int = 0
     pending: int = 0
     peer: bytes | None = None
     number: int = 0
-    """Of the hello to be answered."""
+    """The number of the last hello, which its welcome repeats."""
     welcome_due: bool = False
 
 
 @dataclass
 class Streams:
-    """The state of the streams that spoke last, by name. Belongs to the receive thread.
+    """The most recently used streams by name. Belongs to the receive thread.
 
-    One that has long said nothing is forgotten here, but not before everything of it is in the database, which is asked
-    when it comes back. If it is still connected, it has to say hello again.
+    The least recently used stream is evicted once everything of it is in the database, from which its state is read
+    again at its next hello. A client that is still connected has to say hello again.
     """
 
     limit: int = STREAMS_KEPT
     under_way: int = 0
     """Messages accepted and not committed, of all streams."""
     exhausted: int = 0
-    """Times that a stream had as many of them as it may."""
+    """How often a stream reached its credit."""
     _streams: OrderedDict[str, _Stream] = field(default_factory=OrderedDict)
 
     def __len__(self) -> int:
         return len(self._streams)
 
-    def is_expected(self, peer: bytes, name: str) -> bool:
-        """Whether a greeting by this connection waits to be answered: one answer is enough."""
+    def is_opening(self, peer: bytes, name: str) -> bool:
+        """Whether a hello of this connection is unanswered: a repeated one needs no further answer."""
         stream = self._streams.get(name)
-        return stream is not None and stream.greetings > 0 and stream.greeter == peer
+        return stream is not None and stream.openings > 0 and stream.opener == peer
 
-    def expect(self, peer: bytes, name: str) -> bool:
-        """Hold the stream until its greeting has been answered; False where the database has to be asked about it."""
+    def begin_opening(self, peer: bytes, name: str) -> bool:
+        """Keep the stream in memory until its hello is answered; False where its state must be read from the database.
+
+        `open` or `cancel_opening` follows.
+        """
         stream = self._streams.setdefault(name, _Stream())
-        stream.greetings += 1
-        stream.greeter = peer
+        stream.openings += 1
+        stream.opener = peer
         self._streams.move_to_end(name)
-        self._forget()
+        self._evict()
         return stream.known
 
-    def turn_away(self, name: str) -> None:
-        """Answer the greeting of a stream that was expected by nothing."""
-        self._streams[name].greetings -= 1
+    def cancel_opening(self, name: str) -> None:
+        """The hello was refused."""
+        self._streams[name].openings -= 1
 
-    def hello(self, peer: bytes, name: str, stored: int, number: int) -> list[Reply]:
-        """Give a stream that was expected to this connection, and no other.
+    def open(self, peer: bytes, name: str, stored: int, number: int) -> list[Reply]:
+        """Assign a stream to this connection and no other.
 
-        `stored` is how far the database has it, `number` the hello's, which the welcome repeats.
-        The welcome waits until nothing of it is under way: a producer that starts over from `acked` + 1 could have that
-        number taken for one accepted before.
+        stored: its highest number in the database. number: the hello's, which the welcome repeats.
+        The welcome waits until no message of the stream is under way: otherwise a producer that starts over from
+        `acked` + 1 could have a new message taken for one accepted before.
         """
         stream = self._streams[name]
-        stream.greetings -= 1
+        stream.openings -= 1
         if not stream.known:
             stream.known = True
             stream.stored = stream.committed = stream.accepted = stored
         stream.peer = peer
         stream.number = number
         stream.welcome_due = True
-        return self._settle(name, stream)
+        return self._welcome(name, stream)
 
     def judge(self, peer: bytes, name: str, seq: int, *, may_jump: bool = False) -> StreamDecision:
-        """Say what to do with message `seq`; `may_jump` for a skip, which need not be the next one."""
+        """What to do with message `seq`. may_jump: true for a skip, which need not be the next number."""
         stream = self._streams.get(name)
         if stream is None or stream.peer != peer:
             return StreamDecision.UNKNOWN
@@ -120,7 +124,7 @@ class Streams:
         return StreamDecision.CREDIT if stream.pending >= CREDIT else StreamDecision.ACCEPT
 
     def accept(self, name: str, seq: int) -> None:
-        """Count a message as on its way to the database."""
+        """Record that a message is on its way to the journal."""
         stream = self._streams[name]
         stream.accepted = seq
         stream.pending += 1
@@ -129,11 +133,11 @@ class Streams:
         self._streams.move_to_end(name)
 
     def stored(self, name: str, seq: int) -> None:
-        """Take note of a message that is in the database."""
+        """Record that a message is in the database."""
         self._streams[name].stored = seq
 
     def expected(self, name: str) -> int:
-        """The number that comes next."""
+        """The next number of a stream."""
         return self._streams[name].accepted + 1
 
     def ack(self, peer: bytes, name: str) -> Reply:
@@ -141,7 +145,7 @@ class Streams:
         return Reply(peer, Ack(name, self._streams[name].committed, CREDIT))
 
     def committed(self, done: Iterable[tuple[str, int, Refuse | None]]) -> list[Reply]:
-        """Take note of committed messages, in order; answers refusals first, then one cumulative ack per stream."""
+        """Record committed messages, in order; returns refusals first, then one cumulative ack per stream."""
         replies: list[Reply] = []
         touched: dict[str, _Stream] = {}
         for name, seq, refusal in done:
@@ -152,21 +156,21 @@ class Streams:
             if refusal and stream.peer:
                 replies.append(Reply(stream.peer, refusal))
         for name, stream in touched.items():
-            replies += self._settle(name, stream) if stream.welcome_due else self._acks(name, stream)
+            if stream.welcome_due:
+                replies += self._welcome(name, stream)
+            elif stream.peer:
+                replies.append(self.ack(stream.peer, name))
         return replies
 
-    def _forget(self) -> None:
-        for _ in range(_LOOKED_AT):
+    def _evict(self) -> None:
+        for _ in range(_EVICTION_TRIES):
             if len(self._streams) <= self.limit:
                 return
             name, stream = self._streams.popitem(last=False)
-            if stream.greetings or stream.pending or stream.stored < stream.committed:
+            if stream.openings or stream.pending or stream.stored < stream.committed:
                 self._streams[name] = stream
 
-    def _acks(self, name: str, stream: _Stream) -> list[Reply]:
-        return [self.ack(stream.peer, name)] if stream.peer else []
-
-    def _settle(self, name: str, stream: _Stream) -> list[Reply]:
+    def _welcome(self, name: str, stream: _Stream) -> list[Reply]:
         if stream.pending or stream.peer is None:
             return []
         stream.welcome_due = False

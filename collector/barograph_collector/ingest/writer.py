@@ -1,4 +1,4 @@
-"""The writer thread's work: bring what is durable into the database, in batches that suit it."""
+"""The writer thread: commits durable messages to the database, in batches that suit DuckDB."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from barograph_collector.storage.retention import Retention
 from barograph_collector.storage.store import Store
 
 BATCH_ROWS: Final = 122_880
-"""A row group of DuckDB: so many at once go to the file directly, compressed, and not through its write-ahead log."""
+"""A row group of DuckDB: batches of this size are written to the file directly, compressed, without the WAL."""
 BACKLOG_ROWS: Final = 4 * BATCH_ROWS
-"""With so much waiting, fewer commits, each with its syncs, are worth more than sooner ones."""
+"""A backlog is committed in batches of up to this size: each commit costs syncs."""
 BATCH_SECONDS: Final = 0.2
 CHECKPOINT_BYTES: Final = 256 * 2**20
-"""The journal is as long at most, about, before a checkpoint lets go of it."""
+"""The approximate size of the journal at which a checkpoint allows to truncate it."""
 RETRY_SECONDS: Final = 0.5
 SETTLE_SECONDS: Final = 5.0
 _log = logging.getLogger(__name__)
 
 
 class DatabaseWriter:
-    """Commits groups in the order of the journal; a None in the queue ends it after everything before it."""
+    """Commits groups in the order of the journal; a None in the queue ends it after everything before."""
 
     def __init__(
         self,
@@ -41,26 +41,26 @@ class DatabaseWriter:
         counters: Counters,
         retention: Retention,
     ) -> None:
-        """`stored` hears of every batch once it is in the database."""
+        """`stored` is called with each batch after its commit."""
         self._store = store
         self._groups = groups
         self._stored = stored
         self._counters = counters
         self._retention = retention
-        self._kept_house_on = -1
+        self._retained_on = -1
         self._ending = threading.Event()
         self._waiting: list[threading.Event] = []
         self._last = False
         self._journal_bytes = 0
         self._number = store.journal.last
 
-    def keep(self, retention: Retention) -> None:
-        """Keep days by this from now on; any thread may say so. What is too old goes with the next batch."""
+    def set_retention(self, retention: Retention) -> None:
+        """Change the retention, from any thread. It is applied with the next batch."""
         self._retention = retention
-        self._kept_house_on = -1
+        self._retained_on = -1
 
     def run(self) -> None:
-        """Work until told to end."""
+        """Work until the end of the queue."""
         while not self._last:
             if batch := self._gather():
                 self._write(batch)
@@ -69,16 +69,16 @@ class DatabaseWriter:
             for event in self._waiting:
                 event.set()
             self._waiting.clear()
-            if self._journal_bytes > CHECKPOINT_BYTES or self._store.today != self._kept_house_on:
+            if self._journal_bytes > CHECKPOINT_BYTES or self._store.today != self._retained_on:
                 self._checkpoint()
-                self._keep_house()
+                self._apply_retention()
 
     def end(self) -> None:
-        """Do not try any more what does not go."""
+        """Give up reopening a database that cannot be opened."""
         self._ending.set()
 
     def settle(self) -> bool:
-        """From another thread: wait until what is durable by now is in the database; False where that takes long."""
+        """Wait until rows that are durable now are in the database, from another thread; False after SETTLE_SECONDS."""
         settled = threading.Event()
         self._groups.put(settled)
         deadline = time.monotonic() + SETTLE_SECONDS
@@ -101,7 +101,7 @@ class DatabaseWriter:
                 self._last = True
                 break
             if isinstance(group, threading.Event):
-                # Somebody wants to read what has come so far.
+                # A reader waits for the groups so far.
                 self._waiting.append(group)
                 break
             if not batch:
@@ -125,39 +125,38 @@ class DatabaseWriter:
                 return
         self._number = number
         self._counters.waiting_since = 0.0
-        self._counters.commit_seconds += time.perf_counter() - began
-        self._counters.commits += 1
+        self._counters.commit_seconds.observe(time.perf_counter() - began)
         self._counters.last_offset = self._store.head
         self._journal_bytes += sum(len(item.frame) for item in items)
         self._counters.count(entries)
         self._stored(items)
 
     def _reopen(self, number: int) -> bool:
-        """Open the database again, with everything up to the journal's message `number`, however long that takes."""
-        complained = ""
+        """Open the database again and replay the journal up to message `number`. Retries until `end` is called."""
+        last_error = ""
         while True:
             try:
                 self._store.reopen(number)
             except (duckdb.Error, StoreError, OSError) as error:
-                if str(error) != complained:
+                if str(error) != last_error:
                     _log.error("cannot open the database again: %s; going on trying", error)
-                complained = str(error)
-                self._counters.reopen_failures += 1
+                last_error = str(error)
+                self._counters.reopens["failed"] += 1
                 if self._ending.wait(RETRY_SECONDS):
                     return False
             else:
                 _log.info("the database is open again")
-                self._counters.reopens += 1
+                self._counters.reopens["done"] += 1
                 return True
 
-    def _keep_house(self) -> None:
-        self._kept_house_on = self._store.today
+    def _apply_retention(self) -> None:
+        self._retained_on = self._store.today
         try:
-            dropped = self._store.keep_house(self._retention)
+            dropped = self._store.apply_retention(self._retention)
         except duckdb.Error as error:
             _log.warning("days could not be rolled up or dropped, next time: %s", first_line(error))
             return
-        self._counters.days_dropped += dropped
+        self._counters.partitions_dropped += dropped
         self._counters.table_rows = self._store.database.row_counts()
         if dropped:
             _log.info("dropped the raw rows of %d days", dropped)
@@ -167,12 +166,11 @@ class DatabaseWriter:
         try:
             self._store.checkpoint()
         except (duckdb.Error, OSError) as error:
-            # Not while somebody else is in a transaction, for one. What was not forgotten is replayed in vain at worst.
+            # For example while a query is in a transaction. Segments that are kept are at worst replayed to no effect.
             _log.warning("a checkpoint has to wait: %s", error)
             self._journal_bytes = CHECKPOINT_BYTES // 2
             return
         self._journal_bytes = 0
         seconds = time.perf_counter() - began
-        self._counters.checkpoints += 1
-        self._counters.checkpoint_seconds += seconds
+        self._counters.checkpoint_seconds.observe(seconds)
         self._counters.longest_checkpoint_seconds = max(seconds, self._counters.longest_checkpoint_seconds)

@@ -1,6 +1,7 @@
-"""How much each connection may say that comes to nothing, before it is not listened to for a while.
+"""A rate limit for rejected messages: a connection that exceeds it is ignored until its budget has recovered.
 
-ZeroMQ cannot close one connection of many, so what comes beyond that is taken off the socket and not looked at.
+ZeroMQ cannot close one connection of a socket, so messages beyond the limit are received and dropped unread. Dropped
+messages look like message loss to a client, which says hello again after a timeout and resends.
 """
 
 from __future__ import annotations
@@ -10,26 +11,23 @@ from typing import Final
 
 from barograph_collector.auth.rate_limit import TokenBuckets
 
-IN_VAIN_PER_SECOND: Final = 100.0
-"""Duplicates and messages not taken, of one connection over time; `limits.BURST_SECONDS` times that at once."""
-HELLO: Final = 0.1
-"""What a hello counts as: an import opens a stream for each run, thousands of them, and none is in vain."""
+REJECTED_PER_SECOND: Final = 100.0
+"""Rejected and duplicate messages of one connection, on average; `limits.BURST_SECONDS` times that at once."""
+HELLO_COST: Final = 0.1
+"""What a hello costs, in rejected messages: an import opens thousands of streams, one for each run."""
 
 
 class RejectionLimiter:
-    """With each connection apart. Belongs to the receive thread.
-
-    Who is not listened to is in the place of one whose messages are lost: he says hello after a while and sends again.
-    """
+    """A budget for each connection. Belongs to the receive thread."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """`clock` gives seconds that only grow."""
-        self._left = TokenBuckets(IN_VAIN_PER_SECOND, clock)
+        """`clock`: monotonic, in seconds."""
+        self._budgets = TokenBuckets(REJECTED_PER_SECOND, clock)
 
-    def spend(self, peer: bytes, amount: float = 1.0) -> None:
-        """Take note of a message that came to nothing, or of a hello as the part of one that it counts as."""
-        self._left.take(peer, amount)
+    def charge(self, peer: bytes, cost: float = 1.0) -> None:
+        """Reduce the budget of a connection; `cost` counts rejected messages."""
+        self._budgets.consume(peer, cost)
 
-    def is_over(self, peer: bytes) -> bool:
-        """Whether nothing is to be taken from this connection now."""
-        return self._left.is_empty(peer)
+    def is_exceeded(self, peer: bytes) -> bool:
+        """Whether messages of this connection are to be dropped now."""
+        return self._budgets.is_empty(peer)

@@ -1,22 +1,19 @@
-"""The receive thread's work: judge what arrives, queue the rows that are accepted, send every answer."""
+"""The receive thread: checks what arrives, queues the rows that are accepted, sends every answer."""
 
 from __future__ import annotations
 
-import enum
 import logging
 import queue
-import threading
 from collections.abc import Callable
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final
 
 import zmq
 
 from barograph_agent.protocol import wire
-from barograph_collector.auth.authenticator import AuthResult
 from barograph_collector.auth.authorization import Authorization, Refused
 from barograph_collector.ingest.counters import Counters
 from barograph_collector.ingest.space import DiskSpace
-from barograph_collector.ingest.streams import Reply, StreamDecision, Streams
+from barograph_collector.ingest.streams import StreamDecision, Streams
 from barograph_collector.net.penalties import RejectionLimiter
 from barograph_collector.net.requests import RequestRouter
 from barograph_collector.net.router_socket import RouterSocket
@@ -24,59 +21,35 @@ from barograph_collector.net.wakeup_queue import WakeupQueue
 from barograph_collector.storage import messages
 
 QUEUE_BYTES: Final = 128 * 2**20
-"""With this much on its way to the database the socket is left alone until a commit has made room."""
-_HAD_ALREADY: Final = (StreamDecision.DUPLICATE, StreamDecision.UNDER_WAY)
-_AT_ONCE: Final = 256  # messages taken before answers get their turn again
-_COMPLAINT_SECONDS: Final = 60.0
+"""With this much on its way to the database nothing is received until a commit has made room."""
+_AT_ONCE: Final = 256  # messages received before answers are sent
+_WARNING_SECONDS: Final = 60.0
 _log = logging.getLogger(__name__)
 
 
-class Order(enum.Enum):
-    """What the receiver is told."""
-
-    STOP_INTAKE = "take nothing more from clients; still send answers"
-    END = "everything has been answered"
-
-
-class Stored(NamedTuple):
-    """Items that are in the database by now: their memory is free again."""
-
-    items: list[messages.Item]
-
-
-class RateLimits(NamedTuple):
-    """What each producer may send from now on, in rows per second."""
-
-    rows_per_second: float
-
-
-Post: TypeAlias = list[messages.Item] | Stored | Reply | AuthResult | RateLimits | Order | threading.Event
-"""An event is set when its turn comes: somebody wants to know whether this thread goes round."""
-
-
 class Receiver:
-    """Owns the door and the streams. A list of items in the mailbox says that those are durable."""
+    """Owns the socket and the streams. Other threads put calls of its methods into the mailbox."""
 
     def __init__(
         self,
-        door: RouterSocket,
-        mailbox: WakeupQueue[Post],
+        socket: RouterSocket,
+        mailbox: WakeupQueue[Callable[[], object]],
         *,
         streams: Streams,
         admission: Authorization,
-        reception: RequestRouter,
-        patience: RejectionLimiter,
+        router: RequestRouter,
+        limiter: RejectionLimiter,
         space: DiskSpace,
         items: queue.SimpleQueue[messages.Item | None],
         counters: Counters,
         clock: Callable[[], float],
     ) -> None:
-        self._door = door
+        self._socket = socket
         self._mailbox = mailbox
         self._streams = streams
         self._admission = admission
-        self._reception = reception
-        self._patience = patience
+        self._router = router
+        self._limiter = limiter
         self._space = space
         self._items = items
         self._counters = counters
@@ -84,113 +57,118 @@ class Receiver:
         self._queued_bytes = 0
         self._stopping = False
         self._ended = False
-        self._ignored = 0
-        self._complained_at = float("-inf")
+        self._undecodable = 0
+        self._warned_at = float("-inf")
 
     def run(self) -> None:
-        """Work until told to end."""
+        """Work until `end`."""
         poller = zmq.Poller()
         poller.register(self._mailbox.fileno(), zmq.POLLIN)
-        poller.register(self._door.monitor, zmq.POLLIN)
+        poller.register(self._socket.monitor, zmq.POLLIN)
         had_room = None
         while not self._ended:
             has_room = self._queued_bytes < QUEUE_BYTES and not self._stopping
             if has_room != had_room:
-                poller.register(self._door.socket, zmq.POLLIN if has_room else 0)
+                poller.register(self._socket.raw, zmq.POLLIN if has_room else 0)
                 had_room = has_room
             ready = dict(poller.poll())
             if self._mailbox.fileno() in ready:
-                for post in self._mailbox.take():
-                    self._obey(post)
-            if self._door.monitor in ready:
-                for reason in self._door.failures():
-                    self._counters.refused[reason] += 1
-            if self._door.socket in ready:
+                for call in self._mailbox.take():
+                    call()
+            if self._socket.monitor in ready:
+                for reason in self._socket.failures():
+                    self._counters.rejected[reason] += 1
+            if self._socket.raw in ready:
                 self._receive()
             self._counters.streams = len(self._streams)
-            self._counters.credit_taken = self._streams.under_way
+            self._counters.credit_taken_messages = self._streams.under_way
             self._counters.credit_exhausted = self._streams.exhausted
 
-    def _obey(self, post: Post) -> None:
-        match post:
-            case Reply():
-                self._reception.pass_back(post)
-            case AuthResult():
-                self._reception.open(*post)
-            case Stored():
-                self._queued_bytes -= sum(item.size for item in post.items)
-                self._counters.queue_rows -= sum(item.entry.rows for item in post.items)
-                for item in post.items:
-                    self._streams.stored(item.stream, item.seq)
-            case list():
-                for reply in self._streams.committed((item.stream, item.seq, item.refusal) for item in post):
-                    self._door.send(*reply)
-            case RateLimits():
-                self._admission.limit(post.rows_per_second)
-            case threading.Event():
-                post.set()
-            case Order.STOP_INTAKE:
-                self._stopping = True
-                self._items.put(None)
-                self._reception.end()
-            case Order.END:
-                self._ended = True
+    def durable(self, items: list[messages.Item]) -> None:
+        """Acknowledge items that are in the journal."""
+        for reply in self._streams.committed((item.stream, item.seq, item.refusal) for item in items):
+            self._socket.send(*reply)
+
+    def stored(self, items: list[messages.Item]) -> None:
+        """Release the memory of items that are in the database."""
+        self._queued_bytes -= sum(item.size for item in items)
+        self._counters.queue_rows -= sum(item.entry.rows for item in items)
+        for item in items:
+            self._streams.stored(item.stream, item.seq)
+
+    def stop_intake(self) -> None:
+        """Receive nothing more; still send answers."""
+        self._stopping = True
+        self._items.put(None)
+        self._router.end()
+
+    def end(self) -> None:
+        """Return from `run`: everything has been answered."""
+        self._ended = True
 
     def _receive(self) -> None:
         for _ in range(_AT_ONCE):
             if self._queued_bytes >= QUEUE_BYTES:
                 return
             try:
-                peer, key, frames = self._door.receive()
+                peer, key, frames = self._socket.receive()
             except zmq.Again:
                 return
-            if self._patience.is_over(peer):
-                self._counters.refused["ignored"] += 1
+            if self._limiter.is_exceeded(peer):
+                self._counters.rejected["ignored"] += 1
                 continue
             try:
                 self._handle(peer, key, messages.decode(frames), frames[0])
             except messages.Undecodable as reason:
-                self._counters.refused[str(reason)] += 1
-                self._patience.spend(peer)
-                self._complain(str(reason))
+                self._counters.rejected[str(reason)] += 1
+                self._limiter.charge(peer)
+                self._warn(str(reason))
 
     def _handle(self, peer: bytes, key: str, message: wire.FromClient, frame: bytes) -> None:
         match message:
-            # First what comes most.
+            # The most frequent kind first.
             case wire.Append() | wire.Skip():
-                verdict = self._streams.judge(
-                    peer, message.stream, message.seq, may_jump=isinstance(message, wire.Skip)
-                )
-                if verdict is StreamDecision.ACCEPT and self._space.is_short():
-                    # Unanswered: the producer keeps it, says hello after a while, and sends it again.
-                    self._count(message, "refused")
-                    self._counters.refused["disk-full"] += 1
-                elif verdict is StreamDecision.ACCEPT:
-                    self._take(peer, key, message, frame)
-                else:
-                    self._count(message, "duplicate" if verdict in _HAD_ALREADY else "refused")
-                    self._patience.spend(peer)
-                    self._answer(peer, message, verdict)
+                self._handle_rows(peer, key, message, frame)
             case wire.Hello():
-                self._reception.greet(peer, key, message)
+                self._router.route_hello(peer, key, message)
             case wire.Read() | wire.Sql():
-                self._reception.pass_on(peer, key, message)
+                self._router.route_request(peer, key, message)
 
-    def _take(self, peer: bytes, key: str, message: wire.Append | wire.Skip, frame: bytes) -> None:
+    def _handle_rows(self, peer: bytes, key: str, message: wire.Append | wire.Skip, frame: bytes) -> None:
+        """Queue rows, or refuse them, which is charged to the connection except where the disk is full."""
+        result, charged = "refused", True
+        stream, seq = message.stream, message.seq
         try:
-            item = self._item(key, message, frame)
+            match self._streams.judge(peer, stream, seq, may_jump=isinstance(message, wire.Skip)):
+                case StreamDecision.ACCEPT if self._space.is_short():
+                    # Unanswered: the producer says hello after a timeout and sends it again.
+                    self._counters.rejected["disk-full"] += 1
+                    charged = False
+                case StreamDecision.ACCEPT:
+                    item = self._item(key, message, frame)
+                    self._queue(item)
+                    result, charged = "accepted", item.refusal is not None
+                case StreamDecision.UNDER_WAY:
+                    result = "duplicate"
+                case StreamDecision.DUPLICATE:
+                    result = "duplicate"
+                    self._socket.send(*self._streams.ack(peer, stream))
+                case StreamDecision.CREDIT:
+                    self._counters.rejected["credit"] += 1
+                case StreamDecision.GAP:
+                    raise Refused("gap", f"seq is {seq}, expected {self._streams.expected(stream)}")
+                case StreamDecision.UNKNOWN:
+                    text = f"stream {stream[:140]!r} was not opened on this connection, expected hello first"
+                    raise Refused("unknown-stream", text)
         except Refused as error:
-            self._count(message, "refused")
-            self._patience.spend(peer)
-            self._reception.refuse(peer, message.stream, message.seq, error.reason, str(error))
-        else:
-            self._count(message, "accepted")
-            if item.refusal:
-                self._patience.spend(peer)
-            self._queue(item)
+            self._router.refuse(peer, stream, seq, error.reason, str(error))
+        if isinstance(message, wire.Append):
+            self._counters.appends[result] += 1
+        if charged:
+            self._limiter.charge(peer)
 
     def _item(self, key: str, message: wire.Append | wire.Skip, frame: bytes) -> messages.Item:
-        """What is to be stored: the rows, or the record that they were not this producer's to say. Raises Refused."""
+        """What to store: the rows, or a record of their refusal. Raises Refused for what is not stored at all."""
         grant = self._admission.grant(key, message.stream)
         now = self._clock()
         if isinstance(message, wire.Skip):
@@ -205,36 +183,21 @@ class Receiver:
             return messages.refused(message, error.reason, str(error), now)
         return messages.appended(message, wire.encode(message) if corrected else frame, now)
 
-    def _count(self, message: wire.Append | wire.Skip, result: str) -> None:
-        if isinstance(message, wire.Append):
-            self._counters.appends[result] += 1
-
     def _queue(self, item: messages.Item) -> None:
         self._streams.accept(item.stream, item.seq)
         self._queued_bytes += item.size
         self._counters.queue_rows += item.entry.rows
         if item.refusal:
-            # Sent with the commit: a producer that forgot the message before that would leave a gap behind.
-            self._counters.refused[item.refusal.reason] += 1
+            # Sent once durable: a producer that drops the message earlier could leave a gap in its stream.
+            self._counters.rejected[item.refusal.reason] += 1
         self._items.put(item)
 
-    def _answer(self, peer: bytes, message: wire.Append | wire.Skip, verdict: StreamDecision) -> None:
-        match verdict:
-            case StreamDecision.DUPLICATE:
-                self._door.send(*self._streams.ack(peer, message.stream))
-            case StreamDecision.CREDIT:
-                self._counters.refused["credit"] += 1
-            case StreamDecision.GAP:
-                detail = f"seq is {message.seq}, expected {self._streams.expected(message.stream)}"
-                self._reception.refuse(peer, message.stream, message.seq, "gap", detail)
-            case StreamDecision.UNKNOWN:
-                detail = f"stream {message.stream[:140]!r} was not opened on this connection, expected hello first"
-                self._reception.refuse(peer, message.stream, message.seq, "unknown-stream", detail)
-
-    def _complain(self, reason: str) -> None:
-        self._ignored += 1
+    def _warn(self, reason: str) -> None:
+        self._undecodable += 1
         now = self._clock()
-        if now - self._complained_at >= _COMPLAINT_SECONDS:
-            _log.warning("ignored %d messages that are not of the log protocol, the last one %s", self._ignored, reason)
-            self._complained_at = now
-            self._ignored = 0
+        if now - self._warned_at >= _WARNING_SECONDS:
+            _log.warning(
+                "ignored %d messages that are not of the log protocol, the last one %s", self._undecodable, reason
+            )
+            self._warned_at = now
+            self._undecodable = 0

@@ -1,4 +1,4 @@
-"""The collector's ROUTER socket: where it listens, who may connect, and which connections did not come about."""
+"""The collector's ROUTER socket: its address, the clients that may connect, and failed handshakes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from barograph_collector.daemon.service import CannotListen
 from barograph_collector.ingest.streams import CREDIT
 
 HANDSHAKE_MS: Final = 10_000
-"""A connection that has not said by then what a client says is closed: half-open ones cost a descriptor each."""
-_BACKLOG: Final = 1024  # connections not accepted yet: a large job starts everywhere at once
+"""A connection whose handshake takes longer is closed: half-open ones cost a descriptor each."""
+_BACKLOG: Final = 1024  # connections not accepted yet: all nodes of a large job connect at once
 _LINGER_MS: Final = 250
 _ZERO_COPY_RECV: Final = 10  # zmq.h; pyzmq has no name for it
 _MORE: Final = zmq.NOBLOCK | zmq.SNDMORE
-_AT_ONCE: Final = 256  # failures taken before messages get their turn again
+_AT_ONCE: Final = 256  # failures handled before messages are received
 _DOMAIN: Final = "barograph"
 _FAILURES: Final[dict[int, str]] = {
     int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL): "handshake",
@@ -30,58 +30,58 @@ _FAILURES: Final[dict[int, str]] = {
 
 
 class RouterSocket:
-    """Open from construction to `close`. Made by one thread and then used by another, never by two at once."""
+    """Open from construction to `close`. May be made by one thread and used by another, never by two at once."""
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], endpoint: str, keyring: Keyring | None) -> None:
-        """With a keyring only CURVE clients that it knows are let in. Raises CannotListen.
+        """With a keyring only CURVE clients in it may connect. Raises CannotListen.
 
-        `endpoint` becomes the one bound to, with the port that was chosen for port 0.
+        The attribute `endpoint` has the port that was chosen for port 0.
         """
         self._keyring = keyring
-        self._authenticator: Any = None
-        with contextlib.suppress(zmq.ZMQError):  # a ZeroMQ that has no such option
-            # Where nothing is copied a message of 400 bytes that waits holds the 8 kB it was read into.
+        self._zap: Any = None
+        with contextlib.suppress(zmq.ZMQError):  # a ZeroMQ without this option
+            # With zero copy a queued message of 400 bytes keeps the 8 kB buffer it was received into.
             context.set(_ZERO_COPY_RECV, 0)
-        self.socket = context.socket(zmq.ROUTER)
-        self._set_limits(self.socket, endpoint)
+        self.raw = context.socket(zmq.ROUTER)
+        self._set_limits(self.raw, endpoint)
         if keyring is not None:
-            self._authenticator = ThreadAuthenticator(context)
-            self._authenticator.configure_curve_callback(_DOMAIN, self)
-            self._authenticator.start()
-            self.socket.curve_server = True
-            self.socket.curve_secretkey = keyring.collector.secret.encode()
-            self.socket.zap_domain = _DOMAIN.encode()
-        self.monitor = _monitor(context, self.socket)
+            self._zap = ThreadAuthenticator(context)
+            self._zap.configure_curve_callback(_DOMAIN, self)
+            self._zap.start()
+            self.raw.curve_server = True
+            self.raw.curve_secretkey = keyring.collector.secret.encode()
+            self.raw.zap_domain = _DOMAIN.encode()
+        self.monitor = _monitor(context, self.raw)
         try:
-            self.socket.bind(endpoint)
+            self.raw.bind(endpoint)
         except zmq.ZMQError as error:
             self.close()
             raise CannotListen(endpoint, str(error)) from None
-        self.endpoint = self.socket.getsockopt_string(zmq.LAST_ENDPOINT)
+        self.endpoint = self.raw.getsockopt_string(zmq.LAST_ENDPOINT)
 
     def callback(self, domain: str, public: bytes) -> bool:
-        """Whether a client with this key may connect; asked by the authenticator's thread."""
+        """Whether a client with this key may connect; called by a thread of pyzmq."""
         return self._keyring is not None and self._keyring.get(public.decode()) is not None
 
     def receive(self) -> tuple[bytes, str, list[bytes]]:
-        """The next message: its peer, the peer's public key ("" where there are no keys), and its frames.
+        """The next message: its peer, the peer's public key ("" without a keyring), and its frames.
 
         Raises zmq.Again where there is none.
         """
         if self._keyring is None:
-            peer, *frames = self.socket.recv_multipart(zmq.NOBLOCK)
+            peer, *frames = self.raw.recv_multipart(zmq.NOBLOCK)
             return peer, "", frames
-        first, *rest = self.socket.recv_multipart(zmq.NOBLOCK, copy=False)
-        # ZeroMQ itself says whose key the connection came with; nothing in the message could.
+        first, *rest = self.raw.recv_multipart(zmq.NOBLOCK, copy=False)
+        # The key is a property of the connection that ZeroMQ has verified, not part of the message.
         return first.bytes, str(first.get("User-Id")), [frame.bytes for frame in rest]
 
     def send(self, peer: bytes, message: wire.FromCollector) -> None:
-        """Send, or drop what the peer does not take: clients ask again, so nothing is lost but time."""
-        self.socket.send(peer, _MORE)
-        self.socket.send(wire.encode(message), zmq.NOBLOCK)
+        """Send, or drop the message where the peer's queue is full: clients repeat what is not answered."""
+        self.raw.send(peer, _MORE)
+        self.raw.send(wire.encode(message), zmq.NOBLOCK)
 
     def failures(self) -> list[str]:
-        """Why connections did not come about since the last call, as `counters.REASONS`."""
+        """The causes of failed handshakes since the last call, as `counters.REASONS`."""
         found: list[str] = []
         while len(found) < _AT_ONCE:
             try:
@@ -92,12 +92,12 @@ class RouterSocket:
         return found
 
     def close(self) -> None:
-        """Send what is under way, for a moment, and close."""
-        self.socket.monitor(None, 0)
+        """Close, after sending what is queued for at most _LINGER_MS."""
+        self.raw.monitor(None, 0)
         self.monitor.close(0)
-        self.socket.close()
-        if self._authenticator is not None:
-            self._authenticator.stop()
+        self.raw.close()
+        if self._zap is not None:
+            self._zap.stop()
 
     def _set_limits(self, router: zmq.Socket[bytes], endpoint: str) -> None:
         router.setsockopt(zmq.LINGER, _LINGER_MS)
@@ -110,7 +110,7 @@ class RouterSocket:
 
 
 def _monitor(context: zmq.Context[zmq.Socket[bytes]], socket: zmq.Socket[bytes]) -> zmq.Socket[bytes]:
-    """A socket that hears of failed handshakes. Without a bound: ZeroMQ's own thread would wait where it is full."""
+    """A socket that receives failed handshakes. Unbounded: a full queue would block ZeroMQ's own thread."""
     address = f"inproc://door-{id(socket)}"
     socket.monitor(address, sum(_FAILURES))
     monitor = context.socket(zmq.PAIR)

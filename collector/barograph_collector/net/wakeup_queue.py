@@ -1,4 +1,4 @@
-"""A queue into a thread that waits in a ZeroMQ poll: putting something in makes the poll return at once."""
+"""A queue into a thread that waits in a ZeroMQ poll: `put` wakes the poll up."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class WakeupQueue(Generic[T]):
         self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def fileno(self) -> int:
-        """Readable while something is in the box."""
+        """A descriptor that is readable while there are items."""
         return self._event
 
     def put(self, item: T) -> None:
-        """Hand something over."""
+        """Append an item and wake up the poll."""
         self._queue.put(item)
         os.eventfd_write(self._event, 1)
 
     def take(self) -> list[T]:
-        """Everything there is. Call it when `fileno` is readable."""
+        """Remove and return all items. Call it when `fileno` is readable."""
         os.eventfd_read(self._event)
         items: list[T] = []
         while not self._queue.empty():
@@ -34,5 +34,5 @@ class WakeupQueue(Generic[T]):
         return items
 
     def close(self) -> None:
-        """Give the descriptor back; nobody may put any more."""
+        """Close the descriptor; nothing may be put any more."""
         os.close(self._event)

@@ -1,14 +1,13 @@
-"""SQL for people: one SELECT at a time over the log, read-only, in threads of its own, with limits.
+"""SQL for people: one SELECT at a time over the log, read-only, in threads of their own, with limits.
 
-What a query may not do is refused by DuckDB itself: its parser says what the text is, a read-only transaction takes no
-writes, and the store was opened without access to files. Table functions are the way around all three (`checkpoint()`,
-`enable_logging()` are SELECTs), so only those that compute are let through.
+DuckDB itself enforces this: its parser classifies the statement, the transaction is read-only, and the database was
+opened without access to files. Table functions could bypass all three (`checkpoint()` and `enable_logging()` are
+SELECTs), so only those that compute are allowed.
 """
 
 from __future__ import annotations
 
 import contextlib
-import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,54 +18,38 @@ import msgspec
 import pyarrow as pa
 
 from barograph_agent.protocol import wire
-from barograph_collector.ingest.streams import Reply
 from barograph_collector.storage.pages import READ_BYTES
 from barograph_collector.storage.store import Store
 
 ROWS_LIMIT: Final = 100_000
 SECONDS_LIMIT: Final = 60.0
 THREADS: Final = 2
-"""Queries at work at once: the page is not to wait for somebody's long one."""
-LOOK_SECONDS: Final = 0.05
-"""How late a query may hear that its time is over."""
+"""Queries that run at once: a long one must not block the page."""
+_CHECK_SECONDS: Final = 0.05
+"""How late a query may be interrupted."""
 _TABLE_FUNCTIONS: Final = {"range", "generate_series", "unnest", "duckdb_columns", "duckdb_tables"}
 _ALLOWED: Final = ", ".join(sorted(_TABLE_FUNCTIONS))
 
 
 class NotAllowed(ValueError):
-    """A query that is no single SELECT, or asks for more than the log. The text says what was expected."""
+    """A query that is not one SELECT, or uses more than the log. The text says what was expected."""
 
 
 class Querier:
-    """Answers queries, in each thread that calls `run` one after the other; a None in the queue ends them all."""
+    """Runs queries; any thread may call `answer`."""
 
-    def __init__(
-        self,
-        store: Store,
-        requests: queue.SimpleQueue[tuple[bytes, wire.Sql] | None],
-        reply: Callable[[Reply], None],
-        settle: Callable[[], object],
-    ) -> None:
-        """`settle` waits until what is durable by now can be read."""
+    def __init__(self, store: Store, settle: Callable[[], object]) -> None:
+        """`settle` waits until durable rows are in the database."""
         self._store = store
-        self._requests = requests
-        self._reply = reply
         self._settle = settle
         self._stopping = False
 
-    def run(self) -> None:
-        """Work until told to end."""
-        while (request := self._requests.get()) is not None:
-            peer, query = request
-            self._reply(Reply(peer, self.answer(query)))
-        self._requests.put(None)
-
     def stop(self) -> None:
-        """End the queries that run and refuse what is still queued; from any thread."""
+        """Interrupt running queries and refuse later ones."""
         self._stopping = True
 
     def answer(self, query: wire.Sql) -> wire.Result:
-        """The rows a query asks for, as an Arrow stream, or the error that says what is wrong with it."""
+        """The rows of a query, as an Arrow stream, or the error in it."""
         limit = min(max(query.limit, 1), ROWS_LIMIT)
         seconds = min(max(query.seconds, 0.1), SECONDS_LIMIT)
         try:
@@ -78,7 +61,7 @@ class Querier:
             why = "the collector is stopping" if self._stopping else f"not done within {seconds:g} s"
             return refused(query, f"{why}: ask for less, or for longer (at most {SECONDS_LIMIT:g} s)")
         except duckdb.Error as error:
-            self._store.heard_of(error)
+            self._store.note_error(error)
             return refused(query, str(error))
         rows = found.slice(0, limit)
         stream = _to_stream(rows)
@@ -90,15 +73,17 @@ class Querier:
     def _select(self, text: str, limit: int, seconds: float) -> pa.Table:
         with self._cursor(seconds) as cursor:
             check(text, cursor)
-            # As a relation the limit becomes part of the plan; a result that nobody wants is never made.
+            # The limit of a relation is part of the plan, so rows beyond it are not computed.
             return cursor.sql(text).limit(limit + 1).to_arrow_table()
 
     @contextlib.contextmanager
     def _cursor(self, seconds: float) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection of this query's own, in a read-only transaction, interrupted when its time is over."""
+        """A connection in a read-only transaction that is interrupted after this time."""
         cursor, done = self._store.cursor(), threading.Event()
-        watch = threading.Thread(target=self._watch, args=(cursor, time.monotonic() + seconds, done), daemon=True)
-        watch.start()
+        timer = threading.Thread(
+            target=self._interrupt_at, args=(cursor, time.monotonic() + seconds, done), daemon=True
+        )
+        timer.start()
         try:
             if self._stopping:
                 raise duckdb.InterruptException
@@ -106,12 +91,12 @@ class Querier:
             yield cursor
         finally:
             done.set()
-            watch.join()
+            timer.join()
             cursor.close()
 
-    def _watch(self, cursor: duckdb.DuckDBPyConnection, deadline: float, done: threading.Event) -> None:
-        """Interrupt what goes on too long, again and again: an interrupt between two statements ends neither."""
-        while not done.wait(LOOK_SECONDS):
+    def _interrupt_at(self, cursor: duckdb.DuckDBPyConnection, deadline: float, done: threading.Event) -> None:
+        """Interrupt at the deadline, repeatedly: an interrupt between two statements has no effect."""
+        while not done.wait(_CHECK_SECONDS):
             if self._stopping or time.monotonic() >= deadline:
                 cursor.interrupt()
 
@@ -124,7 +109,7 @@ def check(text: str, cursor: duckdb.DuckDBPyConnection) -> None:
         raise NotAllowed(f"query is {kinds}, expected one SELECT")
     ((tree,),) = cursor.execute("SELECT json_serialize_sql(?)", [text]).fetchall()
     parsed = msgspec.json.decode(tree)
-    if parsed["error"]:  # pragmas and the like, which only pretend
+    if parsed["error"]:  # pragmas and the like, which have the type of a SELECT
         raise NotAllowed(f"query is no SELECT: {parsed['error_message']}")
     if foreign := set(_table_functions(parsed)) - _TABLE_FUNCTIONS:
         raise NotAllowed(f"query calls {min(foreign)}(), expected none but {_ALLOWED}")

@@ -1,7 +1,7 @@
-"""The one owner of the DuckDB file: appends whole batches with the streams' marks, in one transaction each.
+"""The DuckDB file: batches of rows are appended with the marks of their streams, in one transaction each.
 
-Hot tables are appended to and nothing else, so rows lie in the order of their offsets. Checkpoints are called for, not
-left to a commit: nothing is acknowledged by a commit, so it is nobody's moment to wait.
+Tables of the log are only appended to, so rows are stored in the order of their offsets. Checkpoints are explicit:
+automatic ones would delay commits.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from barograph_collector.storage.rows import CheckedRows, to_arrow
 from barograph_collector.storage.transaction import transaction
 
 JOURNAL: Final = ""
-"""The stream whose mark is the number of the journal's last message in the database."""
+"""The stream whose mark is the number of the last journal message in the database."""
 MARKS_LIMIT: Final = 500_000
-"""Rows in `streams` at which it is folded to one a stream; with more streams, when there are twice as many."""
+"""Rows in `streams` at which it is compacted to one per stream; twice as many as there are streams where more."""
 
 
 class StoreError(Exception):
-    """The database cannot be opened or does not hold what it must. The text names the file and what to do."""
+    """The database cannot be opened, or is damaged. The text names the file and what to do."""
 
 
 class StoreHeld(StoreError):
@@ -39,10 +39,10 @@ class StoreHeld(StoreError):
 
 
 class Database:
-    """An open file. `commit` and what changes the layout belong to one thread, `pages` to another."""
+    """An open file. `commit` and changes of the schema belong to one thread, `pages` to another."""
 
     def __init__(self, path: Path, today: int, *, memory_limit: str, threads: int) -> None:
-        """Open or create, and migrate. Raises StoreError where it is held, unreadable, or of another make."""
+        """Open or create, and migrate. Raises StoreError where it is in use, unreadable, or not a log."""
         self.path = path
         self._connection = _connect(path, memory_limit, threads)
         with contextlib.ExitStack() as unwind:
@@ -61,7 +61,7 @@ class Database:
 
     @property
     def journal_mark(self) -> int:
-        """The number of the journal's last message in the database."""
+        """The number of the last journal message in the database."""
         return self._one(f"SELECT coalesce(max(seq), 0) FROM \"{STREAMS}\" WHERE stream = '{JOURNAL}'")
 
     def marks(self, streams: Collection[str]) -> dict[str, int]:
@@ -73,7 +73,7 @@ class Database:
             return dict(cursor.execute(query, [list(streams)]).fetchall())
 
     def commit(self, entries: Sequence[CheckedRows], marks: Mapping[str, int], day: int) -> int:
-        """Append all entries and the streams' new marks in one transaction; returns the last offset.
+        """Append entries and the new marks of their streams in one transaction; returns the last offset.
 
         Offsets follow the order of `entries`. Raises duckdb.Error.
         """
@@ -99,9 +99,9 @@ class Database:
         return head
 
     def fold_marks(self) -> None:
-        """Leave one mark a stream; none of a stream that has said nothing since the oldest day that is kept.
+        """Compact the marks to one per stream; drop those of streams without rows since the oldest day that is kept.
 
-        Should it come back after all, it starts over: what it sends again was dropped here as well.
+        Such a stream would start over at 1, but the rows that it would send twice have been dropped here as well.
         """
         oldest = self.partitions.days[0].first_offset if self.partitions.dropped else 0
         with transaction(self._writer):
@@ -115,22 +115,22 @@ class Database:
         self._fold_at = max(MARKS_LIMIT, 2 * self._marks)
 
     def checkpoint(self) -> None:
-        """Bring everything from the write-ahead log into the file. Raises duckdb.Error, also while others write."""
+        """Write the WAL into the file. Raises duckdb.Error, also during other transactions."""
         self._writer.execute("CHECKPOINT")
 
     def roll_up(self) -> int:
-        """Add up the days that have ended and were not yet; returns how many. Raises duckdb.Error."""
+        """Roll up the days that have ended and are not rolled up; returns how many. Raises duckdb.Error."""
         due = [day for day in self.partitions.days[:-1] if not day.rolled_up]
         for day in due:
             roll_up(self._writer, day)
         return len(due)
 
     def drop_days(self, retention: Retention, today: int) -> int:
-        """Drop the days that need not be kept, the oldest first; returns how many. Raises duckdb.Error."""
+        """Drop days by retention, the oldest first; returns how many. Raises duckdb.Error."""
         dropped = 0
         while len(days := self.partitions.days) > 1 and retention.is_due(days[0].day, today, self.used_bytes):
             self.partitions.drop(days[0].day)
-            # Only a checkpoint gives the room back, to the database's own use.
+            # Only a checkpoint makes the space reusable.
             self.checkpoint()
             dropped += 1
         if dropped:
@@ -138,21 +138,21 @@ class Database:
         return dropped
 
     def used_bytes(self) -> int:
-        """What the file holds, without the room that dropped partitions have left in it."""
+        """Bytes in use in the file, without its free blocks."""
         return self._one("SELECT block_size * used_blocks FROM pragma_database_size()")
 
     def row_counts(self) -> dict[str, int]:
-        """Rows in each table of the log, about."""
+        """The approximate number of rows in each table of the log."""
         query = "SELECT table_name, estimated_size FROM duckdb_tables()"
         sizes = dict(self._writer.execute(query).fetchall())
         return {name: sum(sizes.get(part, 0) for part in self.partitions.after(name, 0)) for name in LOG_COLUMNS}
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
-        """Another connection to the same database, for one thread and its caller to close."""
+        """A new connection to the same database, for one thread; the caller closes it."""
         return self._connection.cursor()
 
     def close(self) -> None:
-        """Checkpoint, if that can be, and let go of the file."""
+        """Close the file. DuckDB checkpoints it where possible."""
         for connection in (self.pages.connection, self._writer, self._connection):
             connection.close()
 
@@ -160,7 +160,7 @@ class Database:
         names = quoted(columns)
         self._writer.register("incoming", rows)
         stored = self._one(f'INSERT INTO "{table}" ({names}) SELECT {names} FROM incoming')
-        # Not after a failure: an aborted transaction takes nothing but its rollback.
+        # Not after a failure: an aborted transaction accepts only its rollback.
         self._writer.unregister("incoming")
         if stored != rows.num_rows:
             raise StoreError(f"table {table!r} in {self.path} took {stored} rows, expected {rows.num_rows}")
@@ -171,7 +171,7 @@ class Database:
 
 
 def _connect(path: Path, memory_limit: str, threads: int) -> duckdb.DuckDBPyConnection:
-    # The host is shared and may have no way out: no downloads, no files but this one, no variable taken for a table.
+    # SQL comes from other users: no downloads, no other files, and no Python variables as tables.
     config: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": memory_limit,
         "threads": threads,
@@ -196,5 +196,5 @@ def _connect(path: Path, memory_limit: str, threads: int) -> duckdb.DuckDBPyConn
 
 
 def first_line(error: duckdb.Error) -> str:
-    """What DuckDB says first; the rest is about itself."""
+    """The first line of an error; the rest is about DuckDB itself."""
     return str(error).strip().splitlines()[0].removeprefix("IO Error: ")

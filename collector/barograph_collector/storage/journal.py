@@ -1,8 +1,8 @@
-"""The collector's own journal: accepted messages as they came, durable before they are acknowledged.
+"""The journal: accepted messages, durable before they are acknowledged.
 
-It makes an acknowledgement independent of the database: a commit or checkpoint that takes long delays nobody, and a
-database that has lost its write-ahead log is filled up again from here. Messages are numbered 1, 2, 3 ... through all
-time; the database keeps the number of the last one it holds, committed with that one's rows.
+It makes an acknowledgement independent of the database: a long commit or checkpoint delays no producer, and a database
+that has lost its write-ahead log is restored from here. Messages are numbered 1, 2, 3 ..., never starting over; the
+database stores the number of the last one in it, committed with the rows of that message.
 
 A segment is a file named after the number of its first message, preallocated, holding groups one after the other:
 
@@ -10,7 +10,7 @@ A segment is a file named after the number of its first message, preallocated, h
     body: the length of each message (4), then the messages themselves
 
 The crc covers the rest of the header and the body. All numbers are little-endian. A group is written and synced as one;
-the first that is not whole ends its segment.
+an incomplete group ends its segment.
 """
 
 from __future__ import annotations
@@ -43,27 +43,27 @@ class JournalRecord(NamedTuple):
 
 
 class Journal:
-    """One writer; another thread may forget. What was there before is only read; new groups go to new segments."""
+    """One thread appends; another one may call `forget`. Existing segments are never appended to by a new process."""
 
     def __init__(self, directory: Path, segment_bytes: int = SEGMENT_BYTES) -> None:
         """Open or create the directory. Raises OSError."""
         self._directory = directory
         self._segment_bytes = segment_bytes
         directory.mkdir(mode=0o700, exist_ok=True)
-        # A segment must not be deleted while a group is on its way into it.
+        # A segment must not be deleted while a group is written to it.
         self._lock = threading.Lock()
         self._descriptor = -1
         self._end = 0
         self.last = max((last for _, last in self._spans()), default=0)
 
     def start_at(self, number: int) -> None:
-        """The next message gets a number above `number`, and above all that are here."""
+        """Number the next message above `number` and above all messages in the journal."""
         self.last = max(self.last, number)
 
     def append(self, frames: Sequence[bytes]) -> int:
-        """Make messages durable, as one group; returns the number of the last one.
+        """Write and sync messages as one group; returns the number of the last one.
 
-        Raises OSError, after which nothing of the group counts and it may be tried again.
+        Raises OSError, after which the group is not part of the journal and may be appended again.
         """
         lengths = np.array([len(frame) for frame in frames], _LENGTH)
         body = b"".join([lengths.tobytes(), *frames])
@@ -76,15 +76,15 @@ class Journal:
                 _write_all(self._descriptor, group, self._end)
                 os.fdatasync(self._descriptor)
             except OSError:
-                # After a failed sync nobody knows what of the file is on the disk: leave it and go on in a new one.
-                self._leave_segment()
+                # After a failed sync the content on disk is unknown: continue in a new segment.
+                self._close_segment()
                 raise
             self._end += len(group)
             self.last += len(frames)
             return self.last
 
     def replay(self, after: int, last: int) -> Iterator[JournalRecord]:
-        """The messages with numbers above `after` up to `last`. A hole between segments is logged and stepped over."""
+        """The messages with numbers above `after` up to `last`. A gap between segments is logged and skipped."""
         number = after
         segments = [(first, path) for first, path in self._segments() if first <= last]
         ends = [*(first - 1 for first, _ in segments), last][1:]
@@ -107,34 +107,34 @@ class Journal:
                 if last > number:
                     return
                 if last == self.last:
-                    self._leave_segment()
+                    self._close_segment()
                 path.unlink()
 
     @property
     def bytes(self) -> int:
-        """What the segments take on the disk."""
+        """The size of all segments."""
         return sum(path.stat().st_size for _, path in self._segments())
 
     def close(self) -> None:
-        """Let go of the file."""
-        self._leave_segment()
+        """Close the segment."""
+        self._close_segment()
 
     def _begin_segment(self, at_least: int) -> None:
-        self._leave_segment()
+        self._close_segment()
         path = self._directory / f"{self.last + 1:020}{_SUFFIX}"
-        # One of this name holds nothing but a group that failed.
+        # A segment of this name holds only a group that failed.
         path.unlink(missing_ok=True)
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         self._end = 0
         try:
-            # With its room taken beforehand a full disk shows here, and a sync has no file size to write.
+            # Preallocation reports a full disk here, and a sync need not write the file size.
             os.posix_fallocate(self._descriptor, 0, max(self._segment_bytes, at_least))
             _sync_directory(self._directory)
         except OSError:
             path.unlink()
             raise
 
-    def _leave_segment(self) -> None:
+    def _close_segment(self) -> None:
         if self._descriptor >= 0:
             with contextlib.suppress(OSError):
                 os.close(self._descriptor)

@@ -1,4 +1,4 @@
-"""What the database looks like: which tables there are, with which columns, and which of them live by the day."""
+"""The schema of the database: its tables, their columns, and which of them are partitioned by day."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ LOG_COLUMNS: Final = {
 }
 """Columns and types of the tables that clients append to and read."""
 OWN_COLUMNS: Final = {
-    # How far each stream has come: appended with every commit, folded now and then. The stream with the empty name,
-    # which no client can have, is the journal itself.
+    # Marks: the highest number of each stream, appended by every commit and compacted now and then. The stream with
+    # the empty name, which no client can have, is the journal.
     STREAMS: {"stream": "VARCHAR", "seq": "BIGINT", OFFSET: "BIGINT"},
-    # What remains of blocks: per class and hour (Unix seconds of its beginning), over the runs of one workload.
+    # Roll-up of blocks: per class, hour (its beginning in Unix seconds) and workload.
     CLASS_HOURS: {
         "hour": "DOUBLE",
         "workload": "VARCHAR",
@@ -40,25 +40,23 @@ OWN_COLUMNS: Final = {
     },
     "partitions": {"day": "BIGINT", "first_offset": "BIGINT", "rolled_up": "BOOLEAN"},
 }
-"""Columns and types of the tables that the collector keeps for itself."""
-DAILY: Final[tuple[str, ...]] = tuple(
-    name for name in ("blocks", "node_blocks", "rank_samples", "scores") if name in TABLES
-)
-"""Tables that grow with the intervals measured: cut into one partition a day, dropped by retention."""
+"""Columns and types of the tables that clients do not see."""
+DAILY: Final = ("blocks", "node_blocks", "scores")
+"""Tables that grow with the intervals measured: one partition a day, dropped by retention."""
 
 
 def default(table: str, column: str) -> str:
-    """What rows that are older than a column have in it, as DDL wants it."""
+    """The value of a new column in existing rows, as DDL."""
     kind = TABLES[table].columns[column]
     value = TABLES[table].defaults.get(column, "" if kind.is_text else 0)
     return f"'{value}'::{SQL_TYPES[kind]}"
 
 
 def declared(columns: dict[str, str]) -> str:
-    """Columns as DDL wants them."""
+    """Columns with their types, as DDL."""
     return ", ".join(f'"{name}" {kind}' for name, kind in columns.items())
 
 
 def quoted(names: Iterable[str]) -> str:
-    """Names as a query wants them."""
+    """Quoted names, separated by commas."""
     return ", ".join(f'"{name}"' for name in names)

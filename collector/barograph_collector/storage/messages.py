@@ -1,4 +1,4 @@
-"""From a client's message to rows: the checks that stand between a socket and the database."""
+"""Decoding and validation: from the frames of a client to checked rows."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from barograph_collector.storage.rows import CheckedRows
 
 _UNDECODABLE = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, TypeError)
 _OBJECTS_BYTES = 1000
-"""What the objects of a message take beside its content: of one with a single row that is most."""
-_DETAIL_LIMIT = 500  # characters; what a client sent is quoted, never echoed at length
+"""Memory of a message's objects without its content, which dominates where there is one row."""
+_DETAIL_LIMIT = 500  # characters of what a client sent that an answer quotes
 
 
 class Undecodable(Exception):
-    """Bytes that are no message of the protocol: there is nobody to answer."""
+    """Bytes that are no message of the protocol, so they name no stream to answer."""
 
 
 class Item(NamedTuple):
-    """One accepted message on its way to the database; `size` is about what it takes in memory, in bytes.
+    """One accepted message on its way to the database; `size` is its estimated memory in bytes.
 
-    `frame` is an append that says the same: what the journal keeps, and `replayed` understands.
+    `frame` is an append with the same rows: the journal stores it, and `replayed` decodes it.
     """
 
     stream: str
@@ -35,25 +35,22 @@ class Item(NamedTuple):
 
 
 def decode(frames: list[bytes]) -> wire.FromClient:
-    """Decode what one peer sent. Raises Undecodable, whose text is one of `counters.UNDECODABLE`."""
+    """Decode the frames of one message. Raises Undecodable, whose text is one of `counters.REASONS`."""
     if len(frames) != 1:
         raise Undecodable("multipart")
     try:
         if len(frames[0]) > wire.MAX_APPEND_BYTES:
-            return _without_columns(wire.decode_heading(frames[0]))
+            # Refused for its size, so its rows are not decoded.
+            heading = wire.decode_heading(frames[0])
+            return wire.Append(heading.stream, heading.seq, heading.table, heading.rows, {})
         message: wire.FromClient = wire.decode_from_client(frames[0])
     except _UNDECODABLE:
         return _foreign_hello(frames[0])
     return message
 
 
-def _without_columns(heading: wire.Heading) -> wire.Append:
-    # Nothing of that size is taken, so its rows need not be made.
-    return wire.Append(heading.stream, heading.seq, heading.table, heading.rows, {})
-
-
 def _foreign_hello(frame: bytes) -> wire.Hello:
-    """The hello of another version, whatever else it says: it is to be answered. Raises Undecodable."""
+    """The hello of another protocol version, which is answered whatever else it holds. Raises Undecodable."""
     try:
         hello = wire.decode_any_hello(frame)
     except _UNDECODABLE:
@@ -70,30 +67,30 @@ def check_stream(name: str) -> None:
 
 
 def appended(message: wire.Append, frame: bytes, at: float) -> Item:
-    """The rows of an append. One that is invalid becomes its own record in `events`, so that its number is used up."""
+    """The rows of an append. An invalid one is recorded in `events` instead, which uses up its number."""
     try:
         entry = _checked(message)
     except wire.Invalid as error:
         return refused(message, "invalid", str(error), at)
-    # In memory twice, as it came and as columns, until the database has it, for which scalars are written out.
+    # In memory twice until it is in the database, as a frame and as columns, whose scalars are expanded to rows.
     size = 2 * len(frame) + 8 * message.rows + _OBJECTS_BYTES
     return Item(message.stream, message.seq, entry, frame, size)
 
 
 def refused(message: wire.Append, reason: str, detail: str, at: float) -> Item:
-    """The record of an append that is not taken: to be answered once it is durable."""
+    """The record of an append that is refused: answered once it is durable."""
     detail = detail[:_DETAIL_LIMIT]
     refusal = wire.Refuse(message.stream, message.seq, reason, detail)
     return _event(message, "refused", message.rows, detail, at, refusal)
 
 
 def skipped(message: wire.Skip, at: float) -> Item:
-    """The record of what a producer has given up."""
+    """The record of messages that a producer has dropped."""
     return _event(message, "dropped", message.rows, message.reason, at)
 
 
 def replayed(frame: bytes) -> Item:
-    """What `Item.frame` says. Raises Undecodable and wire.Invalid, which only a damaged journal brings about."""
+    """The item of an `Item.frame`. Raises Undecodable and wire.Invalid where the journal is damaged."""
     message = decode([frame])
     if not isinstance(message, wire.Append):
         raise Undecodable("undecodable")

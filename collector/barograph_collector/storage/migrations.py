@@ -1,8 +1,8 @@
-"""From whatever version of Barograph wrote the database to the layout of this one.
+"""Migrations: from the schema of any earlier version to the present one.
 
-A version is one number in the table `meta`; a database without that table but with others is of version 1. Each step is
-one transaction, so a collector that dies in the middle finds the database before or after it. New columns at the end of
-a table, which is how tables grow, need no step of their own.
+The version is a number in the table `meta`; a database with tables but without that one is of version 1. Each step is
+one transaction, so a crash leaves the database before or after it. New tables, and new columns at the end of a table,
+need no step of their own.
 """
 
 from __future__ import annotations
@@ -20,29 +20,27 @@ VERSION: Final = 2
 
 
 class Foreign(Exception):
-    """The database is not one that this version can use. The text says what was found and what was expected."""
+    """This version cannot use the database. The text says what was found and what was expected."""
 
 
 def migrate(connection: duckdb.DuckDBPyConnection, today: int) -> None:
-    """Bring the database to this layout; `today` counts days from 1970-01-01. Raises Foreign."""
+    """Bring the database to the present schema; `today` counts days from 1970-01-01. Raises Foreign."""
     version = _version(connection)
     if version > VERSION:
         raise Foreign(f"is of version {version}, expected at most {VERSION}: it was written by a newer Barograph")
-    if version == 0:
+    for number in range(version + 1, VERSION + 1) if version else ():
         with transaction(connection):
-            _create(connection)
-            _set_version(connection, VERSION)
-    else:
-        for number in range(version + 1, VERSION + 1):
-            with transaction(connection):
-                _STEPS[number](connection, today)
-                _set_version(connection, number)
+            _STEPS[number](connection, today)
+            _set_version(connection, number)
     with transaction(connection):
-        _grow(connection)
+        _add_new(connection)
+        if version == 0:
+            _set_version(connection, VERSION)
 
 
 def _version(connection: duckdb.DuckDBPyConnection) -> int:
-    tables = {name for (name,) in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
+    """The version of the database, 0 for an empty one."""
+    tables = _tables(connection)
     if not tables:
         return 0
     if "meta" not in tables:
@@ -56,53 +54,49 @@ def _set_version(connection: duckdb.DuckDBPyConnection, version: int) -> None:
     connection.execute("INSERT INTO meta VALUES (?)", [version])
 
 
-def _create(connection: duckdb.DuckDBPyConnection) -> None:
-    for name, columns in {**LOG_COLUMNS, **OWN_COLUMNS}.items():
-        if name not in DAILY:
-            connection.execute(f'CREATE TABLE IF NOT EXISTS "{name}" ({declared(columns)})')
+def _tables(connection: duckdb.DuckDBPyConnection) -> set[str]:
+    return {name for (name,) in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
 
 
 def _split_into_days(connection: duckdb.DuckDBPyConnection, today: int) -> None:
-    """Version 2: daily tables. What was there becomes one partition, as if it had come today."""
-    held = {name for (name,) in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
+    """Version 2: daily tables. The rows of before become the partition of today."""
     first = Partition(today, 1)
-    for name in DAILY:
-        if name in held:
-            connection.execute(f'ALTER TABLE "{name}" RENAME TO "{first.table(name)}"')
-        else:
-            connection.execute(f'CREATE TABLE "{first.table(name)}" ({declared(LOG_COLUMNS[name])})')
-    _create(connection)
+    for name in _tables(connection).intersection(DAILY):
+        connection.execute(f'ALTER TABLE "{name}" RENAME TO "{first.table(name)}"')
+    connection.execute(f"CREATE TABLE partitions ({declared(OWN_COLUMNS['partitions'])})")
     connection.execute("INSERT INTO partitions VALUES (?, ?, false)", [first.day, first.first_offset])
 
 
 _STEPS: Final[dict[int, Callable[[duckdb.DuckDBPyConnection, int], None]]] = {2: _split_into_days}
 
 
-def _grow(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create tables that are new, add columns that are new at a table's end; everything else must be as expected."""
-    _create(connection)
-    days = [Partition(*row) for row in connection.execute("SELECT day, first_offset FROM partitions").fetchall()]
-    expected = {name: columns for name, columns in {**LOG_COLUMNS, **OWN_COLUMNS}.items() if name not in DAILY}
-    logical = {name: name for name in expected}
-    for daily in DAILY:
-        for day in days:
-            connection.execute(f'CREATE TABLE IF NOT EXISTS "{day.table(daily)}" ({declared(LOG_COLUMNS[daily])})')
-            expected[day.table(daily)] = LOG_COLUMNS[daily]
-            logical[day.table(daily)] = daily
-    for name, columns in expected.items():
-        query = "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = ? ORDER BY column_index"
-        held = connection.execute(query, [name]).fetchall()
-        wanted = list(columns.items())
-        if held != wanted[: len(held)]:
-            raise Foreign(
-                f"has a table {name!r} with columns {_listed(held)}, expected {_listed(wanted)}:"
-                " it was written by another program, or by a newer Barograph"
-            )
-        for column, kind in wanted[len(held) :]:
-            value = default(logical[name], column)
-            connection.execute(f'ALTER TABLE "{name}" ADD COLUMN "{column}" {kind} DEFAULT {value}')
-            for daily in DAILY:  # made again with the new column
-                connection.execute(f'DROP VIEW IF EXISTS "{daily}"')
+def _add_new(connection: duckdb.DuckDBPyConnection) -> None:
+    """Create new tables, add new columns at the end of tables. Raises Foreign for any other difference."""
+    kept = {name: columns for name, columns in {**LOG_COLUMNS, **OWN_COLUMNS}.items() if name not in DAILY}
+    for name, columns in kept.items():
+        connection.execute(f'CREATE TABLE IF NOT EXISTS "{name}" ({declared(columns)})')
+        _add_columns(connection, name, name, columns)
+    for row in connection.execute("SELECT day, first_offset FROM partitions").fetchall():
+        day = Partition(*row)
+        day.create(connection)
+        for name in DAILY:
+            _add_columns(connection, name, day.table(name), LOG_COLUMNS[name])
+
+
+def _add_columns(connection: duckdb.DuckDBPyConnection, name: str, table: str, columns: dict[str, str]) -> None:
+    """Add new columns to a table, which is a partition of `name` where that is a daily table."""
+    query = "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = ? ORDER BY column_index"
+    held = connection.execute(query, [table]).fetchall()
+    wanted = list(columns.items())
+    if held != wanted[: len(held)]:
+        raise Foreign(
+            f"has a table {table!r} with columns {_listed(held)}, expected {_listed(wanted)}:"
+            " it was written by another program, or by a newer Barograph"
+        )
+    for column, kind in wanted[len(held) :]:
+        connection.execute(f'ALTER TABLE "{table}" ADD COLUMN "{column}" {kind} DEFAULT {default(name, column)}')
+        for daily in DAILY:  # `Partitions` creates the views again, with the new column
+            connection.execute(f'DROP VIEW IF EXISTS "{daily}"')
 
 
 def _listed(columns: Iterable[tuple[str, str]]) -> str:

@@ -1,4 +1,4 @@
-"""Pages of the log: rows after an offset, as many as fit a message."""
+"""Pages of the log: rows after an offset, as many as fit into a message."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from barograph_collector.storage.layout import LOG_COLUMNS, OFFSET, quoted
 from barograph_collector.storage.partitions import Partitions
 
 READ_BYTES: Final = MAX_BYTES // 2
-"""A page holds at most about this many bytes, but always one row."""
+"""The approximate size limit of a page, which holds one row at least."""
 _TEXT_STEP: Final = 64
 _STEP_LIMIT: Final = 4096  # rows
 
 
 class OutOfOrder(Exception):
-    """Rows are not in the order of their offsets: the file is damaged. The text is the table's name."""
+    """The rows of a table, which the text names, are not in the order of their offsets: the file is damaged."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogPage:
-    """The answer to a read: the table's columns and `offset`, each of `rows` values, and where to read on."""
+    """The table's columns and `offset`, each of `rows` values, and the offset to continue after."""
 
     columns: dict[str, Column]
     rows: int
@@ -37,17 +37,17 @@ class LogPage:
 
 
 class PageReader:
-    """Reads pages over a connection of its own; for one thread."""
+    """Reads pages over its own connection; for one thread."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, partitions: Partitions) -> None:
         self.connection = connection
         self._partitions = partitions
 
     def read(self, table: str, after: int, limit: int, job: str = "") -> LogPage:
-        """At most `limit` rows with offset > after, in order; fewer where READ_BYTES or a day end.
+        """At most `limit` rows with offset > after, in order; fewer at READ_BYTES or at the end of a day.
 
-        A negative `after` means the last -after rows. `job` keeps the rows of that job only; its table has such a
-        column. `next_offset` is the last row's; without rows it is `after`, or the table's head if that is negative.
+        A negative `after` means the last -after rows. `job` selects rows of one job, in a table with such a column.
+        `next_offset` is the last row's; without rows it is `after`, or the table's head if that is negative.
         """
         start = after if after >= 0 else self._before_last(table, -after, job)
         found = self._first_rows(table, start, limit, job)
@@ -61,23 +61,21 @@ class PageReader:
         return LogPage(columns, len(offsets), int(offsets[-1]) if len(offsets) else start)
 
     def _first_rows(self, table: str, after: int, limit: int, job: str) -> pa.Table:
-        """Rows of the first day that has any beyond `after`: what cannot have them is not looked at."""
-        names = self._partitions.after(table, after)
-        for name in names:
+        """Rows of the first day that has any beyond `after`; none of the last day otherwise."""
+        for name in self._partitions.after(table, after):
             found = self._gather(name, table, after, limit, job)
             if found.num_rows:
-                return found
-        nothing = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in LOG_COLUMNS[table].items())
-        return self.connection.execute(f"SELECT {nothing} WHERE false").to_arrow_table()
+                break
+        return found
 
     def _gather(self, name: str, table: str, after: int, limit: int, job: str) -> pa.Table:
-        """At most `limit` rows of at most READ_BYTES, a few rows first and then as many as are likely to fit.
+        """At most `limit` rows of at most READ_BYTES, by queries whose limits are estimated from the rows before.
 
-        One query for all would have DuckDB materialise long texts by the gigabyte, to have most of them cut off.
+        One query for `limit` rows could materialise gigabytes of text, most of which would not fit.
         """
         only, bound = _only(job)
         # No ORDER BY: insertion order is offset order and DuckDB preserves it, so a LIMIT ends the scan early. A sort
-        # would go through everything behind `after` for every page.
+        # would scan everything beyond `after` for every page.
         query = f'SELECT {quoted(LOG_COLUMNS[table])} FROM "{name}" WHERE "{OFFSET}" > ?{only} LIMIT ?'
         step = _TEXT_STEP if Kind.TEXT in TABLES[table].columns.values() else limit
         parts: list[pa.Table] = []
@@ -96,7 +94,7 @@ class PageReader:
             step = max(1, min(4 * step, _STEP_LIMIT, int(left / filled[-1] * fits)))
 
     def _before_last(self, table: str, count: int, job: str) -> int:
-        """The offset after which the last `count` rows stand."""
+        """The offset before the last `count` rows."""
         only, bound = _only(job)
         first: int | None = None
         head = 0
@@ -122,7 +120,7 @@ def _only(job: str) -> tuple[str, list[str]]:
 
 
 def _weights(rows: pa.Table) -> npt.NDArray[np.float64]:
-    """What each row takes in a message: 8 bytes a number; a string and a header of at most 5."""
+    """Bytes of each row in a message: 8 for a number; for a string its length and a header of at most 5."""
     weights = np.zeros(rows.num_rows)
     for column in rows.columns:
         weights += pc.binary_length(column).to_numpy() + 5 if pa.types.is_string(column.type) else 8

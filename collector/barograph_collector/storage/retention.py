@@ -1,4 +1,4 @@
-"""How long raw rows are kept: whole days go, the oldest first, by age and by size. What they add up to stays."""
+"""Retention of raw rows: whole days are dropped, the oldest first, by age and by size. Roll-ups are kept."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Final
 
 @dataclass(frozen=True)
 class Retention:
-    """days: so many before today are kept. bytes: the database may use as many; 0 for no limit, either way.
+    """days: kept before today. bytes: the size limit of the database. 0 means no limit for both.
 
-    The newest day is never dropped: its table is the one that grows.
+    The newest day is never dropped.
     """
 
     days: int = 0
     bytes: int = 0
 
     def is_due(self, day: int, today: int, used_bytes: Callable[[], int]) -> bool:
-        """Whether the oldest day, counted like `today`, has to go."""
+        """Whether to drop the oldest day. `day` and `today` count days from 1970-01-01."""
         return bool((self.days and day < today - self.days) or (self.bytes and used_bytes() > self.bytes))
 
 

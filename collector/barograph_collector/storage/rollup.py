@@ -1,7 +1,7 @@
-"""What remains of the blocks of a day: per class and hour one row, with the moments of all its intervals.
+"""Roll-up of the blocks of a day: one row per class, hour and workload, with the moments of all its intervals.
 
-Blocks keep sums, so the rolled-up count, sum, sum of squares and sum of cubes are exact, as are minimum and maximum. An
-hour whose blocks came on two days has two rows; they add up. Intervals of jobs whose row never came have workload ''.
+Blocks hold sums, so the rolled-up count, sum, sum of squares and sum of cubes are exact, as are minimum and maximum. An
+hour whose blocks arrived on two days has two rows, which add up. Jobs without a row in `jobs` have workload ''.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HOUR_SECONDS: Final = 3600
 
 
 def roll_up(connection: duckdb.DuckDBPyConnection, day: Partition) -> None:
-    """Add up the blocks of one day, and note that it is done, in one transaction. Raises duckdb.Error."""
+    """Roll up one day and mark it as rolled up, in one transaction. Raises duckdb.Error."""
     with transaction(connection):
         connection.execute(
             f"""

@@ -1,4 +1,4 @@
-"""Rows on their way to the database: checked columns message by message, put together into one Arrow table."""
+"""Checked rows of messages, and their conversion to one Arrow table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from barograph_collector.storage.layout import OFFSET
 
 
 class CheckedRows(NamedTuple):
-    """Checked rows for one table, each column as it travels: bytes or a list of `rows` values, or one for all."""
+    """Checked rows for one table, each column as in the message: bytes or a list of `rows` values, or one scalar."""
 
     table: str
     rows: int
@@ -25,9 +25,9 @@ class CheckedRows(NamedTuple):
 
 
 def to_arrow(table: str, entries: Sequence[CheckedRows], first_offsets: Sequence[int]) -> pa.Table:
-    """All rows of these entries for one table; those of an entry have offsets on from its first one."""
+    """All rows of these entries of one table; the offsets of an entry count up from its first one."""
     counts = np.array([entry.rows for entry in entries])
-    # Per entry: where its offsets begin, less how many rows stand before it.
+    # Per entry: its first offset, less the number of rows before it.
     shift = np.array(first_offsets) - np.cumsum(counts) + counts
     columns = {OFFSET: pa.array(np.arange(counts.sum()) + np.repeat(shift, counts))}
     for name, kind in TABLES[table].columns.items():
@@ -36,7 +36,7 @@ def to_arrow(table: str, entries: Sequence[CheckedRows], first_offsets: Sequence
 
 
 def numbers(entries: Sequence[CheckedRows], name: str) -> npt.NDArray[Any]:
-    """One column of numbers through all rows of these entries, which are of one table."""
+    """One numeric column of all rows of these entries, which are of one table."""
     kind = TABLES[entries[0].table].columns[name]
     parts: list[Any] = [entry.columns[name] for entry in entries]
     types = set(map(type, parts))
@@ -48,7 +48,7 @@ def numbers(entries: Sequence[CheckedRows], name: str) -> npt.NDArray[Any]:
 
 
 def texts(entries: Sequence[CheckedRows], name: str) -> list[str]:
-    """One column of texts through all rows of these entries, which are of one table."""
+    """One text column of all rows of these entries, which are of one table."""
     kind = TABLES[entries[0].table].columns[name]
     return list(itertools.chain.from_iterable(wire.spread(entry.columns[name], kind, entry.rows) for entry in entries))
 
@@ -56,7 +56,7 @@ def texts(entries: Sequence[CheckedRows], name: str) -> list[str]:
 def _texts(entries: Sequence[CheckedRows], name: str, counts: npt.NDArray[np.int64]) -> pa.Array:
     parts: list[Any] = [entry.columns[name] for entry in entries]
     if all(isinstance(part, str) for part in parts):
-        # One stream's rows are of one job: a message says so once, and so does the batch.
+        # Scalars, such as the job of a stream's rows, become a dictionary array.
         codes = {text: code for code, text in enumerate(dict.fromkeys(parts))}
         indices = np.repeat(np.array([codes[part] for part in parts], np.int32), counts)
         return pa.DictionaryArray.from_arrays(pa.array(indices), pa.array(list(codes), pa.string()))

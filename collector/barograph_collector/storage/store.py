@@ -1,7 +1,7 @@
-"""The log on disk: a journal and a database, kept in step.
+"""The log on disk: a journal and a database, kept consistent.
 
-A message is durable once the journal has it. The database follows: it commits rows and the streams' marks, the number
-of the journal's last message among them, in one transaction. So what it lacks is known and replayed, after any death.
+A message is durable once it is in the journal. The database follows: each transaction commits rows and the marks of
+their streams, with the number of the last journal message. After a crash the messages beyond it are replayed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 class Store:
-    """Journal and database under one path. `commit` and `read` may run in two different threads, each in one only."""
+    """Journal and database under one path. `commit` belongs to one thread and `read` to another."""
 
     def __init__(
         self,
@@ -42,10 +42,10 @@ class Store:
         memory_limit: str = "512MB",
         threads: int = 1,
     ) -> None:
-        """Open or create both and bring the database up to the journal. Raises StoreError.
+        """Open or create both and replay the journal. Raises StoreError.
 
-        `clock` gives Unix seconds: rows belong to the day of their commit. One thread takes in more than two, whose
-        work has to be put in order.
+        `clock` gives Unix seconds: rows belong to the day of their commit. threads: of DuckDB. Appending is faster
+        with one than with two, whose results DuckDB has to put in order.
         """
         self.path = path
         self._clock = clock
@@ -56,7 +56,8 @@ class Store:
             self.journal = Journal(path.with_name(f"{path.name}.journal"))
         except OSError as error:
             raise StoreError(f"cannot open the journal of {path}: {error.strerror}") from None
-        self._database = self._open()
+        self.database = self._open()
+        """Another one after `reopen`."""
         try:
             self._replay(self.journal.last)
             self._tidy()
@@ -69,79 +70,74 @@ class Store:
     @property
     def head(self) -> int:
         """The offset of the last row."""
-        return self._database.head
+        return self.database.head
 
     @property
     def today(self) -> int:
-        """The day it is, counted from 1970-01-01."""
+        """The present day, counted from 1970-01-01."""
         return int(self._clock() // DAY_SECONDS)
 
-    @property
-    def database(self) -> Database:
-        """The open database; another one after `reopen`."""
-        return self._database
-
     def marks(self, streams: Collection[str]) -> dict[str, int]:
-        """How far those of these streams have come that the database knows; from any thread. Raises duckdb.Error."""
+        """The highest stored number of each of these streams that is known; any thread. Raises duckdb.Error."""
         with self._swap:
-            return self._database.marks(streams)
+            return self.database.marks(streams)
 
     def commit(self, entries: Sequence[CheckedRows], marks: Mapping[str, int]) -> int:
-        """Append all entries and marks, also that of JOURNAL, in one transaction; returns the last offset.
+        """Append entries and marks, that of JOURNAL among them, in one transaction; returns the last offset.
 
-        Raises duckdb.Error, after which `reopen` says what is in the database.
+        Raises duckdb.Error, after which `reopen` is needed.
         """
-        return self._database.commit(entries, marks, self.today)
+        return self.database.commit(entries, marks, self.today)
 
     def read(self, table: str, after: int, limit: int, job: str = "") -> LogPage:
         """A page of the log, as Pages.read gives it. Raises duckdb.Error and StoreError."""
         with self._swap:
             try:
-                return self._database.pages.read(table, after, limit, job)
+                return self.database.pages.read(table, after, limit, job)
             except OutOfOrder:
                 raise StoreError(
                     f"table {table!r} in {self.path} is not in the order of its offsets; the file is damaged"
                 ) from None
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
-        """Another connection to the same database, for one thread and its caller to close."""
-        return self._database.cursor()
+        """A new connection to the same database, for one thread; the caller closes it."""
+        return self.database.cursor()
 
     def checkpoint(self) -> None:
-        """Bring everything into the database file, and forget what the journal has of it. Raises duckdb.Error."""
-        number = self._database.journal_mark
-        self._database.checkpoint()
+        """Checkpoint the database, and truncate the journal by what is in it. Raises duckdb.Error."""
+        number = self.database.journal_mark
+        self.database.checkpoint()
         self.journal.forget(number)
 
-    def keep_house(self, retention: Retention) -> int:
-        """Roll up the days that have ended, drop those that need not be kept; returns how many. Raises duckdb.Error."""
-        self._database.roll_up()
-        dropped = self._database.drop_days(retention, self.today)
+    def apply_retention(self, retention: Retention) -> int:
+        """Roll up days that have ended, then drop days; returns how many were dropped. Raises duckdb.Error."""
+        self.database.roll_up()
+        dropped = self.database.drop_days(retention, self.today)
         if dropped:
-            self.journal.forget(self._database.journal_mark)
+            self.journal.forget(self.database.journal_mark)
         return dropped
 
     def reopen(self, last: int) -> None:
-        """Open the database again after a failure, and replay the journal into it up to message `last`.
+        """Open the database again after a failure, and replay the journal up to message `last`.
 
-        Raises StoreError and duckdb.Error where that does not go, now.
+        Raises StoreError and duckdb.Error.
         """
         with self._swap:
-            self._database.close()
-            self._database = self._open()
+            self.database.close()
+            self.database = self._open()
             self._replay(last)
         self.unusable.clear()
 
-    def heard_of(self, error: duckdb.Error) -> None:
-        """Take note of an error that a reader has met: after a fatal one the database is to be opened anew."""
+    def note_error(self, error: duckdb.Error) -> None:
+        """Handle an error of a reader: after a fatal one the writer opens the database again."""
         if isinstance(error, _FATAL):
             self.unusable.set()
 
     def close(self) -> None:
-        """Checkpoint, if that can be, and let go of the files."""
+        """Checkpoint, if possible, and close the files."""
         with contextlib.suppress(duckdb.Error, OSError):
             self.checkpoint()
-        self._database.close()
+        self.database.close()
         self.journal.close()
 
     def __enter__(self) -> Self:
@@ -151,9 +147,9 @@ class Store:
         self.close()
 
     def _tidy(self) -> None:
-        """One mark a stream, nothing left in the write-ahead log: where the disk is full, another time."""
+        """Compact the marks and checkpoint. Postponed where the disk is full."""
         try:
-            self._database.fold_marks()
+            self.database.fold_marks()
             self.checkpoint()
         except duckdb.Error as error:
             _log.warning("a checkpoint has to wait: %s", first_line(error))
@@ -167,7 +163,7 @@ class Store:
             wal = self.path.with_name(f"{self.path.name}.wal")
             if not wal.exists() or not self.journal.bytes:
                 raise
-            # What the write-ahead log said since the last checkpoint, the journal says too.
+            # The journal has everything that was committed since the last checkpoint.
             aside = wal.with_name(f"{wal.name}.unreadable")
             wal.rename(aside)
             try:
@@ -179,8 +175,8 @@ class Store:
             return database
 
     def _replay(self, last: int) -> None:
-        """Commit what the journal has and the database lacks."""
-        number = self._database.journal_mark
+        """Commit the journal messages, up to `last`, that are not in the database."""
+        number = self.database.journal_mark
         self.journal.start_at(number)
         began, entries, rows, marks = number, list[CheckedRows](), 0, dict[str, int]()
         for number, frame in self.journal.replay(began, last):

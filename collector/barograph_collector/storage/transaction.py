@@ -1,4 +1,4 @@
-"""All or nothing on one DuckDB connection."""
+"""A transaction on a DuckDB connection, as a context manager."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import duckdb
 
 @contextlib.contextmanager
 def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Commit what the block does, or undo it where it raises."""
+    """Commit at the end of the block, or roll back where it raises."""
     connection.begin()
     try:
         yield
         connection.commit()
     except BaseException:
-        # After a failed commit there is nothing left to undo, and of an unusable database nothing can be.
+        # Fails after a failed commit, which has rolled back, and where the database is unusable.
         with contextlib.suppress(duckdb.Error):
             connection.rollback()
         raise

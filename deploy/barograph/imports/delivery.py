@@ -1,7 +1,10 @@
-"""Many finished runs to the collector, each exactly once, however often and by whom they are imported.
+"""Delivery of finished runs to the collector: each exactly once, whichever import sends it and how often.
 
 Every run is a stream of its own, named after the run and nothing else: message 1 is its row of `jobs`, message 2 its
-row of `runs`. The collector's marks say which of the two it has, so that only what is missing is sent.
+row of `runs`. The collector's mark of the stream says which of the two it has, so only what is missing is sent.
+
+A `Link` has one stream, a connection and timers of its own. Thousands of streams of two messages share one connection
+and one timer here.
 """
 
 from __future__ import annotations
@@ -20,15 +23,15 @@ from barograph_agent.deliver.keys import ClientKey
 from barograph_agent.protocol import wire
 
 UNDER_WAY: Final = 4096
-"""Streams open at once: enough to fill the collector's commits, whose number is what an import takes its time for."""
+"""Streams open at once: enough to fill the collector's commits, whose number limits the speed of an import."""
 SILENCE_SECONDS: Final = 3.0
-"""After which everything under way is begun again."""
+"""After this long without a message, every stream under way is opened again and sent from its mark."""
 PATIENCE_SECONDS: Final = 30.0
 MESSAGES: Final = ("jobs", "runs")
 
 
 class CollectorUnreachable(Exception):
-    """The collector did not answer. The text names its address and how long it was waited for."""
+    """The collector did not answer, or refused to. The text names its address, the timeout and its last refusal."""
 
 
 class _UnderWay:
@@ -50,10 +53,13 @@ class Delivery:
         self._endpoint = endpoint
         self._clock = clock
         self._under_way: dict[str, _UnderWay] = {}
+        self._heard_at = clock()
+        """When a welcome or an acknowledgement came last."""
+        self._refusal = ""
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket = self._context.socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, 0)
-        # What may be unanswered is bounded by UNDER_WAY.
+        # UNDER_WAY bounds what is unanswered.
         self._socket.setsockopt(zmq.SNDHWM, 0)
         self._socket.setsockopt(zmq.RCVHWM, 0)
         if key is not None:
@@ -62,9 +68,8 @@ class Delivery:
         self._socket.connect(endpoint)
 
     def send(self, records: Iterator[RunRecord]) -> Iterator[RunRecord]:
-        """Deliver every record; yields each once the collector has it or has refused it. Raises Away."""
-        heard = self._clock()
-        asked = heard
+        """Deliver every record; yields each once the collector has stored or refused it. Raises Away."""
+        self._heard_at = asked = self._clock()
         exhausted = False
         while True:
             while not exhausted and len(self._under_way) < UNDER_WAY:
@@ -76,19 +81,18 @@ class Delivery:
             if not self._under_way:
                 return
             if self._socket.poll(int(1000 * SILENCE_SECONDS)):
-                heard = asked = self._clock()
-                yield from self._listen()
-            elif self._clock() - heard > PATIENCE_SECONDS:
-                raise CollectorUnreachable(
-                    f"no answer from the collector at {self._endpoint} within {PATIENCE_SECONDS:g} s"
-                )
+                asked = self._clock()
+                yield from self._receive()
+            elif self._clock() - self._heard_at > PATIENCE_SECONDS:
+                text = f"no answer from the collector at {self._endpoint} within {PATIENCE_SECONDS:g} s"
+                raise CollectorUnreachable(f"{text}, which says: {self._refusal}" if self._refusal else text)
             elif self._clock() - asked >= SILENCE_SECONDS:
                 asked = self._clock()
                 for stream in self._under_way:
                     self._send(wire.Hello(stream))
 
     def close(self) -> None:
-        """Drop the connection; what is under way may or may not have been taken, which sending it again settles."""
+        """Close the connection. A later import finds out from the marks what was stored of what is under way."""
         self._socket.close()
         self._context.term()
 
@@ -103,7 +107,7 @@ class Delivery:
         self._under_way[stream] = _UnderWay(record)
         self._send(wire.Hello(stream))
 
-    def _listen(self) -> Iterator[RunRecord]:
+    def _receive(self) -> Iterator[RunRecord]:
         while True:
             try:
                 message = wire.decode_from_collector(self._socket.recv(zmq.NOBLOCK))
@@ -111,11 +115,11 @@ class Delivery:
                 return
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise CollectorUnreachable(f"{self._endpoint} does not speak the log protocol: {error}") from None
-            if (record := self._heard(message)) is not None:
+            if (record := self._process(message)) is not None:
                 yield record
 
-    def _heard(self, message: wire.FromCollector) -> RunRecord | None:
-        """Go on with the stream a message is about; its record if that was the last of it."""
+    def _process(self, message: wire.FromCollector) -> RunRecord | None:
+        """Continue the stream of a message; returns its record if that is done."""
         if isinstance(message, wire.Rows | wire.Result) or (one := self._under_way.get(message.stream)) is None:
             return None
         match message:
@@ -123,10 +127,10 @@ class Delivery:
                 raise CollectorUnreachable(
                     f"the collector at {self._endpoint} speaks another protocol: {message.detail}"
                 )
-            case wire.Refuse(reason="invalid"):
+            case wire.Refuse() if message.reason in wire.CONSUMED:
                 one.refusal = message.detail
-            case wire.Refuse():
-                self._send(wire.Hello(message.stream))
+            case wire.Refuse():  # such as a collector that was restarted: opened again after a silence
+                self._refusal = message.detail
             case wire.Welcome():
                 one.known = message.acked >= len(MESSAGES) if one.known is None else one.known
                 return self._advance(message.stream, one, message.acked, resend=True)
@@ -135,6 +139,7 @@ class Delivery:
         return None
 
     def _advance(self, stream: str, one: _UnderWay, acked: int, *, resend: bool) -> RunRecord | None:
+        self._heard_at, self._refusal = self._clock(), ""
         if acked < len(MESSAGES):
             for seq in range(acked + 1, len(MESSAGES) + 1) if resend else ():
                 table = MESSAGES[seq - 1]
@@ -150,6 +155,6 @@ class Delivery:
         return one.record
 
     def _send(self, message: wire.FromClient) -> None:
-        # Nowhere to put it is where the collector has turned the key down: that ends in Away.
+        # There is no connection after the collector has refused the key, which ends in Away.
         with contextlib.suppress(zmq.Again):
             self._socket.send(wire.encode(message), zmq.NOBLOCK)

@@ -9,15 +9,13 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from barograph_agent.deliver import keys
-from barograph_agent.deliver.link import Link
-from barograph_agent.deliver.outbox import Memory
-from barograph_agent.protocol import wire
 from barograph_agent.settings import agent, places
+from barograph_collector.client.follow import LogWriter
 from barograph_collector.client.log_reader import LogReader, LogUnavailable
 from barograph_collector.daemon.service import Exit
 
@@ -78,14 +76,11 @@ def _send(endpoint: str, key: keys.ClientKey | None, job: str, now: float, secon
               "min_seconds": durations, "max_seconds": durations, "ended_at": ends}  # fmt: skip
     end = {"job": job, "ended_at": now, "runtime_seconds": float(durations.sum()), "exit_status": NOT_LEARNED,
            "intervals": len(durations), "dropped": 0}  # fmt: skip
-    outbox = Memory()
-    link = Link(endpoint, job, outbox, key=key)
-    rows: list[tuple[str, int, dict[str, Any]]] = [("jobs", 1, row), ("blocks", len(ones), blocks), ("runs", 1, end)]
-    for table, count, values in rows:
-        outbox.put(count, wire.encode(wire.append(job, outbox.next_seq, table, count, values)))
-    delivered = link.wait_idle(seconds)
-    link.close()
-    return delivered
+    writer = LogWriter(endpoint, job, key)
+    writer.put("jobs", 1, row)
+    writer.put("blocks", len(ones), blocks)
+    writer.put("runs", 1, end)
+    return writer.close(seconds)
 
 
 def _alarm(endpoint: str, key: keys.ClientKey | None, job: str, deadline: float) -> str:

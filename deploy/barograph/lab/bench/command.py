@@ -1,4 +1,4 @@
-"""`barograph bench ingest`: how much a collector takes on this machine, from many jobs at once."""
+"""`barograph bench ingest`: the throughput of a collector on this machine, with many jobs at once."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def main(arguments: Sequence[str]) -> int:
         _print_report(report, collector.usage() - before, crowd)
         print(f"descriptors   collector {collector.descriptors()}")
         collector.stop()
-        said = sum(crowd.said.values())
-        once = stored_once(Path(directory), crowd.said)
-        print(f"stored once   {once:,} of {said:,} records")
-    return Exit.OK if once == said else Exit.FAILED
+        sent = sum(crowd.sent.values())
+        once = stored_once(Path(directory), crowd.sent)
+        print(f"stored once   {once:,} of {sent:,} records")
+    return Exit.OK if once == sent else Exit.FAILED
 
 
 def _print_report(report: LoadReport, collector: Usage, crowd: Crowd) -> None:
@@ -113,7 +113,7 @@ def _positive(text: str) -> int:
 
 
 def _raise_descriptor_limit() -> int:
-    """The limit of this process and those it starts, as high as it may be."""
+    """Raise the limit of this process and those it starts as far as possible; returns it."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for limit in (max(hard, DESCRIPTORS), hard):
         try:

@@ -1,4 +1,4 @@
-"""A load from several processes: each stream takes two descriptors, and one process may not have enough for all."""
+"""A load from several processes: each stream takes two descriptors, which may exceed the limit of one process."""
 
 from __future__ import annotations
 
@@ -16,23 +16,22 @@ from barograph.lab.bench.measured_collector import Usage
 
 SPARE_DESCRIPTORS: Final = 200
 _GRACE_SECONDS: Final = 300.0
-"""How much longer than it was asked to send a process may take: for what is still to be acknowledged."""
+"""How much longer than its load a process may take, for the last acknowledgements."""
 
 
 class Crowd:
-    """`streams` jobs to one endpoint, each message of `rows` records, in as many processes as they need."""
+    """A `Load` in as many processes as its streams need; parameters and verbs as there."""
 
     def __init__(self, endpoint: str, streams: int, rows: int, name: str) -> None:
-        """`name` keeps the streams of one crowd apart from those of another."""
         _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
         most = (limit - SPARE_DESCRIPTORS) // 2
         self._streams = streams
-        # Few full ones: the processors are for what is measured.
+        # As few as possible: the processors are for the collector.
         self._shares = [min(most, streams - first) for first in range(0, streams, most)]
-        self.said: dict[str, int] = {}
-        """What each job has said, known after a report."""
+        self.sent: dict[str, int] = {}
+        """Intervals sent by each job, known after a report."""
         self.usage = Usage(0.0, 0)
-        """Of all these processes together, known after a report."""
+        """Of all processes together, known after a report."""
         spawn = multiprocessing.get_context("spawn")
         self._processes = []
         self._pipes: list[Connection] = []
@@ -46,24 +45,24 @@ class Crowd:
 
     @property
     def processes(self) -> int:
-        """How many there are."""
+        """The number of processes."""
         return len(self._processes)
 
     def open(self, seconds: float) -> bool:
-        """Wait until every stream is welcomed; says whether all were in time."""
+        """Wait until every stream is open; False where that took longer."""
         return all(self._ask("open", [(seconds,)] * self.processes, seconds))
 
     def saturate(self, seconds: float, window: int) -> LoadReport:
-        """Keep `window` messages of every stream under way for so long, then wait for what is left."""
+        """Keep `window` messages of every stream unacknowledged for so long, then wait for the rest."""
         return self._report(self._ask("saturate", [(seconds, window)] * self.processes, seconds))
 
     def pace(self, seconds: float, records_per_second: float) -> LoadReport:
-        """Say so many records a second in all, every stream its share in even steps from a random beginning."""
+        """Send so many records a second in total: each stream at even intervals, with a random phase."""
         rates = [(seconds, records_per_second * share / self._streams) for share in self._shares]
         return self._report(self._ask("pace", rates, seconds))
 
     def close(self) -> None:
-        """Drop all connections and end the processes."""
+        """Close all connections and end the processes."""
         for pipe in self._pipes:
             pipe.close()
         for process in self._processes:
@@ -81,8 +80,8 @@ class Crowd:
 
     def _report(self, answers: list[tuple[LoadReport, dict[str, int], Usage]]) -> LoadReport:
         reports = [report for report, _, _ in answers]
-        for _, said, _ in answers:
-            self.said |= said
+        for _, sent, _ in answers:
+            self.sent |= sent
         usages = [usage for _, _, usage in answers]
         self.usage = Usage(sum(used.cpu_seconds for used in usages), sum(used.peak_bytes for used in usages))
         return LoadReport(
@@ -93,7 +92,7 @@ class Crowd:
 
 
 def _generate(pipe: Connection, endpoint: str, streams: int, rows: int, name: str, seed: int) -> None:
-    """One process of a crowd: do what comes through the pipe until its other end is closed."""
+    """One process: execute the verbs that come through the pipe until its other end is closed."""
     _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -104,14 +103,14 @@ def _generate(pipe: Connection, endpoint: str, streams: int, rows: int, name: st
             before = Usage.of_this_process()
             answer = getattr(load, verb)(*words)
             if verb != "open":
-                answer = answer, {job.name: job.said for job in load.jobs}, Usage.of_this_process() - before
+                answer = answer, {job.name: job.sent for job in load.jobs}, Usage.of_this_process() - before
             pipe.send(answer)
     except EOFError:
         load.close()
 
 
 def _end_with_parent() -> None:
-    """A crowd whose command was killed in the middle of a verb would go on for as long as it was asked to."""
+    """Exit when the parent process is killed, also in the middle of a verb."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])

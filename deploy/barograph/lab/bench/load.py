@@ -1,4 +1,4 @@
-"""Simulated jobs that send as sidecars do: the agent's own link, wire format and outbox, many at once."""
+"""Simulated jobs that send as sidecars do: many producers with the agent's link, wire format and outbox."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from barograph_agent.protocol import wire
 from barograph_agent.protocol.tables import TABLES
 
 _SWEEP_SECONDS: Final = 1.0
-"""Every link gets a turn at least this often, whatever happens on its socket: to say hello, to notice a silence."""
+"""Every link is pumped at least this often, for its timers: the next hello, the timeout of answers."""
 
 
 class TimedOutbox(Memory):
-    """An outbox that notes how long each message waited from being put to being acknowledged, in seconds."""
+    """An outbox that records the seconds from `put` to acknowledgement of each message."""
 
     def __init__(self) -> None:
         super().__init__(cap_messages=2**31)
@@ -33,12 +33,12 @@ class TimedOutbox(Memory):
         self._put_at: dict[int, float] = {}
 
     def put(self, rows: int, frame: bytes) -> None:
-        """Hold one more message."""
+        """Add a message."""
         self._put_at[self.next_seq] = time.monotonic()
         super().put(rows, frame)
 
     def ack(self, seq: int) -> int:
-        """Forget everything up to seq; returns how many rows that was."""
+        """Remove everything up to seq; returns the number of rows."""
         now = time.monotonic()
         self.waits.extend(now - self._put_at.pop(gone) for gone in range(self.first_seq, seq + 1))
         return super().ack(seq)
@@ -46,25 +46,25 @@ class TimedOutbox(Memory):
 
 @dataclass
 class SimulatedJob:
-    """One simulated job step: its link, its columns but `first_index`, and how many intervals it has said."""
+    """One simulated job step. columns: all but `first_index`. sent: intervals so far, which are numbered."""
 
     name: str
     link: Link
     outbox: TimedOutbox
     columns: dict[str, wire.Wire]
-    said: int = 0
+    sent: int = 0
 
-    def say(self, rows: int) -> None:
-        """Put one message of blocks, numbered on."""
-        packed = self.columns | {"first_index": np.arange(self.said, self.said + rows).tobytes()}
+    def append(self, rows: int) -> None:
+        """Put one message of blocks."""
+        packed = self.columns | {"first_index": np.arange(self.sent, self.sent + rows).tobytes()}
         message = wire.Append(self.link.stream, self.outbox.next_seq, "blocks", rows, packed)
         self.outbox.put(rows, wire.encode(message))
-        self.said += rows
+        self.sent += rows
 
 
 @dataclass
 class LoadReport:
-    """What a load came to: records acknowledged, seconds it took, waits from append to acknowledgement in seconds."""
+    """Records acknowledged, the duration of the load, and the waits from append to acknowledgement in seconds."""
 
     records: int
     seconds: float
@@ -72,7 +72,7 @@ class LoadReport:
 
 
 class Load:
-    """`streams` jobs to one endpoint, each message of `rows` records."""
+    """`streams` jobs that send to one endpoint, `rows` records in each message."""
 
     def __init__(
         self,
@@ -85,12 +85,9 @@ class Load:
         key: ClientKey | None = None,
         credential: Callable[[str], str] | None = None,
     ) -> None:
-        """`name` keeps the streams of one load apart from those of another: its jobs are restarts of one of that name.
-
-        `key` and `credential` as for a Link.
-        """
+        """`name`: the jobs are restarts of a job of this name. `key` and `credential` as for a Link."""
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        # With a key each link has a monitor, and ZeroMQ's other end of it.
+        # With a key each link has a monitor, which is two sockets.
         self._context.set(zmq.MAX_SOCKETS, (1 if key is None else 3) * streams + 16)
         self._rows = rows
         self._key = key
@@ -102,26 +99,26 @@ class Load:
         self.jobs = [self._job(endpoint, f"{name}.{number}.0", number) for number in range(streams)]
 
     def open(self, seconds: float) -> bool:
-        """Wait until every stream is welcomed; says whether all were in time."""
+        """Wait until every stream is open; False where that took longer."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            self._listen(0.05)
+            self._pump(0.05)
             if all(job.link.connected for job in self.jobs):
                 return True
         return False
 
     def saturate(self, seconds: float, window: int) -> LoadReport:
-        """Keep `window` messages of every stream under way for so long, then wait for what is left."""
+        """Keep `window` messages of every stream unacknowledged for so long, then wait for the rest."""
         began = time.monotonic()
         for job in self.jobs:
             self._fill(job, window)
         while time.monotonic() - began < seconds:
-            for job in self._listen(0.05):
+            for job in self._pump(0.05):
                 self._fill(job, window)
         return self._finish(began)
 
     def pace(self, seconds: float, records_per_second: float) -> LoadReport:
-        """Say so many records a second in all, every stream its share in even steps from a random beginning."""
+        """Send so many records a second in total: each stream at even intervals, with a random phase."""
         began = time.monotonic()
         step = self._rows * len(self.jobs) / records_per_second
         due = [(began + phase * step, number) for number, phase in enumerate(self._rng.random(len(self.jobs)))]
@@ -130,13 +127,13 @@ class Load:
             while due[0][0] <= now:
                 at, number = due[0]
                 heapq.heapreplace(due, (at + step, number))
-                self.jobs[number].say(self._rows)
+                self.jobs[number].append(self._rows)
                 self.jobs[number].link.pump()
-            self._listen(min(max(due[0][0] - time.monotonic(), 0.0), 0.05))
+            self._pump(min(max(due[0][0] - time.monotonic(), 0.0), 0.05))
         return self._finish(began)
 
     def close(self) -> None:
-        """Drop all connections."""
+        """Close all connections."""
         for job in self.jobs:
             job.link.close()
         self._epoll.close()
@@ -172,16 +169,16 @@ class Load:
             "max_seconds": seconds,
             "ended_at": time.time() + np.cumsum(seconds),
         }
-        # Packed once: a load is to cost the machine little beside what it measures.
+        # Packed once, so that the load takes little time of the machine that it measures.
         return wire.pack(values, {name: kind for name, kind in TABLES["blocks"].columns.items() if name in values})
 
     def _fill(self, job: SimulatedJob, window: int) -> None:
         while job.outbox.next_seq - job.outbox.first_seq < window:
-            job.say(self._rows)
+            job.append(self._rows)
         job.link.pump()
 
-    def _listen(self, timeout: float) -> list[SimulatedJob]:
-        """Pump the links on whose sockets something happened, and now and then all of them; returns those."""
+    def _pump(self, timeout: float) -> list[SimulatedJob]:
+        """Pump the links whose sockets are ready, and now and then all of them; returns their jobs."""
         ready = [self._by_descriptor[descriptor] for descriptor, _ in self._epoll.poll(timeout)]
         now = time.monotonic()
         if now - self._swept_at > _SWEEP_SECONDS:
@@ -193,7 +190,7 @@ class Load:
 
     def _finish(self, began: float) -> LoadReport:
         while not all(job.link.idle for job in self.jobs):
-            self._listen(0.05)
+            self._pump(0.05)
         seconds = time.monotonic() - began
         waits = np.concatenate([job.outbox.waits for job in self.jobs])
         return LoadReport(sum(job.link.acked_rows for job in self.jobs), seconds, waits)

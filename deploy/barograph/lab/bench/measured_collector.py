@@ -1,4 +1,4 @@
-"""A collector to be measured: a process of its own on a scratch directory, and what the kernel says about it."""
+"""A collector to be measured: a process of its own on a scratch directory, with its CPU time and memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ READY: Final = re.compile(r"listening on (\S+), log in .+, metrics on (\S+);")
 
 @dataclass(frozen=True)
 class Usage:
-    """CPU time of a process, all its threads, the most memory it ever had, and what it has now."""
+    """CPU time of all threads of a process, its peak memory, and its present memory."""
 
     cpu_seconds: float
     peak_bytes: int
@@ -33,7 +33,7 @@ class Usage:
 
     @classmethod
     def of(cls, pid: int) -> Usage:
-        """What /proc says about a process."""
+        """Of a process, from /proc."""
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         found = re.findall(r"Vm(HWM|RSS):\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
         memory = {name: 1024 * int(kilobytes) for name, kilobytes in found}
@@ -42,7 +42,7 @@ class Usage:
 
     @classmethod
     def of_this_process(cls) -> Usage:
-        """The same about this one."""
+        """Of this process."""
         return cls.of(os.getpid())
 
     def __sub__(self, before: Usage) -> Usage:
@@ -75,7 +75,7 @@ class MeasuredCollector:
 
     @property
     def pid(self) -> int:
-        """Its process."""
+        """The process id."""
         return self._process.pid
 
     def usage(self) -> Usage:
@@ -95,9 +95,9 @@ class MeasuredCollector:
 
 @contextmanager
 def watched(collector: MeasuredCollector, every: float) -> Iterator[None]:
-    """Print what a collector takes every so many seconds, and at the end the slope of its memory.
+    """Print a collector's CPU time and memory every so many seconds, and at the end the slope of its memory.
 
-    The slope is a line through the second half: in the first DuckDB fills the cache that it is allowed.
+    The slope is fitted to the second half: in the first DuckDB fills its cache.
     """
     samples: list[tuple[float, int]] = []
     over = threading.Event()
@@ -131,10 +131,13 @@ def watched(collector: MeasuredCollector, every: float) -> Iterator[None]:
         )
 
 
-def stored_once(state: Path, said: Mapping[str, int]) -> int:
-    """How many of the intervals that jobs said, numbered from 0, the log in `state` holds exactly once."""
+def stored_once(state: Path, sent: Mapping[str, int]) -> int:
+    """The intervals of jobs that are complete and without duplicates in the log in `state`.
+
+    sent: the intervals of each job, numbered from 0.
+    """
     query = "SELECT job, count(*), count(DISTINCT first_index), max(first_index) FROM blocks GROUP BY job"
-    # What the database did not have when its collector ended is in the journal, and comes in now.
+    # Opening the store replays the journal.
     with Store(state / "log.duckdb") as store, store.cursor() as log:
         found = {job: (rows, distinct, last) for job, rows, distinct, last in log.execute(query).fetchall()}
-    return sum(rows for job, rows in said.items() if found.get(job, (0, 0, -1)) == (rows, rows, rows - 1))
+    return sum(rows for job, rows in sent.items() if found.get(job, (0, 0, -1)) == (rows, rows, rows - 1))
