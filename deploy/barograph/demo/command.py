@@ -117,7 +117,7 @@ def tell(story: DemoStory, service: Service, output: Path, console: Console) -> 
         draw(story.disturbed, story.healthy, story.band, story.hog_at, output / "demo.png")
         write_page(story, output / "demo.png", output / "demo.html")
         console.print(f"Picture: {output / 'demo.png'}   Report: {output / 'demo.html'}")
-    console.print("Metrics: " + "  ".join(service.metrics.values()))
+    console.print("Metrics: " + "  ".join(service.metrics))
     for holds, text in story.checks():
         console.print(f"  [{'green' if holds else 'bold red'}]{'yes' if holds else 'NO '}[/]  {text}", highlight=False)
     if not story.true and story.restless:
