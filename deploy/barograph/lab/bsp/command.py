@@ -15,7 +15,6 @@ from barograph.lab.bsp import harness, report, workloads
 from barograph_agent.api.intervals import place
 from barograph_agent.job.identity import JobError, parse_params
 
-USAGE_ERROR: Final = 2
 CANNOT_WRITE: Final = 73
 MOST_INTERVALS: Final = 10**7
 
