@@ -1,13 +1,14 @@
-"""What all dashboards have: the data source, the links to each other, and how they are kept fresh.
+"""What all dashboards have: data source, variables, links to each other, and rows of panels.
 
 They are of the classic model, which every Grafana since 11 provisions from files; the newer one needs 12.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from grafana_foundation_sdk.builders.dashboard import Dashboard, DashboardLink, DatasourceVariable, QueryVariable
+from grafana_foundation_sdk.builders.dashboard import Dashboard, DashboardLink, DatasourceVariable, QueryVariable, Row
 from grafana_foundation_sdk.models.dashboard import (
     DashboardCursorSync,
     DashboardLinkType,
@@ -16,24 +17,28 @@ from grafana_foundation_sdk.models.dashboard import (
     VariableSort,
 )
 
-from barograph_dashboards.panels import DATASOURCE
+from barograph_dashboards.panels import DATASOURCE, AnyPanel
 
 TAG: Final = "barograph"
 
 
-def board(uid: str, title: str, description: str, *, since: str, refresh: str) -> Dashboard:
-    """An empty dashboard. since: where its time range begins, such as now-6h."""
-    return (
-        Dashboard(title)
-        .uid(uid)
-        .description(description)
-        .tags([TAG])
-        .time(since, "now")
-        .refresh(refresh)
-        .readonly()
-        .tooltip(DashboardCursorSync.CROSSHAIR)
-        .with_variable(DatasourceVariable("datasource").label("Data source").type("prometheus"))
-    )
+def board(
+    uid: str, title: str, description: str, *, since: str, refresh: str, rows: Mapping[str, Sequence[AnyPanel]],
+    variables: Sequence[QueryVariable] = (), links: Sequence[DashboardLink] = (),
+) -> Dashboard:  # fmt: skip
+    """A dashboard. since: where its time range begins, such as now-6h. rows: titles and panels; the first has none."""
+    made = Dashboard(title).uid(uid).description(description).tags([TAG]).time(since, "now").refresh(refresh).readonly()
+    made.tooltip(DashboardCursorSync.CROSSHAIR)
+    for choice in (DatasourceVariable("datasource").label("Data source").type("prometheus"), *variables):
+        made.with_variable(choice)
+    for address in links:
+        made.link(address)
+    for name, panels in rows.items():
+        if name:
+            made.with_row(Row(name))
+        for panel in panels:
+            made.with_panel(panel)
+    return made
 
 
 def link(title: str, url: str) -> DashboardLink:
@@ -42,7 +47,7 @@ def link(title: str, url: str) -> DashboardLink:
 
 
 def variable(name: str, query: str, *, label: str = "", regex: str = "", sort: bool = True) -> QueryVariable:
-    """A choice from what Prometheus has in the time range. Without a label the reader does not see it."""
+    """A choice from what Prometheus has in the time range; hidden without a label."""
     made = QueryVariable(name).query(query).datasource(DATASOURCE).regex(regex)
     made.refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
     made.sort(VariableSort.NATURAL_ASC if sort else VariableSort.DISABLED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final, TypeAlias, TypeVar
 
 from grafana_foundation_sdk.builders import common as build
 from grafana_foundation_sdk.builders.dashboard import FieldColor, ThresholdsConfig
@@ -31,7 +31,11 @@ WRAPPED: Final[Mapping[str, object]] = {"custom.cellOptions": {"type": "auto", "
 YES_OR_NO: Final[Mapping[str, object]] = {
     "mappings": [{"type": "value", "options": {"0": {"text": "no"}, "1": {"text": "yes"}}}]
 }
+NONE: Final[Mapping[str, Any]] = {}
 DATASOURCE: Final = common.DataSourceRef("prometheus", "${datasource}")
+
+AnyPanel: TypeAlias = Stat | Timeseries | Table | Chart
+P = TypeVar("P", Stat, Timeseries, Table, Chart)
 
 
 @dataclass(frozen=True)
@@ -67,8 +71,8 @@ def stat(
 ) -> Stat:  # fmt: skip
     """One number. bad_from: from here on it is drawn as bad. empty: shown where there is no data. name: shown instead
     of the number."""
-    panel = Stat().title(title).description(description).datasource(DATASOURCE).span(4).height(3)
-    panel.with_target(_target(Query(query, name or title), 0)).unit(unit).no_value(empty)
+    panel = _framed(Stat(), title, description, 4, 3, empty)
+    panel.with_target(_target(Query(query, name or title), 0)).unit(unit)
     panel.graph_mode(common.BigValueGraphMode.NONE).thresholds(_thresholds(bad_from))
     panel.color_mode(common.BigValueColorMode.NONE if bad_from is None else common.BigValueColorMode.VALUE)
     if name:
@@ -77,13 +81,13 @@ def stat(
 
 
 def series(
-    title: str, description: str, queries: Sequence[Query], *, unit: str = "short", span: int = 12, height: int = 8,
-    line_at: float | None = None, minimum: float | None = None, stacked: bool = False, fill: int = 0,
+    title: str, description: str, queries: Sequence[Query], *, unit: str = "short", span: int = 12,
+    line_at: float | None = None, minimum: float | None = None, stacked: bool = False,
     empty: str = "No data in this time range",
 ) -> Timeseries:  # fmt: skip
     """Values over time. line_at: a dashed line at this value, and bad above it."""
-    panel = Timeseries().title(title).description(description).datasource(DATASOURCE).span(span).height(height)
-    panel.unit(unit).line_width(1).fill_opacity(fill).show_points(common.VisibilityMode.NEVER).no_value(empty)
+    panel = _framed(Timeseries(), title, description, span, 8, empty)
+    panel.unit(unit).line_width(1).fill_opacity(60 if stacked else 0).show_points(common.VisibilityMode.NEVER)
     panel.legend(_legend()).tooltip(
         build.VizTooltipOptions().mode(common.TooltipDisplayMode.MULTI).sort(common.SortOrder.DESCENDING)
     )
@@ -103,58 +107,51 @@ def series(
 
 def table(
     title: str, description: str, columns: Sequence[str | Query], *, span: int = 24, height: int = 8,
-    sort_by: str = "", empty: str = "None", links: Mapping[str, str] | None = None,
-    widths: Mapping[str, int] | None = None,
+    sort_by: str = "", empty: str, links: Mapping[str, str] = NONE, widths: Mapping[str, int] = NONE,
 ) -> Table:  # fmt: skip
-    """What is so now. columns: labels, and queries whose value is shown; all queries have all labels or the first of
-    them. links: column to address, in which `${__value.raw}` is the cell."""
-    panel = Table().title(title).description(description).datasource(DATASOURCE).span(span).height(height)
+    """Values at the end of the time range. columns: labels, and queries whose value is shown; all queries have all
+    labels or the first of them. links: column to address, in which `${__value.raw}` is the cell."""
+    panel = _framed(Table(), title, description, span, height, empty)
     for transformation in _one_table(panel, columns):
         panel.with_transformation(transformation)
-    for query in (column for column in columns if isinstance(column, Query)):
-        if properties := _properties(query):
-            panel.override_by_name(query.name, properties)
-    for name, url in (links or {}).items():
-        link = {"title": f"Open this {name}", "url": url}
-        panel.override_by_name(name.capitalize(), [DynamicConfigValue("links", [link])])
+    _override(panel, columns)
+    for name, url in links.items():
+        panel.override_by_name(name.capitalize(), _values({"links": [{"title": f"Open this {name}", "url": url}]}))
     if "sentence" in columns:
-        panel.override_by_name("Sentence", [DynamicConfigValue(name, value) for name, value in WRAPPED.items()])
-    for name, width in (widths or {}).items():
-        panel.override_by_name(name, [DynamicConfigValue("custom.width", width)])
+        panel.override_by_name("Sentence", _values(WRAPPED))
+    for name, width in widths.items():
+        panel.override_by_name(name, _values({"custom.width": width}))
     if sort_by:
         panel.sort_by([build.TableSortByFieldState().display_name(sort_by).desc(True)])
-    return panel.no_value(empty)
+    return panel
 
 
 def by_ranks(
-    title: str, description: str, queries: Sequence[Query], *, unit: str, span: int = 12, height: int = 9,
-    log: bool = False, empty: str = "Nothing at this time",
-) -> Chart:  # fmt: skip
+    title: str, description: str, queries: Sequence[Query], *, unit: str, log: bool = False, empty: str
+) -> Chart:
     """Values over the label `ranks`, on a logarithmic axis."""
-    panel = Chart().title(title).description(description).datasource(DATASOURCE).span(span).height(height)
-    first, *rest = _one_table(panel, ["ranks", *queries])
-    ordered = [
-        first,
-        _transformation("convertFieldType", {"conversions": [{"targetField": "ranks", "destinationType": "number"}]}),
-        _transformation("sortBy", {"sort": [{"field": "ranks"}]}),
-        *rest,
-    ]
-    for transformation in ordered:
+    panel = _framed(Chart(), title, description, 12, 9, empty)
+    merge, organize = _one_table(panel, ["ranks", *queries])
+    numbers = {"conversions": [{"targetField": "ranks", "destinationType": "number"}]}
+    for transformation in (
+        merge,
+        DataTransformerConfig("convertFieldType", options=numbers),
+        DataTransformerConfig("sortBy", options={"sort": [{"field": "ranks"}]}),
+        organize,
+    ):
         panel.with_transformation(transformation)
-    panel.unit(unit).show(XYShowMode.POINTS_AND_LINES).no_value(empty).legend(_legend())
+    panel.unit(unit).show(XYShowMode.POINTS_AND_LINES).legend(_legend())
     if log:
         panel.scale_distribution(_logarithmic(10))
-    panel.override_by_name(
-        "Ranks",
-        [
-            DynamicConfigValue("unit", "short"),
-            DynamicConfigValue("custom.scaleDistribution", _logarithmic(2).build()),
-            DynamicConfigValue("custom.axisLabel", "ranks"),
-        ],
-    )
-    for query in queries:
-        if properties := _properties(query):
-            panel.override_by_name(query.name, properties)
+    axis = {"unit": "short", "custom.scaleDistribution": _logarithmic(2).build(), "custom.axisLabel": "ranks"}
+    panel.override_by_name("Ranks", _values(axis))
+    _override(panel, queries)
+    return panel
+
+
+def _framed(panel: P, title: str, description: str, span: int, height: int, empty: str) -> P:
+    """The panel with what every panel has. span, height: in cells of Grafana's grid, which is 24 wide."""
+    panel.title(title).description(description).datasource(DATASOURCE).span(span).height(height).no_value(empty)
     return panel
 
 
@@ -164,25 +161,28 @@ def _target(query: Query, number: int) -> Dataquery:
 
 
 def _one_table(panel: Table | Chart, columns: Sequence[str | Query]) -> list[DataTransformerConfig]:
-    """Ask every query for a table as of now, and how to make one of them, with the columns in order."""
+    """Add the queries as instant ones; returns what merges their answers into one table with these columns."""
     queries = [column for column in columns if isinstance(column, Query)]
     for number, query in enumerate(queries):
         target = Dataquery().expr(query.expr).ref_id(_ref(number)).instant().format(PromQueryFormat.TABLE)
         panel.with_target(target.datasource(DATASOURCE))
+    # Grafana's names for the values depend on how many queries there are.
+    values = iter(["Value"] if len(queries) == 1 else [f"Value #{_ref(number)}" for number in range(len(queries))])
     names: dict[str, str] = {}
     for column in columns:
         if isinstance(column, str):
             names[column] = column.capitalize()
         else:
-            # So Grafana calls the values, depending on how many queries there are.
-            names["Value" if len(queries) == 1 else f"Value #{_ref(queries.index(column))}"] = column.name
+            names[next(values)] = column.name
     order = {name: number for number, name in enumerate(names)}
     organize = {"excludeByName": {"Time": True}, "indexByName": order, "renameByName": names}
-    return [_transformation("merge", {}), _transformation("organize", organize)]
+    return [DataTransformerConfig("merge", options={}), DataTransformerConfig("organize", options=organize)]
 
 
-def _transformation(name: str, options: dict[str, object]) -> DataTransformerConfig:
-    return DataTransformerConfig(name, options=options)
+def _override(panel: Table | Chart, columns: Sequence[str | Query]) -> None:
+    for column in columns:
+        if isinstance(column, Query) and (properties := _properties(column)):
+            panel.override_by_name(column.name, properties)
 
 
 def _properties(query: Query) -> list[DynamicConfigValue]:
@@ -191,13 +191,15 @@ def _properties(query: Query) -> list[DynamicConfigValue]:
         found["unit"] = query.unit
     if query.color:
         found["color"] = FieldColor().mode(FieldColorModeId.FIXED).fixed_color(query.color).build()
-    return [DynamicConfigValue(name, value) for name, value in found.items()]
+    return _values(found)
+
+
+def _values(properties: Mapping[str, object]) -> list[DynamicConfigValue]:
+    return [DynamicConfigValue(name, value) for name, value in properties.items()]
 
 
 def _thresholds(bad_from: float | None) -> ThresholdsConfig:
-    steps = [Threshold(None, GOOD if bad_from is not None else BLUE)]
-    if bad_from is not None:
-        steps.append(Threshold(bad_from, BAD))
+    steps = [Threshold(None, BLUE)] if bad_from is None else [Threshold(None, GOOD), Threshold(bad_from, BAD)]
     return ThresholdsConfig().mode(ThresholdsMode.ABSOLUTE).steps(steps)
 
 
@@ -206,12 +208,8 @@ def _logarithmic(base: int) -> build.ScaleDistributionConfig:
 
 
 def _legend() -> build.VizLegendOptions:
-    return (
-        build.VizLegendOptions()
-        .display_mode(common.LegendDisplayMode.LIST)
-        .placement(common.LegendPlacement.BOTTOM)
-        .show_legend(True)
-    )
+    legend = build.VizLegendOptions().display_mode(common.LegendDisplayMode.LIST)
+    return legend.placement(common.LegendPlacement.BOTTOM).show_legend(True)
 
 
 def _ref(number: int) -> str:

@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +17,20 @@ import pytest
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard as Model
-from matplotlib import image
 
 from barograph_dashboards.__main__ import DASHBOARDS, DIRECTORY, text
-from barograph_dashboards.preview.__main__ import main as preview
-from barograph_dashboards.preview.dashboard import Dashboard
-from barograph_dashboards.preview.draw import THEMES
-from barograph_dashboards.preview.prometheus import Prometheus
-from barograph_dashboards.preview.units import written
-from helpers.alerting import running, tool, wait_until
+from helpers.alerting import DEADLINE_SECONDS, running, tool, wait_until
+from helpers.grafana import Board, Prometheus, QueryError, columns
 from helpers.stage import stage
 from helpers.up import Up, free_ports
 
 REPOSITORY = Path(__file__).parents[2]
 CONFIGURATION = REPOSITORY / "deploy/prometheus/prometheus.yml"
 RULES = REPOSITORY / "alerts/rules"
-FILES = [DIRECTORY / f"{name}.json" for name in DASHBOARDS]
-DEADLINE_SECONDS = 120.0
+GIVEN = {"facility": {}, "job": {"job": "lab/20.0.0"}, "application": {}}
+"""What the reader chooses, where it is not the first choice."""
+UNITS = {"bytes", "cps", "dateTimeFromNow", "locale", "percentunit", "s", "short"}
+"""Ids of Grafana's units that fit what the metrics are in."""
 
 every_dashboard = pytest.mark.parametrize("name", DASHBOARDS)
 
@@ -70,6 +67,18 @@ def test_every_panel_says_what_it_shows_and_what_it_says_when_there_is_nothing(n
 
 
 @every_dashboard
+def test_the_page_lists_the_rows_and_panels_in_their_order(name: str) -> None:
+    page = (REPOSITORY / "docs/operator/grafana.md").read_text().partition(f"\n## {name.capitalize()}\n")[2]
+    table = (
+        page.partition("|---|---|\n")[2]
+        .partition("\n\n")[0]
+        .replace("Score and Slowdown over time", "Score · Slowdown")
+    )
+    listed = [title.strip() for line in table.splitlines() for title in re.split("[|·]", line.strip("| "))]
+    assert listed == ["top", *(panel["title"] for panel in document(name)["panels"])]
+
+
+@every_dashboard
 def test_no_two_panels_overlap_and_all_are_within_the_grid(name: str) -> None:
     taken: set[tuple[int, int]] = set()
     for panel in panels(name):
@@ -78,6 +87,42 @@ def test_no_two_panels_overlap_and_all_are_within_the_grid(name: str) -> None:
         cells = set(itertools.product(range(x, x + w), range(y, y + h)))
         assert not taken & cells, panel["title"]
         taken |= cells
+
+
+@every_dashboard
+def test_overrides_orders_and_bands_are_of_fields_that_the_panel_has(name: str) -> None:
+    for panel in panels(name):
+        queries = {target["refId"]: target for target in panel["targets"]}
+        assert len(queries) == len(panel["targets"]), panel["title"]
+        tabular = panel["type"] in {"table", "xychart"}
+        names = list(columns(panel).values()) if tabular else [one["legendFormat"] for one in queries.values()]
+        assert len(set(names)) == len(names), panel["title"]
+        for override in panel["fieldConfig"]["overrides"]:
+            matcher = override["matcher"]
+            assert matcher["options"] in (names if matcher["id"] == "byName" else queries), panel["title"]
+            for one in override["properties"]:
+                assert one["id"] != "custom.fillBelowTo" or one["value"] in names, panel["title"]
+        assert {one["displayName"] for one in panel["options"].get("sortBy", ())} <= set(names), panel["title"]
+        if tabular:
+            values = {"Value"} if len(queries) == 1 else {f"Value #{letter}" for letter in queries}
+            assert {one for one in columns(panel) if one.startswith("Value")} == values, panel["title"]
+            assert all(target["instant"] and target["format"] == "table" for target in queries.values())
+
+
+@every_dashboard
+def test_units_are_grafanas_and_moments_are_in_milliseconds(name: str) -> None:
+    for panel in panels(name):
+        config = panel["fieldConfig"]
+        units = {None: config["defaults"].get("unit", "short")}
+        for override in config["overrides"]:
+            for one in override["properties"]:
+                if one["id"] == "unit":
+                    units[override["matcher"]["options"]] = one["value"]
+        assert set(units.values()) <= UNITS, panel["title"]
+        for target in panel["targets"]:
+            title = columns(panel).get(f"Value #{target['refId']}") if panel["type"] == "table" else None
+            moment = units.get(title, units[None]) == "dateTimeFromNow"
+            assert moment == ("1000 * (" in target["expr"]), panel["title"]
 
 
 def test_links_lead_to_dashboards_and_variables_that_exist() -> None:
@@ -152,111 +197,161 @@ def watch_a_real_run(up: Up) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def empty_panels(path: Path, url: str) -> dict[str, str]:
+def waits_for_none(wrong: Callable[[], object]) -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while found := wrong():
+        assert time.monotonic() < deadline, found
+        time.sleep(1)
+
+
+def board(name: str, url: str) -> Board:
+    return Board(document(name), Prometheus(url), GIVEN[name])
+
+
+def empty_panels(shown: Board) -> dict[str, str]:
     """Panels with a query that has no number in it, and that query as it was asked."""
-    now = time.time()
-    board = Dashboard(path, Prometheus(url, now - 60, now), "10s", {"job": "lab/20.0.0"} if path.stem == "job" else {})
-    found = {}
-    for panel in board.panels:
-        for target, samples in board.ask(panel):
-            if all(math.isnan(value) for sample in samples for _, value in sample.points):
-                found[panel["title"]] = board.filled(target["expr"])
+    return {
+        panel["title"]: shown.filled(target["expr"])
+        for panel in shown.panels
+        for target, answer in shown.ask(panel)
+        if all(math.isnan(value) for one in answer for value in one.values)
+    }
+
+
+def misfits(shown: Board) -> list[str]:
+    """Panels of which something would not be shown: series without name, columns without cell, numbers too many."""
+    found = []
+    for panel in shown.panels:
+        answers = list(shown.ask(panel))
+        if panel["type"] == "stat":
+            fits = [len(answer) for _, answer in answers] == [1]
+        elif panel["type"] == "timeseries":
+            fits = all(
+                set(re.findall(r"{{(\w+)}}", target["legendFormat"])) <= one.labels.keys()
+                for target, answer in answers
+                for one in answer
+            ) and all(len(answer) == 1 or "{{" in target["legendFormat"] for target, answer in answers)
+        else:
+            rows = shown.table(panel)
+            fits = all(any(row.get(title) not in {None, ""} for row in rows) for title in columns(panel).values())
+            if panel["type"] == "xychart":
+                fits = fits and all(float(row["Ranks"]) >= 1 for row in rows)
+        if not fits:
+            found.append(f"{panel['title']}: {answers}")
     return found
+
+
+def unknown_names(expr: str, prometheus: Prometheus) -> set[str]:
+    """Metrics and labels in a query that no series has."""
+    bare = re.sub(r'"(?:[^"\\]|\\.)*"', '""', expr)
+    known = {metric: prometheus.labels(metric) for metric in re.findall(r"\bbarograph_\w+", bare)}
+    unknown = {metric for metric, labels in known.items() if not labels}
+    for metric, matchers in re.findall(r"\b(barograph_\w+)\{([^}]*)\}", bare):
+        unknown |= {f"{metric}: {label}" for label in set(re.findall(r"\w+", matchers)) - known[metric]}
+    grouped = re.findall(r"\b(?:by|on|without|ignoring|group_left|group_right) *\(([^)]*)\)", bare)
+    made = re.findall(r'label_replace\(.*?, "(\w+)", "\$1"', expr)
+    return unknown | set(re.findall(r"\w+", " ".join(grouped))).difference(made, *known.values())
 
 
 @pytest.mark.integration
 @pytest.mark.timeout(600)
 @every_dashboard
 def test_every_query_of_every_panel_has_an_answer(name: str, prometheus: str) -> None:
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while empty := empty_panels(DIRECTORY / f"{name}.json", prometheus):
-        assert time.monotonic() < deadline, empty
-        time.sleep(1)
+    waits_for_none(lambda: empty_panels(board(name, prometheus)))
 
 
 @pytest.mark.integration
 @pytest.mark.timeout(600)
-def test_an_empty_panel_and_a_wrong_query_are_noticed(prometheus: str, tmp_path: Path) -> None:
+@every_dashboard
+def test_every_answer_has_what_its_panel_shows(name: str, prometheus: str) -> None:
+    waits_for_none(lambda: misfits(board(name, prometheus)))
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(600)
+@every_dashboard
+def test_every_query_names_only_metrics_and_labels_that_exist(name: str, prometheus: str) -> None:
+    shown, known = board(name, prometheus), Prometheus(prometheus, 600)
+    queries = [target["expr"] for panel in shown.panels for target in panel["targets"]]
+    queries += [one["query"] for one in document(name)["templating"]["list"] if one["type"] == "query"]
+    queries = [query for query in map(shown.filled, queries) if "__name__" not in query]
+    assert queries
+    assert {query: names for query in queries if (names := unknown_names(query, known))} == {}
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(600)
+@every_dashboard
+def test_every_variable_has_a_choice_and_none_is_left_in_a_query(name: str, prometheus: str) -> None:
+    def without_choice() -> list[str]:
+        shown = board(name, prometheus)
+        variables = [one for one in document(name)["templating"]["list"] if one["type"] == "query"]
+        return [one["name"] for one in variables if not any(shown.values(one))]
+
+    waits_for_none(without_choice)
+    shown = board(name, prometheus)
+    queries = [shown.filled(target["expr"]) for panel in shown.panels for target in panel["targets"]]
+    assert [query for query in queries if re.search(r"\$[{a-z_]", query)] == []
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(600)
+def test_an_empty_panel_and_a_wrong_query_are_noticed(prometheus: str) -> None:
     broken = document("facility")
     first, second = [panel for panel in broken["panels"] if panel["type"] == "stat"][:2]
     broken["panels"] = [first, second]
     first["targets"][0]["expr"] = "barograph_no_such_metric"
-    (tmp_path / "broken.json").write_text(json.dumps(broken))
     wait_until(
-        lambda: list(empty_panels(tmp_path / "broken.json", prometheus)) == [first["title"]], "only the first is empty"
+        lambda: list(empty_panels(Board(broken, Prometheus(prometheus), {}))) == [first["title"]],
+        "only the first is empty",
     )
     second["targets"][0]["expr"] = "sum(("
-    (tmp_path / "broken.json").write_text(json.dumps(broken))
-    with pytest.raises(Exception, match="parse error"):
-        empty_panels(tmp_path / "broken.json", prometheus)
+    with pytest.raises(QueryError, match="parse error"):
+        empty_panels(Board(broken, Prometheus(prometheus), {}))
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(600)
+def test_wrong_names_and_answers_that_do_not_fit_are_noticed(prometheus: str) -> None:
+    known = Prometheus(prometheus, 600)
+    query = 'sum by (state, stat) (barograph_job_info{jobb="1"}) + barograph_no_such_metric'
+    assert unknown_names(query, known) == {"barograph_job_info: jobb", "stat", "barograph_no_such_metric"}
+    broken = document("facility")
+    [heartbeats] = [panel for panel in broken["panels"] if panel["title"] == "Heartbeats"]
+    [alarms] = [panel for panel in broken["panels"] if panel["title"] == "Alarms now"]
+    [missing] = [panel for panel in broken["panels"] if panel["title"] == "Missing daemons"]
+    broken["panels"] = [heartbeats, alarms, missing]
+    heartbeats["targets"][0]["legendFormat"] = "{{demon}}"
+    alarms["targets"][0]["expr"] = alarms["targets"][0]["expr"].replace(", sentence", "")
+    missing["targets"][0]["expr"] = "barograph_heartbeat_timestamp_seconds"
+    found = misfits(Board(broken, Prometheus(prometheus), {}))
+    assert [one.partition(":")[0] for one in found] == ["Heartbeats", "Alarms now", "Missing daemons"]
 
 
 @pytest.mark.integration
 @pytest.mark.timeout(600)
 def test_a_program_that_was_really_watched_can_be_chosen_on_the_dashboard_of_applications(prometheus: str) -> None:
-    [query] = [one["query"] for one in document("application")["templating"]["list"] if one["name"] == "application"]
-    found = re.fullmatch(r"label_values\((.*), (\w+)\)", query)
-    assert found
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while not any(
-        "/bsp@2x1" in workload
-        for workload in Prometheus(prometheus, time.time() - 600, time.time()).label_values(found[1], found[2])
-    ):
-        assert time.monotonic() < deadline
-        time.sleep(1)
+    [variable] = [one for one in document("application")["templating"]["list"] if one["name"] == "application"]
 
+    def offered() -> bool:
+        shown = Board(document("application"), Prometheus(prometheus, 600), {})
+        return any(one.endswith("/bsp") for one in shown.values(variable))
 
-@pytest.mark.integration
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("theme", THEMES)
-@every_dashboard
-def test_a_dashboard_can_be_drawn(name: str, theme: str, prometheus: str, tmp_path: Path) -> None:
-    words = [str(DIRECTORY / f"{name}.json"), str(tmp_path / "a.png"), f"--prometheus={prometheus}", f"--theme={theme}"]
-    assert preview([*words, "--hours=0.02", "--rate-interval=10s"]) == 0
-    height, width, _ = image.imread(tmp_path / "a.png").shape
-    assert width > 1400
-    assert height > 1400
-
-
-def test_without_prometheus_the_preview_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    nowhere = f"http://127.0.0.1:{free_ports(1)}"
-    status = preview([str(DIRECTORY / "job.json"), str(tmp_path / "a.png"), f"--prometheus={nowhere}"])
-    assert status == 69
-    assert capsys.readouterr().err.startswith(f"preview: {nowhere}: ")
-
-
-@pytest.mark.parametrize(
-    ("value", "unit", "text"),
-    [
-        (0.0042, "s", "4.2 ms"),
-        (5400.0, "s", "1.5 h"),
-        (5000.0, "locale", "5,000"),
-        (0.956, "percentunit", "95.6 %"),
-        (3 * 2.0**30, "bytes", "3 GiB"),
-        (1500.0, "cps", "1.5 K /s"),
-        (1000 * 880.0, "dateTimeFromNow", "2 min ago"),
-        (1000 * 1090.0, "dateTimeFromNow", "in 2 min"),
-        (math.nan, "s", "-"),
-    ],
-)
-def test_numbers_are_written_with_their_units(value: float, unit: str, text: str) -> None:
-    assert written(value, unit, clock=lambda: 1000.0) == text
+    wait_until(offered, "the program is offered")
 
 
 @pytest.mark.integration
 @pytest.mark.timeout(600)
 def test_the_disturbed_job_stands_among_the_alarms_with_its_straggler_and_sentence(prometheus: str) -> None:
-    def alarms() -> list[Mapping[str, str]]:
-        now = time.time()
-        board = Dashboard(DIRECTORY / "facility.json", Prometheus(prometheus, now - 60, now), "10s", {})
-        [panel] = [panel for panel in board.panels if panel["title"] == "Alarms now"]
-        labels = [sample.labels for sample in next(iter(board.ask(panel)))[1]]
-        return [one for one in labels if (one["job"], one["cause"]) == ("lab/20.0.0", "straggler")]
+    def alarms() -> list[dict[str, str | float]]:
+        shown = board("facility", prometheus)
+        [panel] = [panel for panel in shown.panels if panel["title"] == "Alarms now"]
+        return [row for row in shown.table(panel) if (row["Job"], row.get("Cause")) == ("lab/20.0.0", "straggler")]
 
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while not (found := alarms()):
-        assert time.monotonic() < deadline
-        time.sleep(1)
-    [disturbed] = found
-    assert (disturbed["user"], disturbed["members"]) == ("ada", "n3")
-    assert "n3 worked" in disturbed["sentence"]
+    wait_until(alarms, "the disturbed job has its cause")
+    [disturbed] = alarms()
+    assert (disturbed["User"], disturbed["Members"]) == ("ada", "n3")
+    assert "n3 worked" in str(disturbed["Sentence"])
+    assert float(disturbed["Score"]) > 1
+    assert float(disturbed["Slowdown"]) > 1
+    assert float(disturbed["Since"]) / 1000 == pytest.approx(time.time(), abs=600)

@@ -14,14 +14,15 @@ import pytest
 from PIL import Image
 
 from barograph.demo import chronicle
-from barograph.demo.chronicle import Chapter, ClassBand, read_chapter
+from barograph.demo.chronicle import Chapter, ClassBand, newest_job, read_band, read_chapter
 from barograph.demo.picture import draw
 from barograph.demo.story import DemoStory, headline, learned, write_page
 from barograph_collector.client.log_reader import LogReader
-from helpers.history import write_history
-from helpers.log import collector_on
+from helpers.history import CLASSES, runtime, write_history
+from helpers.log import Producer, collector_on, wait_until
 
 HOG_AT = 1005.0
+WORKLOAD = "lab/hpcg@8x1"
 BAND = ClassBand(7, "lmp+0x10 and lmp+0x20 (Allreduce)", (0.003, 0.004, 0.006), (9.5, 10.0, 10.5))
 
 
@@ -40,9 +41,7 @@ def chapter(title: str, state: str, alarm_at: float = math.nan, slowdown: float 
         seconds=seconds,
         ended_at=1001.0 + np.cumsum(seconds),
         state=state,
-        score=3.0 if state == "slow" else 0.1,
         slowdown=slowdown,
-        onset_at=HOG_AT if state == "slow" else math.nan,
         alarm_at=alarm_at,
         sentence=f"{state}: <as it says>",
     )
@@ -104,6 +103,38 @@ def test_a_run_is_not_told_before_its_verdict_is_final(tmp_path, monkeypatch):
         write_history(collector.endpoint)
         with pytest.raises(TimeoutError, match=r"no verdict on lab/1\.0\.0 after 0 s"):
             read_chapter(reader, "healthy 1", "lab/1.0.0")
+
+
+def test_a_run_its_verdict_and_the_band_of_its_main_class_are_read_from_the_log(tmp_path):
+    limits = {"lower_seconds": 0.1, "expected_seconds": 0.2, "upper_seconds": 0.3}
+    nothing = {"shape": math.nan, "location_seconds": math.nan, "scale_seconds": math.nan, "fitted_at": 1.0}
+    bands = {"class_id": [9, 7, 7, 0], "kind": ["interval"] * 3 + ["runtime"], "method": ["tracked"] * 3 + ["log-t"]}
+    bands |= {"workload": WORKLOAD, "samples": 20, "runs": 3, **limits, **nothing}
+    bands["lower_seconds"] = [0.9, 0.8, 0.1, 20.0]
+    scores = {"state": ["unknown", "slow", "slow"], "score": 2.0, "slowdown": [1.0, 2.0, 3.0], "final": [0, 0, 1]}
+    scores |= {"sentence": ["a", "b", "c"], "at": [10.0, 11.0, 12.0], "job": "lab/4.0.0", "workload": WORKLOAD}
+    scores |= {"onset_at": 9.0, "alarmed_at": 11.0, "windows": 3, "cause": "none", "members": "[]", "evidence": "{}"}
+    scores |= {"basis": "history", "recovered_at": math.nan, "hosts": "[]"}
+    with collector_on(tmp_path / "log.duckdb") as collector, LogReader(collector.endpoint, 60.0) as reader:
+        write_history(collector.endpoint)
+        with Producer(collector.endpoint, "daemon") as producer:
+            producer.hello()
+            producer.append(1, "scores", 3, scores)
+            producer.append(2, "bands", 4, bands)
+            producer.receive_ack(2)
+        wait_until(lambda: reader.read("bands", -4).rows == 4, "the bands can be read")
+        found = read_chapter(reader, "healthy 1", "lab/4.0.0")
+        band = read_band(reader, WORKLOAD, [found])
+        assert read_band(reader, "lab/other@8x1", [found]) is None
+        assert newest_job(reader, {"lab/11.0.0"}, 1.0) == "lab/10.0.0"
+    assert (found.workload, found.counted, found.stored) == (WORKLOAD, 20, 20)
+    assert found.runtime_seconds == runtime(8, 0)
+    assert np.bincount(found.class_ids.astype(int))[[7, 9]].tolist() == [10, 10]
+    assert found.seconds == pytest.approx(runtime(8, 0) / 40)
+    assert found.ended_at.min() == found.started_at
+    assert (found.state, found.slowdown, found.alarm_at, found.sentence) == ("slow", 3.0, 11.0, "c")
+    between = f"MPI_Init and {CLASSES[7]} (Allreduce)"
+    assert band == ClassBand(7, between, (0.1, 0.2, 0.3), (20.0, 0.2, 0.3))
 
 
 def test_picture_and_page_show_what_happened(tmp_path):

@@ -61,7 +61,6 @@ ELSEWHERE: Final = {
     r"barograph canary ": "tests/deploy/test_alerting.py",
     r"barograph instrument |barograph features |barograph predict .*--features ": "tests/deploy/test_instrument.py",
     r"barograph replay |barograph record ": "tests/deploy/test_replay.py",
-    r"python -m barograph_dashboards.preview ": "tests/deploy/test_dashboards.py",
     r"systemctl |journalctl ": "tests/deploy/test_booted.py",
     r"scontrol |srun ": "tests/deploy/test_slurm.py",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -202,6 +203,17 @@ def test_what_is_left_alone_is_listed_with_its_line(program, tmp_path, capsys):
     assert f"line {line_of('    TWICE(total')}: for from a macro" in out
     assert f"line {line_of('    ONLY_IF(total')}: if from a macro" in out
     assert f"line {line_of('int statement')}: statement expression" in out
+
+
+def test_what_follows_a_pragma_is_left_alone(tmp_path, capsys):
+    lines = ["int main(int n, char **a) {", "int s = 0;", "#pragma omp parallel for \\", "    reduction(+ : s)",
+             "for (int i = 0; i < n; i++) s += i;", "  #pragma omp simd", "", "  # pragma GCC ivdep",
+             "while (n > 0) n--;",
+             "#pragma omp barrier", "/* before it */ s = 1;", "return s + (a == 0); }", ""]  # fmt: skip
+    (tmp_path / "p.c").write_text("\n".join(lines))
+    assert instrument(tmp_path / "p.c", "-o", tmp_path / "out", "--list") == 0
+    assert re.findall(r"line (\d+): under a #pragma", capsys.readouterr().out) == ["5", "9"]
+    assert "barograph_value(1, s)" in (tmp_path / "out" / "p.c").read_text()
 
 
 def test_the_features_worth_keeping_are_found_and_only_they_are_probed_again(program, tmp_path, capsys):

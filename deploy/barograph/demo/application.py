@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -46,13 +46,13 @@ class Lammps:
 
     def command(self, steps: int) -> list[str]:
         """The command line of a run of that many time steps."""
-        # Where there are more cores than ranks, the ranks would move away from the hog.
+        # Bound, or with more cores than ranks the scheduler would move the ranks away from the hogs.
         bound = [sys.executable, "-c", _BIND.format(cores=self.cores), str(self._mpiexec), "-n", str(self.ranks)]
         words = ["-in", str(INPUT), "-var", "x", str(CELLS), "-var", "steps", str(steps), "-log", "none"]
         return [*bound, str(self._lmp), *words]
 
     def steps_per_second(self) -> float:
-        """How fast it goes here: the fastest of some short runs, for what comes between only slows one."""
+        """The fastest of some short runs: interference only slows them."""
         return max(self._speed() for _ in range(WARM_UPS))
 
     def _speed(self) -> float:
@@ -76,18 +76,11 @@ class Lammps:
 
     @contextmanager
     def hogged(self) -> Iterator[float]:
-        """Another program burning the cores this one runs on; yields when it began, in Unix seconds."""
-        # A session each: schedulers that share the processor among sessions would count them all as one program.
-        hogs = [
-            subprocess.Popen(
-                [sys.executable, "-c", _SPIN.format(core=core, parent=os.getpid())], start_new_session=True
-            )
-            for core in self.cores
-            for _ in range(HOGS_PER_CORE)
-        ]
-        try:
+        """CPU hogs on the cores of the ranks; yields when they began, in Unix seconds."""
+        with ExitStack() as ending:
+            for core in self.cores * HOGS_PER_CORE:
+                spin = _SPIN.format(core=core, parent=os.getpid())
+                # A session each: schedulers that share the processor among sessions would count them as one program.
+                hog = ending.enter_context(subprocess.Popen([sys.executable, "-c", spin], start_new_session=True))
+                ending.callback(hog.kill)
             yield time.time()
-        finally:
-            for hog in hogs:
-                hog.kill()
-                hog.wait()

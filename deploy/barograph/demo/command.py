@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import shutil
 import signal
@@ -25,7 +26,7 @@ RUN_SECONDS: Final = 8.0
 LEARNING_RUNS: Final = 5
 MAX_LEARNING_RUNS: Final = 8
 CLEAR: Final = math.log(2.0)
-"""Enough has been learned once healthy runs would have to go this much slower to be taken for disturbed."""
+"""Enough has been learned once a run has to be this much slower, as a logarithm, to alarm."""
 RUN_LIMIT_SECONDS: Final = 180.0
 
 
@@ -56,7 +57,7 @@ class Demo:
         return DemoStory(learning, disturbed, healthy, band, hog_at)
 
     def _learn(self) -> list[Chapter]:
-        """Healthy runs until the pace rests on enough of them: on a restless machine more are needed."""
+        """Healthy runs until the pace rests on enough of them: on a noisy machine more are needed."""
         chapters: list[Chapter] = []
         pace = None
         while len(chapters) < MAX_LEARNING_RUNS:
@@ -117,7 +118,7 @@ def tell(story: DemoStory, service: Service, output: Path, console: Console) -> 
         draw(story.disturbed, story.healthy, story.band, story.hog_at, output / "demo.png")
         write_page(story, output / "demo.png", output / "demo.html")
         console.print(f"Picture: {output / 'demo.png'}   Report: {output / 'demo.html'}")
-    console.print("Metrics: " + "  ".join(service.metrics.values()))
+    console.print("Metrics: " + "  ".join(service.metrics))
     for holds, text in story.checks():
         console.print(f"  [{'green' if holds else 'bold red'}]{'yes' if holds else 'NO '}[/]  {text}", highlight=False)
     if not story.true and story.restless:
@@ -141,30 +142,26 @@ def main(arguments: Sequence[str]) -> int:
     )
     options = parser.parse_args(arguments)
     console = Console(width=None if sys.stdout.isatty() else 200)
-    # Terminated, it must take its daemons and hogs along as it does for Ctrl-C.
+    # SIGTERM ends daemons and hogs too, as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     state = Path(tempfile.mkdtemp(prefix="barograph-demo-"))
-    service = None
-    kept = False
-    try:
-        lammps = Lammps(state)
-        service = Service(state)
-        with console.status("starting collector, modeler and alerts"):
-            service.wait_ready()
-        story = Demo(service, lammps, state, console).play()
-        tell(story, service, options.output, console)
-        kept = options.keep
-        if kept:
-            console.print(f"The daemons stay up: BAROGRAPH_COLLECTOR={service.endpoint}, state {state}")
-            console.print(f"Stop them with: kill -INT {service.pid}")
-        return 0 if story.true else 1
-    except DemoError as error:
-        console.print(f"barograph demo: {error}", style="bold red", markup=False)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    finally:
-        if service is not None and not kept:
-            service.stop()
-        if not kept:
-            shutil.rmtree(state, ignore_errors=True)
+    with contextlib.ExitStack() as ending:
+        ending.callback(shutil.rmtree, state, ignore_errors=True)
+        try:
+            lammps = Lammps(state)
+            service = Service(state)
+            ending.callback(service.stop)
+            with console.status("starting collector, modeler and alerts"):
+                service.wait_ready()
+            story = Demo(service, lammps, state, console).play()
+            tell(story, service, options.output, console)
+            if options.keep:
+                ending.pop_all()
+                console.print(f"The daemons stay up: BAROGRAPH_COLLECTOR={service.endpoint}, state {state}")
+                console.print(f"Stop them with: kill -INT {service.pid}")
+        except DemoError as error:
+            console.print(f"barograph demo: {error}", style="bold red", markup=False)
+            return 1
+        except KeyboardInterrupt:
+            return 130
+    return 0 if story.true else 1

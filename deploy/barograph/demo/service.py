@@ -1,7 +1,8 @@
-"""A `barograph up` of the demo's own, in a throw-away directory and on free ports."""
+"""The demo's own `barograph up`, in a temporary directory and on free ports."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -15,7 +16,7 @@ from barograph.demo.application import DemoError
 from barograph_collector.client.log_reader import LogReader
 
 MARGIN: Final = 0.3
-"""Hosts of virtual machines change pace by up to 1.3x on their own: less than that is no news on a demo machine."""
+"""Virtual machines vary by up to 1.3x on their own: a smaller slowdown is not significant on a demo machine."""
 WINDOW_SECONDS: Final = 0.5
 
 
@@ -23,12 +24,13 @@ class Service:
     """The three daemons, supervised in a process of their own."""
 
     def __init__(self, state: Path) -> None:
-        self.state = state
-        self.port = _free_ports(5)
-        self.endpoint = f"tcp://127.0.0.1:{self.port}"
-        self.log = state / "up.log"
-        words = [f"--state={state / 'log'}", f"--port={self.port}", f"--margin={MARGIN}", f"--window={WINDOW_SECONDS}"]
-        with self.log.open("wb") as log:
+        port = _free_ports(5)
+        self.endpoint = f"tcp://127.0.0.1:{port}"
+        self.metrics = [f"http://127.0.0.1:{port + number}/metrics" for number in (1, 2, 3)]
+        """Of collector, modeler and alerts."""
+        self._log = state / "up.log"
+        words = [f"--state={state / 'log'}", f"--port={port}", f"--margin={MARGIN}", f"--window={WINDOW_SECONDS}"]
+        with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "barograph", "up", *words], stdout=log, stderr=log, start_new_session=True
             )
@@ -44,18 +46,12 @@ class Service:
         """The supervisor's process."""
         return self._process.pid
 
-    @property
-    def metrics(self) -> dict[str, str]:
-        """Where each daemon's metrics are."""
-        names = ("collector", "modeler", "alerts")
-        return {name: f"http://127.0.0.1:{self.port + 1 + i}/metrics" for i, name in enumerate(names)}
-
     def wait_ready(self, seconds: float = 60.0) -> None:
         """Wait for all three. Raises DemoError with their last lines."""
         deadline = time.monotonic() + seconds
-        while b"ready:" not in self.log.read_bytes():
+        while b"ready:" not in self._log.read_bytes():
             if self._process.poll() is not None or time.monotonic() > deadline:
-                raise DemoError(f"the daemons did not start:\n{self.log.read_text()[-2000:]}")
+                raise DemoError(f"the daemons did not start:\n{self._log.read_text()[-2000:]}")
             time.sleep(0.05)
 
     def reader(self) -> LogReader:
@@ -72,14 +68,8 @@ class Service:
 def _free_ports(count: int) -> int:
     """The first of `count` neighbouring ports that were free just now."""
     for base in range(17450, 60000, count):
-        sockets = [socket.socket() for _ in range(count)]
-        try:
-            for number, one in enumerate(sockets):
-                one.bind(("127.0.0.1", base + number))
+        with contextlib.suppress(OSError), contextlib.ExitStack() as sockets:
+            for port in range(base, base + count):
+                sockets.enter_context(socket.socket()).bind(("127.0.0.1", port))
             return base
-        except OSError:
-            continue
-        finally:
-            for one in sockets:
-                one.close()
     raise DemoError(f"no {count} neighbouring ports are free on 127.0.0.1, expected some between 17450 and 60000")

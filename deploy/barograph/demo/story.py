@@ -1,13 +1,13 @@
-"""The story in words and as a page: told from what the log holds, with the checks that make it true."""
+"""The outcome of the demo in words and as a page, with the checks that it has to pass."""
 
 from __future__ import annotations
 
 import base64
-import html
 from dataclasses import dataclass
 from pathlib import Path
-from string import Template
 from typing import Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from barograph.demo.chronicle import Chapter, ClassBand
 
@@ -17,7 +17,7 @@ RESTLESS: Final = 1.3
 
 @dataclass(frozen=True)
 class DemoStory:
-    """Everything that happened. `learning` are the runs the bands were learned from."""
+    """All runs. learning: those that the bands were learned from. hog_at: Unix seconds when the disturbance began."""
 
     learning: list[Chapter]
     disturbed: Chapter
@@ -103,31 +103,7 @@ def headline(story: DemoStory) -> str:
 
 def write_page(story: DemoStory, picture: Path, path: Path) -> None:
     """Write the report, one file that needs no other."""
-    template = Template(Path(__file__).with_name("report.html").read_text())
-    page = template.substitute(
-        headline=html.escape(headline(story)),
-        summary=f"Unmodified LAMMPS, {html.escape(story.disturbed.workload)}: {story.learned_runs} healthy runs to "
-        "learn from, one with a CPU hog on its cores from its middle on, one healthy again.",
-        picture=base64.b64encode(picture.read_bytes()).decode(),
-        runs="\n".join(_row(chapter) for chapter in story.chapters),
-        learned=html.escape(learned(story.band)) + _site(story.band),
-        checks="\n".join(_check(holds, text) for holds, text in story.checks()),
-    )
-    path.write_text(page)
-
-
-def _check(holds: bool, text: str) -> str:
-    return f"<li>{'yes' if holds else '<b>NO</b>'}: {html.escape(text)}</li>"
-
-
-def _site(band: ClassBand | None) -> str:
-    return f" The class lies between <code>{html.escape(band.site)}</code>." if band else ""
-
-
-def _row(chapter: Chapter) -> str:
-    return (
-        f"<tr><td>{html.escape(chapter.title)}</td><td><code>{html.escape(chapter.job)}</code></td>"
-        f'<td class="n">{chapter.runtime_seconds:.2f} s</td><td class="n">{chapter.counted:,}</td>'
-        f'<td class="n">{chapter.stored:,}</td>'
-        f'<td class="{html.escape(chapter.state)}">{html.escape(chapter.sentence)}</td></tr>'
-    )
+    loader = FileSystemLoader(Path(__file__).parent)
+    template = Environment(loader=loader, autoescape=True, undefined=StrictUndefined).get_template("report.html")
+    data = base64.b64encode(picture.read_bytes()).decode()
+    path.write_text(template.render(story=story, headline=headline(story), learned=learned(story.band), picture=data))

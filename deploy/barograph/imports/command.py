@@ -1,4 +1,4 @@
-"""`barograph import FILE`: what a file tells of past runs, into the log; nothing twice, nothing silently dropped."""
+"""`barograph import FILE`: runs of the past into the log; nothing twice, nothing silently dropped."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHOWN: Final = 20
 
 
 class ImportTally:
-    """What became of the lines; the bad ones are told as they come, up to SHOWN of them."""
+    """Counts the lines by what became of them; prints the first SHOWN bad ones."""
 
     def __init__(self, console: Console) -> None:
         self.runs = 0
@@ -76,18 +76,11 @@ def main(arguments: Sequence[str]) -> int:
         key = keys.from_environment(os.environ)
         with opened(options.file) as source, Delivery(options.collector, key) as delivery:
             records = tally.records(entries(options.file, source.lines, reading))
-            if options.dry_run:
-                for _ in records:
-                    pass
-            else:
-                _deliver(delivery, records, source, console)
-    except (BadMap, keys.KeyFileError) as error:
-        where = f"{options.file}: " if isinstance(error, BadMap) else ""
-        return _refuse(f"{where}{error}", Exit.DATA)
-    except OSError as error:
-        return _refuse(f"{options.file}: {error.strerror or error}", Exit.DATA)
-    except (EOFError, zlib.error) as error:
-        return _refuse(f"{options.file}: {error}", Exit.DATA)
+            _follow(records if options.dry_run else delivery.send(records), source, console)
+    except keys.KeyFileError as error:
+        return _refuse(str(error), Exit.DATA)
+    except (BadMap, OSError, EOFError, zlib.error) as error:
+        return _refuse(f"{options.file}: {getattr(error, 'strerror', None) or error}", Exit.DATA)
     except CollectorUnreachable as error:
         done = f"{delivery.added:,} runs added by then; the same command goes on where this one stopped"
         return _refuse(f"{error}; {done}", Exit.UNAVAILABLE)
@@ -99,11 +92,12 @@ def main(arguments: Sequence[str]) -> int:
     return Exit.DATA if tally.bad else Exit.OK
 
 
-def _deliver(delivery: Delivery, records: Iterator[RunRecord], source: Source, console: Console) -> None:
+def _follow(records: Iterator[RunRecord], source: Source, console: Console) -> None:
+    """Consume the records, with a progress bar on a terminal."""
     columns = [TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()]
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("importing", total=source.size)
-        for number, _ in enumerate(delivery.send(records), 1):
+        for number, _ in enumerate(records, 1):
             if number % 256 == 0:
                 progress.update(task, completed=source.position(), description=f"{number:,} runs")
 
@@ -151,11 +145,5 @@ def _parser() -> argparse.ArgumentParser:
         help="the cluster of lines that name none (default: $BAROGRAPH_CLUSTER, $SLURM_CLUSTER_NAME or local)",
     )
     parser.add_argument("--dry-run", action="store_true", help="read and report, send nothing")
-    parser.add_argument(
-        "--collector",
-        type=places.endpoint_argument,
-        default=agent.endpoint(os.environ),
-        metavar="ENDPOINT",
-        help="(default: $BAROGRAPH_COLLECTOR or %(default)s)",
-    )
+    places.add_collector_option(parser, agent.endpoint(os.environ))
     return parser

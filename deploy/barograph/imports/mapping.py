@@ -1,28 +1,17 @@
-"""Which column says what: `--map`."""
+"""Files with a line of column names: which column is which field, as `--map` or the format has it."""
 
 from __future__ import annotations
 
+import csv
 import re
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
+from barograph.imports.record import Bad
 from barograph_agent.protocol.tables import IDENTIFIER
 
-FIELDS: Final = (
-    "app",
-    "cluster",
-    "id",
-    "step",
-    "restart",
-    "user",
-    "host",
-    "ranks",
-    "nodes",
-    "seconds",
-    "start",
-    "end",
-    "state",
-)
+FIELDS: Final = ("app", "cluster", "id", "step", "restart", "user", "host", "ranks", "nodes", "seconds", "start", "end",
+                 "state")  # fmt: skip
 _PARAM: Final = "param:"
 _NEXT: Final = re.compile(rf",(?=(?:{'|'.join(FIELDS)}|{_PARAM}[^=,]+)=)")
 
@@ -48,49 +37,85 @@ def parse_map(words: Sequence[str]) -> dict[str, str]:
     return found
 
 
-class FieldColumns:
-    """Where in a row each field stands.
+class Dialect(NamedTuple):
+    """A format with a line of column names.
 
-    header: the names of the columns. mapping: of the user; every column in it must be there. defaults: fields and the
-    columns looked for, in turn, where the user says nothing. Raises BadMap for a column that is not there.
+    columns: those looked for in each field where the user names none; the first that is not empty counts. needed:
+    fields without which nothing can be read. header, missing: what was expected where the column names or one of the
+    needed columns are missing; `{field}`, `{columns}` and `{header}` in it are replaced.
     """
 
-    def __init__(
-        self, header: Sequence[str], mapping: Mapping[str, str], defaults: Mapping[str, Sequence[str]]
-    ) -> None:
-        self._width = len(header)
-        places: dict[str, int] = {}
-        for place, name in enumerate(header):
-            places.setdefault(name.strip(), place)
-        for field, column in mapping.items():
-            if column not in places:
-                raise BadMap(f"{field}={column}: there is no column {column!r}, expected one of {', '.join(places)}")
-        self._places = {field: places[column] for field, column in mapping.items()}
-        for field, columns in defaults.items():
-            at = next((places[column] for column in columns if column in places), None)
-            if at is not None:
-                self._places.setdefault(field, at)
-        self._params = {
-            field.removeprefix(_PARAM): at for field, at in self._places.items() if field.startswith(_PARAM)
-        }
+    delimiter: str
+    columns: Mapping[str, Sequence[str]]
+    needed: Sequence[str]
+    header: str
+    missing: str
 
-    def __contains__(self, field: str) -> bool:
-        return field in self._places
 
-    def fits(self, row: Sequence[str]) -> bool:
-        """Whether a row has a value for every column."""
-        return len(row) == self._width
+class Row(NamedTuple):
+    """The cells of a line, by field. places: for each field the positions of its columns."""
 
-    def get(self, row: Sequence[str], field: str) -> str:
-        """What the row says; empty where no column does."""
-        at = self._places.get(field)
-        return "" if at is None else row[at].strip()
+    line: int
+    cells: Sequence[str]
+    places: Mapping[str, Sequence[int]]
 
-    def params(self, row: Sequence[str]) -> dict[str, str]:
-        """The parameters in the row."""
-        return {name: row[at].strip() for name, at in self._params.items()}
+    def get(self, field: str) -> str:
+        """The first cell of the field that is not empty; empty where there is none."""
+        for at in self.places.get(field, ()):
+            if text := self.cells[at].strip():
+                return text
+        return ""
 
-    @property
-    def width(self) -> int:
-        """How many columns there are."""
-        return self._width
+    def params(self) -> dict[str, str]:
+        """The parameters of the run."""
+        return {field.removeprefix(_PARAM): self.get(field) for field in self.places if field.startswith(_PARAM)}
+
+
+def read_rows(lines: Iterable[str], dialect: Dialect, mapping: Mapping[str, str], app: str) -> Iterator[Row | Bad]:
+    """The lines below the column names that are not empty. mapping: of the user; every column in it must be there.
+
+    app: of rows that name none; where it is given, no column needs to. Raises BadMap.
+    """
+    plain = dialect.delimiter == "|"
+    reader = csv.reader(lines, delimiter=dialect.delimiter, quoting=csv.QUOTE_NONE if plain else csv.QUOTE_MINIMAL)
+    places: dict[str, list[int]] | None = None
+    width = 0
+    while True:
+        line = reader.line_num + 1
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            if places is None:
+                break
+            yield Bad(line, str(error))
+            continue
+        if cells is None:
+            break
+        if not any(cell.strip() for cell in cells):
+            continue
+        if places is None:
+            places, width = _places(cells, dialect, mapping, app), len(cells)
+        elif len(cells) != width:
+            yield Bad(line, f"{len(cells)} cells, expected {width} as in the first line")
+        else:
+            yield Row(line, cells, places)
+    if places is None:
+        raise BadMap(f"the file has no line of column names{dialect.header}")
+
+
+def _places(header: list[str], dialect: Dialect, mapping: Mapping[str, str], app: str) -> dict[str, list[int]]:
+    header[0] = header[0].removeprefix("\ufeff")
+    known: dict[str, int] = {}
+    for at, name in enumerate(header):
+        known.setdefault(name.strip(), at)
+    for field, column in mapping.items():
+        if column not in known:
+            raise BadMap(f"{field}={column}: there is no column {column!r}, expected one of {', '.join(known)}")
+    places = {field: [known[column]] for field, column in mapping.items()}
+    for field, columns in dialect.columns.items():
+        if found := [known[column] for column in columns if column in known]:
+            places.setdefault(field, found)
+        elif field in dialect.needed and field not in places and not (field == "app" and app):
+            names = {"field": field, "columns": " or ".join(columns), "header": ", ".join(header)}
+            raise BadMap(f"no column says {field}, expected {dialect.missing.format_map(names)}")
+    return places

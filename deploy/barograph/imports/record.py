@@ -1,4 +1,4 @@
-"""A run that has ended, as an account of the past tells it, and what cannot be told as one."""
+"""A run of the past, and lines that are none."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Bad(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """A line that is readable and not to be learned from; `state` says what it is instead."""
+    """A line that can be read but is not to be learned from. state: the reason, such as FAILED."""
 
     line: int
     state: str
@@ -51,20 +51,14 @@ class RunRecord:
     """The row of `jobs` and the row of `runs`, as a watched run would have left them."""
 
     def __post_init__(self) -> None:
-        job = {
+        own = ("cluster", "app", "user", "host", "scheduler", "account", "unique_id")
+        job = {name: getattr(self.job, name) for name in own} | {
             "job": self.job.key,
-            "cluster": self.job.cluster,
             "workload": self.job.workload(self.ranks, self.nodes),
-            "app": self.job.app,
-            "user": self.job.user,
             "params": msgspec.json.encode(self.job.params).decode(),
             "ranks": self.ranks,
             "nodes": self.nodes,
-            "host": self.job.host,
             "started_at": self.started_at,
-            "scheduler": self.job.scheduler,
-            "account": self.job.account,
-            "unique_id": self.job.unique_id,
         }
         run = {
             "job": self.job.key,
@@ -99,10 +93,8 @@ def count(field_name: str, text: str, most: int = MOST_RANKS) -> int:
 
 
 def nodes_of(text: str, ranks: int) -> int:
-    """How many nodes; 0 where nothing is said. Raises Unreadable for more nodes than ranks."""
-    if not text:
-        return 0
-    nodes = count("nodes", text)
+    """How many nodes; 0 for an empty text. Raises Unreadable for more nodes than ranks."""
+    nodes = count("nodes", text) if text else 0
     if nodes > ranks:
         raise UnreadableLine(f"nodes is {nodes}, expected at most the {ranks} ranks")
     return nodes

@@ -1,4 +1,4 @@
-"""A file to import: opened, told by its looks, read line by line."""
+"""A file to import: opened, its format recognised, read line by line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STANDARD_INPUT: Final = "-"
 
 
 class Options(NamedTuple):
-    """How to read: format (empty: told by the file), mapping of columns, cluster and app of rows that name none."""
+    """How to read: format (empty: recognised), mapping of columns, cluster and app of rows that name none."""
 
     format: str
     mapping: Mapping[str, str]
@@ -53,22 +53,16 @@ def opened(path: str) -> Iterator[Source]:
 
 def entries(path: str, lines: Iterator[str], options: Options) -> Iterator[Entry]:
     """What the lines say. Raises BadMap for columns that are not there."""
+    kind, mapping, cluster, app = options
     first = next(lines, None)
     if first is None:
         raise BadMap("the file is empty")
     every = itertools.chain([first], lines)
-    match options.format or _look(path, first):
-        case "sacct":
-            return read_sacct(every, options.mapping, options.cluster, options.app)
-        case "swf":
-            if options.mapping:
-                raise BadMap("--map is for files with column names, and the Standard Workload Format has none")
-            return read_swf(every, options.cluster, options.app)
-        case _:
-            return read_table(every, options.mapping, options.cluster, options.app)
-
-
-def _look(path: str, first: str) -> str:
-    if path.removesuffix(".gz").endswith(".swf") or first.startswith(";"):
-        return "swf"
-    return "sacct" if "|" in first else "csv"
+    if not kind:
+        swf = path.removesuffix(".gz").endswith(".swf") or first.startswith(";")
+        kind = "swf" if swf else "sacct" if "|" in first else "csv"
+    if kind != "swf":
+        return (read_sacct if kind == "sacct" else read_table)(every, mapping, cluster, app)
+    if mapping:
+        raise BadMap("--map is for files with column names, and the Standard Workload Format has none")
+    return read_swf(every, cluster, app)

@@ -1,4 +1,4 @@
-"""How a source is compiled: what clang has to be told to read it as the user's compiler does."""
+"""How a source is compiled: the arguments with which clang reads it as the user's compiler does."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def language(source: Path) -> str:
 
 
 def search_path(compiler: str, language_: str) -> list[str]:
-    """The folders in which the compiler looks for headers, as it says itself. Raises Unreadable."""
+    """The compiler's own search path of headers. Raises Unreadable."""
     command = [*shlex.split(compiler), "-E", "-v", "-x", language_, "/dev/null"]
     try:
         said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stderr
@@ -38,7 +38,7 @@ def search_path(compiler: str, language_: str) -> list[str]:
 
 
 def arguments(source: Path, compiler: str, given: Sequence[str], database: Path | None) -> list[str]:
-    """What to tell clang for one source: from the compilation database where one is given, else `given`."""
+    """Clang's arguments for one source: those of the compilation database where there is one, else `given`."""
     words = list(given) if database is None else _from_database(source, database)
     folders = search_path(compiler, language(source))
     return ["-x", language(source), *words, *(f"-isystem{folder}" for folder in folders)]
@@ -60,7 +60,7 @@ def _from_database(source: Path, folder: Path) -> list[str]:
 
 
 def _kept(words: Sequence[str], place: Path) -> list[str]:
-    """Options that decide what the source says; folders made absolute."""
+    """The options that change how the source is read; folders made absolute."""
     kept: list[str] = []
     rest = iter(words[1:])
     for word in rest:

@@ -1,13 +1,13 @@
 """Where probes go: a walk over the syntax tree of one source file.
 
-What is done to a source never changes what it means. Conditions are wrapped as they stand, `(c) ? 1 : 0` with a count
-on each side, which keeps side effects, order and contextual conversions; statements are added only between statements
-of a block. Wherever that is not safe, the place is left alone and listed.
+Probes never change the meaning of a source. Conditions are wrapped as they are, `(c) ? 1 : 0` with a count on each
+side, which keeps side effects, order and contextual conversions; statements are added only between statements of a
+block. Where neither is safe, the place is left alone and listed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -25,7 +25,15 @@ from barograph.instrument.syntax import (
     semicolons,
 )
 
+CONDITIONS: Final = {
+    # statement: its keyword, the names of its slots, and the probes for a condition that holds and one that does not
+    CursorKind.IF_STMT: ("if", ("taken", "passed"), "barograph_taken({})", "barograph_passed({})"),
+    CursorKind.WHILE_STMT: ("while", ("iterations",), "barograph_loop({})", "0"),
+    CursorKind.FOR_STMT: ("for", ("iterations",), "barograph_loop({})", "0"),
+    CursorKind.DO_STMT: ("do", ("iterations",), "barograph_loop({})", "0"),
+}
 LOOPS: Final = (CursorKind.WHILE_STMT, CursorKind.FOR_STMT, CursorKind.DO_STMT, CursorKind.CXX_FOR_RANGE_STMT)
+LEFT_ALONE: Final = {CursorKind.SWITCH_STMT: "switch", CursorKind.CONDITIONAL_OPERATOR: "conditional expression"}
 FUNCTIONS: Final = (
     CursorKind.FUNCTION_DECL,
     CursorKind.CXX_METHOD,
@@ -42,13 +50,13 @@ MESSAGES: Final = {
     ),
     "MPI_Bcast": (1, 2, 4),
     "MPI_Reduce": (2, 3, 6),
-    "MPI_Allreduce": (2, 3, 5),
-    "MPI_Scan": (2, 3, 5),
-    "MPI_Exscan": (2, 3, 5),
+    **dict.fromkeys(("MPI_Allreduce", "MPI_Scan", "MPI_Exscan"), (2, 3, 5)),
     **dict.fromkeys(("MPI_Gather", "MPI_Scatter"), (1, 2, 7)),
     **dict.fromkeys(("MPI_Allgather", "MPI_Alltoall"), (1, 2, 6)),
     "MPI_Sendrecv": (1, 2, 10),
 }
+_PRAGMA: Final = re.compile(rb"^[ \t]*(#)[ \t]*pragma(?:[^\n]*\\\r?\n)*[^\n]*(?=\s*(\S))", re.MULTILINE)
+"""A pragma with its continuation lines. Groups: its first character, and the first of what follows."""
 
 
 class Edit(NamedTuple):
@@ -60,24 +68,17 @@ class Edit(NamedTuple):
 
 @dataclass
 class ProbePlan:
-    """What is to be done to one source. names: one per slot. skipped: line and reason."""
+    """The probes of one source. names: one per slot. skipped: line and reason."""
 
     edits: list[Edit] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     skipped: list[tuple[int, str]] = field(default_factory=list)
 
 
-class Around(NamedTuple):
-    """What surrounds a cursor."""
-
-    parent: CursorKind
-    in_loop: bool = False
-
-
 class Planner:
     """Plans the probes of one source.
 
-    source: its bytes. path: what it is called in names. kept: names of the probes that are wanted; None for all.
+    source: its bytes. path: its name in the names of features. kept: names of the probes that are wanted; None for all.
     """
 
     def __init__(self, source: bytes, path: str, kept: frozenset[str] | None = None) -> None:
@@ -85,13 +86,13 @@ class Planner:
         self._source = source
         self._path = path
         self._kept = kept
+        self._pragmas = [(found.start(1), found.start(2)) for found in _PRAGMA.finditer(source)]
 
     def walk(self, root: Cursor) -> None:
         """Plan all of a translation unit's own functions."""
         for cursor in root.get_children():
-            if cursor.location.file is None or cursor.location.file.name != root.spelling:
-                continue
-            self._declaration(cursor)
+            if cursor.location.file is not None and cursor.location.file.name == root.spelling:
+                self._declaration(cursor)
 
     def _declaration(self, cursor: Cursor) -> None:
         if cursor.kind not in FUNCTIONS:
@@ -105,37 +106,35 @@ class Planner:
         head = self._source[cursor.extent.start.offset : body.extent.start.offset].decode(errors="replace")
         if odd := next((word for word in NOT_ORDINARY if word in head), None):
             self._skip(cursor, f"function {cursor.spelling} is {odd}")
-        elif self._text(body.extent.start.offset, 1) != b"{":
+        elif not self._starts_with(body, "{"):
             self._skip(cursor, f"function {cursor.spelling} comes from a macro")
         else:
-            self._visit(body, Around(cursor.kind))
+            self._visit(body, cursor.kind)
 
-    def _visit(self, cursor: Cursor, around: Around) -> None:
-        if self._follows_pragma(cursor):
+    def _visit(self, cursor: Cursor, parent: CursorKind, in_loop: bool = False) -> None:
+        offset = cursor.extent.start.offset
+        if any(start < offset <= end for start, end in self._pragmas):
             self._skip(cursor, "under a #pragma")
             return
         if cursor.kind is CursorKind.StmtExpr:
             self._skip(cursor, "statement expression")
             return
-        if around.parent is CursorKind.COMPOUND_STMT:
-            self._statement(cursor, around)
-        if cursor.kind is CursorKind.IF_STMT:
-            self._branch(cursor)
-        elif cursor.kind in LOOPS:
-            self._loop(cursor)
-        elif cursor.kind is CursorKind.SWITCH_STMT:
-            self._skip(cursor, "switch")
-        elif cursor.kind is CursorKind.CONDITIONAL_OPERATOR:
-            self._skip(cursor, "conditional expression")
-        within = Around(cursor.kind, around.in_loop or cursor.kind in LOOPS)
+        if parent is CursorKind.COMPOUND_STMT:
+            self._statement(cursor, in_loop)
+        if cursor.kind in CONDITIONS:
+            self._condition(cursor)
+        elif cursor.kind is CursorKind.CXX_FOR_RANGE_STMT:
+            self._range_loop(cursor)
+        elif cursor.kind in LEFT_ALONE:
+            self._skip(cursor, LEFT_ALONE[cursor.kind])
         for child in cursor.get_children():
-            self._visit(child, within)
+            self._visit(child, cursor.kind, in_loop or cursor.kind in LOOPS)
 
-    def _statement(self, cursor: Cursor, around: Around) -> None:
+    def _statement(self, cursor: Cursor, in_loop: bool) -> None:
         message = call_of(cursor)
         if message is not None and message.spelling in MESSAGES:
             self._message(cursor, message)
-        if around.in_loop:
+        if in_loop:
             return
         if cursor.kind is CursorKind.DECL_STMT:
             for variable in cursor.get_children():
@@ -144,79 +143,47 @@ class Planner:
         elif is_assignment(cursor):
             target = next(cursor.get_children())
             if is_number(target) and all(part.kind in PLAIN_NAMES for part in target.walk_preorder()):
-                self._value(cursor, self._source[target.extent.start.offset : target.extent.end.offset].decode())
+                self._value(cursor, self._text(target).decode())
 
     def _value(self, cursor: Cursor, text: str) -> None:
         end = cursor.extent.end.offset
         if self._source[end - 1 : end] != b";":
-            gap = len(self._source[end:]) - len(self._source[end:].lstrip())
-            if self._text(end + gap, 1) != b";":
+            rest = self._source[end:].lstrip()
+            if not rest.startswith(b";"):
                 self._skip(cursor, f"assignment to {text} ends in a macro")
                 return
-            end += gap + 1
+            end = len(self._source) - len(rest) + 1
         if (slot := self._slots(cursor, f"value:{text}")) is not None:
             self.plan.edits.append(Edit(end, f" barograph_value({slot}, {text});"))
 
     def _message(self, statement: Cursor, call: Cursor) -> None:
         arguments = list(call.get_arguments())
-        texts = [self._written(arguments[at]) for at in MESSAGES[call.spelling] if at < len(arguments)]
-        pure = not any(has_effects(arguments[at]) for at in MESSAGES[call.spelling] if at < len(arguments))
-        start = statement.extent.start.offset
-        if len(texts) < 3 or None in texts or not pure or not self._is_at_line_of(statement, call):
+        asked = [arguments[at] for at in MESSAGES[call.spelling] if at < len(arguments)]
+        texts = [self._text(one).decode(errors="replace").strip() for one in asked]
+        written_out = call.spelling.encode() in self._text(statement)
+        if len(texts) < 3 or not all(texts) or any(map(has_effects, asked)) or not written_out:
             self._skip(statement, f"{call.spelling} with arguments that cannot be asked twice")
+        elif (slot := self._slots(statement, f"bytes:{call.spelling}", f"ranks:{call.spelling}")) is not None:
+            edit = Edit(statement.extent.start.offset, f"barograph_message({slot}, {', '.join(texts)}); ")
+            self.plan.edits.append(edit)
+
+    def _range_loop(self, cursor: Cursor) -> None:
+        body = list(cursor.get_children())[-1]
+        if body.kind is not CursorKind.COMPOUND_STMT or not self._starts_with(body, "{"):
+            self._skip(cursor, "range loop without a block")
+        elif (slot := self._slots(cursor, "iterations")) is not None:
+            self.plan.edits.append(Edit(body.extent.start.offset + 1, f" (void)barograph_loop({slot});"))
+
+    def _condition(self, cursor: Cursor) -> None:
+        """Wrap the condition of a branch or a loop."""
+        keyword, names, holds, fails = CONDITIONS[cursor.kind]
+        place = self._place(cursor, keyword)
+        if isinstance(place, str):
+            self._skip(cursor, f"{keyword} {place}")
             return
-        if (slot := self._slots(statement, f"bytes:{call.spelling}", f"ranks:{call.spelling}")) is not None:
-            self.plan.edits.append(Edit(start, f"barograph_message({slot}, {', '.join(map(str, texts))}); "))
-
-    def _branch(self, cursor: Cursor) -> None:
-        place = self._condition(cursor, b"if")
-        if place is None:
+        if (slot := self._slots(cursor, *names)) is None:
             return
-        if (slot := self._slots(cursor, "taken", "passed")) is not None:
-            self._wrap(place, f"barograph_taken({slot})", f"barograph_passed({slot + 1})")
-
-    def _loop(self, cursor: Cursor) -> None:
-        if cursor.kind is CursorKind.CXX_FOR_RANGE_STMT:
-            body = list(cursor.get_children())[-1]
-            if body.kind is not CursorKind.COMPOUND_STMT or self._text(body.extent.start.offset, 1) != b"{":
-                self._skip(cursor, "range loop without a block")
-            elif (slot := self._slots(cursor, "iterations")) is not None:
-                self.plan.edits.append(Edit(body.extent.start.offset + 1, f" (void)barograph_loop({slot});"))
-            return
-        keyword = {CursorKind.WHILE_STMT: b"while", CursorKind.FOR_STMT: b"for"}.get(cursor.kind, b"do")
-        place = self._condition(cursor, keyword)
-        if place is not None and (slot := self._slots(cursor, "iterations")) is not None:
-            self._wrap(place, f"barograph_loop({slot})", "0")
-
-    def _condition(self, cursor: Cursor, keyword: bytes) -> tuple[int, int] | None:
-        """Byte range of the condition between its parentheses; None, and listed, where it cannot be wrapped."""
-        if self._text(cursor.extent.start.offset, len(keyword)) != keyword:
-            self._skip(cursor, f"{keyword.decode()} from a macro")
-            return None
-        tokens = [token for token in cursor.get_tokens() if token.kind is not TokenKind.COMMENT]
-        inside = last_parentheses(tokens) if keyword == b"do" else first_parentheses(tokens)
-        if inside is None:
-            self._skip(cursor, f"{keyword.decode()} without plain parentheses")
-            return None
-        opening, closing = inside
-        parts = semicolons(tokens[opening + 1 : closing])
-        start, end = tokens[opening].extent.end.offset, tokens[closing].extent.start.offset
-        if keyword == b"for" and len(parts) == 2:
-            start, end = parts[0].extent.end.offset, parts[1].extent.start.offset
-        elif parts or keyword == b"for":
-            self._skip(cursor, f"{keyword.decode()} with a statement in its condition")
-            return None
-        if any(
-            child.kind in (CursorKind.DECL_STMT, CursorKind.VAR_DECL) for child in self._children_in(cursor, start, end)
-        ):
-            self._skip(cursor, f"{keyword.decode()} that declares in its condition")
-            return None
-        if b"constexpr" in self._source[cursor.extent.start.offset : start] or b"#" in self._source[start:end]:
-            self._skip(cursor, f"{keyword.decode()} that is decided when compiled")
-            return None
-        return start, end
-
-    def _wrap(self, place: tuple[int, int], yes: str, no: str) -> None:
+        yes, no = holds.format(slot), fails.format(slot + 1)
         start, end = place
         written = self._source[start:end]
         if written.strip():
@@ -224,6 +191,28 @@ class Planner:
             self.plan.edits += [Edit(start, "("), Edit(end, f") ? {yes} : {no}")]
         else:
             self.plan.edits.append(Edit(end, f" {yes}"))
+
+    def _place(self, cursor: Cursor, keyword: str) -> tuple[int, int] | str:
+        """Byte range of the condition between its parentheses, or why it cannot be wrapped."""
+        if not self._starts_with(cursor, keyword):
+            return "from a macro"
+        tokens = [token for token in cursor.get_tokens() if token.kind is not TokenKind.COMMENT]
+        inside = last_parentheses(tokens) if keyword == "do" else first_parentheses(tokens)
+        if inside is None:
+            return "without plain parentheses"
+        opening, closing = inside
+        parts = semicolons(tokens[opening + 1 : closing])
+        start, end = tokens[opening].extent.end.offset, tokens[closing].extent.start.offset
+        if keyword == "for" and len(parts) == 2:
+            start, end = parts[0].extent.end.offset, parts[1].extent.start.offset
+        elif parts or keyword == "for":
+            return "with a statement in its condition"
+        within = (child for child in cursor.get_children() if start <= child.extent.start.offset < end)
+        if any(child.kind in (CursorKind.DECL_STMT, CursorKind.VAR_DECL) for child in within):
+            return "that declares in its condition"
+        if b"constexpr" in self._source[cursor.extent.start.offset : start] or b"#" in self._source[start:end]:
+            return "that is decided when compiled"
+        return start, end
 
     def _slots(self, cursor: Cursor, *kinds: str) -> int | None:
         """The first of the slots for these names, or None if they are not kept."""
@@ -237,25 +226,9 @@ class Planner:
     def _skip(self, cursor: Cursor, why: str) -> None:
         self.plan.skipped.append((cursor.extent.start.line, why))
 
-    def _text(self, offset: int, size: int) -> bytes:
-        return self._source[offset : offset + size]
+    def _text(self, cursor: Cursor) -> bytes:
+        """The source of a cursor; something else where it comes from a macro."""
+        return self._source[cursor.extent.start.offset : cursor.extent.end.offset]
 
-    def _written(self, cursor: Cursor) -> str | None:
-        text = self._source[cursor.extent.start.offset : cursor.extent.end.offset].decode(errors="replace").strip()
-        return text or None
-
-    def _is_at_line_of(self, statement: Cursor, call: Cursor) -> bool:
-        """Whether a call is written out where its statement is, not inside a macro."""
-        written = self._source[statement.extent.start.offset : statement.extent.end.offset]
-        return call.spelling.encode() in written
-
-    def _children_in(self, cursor: Cursor, start: int, end: int) -> Iterator[Cursor]:
-        return (child for child in cursor.get_children() if start <= child.extent.start.offset < end)
-
-    def _follows_pragma(self, cursor: Cursor) -> bool:
-        before = self._source[: cursor.extent.start.offset].rstrip()
-        line = before[before.rfind(b"\n") + 1 :].lstrip()
-        while before[: before.rfind(b"\n") + 1].rstrip(b"\n").endswith(b"\\"):
-            before = before[: before.rfind(b"\n")]
-            line = before[before.rfind(b"\n") + 1 :].lstrip()
-        return line.startswith(b"#") and line[1:].lstrip().startswith(b"pragma")
+    def _starts_with(self, cursor: Cursor, text: str) -> bool:
+        return self._source.startswith(text.encode(), cursor.extent.start.offset)

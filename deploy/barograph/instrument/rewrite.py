@@ -1,4 +1,4 @@
-"""One source in, the same source with probes out."""
+"""Puts the planned probes into a source, and writes it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEADER: Final = Path(__file__).with_name("barograph_features.h")
 
 
 class Instrumented(NamedTuple):
-    """A source with its probes. includes: all headers that it took in."""
+    """A source with its probes. includes: all headers that it includes, also indirectly."""
 
     source: Path
     text: bytes
@@ -76,11 +76,11 @@ def apply(text: bytes, edits: Sequence[Edit]) -> bytes:
     return b"".join([*pieces, text[at:]])
 
 
-def write(instrumented: Sequence[Instrumented], target: Path) -> list[Path]:
-    """Write all sources, the headers among them and ours under `target`, or none of them. Returns what was written.
+def write(instrumented: Sequence[Instrumented], target: Path) -> None:
+    """Write the sources, their headers and the probes' header under `target`, all of them or none. Raises Unreadable.
 
-    Sources and those headers that lie in the folder all sources share keep their places relative to each
-    other, so that includes still lead where they led.
+    Sources, and headers below the folder that all sources share, keep their places relative to each other, so that
+    includes resolve as before.
     """
     root = Path(os.path.commonpath([one.source.resolve().parent for one in instrumented]))
     files = {target / one.source.resolve().relative_to(root): one.text for one in instrumented}
@@ -102,4 +102,3 @@ def write(instrumented: Sequence[Instrumented], target: Path) -> list[Path]:
         raise NotInstrumentable(f"{error.filename}: {error.strerror}, expected a folder to write to") from None
     for partial, path in written:
         partial.replace(path)
-    return [path for _, path in written]

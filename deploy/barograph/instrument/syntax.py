@@ -1,4 +1,4 @@
-"""What can be told of a piece of source: from clang's syntax tree, and from its tokens where that says too little."""
+"""Properties of a piece of source, from clang's syntax tree, or from its tokens where the tree lacks them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EFFECTS: Final = (CursorKind.CALL_EXPR, CursorKind.COMPOUND_ASSIGNMENT_OPERATOR,
 
 
 def call_of(cursor: Cursor) -> Cursor | None:
-    """The call that a statement is, alone or as what is assigned."""
+    """The call that a statement consists of, or whose result it assigns."""
     if cursor.kind is CursorKind.CALL_EXPR:
         return cursor
     if is_assignment(cursor):
@@ -45,7 +45,7 @@ def is_initialised(variable: Cursor) -> bool:
 
 
 def is_number(cursor: Cursor) -> bool:
-    """Whether a cursor is of an arithmetic or enumeration type, and reading it is no event."""
+    """Whether a cursor is of an arithmetic or enumeration type that is not volatile."""
     kind = cursor.type.get_canonical()
     return kind.kind in NUMBERS and not kind.is_volatile_qualified()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import json
 import os
 import sys
@@ -14,7 +15,6 @@ from barograph.lab.bsp import harness, report, workloads
 from barograph_agent.api.intervals import place
 from barograph_agent.job.identity import JobError, parse_params
 
-USAGE_ERROR: Final = 2
 CANNOT_WRITE: Final = 73
 MOST_INTERVALS: Final = 10**7
 
@@ -55,10 +55,9 @@ def _count(text: str) -> int:
 
 def main(arguments: list[str]) -> int:
     """Measure; rank 0 prints. 73 if the files cannot be written."""
-    # Said once, not by each rank; and before MPI is there, which some launchers do not like to see go.
-    with contextlib.ExitStack() as quiet:
-        if place(os.environ)[0] > 0:
-            quiet.enter_context(contextlib.redirect_stderr(quiet.enter_context(Path(os.devnull).open("w"))))
+    # Only rank 0 prints errors. Arguments are checked before MPI_Init: some launchers hang on an exit after it.
+    quiet = contextlib.redirect_stderr(io.StringIO()) if place(os.environ)[0] > 0 else contextlib.nullcontext()
+    with quiet:
         parse = parser()
         options = parse.parse_args(arguments)
         if options.halo < 0 or options.seed < 0:

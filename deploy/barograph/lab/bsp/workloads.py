@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 Work = Callable[[int], None]
-"""Does the work of interval 0, 1, 2 ..."""
+"""Called with the number of the interval, from 0."""
 
 
 class BadParameter(ValueError):
@@ -26,10 +26,11 @@ DISTRIBUTIONS: Final[dict[str, dict[str, float]]] = {
     "exponential": {"mean": 1.0},
     "lognormal": {"mu": 0.0, "sigma": 0.25},
 }
-"""Parameters of each distribution and what they are unless given: a mean of about 1, which `unit` multiplies."""
+"""Parameters of each distribution, in the order in which numpy's generator has them, with defaults: a mean of about 1,
+which `unit` multiplies."""
 
 UNITS: Final = {"ftq": 1e-3, "fwq": 1e4}
-"""What a drawn 1 stands for: a millisecond, ten thousand additions."""
+"""The default of `unit`, what a drawn 1 stands for: a millisecond (seconds), ten thousand additions."""
 
 SIZES: Final[dict[str, dict[str, float]]] = {"dgemm": {"size": 128, "times": 1}, "spmv": {"size": 128, "times": 10}}
 """Rows of the matrix (of the square grid for spmv), and multiplications per interval."""
@@ -57,20 +58,19 @@ def amounts(workload: str, distribution: str, values: Mapping[str, float], count
     Equal seeds give equal amounts on the same rank, and independent ones on different ranks.
     """
     rng = np.random.default_rng([seed, rank])
-    draws: dict[str, Callable[[], Floats]] = {
-        "constant": lambda: np.full(count, values["mean"]),
-        "uniform": lambda: rng.uniform(values["low"], max(values["low"], values["high"]), count),
-        "normal": lambda: rng.normal(values["mean"], values["sd"], count),
-        "gamma": lambda: rng.gamma(values["shape"], values["scale"], count),
-        "exponential": lambda: rng.exponential(values["mean"], count),
-        "lognormal": lambda: rng.lognormal(values["mu"], values["sigma"], count),
-    }
+    arguments = [values[name] for name in DISTRIBUTIONS[distribution]]
+    if distribution == "uniform":
+        arguments[1] = max(arguments)
+    if distribution == "constant":
+        drawn = np.full(count, arguments[0])
+    else:
+        drawn = getattr(rng, distribution)(*arguments, count)
     scale = values["unit"] * (1e9 if workload == "ftq" else 1.0)
-    return np.maximum(draws[distribution]() * scale, 0.0)
+    return np.maximum(drawn * scale, 0.0)
 
 
 def make(workload: str, distribution: str, values: Mapping[str, float], count: int, seed: int, rank: int) -> Work:
-    """The work of this rank. Everything that is not the work itself is done here."""
+    """The work of this rank. Drawing and allocation happen here, not in the work."""
     if workload in SIZES:
         kernel = _dgemm if workload == "dgemm" else _spmv
         return kernel(int(values["size"]), int(values["times"]), np.random.default_rng([seed, rank]))
@@ -79,7 +79,7 @@ def make(workload: str, distribution: str, values: Mapping[str, float], count: i
 
 
 def _spin(nanoseconds: list[int]) -> Work:
-    """Fixed time quantum: nothing, for so long."""
+    """Fixed time quantum: wait for the drawn time."""
 
     def work(interval: int) -> None:
         until = perf_counter_ns() + nanoseconds[interval]
@@ -90,7 +90,7 @@ def _spin(nanoseconds: list[int]) -> Work:
 
 
 def _add(additions: list[int]) -> Work:
-    """Fixed work quantum: so many integer additions."""
+    """Fixed work quantum: the drawn number of integer additions."""
 
     def work(interval: int) -> None:
         total = 0
