@@ -11,7 +11,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from barograph.commands.status import latest, rows
+from barograph.commands.status import latest
+from barograph.views.log import rows
 from barograph_collector.client.log_reader import LogReader
 from barograph_modeler.pace.pace import Pace
 
