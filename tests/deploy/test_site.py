@@ -17,7 +17,7 @@ from barograph.site.app import create
 from barograph.site.figure import spark
 from barograph.site.scale import Axis, durations, ranks, spans, timeline
 from barograph.views.log import LogView
-from barograph.views.modeler import Modeler
+from barograph.views.modeler import ModelerClient
 from barograph_collector.auth.http_access import VIEWERS, Access, add
 from barograph_collector.server import Collector
 from helpers.fleet import CLASS, Fleet, site_row
@@ -83,7 +83,7 @@ def site(collector: Collector) -> Iterator[TestClient]:
     with (
         LogView(collector.endpoint, clock=Clock()) as log,
         TestClient(
-            create(log, Modeler(AWAY, log.clock), METRICS), base_url=BASE, raise_server_exceptions=False
+            create(log, ModelerClient(AWAY, log.clock), METRICS), base_url=BASE, raise_server_exceptions=False
         ) as client,
     ):
         yield client
@@ -214,7 +214,9 @@ def test_an_operator_sees_all_and_a_user_what_is_its_own(collector: Collector, t
     access = Access.read(tmp_path / VIEWERS)
     with (
         LogView(collector.endpoint, clock=Clock()) as log,
-        TestClient(create(log, Modeler(AWAY, log.clock), METRICS, access), base_url="http://page.example") as client,
+        TestClient(
+            create(log, ModelerClient(AWAY, log.clock), METRICS, access), base_url="http://page.example"
+        ) as client,
     ):
 
         def get(path: str, name: str) -> httpx2.Response:
@@ -238,7 +240,7 @@ def test_a_token_that_is_typed_becomes_a_cookie_that_no_script_reads(collector: 
     with (
         LogView(collector.endpoint, clock=Clock()) as log,
         TestClient(
-            create(log, Modeler(AWAY, log.clock), METRICS, Access.read(tmp_path / VIEWERS)), base_url=BASE
+            create(log, ModelerClient(AWAY, log.clock), METRICS, Access.read(tmp_path / VIEWERS)), base_url=BASE
         ) as client,
     ):
         wrong = client.post("/enter", data={"token": "wrong"})
@@ -256,7 +258,7 @@ def test_while_the_log_is_away_the_page_shows_what_it_knew_and_since_when(tmp_pa
     with collector_on(tmp_path / "log.duckdb") as running:
         fill(running.endpoint)
         log = LogView(running.endpoint, clock=clock)
-        client = TestClient(create(log, Modeler(AWAY, clock), METRICS), base_url=BASE)
+        client = TestClient(create(log, ModelerClient(AWAY, clock), METRICS), base_url=BASE)
         assert "lab/1.0.0" in words(client.get("/"))
     with log:
         clock.ahead = 10.0
@@ -274,7 +276,7 @@ def test_a_job_that_says_nothing_any_more_is_silent_and_its_alarm_is_past(collec
     clock = Clock()
     clock.ahead = 1000.0
     with LogView(collector.endpoint, clock=clock) as log:
-        client = TestClient(create(log, Modeler(AWAY, clock), METRICS), base_url=BASE)
+        client = TestClient(create(log, ModelerClient(AWAY, clock), METRICS), base_url=BASE)
         assert set(re.findall(r'<use href="#shape-(\w+)"', client.get("/").text)) == {"silent"}
         assert "No alarm is on" in words(client.get("/alarms"))
         assert "silent" in words(client.get("/job/lab/1.0.0"))
@@ -282,7 +284,7 @@ def test_a_job_that_says_nothing_any_more_is_silent_and_its_alarm_is_past(collec
 
 def test_a_collector_that_was_never_there_is_a_sentence_and_not_a_trace() -> None:
     with LogView(NOWHERE) as log:
-        answer = TestClient(create(log, Modeler(AWAY, log.clock), METRICS), base_url=BASE).get("/")
+        answer = TestClient(create(log, ModelerClient(AWAY, log.clock), METRICS), base_url=BASE).get("/")
     assert answer.status_code == 503
     assert f"no answer from the collector at {NOWHERE}" in words(answer)
 
@@ -292,7 +294,7 @@ def test_however_many_look_the_log_is_asked_once(collector: Collector, monkeypat
         asked: list[str] = []
         query = log._reader.query
         monkeypatch.setattr(log._reader, "query", lambda text, *rest: asked.append(text) or query(text, *rest))
-        client = TestClient(create(log, Modeler(AWAY, log.clock), METRICS), base_url=BASE)
+        client = TestClient(create(log, ModelerClient(AWAY, log.clock), METRICS), base_url=BASE)
         for filter_ in ("", "a", "am", "ama", "amara"):
             assert client.get("/", params={"filter": filter_}).status_code == 200
         assert sum("verdict AS" in text for text in asked) == 1

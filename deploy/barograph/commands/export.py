@@ -20,7 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from barograph.commands import extrap
 from barograph.views.log import arrow_of
-from barograph.views.refusal import Refused, opened, refuse
+from barograph.views.refusal import NoResult, opened, refuse
 from barograph_agent.protocol.tables import IDENTIFIER, TABLES, Kind
 from barograph_agent.settings import agent, places
 from barograph_collector.client.log_reader import LogReader, RowBatch
@@ -31,7 +31,7 @@ _TIMES: Final = ("ended_at", "started_at", "fitted_at", "at")
 """The columns that may say when a row happened; the first that a table has does."""
 
 
-class NotExportable(Refused):
+class NotExportable(NoResult):
     """A choice that a table or the log cannot serve. The text names it and what was expected."""
 
 
@@ -176,7 +176,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         with opened(options.collector, 20.0) as reader:
             wrote = _export(options, reader, Console(stderr=True))
-    except Refused as error:
+    except NoResult as error:
         return refuse("export", error)
     except OSError as error:
         return refuse("export", f"cannot write {options.output}: {error.strerror}", Exit.STATE)

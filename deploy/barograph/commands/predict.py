@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from barograph.cli import MISSING_EXTRA
-from barograph.commands.feature_file import BadFeatures, read_features
+from barograph.commands.feature_file import read_features
 from barograph.views.advice import sentences
 from barograph.views.modeler import Learning, ask, default_modeler, http_address, question
-from barograph.views.refusal import Refused, refuse
+from barograph.views.refusal import NoResult, refuse
 from barograph_agent.job.identity import JobError, parse_params
 from barograph_agent.settings import agent
 from barograph_collector.daemon.service import Exit
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     fields = question(params, **fields, curve=1 if options.plot else None)
     try:
         said = _ask_patiently(options.modeler, fields | _features(options.features), headers)
-    except Refused as error:
+    except NoResult as error:
         return refuse("predict", error)
     try:
         if options.plot is not None and said["refusal"] is None:
@@ -63,13 +63,11 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _features(path: Path | None) -> dict[str, float]:
-    """Fields of the question. Raises Refused."""
+    """Fields of the question. Raises NoResult."""
     try:
         return {} if path is None else {f"feature.{name}": value for name, value in read_features(path).items()}
-    except BadFeatures as error:
-        raise Refused(str(error)) from None
     except OSError as error:
-        raise Refused(f"{path}: {error.strerror}") from None
+        raise NoResult(f"{path}: {error.strerror}") from None
 
 
 def _ask_patiently(modeler: str, fields: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:

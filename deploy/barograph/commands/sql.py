@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from barograph.views.log import arrow_of
-from barograph.views.refusal import Refused, opened, refuse
+from barograph.views.refusal import NoResult, opened, refuse
 from barograph_agent.settings import agent, places
 from barograph_collector.daemon.service import Exit
 
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         with opened(options.collector, 5.0) as reader:
             answer = reader.query(options.query, options.limit, options.seconds)
-    except Refused as error:
+    except NoResult as error:
         return refuse("sql", error)
     rows = arrow_of(answer)
     if options.csv or options.json:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from barograph.views.log import Row, limits, rows
-from barograph.views.refusal import Refused, opened, refuse
+from barograph.views.refusal import NoResult, opened, refuse
 from barograph.views.states import ALARMS
 from barograph.views.words import figure, local
 from barograph_agent.protocol.wire import Column
@@ -91,6 +91,6 @@ def main(arguments: Sequence[str]) -> int:
     try:
         with opened(options.collector, 5.0, read_refused=Exit.UNAVAILABLE) as reader:
             show(reader, console, options.jobs)
-    except Refused as error:
+    except NoResult as error:
         return refuse("status", error)
     return Exit.OK

@@ -15,14 +15,14 @@ from barograph.views import queries
 from barograph.views.context import ViewContext
 from barograph.views.log import Row
 from barograph.views.modeler import question
-from barograph.views.refusal import NothingKnown, Refused
+from barograph.views.refusal import NoResult, NothingKnown
 from barograph.views.words import listed, param_map, plural
 from barograph_modeler.forecasts.scoreboard import ForecastScore
 from barograph_modeler.maxima.sample import Floats
 
 
 @dataclass(frozen=True)
-class Scale:
+class RunsAtScale:
     """The runs on one number of ranks and nodes, in seconds, and the newest band for the next one."""
 
     workload: str
@@ -57,7 +57,7 @@ class ApplicationReport:
     other_params: int
     since: float
     until: float
-    scales: Sequence[Scale]
+    scales: Sequence[RunsAtScale]
     classes: Sequence[Class]
     forecasts: Sequence[Row]
     scores: Mapping[int, ForecastScore]
@@ -87,7 +87,7 @@ def gather(
     try:
         at = ranks or 2 * max(scale.ranks for scale in scales)
         said = context.predict(question(param_map(text), app=app, cluster=where.cluster, ranks=at, curve=1))
-    except Refused as error:
+    except NoResult as error:
         trouble = str(error)
     return ApplicationReport(
         app=app,
@@ -122,7 +122,7 @@ def _chosen(runs: Sequence[Row], params: Mapping[str, str]) -> tuple[str, int]:
     raise NothingKnown(f"no run with {listed(params, ' ')} in that time, expected parameters such as: {known}")
 
 
-def _by_scale(runs: Sequence[Row], bands: Mapping[str, Row]) -> list[Scale]:
+def _by_scale(runs: Sequence[Row], bands: Mapping[str, Row]) -> list[RunsAtScale]:
     """Runs of one problem by scale. bands: of runtimes, by workload."""
 
     def seconds(rows: Sequence[Row], alarmed: bool) -> Floats:
@@ -136,7 +136,7 @@ def _by_scale(runs: Sequence[Row], bands: Mapping[str, Row]) -> list[Scale]:
         well = [row for row in rows if row["exit_status"] == 0]
         runtimes = seconds(well, alarmed=False), seconds(well, alarmed=True)
         size = rows[0]["ranks"], rows[0]["nodes"]
-        scales.append(Scale(workload, *size, *runtimes, len(rows) - len(well), bands.get(workload)))
+        scales.append(RunsAtScale(workload, *size, *runtimes, len(rows) - len(well), bands.get(workload)))
     return sorted(scales, key=lambda scale: (scale.ranks, scale.nodes))
 
 

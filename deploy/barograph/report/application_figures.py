@@ -12,7 +12,7 @@ from matplotlib.dates import ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from barograph.report.application import Scale
+from barograph.report.application import RunsAtScale
 from barograph.report.classes import CLASSES, Class
 from barograph.report.drawing import label_above, plain, styled
 from barograph.views.log import Row, limits
@@ -24,7 +24,7 @@ POINTS: Final = 150
 JITTER: Final = 0.06
 
 
-def runtimes(scales: Sequence[Scale]) -> Figure:
+def runtimes(scales: Sequence[RunsAtScale]) -> Figure:
     """Runs by scale with the band for the next one."""
     with styled(3.6) as figure:
         axes = figure.subplots()
@@ -39,7 +39,7 @@ def runtimes(scales: Sequence[Scale]) -> Figure:
     return figure
 
 
-def intervals(one: Class, scales: Sequence[Scale]) -> Figure:
+def intervals(one: Class, scales: Sequence[RunsAtScale]) -> Figure:
     """A sample of the intervals of a class by scale with the band for the next one."""
     with styled(3.6) as figure:
         axes = figure.subplots()
@@ -130,7 +130,7 @@ def _spread(at: int, count: int) -> Floats:
     return np.asarray(at + (np.arange(count) % 7 - 3) * JITTER, dtype=np.float64)
 
 
-def _finish(axes: Axes, scales: Sequence[Scale], what: str) -> None:
+def _finish(axes: Axes, scales: Sequence[RunsAtScale], what: str) -> None:
     label_above(axes)
     axes.use_sticky_edges = False  # else a band at the bottom lies on the axis
     axes.margins(y=0.08)

@@ -12,8 +12,8 @@ from barograph.commands.export import app_argument, replaced, since_argument
 from barograph.report import application, job, page
 from barograph.views.context import ViewContext
 from barograph.views.log import WRITTEN, LogView
-from barograph.views.modeler import DEFAULT_MODELER, Modeler, default_modeler
-from barograph.views.refusal import Refused, log_errors, refuse
+from barograph.views.modeler import DEFAULT_MODELER, ModelerClient, default_modeler
+from barograph.views.refusal import NoResult, log_errors, refuse
 from barograph_agent.deliver import keys
 from barograph_agent.job.identity import JobError, parse_params
 from barograph_agent.settings import places
@@ -31,11 +31,11 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(str(error))
     try:
         with log_errors(), LogView(options.collector, keys.from_environment(os.environ), WRITTEN) as log:
-            modeler = Modeler(options.modeler or default_modeler(options.collector), time.time)
+            modeler = ModelerClient(options.modeler or default_modeler(options.collector), time.time)
             text = _written(ViewContext(log, modeler), options)
         with replaced(options.output) as path:
             path.write_text(text, encoding="utf-8")
-    except Refused as error:
+    except NoResult as error:
         return refuse("report", error)
     except OSError as error:
         return refuse("report", f"cannot write {options.output}: {error.strerror}", Exit.STATE)

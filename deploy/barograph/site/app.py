@@ -25,7 +25,7 @@ from barograph.site.guard import AccessGuard, Headers
 from barograph.views import queries
 from barograph.views.context import ViewContext
 from barograph.views.log import LogView
-from barograph.views.modeler import Modeler
+from barograph.views.modeler import ModelerClient
 from barograph.views.refusal import NothingKnown
 from barograph.views.states import LEGEND
 from barograph.views.templates import environment
@@ -59,7 +59,7 @@ FAILURES: Final[dict[type[Exception], tuple[HTTPStatus, str]]] = {
 class SitePages:
     """Makes the pages. metrics: by name of a daemon, the address of its metrics."""
 
-    def __init__(self, log: LogView, modeler: Modeler, guard: AccessGuard, metrics: Mapping[str, str]) -> None:
+    def __init__(self, log: LogView, modeler: ModelerClient, guard: AccessGuard, metrics: Mapping[str, str]) -> None:
         self._log, self._modeler, self._guard = log, modeler, guard
         self._metrics = dict(metrics)
         self._templates = environment("barograph.site")
@@ -158,7 +158,7 @@ def _application(context: ViewContext, request: Request) -> Values:
     return application.view(context, query.get("cluster", ""), query.get("app", ""), query.get("problem"))
 
 
-def create(log: LogView, modeler: Modeler, metrics: Mapping[str, str], access: Access | None = None) -> Starlette:
+def create(log: LogView, modeler: ModelerClient, metrics: Mapping[str, str], access: Access | None = None) -> Starlette:
     """The whole site. access: whose tokens are accepted; None for a loopback address, where everybody sees all."""
     pages = SitePages(log, modeler, AccessGuard(access), metrics)
     # On loopback no token is asked for: then no other site's name may lead here (DNS rebinding).

@@ -13,7 +13,7 @@ from barograph.views import queries
 from barograph.views.context import ViewContext
 from barograph.views.log import Row
 from barograph.views.modeler import question
-from barograph.views.refusal import NothingKnown, Refused
+from barograph.views.refusal import NoResult, NothingKnown
 from barograph.views.words import deviation, param_map, percent
 
 FURTHER: Final = 4
@@ -58,7 +58,7 @@ def _ask(
     most = FURTHER * scales[-1]["ranks"]
     try:
         said = context.predict(question(param_map(params), cluster=cluster, app=app, ranks=most, curve=1))
-    except Refused as error:
+    except NoResult as error:
         return None, str(error)
     return said, said["refusal"] or ""
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from barograph.site.settings import PAGE, check_page
-from barograph.views.modeler import Modeler, default_modeler
+from barograph.views.modeler import ModelerClient, default_modeler
 from barograph.views.refusal import refuse
 from barograph_agent.deliver import keys
 from barograph_collector.auth.http_access import Access
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
 
     modeler = options.modeler or default_modeler(options.collector)
     with LogView(options.collector, key) as log:
-        site = create(log, Modeler(modeler, log.clock), metrics(modeler), access)
+        site = create(log, ModelerClient(modeler, log.clock), metrics(modeler), access)
         try:
             serve(site, host, port, options.collector)
         except CannotListen as error:

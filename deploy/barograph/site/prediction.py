@@ -10,7 +10,7 @@ from barograph.views import queries
 from barograph.views.advice import sentences
 from barograph.views.context import ViewContext
 from barograph.views.modeler import question
-from barograph.views.refusal import Refused
+from barograph.views.refusal import NoResult
 from barograph_agent.job.identity import JobError, parse_params
 
 FIELDS = ("app", "ranks", "nodes", "params", "cluster", "risk")
@@ -27,7 +27,7 @@ def view(context: ViewContext, query: Mapping[str, str]) -> dict[str, Any]:
         params = parse_params(given["params"].replace(",", " ").split())
         fields = {name: given[name] or None for name in FIELDS if name != "params"}
         said = context.predict(question(params, **fields, curve="1"))
-    except (JobError, Refused) as error:
+    except (JobError, NoResult) as error:
         return shown | {"error": str(error)}
     drawn = chart(said, f"Runtime of {given['app']} over ranks") if said["refusal"] is None else None
     return shown | {"sentences": sentences(said), "chart": drawn}

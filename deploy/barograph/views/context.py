@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from barograph.views.log import FRESH, LogView, Row
-from barograph.views.modeler import Away, Modeler
+from barograph.views.modeler import ModelerAway, ModelerClient
 from barograph_collector.auth.http_access import ANYBODY, Viewer
 
 
@@ -19,7 +19,7 @@ class ViewContext:
     """
 
     log: LogView
-    modeler: Modeler
+    modeler: ModelerClient
     viewer: Viewer = ANYBODY
     proof: Mapping[str, str] = field(default_factory=dict)
     """The headers by which the viewer is known, for the modeler may ask too."""
@@ -49,9 +49,9 @@ class ViewContext:
         return [row for row in self.rows(query, name=name) if self.viewer.may_see(row["user"])]
 
     def predict(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """The modeler's answer. Raises Refused, and Away where it does not answer."""
+        """The modeler's answer. Raises NoResult, and ModelerAway where it does not answer."""
         try:
             return self.modeler.predict(fields, self.proof)
-        except Away:
+        except ModelerAway:
             self.asked_in_vain = True
             raise

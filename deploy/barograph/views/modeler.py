@@ -15,7 +15,7 @@ from urllib.parse import urlencode, urlsplit
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from barograph.views.refusal import Refused
+from barograph.views.refusal import NoResult
 from barograph_collector.daemon.service import Exit
 
 ABOVE: Final = 2
@@ -25,19 +25,19 @@ ANSWER_SECONDS: Final = 10.0
 ANSWER_BYTES: Final = 4 * 2**20
 
 
-class Learning(Refused):
+class Learning(NoResult):
     """There is no answer yet; there will be one in a few seconds."""
 
     status = Exit.UNAVAILABLE
 
 
-class Away(Refused):
+class ModelerAway(NoResult):
     """The modeler did not answer. The text names its address and what to do."""
 
     status = Exit.UNAVAILABLE
 
 
-class Modeler:
+class ModelerClient:
     """A modeler and since when it does not answer, None while it does. Any thread may ask. clock: Unix seconds."""
 
     def __init__(self, url: str, clock: Callable[[], float]) -> None:
@@ -47,11 +47,11 @@ class Modeler:
         self._lock = threading.Lock()
 
     def predict(self, fields: Mapping[str, Any], proof: Mapping[str, str]) -> dict[str, Any]:
-        """Its answer. proof: headers that say who asks. Raises Refused, and Away where it does not answer."""
+        """Its answer. proof: headers that say who asks. Raises NoResult, and ModelerAway where it does not answer."""
         away = False
         try:
             return ask(self.url, fields, proof)
-        except Away:
+        except ModelerAway:
             away = True
             raise
         finally:
@@ -66,7 +66,7 @@ def question(params: Mapping[str, str], **fields: object) -> dict[str, Any]:
 
 
 def ask(modeler: str, fields: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The modeler's answer. headers: who asks, where the modeler wants to know. Raises Away, Learning and Refused."""
+    """The modeler's answer. headers: who asks, if the modeler must know. Raises ModelerAway, Learning and NoResult."""
     url = f"{modeler.rstrip('/')}/predict?{urlencode(fields)}"
     request = urllib.request.Request(url, headers=dict(headers or {}))
     try:
@@ -76,28 +76,30 @@ def ask(modeler: str, fields: Mapping[str, Any], headers: Mapping[str, str] | No
         raise _refusal(modeler, error) from None
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
-        raise Away(f"no answer from the modeler at {modeler}: {reason}; check that `barograph modeler` runs") from None
+        raise ModelerAway(
+            f"no answer from the modeler at {modeler}: {reason}; check that `barograph modeler` runs"
+        ) from None
     try:
         said = json.loads(body)
     except ValueError:
         said = None
     if not isinstance(said, dict):
-        raise Away(f"{modeler} does not answer with a prediction, expected a modeler")
+        raise ModelerAway(f"{modeler} does not answer with a prediction, expected a modeler")
     return said
 
 
-def _refusal(modeler: str, error: urllib.error.HTTPError) -> Refused:
+def _refusal(modeler: str, error: urllib.error.HTTPError) -> NoResult:
     with error:
         if error.code == http.HTTPStatus.UNAUTHORIZED:
             text = f"{modeler} answers viewers only, expected --token FILE with a token that your operators have made"
-            return Refused(text, Exit.USAGE)
+            return NoResult(text, Exit.USAGE)
         try:
             text = str(json.loads(error.read(ANSWER_BYTES))["error"])
         except (OSError, ValueError, KeyError, TypeError):
-            return Away(f"{modeler} answers {error.code} {error.reason}, expected a modeler")
+            return ModelerAway(f"{modeler} answers {error.code} {error.reason}, expected a modeler")
     if error.code == http.HTTPStatus.SERVICE_UNAVAILABLE:
         return Learning(text)
-    return Refused(text, {400: Exit.USAGE, 404: Exit.DATA}.get(error.code, Exit.UNAVAILABLE))
+    return NoResult(text, {400: Exit.USAGE, 404: Exit.DATA}.get(error.code, Exit.UNAVAILABLE))
 
 
 def scrape(url: str, seconds: float, most_bytes: int) -> list[Sample]:
