@@ -14,10 +14,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from barograph.site.app import create
-from barograph.site.desk import ModelerClient
 from barograph.site.figure import spark
-from barograph.site.log import CachedLog
 from barograph.site.scale import Axis, durations, ranks, spans, timeline
+from barograph.views.log import LogView
+from barograph.views.modeler import ModelerClient
 from barograph_collector.auth.http_access import VIEWERS, Access, add
 from barograph_collector.server import Collector
 from helpers.fleet import CLASS, Fleet, site_row
@@ -81,7 +81,7 @@ def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
 @pytest.fixture(scope="module")
 def site(collector: Collector) -> Iterator[TestClient]:
     with (
-        CachedLog(collector.endpoint, clock=Clock()) as log,
+        LogView(collector.endpoint, clock=Clock()) as log,
         TestClient(
             create(log, ModelerClient(AWAY, log.clock), METRICS), base_url=BASE, raise_server_exceptions=False
         ) as client,
@@ -213,7 +213,7 @@ def test_an_operator_sees_all_and_a_user_what_is_its_own(collector: Collector, t
     tokens = {name: add(tmp_path, right, name).read_text().strip() for right, name in who}
     access = Access.read(tmp_path / VIEWERS)
     with (
-        CachedLog(collector.endpoint, clock=Clock()) as log,
+        LogView(collector.endpoint, clock=Clock()) as log,
         TestClient(
             create(log, ModelerClient(AWAY, log.clock), METRICS, access), base_url="http://page.example"
         ) as client,
@@ -238,7 +238,7 @@ def test_an_operator_sees_all_and_a_user_what_is_its_own(collector: Collector, t
 def test_a_token_that_is_typed_becomes_a_cookie_that_no_script_reads(collector: Collector, tmp_path: Path) -> None:
     token = add(tmp_path, "operator", "ops").read_text().strip()
     with (
-        CachedLog(collector.endpoint, clock=Clock()) as log,
+        LogView(collector.endpoint, clock=Clock()) as log,
         TestClient(
             create(log, ModelerClient(AWAY, log.clock), METRICS, Access.read(tmp_path / VIEWERS)), base_url=BASE
         ) as client,
@@ -257,7 +257,7 @@ def test_while_the_log_is_away_the_page_shows_what_it_knew_and_since_when(tmp_pa
     clock = Clock()
     with collector_on(tmp_path / "log.duckdb") as running:
         fill(running.endpoint)
-        log = CachedLog(running.endpoint, clock=clock)
+        log = LogView(running.endpoint, clock=clock)
         client = TestClient(create(log, ModelerClient(AWAY, clock), METRICS), base_url=BASE)
         assert "lab/1.0.0" in words(client.get("/"))
     with log:
@@ -275,7 +275,7 @@ def test_while_the_log_is_away_the_page_shows_what_it_knew_and_since_when(tmp_pa
 def test_a_job_that_says_nothing_any_more_is_silent_and_its_alarm_is_past(collector: Collector) -> None:
     clock = Clock()
     clock.ahead = 1000.0
-    with CachedLog(collector.endpoint, clock=clock) as log:
+    with LogView(collector.endpoint, clock=clock) as log:
         client = TestClient(create(log, ModelerClient(AWAY, clock), METRICS), base_url=BASE)
         assert set(re.findall(r'<use href="#shape-(\w+)"', client.get("/").text)) == {"silent"}
         assert "No alarm is on" in words(client.get("/alarms"))
@@ -283,14 +283,14 @@ def test_a_job_that_says_nothing_any_more_is_silent_and_its_alarm_is_past(collec
 
 
 def test_a_collector_that_was_never_there_is_a_sentence_and_not_a_trace() -> None:
-    with CachedLog(NOWHERE) as log:
+    with LogView(NOWHERE) as log:
         answer = TestClient(create(log, ModelerClient(AWAY, log.clock), METRICS), base_url=BASE).get("/")
     assert answer.status_code == 503
     assert f"no answer from the collector at {NOWHERE}" in words(answer)
 
 
 def test_however_many_look_the_log_is_asked_once(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
-    with CachedLog(collector.endpoint, clock=Clock()) as log:
+    with LogView(collector.endpoint, clock=Clock()) as log:
         asked: list[str] = []
         query = log._reader.query
         monkeypatch.setattr(log._reader, "query", lambda text, *rest: asked.append(text) or query(text, *rest))

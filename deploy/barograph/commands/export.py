@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
@@ -20,11 +19,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from barograph.commands import extrap
-from barograph.commands.sql import rows_of
-from barograph_agent.deliver import keys
+from barograph.views.log import arrow_of
+from barograph.views.refusal import NoResult, opened, refuse
 from barograph_agent.protocol.tables import IDENTIFIER, TABLES, Kind
 from barograph_agent.settings import agent, places
-from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused, RowBatch
+from barograph_collector.client.log_reader import LogReader, RowBatch
 from barograph_collector.daemon.service import Exit
 from barograph_collector.query.sql import ROWS_LIMIT
 
@@ -32,7 +31,7 @@ _TIMES: Final = ("ended_at", "started_at", "fitted_at", "at")
 """The columns that may say when a row happened; the first that a table has does."""
 
 
-class NotExportable(ValueError):
+class NotExportable(NoResult):
     """A choice that a table or the log cannot serve. The text names it and what was expected."""
 
 
@@ -56,7 +55,7 @@ class Selection:
             conditions.append(f"job IN (SELECT job FROM jobs WHERE app = '{app}')")
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         asked = f'SELECT count(*), coalesce(min("offset") - 1, 0) FROM "{table}"{where}'
-        self.rows, self._before = (column[0].as_py() for column in rows_of(reader.query(asked, seconds=60.0)).columns)
+        self.rows, self._before = (column[0].as_py() for column in arrow_of(reader.query(asked, seconds=60.0)).columns)
         self._reader = reader
 
     def pages(self) -> Iterator[pa.Table]:
@@ -140,7 +139,7 @@ def _jobs_of(reader: LogReader, app: str) -> list[str]:
         raise NotExportable(f"app {app!r} has more than {ROWS_LIMIT} jobs, expected fewer: export all and filter there")
     if not answer.rows:
         raise NotExportable(f"app {app!r} has no jobs in the log, expected one that `barograph status` shows")
-    jobs: list[str] = rows_of(answer)["job"].to_pylist()
+    jobs: list[str] = arrow_of(answer)["job"].to_pylist()
     return jobs
 
 
@@ -175,18 +174,11 @@ def main(arguments: Sequence[str]) -> int:
     if options.format == "extrap" and not options.app:
         parser.error("--format extrap needs --app: one file models one application")
     try:
-        with LogReader(options.collector, 20.0, keys.from_environment(os.environ)) as reader:
+        with opened(options.collector, 20.0) as reader:
             wrote = _export(options, reader, Console(stderr=True))
-    except LogUnavailable as error:
-        return _say(Exit.UNAVAILABLE, str(error))
-    except (keys.KeyFileError, NotExportable, ReadRefused) as error:
-        return _say(Exit.DATA, str(error))
+    except NoResult as error:
+        return refuse("export", error)
     except OSError as error:
-        return _say(Exit.STATE, f"cannot write {options.output}: {error.strerror}")
+        return refuse("export", f"cannot write {options.output}: {error.strerror}", Exit.STATE)
     print(f"{options.output}: {wrote}")
     return Exit.OK
-
-
-def _say(status: Exit, text: str) -> Exit:
-    print(f"barograph export: {text}", file=sys.stderr)
-    return status

@@ -9,13 +9,13 @@ intervals took of it, named by the call site that ends them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from barograph.commands.sql import rows_of
+from barograph.views.log import Row, rows_of
 from barograph_collector.client.log_reader import LogReader, ReadRefused
 from barograph_collector.query.sql import ROWS_LIMIT
 
@@ -46,11 +46,11 @@ def write(reader: LogReader, path: Path, app: str, since: float | None) -> int:
     return len(lines)
 
 
-def _rows(reader: LogReader, query: str) -> Iterator[dict[str, Any]]:
+def _rows(reader: LogReader, query: str) -> list[Row]:
     answer = reader.query(query, ROWS_LIMIT, 60.0)
     if answer.more:
         raise ReadRefused(f"more than {ROWS_LIMIT} measurements, expected fewer: use --since")
-    yield from rows_of(answer).to_pylist()
+    return rows_of(answer)
 
 
 def _coordinates(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, float]]:

@@ -7,11 +7,13 @@ import math
 from pathlib import Path
 from typing import Final
 
+from barograph.views.refusal import NoResult
+
 MOST: Final = 400
 """Features of one question."""
 
 
-class BadFeatures(ValueError):
+class BadFeatures(NoResult):
     """A file that holds no features. The text names it, the line or the feature, and what was expected."""
 
 

@@ -15,15 +15,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from barograph_agent.deliver import keys
+from barograph.views.log import arrow_of
+from barograph.views.refusal import NoResult, opened, refuse
 from barograph_agent.settings import agent, places
-from barograph_collector.client.log_reader import LogReader, LogUnavailable, QueryResult, ReadRefused
 from barograph_collector.daemon.service import Exit
-
-
-def rows_of(answer: QueryResult) -> pa.Table:
-    """The rows of an answer as an Arrow table."""
-    return pa.ipc.open_stream(answer.stream).read_all()
 
 
 def as_table(rows: pa.Table) -> Table:
@@ -83,15 +78,11 @@ def main(arguments: Sequence[str]) -> int:
     if not options.seconds > 0:
         parser.error(f"argument --seconds: {options.seconds:g}, expected more than 0")
     try:
-        with LogReader(options.collector, 5.0, keys.from_environment(os.environ)) as reader:
+        with opened(options.collector, 5.0) as reader:
             answer = reader.query(options.query, options.limit, options.seconds)
-    except LogUnavailable as error:
-        print(f"barograph sql: {error}", file=sys.stderr)
-        return Exit.UNAVAILABLE
-    except (keys.KeyFileError, ReadRefused) as error:
-        print(f"barograph sql: {error}", file=sys.stderr)
-        return Exit.DATA
-    rows = rows_of(answer)
+    except NoResult as error:
+        return refuse("sql", error)
+    rows = arrow_of(answer)
     if options.csv or options.json:
         sys.stdout.buffer.write(as_csv(rows) if options.csv else as_json(rows))
         sys.stdout.buffer.flush()

@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
 
-from barograph_agent.deliver import keys
+from barograph.views.log import Row, limits, rows
+from barograph.views.refusal import NoResult, opened, refuse
+from barograph.views.states import ALARMS
+from barograph.views.words import figure, local
 from barograph_agent.protocol.wire import Column
 from barograph_agent.settings import agent, places
-from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
+from barograph_collector.client.log_reader import LogReader
 from barograph_collector.daemon.service import Exit
 
-ALARMS: Final = ("slow", "stalled", "fast")
 TAIL: Final = 2000
 """Rows of each table looked at: the newest."""
-
-Row = dict[str, Any]
-
-
-def rows(columns: Mapping[str, Column]) -> Iterator[Row]:
-    """Columns turned into one map per row."""
-    for values in zip(*columns.values(), strict=True):
-        yield dict(zip(columns, values, strict=True))
 
 
 def latest(columns: Mapping[str, Column], *key: str) -> dict[tuple[Any, ...], Row]:
@@ -50,11 +42,11 @@ def jobs_table(jobs: list[Row], runs: Mapping[Any, Row], scores: Mapping[Any, Ro
             job["job"],
             job["workload"],
             str(job["ranks"]),
-            clock(job["started_at"]),
-            number(run["runtime_seconds"], "s") if run else "running",
+            local(job["started_at"]),
+            figure(run["runtime_seconds"], "s") if run else "running",
             score["state"] if score else "unknown",
-            number(score["score"]) if score else "-",
-            number(score["slowdown"], "x") if score else "-",
+            figure(score["score"]) if score else "-",
+            figure(score["slowdown"], "x") if score else "-",
             style=style,
         )
     return table
@@ -66,19 +58,8 @@ def bands_table(bands: list[Row]) -> Table:
     for name in ("workload", "runs", "lower", "expected", "upper"):
         table.add_column(name, justify="left" if name == "workload" else "right")
     for band in bands:
-        limits = (number(band[f"{limit}_seconds"], "s") for limit in ("lower", "expected", "upper"))
-        table.add_row(band["workload"], str(band["samples"]), *limits)
+        table.add_row(band["workload"], str(band["samples"]), *(figure(limit, "s") for limit in limits(band)))
     return table
-
-
-def number(value: float, unit: str = "") -> str:
-    """Two digits and a unit; a dash for what is not known."""
-    return "-" if math.isnan(value) else f"{value:,.2f}{' ' + unit if unit == 's' else unit}"
-
-
-def clock(at: float) -> str:
-    """Local date and time; a dash where an imported run had none."""
-    return "-" if at == 0 else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
 def show(reader: LogReader, console: Console, limit: int) -> None:
@@ -108,12 +89,8 @@ def main(arguments: Sequence[str]) -> int:
     # Where nobody looks at a terminal, lines are not cut to 80 columns.
     console = Console(width=None if sys.stdout.isatty() else 160)
     try:
-        with LogReader(options.collector, 5.0, keys.from_environment(os.environ)) as reader:
+        with opened(options.collector, 5.0, read_refused=Exit.UNAVAILABLE) as reader:
             show(reader, console, options.jobs)
-    except keys.KeyFileError as error:
-        print(f"barograph status: {error}", file=sys.stderr)
-        return Exit.DATA
-    except (LogUnavailable, ReadRefused) as error:
-        print(f"barograph status: {error}", file=sys.stderr)
-        return Exit.UNAVAILABLE
+    except NoResult as error:
+        return refuse("status", error)
     return Exit.OK

@@ -11,7 +11,8 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from barograph.commands.status import Row, latest
+from barograph.commands.status import latest
+from barograph.views.log import Row
 from barograph_collector.client.log_reader import LogReader
 from barograph_modeler.pace.pace import Pace
 

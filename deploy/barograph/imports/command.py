@@ -17,7 +17,7 @@ from barograph.imports.delivery import CollectorUnreachable, Delivery
 from barograph.imports.mapping import FIELDS, BadMap, parse_map
 from barograph.imports.record import Bad, Entry, RunRecord, Skipped, UnreadableLine, app_name
 from barograph.imports.source import FORMATS, Options, Source, entries, opened
-from barograph.views.advice import plural
+from barograph.views.words import plural
 from barograph_agent.deliver import keys
 from barograph_agent.job.identity import clean
 from barograph_agent.settings import agent, places

@@ -2,21 +2,54 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from barograph.commands.predict import ModelerUnreachable, PredictionRefused, ask
+import numpy as np
+
 from barograph.report.classes import Class, largest
 from barograph.report.coverage import BandCoverage, judged
-from barograph.report.log import ReportLog, Row
-from barograph.report.runs import ALARMED, RunsAtScale, Where, by_scale, chosen, ended_runs, parsed
+from barograph.views import queries
+from barograph.views.context import ViewContext
+from barograph.views.log import Row
+from barograph.views.modeler import question
+from barograph.views.refusal import NoResult, NothingKnown
+from barograph.views.words import listed, param_map, plural
 from barograph_modeler.forecasts.scoreboard import ForecastScore
+from barograph_modeler.maxima.sample import Floats
+
+
+@dataclass(frozen=True)
+class RunsAtScale:
+    """The runs on one number of ranks and nodes, in seconds, and the newest band for the next one."""
+
+    workload: str
+    ranks: int
+    nodes: int
+    healthy: Floats
+    alarmed: Floats
+    failed: int
+    band: Row | None
+
+    @property
+    def name(self) -> str:
+        """In words: ranks, and nodes where there are several."""
+        return plural(self.ranks, "rank") + (f" on {self.nodes:,} nodes" if self.nodes > 1 else "")
+
+    @property
+    def tick(self) -> str:
+        """The same for an axis."""
+        return f"{self.ranks:,}" + (f"\n{self.nodes:,} nodes" if self.nodes > 1 else "")
 
 
 @dataclass(frozen=True)
 class ApplicationReport:
-    """Everything the page says. `said`: the modeler's answer, None where there is none: `trouble` says why."""
+    """Everything the page says. `said`: the modeler's answer, None where there is none: `trouble` says why.
+
+    forecasts: predictions made while runs ran, with what came of them; scores: the same by number of ranks.
+    """
 
     app: str
     cluster: str
@@ -35,51 +68,76 @@ class ApplicationReport:
 
 
 def gather(
-    log: ReportLog,
-    app: str,
-    cluster: str | None,
-    params: Mapping[str, str],
-    ranks: int | None,
-    since: float,
-    modeler: str,
+    context: ViewContext, app: str, cluster: str | None, params: Mapping[str, str], ranks: int | None, since: float
 ) -> ApplicationReport:
     """Ask log and modeler. ranks: to predict for, twice the largest scale by default. Raises NothingKnown."""
-    every = ended_runs(log, app, cluster, since)
-    text, others = chosen(every, params)
+    every = context.rows(queries.ended_runs(app, cluster, since))
+    if not every:
+        raise NothingKnown(f"no finished run of {app!r} is in the log{' since then' if since else ''}")
+    clusters = sorted({run["cluster"] for run in every})
+    if len(clusters) > 1:
+        raise NothingKnown(f"{app} has run on {', '.join(clusters)}, expected --cluster with one of them")
+    text, others = _chosen(every, params)
     mine = [run for run in every if run["params"] == text]
-    where = Where(app, mine[0]["cluster"], text, since)
-    bands = log.rows(
-        f"""SELECT * FROM bands WHERE workload IN (SELECT workload FROM jobs WHERE {where.subject})
-        QUALIFY row_number() OVER (PARTITION BY workload, class_id, method ORDER BY "offset" DESC) = 1"""
-    )
-    scales = by_scale(mine, {row["workload"]: row for row in bands if row["kind"] == "runtime"})
-    forecasts = _forecasts(log, where.jobs)
-    at = ranks or 2 * max(scale.ranks for scale in scales)
-    said, trouble = _predicted(modeler, app, where.cluster, parsed(text), at)
+    where = queries.Where(app, clusters[0], text, since)
+    bands = context.rows(where.bands())
+    scales = _by_scale(mine, {row["workload"]: row for row in bands if row["kind"] == "runtime"})
+    forecasts = context.rows(where.forecasts())
+    said, trouble = None, ""
+    try:
+        at = ranks or 2 * max(scale.ranks for scale in scales)
+        said = context.predict(question(param_map(text), app=app, cluster=where.cluster, ranks=at, curve=1))
+    except NoResult as error:
+        trouble = str(error)
     return ApplicationReport(
         app=app,
         cluster=where.cluster,
-        params=parsed(text),
+        params=param_map(text),
         other_params=others,
         since=min(run["ended_at"] for run in mine),
         until=max(run["ended_at"] for run in mine),
         scales=scales,
-        classes=largest(log, where.healthy, scales, bands),
+        classes=largest(context, where, {scale.workload: scale.ranks for scale in scales}, bands),
         forecasts=forecasts,
         scores=_scored(forecasts),
-        judged=judged(modeler, [scale.workload for scale in scales]),
-        alarms=_alarms(log, where.jobs),
+        judged=judged(context.modeler.url, [scale.workload for scale in scales]),
+        alarms=context.rows(where.alarms()),
         said=said,
         trouble=trouble,
     )
 
 
-def _forecasts(log: ReportLog, jobs: str) -> list[Row]:
-    """Predictions that were made while jobs ran, with what came of them, in the order of their making."""
-    return log.rows(
-        f"""SELECT predictions.*, actual_seconds, result, outcomes.relative_error
-        FROM predictions JOIN outcomes USING (job) WHERE job IN ({jobs}) ORDER BY made_at, job"""
-    )
+def _chosen(runs: Sequence[Row], params: Mapping[str, str]) -> tuple[str, int]:
+    """The parameters meant, as the log has them, and how many others there are; without any, those of the most runs.
+
+    Raises NothingKnown.
+    """
+    counts = Counter(run["params"] for run in runs)
+    if not params:
+        return counts.most_common(1)[0][0], len(counts) - 1
+    for text in counts:
+        if param_map(text) == params:
+            return text, len(counts) - 1
+    known = "; ".join(sorted(listed(param_map(text), " ") or "no parameters" for text in counts)[:5])
+    raise NothingKnown(f"no run with {listed(params, ' ')} in that time, expected parameters such as: {known}")
+
+
+def _by_scale(runs: Sequence[Row], bands: Mapping[str, Row]) -> list[RunsAtScale]:
+    """Runs of one problem by scale. bands: of runtimes, by workload."""
+
+    def seconds(rows: Sequence[Row], alarmed: bool) -> Floats:
+        return np.array([row["runtime_seconds"] for row in rows if row["alarmed"] is alarmed], dtype=np.float64)
+
+    found: dict[str, list[Row]] = {}
+    for run in runs:
+        found.setdefault(run["workload"], []).append(run)
+    scales = []
+    for workload, rows in found.items():
+        well = [row for row in rows if row["exit_status"] == 0]
+        runtimes = seconds(well, alarmed=False), seconds(well, alarmed=True)
+        size = rows[0]["ranks"], rows[0]["nodes"]
+        scales.append(RunsAtScale(workload, *size, *runtimes, len(rows) - len(well), bands.get(workload)))
+    return sorted(scales, key=lambda scale: (scale.ranks, scale.nodes))
 
 
 def _scored(forecasts: Sequence[Row]) -> dict[int, ForecastScore]:
@@ -91,21 +149,3 @@ def _scored(forecasts: Sequence[Row]) -> dict[int, ForecastScore]:
         if row["result"] in ("inside", "outside"):
             score.errors.append(abs(row["relative_error"]))
     return scores
-
-
-def _alarms(log: ReportLog, jobs: str) -> list[Row]:
-    """The newest row of each job that has alarmed, the newest job first."""
-    return log.rows(
-        f"""SELECT * FROM scores WHERE job IN ({jobs}) AND state IN ({ALARMED})
-        QUALIFY row_number() OVER (PARTITION BY job ORDER BY "offset" DESC) = 1 ORDER BY alarmed_at DESC"""
-    )
-
-
-def _predicted(
-    modeler: str, app: str, cluster: str, params: Mapping[str, str], ranks: int
-) -> tuple[Mapping[str, Any] | None, str]:
-    fields = {"app": app, "cluster": cluster, "ranks": ranks, "curve": 1}
-    try:
-        return ask(modeler, fields | {f"param.{name}": value for name, value in params.items()}), ""
-    except (ModelerUnreachable, PredictionRefused) as error:
-        return None, str(error)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,9 +12,10 @@ from matplotlib.dates import ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
+from barograph.report.application import RunsAtScale
 from barograph.report.classes import CLASSES, Class
 from barograph.report.drawing import label_above, plain, styled
-from barograph.report.runs import RunsAtScale
+from barograph.views.log import Row, limits
 from barograph.views.projection import ASKED, BAND, DOTS, LINE
 from barograph_modeler.maxima.sample import Floats
 
@@ -25,51 +26,43 @@ JITTER: Final = 0.06
 
 def runtimes(scales: Sequence[RunsAtScale]) -> Figure:
     """Runs by scale with the band for the next one."""
-    with styled():
-        figure = Figure(figsize=(8, 3.6), layout="constrained")
+    with styled(3.6) as figure:
         axes = figure.subplots()
         for at, scale in enumerate(scales):
             label = None if at else "healthy runs"
             axes.plot(_spread(at, scale.healthy.size), scale.healthy, ".", color=DOTS, ms=5, label=label, zorder=3)
-            if scale.band is not None:
-                _box(axes, at, scale.band)
+            _box(axes, at, scale.band)
             axes.plot(_spread(at, scale.alarmed.size), scale.alarmed, "x", color=ASKED, ms=6, zorder=4)
         if any(scale.alarmed.size for scale in scales):
             axes.plot([], [], "x", color=ASKED, label="runs that alarmed")
-        label_above(axes)
         _finish(axes, scales, "runtime in seconds")
     return figure
 
 
 def intervals(one: Class, scales: Sequence[RunsAtScale]) -> Figure:
     """A sample of the intervals of a class by scale with the band for the next one."""
-    with styled():
-        figure = Figure(figsize=(8, 3.6), layout="constrained")
+    with styled(3.6) as figure:
         axes = figure.subplots()
-        labelled = False
+        label: str | None = "healthy intervals"
         for at, scale in enumerate(scales):
             values = 1e3 * one.samples.get(scale.workload, np.empty(0))[:POINTS]
-            label = "healthy intervals" if values.size and not labelled else None
-            labelled |= values.size > 0
-            axes.plot(_spread(at, values.size), values, ".", color=DOTS, ms=3, alpha=0.5, label=label, zorder=3)
-            if (band := one.bands.get(scale.workload)) is not None:
-                _box(axes, at, band, 1e3)
-        label_above(axes)
+            named = label if values.size else None
+            axes.plot(_spread(at, values.size), values, ".", color=DOTS, ms=3, alpha=0.5, label=named, zorder=3)
+            label = None if values.size else label
+            _box(axes, at, one.bands.get(scale.workload), 1e3)
         _finish(axes, scales, "interval in milliseconds")
     return figure
 
 
 def fits(classes: Sequence[Class]) -> Figure:
     """Q-Q plots of the classes that have a fit: observed over fitted quantiles."""
-    with styled():
-        figure = Figure(figsize=(8, 3), layout="constrained")
+    with styled(3) as figure:
         panels = figure.subplots(1, CLASSES)
         for axes in panels[len(classes) :]:
             axes.remove()
-        for number, (axes, one) in enumerate(zip(panels, classes, strict=False)):
+        for axes, one in zip(panels, classes, strict=False):
             assert one.verdict is not None
-            assert one.fitted is not None
-            x = 1e3 * np.sort(one.samples[one.fitted.workload])
+            x = 1e3 * np.sort(one.samples[one.fitted])
             # The positions of Hosking's plots, as the paper's.
             levels = (np.arange(1, x.size + 1) - 0.35) / x.size
             fitted = 1e3 * np.array([one.verdict.pwm.quantile(level) for level in levels])
@@ -79,15 +72,13 @@ def fits(classes: Sequence[Class]) -> Figure:
             axes.set_title(f"{one.letter}: {'trusted' if one.verdict.trusted else 'not trusted'}")
             axes.set_xlabel("fitted quantile, ms")
             axes.grid(color="0.92")
-            if not number:
-                axes.set_ylabel("observed, ms")
+        panels[0].set_ylabel("observed, ms")
     return figure
 
 
 def shapes(classes: Sequence[Class]) -> Figure:
     """The shape that the modeler has fitted to each class, over time."""
-    with styled():
-        figure = Figure(figsize=(8, 2.6), layout="constrained")
+    with styled(2.6) as figure:
         axes = figure.subplots()
         for one, color in zip(classes, (LINE, DOTS, "0.5"), strict=False):
             times = [datetime.fromtimestamp(row["fitted_at"], UTC) for row in one.shapes]
@@ -102,17 +93,16 @@ def shapes(classes: Sequence[Class]) -> Figure:
     return figure
 
 
-def forecasts(rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """What was said of runs while they ran, and what came: relative to what was expected."""
+def forecasts(rows: Sequence[Row]) -> Figure:
+    """What was predicted of runs while they ran, and their runtimes: relative to what was expected."""
     colors = {"inside": DOTS, "outside": ASKED}
-    with styled():
-        figure = Figure(figsize=(8, 2.8), layout="constrained")
+    with styled(2.8) as figure:
         axes = figure.subplots()
         for at, row in enumerate(rows):
-            lower, upper = (row[f"{limit}_seconds"] / row["expected_seconds"] for limit in ("lower", "upper"))
-            axes.plot([at, at], [lower, upper], color=BAND, lw=4, solid_capstyle="butt", zorder=1)
+            lower, expected, upper = limits(row)
+            axes.plot([at, at], [lower / expected, upper / expected], color=BAND, lw=4, solid_capstyle="butt", zorder=1)
             color = colors.get(row["result"], "0.7")
-            axes.plot([at], [row["actual_seconds"] / row["expected_seconds"]], ".", color=color, ms=6, zorder=2)
+            axes.plot([at], [row["actual_seconds"] / expected], ".", color=color, ms=6, zorder=2)
         axes.axhline(1, color=LINE, lw=1)
         for label, color in (("ended inside", DOTS), ("ended outside", ASKED), ("alarmed or failed", "0.7")):
             axes.plot([], [], ".", color=color, label=label)
@@ -125,13 +115,14 @@ def forecasts(rows: Sequence[Mapping[str, Any]]) -> Figure:
     return figure
 
 
-def _box(axes: Axes, at: int, band: Mapping[str, Any], unit: float = 1.0) -> None:
-    lower, expected, upper = (unit * band[f"{limit}_seconds"] for limit in ("lower", "expected", "upper"))
-    labels = (
-        (None, None) if "95 %" in str(axes.get_legend_handles_labels()[1]) else ("95 % of healthy ones", "expected")
-    )
-    axes.bar([at], [upper - lower], bottom=lower, width=0.5, color=BAND, label=labels[0], zorder=1)
-    axes.plot([at - 0.25, at + 0.25], [expected, expected], color=LINE, lw=2, label=labels[1], zorder=2)
+def _box(axes: Axes, at: int, band: Row | None, unit: float = 1.0) -> None:
+    if band is None:
+        return
+    lower, expected, upper = limits(band, unit)
+    labelled = "expected" in axes.get_legend_handles_labels()[1]
+    bar, line = (None, None) if labelled else ("95 % of healthy ones", "expected")
+    axes.bar([at], [upper - lower], bottom=lower, width=0.5, color=BAND, label=bar, zorder=1)
+    axes.plot([at - 0.25, at + 0.25], [expected, expected], color=LINE, lw=2, label=line, zorder=2)
 
 
 def _spread(at: int, count: int) -> Floats:
@@ -140,6 +131,7 @@ def _spread(at: int, count: int) -> Floats:
 
 
 def _finish(axes: Axes, scales: Sequence[RunsAtScale], what: str) -> None:
+    label_above(axes)
     axes.use_sticky_edges = False  # else a band at the bottom lies on the axis
     axes.margins(y=0.08)
     axes.set_xticks(range(len(scales)), [scale.tick for scale in scales])

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from barograph.commands.export import app_argument, replaced, since_argument
-from barograph.commands.predict import DEFAULT_MODELER, default_modeler
 from barograph.report import application, job, page
-from barograph.report.log import NothingKnown, ReportLog
+from barograph.views.context import ViewContext
+from barograph.views.log import WRITTEN, LogView
+from barograph.views.modeler import DEFAULT_MODELER, ModelerClient, default_modeler
+from barograph.views.refusal import NoResult, log_errors, refuse
 from barograph_agent.deliver import keys
 from barograph_agent.job.identity import JobError, parse_params
 from barograph_agent.settings import places
-from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.daemon.service import Exit
 from barograph_modeler.scaling.history import MOST_RANKS
-
-ANSWER_SECONDS = 20.0
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -31,33 +30,24 @@ def main(arguments: Sequence[str]) -> int:
     except JobError as error:
         parser.error(str(error))
     try:
-        with LogReader(options.collector, ANSWER_SECONDS, keys.from_environment(os.environ)) as reader:
-            text = _written(ReportLog(reader), options)
+        with log_errors(), LogView(options.collector, keys.from_environment(os.environ), WRITTEN) as log:
+            modeler = ModelerClient(options.modeler or default_modeler(options.collector), time.time)
+            text = _written(ViewContext(log, modeler), options)
         with replaced(options.output) as path:
             path.write_text(text, encoding="utf-8")
-    except LogUnavailable as error:
-        return _refuse(str(error), Exit.UNAVAILABLE)
-    except (keys.KeyFileError, NothingKnown, ReadRefused) as error:
-        return _refuse(str(error), Exit.DATA)
+    except NoResult as error:
+        return refuse("report", error)
     except OSError as error:
-        return _refuse(f"cannot write {options.output}: {error.strerror}", Exit.STATE)
+        return refuse("report", f"cannot write {options.output}: {error.strerror}", Exit.STATE)
     print(f"{options.output}: {len(text.encode()) / 1024:,.0f} KiB")
     return Exit.OK
 
 
-def _written(log: ReportLog, options: argparse.Namespace) -> str:
+def _written(context: ViewContext, options: argparse.Namespace) -> str:
     if options.job:
-        return page.of_job(job.gather(log, options.job))
+        return page.of_job(job.gather(context, options.job))
     return page.of_application(
-        application.gather(
-            log,
-            options.app,
-            options.cluster,
-            options.params,
-            options.ranks,
-            options.since,
-            options.modeler or default_modeler(options.collector),
-        )
+        application.gather(context, options.app, options.cluster, options.params, options.ranks, options.since)
     )
 
 
@@ -65,11 +55,6 @@ def _count(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= MOST_RANKS):
         raise argparse.ArgumentTypeError(f"{text!r}, expected a whole number from 1 to {MOST_RANKS}")
     return int(text)
-
-
-def _refuse(text: str, status: Exit) -> Exit:
-    print(f"barograph report: {text}", file=sys.stderr)
-    return status
 
 
 def _parser() -> argparse.ArgumentParser:

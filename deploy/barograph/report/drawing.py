@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import matplotlib as mpl
@@ -14,12 +15,13 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 NO_METADATA: Final = {"Date": None, "Creator": None, "Format": None, "Type": None}
 WIDE: Final = 10
-"""A range of values that takes a logarithmic axis."""
+"""A range of values that needs a logarithmic axis."""
 
 
-def styled() -> AbstractContextManager[None]:
-    """What figures are drawn under."""
-    return mpl.rc_context(
+@contextmanager
+def styled(height: float) -> Iterator[Figure]:
+    """An empty figure, drawn in the style of reports. height: in inches."""
+    with mpl.rc_context(
         {
             "font.size": 10,
             "font.family": "sans-serif",
@@ -28,7 +30,8 @@ def styled() -> AbstractContextManager[None]:
             "axes.titlesize": 10,
             "axes.titlelocation": "left",
         }
-    )
+    ):
+        yield Figure(figsize=(8, height), layout="constrained")
 
 
 def svg(figure: Figure, label: str) -> Markup:

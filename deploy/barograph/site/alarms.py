@@ -2,47 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from barograph.site import queries
-from barograph.site.desk import RequestContext
-from barograph.site.log import Row
-from barograph.site.running import heard
-from barograph.site.states import RECOVERED, SILENT, Shown, shown
+from barograph.site.running import reporting
+from barograph.views import queries
+from barograph.views.context import ViewContext
+from barograph.views.log import Row
+from barograph.views.states import RECOVERED, SILENT, Shown, shown
 
 
-@dataclass(frozen=True)
-class AlarmRow:
+class JobAlarm(NamedTuple):
     """A disturbance of a job: its row, and what it is called."""
 
     row: Row
     state: Shown
 
 
-@dataclass(frozen=True)
-class AlarmsView:
-    """`now` are on, `past` are over or of jobs that have ended or fallen silent; the newest first."""
-
-    now: list[AlarmRow]
-    past: list[AlarmRow]
-
-
-def view(desk: RequestContext) -> AlarmsView:
-    """Alarms of the jobs that the viewer may see. Raises Away."""
-    rows = desk.mine(desk.ask(queries.alarms(desk.now), name="alarms"))
-    talking = heard(desk)
-    on = [is_on(row, row["job"] in talking) for row in rows]
-    return AlarmsView(
-        now=[AlarmRow(row, shown(row)) for row, yes in zip(rows, on, strict=True) if yes],
-        past=[AlarmRow(row, _past(row)) for row, yes in zip(rows, on, strict=True) if not yes],
-    )
+def view(context: ViewContext) -> dict[str, Any]:
+    """Alarms of the jobs that the viewer may see: `now` are on, `past` are over or of jobs that ended or are silent."""
+    now, past = [], []
+    talking = reporting(context)
+    for row in context.visible(queries.alarms(context.now), name="alarms"):
+        if is_on(row, row["job"] in talking):
+            now.append(JobAlarm(row, shown(row)))
+        else:
+            # What was wrong, not that it is over: the whole table is of what is over.
+            past.append(JobAlarm(row, shown({**row, "score": 2.0})))
+    return {"now": now, "past": past}
 
 
 def is_on(row: Row, talking: bool) -> bool:
-    """Whether an alarm is on: its job runs, still says something unless it is stalled, and its score is above 1."""
+    """Whether an alarm is on: its job runs, is not silent unless it is stalled, and its score is above 1."""
     return row["ended_at"] is None and shown(row, not talking) not in (RECOVERED, SILENT)
-
-
-def _past(row: Row) -> Shown:
-    # What was wrong, not that it is over: this is the table of what is over.
-    return shown({**row, "score": 2.0})

@@ -1,4 +1,4 @@
-"""The pages by address: what each is made of, and what is said where it cannot be made."""
+"""The pages by address: what each is made of, and what is shown where it cannot be made."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qs, urlencode
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -21,162 +20,146 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from barograph.site import alarms, application, health, job, prediction, queries, running, words
-from barograph.site.desk import ModelerClient, NotThere, RequestContext
+from barograph.site import alarms, application, health, job, prediction, running
 from barograph.site.guard import AccessGuard, Headers
-from barograph.site.log import CachedLog, LogUnreachable
-from barograph.site.states import LEGEND
+from barograph.views import queries
+from barograph.views.context import ViewContext
+from barograph.views.log import LogView
+from barograph.views.modeler import ModelerClient
+from barograph.views.refusal import NothingKnown
+from barograph.views.states import LEGEND
+from barograph.views.templates import environment
 from barograph_collector.auth.http_access import COOKIE, Access, Viewer
+from barograph_collector.client.log_reader import LogUnavailable, ReadRefused
 
-HERE: Final = Path(__file__).parent
 LOOPBACK: Final = ["localhost", "127.0.0.1", "[::1]", "::1"]
 TOKEN_BYTES: Final = 1000
-NOBODY: Final = "Give the token that your operator has made for you."
+NO_TOKEN: Final = "Give the token that your operator has made for you."
 STRANGER: Final = Viewer("", operator=False)
-"""Whoever is not let in: sees no job."""
+"""A viewer without a token, who sees no job."""
 _log = logging.getLogger(__name__)
 
 Values: TypeAlias = Mapping[str, Any]
+"""What a template renders."""
 
 
 class BadAddress(ValueError):
     """Something in the address is wrong. The text names it, its value and what was expected."""
 
 
+FAILURES: Final[dict[type[Exception], tuple[HTTPStatus, str]]] = {
+    LogUnavailable: (HTTPStatus.SERVICE_UNAVAILABLE, "The log gives no answer"),
+    ReadRefused: (HTTPStatus.SERVICE_UNAVAILABLE, "The log gives no answer"),
+    NothingKnown: (HTTPStatus.NOT_FOUND, "Not there"),
+    BadAddress: (HTTPStatus.BAD_REQUEST, "That address says nothing"),
+}
+"""What may be raised while a page is made: its status and its heading. The text is the error's own."""
+
+
 class SitePages:
     """Makes the pages. metrics: by name of a daemon, the address of its metrics."""
 
-    def __init__(self, log: CachedLog, modeler: ModelerClient, guard: AccessGuard, metrics: Mapping[str, str]) -> None:
+    def __init__(self, log: LogView, modeler: ModelerClient, guard: AccessGuard, metrics: Mapping[str, str]) -> None:
         self._log, self._modeler, self._guard = log, modeler, guard
         self._metrics = dict(metrics)
-        self._templates = Environment(
-            loader=FileSystemLoader(HERE / "templates"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            auto_reload=False,
-        )
-        for name in ("seconds", "times", "percent", "number", "clock", "iso", "age", "params", "known", "said"):
-            self._templates.filters[name] = getattr(words, name)
-        self._templates.globals["legend"] = LEGEND
-        self._templates.globals["link"] = link
+        self._templates = environment("barograph.site")
+        self._templates.globals |= {"legend": LEGEND, "link": link}
         # All of them now: an upgrade of the package while this runs must not mix new pages with old code.
         for name in self._templates.list_templates():
             self._templates.get_template(name)
 
     def routes(self) -> list[Route | Mount]:
         """Which address shows what."""
+        views: dict[str, tuple[str, Callable[[ViewContext, Request], Values]]] = {
+            "/": ("jobs", _jobs),
+            "/job/{name:path}": ("job", _job),
+            "/alarms": ("alarms", lambda context, _: alarms.view(context)),
+            "/applications": ("applications", _applications),
+            "/application": ("application", _application),
+            "/predict": ("predict", lambda context, request: prediction.view(context, request.query_params)),
+            "/pipeline": ("pipeline", lambda context, _: health.view(context, self._metrics)),
+        }
         return [
-            Route("/", self._endpoint("jobs", self._jobs)),
-            Route("/job/{name:path}", self._endpoint("job", self._job)),
-            Route("/alarms", self._endpoint("alarms", self._alarms)),
-            Route("/applications", self._endpoint("applications", self._applications)),
-            Route("/application", self._endpoint("application", self._application)),
-            Route("/predict", self._endpoint("predict", self._predict)),
-            Route("/pipeline", self._endpoint("pipeline", self._pipeline)),
+            *(Route(path, self._endpoint(template, make)) for path, (template, make) in views.items()),
             Route("/enter", self.enter, methods=["GET", "POST"]),
-            Mount("/static", StaticFiles(directory=HERE / "static")),
+            Mount("/static", StaticFiles(directory=Path(__file__).parent / "static")),
         ]
 
     def failed(self, request: Request, status: int, title: str, text: str) -> Response:
         """A page that says why there is none."""
-        desk = RequestContext(self._log, self._modeler, self._guard.viewer(request) or STRANGER)
-        return self._failed(request, desk, status, title, text)
-
-    def _failed(self, request: Request, desk: RequestContext, status: int, title: str, text: str) -> Response:
-        return self._render(request, desk, "failed", {"title": title, "text": text}, status)
+        context = ViewContext(self._log, self._modeler, self._guard.viewer(request) or STRANGER)
+        return self._render(request, context, "failed", {"title": title, "text": text}, status)
 
     async def enter(self, request: Request) -> Response:
         """The one form that is posted: a token, which becomes a cookie that no script can read."""
         if request.method != "POST":
-            return self._door(request, "")
+            return self._token_form(request)
         body = b""
         async for chunk in request.stream():
             body += chunk
             if len(body) > TOKEN_BYTES:
-                return self._door(request, "That is no token.")
+                return self._token_form(request, "That is no token.")
         token = parse_qs(body.decode("latin-1")).get("token", [""])[0].strip()
         if not self._guard.knows(token):
-            return self._door(request, "Nobody has that token.")
+            return self._token_form(request, "Nobody has that token.")
         response = RedirectResponse("/", HTTPStatus.SEE_OTHER)
         secure = request.url.scheme == "https"
         response.set_cookie(COOKIE, token, max_age=30 * 86400, httponly=True, secure=secure, samesite="strict")
         return response
 
-    def _door(self, request: Request, text: str) -> Response:
-        desk = RequestContext(self._log, self._modeler, STRANGER)
-        return self._render(request, desk, "enter", {"text": text or NOBODY}, HTTPStatus.UNAUTHORIZED)
+    def _token_form(self, request: Request, text: str = NO_TOKEN) -> Response:
+        context = ViewContext(self._log, self._modeler, STRANGER)
+        return self._render(request, context, "enter", {"text": text}, HTTPStatus.UNAUTHORIZED)
 
-    def _endpoint(
-        self, template: str, make: Callable[[RequestContext, Request], Values]
-    ) -> Callable[[Request], Response]:
-        # Not a coroutine, so that Starlette runs it in a thread: the log is waited for.
+    def _endpoint(self, template: str, make: Callable[[ViewContext, Request], Values]) -> Callable[[Request], Response]:
+        # Not a coroutine, so that Starlette runs it in a thread: it waits for the log.
         def endpoint(request: Request) -> Response:
             viewer = self._guard.viewer(request)
             if viewer is None:
-                return self._door(request, "")
+                return self._token_form(request)
             proof = {name: request.headers[name] for name in ("authorization", "cookie") if name in request.headers}
-            desk = RequestContext(self._log, self._modeler, viewer, proof)
+            context = ViewContext(self._log, self._modeler, viewer, proof)
             try:
-                return self._render(request, desk, template, make(desk, request))
-            except LogUnreachable as error:
-                return self._failed(
-                    request, desk, HTTPStatus.SERVICE_UNAVAILABLE, "The log gives no answer", str(error)
-                )
-            except NotThere as error:
-                return self._failed(request, desk, HTTPStatus.NOT_FOUND, "Not there", str(error))
-            except BadAddress as error:
-                return self._failed(request, desk, HTTPStatus.BAD_REQUEST, "That address says nothing", str(error))
+                return self._render(request, context, template, {"view": make(context, request)})
+            except tuple(FAILURES) as error:
+                status, title = FAILURES[type(error)]
+                return self._render(request, context, "failed", {"title": title, "text": str(error)}, status)
 
         return endpoint
 
-    def _jobs(self, desk: RequestContext, request: Request) -> Values:
-        query = request.query_params
-        sort = query.get("sort", "score")
-        if sort not in running.SORTS:
-            raise BadAddress(f"sort is {sort[:80]!r}, expected one of {', '.join(running.SORTS)}")
-        page = _whole("page", query.get("page", "1"))
-        return {"listing": running.listing(desk, query.get("filter", "")[:200], sort, page)}
-
-    def _job(self, desk: RequestContext, request: Request) -> Values:
-        given = request.query_params.get("class")
-        class_id = None if given is None else _whole("class", given)
-        return {"view": job.view(desk, request.path_params["name"], class_id)}
-
-    def _alarms(self, desk: RequestContext, request: Request) -> Values:
-        return {"view": alarms.view(desk)}
-
-    def _applications(self, desk: RequestContext, request: Request) -> Values:
-        return {"applications": desk.ask(queries.applications(desk.user), fresh=10.0)}
-
-    def _application(self, desk: RequestContext, request: Request) -> Values:
-        query = request.query_params
-        return {"view": application.view(desk, query.get("cluster", ""), query.get("app", ""), query.get("problem"))}
-
-    def _predict(self, desk: RequestContext, request: Request) -> Values:
-        return {"view": prediction.view(desk, request.query_params)}
-
-    def _pipeline(self, desk: RequestContext, request: Request) -> Values:
-        return {"view": health.view(desk, self._metrics)}
-
     def _render(
-        self, request: Request, desk: RequestContext, template: str, values: Values, status: int = HTTPStatus.OK
+        self, request: Request, context: ViewContext, template: str, values: Values, status: int = HTTPStatus.OK
     ) -> Response:
-        text = self._templates.get_template(f"{template}.html").render(
-            values,
-            here=request.url.path,
-            now=desk.now,
-            desk=desk,
-            guarded=self._guard.access is not None,
-        )
+        guarded = self._guard.access is not None
+        page = self._templates.get_template(f"{template}.html")
+        text = page.render(values, here=request.url.path, now=context.now, context=context, guarded=guarded)
         return HTMLResponse(text, status)
 
 
-def create(
-    log: CachedLog, modeler: ModelerClient, metrics: Mapping[str, str], access: Access | None = None
-) -> Starlette:
-    """The whole site. access: whose tokens are taken; None for a loopback address, where everybody sees everything."""
+def _jobs(context: ViewContext, request: Request) -> Values:
+    query = request.query_params
+    sort = query.get("sort", "score")
+    if sort not in running.SORTS:
+        raise BadAddress(f"sort is {sort[:80]!r}, expected one of {', '.join(running.SORTS)}")
+    return running.listing(context, query.get("filter", "")[:200], sort, _whole("page", query.get("page", "1")))
+
+
+def _job(context: ViewContext, request: Request) -> Values:
+    given = request.query_params.get("class")
+    return job.view(context, request.path_params["name"], None if given is None else _whole("class", given))
+
+
+def _applications(context: ViewContext, _: Request) -> Values:
+    return {"applications": context.rows(queries.applications(context.user), fresh=application.FRESH_SECONDS)}
+
+
+def _application(context: ViewContext, request: Request) -> Values:
+    query = request.query_params
+    return application.view(context, query.get("cluster", ""), query.get("app", ""), query.get("problem"))
+
+
+def create(log: LogView, modeler: ModelerClient, metrics: Mapping[str, str], access: Access | None = None) -> Starlette:
+    """The whole site. access: whose tokens are accepted; None for a loopback address, where everybody sees all."""
     pages = SitePages(log, modeler, AccessGuard(access), metrics)
     # On loopback no token is asked for: then no other site's name may lead here (DNS rebinding).
     hosts = ["*"] if access is not None else LOOPBACK

@@ -1,144 +1,118 @@
-"""An application: how its runtimes spread by scale, what they scale to, and how well that was foretold before."""
+"""An application: how its runtimes spread by scale, what they scale to, and how well that was predicted before."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from markupsafe import Markup
 
-from barograph.commands.predict import ModelerUnreachable, PredictionRefused
-from barograph.site import queries
-from barograph.site.desk import NotThere, RequestContext
 from barograph.site.figure import LEFT, RIGHT, TOP, Figure
-from barograph.site.log import Row
 from barograph.site.projection import chart
-from barograph.site.scale import linear, ranks
-from barograph.site.words import param_map, percent
+from barograph.site.scale import Axis, linear, ranks
+from barograph.views import queries
+from barograph.views.context import ViewContext
+from barograph.views.log import Row
+from barograph.views.modeler import question
+from barograph.views.refusal import NoResult, NothingKnown
+from barograph.views.words import deviation, param_map, percent
 
 FURTHER: Final = 4
 """The projection goes to so many times the largest scale that was run."""
+FRESH_SECONDS: Final = 10.0
 
 
-def ticks(share: float) -> str:
-    """A deviation beside an axis.
+def view(context: ViewContext, cluster: str, app: str, params: str | None) -> dict[str, Any]:
+    """The page; `said` is the modeler's answer, None where it gave none.
 
-    >>> ticks(0.05), ticks(0.0)
-    ('+5 %', '0 %')
+    params: the problem as the log writes it, None for the most often run. Raises NothingKnown.
     """
-    return f"{100 * share:+.3g} %".replace("-", "\N{MINUS SIGN}") if abs(share) > 1e-9 else "0 %"
 
+    def rows(query: str) -> list[Row]:
+        return context.rows(query, fresh=FRESH_SECONDS)
 
-@dataclass(frozen=True)
-class PredictionAccuracy:
-    """What became of predictions. `inside` is the share of judged runs that ended within their interval."""
-
-    counts: dict[str, int]
-    median_error: float | None
-    inside: float | None
-    chart: Markup | None
-    text: str
-    rows: list[Row]
-
-
-@dataclass(frozen=True)
-class ApplicationView:
-    """Everything that the page of an application shows. `said` is the modeler's answer, None where it gave none."""
-
-    cluster: str
-    app: str
-    problems: list[Row]
-    chosen: str
-    scales: list[Row]
-    spread: Markup | None
-    said: dict[str, Any] | None
-    projection: Markup | None
-    refusal: str
-    accuracy: PredictionAccuracy
-
-
-def view(desk: RequestContext, cluster: str, app: str, params: str | None) -> ApplicationView:
-    """The page. params: the problem as the log writes it, None for the most often run. Raises NotThere, Away."""
-    problems = desk.ask(queries.problems(cluster, app, desk.user), fresh=10.0)
+    problems = rows(queries.problems(cluster, app, context.user))
     if not problems:
-        raise NotThere(f"There is no finished run of {app} on {cluster} in the log that you may see.")
+        raise NothingKnown(f"There is no finished run of {app} on {cluster} in the log that you may see.")
     chosen = params if params is not None else problems[0]["params"]
-    scales = desk.ask(queries.scales(cluster, app, chosen, desk.user), fresh=10.0)
-    said, refusal = _ask(desk, cluster, app, chosen, scales)
-    return ApplicationView(
-        cluster=cluster,
-        app=app,
-        problems=problems,
-        chosen=chosen,
-        scales=scales,
-        spread=_spread(app, scales),
-        said=said,
-        projection=chart(said, f"Runtime of {app} over ranks") if said and said.get("curve") else None,
-        refusal=refusal,
-        accuracy=_accuracy(desk.ask(queries.outcomes(cluster, app, desk.user), fresh=10.0)),
-    )
+    scales = rows(queries.scales(cluster, app, chosen, context.user))
+    said, refusal = _ask(context, cluster, app, chosen, scales)
+    return {
+        "cluster": cluster,
+        "app": app,
+        "problems": problems,
+        "chosen": chosen,
+        "scales": scales,
+        "spread": _spread(app, scales),
+        "said": said,
+        "projection": chart(said, f"Runtime of {app} over ranks") if said and said.get("curve") else None,
+        "refusal": refusal,
+        "accuracy": _accuracy(rows(queries.outcomes(cluster, app, context.user))),
+    }
 
 
 def _ask(
-    desk: RequestContext, cluster: str, app: str, params: str, scales: list[Row]
+    context: ViewContext, cluster: str, app: str, params: str, scales: list[Row]
 ) -> tuple[dict[str, Any] | None, str]:
     if not scales:
         return None, "No run with these parameters has ended well."
-    fields = {"cluster": cluster, "app": app, "ranks": FURTHER * scales[-1]["ranks"], "curve": 1}
-    fields |= {f"param.{name}": value for name, value in param_map(params).items()}
+    most = FURTHER * scales[-1]["ranks"]
     try:
-        said = desk.predict(fields)
-    except (ModelerUnreachable, PredictionRefused) as error:
+        said = context.predict(question(param_map(params), cluster=cluster, app=app, ranks=most, curve=1))
+    except NoResult as error:
         return None, str(error)
     return said, said["refusal"] or ""
 
 
 def _spread(app: str, scales: list[Row]) -> Markup | None:
     """Runtimes over their median, by scale: what varies from run to run."""
-    several = [row for row in scales if row["runs"] > 1]
+    several = [
+        (row["ranks"], row["low"] / row["middle"] - 1, row["high"] / row["middle"] - 1)
+        for row in scales
+        if row["runs"] > 1
+    ]
     if not several:
         return None
-    lows = [row["low"] / row["middle"] - 1 for row in several]
-    highs = [row["high"] / row["middle"] - 1 for row in several]
-    reach = max(0.02, 1.15 * max(*highs, -min(lows)))
-    y = linear(-reach, reach, 242, TOP, ticks, 6)
-    figure = Figure(ranks([row["ranks"] for row in several], LEFT, RIGHT), y, "ranks", height=280)
-    figure.level(0.0, "expected")
-    for row, low, high in zip(several, lows, highs, strict=True):
-        figure.bar(row["ranks"], low, high, "whisker")
-    figure.dots(((row["ranks"], 0.0) for row in several), "observed")
-    widest = max(zip(several, lows, highs, strict=True), key=lambda one: one[2] - one[1])
+    figure = _deviations(
+        ranks([at for at, _, _ in several], LEFT, RIGHT), "ranks", [e for _, *ends in several for e in ends]
+    )
+    for at, low, high in several:
+        figure.bar(at, low, high, "whisker")
+    figure.dots(((at, 0.0) for at, _, _ in several), "observed")
+    at, low, high = max(several, key=lambda one: one[2] - one[1])
     text = (
         f"Nine of ten runs lie within the bars around the median of their scale. They are widest on"
-        f" {widest[0]['ranks']:,} ranks: {percent(widest[1], signed=True)} to {percent(widest[2], signed=True)}."
+        f" {at:,} ranks: {percent(low, signed=True)} to {percent(high, signed=True)}."
     )
     return figure.draw(f"Variability of {app} by scale", text)
 
 
-def _accuracy(rows: list[Row]) -> PredictionAccuracy:
+def _accuracy(rows: list[Row]) -> dict[str, Any]:
+    """What became of predictions: how many had which result, a chart of those that were judged, and a sentence."""
     counts = {name: sum(row["result"] == name for row in rows) for name in ("inside", "outside", "withheld", "failed")}
     judged = [row for row in rows if row["result"] in ("inside", "outside")]
-    if not judged:
-        return PredictionAccuracy(
-            counts, None, None, None, "No run has ended yet for which a prediction had been written.", rows
+    text = "No run has ended yet for which a prediction had been written."
+    if judged:
+        errors = sorted(abs(row["relative_error"]) for row in judged)
+        text = (
+            f"Of the last {len(judged):,} runs that were predicted before they ended,"
+            f" {percent(counts['inside'] / len(judged))} ended within their 95 % interval; half of the predictions were"
+            f" off by less than {percent(errors[len(errors) // 2])}."
         )
-    errors = sorted(abs(row["relative_error"]) for row in judged)
-    median, inside = errors[len(errors) // 2], counts["inside"] / len(judged)
-    text = (
-        f"Of the last {len(judged):,} runs that were predicted before they ended, {percent(inside)} ended within their"
-        f" 95 % interval; half of the predictions were off by less than {percent(median)}."
-    )
-    return PredictionAccuracy(counts, median, inside, _errors(judged, text) if len(judged) > 1 else None, text, rows)
+    return {"counts": counts, "chart": _errors(judged, text) if len(judged) > 1 else None, "text": text, "rows": rows}
 
 
 def _errors(judged: list[Row], text: str) -> Markup:
-    in_order = judged[::-1]
-    reach = max(0.02, 1.15 * max(abs(row["relative_error"]) for row in judged))
-    y = linear(-reach, reach, 242, TOP, ticks, 6)
-    x = linear(0.5, len(in_order) + 0.5, LEFT, RIGHT, lambda at: f"{at:.0f}", min(8, len(in_order)))
-    figure = Figure(x, y, "runs, the latest at the right", height=280)
-    figure.level(0.0, "expected")
-    for kind in ("inside", "outside"):
-        points = [(i, row["relative_error"]) for i, row in enumerate(in_order, 1) if row["result"] == kind]
-        figure.dots(points, "observed" if kind == "inside" else "missed")
+    x = linear(0.5, len(judged) + 0.5, LEFT, RIGHT, lambda at: f"{at:.0f}", min(8, len(judged)))
+    figure = _deviations(x, "runs, the latest at the right", [row["relative_error"] for row in judged])
+    for result, kind in (("inside", "observed"), ("outside", "missed")):
+        points = [(i, row["relative_error"]) for i, row in enumerate(judged[::-1], 1) if row["result"] == result]
+        figure.dots(points, kind)
     return figure.draw("Error of past predictions", text)
+
+
+def _deviations(x: Axis, across: str, values: list[float]) -> Figure:
+    """An empty chart for values around 0, which is marked."""
+    reach = max(0.02, 1.15 * max(map(abs, values)))
+    figure = Figure(x, linear(-reach, reach, 242, TOP, deviation, 6), across, height=280)
+    figure.level(0.0, "expected")
+    return figure

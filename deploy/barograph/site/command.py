@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from barograph.commands.predict import default_modeler
 from barograph.site.settings import PAGE, check_page
+from barograph.views.modeler import ModelerClient, default_modeler
+from barograph.views.refusal import refuse
 from barograph_agent.deliver import keys
 from barograph_collector.auth.http_access import Access
 from barograph_collector.auth.keys import KeysError
@@ -30,22 +30,21 @@ def main(arguments: Sequence[str]) -> int:
         key = keys.load(options.key) if options.key is not None else None
         access = Access.read(options.access) if options.access is not None else None
     except keys.KeyFileError as error:
-        return _refuse(str(error), Exit.DATA)
+        return refuse("page", str(error), Exit.DATA)
     except KeysError as error:
-        return _refuse(str(error), Exit.STATE)
+        return refuse("page", str(error), Exit.STATE)
 
     from barograph.site.app import create
-    from barograph.site.desk import ModelerClient
-    from barograph.site.log import CachedLog
     from barograph.site.server import serve
+    from barograph.views.log import LogView
 
     modeler = options.modeler or default_modeler(options.collector)
-    with CachedLog(options.collector, key) as log:
+    with LogView(options.collector, key) as log:
         site = create(log, ModelerClient(modeler, log.clock), metrics(modeler), access)
         try:
             serve(site, host, port, options.collector)
         except CannotListen as error:
-            return _refuse(str(error), Exit.UNAVAILABLE)
+            return refuse("page", str(error), Exit.UNAVAILABLE)
     return Exit.OK
 
 
@@ -62,8 +61,3 @@ def metrics(modeler: str) -> dict[str, str]:
         name: f"{parts.scheme}://{host}:{middle + step}/metrics"
         for name, step in (("collector", -1), ("modeler", 0), ("alerts", 1))
     }
-
-
-def _refuse(text: str, status: int) -> int:
-    print(f"barograph page: {text}", file=sys.stderr)
-    return status

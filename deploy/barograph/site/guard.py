@@ -1,4 +1,4 @@
-"""Who is let in, and what a browser is told to refuse: every response passes here."""
+"""Authentication of viewers, and the headers of every response that tell a browser what to refuse."""
 
 from __future__ import annotations
 
@@ -32,9 +32,8 @@ class Headers:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers[name] = value
-                # A page shows who may see it what is there now; only what comes with the package may be kept.
+                headers.update(HEADERS)
+                # A page shows what is there now, to one viewer; only what comes with the package may be kept.
                 headers.setdefault("Cache-Control", "no-cache" if scope["path"].startswith("/static/") else "no-store")
             await send(message)
 
@@ -42,7 +41,7 @@ class Headers:
 
 
 class AccessGuard:
-    """Says who looks. access: whose tokens are taken; None where none are asked for, which is on loopback alone."""
+    """Authenticates requests. access: whose tokens are accepted; None on loopback, where none is asked for."""
 
     def __init__(self, access: Access | None) -> None:
         self.access = access

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import http.client
-import urllib.request
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from prometheus_client.parser import text_string_to_metric_families
-
-from barograph.site import queries
-from barograph.site.desk import RequestContext
-from barograph.site.log import Row
+from barograph.views import queries
+from barograph.views.context import ViewContext
+from barograph.views.modeler import scrape
 from barograph_collector.daemon.service import HEARTBEAT
 
 SCRAPE_SECONDS: Final = 2.0
 SCRAPE_BYTES: Final = 8 * 2**20
 STILL_SECONDS: Final = 60.0
-"""A daemon whose heart has not beaten for this long stands still, as the alerting rules have it."""
+"""A daemon without a heartbeat for this long stands still, as the alerting rules have it."""
 _LOST: Final = {
     "barograph_agent_rows_dropped_total": "given up by agents",
     "barograph_collector_rejected_total": "not taken by the collector",
@@ -32,62 +30,37 @@ _FIGURES: Final = {
 }
 
 
-@dataclass(frozen=True)
-class DaemonHealth:
+@dataclass
+class ScrapedDaemon:
     """One daemon. `beat_at` is in Unix seconds, None where it does not answer; `trouble` says why."""
 
     name: str
     url: str
-    version: str
-    beat_at: float | None
-    still: bool
-    trouble: str
+    version: str = ""
+    beat_at: float | None = None
+    still: bool = False
+    trouble: str = ""
 
 
-@dataclass(frozen=True)
-class HealthView:
-    """The page of the pipeline. `lost`: (what, reason, how many); `figures`: (what, how much)."""
-
-    daemons: list[DaemonHealth]
-    lost: list[tuple[str, str, float]]
-    figures: list[tuple[str, float]]
-    events: list[Row]
-
-
-def view(desk: RequestContext, urls: dict[str, str]) -> HealthView:
-    """Scrape the daemons, by name the addresses of their metrics, and read the diary. Raises Away."""
-    daemons: list[DaemonHealth] = []
+def view(context: ViewContext, urls: Mapping[str, str]) -> dict[str, Any]:
+    """The daemons, by name the addresses of their metrics, what was `lost`, further `figures`, and the diary."""
+    daemons: list[ScrapedDaemon] = []
     lost: list[tuple[str, str, float]] = []
     figures: list[tuple[str, float]] = []
     for name, url in urls.items():
+        daemons.append(daemon := ScrapedDaemon(name, url))
         try:
-            samples = _scrape(url)
+            samples = scrape(url, SCRAPE_SECONDS, SCRAPE_BYTES)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            daemons.append(DaemonHealth(name, url, "", None, False, str(getattr(error, "reason", error))))
+            daemon.trouble = str(getattr(error, "reason", error))
             continue
-        daemons.append(_daemon(name, url, samples, desk.now))
-        lost += [(_LOST[n], labels["reason"], value) for n, labels, value in samples if n in _LOST and value > 0]
-        figures += [(_FIGURES[n], value) for n, _, value in samples if n in _FIGURES]
-    events = desk.ask(queries.events()) if desk.viewer.operator else []
-    return HealthView(daemons, lost, figures, events)
-
-
-Samples = list[tuple[str, dict[str, str], float]]
-
-
-def _scrape(url: str) -> Samples:
-    with urllib.request.urlopen(url, timeout=SCRAPE_SECONDS) as answer:
-        text = answer.read(SCRAPE_BYTES).decode()
-    return [
-        (sample.name, sample.labels, sample.value)
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    ]
-
-
-def _daemon(name: str, url: str, samples: Samples, now: float) -> DaemonHealth:
-    beats = [value for n, _, value in samples if n == HEARTBEAT]
-    versions = [labels.get("version", "") for n, labels, _ in samples if n == "barograph_build_info"]
-    if not beats:
-        return DaemonHealth(name, url, "", None, False, "answers without a heartbeat, expected a daemon of Barograph")
-    return DaemonHealth(name, url, versions[0] if versions else "", beats[0], now - beats[0] > STILL_SECONDS, "")
+        lost += [(_LOST[s.name], s.labels["reason"], s.value) for s in samples if s.name in _LOST and s.value > 0]
+        figures += [(_FIGURES[s.name], s.value) for s in samples if s.name in _FIGURES]
+        daemon.beat_at = next((s.value for s in samples if s.name == HEARTBEAT), None)
+        if daemon.beat_at is None:
+            daemon.trouble = "answers without a heartbeat, expected a daemon of Barograph"
+            continue
+        daemon.version = next((s.labels.get("version", "") for s in samples if s.name == "barograph_build_info"), "")
+        daemon.still = context.now - daemon.beat_at > STILL_SECONDS
+    events = context.rows(queries.events()) if context.viewer.operator else []
+    return {"daemons": daemons, "lost": lost, "figures": figures, "events": events}

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from markupsafe import Markup
 
-from barograph.site import queries
-from barograph.site.desk import NotThere, RequestContext
 from barograph.site.figure import BOTTOM, LEFT, RIGHT, TOP, Figure
-from barograph.site.log import Row
 from barograph.site.scale import durations, timeline
-from barograph.site.states import Shown, shown
-from barograph.site.words import clock, known, percent, seconds
+from barograph.views import queries
+from barograph.views.context import ViewContext
+from barograph.views.job import JobSummary, find
+from barograph.views.log import Row, limits
+from barograph.views.refusal import NothingKnown
+from barograph.views.states import shown
+from barograph.views.words import clock, percent, seconds
 
 CLEAR: Final = 1.15
-"""How far above the highest thing that must be seen the paper ends."""
+"""Upper end of the vertical axis over the highest value that must be seen."""
+CLASSES: Final = 8
+MOST_NODES: Final = 64
 TABLE_ROWS: Final = 24
 
 
@@ -31,53 +35,30 @@ class IntervalTrace:
     band: Row | None
 
 
-@dataclass(frozen=True)
-class JobView:
-    """Everything that the page of a job shows. Times are Unix seconds."""
+def view(context: ViewContext, name: str, class_id: int | None) -> dict[str, Any]:
+    """The page of a job; `end` is when it should end: lower, expected, upper, in Unix seconds.
 
-    row: Row
-    state: Shown
-    classes: list[Row]
-    chosen: Row | None
-    trace: IntervalTrace | None
-    arrivals: list[Row]
-    latecomers: list[Row]
-    end: tuple[float, float, float] | None
-    """Lower, expected and upper end of a job that runs, as its prediction has it."""
-
-
-def view(desk: RequestContext, name: str, class_id: int | None) -> JobView:
-    """The page of a job. class_id: the class to draw, None for the one where most time goes. Raises NotThere, Away."""
-    found = desk.mine(desk.ask(queries.job(name)))
-    if not found:
-        raise NotThere(f"There is no job {name} in the log that you may see.")
-    row = found[0]
-    of_job = queries.during(row)
-    classes = desk.ask(queries.classes(of_job))
+    class_id: the class to draw, None for the one where most time goes. Raises NothingKnown.
+    """
+    job = find(context, name)
+    if job is None:
+        raise NothingKnown(f"There is no job {name} in the log that you may see.")
+    of_job = queries.during(job.row)
+    classes = context.rows(queries.classes(of_job, CLASSES))
     chosen = next((one for one in classes if class_id is None or int(one["class_id"]) == class_id), None)
-    onset = row["onset_at"] if known(row["onset_at"]) else -1.0
-    return JobView(
-        row=row,
-        state=shown(row, _is_silent(desk, row, classes)),
-        classes=classes,
-        chosen=chosen,
-        trace=_trace(desk, row, int(chosen["class_id"])) if chosen else None,
-        arrivals=_paired(desk.ask(queries.arrivals(of_job, onset))),
-        latecomers=desk.ask(queries.latecomers(of_job, onset)),
-        end=_end(row),
-    )
-
-
-def _is_silent(desk: RequestContext, row: Row, classes: list[Row]) -> bool:
-    heard_at = max([row["started_at"], *(one["heard_at"] for one in classes)])
-    return row["ended_at"] is None and bool(heard_at < desk.now - queries.HEARD_SECONDS)
-
-
-def _end(row: Row) -> tuple[float, float, float] | None:
-    if row["ended_at"] is not None or not known(row["expected_seconds"]):
-        return None
-    lower, expected, upper = (row["started_at"] + row[f"{limit}_seconds"] for limit in ("lower", "expected", "upper"))
-    return lower, expected, upper
+    onset_at = -1.0 if job.onset_at is None else job.onset_at
+    reported_at = max([job.started_at, *(one["reported_at"] for one in classes)])
+    silent = not job.ended and reported_at < context.now - queries.SILENT_SECONDS
+    return {
+        "row": job.row,
+        "state": shown(job.row, silent),
+        "classes": classes,
+        "chosen": chosen,
+        "trace": _trace(context, job, int(chosen["class_id"])) if chosen else None,
+        "arrivals": _paired(context.rows(queries.arrivals(of_job, onset_at))),
+        "latecomers": context.rows(queries.latecomers(of_job, onset_at)),
+        "end": None if job.ended or not job.prediction else [job.started_at + took for took in job.prediction],
+    }
 
 
 def _paired(rows: list[Row]) -> list[Row]:
@@ -87,49 +68,42 @@ def _paired(rows: list[Row]) -> list[Row]:
         side = "" if row["since"] else "_before"
         node = nodes.setdefault(row["host"], {"host": row["host"], "ranks": row["ranks"]})
         node |= {f"{name}{side}": row[name] for name in ("own", "wait", "least_wait", "syncs")}
-    return sorted(nodes.values(), key=lambda node: -_growth(node))[:64]
+    return sorted(nodes.values(), key=lambda node: node.get("own_before", 0.0) - node.get("own", 0.0))[:MOST_NODES]
 
 
-def _growth(node: Row) -> float:
-    return float(node.get("own", 0.0)) - float(node.get("own_before", 0.0))
-
-
-def _trace(desk: RequestContext, row: Row, class_id: int) -> IntervalTrace | None:
+def _trace(context: ViewContext, job: JobSummary, class_id: int) -> IntervalTrace | None:
+    row, key = job.row, f"{job.row['job']} {class_id}"
     # A finished healthy job has become part of its own band: it is shown over what was known before.
-    before = row["ended_at"] if row["ended_at"] is not None else desk.now + 86400
-    bands = desk.ask(queries.band(row["workload"], class_id, before), name=f"band {row['job']} {class_id}")
+    before = row["ended_at"] if job.ended else context.now + 86400
+    bands = context.rows(queries.band(row["workload"], class_id, before), name=f"band {key}")
     band = bands[0] if bands else None
-    lower, upper = (band["lower_seconds"], band["upper_seconds"]) if band else (0.0, 1e9)
-    points = desk.ask(queries.trace(queries.during(row), class_id, lower, upper), name=f"trace {row['job']} {class_id}")
+    lower, expected, upper = limits(band) if band else (0.0, 0.0, 1e9)
+    points = context.rows(queries.trace(queries.during(row), class_id, lower, upper), name=f"trace {key}")
     if not points:
         return None
-    top = _top(points, band)
-    figure = Figure(timeline(points[0]["at"], points[-1]["at"], LEFT, RIGHT), durations(0.0, top, BOTTOM, TOP))
+    # Above all means and the band; single long intervals may leave the paper.
+    longest = sorted(p["longest"] for p in points)[math.floor(0.95 * (len(points) - 1))]
+    top = CLEAR * max(*(p["mean"] for p in points), longest, upper if band else 0.0)
+    first, last = points[0]["at"], points[-1]["at"]
+    figure = Figure(timeline(first, last, LEFT, RIGHT), durations(0.0, top, BOTTOM, TOP))
     if band:
-        figure.ribbon(band["lower_seconds"], band["upper_seconds"], "band")
-        figure.level(band["expected_seconds"], "expected")
+        figure.ribbon(lower, upper, "band")
+        figure.level(expected, "expected")
     figure.area(((p["at"], p["least"], p["longest"]) for p in points), "range")
     figure.line(((p["at"], p["mean"]) for p in points), "trace")
-    if known(row["onset_at"]) and row["onset_at"] <= points[-1]["at"]:
-        figure.mark(
-            max(row["onset_at"], points[0]["at"]), f"{row['state']} since {clock(row['onset_at'], desk.now)}", "onset"
-        )
-    if known(row["recovered_at"]) and row["recovered_at"] <= points[-1]["at"]:
-        figure.mark(row["recovered_at"], "recovered", "recovery")
-    text = _text(points, band, top, row["onset_at"])
-    return IntervalTrace(figure.draw(f"Intervals of {row['job']}", text), text, _thinned(points), band)
-
-
-def _top(points: list[Row], band: Row | None) -> float:
-    """Where the paper ends: above all means and the band; single long intervals may leave it."""
-    highest = max(p["mean"] for p in points)
-    longest = sorted(p["longest"] for p in points)[math.floor(0.95 * (len(points) - 1))]
-    return CLEAR * float(max(highest, longest, band["upper_seconds"] if band else 0.0))
+    if job.onset_at is not None and job.onset_at <= last:
+        figure.mark(max(job.onset_at, first), f"{row['state']} since {clock(job.onset_at, context.now)}", "onset")
+    if job.recovered_at is not None and job.recovered_at <= last:
+        figure.mark(job.recovered_at, "recovered", "recovery")
+    text = _text(points, band, top, job.onset_at)
+    return IntervalTrace(
+        figure.draw(f"Intervals of {row['job']}", text), text, points[:: -(-len(points) // TABLE_ROWS)], band
+    )
 
 
 def _text(points: list[Row], band: Row | None, top: float, onset_at: float | None) -> str:
     said = f"{sum(p['intervals'] for p in points):,} intervals, {seconds(_mean(points))} on average"
-    if onset_at is not None and known(onset_at):
+    if onset_at is not None:
         earlier, later = ([p for p in points if (p["at"] > onset_at) is since] for since in (False, True))
         if earlier and later:
             said += f" ({seconds(_mean(earlier))} before the onset, {seconds(_mean(later))} since)"
@@ -146,8 +120,3 @@ def _text(points: list[Row], band: Row | None, top: float, onset_at: float | Non
 
 def _mean(points: list[Row]) -> float:
     return float(sum(p["mean"] * p["intervals"] for p in points) / sum(p["intervals"] for p in points))
-
-
-def _thinned(points: list[Row]) -> list[Row]:
-    step = -(-len(points) // TABLE_ROWS)
-    return points[::step]

@@ -3,48 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from markupsafe import Markup
-
-from barograph.commands.predict import ModelerUnreachable, PredictionRefused
-from barograph.site import queries
-from barograph.site.desk import RequestContext
 from barograph.site.projection import chart
+from barograph.views import queries
 from barograph.views.advice import sentences
+from barograph.views.context import ViewContext
+from barograph.views.modeler import question
+from barograph.views.refusal import NoResult
 from barograph_agent.job.identity import JobError, parse_params
 
 FIELDS = ("app", "ranks", "nodes", "params", "cluster", "risk")
 
 
-@dataclass(frozen=True)
-class PredictionView:
-    """The form as it was filled in, and what came of it: sentences and a chart, or why there is no answer."""
-
-    given: dict[str, str]
-    known: list[str]
-    sentences: list[str]
-    chart: Markup | None
-    error: str
-
-
-def view(desk: RequestContext, query: Mapping[str, str]) -> PredictionView:
-    """The form; asked only where an application is named. Raises Away of the log."""
+def view(context: ViewContext, query: Mapping[str, str]) -> dict[str, Any]:
+    """The form as it was filled in, and the answer in sentences and as a chart, or why there is none."""
     given = {name: query.get(name, "").strip() for name in FIELDS}
-    known = sorted({row["app"] for row in desk.ask(queries.applications(desk.user), fresh=30.0)})
+    known = sorted({row["app"] for row in context.rows(queries.applications(context.user), fresh=30.0)})
+    shown: dict[str, Any] = {"given": given, "known": known, "sentences": [], "chart": None, "error": ""}
     if not given["app"]:
-        return PredictionView(given, known, [], None, "")
+        return shown
     try:
-        said = desk.predict(_fields(given))
-    except (JobError, PredictionRefused, ModelerUnreachable) as error:
-        return PredictionView(given, known, [], None, str(error))
-    lines = sentences(said)
+        params = parse_params(given["params"].replace(",", " ").split())
+        fields = {name: given[name] or None for name in FIELDS if name != "params"}
+        said = context.predict(question(params, **fields, curve="1"))
+    except (JobError, NoResult) as error:
+        return shown | {"error": str(error)}
     drawn = chart(said, f"Runtime of {given['app']} over ranks") if said["refusal"] is None else None
-    return PredictionView(given, known, lines, drawn, "")
-
-
-def _fields(given: Mapping[str, str]) -> dict[str, Any]:
-    params = parse_params(given["params"].replace(",", " ").split())
-    fields = {name: given[name] for name in FIELDS if name != "params" and given[name]}
-    return fields | {f"param.{name}": value for name, value in params.items()} | {"curve": "1"}
+    return shown | {"sentences": sentences(said), "chart": drawn}

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from barograph.site.figure import BOTTOM, LEFT, RIGHT, TOP, Figure
 from barograph.site.scale import ranks, spans
-from barograph.site.words import seconds
+from barograph.views.words import seconds
 
 
 def chart(said: Mapping[str, Any], title: str) -> Markup | None:

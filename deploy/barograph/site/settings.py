@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from barograph.commands.predict import http_address
+from barograph.views.modeler import http_address
 from barograph_agent.settings.agent import COLLECTOR_ADDRESS
 from barograph_agent.settings.setting import Section, Setting
 from barograph_agent.settings.sources import ConfigError

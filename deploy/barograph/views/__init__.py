@@ -1,1 +1,1 @@
-"""What page, report and status show, in words, figures and charts."""
+"""What page, report and status show: asked of log and modeler in one place, and put into words in one place."""

@@ -12,14 +12,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from barograph.views.log import limits
+from barograph.views.words import listed, plural
+
 BAND, LINE, DOTS, ASKED = "#c6dbef", "#2171b5", "#252525", "#cb181d"
 
 
 def plot(said: Mapping[str, Any], path: Path) -> None:
     """Draw an answer that has a curve to a file. Raises OSError."""
     figure = draw(said)
-    params = ", ".join(f"{name}={value}" for name, value in sorted(said["params"].items()))
-    figure.suptitle(f"{said['app']} on {said['cluster']}" + (f", {params}" if params else ""))
+    figure.suptitle(", ".join(filter(None, (f"{said['app']} on {said['cluster']}", listed(said["params"])))))
     figure.savefig(path, dpi=120)
 
 
@@ -27,7 +29,7 @@ def draw(said: Mapping[str, Any]) -> Figure:
     """Runtime and, where there is one, speedup of an answer that has a curve."""
     curve = np.array(said["curve"], dtype=float).reshape(-1, 4)
     observed = np.array(said["observed"], dtype=float).reshape(-1, 2)
-    asked = [said["ranks"], *(said[f"{limit}_seconds"] for limit in ("lower", "expected", "upper"))]
+    asked = [said["ranks"], *limits(said)]
     with mpl.rc_context({"font.size": 11, "axes.spines.top": False, "axes.spines.right": False}):
         figure = Figure(figsize=(11, 5), layout="constrained")
         left, right = figure.subplots(1, 2)
@@ -38,7 +40,7 @@ def draw(said: Mapping[str, Any]) -> Figure:
             ranks, seconds = said["speedup"]["base_ranks"], said["speedup"]["base_seconds"]
             _draw(right, _faster(curve, seconds), _faster(observed, seconds), _faster(np.array([asked]), seconds)[0])
             right.plot(curve[:, 0], curve[:, 0] / ranks, color="0.6", lw=1, ls="--", label="ideal")
-            right.set_ylabel(f"speedup over {ranks:,} {'rank' if ranks == 1 else 'ranks'}")
+            right.set_ylabel(f"speedup over {plural(ranks, 'rank')}")
             right.legend(*_only(right, "ideal"), frameon=False, loc="upper left")
     return figure
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from barograph.site.log import Row
-from barograph.site.words import known
+from barograph.views.log import Row
+from barograph.views.words import known
 
 ALARMS: Final = ("slow", "stalled", "fast")
 
 
 class Shown(NamedTuple):
-    """`name` chooses shape and colour; `word` is said; `rank` sorts, what needs somebody first."""
+    """`name` chooses shape and colour; `word` is displayed; `rank` sorts, the most urgent first."""
 
     name: str
     word: str
@@ -26,13 +26,13 @@ HEALTHY: Final = Shown("healthy", "healthy", 4)
 UNKNOWN: Final = Shown("unknown", "not judged", 5)
 SILENT: Final = Shown("silent", "silent", 6)
 LEGEND: Final = (STALLED, SLOW, FAST, RECOVERED, HEALTHY, UNKNOWN, SILENT)
-_BY_STATE: Final = {"stalled": STALLED, "slow": SLOW, "fast": FAST, "healthy": HEALTHY}
+_BY_STATE: Final = {state.name: state for state in (STALLED, SLOW, FAST, HEALTHY)}
 
 
 def shown(score: Row, silent: bool = False) -> Shown:
-    """What a row with `state` and `score` is called. A job that alarmed and whose score is down again has recovered.
+    """The state of a row with `state` and `score`. A job that alarmed and whose score is down again has recovered.
 
-    silent: it has said nothing for long; one that is known to be stalled says nothing by nature.
+    silent: nothing has come of it for long; a job that is known to be stalled is silent by nature.
     """
     state = _BY_STATE.get(score["state"] or "", UNKNOWN)
     alarmed = state.name in ALARMS and known(score["score"]) and score["score"] > 1

@@ -1,0 +1,241 @@
+"""Figures in words: durations, ratios, times and parameters as a person reads them."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+DASH: Final = "\N{EN DASH}"
+MINUS: Final = "\N{MINUS SIGN}"
+_UNITS: Final = ((1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (1.0, 1e3, "ms"))
+
+
+def known(value: float | None) -> bool:
+    """Whether there is a figure: neither None nor NaN nor infinite."""
+    return value is not None and math.isfinite(value)
+
+
+def seconds(value: float | None) -> str:
+    """A duration with the unit that suits it, to three digits.
+
+    >>> seconds(0.00402), seconds(12.34), seconds(200)
+    ('4.02 ms', '12.3 s', '3 min 20 s')
+    """
+    if value is None or not math.isfinite(value):
+        return DASH
+    if value <= 0:
+        return "0 s"
+    factor, unit = _unit(value)
+    value *= factor
+    return f"{value:.{2 if value < 9.995 else 1 if value < 99.95 else 0}f} {unit}" if unit else span(value)
+
+
+def round_seconds(value: float) -> str:
+    """The same without digits that say nothing, for ticks.
+
+    >>> round_seconds(0.004), round_seconds(0.0), round_seconds(15), round_seconds(120)
+    ('4 ms', '0', '15 s', '2 min')
+    """
+    if value <= 0:
+        return "0"
+    for size, unit in ((3600, "h"), (60, "min")):
+        if value >= size and value % size == 0:
+            return f"{value / size:,.0f} {unit}"
+    factor, unit = _unit(value)
+    return f"{value * factor:.3g} {unit}" if unit else span(value)
+
+
+def _unit(value: float) -> tuple[float, str]:
+    """How many of the unit that suits a duration a second has, and its name; none from 100 s on."""
+    found = ((factor, unit) for limit, factor, unit in _UNITS if value < limit * 0.9995)
+    return next(found, (1.0, "s" if value < 99.95 else ""))
+
+
+def span(value: float) -> str:
+    """A duration in seconds, minutes or hours, to two or three digits.
+
+    >>> span(0.01234), span(12.34), span(200), span(93784)
+    ('0.0123 s', '12.3 s', '3 min 20 s', '26 h 3 min')
+    """
+    if value < 99.95:
+        return f"{value:.3g} s"
+    if round(value) < 3600:
+        return f"{round(value) // 60} min {round(value) % 60} s"
+    minutes = round(value / 60)
+    return f"{minutes // 60:,} h {minutes % 60} min"
+
+
+def milliseconds(value: float) -> str:
+    """Milliseconds without the unit, for a column that names it.
+
+    >>> milliseconds(1e-7), milliseconds(0.01234), milliseconds(12.3)
+    ('<0.001', '12.3', '12,300')
+    """
+    if value < 1e-6:
+        return "<0.001"
+    return f"{1e3 * value:,.3g}" if value < 1 else f"{1e3 * value:,.0f}"
+
+
+def time_limit(value: int) -> str:
+    """A time limit as batch systems accept it.
+
+    >>> time_limit(93780)
+    '26:03:00'
+    """
+    return f"{value // 3600:02}:{value // 60 % 60:02}:{value % 60:02}"
+
+
+def clock(at: float | None, now: float) -> str:
+    """Local time of day, with the date where that is another one than now's."""
+    if at is None or not math.isfinite(at) or at <= 0:
+        return DASH
+    there, here = time.localtime(at), time.localtime(now)
+    day = "" if there[:3] == here[:3] else time.strftime("%d %b " if there[0] == here[0] else "%d %b %Y ", there)
+    return f"{day}{time.strftime('%H:%M:%S', there)}"
+
+
+def local(at: float) -> str:
+    """Local date and time; a dash where an imported run had none."""
+    return "-" if at == 0 else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+
+
+def utc(at: float | None) -> str:
+    """Date and time in UTC, to the minute."""
+    if at is None or not math.isfinite(at) or at <= 0:
+        return "-"
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def iso(at: float) -> str:
+    """A time as machines read it, in UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
+
+
+def age(value: float) -> str:
+    """How long ago something was, in whole units.
+
+    >>> age(0.4), age(75), age(7300)
+    ('just now', '1 min ago', '2 h ago')
+    """
+    if value < 1.5:
+        return "just now"
+    for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if value >= unit:
+            return f"{value / unit:.0f} {name} ago" if value >= 2 * unit else f"1 {name} ago"
+    return f"{value:.0f} s ago"
+
+
+def times(value: float | None) -> str:
+    """A slowdown.
+
+    >>> times(1.237)
+    '1.24x'
+    """
+    return f"{value:.2f}x" if value is not None and math.isfinite(value) else DASH
+
+
+def percent(value: float | None, signed: bool = False) -> str:
+    """A share in whole per cent, below ten with one more digit.
+
+    >>> percent(0.0123), percent(0.2, signed=True)
+    ('1.2 %', '+20 %')
+    """
+    if value is None or not math.isfinite(value):
+        return DASH
+    hundreds = 100 * value
+    sign = "+" if signed and hundreds > 0 else MINUS if hundreds < 0 else ""
+    return f"{sign}{abs(hundreds):.{1 if 0 < abs(hundreds) < 9.95 else 0}f} %"
+
+
+def share(ratio: float) -> str:
+    """A share in per cent, to three digits.
+
+    >>> share(0.01), share(0.4567), share(1.5)
+    ('1 %', '45.7 %', '150 %')
+    """
+    return f"{100 * ratio:.3g} %" if ratio < 10 else f"{100 * ratio:,.0f} %"
+
+
+def deviation(ratio: float) -> str:
+    """A deviation beside an axis.
+
+    >>> deviation(0.05), deviation(0.0)
+    ('+5 %', '0 %')
+    """
+    return f"{100 * ratio:+.3g} %".replace("-", MINUS) if abs(ratio) > 1e-9 else "0 %"
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """A figure without a unit, or a dash."""
+    return f"{value:,.{digits}f}" if value is not None and math.isfinite(value) else DASH
+
+
+def figure(value: float, unit: str = "") -> str:
+    """Two digits and a unit, `s` or `x`, for a terminal; a dash for what is not known.
+
+    >>> figure(1234.5, "s"), figure(1.5, "x"), figure(math.nan)
+    ('1,234.50 s', '1.50x', '-')
+    """
+    return "-" if math.isnan(value) else f"{value:,.2f}{' ' + unit if unit == 's' else unit}"
+
+
+def plural(count: int, noun: str) -> str:
+    """A number of things.
+
+    >>> plural(1, "rank"), plural(2048, "rank")
+    ('1 rank', '2,048 ranks')
+    """
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def stop(text: str) -> str:
+    """A sentence with its full stop."""
+    return text if text.endswith(".") else f"{text}."
+
+
+def said(sentence: str | None) -> str:
+    """A sentence of the alerts daemon without the state at its head, which is shown beside it.
+
+    >>> said("slow: 1.34x its history since 14:03:22"), said(None)
+    ('1.34x its history since 14:03:22', 'not judged yet')
+    """
+    if not sentence:
+        return "not judged yet"
+    state, colon, rest = sentence.partition(": ")
+    return rest if colon and state.isalpha() else sentence
+
+
+def params(given: str) -> str:
+    """Parameters of a job, as the log has them, for people; what is no JSON object is shown as it is.
+
+    >>> params('{"n": "4", "steps": "10"}'), params("{}"), params("n=4")
+    ('n=4, steps=10', '', 'n=4')
+    """
+    found = _object(given)
+    return given if found is None else ", ".join(f"{name}={value}" for name, value in found.items())
+
+
+def param_map(given: str) -> dict[str, str]:
+    """Parameters by name; empty for what is no JSON object."""
+    return {str(name): str(value) for name, value in (_object(given) or {}).items()}
+
+
+def listed(given: Mapping[str, object], between: str = ", ") -> str:
+    """Parameters in the order of their names.
+
+    >>> listed({"steps": "10", "n": "4"})
+    'n=4, steps=10'
+    """
+    return between.join(f"{name}={value}" for name, value in sorted(given.items()))
+
+
+def _object(given: str) -> dict[str, object] | None:
+    try:
+        found = json.loads(given)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
