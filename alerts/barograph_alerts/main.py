@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from barograph_alerts.settings import ALERTS
+from barograph_alerts.settings import AlertsSettings
 from barograph_collector.client.follow import Follower
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.daemon.options import parse
@@ -22,17 +22,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="barograph alerts", description="Judge running jobs against the history of their workload."
     )
-    configuration = parse(parser, ALERTS, argv, os.environ)
-    options = configuration.options
+    configuration = parse(parser, AlertsSettings, argv, os.environ)
+    settings = configuration.settings
 
     from barograph_alerts.export.exporter import AlertsExporter
     from barograph_alerts.processor import Scorer
 
-    scorer = Scorer(alpha=options.alpha, margin=options.margin, applications=configuration.applications)
-    exporter = AlertsExporter(scorer, labels=options.labels)
+    scorer = Scorer(alpha=settings.alpha, margin=settings.margin, applications=configuration.applications)
+    exporter = AlertsExporter(scorer, labels=settings.labels)
 
     def apply() -> None:
-        now = configuration.options
+        now = configuration.settings
         scorer.judge_by(alpha=now.alpha, margin=now.margin, applications=configuration.applications)
         exporter.labels = now.labels
 

@@ -13,7 +13,7 @@ from barograph_collector.auth.keys import KeysError
 from barograph_collector.daemon.options import parse
 from barograph_collector.daemon.runner import serve
 from barograph_collector.daemon.service import Exit
-from barograph_modeler.settings import MODELER, check_modeler
+from barograph_modeler.settings import ModelerSettings
 
 TABLES = ["jobs", "blocks", "features", "runs", "scores", "predictions", "outcomes", "models"]
 
@@ -23,8 +23,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="barograph modeler", description="Learn from the log how long intervals and runs should take."
     )
-    configuration = parse(parser, MODELER, argv, os.environ, check_modeler)
-    options = configuration.options
+    configuration = parse(parser, ModelerSettings, argv, os.environ)
+    settings = configuration.settings
 
     from barograph_modeler.features.forecaster import FeatureForecaster
     from barograph_modeler.features.library import FeatureLibrary
@@ -38,34 +38,34 @@ def main(argv: Sequence[str] | None = None) -> int:
     from barograph_modeler.state.snapshot import Keeper
 
     learner = Learner(
-        seed=options.seed,
-        window_seconds=options.window,
-        classes=options.classes,
-        accept=options.accept,
-        refit_seconds=options.refit,
+        seed=settings.seed,
+        window_seconds=settings.window,
+        classes=settings.classes,
+        accept=settings.accept,
+        refit_seconds=settings.refit,
     )
-    if options.state is not None:
+    if settings.state is not None:
         try:
-            options.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+            settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             print(
-                f"barograph modeler: state directory {options.state}: {error.strerror}, expected a writable directory",
+                f"barograph modeler: state directory {settings.state}: {error.strerror}, expected a writable directory",
                 file=sys.stderr,
             )
             return Exit.STATE
     try:
-        access = Access.read(options.access) if options.access else None
+        access = Access.read(settings.access) if settings.access else None
     except KeysError as error:
         print(f"barograph modeler: {error}", file=sys.stderr)
         return Exit.STATE
     with ThreadPoolExecutor(1, "fit") as executor, ThreadPoolExecutor(1, "features") as waiting:
-        forecaster = Forecaster(Library(executor, options.seed))
+        forecaster = Forecaster(Library(executor, settings.seed))
         apart = Apart()
-        features = FeatureForecaster(FeatureLibrary(apart.learn, waiting, options.seed))
+        features = FeatureForecaster(FeatureLibrary(apart.learn, waiting, settings.seed))
         mind, exporter = ModelerProcessor(learner, forecaster, features), ModelerExporter(learner, forecaster, features)
         keeper = None
-        if options.state is not None:
-            keeper = Keeper(options.state, mind, f"window of {options.window:g} s", gate=forecaster.library.gate)
+        if settings.state is not None:
+            keeper = Keeper(settings.state, mind, f"window of {settings.window:g} s", gate=forecaster.library.gate)
         status = serve(
             mind,
             TABLES,

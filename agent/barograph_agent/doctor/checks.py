@@ -171,7 +171,7 @@ def check_configuration(environment: Environment) -> Finding:
     """What the facility says of runs on this node, where it says anything."""
     path = sources.site_file(environment)
     try:
-        said = sources.from_file(agent.AGENT, path)
+        said = sources.from_file(agent.AgentSettings, path)
     except sources.ConfigError as error:
         return Finding("config", "fail", str(error), "runs go on without it; mend the file")
     return Finding("config", "ok", f"{path}: {len(said)} settings in [agent]" if path else "none")

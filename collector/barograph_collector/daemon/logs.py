@@ -10,14 +10,13 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-FORMATS: Final = ("text", "json")
 _PRIORITIES: Final = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3, logging.CRITICAL: 2}
 
 
 def log_to_stderr(
     daemon: str, form: str = "text", *, environment: Mapping[str, str] = os.environ, level: int = logging.INFO
 ) -> None:
-    """Send log records to standard error. form: one of FORMATS.
+    """Send log records to standard error. form: `text` or `json`.
 
     `text` is one plain line per record: time (UTC), level, daemon, message. Where standard error is journald's, the
     line begins with its priority as `<4>` instead, for journald keeps time and daemon itself. `json` is one object.

@@ -8,9 +8,8 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from barograph_agent.settings.sources import ConfigError
+from barograph_agent.settings.sources import ConfigError, Configuration, S
 from barograph_collector.daemon.notify import Notifier
-from barograph_collector.daemon.options import Configuration
 
 _log = logging.getLogger(__name__)
 
@@ -20,7 +19,7 @@ class Reload:
 
     def __init__(
         self,
-        configuration: Configuration,
+        configuration: Configuration[S],
         apply: Callable[[], None],
         notifier: Notifier,
         registry: CollectorRegistry,
@@ -31,7 +30,7 @@ class Reload:
         self._apply = apply
         self._notifier = notifier
         self._clock = clock
-        daemon = configuration.section.name
+        daemon = configuration.section.table
         well = "Whether the configuration was last read without an error: 1, or 0 where the old values stayed."
         when = "When the configuration was last read without an error, as Unix time in seconds."
         name = "barograph_config_last_reload_success"

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from wsgiref.types import WSGIApplication
 
 import numpy as np
@@ -16,13 +16,14 @@ from prometheus_client.registry import Collector as Exporter
 from barograph_agent.deliver import keys
 from barograph_agent.protocol.tables import TABLES, Kind
 from barograph_agent.protocol.wire import Column
+from barograph_agent.settings.sources import Configuration
 from barograph_collector.client.follow import Follower, LogWriter
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.daemon.logs import log_to_stderr
 from barograph_collector.daemon.notify import Notifier
-from barograph_collector.daemon.options import Configuration
 from barograph_collector.daemon.reload import Reload
 from barograph_collector.daemon.service import CannotListen, Exit, Shutdown, daemon_registry, serve_metrics
+from barograph_collector.settings import FollowerSettings
 
 CYCLE_SECONDS: Final = 0.5
 READ_SECONDS: Final = 2.0
@@ -32,6 +33,7 @@ ROWS: Final = 4096
 """Rows of one message at most."""
 TEXT_ROWS: Final = 64
 """Rows at most where there is text, of which one can take 64 kB."""
+F = TypeVar("F", bound=FollowerSettings)
 _log = logging.getLogger(__name__)
 
 
@@ -144,7 +146,7 @@ def serve(
     mind: Processor,
     tables: list[str],
     exporter: Exporter,
-    configuration: Configuration,
+    configuration: Configuration[F],
     *,
     apply: Callable[[], None] = lambda: None,
     prepare: Callable[[Follower, LogReader], None] | None = None,
@@ -161,11 +163,11 @@ def serve(
     snapshot; only while everything it has said is in the log, for a snapshot will not say it again.
     pages: what is served beside /metrics, by path.
     """
-    name, options = configuration.section.name, configuration.options
-    log_to_stderr(name, options.log_format)
+    name, settings = configuration.section.table, configuration.settings
+    log_to_stderr(name, settings.log_format)
     notifier = Notifier(os.environ)
     try:
-        key = keys.load(options.key) if options.key else None
+        key = keys.load(settings.key) if settings.key else None
     except keys.KeyFileError as error:
         print(f"barograph {name}: {error}", file=sys.stderr)
         return Exit.DATA
@@ -177,18 +179,18 @@ def serve(
         heartbeat()
         notifier.alive()
 
-    with Shutdown() as shutdown, LogReader(options.collector, READ_SECONDS, key) as reader:
+    with Shutdown() as shutdown, LogReader(settings.collector, READ_SECONDS, key) as reader:
         try:
-            host, port = options.metrics
+            host, port = settings.metrics
             exposition = serve_metrics(registry, host, port, pages)
         except CannotListen as error:
             print(f"barograph {name}: {error}", file=sys.stderr)
             return Exit.UNAVAILABLE
-        _log.info("following the log at %s, metrics on %s", options.collector, exposition.url)
+        _log.info("following the log at %s, metrics on %s", settings.collector, exposition.url)
         notifier.ready()
         follower = Follower(reader, tables)
         # Each life of a daemon is a stream of its own: what the last one had not delivered is computed again.
-        writer = LogWriter(options.collector, f"{key.name if key else name}/{time.time_ns()}", key)
+        writer = LogWriter(settings.collector, f"{key.name if key else name}/{time.time_ns()}", key)
         station = Runner(mind, follower, writer, beat=beat)
         prepared = prepare is None
         while not shutdown.wait(CYCLE_SECONDS):

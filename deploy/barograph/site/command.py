@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from barograph.commands.predict import default_modeler
-from barograph.site.settings import PAGE, check_page
+from barograph.site.settings import PageSettings
 from barograph_agent.deliver import keys
 from barograph_collector.auth.http_access import Access
 from barograph_collector.auth.keys import KeysError
@@ -23,12 +23,12 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="barograph page", description="Serve a web page: running jobs, alarms, applications, predictions."
     )
-    options = parse(parser, PAGE, arguments, os.environ, check_page).options
-    host, port = options.listen
-    log_to_stderr("page", options.log_format)
+    settings = parse(parser, PageSettings, arguments, os.environ).settings
+    host, port = settings.listen
+    log_to_stderr("page", settings.log_format)
     try:
-        key = keys.load(options.key) if options.key is not None else None
-        access = Access.read(options.access) if options.access is not None else None
+        key = keys.load(settings.key) if settings.key is not None else None
+        access = Access.read(settings.access) if settings.access is not None else None
     except keys.KeyFileError as error:
         return _refuse(str(error), Exit.DATA)
     except KeysError as error:
@@ -39,11 +39,11 @@ def main(arguments: Sequence[str]) -> int:
     from barograph.site.log import CachedLog
     from barograph.site.server import serve
 
-    modeler = options.modeler or default_modeler(options.collector)
-    with CachedLog(options.collector, key) as log:
+    modeler = settings.modeler or default_modeler(settings.collector)
+    with CachedLog(settings.collector, key) as log:
         site = create(log, ModelerClient(modeler, log.clock), metrics(modeler), access)
         try:
-            serve(site, host, port, options.collector)
+            serve(site, host, port, settings.collector)
         except CannotListen as error:
             return _refuse(str(error), Exit.UNAVAILABLE)
     return Exit.OK
