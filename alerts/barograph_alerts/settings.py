@@ -12,7 +12,7 @@ from barograph_collector.settings import FollowerSettings, Metrics
 
 
 class AlertsSettings(FollowerSettings, frozen=True):
-    """The settings of the alerts daemon."""
+    """Judges running jobs. `barograph alerts` has each key as an option."""
 
     table = "alerts"
     per_application = ("alpha", "margin")

@@ -1,8 +1,7 @@
-"""`barograph collector`: wires store, server and metrics together, and stops them in order."""
+"""`barograph collector`: starts store, server and metrics, and stops them in order."""
 
 from __future__ import annotations
 
-import argparse
 import logging
 import os
 import resource
@@ -13,12 +12,11 @@ from pathlib import Path
 
 from barograph_agent.settings.sources import Configuration
 from barograph_collector.auth.keys import Keyring, KeysError
-from barograph_collector.daemon.logs import log_to_stderr
 from barograph_collector.daemon.memory import keep_few_arenas
 from barograph_collector.daemon.notify import Notifier
-from barograph_collector.daemon.options import parse
+from barograph_collector.daemon.options import run_daemon
 from barograph_collector.daemon.reload import Reload
-from barograph_collector.daemon.service import CannotListen, Exit, Shutdown, daemon_registry, serve_metrics
+from barograph_collector.daemon.service import CannotListen, CannotStart, Exit, Shutdown, daemon_registry, serve_metrics
 from barograph_collector.exporter import Exporter
 from barograph_collector.server import Collector
 from barograph_collector.settings import CollectorSettings
@@ -28,30 +26,30 @@ from barograph_collector.storage.store import Store
 
 HEARTBEAT_SECONDS = 5.0
 LEAVE_SECONDS = 2.0
-"""After SIGTERM. Less than any supervisor waits before it kills, which does no harm but looks like it."""
+"""Time limit after SIGTERM, below the kill timeout of supervisors: a kill loses nothing but is reported as an error."""
 _log = logging.getLogger(__name__)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the collector until SIGTERM or SIGINT; returns an `Exit`."""
-    parser = argparse.ArgumentParser(prog="barograph collector", description="Keep the log: one database, two verbs.")
-    configuration = parse(parser, CollectorSettings, argv, os.environ)
-    log_to_stderr("collector", configuration.settings.log_format)
+    return run_daemon(CollectorSettings, "Keep the log: one database, two verbs.", _start, argv)
+
+
+def _start(configuration: Configuration[CollectorSettings]) -> int:
     try:
         return _serve(configuration)
-    except (StoreError, KeysError, CannotListen) as error:
-        print(f"barograph collector: {error}", file=sys.stderr)
-        return Exit.UNAVAILABLE if isinstance(error, CannotListen) else Exit.STATE
+    except (StoreError, KeysError) as error:
+        raise CannotStart(str(error), Exit.STATE) from None
 
 
-def _allow_connections() -> None:
-    """Let this process have as many descriptors as it may: each connection takes one, and so does each file."""
+def _raise_descriptor_limit() -> None:
+    """Raise the soft limit of descriptors to the hard one: each connection needs one."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _serve(configuration: Configuration[CollectorSettings]) -> int:
-    _allow_connections()
+    _raise_descriptor_limit()
     keep_few_arenas()
     settings = configuration.settings
     notifier = Notifier(os.environ)
@@ -95,7 +93,7 @@ def _serve(configuration: Configuration[CollectorSettings]) -> int:
         )
         notifier.ready()
         while not shutdown.wait(min(HEARTBEAT_SECONDS, notifier.alive_seconds)):
-            # The main thread only waits: what tells of life is that the receive thread goes round.
+            # The main thread only waits, so the heartbeat is that of the receive thread.
             if collector.pulse():
                 beat()
                 notifier.alive()
@@ -104,14 +102,14 @@ def _serve(configuration: Configuration[CollectorSettings]) -> int:
             if keyring is not None:
                 _refresh(keyring, settings.keys)
         notifier.stopping()
-        _leave_in(LEAVE_SECONDS)
+        _exit_after(LEAVE_SECONDS)
         in_time = collector.stop(2 * LEAVE_SECONDS)
         exposition.stop()
     return Exit.OK if in_time and collector.failure is None else Exit.FAILED
 
 
-def _leave_in(seconds: float) -> None:
-    """End this process by then, whatever it waits for: a commit, a checkpoint, a disk.
+def _exit_after(seconds: float) -> None:
+    """Exit after this time even while a thread waits for a commit, a checkpoint or the disk.
 
     What was acknowledged is in the journal, and the next start brings it into the database.
     """

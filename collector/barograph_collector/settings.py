@@ -10,12 +10,15 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta
 
+from barograph_agent.deliver import keys
+from barograph_agent.deliver.keys import ClientKey
 from barograph_agent.settings.agent import CollectorAddress
 from barograph_agent.settings.places import DEFAULT_ENDPOINT
 from barograph_agent.settings.setting import REQUIRED, Directory, Form, Option, Section, Size, path
 from barograph_agent.settings.sources import ConfigError
-from barograph_collector.auth.http_access import is_loopback
-from barograph_collector.daemon.service import host_and_port
+from barograph_collector.auth.http_access import Access, is_loopback
+from barograph_collector.auth.keys import KeysError
+from barograph_collector.daemon.service import CannotStart, Exit, host_and_port
 
 
 def tcp_endpoint(value: str) -> str:
@@ -34,9 +37,6 @@ HostPort: TypeAlias = Annotated[
     tuple[str, int], Form("HOST:PORT", "HOST:PORT, the port from 0 to 65535", host_and_port, "text")
 ]
 Metrics: TypeAlias = Annotated[HostPort, Option("where Prometheus scrapes")]
-LogFormat: TypeAlias = Annotated[
-    Literal["text", "json"], Form("FORMAT", "text or json"), Option("what log lines look like: text or json")
-]
 KeyFile: TypeAlias = Annotated[
     Path | None,
     Form("FILE", "a key file of `barograph keys add`", path),
@@ -51,17 +51,24 @@ AccessFile: TypeAlias = Annotated[
 ]
 
 
-class FollowerSettings(Section, frozen=True):
+class DaemonSettings(Section, frozen=True, kw_only=True):
+    """The settings of every daemon. A field for keywords only comes after those of subclasses."""
+
+    log_format: Annotated[
+        Literal["text", "json"], Form("FORMAT", "text or json"), Option("what log lines look like: text or json")
+    ] = "text"
+
+
+class FollowerSettings(DaemonSettings, frozen=True):
     """The settings of a daemon that follows the log."""
 
     collector: CollectorAddress = DEFAULT_ENDPOINT
     key: KeyFile = None
     metrics: Metrics = ("127.0.0.1", 0)
-    log_format: LogFormat = "text"
 
 
-class CollectorSettings(Section, frozen=True):
-    """The settings of the collector."""
+class CollectorSettings(DaemonSettings, frozen=True):
+    """The log. `barograph collector` has each key as an option, with hyphens."""
 
     table = "collector"
 
@@ -101,7 +108,6 @@ class CollectorSettings(Section, frozen=True):
         Size, Option("with less than this free on the disk nothing is taken, only read", reloads=True)
     ] = 512 * 2**20
     metrics: Metrics = ("127.0.0.1", 7451)
-    log_format: LogFormat = "text"
 
     def check(self) -> None:
         """Check the listening address and MUNGE against the keys. Raises ConfigError."""
@@ -111,6 +117,22 @@ class CollectorSettings(Section, frozen=True):
             )
         if self.munge is not None and self.keys is None:
             raise ConfigError("munge: expected keys with it: without keys nobody is asked who he is")
+
+
+def load_key(path: Path | None) -> ClientKey | None:
+    """The client's key, where there is one. Raises CannotStart."""
+    try:
+        return None if path is None else keys.load(path)
+    except keys.KeyFileError as error:
+        raise CannotStart(str(error), Exit.DATA) from None
+
+
+def load_access(path: Path | None) -> Access | None:
+    """The list of viewers, where there is one. Raises CannotStart."""
+    try:
+        return None if path is None else Access.read(path)
+    except KeysError as error:
+        raise CannotStart(str(error), Exit.STATE) from None
 
 
 def check_loopback(name: str, address: tuple[str, int], access: Path | None, serves: str = "") -> None:

@@ -22,7 +22,7 @@ def window_seconds(value: str) -> float:
 
 
 class ModelerSettings(FollowerSettings, frozen=True):
-    """The settings of the modeler."""
+    """Bands, paces and `/predict`. `barograph modeler` has each key as an option."""
 
     table = "modeler"
 

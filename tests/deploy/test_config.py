@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from barograph.cli import main as barograph
 from barograph.operate import config
 from barograph_agent.settings import agent
-from barograph_agent.settings.setting import Section, Setting, settings
+from barograph_agent.settings.setting import Section, Setting, declared
 from barograph_agent.settings.sources import ConfigError, Configuration
 from barograph_alerts.settings import AlertsSettings
 from barograph_collector.daemon.options import parse
@@ -152,7 +152,7 @@ def test_show_says_what_is_in_force_and_where_it_comes_from(
     assert re.search(rf"alpha +│ 0\.05 +│ {ALPHA}", capsys.readouterr().out)
 
 
-@given(st.sampled_from([(s, one) for s in config.SECTIONS for one in settings(s).values()]), st.text(max_size=20))
+@given(st.sampled_from([(s, one) for s in config.SECTIONS for one in declared(s).values()]), st.text(max_size=20))
 def test_any_text_for_any_key_is_understood_or_refused_by_its_name(
     case: tuple[type[Section], Setting], value: str
 ) -> None:
@@ -167,7 +167,7 @@ def test_any_text_for_any_key_is_understood_or_refused_by_its_name(
 
 def test_every_default_is_a_value_that_its_key_takes() -> None:
     for section in config.SECTIONS:
-        for setting in settings(section).values():
+        for setting in declared(section).values():
             assert setting.default is None or setting.read(setting.default_text) == setting.default
 
 

@@ -1,6 +1,6 @@
-"""What the facility configures for runs on its nodes: the table [agent] of its configuration.
+"""The settings of the agent: the table [agent] of the configuration.
 
-Each key stands for an environment variable that the user has not set.
+Each key is the value of an environment variable that the user has not set, so the agent itself reads variables only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, TypeAlias
 from barograph_agent.reduce.blocks import ROWS_PER_SECOND
 from barograph_agent.settings import places
 from barograph_agent.settings.places import DEFAULT_ENDPOINT, endpoint_argument
-from barograph_agent.settings.setting import File, Form, Option, Section, Size, path, settings
+from barograph_agent.settings.setting import File, Form, Option, Section, Size, declared, path
 from barograph_agent.settings.sources import ConfigError, from_file, site_file
 
 MOST_ROWS: Final = 1e6
@@ -50,7 +50,9 @@ CollectorAddress: TypeAlias = Annotated[
 
 
 class AgentSettings(Section, frozen=True):
-    """The settings of runs on compute nodes."""
+    """What runs on compute nodes: `barograph run`, `spool` and `doctor` read it there, and of the others the
+    collector's address.
+    """
 
     table = "agent"
     variables = "BAROGRAPH"
@@ -104,14 +106,14 @@ class AgentSettings(Section, frozen=True):
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:
     """This environment, completed by the site's file where it does not have a variable. Raises ConfigError."""
-    known = settings(AgentSettings)
+    known = declared(AgentSettings)
     written = from_file(AgentSettings, site_file(given))
     found = {known[name].variable: str(value) for name, value in written.items()}
     return {**given, **{variable: value for variable, value in found.items() if not given.get(variable)}}
 
 
 def environment_or_complaint(given: Mapping[str, str]) -> tuple[dict[str, str], str]:
-    """The same for what must go on whatever the file is like: as given, and what is wrong with the file."""
+    """The same; where the file cannot be used, the environment as given and the error's text."""
     try:
         return environment(given), ""
     except ConfigError as error:
@@ -120,7 +122,7 @@ def environment_or_complaint(given: Mapping[str, str]) -> tuple[dict[str, str], 
 
 def value_or_default(name: str, given: Mapping[str, str]) -> Any:
     """The value of a setting's variable; its default, and a line on standard error, where that cannot be used."""
-    setting = settings(AgentSettings)[name]
+    setting = declared(AgentSettings)[name]
     try:
         return setting.read(given.get(setting.variable) or setting.default_text)
     except (argparse.ArgumentTypeError, ValueError) as error:
@@ -129,7 +131,7 @@ def value_or_default(name: str, given: Mapping[str, str]) -> Any:
 
 
 def endpoint(given: Mapping[str, str]) -> str:
-    """The collector's address: the environment's, the facility's, or this host's default. A bad file is one line."""
+    """The collector's address: the variable's, the file's, or the default. A file that cannot be used is one line."""
     found, complaint = environment_or_complaint(given)
     if complaint:
         print(f"barograph: {complaint}; going on without this file", file=sys.stderr)

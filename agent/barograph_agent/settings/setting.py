@@ -107,7 +107,7 @@ class Section(msgspec.Struct, frozen=True):
 
 
 @cache
-def settings(section: type[Section]) -> dict[str, Setting]:
+def declared(section: type[Section]) -> dict[str, Setting]:
     """The settings of a section by name, in their order."""
     prefix = section.variables or f"BAROGRAPH_{section.table}"
     return {field.name: _setting(prefix, field) for field in msgspec.structs.fields(section)}
@@ -126,16 +126,16 @@ def as_text(value: Any) -> str:
 
 
 def _setting(prefix: str, field: msgspec.structs.FieldInfo) -> Setting:
-    declared, *notes = get_args(field.type)
-    if NoneType in get_args(declared):
-        declared, _ = get_args(declared)
+    hint, *notes = get_args(field.type)
+    if NoneType in get_args(hint):
+        hint, _ = get_args(hint)
     about = next(note for note in notes if isinstance(note, Option))
     *_, form = (note for note in notes if isinstance(note, Form))
     constraints = [note for note in notes if isinstance(note, msgspec.Meta)]
     return Setting(
         name=field.name,
-        kind=form.kind or _KINDS.get(get_origin(declared) or declared, "text"),
-        type=Annotated[declared, *constraints] if constraints else declared,
+        kind=form.kind or _KINDS.get(get_origin(hint) or hint, "text"),
+        type=Annotated[hint, *constraints] if constraints else hint,
         default=field.default,
         form=form,
         about=about,

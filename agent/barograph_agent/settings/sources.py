@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from barograph_agent.settings.setting import REQUIRED, Section, Setting, settings
+from barograph_agent.settings.setting import REQUIRED, Section, Setting, declared
 
 VARIABLE: Final = "BAROGRAPH_CONFIG"
 SITE_FILE: Final = Path("/etc/barograph/barograph.toml")
@@ -79,16 +79,16 @@ class Configuration(Generic[S]):
         """
         values, applications = self._read()
         changed = {name for name, value in values.items() if value.value != self.values[name].value}
-        reloading = {name for name, setting in settings(self.section).items() if setting.about.reloads}
+        reloading = {name for name, setting in declared(self.section).items() if setting.about.reloads}
         self.values |= {name: values[name] for name in reloading}
         self.applications = applications
         return sorted(changed - reloading)
 
     def _read(self) -> tuple[dict[str, Value], dict[str, dict[str, Any]]]:
         written = from_file(self.section, self.file)
-        values = {name: self._value(setting, written) for name, setting in settings(self.section).items()}
+        values = {name: self._value(setting, written) for name, setting in declared(self.section).items()}
         if self._complete:
-            for name, setting in settings(self.section).items():
+            for name, setting in declared(self.section).items():
                 if setting.about.otherwise == REQUIRED and values[name].value is None:
                     where = f"{setting.variable} or {name} in [{self.section.table}]"
                     raise ConfigError(f"{setting.option} is missing, expected it, {where}")
@@ -119,14 +119,14 @@ def from_file(section: type[Section], file: Path | None) -> dict[str, Any]:
     """What a file says of a section, checked. Raises ConfigError."""
     if file is None:
         return {}
-    return _check_table(settings(section), _tables(file).get(section.table, {}), f"{file}: [{section.table}]")
+    return _check_table(declared(section), _tables(file).get(section.table, {}), f"{file}: [{section.table}]")
 
 
 def _applications(section: type[Section], file: Path | None) -> dict[str, dict[str, Any]]:
     """What a file says of single applications, by name."""
     if file is None or not section.per_application:
         return {}
-    known = {name: settings(section)[name] for name in section.per_application}
+    known = {name: declared(section)[name] for name in section.per_application}
     found = {}
     for name, table in _tables(file).get(APPLICATIONS, {}).items():
         where = f"{file}: [{APPLICATIONS}.{name!r}]"

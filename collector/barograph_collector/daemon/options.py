@@ -1,21 +1,44 @@
-"""A daemon's settings as options of its command line."""
+"""The command line of a daemon: its settings as options, and what happens where it cannot start."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from barograph_agent.settings.setting import Section, settings
+from barograph_agent.settings.setting import Section, declared
 from barograph_agent.settings.sources import SITE_FILE, ConfigError, Configuration, S, site_file
-from barograph_collector.daemon.service import Exit
+from barograph_collector.daemon.logs import log_to_stderr
+from barograph_collector.daemon.service import CannotStart, Exit
+from barograph_collector.settings import DaemonSettings
+
+D = TypeVar("D", bound=DaemonSettings)
+
+
+def run_daemon(
+    section: type[D], description: str, serve: Callable[[Configuration[D]], int], argv: Sequence[str] | None
+) -> int:
+    """Run a daemon with the settings of its command line, environment and file; returns its exit status.
+
+    description: of the command. serve: runs until a signal; raises CannotStart.
+    """
+    parser = argparse.ArgumentParser(prog=f"barograph {section.table}", description=description)
+    configuration = parse(parser, section, argv, os.environ)
+    log_to_stderr(section.table, configuration.settings.log_format)
+    try:
+        return serve(configuration)
+    except CannotStart as error:
+        print(f"barograph {section.table}: {error}", file=sys.stderr)
+        return error.status
 
 
 def add_options(parser: argparse.ArgumentParser, section: type[Section]) -> None:
     """Add an option for each setting, and `--config`. What they hold without being given is None."""
     add_config(parser)
-    for setting in settings(section).values():
+    for setting in declared(section).values():
         about = setting.about
         default = setting.default_text or about.otherwise
         wanted: dict[str, Any] = {} if about.alone is None else {"nargs": "?", "const": about.alone}

@@ -1,4 +1,4 @@
-"""Reading the configuration again while at work, on SIGHUP."""
+"""Reload of the configuration on SIGHUP."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 
 
 class Reload:
-    """Takes changed settings, all or none, and shows how the last reading went. `apply` puts them to work."""
+    """Reads the configuration again, applies changed settings, all or none, and exports the result as metrics."""
 
     def __init__(
         self,
@@ -25,7 +25,7 @@ class Reload:
         registry: CollectorRegistry,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """clock: Unix seconds."""
+        """apply: called after a successful reload. clock: Unix seconds."""
         self._configuration = configuration
         self._apply = apply
         self._notifier = notifier
@@ -40,7 +40,7 @@ class Reload:
         self._when.set(clock())
 
     def run(self) -> None:
-        """Read it again. A wrong one changes nothing and is one error line."""
+        """Reload. A configuration that cannot be used changes nothing and is one error line."""
         configuration = self._configuration
         self._notifier.reloading()
         try:

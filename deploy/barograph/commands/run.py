@@ -71,7 +71,7 @@ def _user() -> str:
 
 
 def _findings(command: Sequence[str], environment: Mapping[str, str]) -> rules.Findings:
-    """What the site's rules find in this command; nothing, and a line that says why, where they cannot be used."""
+    """What the site's rules find in this command. Rules that cannot be used are one line, and find nothing."""
     path = places.rules(environment)
     try:
         return rules.apply(rules.read(path), command) if path else rules.Findings()

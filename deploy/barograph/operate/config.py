@@ -1,4 +1,4 @@
-"""`barograph config`: what the daemons' settings are and where each comes from, and whether a file can be used."""
+"""`barograph config`: show the settings of the daemons and their origins, or check a file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Effective = dict[str, dict[str, Value]]
 
 
 def effective(file: Path | None, environment: Mapping[str, str]) -> Effective:
-    """Every setting by section and name, checked, the ones of applications included. Raises ConfigError."""
+    """Every setting by section and name, checked, those of applications included. Raises ConfigError."""
     found: Effective = {}
     for section in SECTIONS:
         configuration = Configuration(section, environment=environment, file=file)
@@ -76,7 +76,7 @@ def show(options: argparse.Namespace) -> int:
 
 
 def check(options: argparse.Namespace) -> int:
-    """Say whether a file can be used; nothing of this process' environment counts."""
+    """Check a file. The environment of this process is ignored."""
     file = options.file or options.config or site_file(os.environ) or SITE_FILE
     found = effective(file, {})
     own = sum(value.origin != "default" for values in found.values() for value in values.values())

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from typing import Final
 
 from barograph.operate.config import SECTIONS
-from barograph_agent.settings.setting import Section, settings
+from barograph_agent.settings.setting import Section, declared
 
 _HEAD: Final = """\
 # Configuration reference
@@ -19,14 +20,6 @@ daemons read it with. [How to use it](../operator/configuration.md).
 
 *reload*: a daemon takes a new value on SIGHUP; without it, after a restart.
 """
-_TEXTS: Final = {
-    "collector": "The log. `barograph collector` has each key as an option, with hyphens.",
-    "modeler": "Bands, paces and `/predict`. `barograph modeler` has each key as an option.",
-    "alerts": "Judges running jobs. `barograph alerts` has each key as an option.",
-    "page": "The page for people without Grafana. `barograph page` has each key as an option.",
-    "agent": "What runs on compute nodes: `barograph run`, `spool` and `doctor` read it there, and of the others the "
-    "collector's address.",
-}
 
 
 def page() -> str:
@@ -36,10 +29,10 @@ def page() -> str:
 
 def _section(section: type[Section]) -> Iterator[str]:
     yield f"## {section.table}\n"
-    yield f"{_TEXTS[section.table]}\n"
+    yield f"{inspect.cleandoc(section.__doc__ or '')}\n"
     yield "| key | type | default | expected | environment | reload | meaning |"
     yield "|---|---|---|---|---|---|---|"
-    for setting in settings(section).values():
+    for setting in declared(section).values():
         about = setting.about
         default = f"`{setting.default_text}`" if setting.default_text else about.otherwise
         meaning = f"{about.meaning[0].upper()}{about.meaning[1:]}."

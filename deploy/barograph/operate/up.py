@@ -1,4 +1,4 @@
-"""`barograph up`: all daemons on this host, supervised in the foreground."""
+"""`barograph up`: run all daemons on this host, supervised, in the foreground."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-from barograph.operate.supervisor import StartFailed, SupervisedDaemon, Supervisor
+from barograph.operate.supervisor import SupervisedDaemon, Supervisor
 from barograph.site.settings import PageSettings
 from barograph_agent.settings.sources import ConfigError, Configuration, S, site_file
 from barograph_alerts.settings import AlertsSettings
 from barograph_collector.daemon.logs import log_to_stderr
 from barograph_collector.daemon.notify import Notifier
 from barograph_collector.daemon.options import add_config
-from barograph_collector.daemon.service import Exit, Shutdown
+from barograph_collector.daemon.service import CannotStart, Exit, Shutdown
 from barograph_collector.settings import CollectorSettings
 from barograph_modeler.settings import ModelerSettings
 
@@ -29,27 +29,9 @@ DEFAULT_PORT: Final = 7450
 _log = logging.getLogger(__name__)
 
 
-class StateError(Exception):
-    """A state directory that cannot be used. The text names it, what is wrong and what was expected."""
-
-
 def default_state() -> Path:
-    """Where the log is kept unless told otherwise."""
+    """The state directory where neither option nor configuration names one."""
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "barograph"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments that say how the daemons run."""
-    parser.add_argument(
-        "--port",
-        type=int,
-        metavar="N",
-        help="the log's port on 127.0.0.1; what the others serve is on the next ones "
-        f"(default: as configured, else {DEFAULT_PORT})",
-    )
-    parser.add_argument("--alpha", help="bound on the share of healthy jobs that ever alarm (default: 0.01)")
-    parser.add_argument("--margin", help="slowdown that does not matter, 0.05 is 5 %% (default: 0.05)")
-    parser.add_argument("--window", metavar="SECONDS", help="pieces in which jobs are compared (default: 1)")
 
 
 class ServicePlan(NamedTuple):
@@ -104,7 +86,7 @@ def plan(options: argparse.Namespace, environment: Mapping[str, str]) -> Service
 
 
 def _reachable(listen: str) -> str:
-    """Where a client on this host finds what listens there.
+    """The address for clients on this host of a daemon that listens on `listen`.
 
     >>> _reachable("tcp://0.0.0.0:7450")
     'tcp://127.0.0.1:7450'
@@ -120,17 +102,19 @@ def _here(host: str) -> str:
 
 @contextmanager
 def owned(state: Path) -> Iterator[None]:
-    """Hold the state directory for this process alone. Raises StateError."""
+    """Hold the state directory for this process alone. Raises CannotStart."""
     try:
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = os.open(state / "up.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise StateError(f"state directory {state}: {error.strerror}, expected a writable directory") from error
+        text = f"state directory {state}: {error.strerror}, expected a writable directory"
+        raise CannotStart(text, Exit.STATE) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(lock)
-        raise StateError(f"state directory {state}: in use by another `barograph up`, expected one") from None
+        text = f"state directory {state}: in use by another `barograph up`, expected one"
+        raise CannotStart(text, Exit.STATE) from None
     try:
         yield
     finally:
@@ -149,7 +133,16 @@ def main(arguments: Sequence[str]) -> int:
         metavar="DIR",
         help=f"where the log is kept (default: as configured, else {default_state()})",
     )
-    add_arguments(parser)
+    parser.add_argument(
+        "--port",
+        type=int,
+        metavar="N",
+        help="the log's port on 127.0.0.1; what the others serve is on the next ones "
+        f"(default: as configured, else {DEFAULT_PORT})",
+    )
+    parser.add_argument("--alpha", help="bound on the share of healthy jobs that ever alarm (default: 0.01)")
+    parser.add_argument("--margin", help="slowdown that does not matter, 0.05 is 5 %% (default: 0.05)")
+    parser.add_argument("--window", metavar="SECONDS", help="pieces in which jobs are compared (default: 1)")
     options = parser.parse_args(arguments)
     if options.port is not None and not 1024 <= options.port <= 65531:
         parser.error(f"argument --port: {options.port}, expected 1024 to 65531")
@@ -161,10 +154,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         with owned(planned.state), Shutdown() as shutdown:
             _supervise(Supervisor(planned.daemons), shutdown, planned.endpoint)
-    except StateError as error:
-        print(f"barograph up: {error}", file=sys.stderr)
-        return Exit.STATE
-    except StartFailed as error:
+    except CannotStart as error:
         print(f"barograph up: {error}", file=sys.stderr)
         return error.status
     return Exit.OK

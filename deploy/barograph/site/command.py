@@ -2,50 +2,35 @@
 
 from __future__ import annotations
 
-import argparse
-import os
-import sys
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from barograph.commands.predict import default_modeler
 from barograph.site.settings import PageSettings
-from barograph_agent.deliver import keys
-from barograph_collector.auth.http_access import Access
-from barograph_collector.auth.keys import KeysError
-from barograph_collector.daemon.logs import log_to_stderr
-from barograph_collector.daemon.options import parse
-from barograph_collector.daemon.service import CannotListen, Exit
+from barograph_agent.settings.sources import Configuration
+from barograph_collector.daemon.options import run_daemon
+from barograph_collector.daemon.service import Exit
+from barograph_collector.settings import load_access, load_key
 
 
 def main(arguments: Sequence[str]) -> int:
     """Serve until SIGTERM or Ctrl-C; returns an `Exit`."""
-    parser = argparse.ArgumentParser(
-        prog="barograph page", description="Serve a web page: running jobs, alarms, applications, predictions."
-    )
-    settings = parse(parser, PageSettings, arguments, os.environ).settings
-    host, port = settings.listen
-    log_to_stderr("page", settings.log_format)
-    try:
-        key = keys.load(settings.key) if settings.key is not None else None
-        access = Access.read(settings.access) if settings.access is not None else None
-    except keys.KeyFileError as error:
-        return _refuse(str(error), Exit.DATA)
-    except KeysError as error:
-        return _refuse(str(error), Exit.STATE)
+    description = "Serve a web page: running jobs, alarms, applications, predictions."
+    return run_daemon(PageSettings, description, _serve, arguments)
 
+
+def _serve(configuration: Configuration[PageSettings]) -> int:
     from barograph.site.app import create
     from barograph.site.desk import ModelerClient
     from barograph.site.log import CachedLog
     from barograph.site.server import serve
 
+    settings = configuration.settings
     modeler = settings.modeler or default_modeler(settings.collector)
+    key, access = load_key(settings.key), load_access(settings.access)
     with CachedLog(settings.collector, key) as log:
         site = create(log, ModelerClient(modeler, log.clock), metrics(modeler), access)
-        try:
-            serve(site, host, port, settings.collector)
-        except CannotListen as error:
-            return _refuse(str(error), Exit.UNAVAILABLE)
+        serve(site, *settings.listen, settings.collector)
     return Exit.OK
 
 
@@ -62,8 +47,3 @@ def metrics(modeler: str) -> dict[str, str]:
         name: f"{parts.scheme}://{host}:{middle + step}/metrics"
         for name, step in (("collector", -1), ("modeler", 0), ("alerts", 1))
     }
-
-
-def _refuse(text: str, status: int) -> int:
-    print(f"barograph page: {text}", file=sys.stderr)
-    return status

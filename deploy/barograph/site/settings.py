@@ -7,12 +7,12 @@ from typing import Annotated
 from barograph.commands.predict import http_address
 from barograph_agent.settings.agent import CollectorAddress
 from barograph_agent.settings.places import DEFAULT_ENDPOINT
-from barograph_agent.settings.setting import Form, Option, Section
-from barograph_collector.settings import AccessFile, HostPort, KeyFile, LogFormat, check_loopback
+from barograph_agent.settings.setting import Form, Option
+from barograph_collector.settings import AccessFile, DaemonSettings, HostPort, KeyFile, check_loopback
 
 
-class PageSettings(Section, frozen=True):
-    """The settings of the page."""
+class PageSettings(DaemonSettings, frozen=True):
+    """The page for people without Grafana. `barograph page` has each key as an option."""
 
     table = "page"
 
@@ -28,7 +28,6 @@ class PageSettings(Section, frozen=True):
     ] = None
     listen: Annotated[HostPort, Option("where browsers connect, plain HTTP")] = ("127.0.0.1", 7454)
     access: AccessFile = None
-    log_format: LogFormat = "text"
 
     def check(self) -> None:
         """Check that the page is not open to others without access control. Raises ConfigError."""
