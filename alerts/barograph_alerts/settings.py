@@ -33,5 +33,5 @@ class AlertsSettings(FollowerSettings, frozen=True):
     labels: Annotated[
         tuple[Literal["user"], ...],
         Form("NAME,...", "names out of user"),
-        Option("what metrics tell of jobs besides: user; everybody who may scrape reads it", reloads=True),
+        Option("further labels of job metrics: user; everybody who may scrape sees them", reloads=True),
     ] = ()

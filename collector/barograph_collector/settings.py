@@ -45,9 +45,7 @@ KeyFile: TypeAlias = Annotated[
 AccessFile: TypeAlias = Annotated[
     Path | None,
     Form("FILE", "viewers.json of the key directory", path),
-    Option(
-        "who may look: a token of `barograph keys add operator` or `user` is asked for; needed where others can connect"
-    ),
+    Option("viewers: a token of `barograph keys add operator` or `user` is required; needed where others can connect"),
 ]
 
 
@@ -81,7 +79,7 @@ class CollectorSettings(DaemonSettings, frozen=True):
     keys: Annotated[
         Path | None,
         Form("DIR", "the directory of `barograph keys init`", path),
-        Option("let in whom `barograph keys` has added there"),
+        Option("admit only the clients that `barograph keys` has added there"),
     ] = None
     munge: Annotated[
         str | None,
@@ -102,10 +100,10 @@ class CollectorSettings(DaemonSettings, frozen=True):
     ] = 0
     keep_bytes: Annotated[
         Size,
-        Option("what the database may use, as in 500G: beyond that the oldest day goes; 0: no limit", reloads=True),
+        Option("limit of the database, as in 500G; beyond, the oldest day is deleted; 0: no limit", reloads=True),
     ] = 0
     reserve: Annotated[
-        Size, Option("with less than this free on the disk nothing is taken, only read", reloads=True)
+        Size, Option("with less than this free on the disk rows are refused, and reads go on", reloads=True)
     ] = 512 * 2**20
     metrics: Metrics = ("127.0.0.1", 7451)
 

@@ -31,9 +31,9 @@ class ModelerSettings(FollowerSettings, frozen=True):
     window: Annotated[
         float,
         Form("SECONDS", "seconds above 0", window_seconds),
-        Option("pieces in which jobs are compared: longer is steadier, shorter alarms sooner"),
+        Option("length of the windows in which jobs are compared: longer is steadier, shorter alarms sooner"),
     ] = WINDOW_SECONDS
-    seed: Annotated[int, Form("N", "a whole number"), Option("of the bootstraps")] = 0
+    seed: Annotated[int, Form("N", "a whole number"), Option("seed of the bootstraps")] = 0
     state: Annotated[
         Directory,
         Option("where a snapshot is kept, to go on from after a restart", otherwise="none, the log is read again"),
@@ -51,7 +51,7 @@ class ModelerSettings(FollowerSettings, frozen=True):
         Option("alarmed runs in a row that, if they agree, become the history; 0: never"),
     ] = 5
     refit: Annotated[
-        float, Meta(ge=0), Form("SECONDS", "seconds, 0 or more"), Option("of CPU time for fits in each half second")
+        float, Meta(ge=0), Form("SECONDS", "seconds, 0 or more"), Option("CPU time for fits in each half second")
     ] = 0.2
 
     def check(self) -> None:

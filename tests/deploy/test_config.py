@@ -24,6 +24,7 @@ from barograph_agent.settings.sources import ConfigError, Configuration
 from barograph_alerts.settings import AlertsSettings
 from barograph_collector.daemon.options import parse
 from barograph_collector.settings import CollectorSettings
+from barograph_modeler.settings import ModelerSettings
 from helpers.log import wait_until
 from helpers.up import Up, free_ports
 
@@ -163,6 +164,28 @@ def test_any_text_for_any_key_is_understood_or_refused_by_its_name(
     except ConfigError as error:
         said = str(error)
     assert not said or said.startswith(f"argument {setting.option}: ")
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "text", "expected"),
+    [
+        (CollectorSettings, "rate", "inf", "a number above 0"),
+        (ModelerSettings, "refit", "nan", "a number of at least 0"),
+        (AlertsSettings, "margin", "100", "a number from 0 to 100"),
+        (AlertsSettings, "alpha", "0", "a number between 0 and 1"),
+        (ModelerSettings, "seed", "1.5", "a whole number"),
+        (ModelerSettings, "classes", "0", "a whole number of at least 1"),
+        (AlertsSettings, "log_format", "xml", "text or json"),
+        (AlertsSettings, "labels", "user, job", "one of user"),
+    ],
+)
+def test_what_is_expected_follows_from_the_type_and_its_constraints(
+    section: type[Section], key: str, text: str, expected: str
+) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        Configuration(section, given={key: text}, environment={}, file=None)
+    wrong = text.rpartition(", ")[2]
+    assert str(refusal.value) == f"argument {declared(section)[key].option}: {wrong!r}, expected {expected}"
 
 
 def test_every_default_is_a_value_that_its_key_takes() -> None:

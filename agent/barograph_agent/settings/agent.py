@@ -81,9 +81,9 @@ class AgentSettings(Section, frozen=True):
         Form("REGEX", "a regular expression", _expression),
         Option("only applications whose whole name fits are watched", otherwise="all"),
     ] = None
-    ranks: Annotated[str, Form("LIST", "all, or a list such as 0,4-7"), Option("which ranks of the world record")] = (
-        "all"
-    )
+    ranks: Annotated[
+        str, Form("LIST", "all, or a list such as 0,4-7"), Option("ranks of MPI_COMM_WORLD that record")
+    ] = "all"
     budget: Annotated[
         float,
         Form("ROWS", f"rows a second, above 0 and at most {MOST_ROWS:g}", rows),
@@ -92,11 +92,11 @@ class AgentSettings(Section, frozen=True):
     spool: Annotated[
         Path | None,
         Form("DIR", "a directory on a disk of the node", path),
-        Option("where runs keep what is not delivered yet", otherwise="/var/tmp/barograph-UID"),
+        Option("where runs keep undelivered messages", otherwise="/var/tmp/barograph-UID"),
     ] = None
-    spool_bytes: Annotated[Size, Option("what the spool of a run may hold; beyond, the oldest goes and is counted")] = (
-        256 * 2**20
-    )
+    spool_bytes: Annotated[
+        Size, Option("limit of a run's spool; beyond, the oldest messages are dropped and counted")
+    ] = 256 * 2**20
     rings: Annotated[
         Path | None,
         Form("DIR", "a directory in memory", path),

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, ClassVar, Final, NamedTuple, TypeAlias, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, get_args, get_origin
 
 import msgspec
 from msgspec import inspect
@@ -154,10 +154,10 @@ def _convert(text: str, kind: Any, expected: str) -> Any:
 
 
 def _expected(kind: Any) -> str:
-    """In words, what a type takes."""
+    """In words, what a type accepts."""
+    if get_origin(kind) is Literal:
+        return " or ".join(get_args(kind))
     match inspect.type_info(kind):
-        case inspect.LiteralType(values=values):
-            return " or ".join(map(str, values))
         case inspect.IntType(ge=least):
             return "a whole number" if least is None else f"a whole number of at least {least}"
         case inspect.FloatType(gt=None, ge=low, lt=high):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from barograph_agent.settings.setting import Section, declared
+from barograph_agent.settings.setting import Section, Setting, declared
 from barograph_agent.settings.sources import SITE_FILE, ConfigError, Configuration, S, site_file
 from barograph_collector.daemon.logs import log_to_stderr
 from barograph_collector.daemon.service import CannotStart, Exit
@@ -36,14 +36,18 @@ def run_daemon(
 
 
 def add_options(parser: argparse.ArgumentParser, section: type[Section]) -> None:
-    """Add an option for each setting, and `--config`. What they hold without being given is None."""
+    """Add `--config` and an option for each setting."""
     add_config(parser)
     for setting in declared(section).values():
-        about = setting.about
-        default = setting.default_text or about.otherwise
-        wanted: dict[str, Any] = {} if about.alone is None else {"nargs": "?", "const": about.alone}
-        text = f"{about.meaning} (default: {default})".replace("%", "%%")
-        parser.add_argument(setting.option, metavar=setting.form.metavar, help=text, **wanted)
+        add_option(parser, setting)
+
+
+def add_option(parser: argparse.ArgumentParser, setting: Setting) -> None:
+    """Add the option of one setting. Its value is None where it is not given."""
+    about = setting.about
+    wanted: dict[str, Any] = {} if about.alone is None else {"nargs": "?", "const": about.alone}
+    text = f"{about.meaning} (default: {setting.default_text or about.otherwise})".replace("%", "%%")
+    parser.add_argument(setting.option, metavar=setting.form.metavar, help=text, **wanted)
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:

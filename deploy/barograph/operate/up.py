@@ -16,11 +16,12 @@ from urllib.parse import urlsplit
 
 from barograph.operate.supervisor import SupervisedDaemon, Supervisor
 from barograph.site.settings import PageSettings
+from barograph_agent.settings.setting import declared
 from barograph_agent.settings.sources import ConfigError, Configuration, S, site_file
 from barograph_alerts.settings import AlertsSettings
 from barograph_collector.daemon.logs import log_to_stderr
 from barograph_collector.daemon.notify import Notifier
-from barograph_collector.daemon.options import add_config
+from barograph_collector.daemon.options import add_config, add_option
 from barograph_collector.daemon.service import CannotStart, Exit, Shutdown
 from barograph_collector.settings import CollectorSettings
 from barograph_modeler.settings import ModelerSettings
@@ -140,9 +141,8 @@ def main(arguments: Sequence[str]) -> int:
         help="the log's port on 127.0.0.1; what the others serve is on the next ones "
         f"(default: as configured, else {DEFAULT_PORT})",
     )
-    parser.add_argument("--alpha", help="bound on the share of healthy jobs that ever alarm (default: 0.01)")
-    parser.add_argument("--margin", help="slowdown that does not matter, 0.05 is 5 %% (default: 0.05)")
-    parser.add_argument("--window", metavar="SECONDS", help="pieces in which jobs are compared (default: 1)")
+    for section, name in ((AlertsSettings, "alpha"), (AlertsSettings, "margin"), (ModelerSettings, "window")):
+        add_option(parser, declared(section)[name])
     options = parser.parse_args(arguments)
     if options.port is not None and not 1024 <= options.port <= 65531:
         parser.error(f"argument --port: {options.port}, expected 1024 to 65531")
