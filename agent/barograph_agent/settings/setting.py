@@ -24,6 +24,7 @@ from msgspec import inspect
 REQUIRED: Final = "required"
 _UNITS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _KINDS: Final[dict[Any, str]] = {float: "number", int: "whole number", tuple: "list"}
+_PARSERS: Final[dict[str, Callable[[str], Any]]] = {"number": float, "whole number": int}
 
 
 class Form(NamedTuple):
@@ -87,8 +88,8 @@ class Setting(NamedTuple):
         if self.kind == "list":
             item, _ = get_args(self.type)
             allowed = f"one of {', '.join(get_args(item))}"
-            return tuple(_convert(word.strip(), item, allowed) for word in text.split(",") if word.strip())
-        return _convert(text, self.type, _expected(self.type))
+            return tuple(_convert(word.strip(), str, item, allowed) for word in text.split(",") if word.strip())
+        return _convert(text, _PARSERS.get(self.kind, str), self.type, _expected(self.type))
 
 
 class Section(msgspec.Struct, frozen=True):
@@ -143,10 +144,10 @@ def _setting(prefix: str, field: msgspec.structs.FieldInfo) -> Setting:
     )
 
 
-def _convert(text: str, kind: Any, expected: str) -> Any:
+def _convert(text: str, parse: Callable[[str], Any], kind: Any, expected: str) -> Any:
     try:
-        value = msgspec.convert(text, kind, strict=False)
-    except msgspec.ValidationError:
+        value = msgspec.convert(parse(text), kind)
+    except ValueError:
         value = math.nan
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{text!r}, expected {expected}")
