@@ -1,4 +1,4 @@
-"""The shim: the shared object that is preloaded into the application. Its sources are in agent/shim."""
+"""The installed shim, the shared object that is preloaded into applications. Its sources are in agent/shim."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ LIBRARY = "libbarograph.so"
 
 
 def preload(path: Path, others: str) -> str:
-    """The value of LD_PRELOAD with this shim in front of what else is preloaded.
-
-    Raises ValueError for a path that the variable cannot hold.
-    """
+    """The value of LD_PRELOAD: this shim, then what else is preloaded. Raises ValueError for an unusable path."""
     if {" ", ":"} & set(str(path)):
         raise ValueError(f"the shim is {str(path)!r}, expected a path without space or colon, which cut LD_PRELOAD")
     return " ".join(filter(None, [str(path), others]))

@@ -1,6 +1,6 @@
-"""The `barograph` command: finds the subcommand, imports only what it needs, and hands over.
+"""The `barograph` command: finds the subcommand and imports only the module of that.
 
-A compute node has the agent alone, so a subcommand that needs more says which extra to install.
+A compute node has the agent alone, so a subcommand that needs more names the extra to install.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def main(arguments: list[str] | None = None) -> int:
         status = _run(words)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Who reads, `head` for one, has seen enough. What is left must not fail again when Python ends.
+        # The reader, such as `head`, has closed the pipe. The flush when Python ends must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     return status

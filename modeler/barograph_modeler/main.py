@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from barograph_collector.auth.http_access import Access
-from barograph_collector.auth.keys import KeysError
-from barograph_collector.daemon.options import parse
+from barograph_agent.settings.sources import Configuration
+from barograph_collector.daemon.options import run_daemon
 from barograph_collector.daemon.runner import serve
-from barograph_collector.daemon.service import Exit
-from barograph_modeler.settings import MODELER, check_modeler
+from barograph_collector.daemon.service import CannotStart, Exit
+from barograph_collector.settings import load_access
+from barograph_modeler.settings import ModelerSettings
 
 TABLES = ["jobs", "blocks", "features", "runs", "scores", "predictions", "outcomes", "models"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the modeler until SIGTERM or SIGINT; returns its exit status."""
-    parser = argparse.ArgumentParser(
-        prog="barograph modeler", description="Learn from the log how long intervals and runs should take."
-    )
-    configuration = parse(parser, MODELER, argv, os.environ, check_modeler)
-    options = configuration.options
+    return run_daemon(ModelerSettings, "Learn from the log how long intervals and runs should take.", _serve, argv)
 
+
+def _serve(configuration: Configuration[ModelerSettings]) -> int:
     from barograph_modeler.features.forecaster import FeatureForecaster
     from barograph_modeler.features.library import FeatureLibrary
     from barograph_modeler.features.train_worker import Apart
@@ -37,48 +33,46 @@ def main(argv: Sequence[str] | None = None) -> int:
     from barograph_modeler.serving.page import PredictPage
     from barograph_modeler.state.snapshot import Keeper
 
-    learner = Learner(
-        seed=options.seed,
-        window_seconds=options.window,
-        classes=options.classes,
-        accept=options.accept,
-        refit_seconds=options.refit,
-    )
-    if options.state is not None:
+    settings = configuration.settings
+    if settings.state is not None:
         try:
-            options.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+            settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
-            print(
-                f"barograph modeler: state directory {options.state}: {error.strerror}, expected a writable directory",
-                file=sys.stderr,
-            )
-            return Exit.STATE
-    try:
-        access = Access.read(options.access) if options.access else None
-    except KeysError as error:
-        print(f"barograph modeler: {error}", file=sys.stderr)
-        return Exit.STATE
+            text = f"state directory {settings.state}: {error.strerror}, expected a writable directory"
+            raise CannotStart(text, Exit.STATE) from None
+    access = load_access(settings.access)
+    learner = Learner(
+        seed=settings.seed,
+        window_seconds=settings.window,
+        classes=settings.classes,
+        accept=settings.accept,
+        refit_seconds=settings.refit,
+    )
     with ThreadPoolExecutor(1, "fit") as executor, ThreadPoolExecutor(1, "features") as waiting:
-        forecaster = Forecaster(Library(executor, options.seed))
+        forecaster = Forecaster(Library(executor, settings.seed))
         apart = Apart()
-        features = FeatureForecaster(FeatureLibrary(apart.learn, waiting, options.seed))
-        mind, exporter = ModelerProcessor(learner, forecaster, features), ModelerExporter(learner, forecaster, features)
-        keeper = None
-        if options.state is not None:
-            keeper = Keeper(options.state, mind, f"window of {options.window:g} s", gate=forecaster.library.gate)
-        status = serve(
-            mind,
-            TABLES,
-            exporter,
-            configuration,
-            prepare=keeper.restore if keeper else None,
-            keep=keeper.keep if keeper else None,
-            pages={"/predict": PredictPage(forecaster, features, access=access)},
-            each_cycle=access.look if access else lambda: None,
+        features = FeatureForecaster(FeatureLibrary(apart.learn, waiting, settings.seed))
+        processor, exporter = (
+            ModelerProcessor(learner, forecaster, features),
+            ModelerExporter(learner, forecaster, features),
         )
-        apart.stop()
-        executor.shutdown(wait=False, cancel_futures=True)
-    return status
+        keeper = None
+        if settings.state is not None:
+            keeper = Keeper(settings.state, processor, f"window of {settings.window:g} s", gate=forecaster.library.gate)
+        try:
+            return serve(
+                processor,
+                TABLES,
+                exporter,
+                configuration,
+                prepare=keeper.restore if keeper else None,
+                keep=keeper.keep if keeper else None,
+                pages={"/predict": PredictPage(forecaster, features, access=access)},
+                each_cycle=access.look if access else lambda: None,
+            )
+        finally:
+            apart.stop()
+            executor.shutdown(wait=False, cancel_futures=True)
 
 
 if __name__ == "__main__":

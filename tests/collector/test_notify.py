@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from barograph_alerts.settings import ALERTS
+from barograph_agent.settings.sources import Configuration
+from barograph_alerts.settings import AlertsSettings
 from barograph_collector.daemon.logs import log_to_stderr
 from barograph_collector.daemon.notify import Notifier
-from barograph_collector.daemon.options import Configuration
 from barograph_collector.daemon.reload import Reload
 from barograph_collector.server import Collector
 from barograph_collector.storage.store import Store
@@ -87,12 +87,12 @@ def test_a_supervisor_that_is_gone_or_does_not_read_keeps_nobody_waiting(supervi
 def test_a_reload_is_announced_and_its_end_too(supervisor: Supervisor, tmp_path: Path) -> None:
     file = tmp_path / "barograph.toml"
     file.write_text("")
-    configuration = Configuration(ALERTS, given={}, environment={}, file=file)
+    configuration = Configuration(AlertsSettings, environment={}, file=file)
     taken: list[float] = []
     registry = CollectorRegistry()
     notifier = Notifier(supervisor.environment, lambda: 5.0)
     now = 100.0
-    reload = Reload(configuration, lambda: taken.append(configuration.options.margin), notifier, registry, lambda: now)
+    reload = Reload(configuration, lambda: taken.append(configuration.settings.margin), notifier, registry, lambda: now)
 
     def shown() -> tuple[float | None, float | None]:
         name, labels = "barograph_config_last_reload_success", {"daemon": "alerts"}

@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from barograph.cli import main as barograph
 from barograph.operate import config
 from barograph_agent.settings import agent
-from barograph_agent.settings import sources as configuration
-from barograph_agent.settings.setting import Section, Setting
-from barograph_agent.settings.sources import ConfigError
-from barograph_alerts.settings import ALERTS
-from barograph_collector.daemon.options import Configuration, parse
-from barograph_collector.settings import COLLECTOR
+from barograph_agent.settings.setting import Section, Setting, declared
+from barograph_agent.settings.sources import ConfigError, Configuration
+from barograph_alerts.settings import AlertsSettings
+from barograph_collector.daemon.options import parse
+from barograph_collector.settings import CollectorSettings
+from barograph_modeler.settings import ModelerSettings
 from helpers.log import wait_until
 from helpers.up import Up, free_ports
 
@@ -36,8 +36,8 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "barograph.toml"
 
 
-def alerts(*words: str, environment: dict[str, str] | None = None) -> Configuration:
-    return parse(argparse.ArgumentParser(prog="barograph alerts"), ALERTS, words, environment or {})
+def alerts(*words: str, environment: dict[str, str] | None = None) -> Configuration[AlertsSettings]:
+    return parse(argparse.ArgumentParser(prog="barograph alerts"), AlertsSettings, words, environment or {})
 
 
 def test_command_line_goes_before_environment_before_file_before_default(file: Path) -> None:
@@ -55,7 +55,7 @@ def test_command_line_goes_before_environment_before_file_before_default(file: P
         (0.03, str(file)),
         (0.01, "default"),
     ]
-    assert sources[2].options.margin == 1.0
+    assert sources[2].settings.margin == 1.0
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_daemon_whose_configuration_is_wrong_says_so_and_ends_with_status_2(
 def test_a_required_setting_may_come_from_anywhere(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def collector(*words: str, environment: dict[str, str] | None = None) -> Any:
         parser = argparse.ArgumentParser(prog="barograph collector")
-        return parse(parser, COLLECTOR, words, environment or {}).options.state
+        return parse(parser, CollectorSettings, words, environment or {}).settings.state
 
     file.write_text("[collector]\nstate = '/a'\n")
     assert collector(f"--config={file}") == Path("/a")
@@ -153,20 +153,45 @@ def test_show_says_what_is_in_force_and_where_it_comes_from(
     assert re.search(rf"alpha +│ 0\.05 +│ {ALPHA}", capsys.readouterr().out)
 
 
-@given(st.sampled_from([(s, one) for s in config.SECTIONS for one in s.settings]), st.text(max_size=20))
-def test_any_text_for_any_key_is_understood_or_refused_by_its_name(case: tuple[Section, Setting], value: str) -> None:
+@given(st.sampled_from([(s, one) for s in config.SECTIONS for one in declared(s).values()]), st.text(max_size=20))
+def test_any_text_for_any_key_is_understood_or_refused_by_its_name(
+    case: tuple[type[Section], Setting], value: str
+) -> None:
     section, setting = case
     said = ""
     try:
-        configuration.resolve(section, given={setting.name: value}, environment={}, file=None)
+        Configuration(section, given={setting.name: value}, environment={}, file=None)
     except ConfigError as error:
         said = str(error)
     assert not said or said.startswith(f"argument {setting.option}: ")
 
 
+@pytest.mark.parametrize(
+    ("section", "key", "text", "expected"),
+    [
+        (CollectorSettings, "rate", "inf", "a number above 0"),
+        (ModelerSettings, "refit", "nan", "a number of at least 0"),
+        (AlertsSettings, "margin", "100", "a number from 0 to 100"),
+        (AlertsSettings, "alpha", "0", "a number between 0 and 1"),
+        (ModelerSettings, "seed", "1.5", "a whole number"),
+        (ModelerSettings, "classes", "0", "a whole number of at least 1"),
+        (AlertsSettings, "log_format", "xml", "text or json"),
+        (AlertsSettings, "labels", "user, job", "one of user"),
+    ],
+)
+def test_what_is_expected_follows_from_the_type_and_its_constraints(
+    section: type[Section], key: str, text: str, expected: str
+) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        Configuration(section, given={key: text}, environment={}, file=None)
+    wrong = text.rpartition(", ")[2]
+    assert str(refusal.value) == f"argument {declared(section)[key].option}: {wrong!r}, expected {expected}"
+
+
 def test_every_default_is_a_value_that_its_key_takes() -> None:
     for section in config.SECTIONS:
-        configuration.resolve(section, given={}, environment={}, file=None)
+        for setting in declared(section).values():
+            assert setting.default is None or setting.read(setting.default_text) == setting.default
 
 
 def test_a_reload_takes_what_may_change_all_or_none_of_it(file: Path) -> None:
@@ -174,19 +199,19 @@ def test_a_reload_takes_what_may_change_all_or_none_of_it(file: Path) -> None:
     now = alerts(f"--config={file}", "--alpha=0.2")
     file.write_text('[alerts]\nmargin = 0.3\nmetrics = "127.0.0.1:1"\n[application."x"]\nalpha = 0.5\n')
     assert now.reload() == ["metrics"]
-    assert (now.options.margin, now.options.metrics, now.options.alpha) == (0.3, ("127.0.0.1", 7453), 0.2)
+    assert (now.settings.margin, now.settings.metrics, now.settings.alpha) == (0.3, ("127.0.0.1", 7453), 0.2)
     assert now.applications == {"x": {"alpha": 0.5}}
     file.write_text('[alerts]\nmargin = 0.4\n[application."x"]\nalpha = 5\n')
     with pytest.raises(ConfigError, match=r"\[application.'x'\] alpha: '5', expected"):
         now.reload()
-    assert (now.options.margin, now.applications) == (0.3, {"x": {"alpha": 0.5}})
+    assert (now.settings.margin, now.applications) == (0.3, {"x": {"alpha": 0.5}})
 
 
 def test_the_table_of_the_agent_stands_in_for_variables_that_the_user_has_not_set(file: Path) -> None:
     file.write_text('[agent]\ncollector = "tcp://log:1"\nbudget = 100\nspool_bytes = "64M"\n')
     given = {"BAROGRAPH_CONFIG": str(file), "BAROGRAPH_BUDGET": "7", "HOME": "/h"}
     found = agent.environment(given)
-    assert found == {**given, "BAROGRAPH_COLLECTOR": "tcp://log:1", agent.SPOOL_VARIABLE: str(64 * 2**20)}
+    assert found == {**given, "BAROGRAPH_COLLECTOR": "tcp://log:1", "BAROGRAPH_SPOOL_BYTES": str(64 * 2**20)}
     file.write_text("[agent]\nbudget = -1\n")
     found, complaint = agent.environment_or_complaint(given)
     assert found == given

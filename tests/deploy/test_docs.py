@@ -17,11 +17,11 @@ from prometheus_client.metrics_core import Metric
 from barograph.cli import COMMANDS
 from barograph.cli import main as barograph
 from barograph.operate import config_reference
+from barograph_agent.settings.sources import Configuration
 from barograph_alerts.export.exporter import AlertsExporter
 from barograph_alerts.processor import Scorer
-from barograph_alerts.settings import ALERTS
+from barograph_alerts.settings import AlertsSettings
 from barograph_collector.daemon.notify import Notifier
-from barograph_collector.daemon.options import Configuration
 from barograph_collector.daemon.reload import Reload
 from barograph_collector.daemon.service import Exit, daemon_registry
 from barograph_collector.exporter import Exporter
@@ -157,7 +157,7 @@ def exposed() -> dict[str, list[Metric]]:
     known = forecaster.library.published[Application("lab", "solver")]
     now = Simulation.now
     daemon, _ = daemon_registry("any")
-    configuration = Configuration(ALERTS, given={}, environment={}, file=None)
+    configuration = Configuration(AlertsSettings, environment={}, file=None)
     Reload(configuration, lambda: None, Notifier({}), daemon)
     exporters = {
         "Every daemon": [daemon],

@@ -1,4 +1,4 @@
-"""What must be there for runs on this node to be watched, checked one by one: what `barograph doctor` prints."""
+"""The checks of `barograph doctor`: whether runs on this node can be watched."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _SHARED: Final = (
 
 
 def examine(environment: Environment, endpoint: str) -> Iterator[Finding]:
-    """All checks, each as it is done. Never raises for what it finds."""
+    """All checks, each when it is done. A failed check is a finding and not an exception."""
     yield check_shim()
     yield check_compiler(environment)
     yield check_launcher(environment)
@@ -57,7 +57,7 @@ def examine(environment: Environment, endpoint: str) -> Iterator[Finding]:
 
 
 def check_shim() -> Finding:
-    """There, and loadable by the dynamic linker of this node."""
+    """Whether the shim is installed, and the dynamic linker of this node loads it."""
     try:
         library = shim.library()
         preload = shim.preload(library, "")
@@ -71,7 +71,7 @@ def check_shim() -> Finding:
 
 
 def check_compiler(environment: Environment) -> Finding:
-    """One that could build the shim; nobody needs it where the shim is there."""
+    """Whether a compiler could build the shim. An installed shim needs none."""
     for name in filter(None, (environment.get("CC"), "cc", "gcc", "clang")):
         if found := shutil.which(name, path=environment.get("PATH")):
             return Finding("compiler", "ok", found)
@@ -79,7 +79,7 @@ def check_compiler(environment: Environment) -> Finding:
 
 
 def check_rings(root: Path) -> Finding:
-    """Memory for one ring per processor."""
+    """Whether there is memory for one ring per processor."""
     parent = _existing(root)
     free = _free(parent)
     needed = (os.cpu_count() or 1) * RING_BYTES
@@ -94,7 +94,7 @@ def check_rings(root: Path) -> Finding:
 
 
 def check_spool(root: Path) -> Finding:
-    """A disk of this node with room for what one run may leave there."""
+    """Whether the spool is on a disk of this node, with room for the spool of one run."""
     parent = _existing(root)
     kind, free = _file_system(parent), _free(parent)
     text = f"{parent}: {kind}, {free / 2**20:,.0f} MB free"
@@ -109,7 +109,7 @@ def check_spool(root: Path) -> Finding:
 
 
 def check_collector(endpoint: str, environment: Environment) -> Finding:
-    """A question and its answer, with the key that runs on this node come with; an agent also needs a credential."""
+    """Whether the collector answers a read, with the key of runs on this node. An agent also needs a credential."""
     try:
         places.check_endpoint(endpoint)
         key = keys.from_environment(environment)
@@ -121,10 +121,10 @@ def check_collector(endpoint: str, environment: Environment) -> Finding:
         return Finding("collector", "fail", str(error), "start munged, or give jobs tokens")
     except ValueError as error:
         return Finding("collector", "fail", str(error), "set BAROGRAPH_COLLECTOR")
-    return _asked(endpoint, key)
+    return _read(endpoint, key)
 
 
-def _asked(endpoint: str, key: keys.ClientKey | None) -> Finding:
+def _read(endpoint: str, key: keys.ClientKey | None) -> Finding:
     with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
         socket.setsockopt(zmq.LINGER, 0)
         if key is not None:
@@ -133,30 +133,30 @@ def _asked(endpoint: str, key: keys.ClientKey | None) -> Finding:
         try:
             socket.connect(endpoint)
             began = time.monotonic()
-            question = wire.encode(wire.Read(1, "jobs", -1, 1))
-            if not (handshakes.send(question, ANSWER_SECONDS) and handshakes.wait(ANSWER_SECONDS)):
-                return _unheard(endpoint, handshakes.trouble)
+            request = wire.encode(wire.Read(1, "jobs", -1, 1))
+            if not (handshakes.send(request, ANSWER_SECONDS) and handshakes.wait(ANSWER_SECONDS)):
+                return _no_answer(endpoint, handshakes.trouble)
             took = time.monotonic() - began
             answer = wire.decode_from_collector(socket.recv())
         except msgspec.DecodeError:
             return Finding("collector", "fail", f"{endpoint} answers, but is no collector", _AWAY)
         finally:
             handshakes.close()
-    # An agent may not read that, and is told so: it was let in.
+    # An agent may not read, so its answer is an error: the connection works.
     if not isinstance(answer, wire.Rows) or (answer.error and (key is None or key.role != "agent")):
         return Finding("collector", "fail", f"{endpoint} answers, but not what it was asked", "use the same version")
-    whose = f" {key.name}, as {key.role}," if key is not None else ""
-    return Finding("collector", "ok", f"{endpoint} answered{whose} in {took * 1000:.0f} ms")
+    client = f" {key.name}, as {key.role}," if key is not None else ""
+    return Finding("collector", "ok", f"{endpoint} answered{client} in {took * 1000:.0f} ms")
 
 
-def _unheard(endpoint: str, trouble: str) -> Finding:
+def _no_answer(endpoint: str, trouble: str) -> Finding:
     if trouble:
         return Finding("collector", "fail", f"{endpoint}: {trouble}", "ask for a key file: `barograph keys add agent`")
     return Finding("collector", "fail", f"no answer from {endpoint} in {ANSWER_SECONDS:g} s", _AWAY)
 
 
 def check_rules(environment: Environment) -> Finding:
-    """The site's rules, where there are any."""
+    """Whether the site's rules can be used, where there are any."""
     path = places.rules(environment)
     if path is None:
         return Finding("rules", "ok", "none")
@@ -168,17 +168,17 @@ def check_rules(environment: Environment) -> Finding:
 
 
 def check_configuration(environment: Environment) -> Finding:
-    """What the facility says of runs on this node, where it says anything."""
+    """Whether the table [agent] of the configuration can be used, where there is a file."""
     path = sources.site_file(environment)
     try:
-        said = sources.from_file(agent.AGENT, path)
+        said = sources.from_file(agent.AgentSettings, path)
     except sources.ConfigError as error:
         return Finding("config", "fail", str(error), "runs go on without it; mend the file")
     return Finding("config", "ok", f"{path}: {len(said)} settings in [agent]" if path else "none")
 
 
 def check_hooks(site: Path) -> Finding:
-    """The batch system's, where they are installed: whether this user can run them and load the shim they name."""
+    """Whether this user can run the batch system's hooks, where they are installed, and load their shim."""
     scripts = sorted(path for path in site.glob("*/task-*") if path.is_file())
     if not scripts:
         return Finding("hooks", "ok", f"none in {site}: who wants to be watched uses `barograph run`")
@@ -204,7 +204,7 @@ def _free(path: Path) -> int:
 
 
 def _file_system(path: Path) -> str:
-    """Kind of the file system that holds this path, as the kernel calls it."""
+    """Type of the file system that holds this path, as the kernel names it."""
     best, kind = "", "unknown"
     real = str(path.resolve())
     with open("/proc/self/mountinfo", errors="replace") as mounts:  # noqa: PTH123

@@ -1,4 +1,4 @@
-"""A program of one rank under the shim: the check of `barograph doctor` that says whether runs are really seen."""
+"""The check of `barograph doctor` that runs an MPI program of one rank under the shim and reads its ring."""
 
 from __future__ import annotations
 
@@ -26,11 +26,19 @@ int main(int argc, char **argv) {
 }
 """
 _PYTHON: Final = "from mpi4py import MPI\nfor _ in range(%d):\n    MPI.COMM_WORLD.Barrier()\n"
+_LAUNCHERS: Final = {
+    "Intel(R) MPI": "Intel MPI",
+    "OpenRTE": "Open MPI",
+    "Open MPI": "Open MPI",
+    "PRRTE": "Open MPI",
+    "HYDRA": "MPICH",
+}
+_KERNEL: Final = "the kernel keeps time by "
 _SLOW: Final = "each collective costs about 40 ns instead of 15; nothing else changes"
 
 
 class Finding(NamedTuple):
-    """One line: what was checked, how it is, and what to do where it is not well."""
+    """The result of a check: one line, and what to do where it did not pass."""
 
     check: str
     state: State
@@ -42,49 +50,66 @@ Environment = Mapping[str, str]
 
 
 def check_launcher(environment: Environment) -> Finding:
-    """The mpiexec that a user would get, and whose it is."""
+    """The mpiexec in PATH, and of which MPI it is."""
     path = shutil.which("mpiexec", path=environment.get("PATH"))
     if path is None:
         return Finding("mpi", "warn", "no mpiexec in PATH", "load the MPI module that jobs use, and ask again")
     done = run([path, "--version"], environment)
     said = (done.stdout + done.stderr) if done else ""
-    kinds = {
-        "Intel(R) MPI": "Intel MPI",
-        "OpenRTE": "Open MPI",
-        "Open MPI": "Open MPI",
-        "PRRTE": "Open MPI",
-        "HYDRA": "MPICH",
-    }
-    kind = next((kind for word, kind in kinds.items() if word in said), "of an unknown kind")
+    kind = next((kind for word, kind in _LAUNCHERS.items() if word in said), "of an unknown kind")
     return Finding("mpi", "ok", f"{path}: {kind}")
 
 
 def check_watching(environment: Environment) -> Iterator[Finding]:
-    """A program of one rank under the shim: its barriers are in a ring, and the ring says which clock."""
+    """Whether the barriers of a program of one rank are in its ring, and which clock timed them."""
+    try:
+        preload = shim.preload(shim.library(), environment.get("LD_PRELOAD", ""))
+    except (FileNotFoundError, ValueError):
+        return  # which the check of the shim says
     with tempfile.TemporaryDirectory(prefix="barograph-doctor-") as folder:
-        program = _program(Path(folder), environment)
-        if program is None:
-            advice = "load the MPI module that jobs use, with mpicc or mpi4py, and ask again"
-            yield Finding("watching", "warn", "not tried: neither mpicc nor mpi4py to make a program with", advice)
-            yield _clock_of_kernel()
-            return
-        mpiexec = shutil.which("mpiexec", path=environment.get("PATH"))
-        command = [*([mpiexec, "-n", "1"] if mpiexec else []), *program]
-        rings = Path(folder) / "rings"
-        rings.mkdir()
-        try:
-            preload = shim.preload(shim.library(), environment.get("LD_PRELOAD", ""))
-        except (FileNotFoundError, ValueError):
-            return
-        own = {
-            name: value for name, value in environment.items() if name not in ("BAROGRAPH_DISABLE", "BAROGRAPH_RANKS")
-        }
-        done = run(command, {**own, "LD_PRELOAD": preload, RING_VARIABLE: str(rings)})
-        yield from _judge(rings, command, done)
+        watching, clock = _watch(Path(folder), environment, preload)
+    yield watching
+    fast = "time stamp counter" in clock or clock == f"{_KERNEL}tsc"
+    yield Finding("clock", "ok" if fast else "warn", clock, "" if fast else _SLOW)
+
+
+def _watch(folder: Path, environment: Environment, preload: str) -> tuple[Finding, str]:
+    """The finding, and the name of the clock: the ring's, else the kernel's."""
+    program = _program(folder, environment)
+    if program is None:
+        advice = "load the MPI module that jobs use, with mpicc or mpi4py, and ask again"
+        text = "not tried: neither mpicc nor mpi4py to make a program with"
+        return Finding("watching", "warn", text, advice), _clock_of_kernel()
+    mpiexec = shutil.which("mpiexec", path=environment.get("PATH"))
+    command = [*([mpiexec, "-n", "1"] if mpiexec else []), *program]
+    rings = folder / "rings"
+    rings.mkdir()
+    own = {name: value for name, value in environment.items() if name not in ("BAROGRAPH_DISABLE", "BAROGRAPH_RANKS")}
+    done = run(command, {**own, "LD_PRELOAD": preload, RING_VARIABLE: str(rings)})
+    if done is None or done.returncode:
+        text = f"a program of one rank failed: {last(done)}"
+        advice = f"make this work first, without barograph: {' '.join(command[:4])}"
+        return Finding("watching", "fail", text, advice), _clock_of_kernel()
+    path = next(rings.glob("*.ring"), None)
+    if path is None:
+        text = "a program of one rank ran, and none of its barriers were seen"
+        advice = "is its MPI linked statically, or does mpiexec drop LD_PRELOAD?"
+        return Finding("watching", "fail", text, advice), _clock_of_kernel()
+    try:
+        with Ring(path) as ring:
+            seen, clock = ring.head, ring.clock
+    except RingError as error:
+        advice = "shim and agent are of two versions: install barograph again"
+        return Finding("watching", "fail", str(error), advice), _clock_of_kernel()
+    state: State = "ok" if seen == BARRIERS else "fail"
+    advice = "" if state == "ok" else "please report this, with the name and version of your MPI"
+    return Finding(
+        "watching", state, f"{seen} of {BARRIERS} barriers of a program of one rank were seen", advice
+    ), clock
 
 
 def _program(folder: Path, environment: Environment) -> list[str] | None:
-    """A command for a program that calls BARRIERS barriers; None where it cannot be made here."""
+    """A command for a program that calls BARRIERS barriers; None where neither mpicc nor mpi4py makes one."""
     if mpicc := shutil.which("mpicc", path=environment.get("PATH")):
         source, output = folder / "program.c", folder / "program"
         source.write_text(_C % BARRIERS)
@@ -95,41 +120,16 @@ def _program(folder: Path, environment: Environment) -> list[str] | None:
     return [sys.executable, "-c", _PYTHON % BARRIERS] if done is not None and done.returncode == 0 else None
 
 
-def _judge(rings: Path, command: Sequence[str], done: subprocess.CompletedProcess[str] | None) -> Iterator[Finding]:
-    if done is None or done.returncode:
-        text = f"a program of one rank failed: {last(done)}"
-        yield Finding("watching", "fail", text, f"make this work first, without barograph: {' '.join(command[:4])}")
-        yield _clock_of_kernel()
-        return
-    for path in rings.glob("*.ring"):
-        try:
-            with Ring(path) as ring:
-                seen, clock = ring.head, ring.clock
-        except RingError as error:
-            yield Finding("watching", "fail", str(error), "shim and agent are of two versions: install barograph again")
-            return
-        state: State = "ok" if seen == BARRIERS else "fail"
-        advice = "" if state == "ok" else "please report this, with the name and version of your MPI"
-        yield Finding("watching", state, f"{seen} of {BARRIERS} barriers of a program of one rank were seen", advice)
-        fast = "time stamp counter" in clock
-        yield Finding("clock", "ok" if fast else "warn", clock, "" if fast else _SLOW)
-        return
-    text = "a program of one rank ran, and none of its barriers were seen"
-    yield Finding("watching", "fail", text, "is its MPI linked statically, or does mpiexec drop LD_PRELOAD?")
-    yield _clock_of_kernel()
-
-
-def _clock_of_kernel() -> Finding:
+def _clock_of_kernel() -> str:
     try:
         source = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource").read_text().strip()
     except OSError:
         source = "unknown"
-    fast = source == "tsc"
-    return Finding("clock", "ok" if fast else "warn", f"the kernel keeps time by {source}", "" if fast else _SLOW)
+    return f"{_KERNEL}{source}"
 
 
 def run(command: Sequence[str], environment: Environment) -> subprocess.CompletedProcess[str] | None:
-    """The command to its end, output captured; None where it could not be started or did not end."""
+    """Run the command to its end and capture its output; None where it did not start, or ran PROGRAM_SECONDS."""
     try:
         return subprocess.run(
             command, env=dict(environment), capture_output=True, text=True, errors="replace", check=False,
@@ -140,7 +140,7 @@ def run(command: Sequence[str], environment: Environment) -> subprocess.Complete
 
 
 def last(done: subprocess.CompletedProcess[str] | None) -> str:
-    """The last line that says something."""
+    """The last line of output that has letters."""
     if done is None:
         return "it could not be started, or did not end"
     lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if any(map(str.isalpha, line))]

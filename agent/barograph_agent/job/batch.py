@@ -1,4 +1,4 @@
-"""What the batch system says of the job that a process belongs to: Slurm, PBS, Flux, or nothing."""
+"""The allocation of a process, from the environment of its batch system: Slurm, PBS or Flux."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MOST_RESTARTS: Final = 99_999
 
 
 class Allocation(NamedTuple):
-    """Words as the batch system gives them, not cleaned; empty where it says nothing."""
+    """Values as the batch system gives them, not cleaned; empty where it gives none."""
 
     scheduler: str
     cluster: str = ""
@@ -21,14 +21,14 @@ class Allocation(NamedTuple):
     nodes: int = 1
     account: str = ""
     unique_id: str = ""
-    """An id that never comes again, where the system has one: Slurm's SLUID."""
+    """An id that is never reused, where the system has one: Slurm's SLUID."""
 
 
 def allocation(environment: Mapping[str, str]) -> Allocation:
-    """The allocation that this environment speaks of.
+    """The allocation that this environment describes.
 
-    Flux before Slurm and Slurm before PBS: an instance of Flux is started inside a job of another system, whose
-    variables its tasks may still carry.
+    Flux before Slurm and Slurm before PBS: an instance of Flux is started inside a job of another system, and its tasks
+    may inherit the variables of that system.
     """
     if environment.get("FLUX_JOB_ID"):
         return _flux(environment)
@@ -43,23 +43,20 @@ def _slurm(environment: Mapping[str, str]) -> Allocation:
     job = environment.get("SLURM_JOB_ID", "")
     if array := environment.get("SLURM_ARRAY_JOB_ID"):
         job = f"{array}_{environment.get('SLURM_ARRAY_TASK_ID', '')}"
-    # A batch script has no step, or a number that stands for none.
+    # A batch script has no step, or a reserved number from 0xFFFFFFF0 on.
     step = _number(environment.get("SLURM_STEP_ID", ""), -1)
+    # Prolog and Epilog have it by the second name.
+    restarts = environment.get("SLURM_RESTART_COUNT") or environment.get("SLURM_JOB_RESTART_COUNT", "")
     return Allocation(
         "slurm",
         cluster=environment.get("SLURM_CLUSTER_NAME", ""),
         id=job,
-        restart=min(_number(_restarts(environment), 0), _MOST_RESTARTS),
+        restart=min(_number(restarts, 0), _MOST_RESTARTS),
         step=str(step) if 0 <= step < 0xFFFFFFF0 else "",
         nodes=_nodes(environment.get("SLURM_JOB_NUM_NODES", "")),
         account=environment.get("SLURM_JOB_ACCOUNT", ""),
         unique_id=environment.get("SLURM_JOB_SLUID", ""),
     )
-
-
-def _restarts(environment: Mapping[str, str]) -> str:
-    # Prolog and Epilog have it by the second name.
-    return environment.get("SLURM_RESTART_COUNT") or environment.get("SLURM_JOB_RESTART_COUNT", "")
 
 
 def _pbs(environment: Mapping[str, str]) -> Allocation:
@@ -75,7 +72,7 @@ def _pbs(environment: Mapping[str, str]) -> Allocation:
 
 
 def _flux(environment: Mapping[str, str]) -> Allocation:
-    # f58 form: a letter that is no ASCII, or f, before a number in base 58.
+    # F58: a non-ASCII letter, or f, before a number in base 58.
     job = environment.get("FLUX_JOB_ID", "").replace("\u0192", "f")
     return Allocation("flux", id=job, nodes=_nodes(environment.get("FLUX_JOB_NNODES", "")))
 
@@ -89,7 +86,7 @@ def _nodes(text: str) -> int:
 
 
 def _hosts(path: str) -> int:
-    """Different lines of the file that lists a host once for each process it may have."""
+    """Distinct lines of the file that lists a host once per process slot."""
     try:
         return max(len(set(Path(path).read_text(errors="replace").split())), 1) if path else 1
     except OSError:

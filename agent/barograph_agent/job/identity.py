@@ -1,4 +1,4 @@
-"""Who a run is: its identity, and the workload that makes it comparable with other runs."""
+"""The identity of a run, and its workload: runs of one workload are compared."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ class Job(msgspec.Struct, frozen=True):
     app: str
     params: dict[str, str]
     guessed: bool = False
-    """True where the application's name is only what the command line suggests."""
+    """Whether the application's name is guessed from the command line."""
     scheduler: str = "none"
     nodes: int = 1
     account: str = ""
     unique_id: str = ""
-    """The batch system's own id that never comes again, where it has one."""
+    """The batch system's id that is never reused, where it has one."""
 
     @property
     def key(self) -> str:
-        """cluster/id.restart.step, unique for ever: ids repeat across clusters and after a requeue."""
+        """cluster/id.restart.step: unique, though ids repeat across clusters and after a requeue."""
         return f"{self.cluster}/{self.id}.{self.restart}.{self.step}"
 
     def workload(self, ranks: int, nodes: int) -> str:
-        """What this run may be compared with: cluster/app@ranks x nodes, and a hash of the parameters if it has any."""
+        """The name that comparable runs share: cluster/app@ranksxnodes, and a hash of the parameters if it has any."""
         name = f"{self.cluster}/{self.app}@{ranks}x{nodes}"
         if not self.params:
             return name
@@ -56,10 +56,7 @@ class Job(msgspec.Struct, frozen=True):
         return f"{name}:{hashlib.blake2b(canonical, digest_size=4).hexdigest()}"
 
     def seen_as(self, program: str) -> Job:
-        """This job once the executable of rank 0 is known: it names the application better than any guess.
-
-        An interpreter's name says nothing: there the guess stays.
-        """
+        """This job with a guessed name replaced by that of rank 0's executable, unless that is an interpreter."""
         name = Path(program).name
         if not self.guessed or not name or _INTERPRETER.fullmatch(name):
             return self
@@ -81,9 +78,9 @@ def from_environment(
     host: str,
     unique: str,
 ) -> Job:
-    """The job this process belongs to: the batch system's where there is one, else one of its own.
+    """The job of this process: the batch system's where there is one, else one of its own.
 
-    `unique` tells apart runs that the environment alone does not: two commands of one batch script.
+    unique: tells apart runs with one environment, such as two commands of one batch script.
     Raises JobError for an app name or a parameter that cannot become an identifier.
     """
     if app is not None and not re.fullmatch(IDENTIFIER.pattern.replace("128", "40"), app):
@@ -93,7 +90,7 @@ def from_environment(
         cluster=clean(environment.get("BAROGRAPH_CLUSTER") or found.cluster, "local", 24),
         id=clean(found.id, unique),
         restart=found.restart,
-        # Two commands of one batch script, and two programs of one step, are told apart by what is unique.
+        # Two commands of one batch script, and two programs of one step, have the same id.
         step=f"{found.step}-{unique}"[:46].lstrip("-") if found.id else "0",
         user=clean(user, "unknown", 32),
         host=clean(host, "unknown", 64),
@@ -108,10 +105,9 @@ def from_environment(
 
 
 def guess_app(command: Sequence[str]) -> str:
-    """The application's name as its command line gives it away: the program behind launchers, options and python.
+    """The application's name as its command line suggests: the program behind launchers, options and python.
 
-    Options that take a value cannot be told from programs, so a value may be taken for the name: `Job.seen_as` and
-    `--app` settle it.
+    The value of an option cannot be told from a program and may become the name: `Job.seen_as` and `--app` correct it.
     """
     words = [word for word in command if not word.startswith("-") and "=" not in word]
     for position, word in enumerate(words):

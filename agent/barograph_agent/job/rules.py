@@ -1,4 +1,4 @@
-"""What a site says about its applications: names for executables, and which words of a command line are parameters.
+"""A site's rules for applications: names for executables, and which words of a command line are parameters.
 
 The file is TOML:
 
@@ -7,11 +7,11 @@ The file is TOML:
     name = "lammps"
 
     [[param]]
-    app = "lammps"                the whole name of the application; left out: any
+    app = "lammps"                the whole name of the application; any where it is left out
     argv = "-var x (\\d+)"        searched in the command line, words joined by spaces; the first group is the value
     name = "x"
 
-Of the command line nothing is kept but what the group of a rule holds.
+Nothing of a command line is kept but the text that a rule's group matches.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from barograph_agent.protocol.tables import IDENTIFIER
 ARGV_LIMIT: Final = 65536
 VALUE_LIMIT: Final = 200
 SEARCH_SECONDS: Final = 0.5
-"""An expression can take for ever on an unlucky text, and the job waits for it."""
+"""Backtracking can take exponential time, and the start of the job waits for it."""
 
 Name = Annotated[str, msgspec.Meta(pattern=f"^{IDENTIFIER.pattern.replace('128', '40')}\\Z")]
 
@@ -72,7 +72,7 @@ class Param(msgspec.Struct, frozen=True):
 
 
 class Findings(msgspec.Struct, frozen=True):
-    """What a run's plan keeps of the rules: how executables are called, and the parameters found."""
+    """What a run's plan keeps of the rules: the names of executables, and the parameters found."""
 
     apps: list[AppRule] = []
     params: list[Param] = []
@@ -124,9 +124,9 @@ def apply(rules: Rules, command: Sequence[str]) -> Findings:
 
 @contextlib.contextmanager
 def _limited(rules: Sequence[object]) -> Iterator[None]:
-    """Raises RulesError where the work inside takes longer than SEARCH_SECONDS. In the main thread only.
+    """Raises RulesError where the body takes more than SEARCH_SECONDS of CPU time. In the main thread only.
 
-    Seconds of this process: on a node that is busy with other things a simple expression is not to blame.
+    CPU time, since elapsed time also depends on the load of the node.
     """
 
     def over(number: int, frame: object) -> None:

@@ -1,4 +1,4 @@
-"""Where the agent keeps things on a node. Everything is under the user's own name and closed to others."""
+"""Paths and addresses of the agent on a node. Its directories belong to the user and are closed to others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def endpoint(environment: Mapping[str, str]) -> str:
 
 
 def check_endpoint(text: str) -> str:
-    """The address itself, fit for a socket. Raises ValueError naming it and what was expected."""
+    """Check an address. Raises ValueError naming it and what was expected."""
     if not _ENDPOINT.fullmatch(text):
         raise ValueError(f"collector is {text!r}, expected tcp://HOST:PORT or ipc://PATH")
     return text
@@ -36,7 +36,7 @@ def endpoint_argument(text: str) -> str:
 
 
 def add_collector_option(parser: argparse.ArgumentParser, default: str | None) -> None:
-    """The option every client of the log has; `default` is what it is without it, checked like it unless None."""
+    """Add the option that every client of the log has. default: checked like a value, unless it is None."""
     parser.add_argument(
         "--collector",
         type=endpoint_argument,
@@ -47,12 +47,12 @@ def add_collector_option(parser: argparse.ArgumentParser, default: str | None) -
 
 
 def ring_root(environment: Mapping[str, str]) -> Path:
-    """Where rings live: memory, one directory per user."""
+    """The directory of rings: in memory, one per user."""
     return Path(environment.get("BAROGRAPH_RINGS") or f"/dev/shm/barograph-{os.getuid()}")
 
 
 def spool_root(environment: Mapping[str, str]) -> Path:
-    """Where spools live: a disk of this node (BAROGRAPH_SPOOL), never a parallel file system."""
+    """The directory of spools: on a disk of this node (BAROGRAPH_SPOOL), never on a parallel file system."""
     return Path(environment.get("BAROGRAPH_SPOOL") or f"/var/tmp/barograph-{os.getuid()}")
 
 
@@ -64,7 +64,7 @@ def rules(environment: Mapping[str, str]) -> Path | None:
 
 
 def private_directory(path: Path) -> Path:
-    """Create `path` for its owner alone, or check that it is. Raises PermissionError naming what is wrong."""
+    """Create `path` for its owner alone, or check that it belongs to this user. Raises PermissionError."""
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:

@@ -1,142 +1,188 @@
-"""Settings as tables: each key is declared once, and command line, environment, file and reference follow from it."""
+"""Settings as structs: each is declared once, as a field of the `Section` of its daemon.
+
+    class AlertsSettings(Section, frozen=True):
+        table = "alerts"
+        alpha: Annotated[float, Meta(gt=0, lt=1), Form("SHARE", "between 0 and 1"), Option("bound on ...")] = 0.01
+
+Command-line option, environment variable, key of the file, checks and the reference page follow from it.
+"""
 
 from __future__ import annotations
 
 import argparse
 import math
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from types import NoneType
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, get_args, get_origin
 
-Kind: TypeAlias = Literal["text", "number", "whole number", "size", "list"]
-Parse: TypeAlias = Callable[[str], Any]
+import msgspec
+from msgspec import inspect
+
+REQUIRED: Final = "required"
 _UNITS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_KINDS: Final[dict[Any, str]] = {float: "number", int: "whole number", tuple: "list"}
+_PARSERS: Final[dict[str, Callable[[str], Any]]] = {"number": float, "whole number": int}
 
 
-@dataclass(frozen=True)
-class Setting:
-    """One key. Whatever it comes from, its value is a text that `parse` understands or refuses.
+class Form(NamedTuple):
+    """How the value of a setting is written.
 
-    name: as in the file; the option is the same with hyphens. parse: raises ArgumentTypeError or ValueError with a text
-    that has the value and what was expected. default: a text like any other, or None for nothing. expected: range or
-    form in words. variable: in the environment. reloads: whether a daemon takes a new value without a restart.
+    metavar: its name in `--help`. expected: range or form in words. read: a value of its text, for a type that msgspec
+    does not read from text; raises ValueError or ArgumentTypeError, which say the text and what was expected. kind: the
+    type in the file where it does not follow from the field's.
     """
 
-    name: str
-    kind: Kind
-    parse: Parse
-    default: str | None
     metavar: str
     expected: str
+    read: Callable[[str], Any] | None = None
+    kind: str = ""
+
+
+class Option(NamedTuple):
+    """What a setting means.
+
+    reloads: whether a running daemon applies a new value. variable: in the environment; without it the section's prefix
+    and the name. otherwise: what applies where the default is no value. alone: the value of an option that is given
+    without one; None where it needs one.
+    """
+
     meaning: str
-    variable: str = ""
     reloads: bool = False
+    variable: str = ""
     otherwise: str = "none"
-    """What happens without a value, where there is no default."""
     alone: str | None = None
-    """The value of the option where it is given without one; None where it needs one."""
+
+
+class Setting(NamedTuple):
+    """One key of a section. kind: its type in the file: text, number, whole number, size or list."""
+
+    name: str
+    kind: str
+    type: Any
+    default: Any
+    form: Form
+    about: Option
+    variable: str
 
     @property
     def option(self) -> str:
         """As on the command line."""
         return f"--{self.name.replace('_', '-')}"
 
+    @property
+    def default_text(self) -> str:
+        """The default as a text that `read` understands; empty for none."""
+        if self.default is None:
+            return ""
+        if self.kind == "size" and self.default:
+            return f"{self.default // _UNITS['M']}M"
+        return as_text(self.default)
 
-@dataclass(frozen=True)
-class Section:
+    def read(self, text: str) -> Any:
+        """The value of a text. Raises ValueError or ArgumentTypeError, which name the text and what was expected."""
+        if self.form.read is not None:
+            return self.form.read(text)
+        if self.kind == "list":
+            item, _ = get_args(self.type)
+            allowed = f"one of {', '.join(get_args(item))}"
+            return tuple(_convert(word.strip(), str, item, allowed) for word in text.split(",") if word.strip())
+        return _convert(text, _PARSERS.get(self.kind, str), self.type, _expected(self.type))
+
+
+class Section(msgspec.Struct, frozen=True):
     """The settings of one daemon, or of the agent: a table of the file.
 
-    applications: those that may be otherwise for single applications, in tables of theirs.
+    per_application: those that may differ for single applications, in tables of theirs. variables: the prefix of their
+    environment variables; without it the program's and the table's name.
     """
 
-    name: str
-    settings: Sequence[Setting]
-    applications: Sequence[Setting] = ()
+    table: ClassVar[str]
+    variables: ClassVar[str] = ""
+    per_application: ClassVar[tuple[str, ...]] = ()
 
-    def variable(self, setting: Setting) -> str:
-        """The environment variable of a setting: its own, else section and key behind BAROGRAPH."""
-        return setting.variable or f"BAROGRAPH_{self.name}_{setting.name}".upper()
+    def check(self) -> None:
+        """Check settings that depend on each other. Raises ConfigError."""
 
 
-def text(value: str) -> str:
-    """Any text."""
+@cache
+def declared(section: type[Section]) -> dict[str, Setting]:
+    """The settings of a section by name, in their order."""
+    prefix = section.variables or f"BAROGRAPH_{section.table}"
+    return {field.name: _setting(prefix, field) for field in msgspec.structs.fields(section)}
+
+
+def as_text(value: Any) -> str:
+    """A value as it is written."""
+    match value:
+        case (str(host), int(port)):
+            return f"{host}:{port}"
+        case tuple():
+            return ",".join(value)
+        case float():
+            return f"{value:g}"
+    return str(value)
+
+
+def _setting(prefix: str, field: msgspec.structs.FieldInfo) -> Setting:
+    hint, *notes = get_args(field.type)
+    if NoneType in get_args(hint):
+        hint, _ = get_args(hint)
+    about = next(note for note in notes if isinstance(note, Option))
+    *_, form = (note for note in notes if isinstance(note, Form))
+    constraints = [note for note in notes if isinstance(note, msgspec.Meta)]
+    return Setting(
+        name=field.name,
+        kind=form.kind or _KINDS.get(get_origin(hint) or hint, "text"),
+        type=Annotated[hint, *constraints] if constraints else hint,
+        default=field.default,
+        form=form,
+        about=about,
+        variable=about.variable or f"{prefix}_{field.name}".upper(),
+    )
+
+
+def _convert(text: str, parse: Callable[[str], Any], kind: Any, expected: str) -> Any:
+    try:
+        value = msgspec.convert(parse(text), kind)
+    except ValueError:
+        value = math.nan
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{text!r}, expected {expected}")
     return value
 
 
-def words(value: str) -> tuple[str, ...]:
-    """Words with commas between."""
-    return tuple(word.strip() for word in value.split(",") if word.strip())
+def _expected(kind: Any) -> str:
+    """In words, what a type accepts."""
+    if get_origin(kind) is Literal:
+        return " or ".join(get_args(kind))
+    match inspect.type_info(kind):
+        case inspect.IntType(ge=least):
+            return "a whole number" if least is None else f"a whole number of at least {least}"
+        case inspect.FloatType(gt=None, ge=low, lt=high):
+            return f"a number of at least {low:g}" if high is None else f"a number from {low:g} to {high:g}"
+        case inspect.FloatType(gt=low, lt=high):
+            return f"a number above {low:g}" if high is None else f"a number between {low:g} and {high:g}"
+    return "a text"
 
 
-def subset(allowed: Sequence[str]) -> Parse:
-    """Words with commas between, of those allowed."""
-
-    def parse(value: str) -> tuple[str, ...]:
-        for word in words(value):
-            if word not in allowed:
-                raise argparse.ArgumentTypeError(f"{word!r}, expected one of {', '.join(allowed)}")
-        return words(value)
-
-    return parse
-
-
-def choice(*allowed: str) -> Parse:
-    """One of a few words."""
-
-    def parse(value: str) -> str:
-        if value not in allowed:
-            raise argparse.ArgumentTypeError(f"{value!r}, expected {' or '.join(allowed)}")
-        return value
-
-    return parse
-
-
-def number(low: float, high: float = math.inf, *, including_low: bool = False) -> Parse:
-    """A number above `low`, or from it on, and below `high`."""
-    if math.isinf(high):
-        expected = f"of at least {low:g}" if including_low else f"above {low:g}"
-    else:
-        expected = f"from {low:g} to {high:g}" if including_low else f"between {low:g} and {high:g}"
-
-    def parse(value: str) -> float:
-        try:
-            figure = float(value)
-        except ValueError:
-            figure = math.nan
-        if not low <= figure < high or (figure == low and not including_low):
-            raise argparse.ArgumentTypeError(f"{value!r}, expected a number {expected}")
-        return figure
-
-    return parse
-
-
-def whole(least: int) -> Parse:
-    """A whole number of at least so many."""
-
-    def parse(value: str) -> int:
-        try:
-            figure = int(value)
-        except ValueError:
-            figure = least - 1
-        if figure < least:
-            raise argparse.ArgumentTypeError(f"{value!r}, expected a whole number of at least {least}")
-        return figure
-
-    return parse
-
-
-def size(value: str) -> int:
+def size(text: str) -> int:
     """Bytes, from a number with K, M, G or T behind it (powers of 1024). Raises argparse.ArgumentTypeError."""
-    match = re.fullmatch(r"([0-9]+)([KMGT]?)", value)
+    match = re.fullmatch(r"([0-9]+)([KMGT]?)", text)
     if match is None:
-        raise argparse.ArgumentTypeError(f"{value!r} is no size, expected bytes, or as in 500G with K, M, G or T")
+        raise argparse.ArgumentTypeError(f"{text!r} is no size, expected bytes, or as in 500G with K, M, G or T")
     return int(match[1]) * _UNITS[match[2]]
 
 
-def path(value: str) -> Path:
-    """A path."""
-    if not value:
-        raise argparse.ArgumentTypeError(f"{value!r}, expected a path")
-    return Path(value)
+def path(text: str) -> Path:
+    """A path. Raises ValueError."""
+    if not text:
+        raise ValueError(f"{text!r}, expected a path")
+    return Path(text)
+
+
+Size: TypeAlias = Annotated[int, Form("SIZE", "bytes, or as in 500G", size, "size")]
+Directory: TypeAlias = Annotated[Path | None, Form("DIR", "a directory", path)]
+File: TypeAlias = Annotated[Path | None, Form("FILE", "a path", path)]

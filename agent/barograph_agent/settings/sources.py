@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import argparse
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from barograph_agent.settings.setting import Section, Setting
+from barograph_agent.settings.setting import REQUIRED, Section, Setting, declared
 
 VARIABLE: Final = "BAROGRAPH_CONFIG"
 SITE_FILE: Final = Path("/etc/barograph/barograph.toml")
@@ -30,6 +30,7 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
     "size": (int, str),
     "list": (list,),
 }
+S = TypeVar("S", bound=Section)
 
 
 class ConfigError(ValueError):
@@ -37,10 +38,74 @@ class ConfigError(ValueError):
 
 
 class Value(NamedTuple):
-    """What a setting is, and which of the four it comes from: a path, a variable, `command line` or `default`."""
+    """The value of a setting and its origin: a path, a variable, `command line` or `default`."""
 
     value: Any
     origin: str
+
+
+class Configuration(Generic[S]):
+    """The settings of a section and where each comes from, and what the file says of single applications."""
+
+    def __init__(
+        self,
+        section: type[S],
+        *,
+        environment: Mapping[str, str],
+        file: Path | None,
+        given: Mapping[str, str] | None = None,
+        complete: bool = False,
+    ) -> None:
+        """given: texts of the command line by key. complete: check that settings are not missing and go together.
+
+        Raises ConfigError.
+        """
+        self.section = section
+        self.file = file
+        self._environment = environment
+        self._given = given or {}
+        self._complete = complete
+        self.values, self.applications = self._read()
+
+    @property
+    def settings(self) -> S:
+        """The values."""
+        return _struct(self.section, self.values)
+
+    def reload(self) -> list[str]:
+        """Read the file again and apply what may change; returns the changed keys that wait for a restart.
+
+        Raises ConfigError, and nothing has changed.
+        """
+        values, applications = self._read()
+        changed = {name for name, value in values.items() if value.value != self.values[name].value}
+        reloading = {name for name, setting in declared(self.section).items() if setting.about.reloads}
+        self.values |= {name: values[name] for name in reloading}
+        self.applications = applications
+        return sorted(changed - reloading)
+
+    def _read(self) -> tuple[dict[str, Value], dict[str, dict[str, Any]]]:
+        written = from_file(self.section, self.file)
+        values = {name: self._value(setting, written) for name, setting in declared(self.section).items()}
+        if self._complete:
+            for name, setting in declared(self.section).items():
+                if setting.about.otherwise == REQUIRED and values[name].value is None:
+                    where = f"{setting.variable} or {name} in [{self.section.table}]"
+                    raise ConfigError(f"{setting.option} is missing, expected it, {where}")
+            _struct(self.section, values).check()
+        return values, _applications(self.section, self.file)
+
+    def _value(self, setting: Setting, written: Mapping[str, Any]) -> Value:
+        name, variable = setting.name, setting.variable
+        if name in self._given:
+            return Value(_parsed(setting, self._given[name], f"argument {setting.option}"), "command line")
+        if self._environment.get(variable):
+            return Value(_parsed(setting, self._environment[variable], variable), variable)
+        return Value(written[name], str(self.file)) if name in written else Value(setting.default, "default")
+
+
+def _struct(section: type[S], values: Mapping[str, Value]) -> S:
+    return section(**{name: value.value for name, value in values.items()})
 
 
 def site_file(environment: Mapping[str, str]) -> Path | None:
@@ -50,14 +115,33 @@ def site_file(environment: Mapping[str, str]) -> Path | None:
     return SITE_FILE if SITE_FILE.exists() else None
 
 
-def read_file(path: Path) -> dict[str, Any]:
-    """The tables of a file. Raises ConfigError."""
+def from_file(section: type[Section], file: Path | None) -> dict[str, Any]:
+    """What a file says of a section, checked. Raises ConfigError."""
+    if file is None:
+        return {}
+    return _check_table(declared(section), _tables(file).get(section.table, {}), f"{file}: [{section.table}]")
+
+
+def _applications(section: type[Section], file: Path | None) -> dict[str, dict[str, Any]]:
+    """What a file says of single applications, by name."""
+    if file is None or not section.per_application:
+        return {}
+    known = {name: declared(section)[name] for name in section.per_application}
+    found = {}
+    for name, table in _tables(file).get(APPLICATIONS, {}).items():
+        where = f"{file}: [{APPLICATIONS}.{name!r}]"
+        if not isinstance(table, dict):
+            raise ConfigError(f'{where} is {table!r}, expected a table [{APPLICATIONS}."NAME"]')
+        found[name] = _check_table(known, table, where)
+    return found
+
+
+def _tables(path: Path) -> dict[str, Any]:
     try:
         tables = tomllib.loads(path.read_text())
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}, expected a configuration in TOML") from None
-    except ValueError as error:
-        raise ConfigError(f"{path}: {error}, expected a configuration in TOML") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"{path}: {reason}, expected a configuration in TOML") from None
     known = (*TABLES, APPLICATIONS)
     for name, table in tables.items():
         if name not in known:
@@ -67,68 +151,26 @@ def read_file(path: Path) -> dict[str, Any]:
     return tables
 
 
-def resolve(
-    section: Section, *, given: Mapping[str, str], environment: Mapping[str, str], file: Path | None
-) -> dict[str, Value]:
-    """Every setting of a section by name. given: texts of the command line. Raises ConfigError."""
-    written = from_file(section, file)
-    values = {}
-    for setting in section.settings:
-        variable = section.variable(setting)
-        if setting.name in given:
-            values[setting.name] = Value(
-                _parsed(setting, given[setting.name], f"argument {setting.option}"), "command line"
-            )
-        elif environment.get(variable):
-            values[setting.name] = Value(_parsed(setting, environment[variable], variable), variable)
-        elif setting.name in written:
-            values[setting.name] = Value(written[setting.name], str(file))
-        else:
-            default = None if setting.default is None else setting.parse(setting.default)
-            values[setting.name] = Value(default, "default")
-    return values
-
-
-def from_file(section: Section, file: Path | None) -> dict[str, Any]:
-    """What a file says of a section, checked. Raises ConfigError."""
-    if file is None:
-        return {}
-    return check_table(section.settings, read_file(file).get(section.name, {}), f"{file}: [{section.name}]")
-
-
-def applications(settings: Sequence[Setting], file: Path | None) -> dict[str, dict[str, Any]]:
-    """What a file says of single applications: by name, only what is said. Raises ConfigError."""
-    if file is None or not settings:
-        return {}
-    found = {}
-    for name, table in read_file(file).get(APPLICATIONS, {}).items():
-        where = f"{file}: [{APPLICATIONS}.{name!r}]"
-        if not isinstance(table, dict):
-            raise ConfigError(f'{where} is {table!r}, expected a table [{APPLICATIONS}."NAME"]')
-        found[name] = check_table(settings, table, where)
-    return found
-
-
-def check_table(settings: Sequence[Setting], table: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The values of a table of the file. Raises ConfigError."""
-    known = {setting.name: setting for setting in settings}
+def _check_table(known: Mapping[str, Setting], table: Mapping[str, Any], where: str) -> dict[str, Any]:
     values = {}
     for name, value in table.items():
         if name not in known:
             raise ConfigError(f"{where} {name} is unknown, expected one of {', '.join(known)}")
         setting = known[name]
+        expected = setting.form.expected
         if not isinstance(value, _TYPES[setting.kind]) or isinstance(value, bool):
-            raise ConfigError(f"{where} {name}: {value!r}, expected a {setting.kind}: {setting.expected}")
+            raise ConfigError(f"{where} {name}: {value!r}, expected a {setting.kind}: {expected}")
+        text = value
         if isinstance(value, list):
             if not all(isinstance(word, str) and "," not in word for word in value):
-                raise ConfigError(f"{where} {name}: {value!r}, expected a list of texts: {setting.expected}")
-            value = ",".join(value)  # noqa: PLW2901 - the form that every other source has
-        values[name] = _parsed(setting, str(value), f"{where} {name}")
+                raise ConfigError(f"{where} {name}: {value!r}, expected a list of texts: {expected}")
+            text = ",".join(value)
+        values[name] = _parsed(setting, str(text), f"{where} {name}")
     return values
 
 
-def _parsed(setting: Setting, value: str, where: str) -> Any:
+def _parsed(setting: Setting, text: str, where: str) -> Any:
     try:
-        return setting.parse(value)
+        return setting.read(text)
     except (argparse.ArgumentTypeError, ValueError) as error:
         raise ConfigError(f"{where}: {error}") from None

@@ -1,4 +1,4 @@
-"""What daemons write to standard error: lines for people, for journald, or for a program that collects them."""
+"""Log lines on standard error: text for people, for journald, or JSON."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-FORMATS: Final = ("text", "json")
 _PRIORITIES: Final = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3, logging.CRITICAL: 2}
 
 
 def log_to_stderr(
     daemon: str, form: str = "text", *, environment: Mapping[str, str] = os.environ, level: int = logging.INFO
 ) -> None:
-    """Send log records to standard error. form: one of FORMATS.
+    """Send log records to standard error. form: `text` or `json`.
 
-    `text` is one plain line per record: time (UTC), level, daemon, message. Where standard error is journald's, the
-    line begins with its priority as `<4>` instead, for journald keeps time and daemon itself. `json` is one object.
+    `text` is one line per record: time (UTC), level, daemon, message. Where standard error is journald's, the line
+    begins with the priority, as `<4>`, since journald records time and daemon. `json` is one object per record.
     """
     handler = logging.StreamHandler(sys.stderr)
     if form == "json":
@@ -35,7 +34,7 @@ def log_to_stderr(
 
 
 class _Json(logging.Formatter):
-    """`at` (Unix seconds), `level`, `daemon`, `logger`, `message`, and `trace` where something broke."""
+    """`at` (Unix seconds), `level`, `daemon`, `logger`, `message`, and for an exception `trace`."""
 
     def __init__(self, daemon: str) -> None:
         super().__init__()
@@ -56,13 +55,13 @@ class _Json(logging.Formatter):
 
 class _Journal(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        # journald takes each line for a record of its own: each needs its priority.
+        # Each line is a record for journald and needs a priority.
         priority = _PRIORITIES.get(record.levelno, 6)
         return "\n".join(f"<{priority}>{line}" for line in super().format(record).splitlines())
 
 
 def _is_journal(environment: Mapping[str, str]) -> bool:
-    """Whether standard error is what $JOURNAL_STREAM says journald reads: a child may have been sent elsewhere."""
+    """Whether standard error is the stream in $JOURNAL_STREAM. A redirected child inherits the variable as well."""
     try:
         status = os.fstat(sys.stderr.fileno())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What a daemon tells its supervisor, as sd_notify(3) does: datagrams to $NOTIFY_SOCKET, if there is one."""
+"""Notifications to a supervisor, as sd_notify(3): datagrams to $NOTIFY_SOCKET, where it is set."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ from collections.abc import Callable, Mapping
 
 
 class Notifier:
-    """Says how a daemon is. Where nobody listens it says nothing, and it never waits."""
+    """Sends the state of a daemon. Never blocks; without $NOTIFY_SOCKET it does nothing."""
 
     def __init__(self, environment: Mapping[str, str], clock: Callable[[], float] = time.monotonic) -> None:
         """clock: seconds as CLOCK_MONOTONIC has them."""
         self._address = environment.get("NOTIFY_SOCKET", "")
         self._clock = clock
         self.alive_seconds = _alive_seconds(environment)
-        """How often the supervisor wants to hear that the daemon lives, halved; infinity where it does not ask."""
-        self._said_at = float("-inf")
+        """Half of the watchdog timeout; infinity without a watchdog."""
+        self._sent_at = float("-inf")
 
     def ready(self) -> None:
-        """Work has begun, or goes on after `reloading`."""
-        self._say("READY=1")
+        """The daemon is ready, or has reloaded."""
+        self._send("READY=1")
 
     def reloading(self) -> None:
-        """The configuration is being read; `ready` says when that is over."""
-        self._say(f"RELOADING=1\nMONOTONIC_USEC={self._clock() * 1e6:.0f}")
+        """The daemon reads its configuration; `ready` ends it."""
+        self._send(f"RELOADING=1\nMONOTONIC_USEC={self._clock() * 1e6:.0f}")
 
     def stopping(self) -> None:
-        """The end has begun."""
-        self._say("STOPPING=1")
+        """The daemon is shutting down."""
+        self._send("STOPPING=1")
 
     def alive(self) -> None:
-        """The main loop goes round. Call it as often as you like."""
+        """The main loop is running. Sends at most one notification in `alive_seconds`."""
         if math.isinf(self.alive_seconds):
             return
         now = self._clock()
-        if now - self._said_at >= self.alive_seconds:
-            self._said_at = now
-            self._say("WATCHDOG=1")
+        if now - self._sent_at >= self.alive_seconds:
+            self._sent_at = now
+            self._send("WATCHDOG=1")
 
-    def _say(self, text: str) -> None:
+    def _send(self, text: str) -> None:
         if not self._address:
             return
-        # A leading @ stands for a name outside the file system.
+        # A leading @ denotes an abstract name.
         name = "\0" + self._address[1:] if self._address.startswith("@") else self._address
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel, contextlib.suppress(OSError):
             channel.setblocking(False)

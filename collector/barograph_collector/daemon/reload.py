@@ -1,4 +1,4 @@
-"""Reading the configuration again while at work, on SIGHUP."""
+"""Reload of the configuration on SIGHUP."""
 
 from __future__ import annotations
 
@@ -8,30 +8,29 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from barograph_agent.settings.sources import ConfigError
+from barograph_agent.settings.sources import ConfigError, Configuration, S
 from barograph_collector.daemon.notify import Notifier
-from barograph_collector.daemon.options import Configuration
 
 _log = logging.getLogger(__name__)
 
 
 class Reload:
-    """Takes changed settings, all or none, and shows how the last reading went. `apply` puts them to work."""
+    """Reads the configuration again, applies changed settings, all or none, and exports the result as metrics."""
 
     def __init__(
         self,
-        configuration: Configuration,
+        configuration: Configuration[S],
         apply: Callable[[], None],
         notifier: Notifier,
         registry: CollectorRegistry,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """clock: Unix seconds."""
+        """apply: called after a successful reload. clock: Unix seconds."""
         self._configuration = configuration
         self._apply = apply
         self._notifier = notifier
         self._clock = clock
-        daemon = configuration.section.name
+        daemon = configuration.section.table
         well = "Whether the configuration was last read without an error: 1, or 0 where the old values stayed."
         when = "When the configuration was last read without an error, as Unix time in seconds."
         name = "barograph_config_last_reload_success"
@@ -41,7 +40,7 @@ class Reload:
         self._when.set(clock())
 
     def run(self) -> None:
-        """Read it again. A wrong one changes nothing and is one error line."""
+        """Reload. A configuration that cannot be used changes nothing and is one error line."""
         configuration = self._configuration
         self._notifier.reloading()
         try:

@@ -1,37 +1,36 @@
-"""A daemon that lives on the log: reads what is new, thinks, writes back what came of it: modeler and alerts."""
+"""The loop of a daemon on the log, modeler or alerts: read new rows, process them, write the results back."""
 
 from __future__ import annotations
 
 import logging
 import os
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from wsgiref.types import WSGIApplication
 
 import numpy as np
 from prometheus_client.registry import Collector as Exporter
 
-from barograph_agent.deliver import keys
 from barograph_agent.protocol.tables import TABLES, Kind
 from barograph_agent.protocol.wire import Column
+from barograph_agent.settings.sources import Configuration
 from barograph_collector.client.follow import Follower, LogWriter
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
-from barograph_collector.daemon.logs import log_to_stderr
 from barograph_collector.daemon.notify import Notifier
-from barograph_collector.daemon.options import Configuration
 from barograph_collector.daemon.reload import Reload
-from barograph_collector.daemon.service import CannotListen, Exit, Shutdown, daemon_registry, serve_metrics
+from barograph_collector.daemon.service import Exit, Shutdown, daemon_registry, serve_metrics
+from barograph_collector.settings import FollowerSettings, load_key
 
 CYCLE_SECONDS: Final = 0.5
 READ_SECONDS: Final = 2.0
 STOP_SECONDS: Final = 3.0
-"""For what has been said and is not acknowledged, without which no snapshot is kept: a sync of a busy disk."""
+"""Wait for the last acknowledgements. Without them no snapshot is kept, and the sync of a busy disk takes time."""
 ROWS: Final = 4096
-"""Rows of one message at most."""
+"""Most rows of one message."""
 TEXT_ROWS: Final = 64
-"""Rows at most where there is text, of which one can take 64 kB."""
+"""Most rows of a message with text columns, where one value can have 64 kB."""
+F = TypeVar("F", bound=FollowerSettings)
 _log = logging.getLogger(__name__)
 
 
@@ -44,7 +43,7 @@ class Output(NamedTuple):
 
 
 def merged(outputs: Iterable[Output]) -> Iterator[Output]:
-    """The same rows in fewer outputs, those of one table together in their order: a message carries many as one."""
+    """The same rows in fewer outputs: those of one table are joined, in their order, up to the size of a message."""
     waiting: dict[str, list[Output]] = {}
     for output in outputs:
         same = waiting.setdefault(output.table, [])
@@ -73,56 +72,56 @@ def _joined(outputs: list[Output]) -> Output:
 
 
 class Processor(Protocol):
-    """What a station thinks with: no I/O, no clock of its own. Times are Unix seconds."""
+    """Turns rows of the log into rows for the log, without I/O and without a clock. Times are Unix seconds."""
 
     def take(self, table: str, columns: Mapping[str, Column], now: float) -> None:
-        """Take a page of one table."""
+        """Learn some rows of one table."""
         ...
 
     def step(self, now: float) -> list[Output]:
-        """Everything up to some offset of the log has been taken; what is to be written?"""
+        """The rows to write, now that all rows up to some offset of the log are learned."""
         ...
 
 
 class RowSink(Protocol):
-    """The appending verb, as Writer has it."""
+    """What appends rows to the log, as Writer does."""
 
     def put(self, table: str, rows: int, columns: Mapping[str, Any]) -> None:
-        """Append rows, soon."""
+        """Queue rows to append."""
         ...
 
     def pump(self) -> None:
-        """Send and receive what can be without waiting."""
+        """Send and receive without blocking."""
         ...
 
 
 class Runner:
-    """Moves rows between the log and a mind."""
+    """Moves rows between the log and a processor."""
 
     def __init__(
         self,
-        mind: Processor,
+        processor: Processor,
         follower: Follower,
         writer: RowSink,
         clock: Callable[[], float] = time.time,
         beat: Callable[[], None] = lambda: None,
     ) -> None:
-        """clock: Unix seconds. beat: called each time some pages have been taken."""
+        """clock: Unix seconds. beat: called after each round of rows."""
         self._beat = beat
-        self._mind = mind
+        self._processor = processor
         self._follower = follower
         self._writer = writer
         self._clock = clock
         self._away = False
 
     def step(self) -> None:
-        """One cycle. While the collector is away nothing is taken, and nothing is lost."""
+        """One cycle. While the collector cannot be reached no row is read, and none is lost."""
         try:
             for round_ in self._follower.poll():
                 for table, columns in round_:
-                    self._mind.take(table, columns, self._clock())
-                self._think()
-                # One cycle may read months of log.
+                    self._processor.take(table, columns, self._clock())
+                self._process()
+                # One cycle can read months of the log.
                 self._beat()
         except (LogUnavailable, ReadRefused) as error:
             if not self._away:
@@ -132,19 +131,19 @@ class Runner:
         if self._away:
             _log.info("the collector is back")
         self._away = False
-        self._think()
+        self._process()
 
-    def _think(self) -> None:
-        for output in merged(self._mind.step(self._clock())):
+    def _process(self) -> None:
+        for output in merged(self._processor.step(self._clock())):
             self._writer.put(*output)
         self._writer.pump()
 
 
 def serve(
-    mind: Processor,
+    processor: Processor,
     tables: list[str],
     exporter: Exporter,
-    configuration: Configuration,
+    configuration: Configuration[F],
     *,
     apply: Callable[[], None] = lambda: None,
     prepare: Callable[[Follower, LogReader], None] | None = None,
@@ -152,23 +151,18 @@ def serve(
     pages: Mapping[str, WSGIApplication] | None = None,
     each_cycle: Callable[[], None] = lambda: None,
 ) -> int:
-    """Run a station until SIGTERM or SIGINT; returns an `Exit`. `tables` in the order a mind wants them.
+    """Run a daemon until SIGTERM or SIGINT; returns an `Exit`. Raises CannotStart.
 
+    tables: what it reads, in the order in which a round hands rows over.
     apply: called when the configuration has been read again.
-    prepare: called once before the first cycle, for a mind that need not read all of the past; it may be called again
-    where the collector was away.
-    keep: called between cycles with the offsets that the mind has taken and True at the end, for a mind that keeps a
-    snapshot; only while everything it has said is in the log, for a snapshot will not say it again.
+    prepare: called before the first cycle, to skip what need not be read again; called once more after LogUnavailable.
+    keep: called between cycles with the offsets that the processor has learned, and with True at the end: writes a
+    snapshot. Called only while all outputs are acknowledged, since a restored processor does not write them again.
     pages: what is served beside /metrics, by path.
     """
-    name, options = configuration.section.name, configuration.options
-    log_to_stderr(name, options.log_format)
+    name, settings = configuration.section.table, configuration.settings
     notifier = Notifier(os.environ)
-    try:
-        key = keys.load(options.key) if options.key else None
-    except keys.KeyFileError as error:
-        print(f"barograph {name}: {error}", file=sys.stderr)
-        return Exit.DATA
+    key = load_key(settings.key)
     registry, heartbeat = daemon_registry(name)
     registry.register(exporter)
     reload = Reload(configuration, apply, notifier, registry)
@@ -177,19 +171,14 @@ def serve(
         heartbeat()
         notifier.alive()
 
-    with Shutdown() as shutdown, LogReader(options.collector, READ_SECONDS, key) as reader:
-        try:
-            host, port = options.metrics
-            exposition = serve_metrics(registry, host, port, pages)
-        except CannotListen as error:
-            print(f"barograph {name}: {error}", file=sys.stderr)
-            return Exit.UNAVAILABLE
-        _log.info("following the log at %s, metrics on %s", options.collector, exposition.url)
+    with Shutdown() as shutdown, LogReader(settings.collector, READ_SECONDS, key) as reader:
+        exposition = serve_metrics(registry, *settings.metrics, pages)
+        _log.info("following the log at %s, metrics on %s", settings.collector, exposition.url)
         notifier.ready()
         follower = Follower(reader, tables)
-        # Each life of a daemon is a stream of its own: what the last one had not delivered is computed again.
-        writer = LogWriter(options.collector, f"{key.name if key else name}/{time.time_ns()}", key)
-        station = Runner(mind, follower, writer, beat=beat)
+        # Each process writes a stream of its own: what the former one did not deliver is computed again.
+        writer = LogWriter(settings.collector, f"{key.name if key else name}/{time.time_ns()}", key)
+        station = Runner(processor, follower, writer, beat=beat)
         prepared = prepare is None
         while not shutdown.wait(CYCLE_SECONDS):
             beat()

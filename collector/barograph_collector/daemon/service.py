@@ -1,4 +1,4 @@
-"""What every daemon shares: exit statuses, signals, the metrics endpoint."""
+"""What every daemon shares: exit statuses, errors at the start, signals, the metrics endpoint."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ HEARTBEAT: Final = "barograph_heartbeat_timestamp_seconds"
 
 
 class Exit(enum.IntEnum):
-    """What a daemon's exit status says. Numbers from 64 on follow sysexits.h.
+    """Exit statuses of daemons and commands. Numbers from 64 on follow sysexits.h.
 
-    FAILED: something broke while at work; a supervisor restarts it.
-    USAGE: the command line or the configuration is wrong; a restart will not help.
+    FAILED: an error during operation; a supervisor restarts the daemon.
+    USAGE: the command line or the configuration is wrong; a restart does not help.
     DATA: input data cannot be read.
-    UNAVAILABLE: an address is taken, or the collector cannot be reached.
+    UNAVAILABLE: an address is in use, or the collector cannot be reached.
     STATE: the state directory or the database in it cannot be used.
     """
 
@@ -38,27 +38,36 @@ class Exit(enum.IntEnum):
     STATE = 73
 
 
-class CannotListen(Exception):
-    """An address to listen on cannot be had. The text names it, the reason, and what to do."""
+class CannotStart(Exception):
+    """A daemon cannot begin its work. The text is what standard error says, `status` the exit status."""
 
-    def __init__(self, address: str, reason: str) -> None:
-        super().__init__(f"cannot listen on {address}: {reason}; stop what listens there or choose another address")
-        self.address = address
+    def __init__(self, text: str, status: int) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class CannotListen(CannotStart):
+    """A daemon cannot listen on an address. The text names it, the reason, and what to do."""
+
+    def __init__(self, address: str, error: Exception | str) -> None:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        text = f"cannot listen on {address}: {reason}; stop what listens there or choose another address"
+        super().__init__(text, Exit.UNAVAILABLE)
 
 
 class Shutdown:
-    """Flags that signals set, and a wait that ends as soon as one is. For the main thread.
+    """Flags that signals set, and a wait that ends when a signal arrives. For the main thread.
 
-    SIGTERM and SIGINT ask for the end, SIGHUP for the configuration to be read again; but where standard error is a
-    terminal, SIGHUP says that it is gone, and ends the process as ever.
+    SIGTERM and SIGINT request the end, SIGHUP that the configuration is read again. Where standard error is a terminal,
+    SIGHUP keeps its default and ends the process: the terminal is gone.
 
-    A handler runs between any two bytecodes, also inside a lock that an Event would want: so it only sets a flag and
-    writes to a descriptor, which `wait` has in its select.
+    A signal handler can run while this thread holds the lock of a threading.Event. So it only sets a flag and writes to
+    a descriptor, on which `wait` selects.
     """
 
     def __init__(self) -> None:
         self.requested = False
-        self._hangups = self._hangups_taken = 0
+        self._hung_up = False
         self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._before: dict[int, Any] = {}
 
@@ -73,31 +82,34 @@ class Shutdown:
         os.close(self._event)
 
     def request(self) -> None:
-        """Ask for the shutdown, from any thread."""
+        """Request the shutdown, from any thread."""
         self.requested = True
         os.eventfd_write(self._event, 1)
 
     def hung_up(self) -> bool:
-        """Whether SIGHUP has come since this was asked last."""
-        before, self._hangups_taken = self._hangups_taken, self._hangups
-        return before != self._hangups_taken
+        """Whether SIGHUP has arrived since the last call."""
+        if not self._hung_up:
+            return False
+        # Cleared before the caller acts: a signal from here on is reported by the next call.
+        self._hung_up = False
+        return True
 
     def wait(self, seconds: float | None) -> bool:
-        """Wait at most `seconds` (None: for ever) for a signal; says whether it is a request to stop."""
+        """Wait at most `seconds` (None: without limit) for a signal; whether the shutdown is requested."""
         if not self.requested and select.select([self._event], [], [], seconds)[0]:
             os.eventfd_read(self._event)
         return self.requested
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGHUP:
-            self._hangups += 1
+            self._hung_up = True
             os.eventfd_write(self._event, 1)
         else:
             self.request()
 
 
 def daemon_registry(daemon: str) -> tuple[CollectorRegistry, Callable[[], None]]:
-    """A registry with build information and heartbeat of this daemon, and the function that beats."""
+    """A registry with build information and heartbeat of this daemon, and the function that sets the heartbeat."""
     registry = CollectorRegistry()
     try:
         version = importlib.metadata.version("barograph")
@@ -120,7 +132,7 @@ def host_and_port(text: str) -> tuple[str, int]:
 
 
 class MetricsServer:
-    """A running metrics endpoint."""
+    """The HTTP server behind /metrics, in a thread of its own."""
 
     def __init__(self, server: WSGIServer, thread: threading.Thread) -> None:
         self._server = server
@@ -128,18 +140,18 @@ class MetricsServer:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port it listens on."""
+        """The host and the port on which it listens."""
         host, port = self._server.server_address[:2]
         return str(host), int(port)
 
     @property
     def url(self) -> str:
-        """Where to point a scraper."""
+        """The address to scrape."""
         host, port = self.address
         return f"http://[{host}]:{port}/metrics" if ":" in host else f"http://{host}:{port}/metrics"
 
     def stop(self) -> None:
-        """End it and free the port."""
+        """Stop the server and free the port."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -148,22 +160,18 @@ class MetricsServer:
 def serve_metrics(
     registry: CollectorRegistry, host: str, port: int, pages: Mapping[str, WSGIApplication] | None = None
 ) -> MetricsServer:
-    """Serve the registry over HTTP from a thread of its own; port 0 picks one. Raises CannotListen.
+    """Serve the registry over HTTP; port 0 picks a free one. Raises CannotListen.
 
-    pages: further paths, such as /predict, and what answers there; called from several threads at once.
+    pages: applications by path, such as /predict; they are called from several threads at once.
     """
     try:
         server, thread = start_http_server(port, host, registry)
     except (OSError, OverflowError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise CannotListen(f"http://{host}:{port}", reason) from None
+        raise CannotListen(f"http://{host}:{port}", error) from None
     if pages and (metrics := server.get_app()) is not None:
-        server.set_app(_routed(metrics, pages))
+
+        def route(request: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+            return pages.get(request["PATH_INFO"], metrics)(request, start_response)
+
+        server.set_app(route)
     return MetricsServer(server, thread)
-
-
-def _routed(otherwise: WSGIApplication, pages: Mapping[str, WSGIApplication]) -> WSGIApplication:
-    def route(request: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        return pages.get(request["PATH_INFO"], otherwise)(request, start_response)
-
-    return route

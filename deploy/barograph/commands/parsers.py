@@ -1,4 +1,4 @@
-"""The parser of the whole `barograph` command: what completion and the man page are generated from."""
+"""The parser of the whole `barograph` command, for completion and the man page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from barograph.cli import COMMANDS, Command
 
 
 class _Asked(BaseException):
-    """Carries the parser out of a command that was about to use it."""
+    """Carries the parser out of a command that is about to use it."""
 
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         super().__init__()
@@ -19,7 +19,7 @@ class _Asked(BaseException):
 
 
 def whole() -> argparse.ArgumentParser:
-    """A parser with every command as a subcommand; one whose extra is not installed has its name and no options."""
+    """A parser with every command as a subcommand. A command whose extra is not installed has no options in it."""
     parser = argparse.ArgumentParser(
         prog="barograph", description="Watches MPI jobs from outside and says when one is slower than its history."
     )
@@ -40,9 +40,9 @@ def whole() -> argparse.ArgumentParser:
 
 
 def parser_of(command: Command) -> argparse.ArgumentParser | None:
-    """The parser that a command makes when it is called, or None where a module that it needs is not installed.
+    """The parser of a command, or None where a module that it needs is not installed.
 
-    A command makes its parser where it uses it, so it is called and stopped at the moment when it would parse.
+    A command makes its parser in `main`, so `main` is called and stopped where it would parse.
     """
     try:
         main = importlib.import_module(command.module).main

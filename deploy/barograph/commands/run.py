@@ -16,7 +16,6 @@ from barograph_agent.job import rules
 from barograph_agent.job.identity import JobError, from_environment, parse_params
 from barograph_agent.reduce.blocks import ROWS_PER_SECOND
 from barograph_agent.settings import agent, places
-from barograph_agent.settings.setting import size
 
 
 def parser() -> argparse.ArgumentParser:
@@ -64,24 +63,6 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _budget(text: str) -> float:
-    """What the environment says; a line and the default where that is nothing to go by."""
-    try:
-        return agent.rows(text) if text else ROWS_PER_SECOND
-    except argparse.ArgumentTypeError as error:
-        print(f"barograph: BAROGRAPH_BUDGET is {error}; using {ROWS_PER_SECOND:g}", file=sys.stderr)
-        return ROWS_PER_SECOND
-
-
-def _spool_bytes(text: str) -> int:
-    """The same for the size of the spool."""
-    try:
-        return size(text or agent.SPOOL_SIZE)
-    except argparse.ArgumentTypeError as error:
-        print(f"barograph: {agent.SPOOL_VARIABLE} is {error}; using {agent.SPOOL_SIZE}", file=sys.stderr)
-        return size(agent.SPOOL_SIZE)
-
-
 def _user() -> str:
     try:
         return getpass.getuser()
@@ -90,7 +71,7 @@ def _user() -> str:
 
 
 def _findings(command: Sequence[str], environment: Mapping[str, str]) -> rules.Findings:
-    """What the site's rules find in this command; nothing, and a line that says why, where they cannot be used."""
+    """What the site's rules find in this command. Rules that cannot be used are one line, and find nothing."""
     path = places.rules(environment)
     try:
         return rules.apply(rules.read(path), command) if path else rules.Findings()
@@ -124,8 +105,8 @@ def main(arguments: list[str]) -> int:
     settings = launch.RunOptions(
         options.collector or places.endpoint(environment),
         options.drain,
-        spool_bytes=_spool_bytes(environment.get(agent.SPOOL_VARIABLE, "")),
+        spool_bytes=agent.value_or_default("spool_bytes", environment),
         findings=_findings(command, environment),
-        rows_per_second=options.budget or _budget(environment.get("BAROGRAPH_BUDGET", "")),
+        rows_per_second=options.budget or agent.value_or_default("budget", environment),
     )
     return launch.run(command, job, settings, environment, sys.stderr)

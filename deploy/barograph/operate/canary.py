@@ -1,4 +1,4 @@
-"""`barograph canary`: a made-up job that becomes slow, sent like a real one, to prove that an alarm comes through."""
+"""`barograph canary`: send a made-up job that becomes slow, and wait for its alarm: an end-to-end check."""
 
 from __future__ import annotations
 
@@ -21,23 +21,17 @@ from barograph_collector.daemon.service import Exit
 
 CLASS: Final = 1
 HEALTHY, SLOW, FACTOR = 60, 40, 3.0
-"""Intervals of a second, as they should be, then so many times as long."""
+"""Numbers of intervals: healthy ones of a second, then slow ones of FACTOR seconds."""
 NOT_LEARNED: Final = 1
-"""Its exit status: the history of canaries is none."""
+"""Its exit status. Failed runs are not learned, so canaries make no history."""
 
 
 def main(arguments: Sequence[str], clock: Callable[[], float] = time.time) -> int:
-    """Send a canary and wait for its alarm; 69 and how far it came where none comes."""
+    """Send a canary and wait for its alarm; 69 and the step that failed where none arrives."""
     parser = argparse.ArgumentParser(
         prog="barograph canary", description="Send a made-up slow job through the service and wait for its alarm."
     )
-    parser.add_argument(
-        "--collector",
-        type=places.endpoint_argument,
-        default=agent.endpoint(os.environ),
-        metavar="ENDPOINT",
-        help="the collector (default: $BAROGRAPH_COLLECTOR or %(default)s)",
-    )
+    places.add_collector_option(parser, agent.endpoint(os.environ))
     parser.add_argument(
         "--alertmanager",
         metavar="URL",
@@ -54,12 +48,12 @@ def main(arguments: Sequence[str], clock: Callable[[], float] = time.time) -> in
     job = f"canary/{int(now * 1000)}.0.0"
     deadline = time.monotonic() + options.seconds
     if not _send(options.collector, key, job, now, options.seconds):
-        return _missing(f"the collector at {options.collector} has not acknowledged the job")
+        return _fail(f"the collector at {options.collector} has not acknowledged the job")
     sentence = _alarm(options.collector, key, job, deadline)
     if not sentence:
-        return _missing("the log has the job, but the alerts daemon has raised no alarm about it")
+        return _fail("the log has the job, but the alerts daemon has raised no alarm about it")
     if options.alertmanager is not None and not _ready(options.alertmanager, deadline):
-        return _missing(f"the job has alarmed, but the Alertmanager at {options.alertmanager} is not ready")
+        return _fail(f"the job has alarmed, but the Alertmanager at {options.alertmanager} is not ready")
     print(f"{job}: {sentence}")
     return Exit.OK
 
@@ -110,6 +104,6 @@ def _is_ready(url: str) -> bool:
         return False
 
 
-def _missing(text: str) -> int:
+def _fail(text: str) -> int:
     print(f"barograph canary: {text}", file=sys.stderr)
     return Exit.UNAVAILABLE

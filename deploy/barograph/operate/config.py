@@ -1,4 +1,4 @@
-"""`barograph config`: what the daemons' settings are and where each comes from, and whether a file can be used."""
+"""`barograph config`: show the settings of the daemons and their origins, or check a file."""
 
 from __future__ import annotations
 
@@ -14,33 +14,37 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from barograph.site.settings import PAGE, check_page
-from barograph_agent.settings import sources
-from barograph_agent.settings.agent import AGENT
-from barograph_agent.settings.sources import APPLICATIONS, SITE_FILE, ConfigError, Value
-from barograph_alerts.settings import ALERTS
+from barograph.site.settings import PageSettings
+from barograph_agent.settings.agent import AgentSettings
+from barograph_agent.settings.setting import Section, as_text
+from barograph_agent.settings.sources import APPLICATIONS, SITE_FILE, ConfigError, Configuration, Value, site_file
+from barograph_alerts.settings import AlertsSettings
 from barograph_collector.daemon.options import add_config
 from barograph_collector.daemon.service import Exit
-from barograph_collector.settings import COLLECTOR, check_collector
-from barograph_modeler.settings import MODELER, check_modeler
+from barograph_collector.settings import CollectorSettings
+from barograph_modeler.settings import ModelerSettings
 
-SECTIONS: Final = (COLLECTOR, MODELER, ALERTS, PAGE, AGENT)
-CHECKS: Final = {"collector": check_collector, "modeler": check_modeler, "page": check_page}
+SECTIONS: Final[Sequence[type[Section]]] = (
+    CollectorSettings,
+    ModelerSettings,
+    AlertsSettings,
+    PageSettings,
+    AgentSettings,
+)
 Effective = dict[str, dict[str, Value]]
 
 
 def effective(file: Path | None, environment: Mapping[str, str]) -> Effective:
-    """Every setting by section and name, checked, the ones of applications included. Raises ConfigError."""
+    """Every setting by section and name, checked, those of applications included. Raises ConfigError."""
     found: Effective = {}
     for section in SECTIONS:
-        found[section.name] = sources.resolve(section, given={}, environment=environment, file=file)
-        if check := CHECKS.get(section.name):
-            values = {name: value.value for name, value in found[section.name].items()}
-            try:
-                check(argparse.Namespace(**values))
-            except ConfigError as error:
-                raise ConfigError(f"[{section.name}] {error}") from None
-        for app, own in sources.applications(section.applications, file).items():
+        configuration = Configuration(section, environment=environment, file=file)
+        found[section.table] = configuration.values
+        try:
+            configuration.settings.check()
+        except ConfigError as error:
+            raise ConfigError(f"[{section.table}] {error}") from None
+        for app, own in configuration.applications.items():
             table = found.setdefault(f'{APPLICATIONS}."{app}"', {})
             table |= {name: Value(value, str(file)) for name, value in own.items()}
     return found
@@ -48,7 +52,7 @@ def effective(file: Path | None, environment: Mapping[str, str]) -> Effective:
 
 def show(options: argparse.Namespace) -> int:
     """Print the effective settings."""
-    file = options.config or sources.site_file(os.environ)
+    file = options.config or site_file(os.environ)
     found = effective(file, os.environ)
     if options.json:
         told = {
@@ -64,15 +68,16 @@ def show(options: argparse.Namespace) -> int:
         for column in ("key", "value", "from"):
             table.add_column(column)
         for name, value in values.items():
+            text = "-" if value.value in (None, ()) else as_text(value.value)
             style = "dim" if value.origin == "default" else ""
-            table.add_row(*map(Text, (name, _written(value.value), value.origin)), style=style)
+            table.add_row(*map(Text, (name, text, value.origin)), style=style)
         console.print(table)
     return Exit.OK
 
 
 def check(options: argparse.Namespace) -> int:
-    """Say whether a file can be used; nothing of this process' environment counts."""
-    file = options.file or options.config or sources.site_file(os.environ) or SITE_FILE
+    """Check a file. The environment of this process is ignored."""
+    file = options.file or options.config or site_file(os.environ) or SITE_FILE
     found = effective(file, {})
     own = sum(value.origin != "default" for values in found.values() for value in values.values())
     print(f"{file}: well, {own} settings")
@@ -82,20 +87,11 @@ def check(options: argparse.Namespace) -> int:
 def plain(value: Any) -> Any:
     """A value as JSON has it."""
     match value:
-        case Path():
-            return str(value)
-        case (str(host), int(port)):
-            return f"{host}:{port}"
+        case Path() | (str(), int()):
+            return as_text(value)
         case tuple():
             return list(value)
     return value
-
-
-def _written(value: Any) -> str:
-    if value is None:
-        return "-"
-    said = plain(value)
-    return ", ".join(said) or "-" if isinstance(said, list) else f"{said:g}" if isinstance(said, float) else str(said)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""`barograph doctor`: is everything there for runs on this node to be watched?"""
+"""`barograph doctor`: check whether runs on this node can be watched."""
 
 from __future__ import annotations
 

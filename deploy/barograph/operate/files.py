@@ -1,4 +1,4 @@
-"""`barograph files`: where an installation has put what is no program: units, hooks, rules, dashboards."""
+"""`barograph files`: list the installed units, hooks, rules and dashboards."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXIT_DATA: Final = 65
 
 
 def installed() -> list[Path]:
-    """All of them, sorted; none where this copy was not installed as a package."""
+    """The files, sorted; none where this copy was not installed as a package."""
     try:
         known = metadata.files("barograph") or []
     except metadata.PackageNotFoundError:

@@ -1,6 +1,6 @@
-"""`barograph keys`: who may use the log and look at the page.
+"""`barograph keys`: access control of the log and the page.
 
-Writes key files, job tokens and viewers' tokens; nothing secret is ever printed.
+Writes key files, job tokens and viewers' tokens. Secrets are never printed.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ options of token:
 
 
 def init(options: argparse.Namespace) -> None:
-    """Make the directory."""
+    """Make the key directory."""
     keys.init(options.keys)
     print(f"{options.keys}: ready. Let clients in with `barograph keys add`, then start `barograph collector --keys`.")
 
 
 def add(options: argparse.Namespace) -> None:
-    """Let a client or a viewer in."""
+    """Add a client or a viewer."""
     if options.role in get_args(http_access.Right):
         path = http_access.add(options.keys, options.role, options.name)
         print(f"{path}: the token of {options.role} {options.name}, for the page and /predict. Move it to its owner.")
@@ -50,7 +50,7 @@ def add(options: argparse.Namespace) -> None:
 
 
 def show(options: argparse.Namespace) -> None:
-    """List who is let in."""
+    """List clients and viewers."""
     table = Table()
     for name in ("name", "role", "since", "public key"):
         table.add_column(name)
@@ -62,7 +62,7 @@ def show(options: argparse.Namespace) -> None:
 
 
 def revoke(options: argparse.Namespace) -> None:
-    """Let a client or a viewer in no longer; where both have this name, both."""
+    """Remove a client or a viewer; where both have this name, both."""
     viewer = http_access.revoke(options.keys, options.name)
     if viewer is not None:
         print(f"{viewer.right} {viewer.name} is let in no longer; page and /predict notice within seconds.")

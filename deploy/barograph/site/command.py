@@ -2,49 +2,34 @@
 
 from __future__ import annotations
 
-import argparse
-import os
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from barograph.site.settings import PAGE, check_page
+from barograph.site.settings import PageSettings
 from barograph.views.modeler import ModelerClient, default_modeler
-from barograph.views.refusal import refuse
-from barograph_agent.deliver import keys
-from barograph_collector.auth.http_access import Access
-from barograph_collector.auth.keys import KeysError
-from barograph_collector.daemon.logs import log_to_stderr
-from barograph_collector.daemon.options import parse
-from barograph_collector.daemon.service import CannotListen, Exit
+from barograph_agent.settings.sources import Configuration
+from barograph_collector.daemon.options import run_daemon
+from barograph_collector.daemon.service import Exit
+from barograph_collector.settings import load_access, load_key
 
 
 def main(arguments: Sequence[str]) -> int:
     """Serve until SIGTERM or Ctrl-C; returns an `Exit`."""
-    parser = argparse.ArgumentParser(
-        prog="barograph page", description="Serve a web page: running jobs, alarms, applications, predictions."
-    )
-    options = parse(parser, PAGE, arguments, os.environ, check_page).options
-    host, port = options.listen
-    log_to_stderr("page", options.log_format)
-    try:
-        key = keys.load(options.key) if options.key is not None else None
-        access = Access.read(options.access) if options.access is not None else None
-    except keys.KeyFileError as error:
-        return refuse("page", str(error), Exit.DATA)
-    except KeysError as error:
-        return refuse("page", str(error), Exit.STATE)
+    description = "Serve a web page: running jobs, alarms, applications, predictions."
+    return run_daemon(PageSettings, description, _serve, arguments)
 
+
+def _serve(configuration: Configuration[PageSettings]) -> int:
     from barograph.site.app import create
     from barograph.site.server import serve
     from barograph.views.log import LogView
 
-    modeler = options.modeler or default_modeler(options.collector)
-    with LogView(options.collector, key) as log:
+    settings = configuration.settings
+    modeler = settings.modeler or default_modeler(settings.collector)
+    key, access = load_key(settings.key), load_access(settings.access)
+    with LogView(settings.collector, key) as log:
         site = create(log, ModelerClient(modeler, log.clock), metrics(modeler), access)
-        try:
-            serve(site, host, port, options.collector)
-        except CannotListen as error:
-            return refuse("page", str(error), Exit.UNAVAILABLE)
+        serve(site, *settings.listen, settings.collector)
     return Exit.OK
 
 

@@ -72,5 +72,4 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise CannotListen(f"http://{host}:{port}", reason) from None
+        raise CannotListen(f"http://{host}:{port}", error) from None

@@ -2,49 +2,33 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import Final
+from typing import Annotated
 
 from barograph.views.modeler import http_address
-from barograph_agent.settings.agent import COLLECTOR_ADDRESS
-from barograph_agent.settings.setting import Section, Setting
-from barograph_agent.settings.sources import ConfigError
-from barograph_collector.auth.http_access import is_loopback
-from barograph_collector.daemon.service import host_and_port
-from barograph_collector.settings import ACCESS, KEY, LOG_FORMAT
+from barograph_agent.settings.agent import CollectorAddress
+from barograph_agent.settings.places import DEFAULT_ENDPOINT
+from barograph_agent.settings.setting import Form, Option
+from barograph_collector.settings import AccessFile, DaemonSettings, HostPort, KeyFile, check_loopback
 
-PAGE: Final = Section(
-    "page",
-    [
-        COLLECTOR_ADDRESS,
-        KEY,
-        Setting(
-            "modeler",
-            "text",
-            http_address,
-            None,
-            "URL",
-            "http://HOST:PORT",
+
+class PageSettings(DaemonSettings, frozen=True):
+    """The page for people without Grafana. `barograph page` has each key as an option."""
+
+    table = "page"
+
+    collector: CollectorAddress = DEFAULT_ENDPOINT
+    key: KeyFile = None
+    modeler: Annotated[
+        str | None,
+        Form("URL", "http://HOST:PORT", http_address),
+        Option(
             "the modeler; the metrics of collector and alerts are a port below and above it",
             otherwise="two ports above the collector's",
         ),
-        Setting(
-            "listen",
-            "text",
-            host_and_port,
-            "127.0.0.1:7454",
-            "HOST:PORT",
-            "HOST:PORT, the port from 0 to 65535",
-            "where browsers connect, plain HTTP",
-        ),
-        ACCESS,
-        LOG_FORMAT,
-    ],
-)
+    ] = None
+    listen: Annotated[HostPort, Option("where browsers connect, plain HTTP")] = ("127.0.0.1", 7454)
+    access: AccessFile = None
 
-
-def check_page(options: argparse.Namespace) -> None:
-    """Whether the settings go together. Raises ConfigError."""
-    host, port = options.listen
-    if options.access is None and not is_loopback(host):
-        raise ConfigError(f"listen: '{host}:{port}' is not a loopback address, expected one, or access with it")
+    def check(self) -> None:
+        """Check that the page is not open to others without access control. Raises ConfigError."""
+        check_loopback("listen", self.listen, self.access)
