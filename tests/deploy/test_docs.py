@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -17,6 +18,7 @@ from prometheus_client.metrics_core import Metric
 from barograph.cli import COMMANDS
 from barograph.cli import main as barograph
 from barograph.operate import config_reference
+from barograph_agent.protocol.tables import TABLES, Kind
 from barograph_agent.settings.sources import Configuration
 from barograph_alerts.export.exporter import AlertsExporter
 from barograph_alerts.processor import Scorer
@@ -26,6 +28,7 @@ from barograph_collector.daemon.reload import Reload
 from barograph_collector.daemon.service import Exit, daemon_registry
 from barograph_collector.exporter import Exporter
 from barograph_collector.ingest.counters import Counters
+from barograph_collector.storage.layout import OWN_COLUMNS
 from barograph_modeler.features.forecaster import FeatureForecaster
 from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.forecasts.history import Application
@@ -47,7 +50,8 @@ PAGES = sorted([*REPOSITORY.glob("*.md"), *DOCS.rglob("*.md")])
 FOLDERS = ["agent", "collector", "modeler", "alerts", "deploy"]
 PACKAGES = {path.parent.name for folder in FOLDERS for path in (REPOSITORY / folder).glob("*/__init__.py")}
 SETTINGS = (DOCS / "reference/settings.md").read_text()
-CONFIGURATION = (DOCS / "reference/configuration.md").read_text()
+CONFIGURATION = config_reference.section_of(SETTINGS)
+ADR = DOCS / "adr"
 TOOLS = {
     "amtool",
     "apt-get",
@@ -217,6 +221,40 @@ def test_rules_dashboards_and_pages_name_only_metrics_that_exist() -> None:
     assert asked <= names
 
 
+# Tables
+
+TYPES = {
+    **dict(zip(Kind, ("name", "text", "float", "int", "uint"), strict=True)),
+    **{"VARCHAR": "text", "DOUBLE": "float", "BIGINT": "int", "UBIGINT": "uint", "BOOLEAN": "boolean"},
+}
+
+
+def unit_of(column: str, kind: str) -> str:
+    """What the name of a column says of its unit."""
+    if kind == "float" and re.search("(^|_)at$|^hour$", column):
+        return "Unix s"
+    by_name = {"sum_squares": "s²", "sum_cubes": "s³"}
+    by_end = {"seconds": "s", "bytes": "bytes"}
+    return by_name.get(column, by_end.get(column.rpartition("_")[2], ""))
+
+
+def test_the_reference_lists_every_table_with_its_columns_types_units_and_defaults() -> None:
+    page = (DOCS / "reference/tables.md").read_text().partition("## Tables that clients write\n")[2]
+    found = {
+        title: [[cells[0].strip("`"), *cells[1:4]] for cells in table_rows(text)]
+        for title, text in re.findall(r"^### (\w+)\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL)
+    }
+    columns = {**{table.name: table.columns for table in TABLES.values()}, **OWN_COLUMNS, "meta": {"version": "BIGINT"}}
+    assert list(found) == list(columns)
+    for name, kinds in columns.items():
+        defaults = TABLES[name].defaults if name in TABLES else {}
+        expected = []
+        for column, kind in kinds.items():
+            default = f"`{json.dumps(defaults[column])}`" if column in defaults else ""
+            expected.append([column, TYPES[kind], unit_of(column, TYPES[kind]), default])
+        assert found[name] == expected, name
+
+
 # Settings
 
 
@@ -240,10 +278,11 @@ def test_the_reference_lists_every_environment_variable_and_no_other() -> None:
     written = {code(row[0])[0] for row in table_rows(text)}
     in_file = {code(row[4])[0] for row in table_rows(CONFIGURATION)}
     assert written | in_file == variables_read() | in_file | {"CI"}
+    assert not written & in_file, "said twice"
 
 
 def test_the_reference_of_the_configuration_file_has_every_key_as_the_daemons_read_it() -> None:
-    assert config_reference.page() == CONFIGURATION, "python -m barograph.operate.config_reference writes it"
+    assert config_reference.section() == CONFIGURATION, "python -m barograph.operate.config_reference writes it"
 
 
 def options_of(command: str, capsys: pytest.CaptureFixture[str]) -> set[str]:
@@ -259,7 +298,13 @@ def test_the_reference_lists_every_option_of_every_command_and_no_other(
 ) -> None:
     section = re.search(rf"^### `barograph {command}\b.*?`\n(.*?)(?=^##)", SETTINGS, re.MULTILINE | re.DOTALL)
     assert section, f"no section for {command}"
-    assert {code(row[0])[0] for row in table_rows(section[1])} == options_of(command, capsys)
+    written = {code(row[0])[0] for row in table_rows(section[1])}
+    if f"(#{command})" in section[1]:  # its options are the keys of its table of the configuration file, and those
+        text = CONFIGURATION.partition(f"### `[{command}]`\n")[2].partition("\n### ")[0]
+        keys = {f"--{code(row[0])[0].replace('_', '-')}" for row in table_rows(text)}
+        assert not written & keys, "said twice"
+        written |= keys
+    assert written == options_of(command, capsys)
 
 
 def test_the_reference_has_no_section_for_a_command_that_does_not_exist() -> None:
@@ -322,10 +367,16 @@ def test_every_path_of_the_repository_that_a_page_names_exists(page: Path) -> No
             assert (REPOSITORY / text).exists(), text
 
 
+def links(page: Path) -> set[Path]:
+    targets = re.findall(r"\]\(([^)\s]+)\)", page.read_text())
+    return {(page.parent / target.partition("#")[0]).resolve() for target in targets}
+
+
 def test_every_page_can_be_reached_from_the_index() -> None:
-    text = (DOCS / "index.md").read_text()
-    reached = {(DOCS / target.partition("#")[0]).resolve() for target in re.findall(r"\]\(([^)\s]+)\)", text)}
-    assert set(DOCS.rglob("*.md")) - reached == {DOCS / "index.md"}
+    index, decisions = DOCS / "index.md", ADR / "README.md"
+    assert set(DOCS.rglob("*.md")) - links(index) == {index, *ADR.glob("[0-9]*.md")}
+    assert decisions in links(index)
+    assert set(ADR.glob("[0-9]*.md")) <= links(decisions)
 
 
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
@@ -337,10 +388,15 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
         assert not re.search(r'(?:src|href)="(?:https?:)?//(?!barograph)[^"]+\.(?:js|css|woff2?)"', page.read_text())
 
 
-def test_every_decision_is_numbered_on_and_has_its_four_parts() -> None:
-    pages = sorted((DOCS / "adr").glob("*.md"))
-    for number, page in enumerate(pages, 1):
+def test_every_decision_has_its_number_and_four_parts_and_every_number_is_in_the_list() -> None:
+    numbers = []
+    listed = (ADR / "README.md").read_text()
+    for page in sorted(ADR.glob("[0-9]*.md")):
         text = page.read_text()
-        assert page.name.startswith(f"{number:04}-")
-        assert text.startswith(f"# {number}. ")
+        ((number, title),) = re.findall(r"\A# (\d+)\. (.+)$", text, re.MULTILINE)
+        assert page.name.startswith(f"{int(number):04}-")
+        assert f"| {number} | [{title}]({page.name}) |" in listed
         assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ["Status", "Context", "Decision", "Consequences"]
+        numbers.append(int(number))
+    retired = [int(number) for number in re.findall(r"^\| (\d+) \| (?!\[)", listed, re.MULTILINE)]
+    assert sorted(numbers + retired) == list(range(1, len(numbers + retired) + 1)), "no number twice, and none missing"

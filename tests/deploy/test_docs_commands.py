@@ -46,7 +46,6 @@ DAEMONS: Final = {
 """Commands that go on until they are stopped, and what they say when they are there."""
 
 BEFORE: Final = {
-    "docs/operator/configuration.md": "cp deploy/systemd/barograph.toml /etc/barograph/barograph.toml",
     "docs/operator/page.md": "barograph keys init",
     "docs/operator/privacy.md": "barograph keys init && ln -s /etc/barograph/keys/ada.token .",
 }

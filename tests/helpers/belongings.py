@@ -144,7 +144,6 @@ def history(folder: Path) -> None:
 
 
 BY_PAGE: Final[dict[str, list[Callable[[Path], None]]]] = {
-    "docs/adr/0032-a-band-without-feedback-ages.md": [maxima],
     "docs/engineer/alerts.md": [maxima],
     "docs/engineer/backtest.md": [maxima],
     "docs/engineer/features.md": [features],

@@ -1,48 +1,97 @@
-"""The reference of the configuration file, made from the structs that daemons read it with.
+"""The configuration file's part of docs/reference/settings.md, made from the structs that daemons read it with.
 
-`python -m barograph.operate.config_reference > docs/reference/configuration.md` writes it; a test compares.
+`python -m barograph.operate.config_reference docs/reference/settings.md` writes it into the page; a test compares.
 """
 
 from __future__ import annotations
 
-import inspect
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from barograph.operate.config import SECTIONS
 from barograph_agent.settings.setting import Section, declared
 
+HEADING: Final = "## Configuration file\n"
 _HEAD: Final = """\
-# Configuration reference
+One section for each table of `/etc/barograph/barograph.toml`, written by
+`python -m barograph.operate.config_reference` from the structs that the daemons read the file with. [How to use the file](../operator/running.md#configuration).
 
-Every key of `/etc/barograph/barograph.toml`, made by `python -m barograph.operate.config_reference` from the structs that the
-daemons read it with. [How to use it](../operator/configuration.md).
-
-*reload*: a daemon takes a new value on SIGHUP; without it, after a restart.
+*reload*: a daemon applies a new value on SIGHUP. All other keys need a restart.
 """
+_TEXTS: Final = {
+    "collector": "Each key is an option of [`barograph collector`](#barograph-collector) too, with hyphens.",
+    "modeler": "Each key is an option of [`barograph modeler`](#barograph-modeler) too.",
+    "alerts": "Each key is an option of [`barograph alerts`](#barograph-alerts) too.",
+    "page": "Each key is an option of [`barograph page`](#barograph-page) too.",
+    "agent": """\
+Read on compute nodes by `barograph run`, `spool`, `record` and `doctor`, by the hooks' sidecars, and for the
+collector's address by all commands that connect to it. The environment variables work without a file.
+`BAROGRAPH_COLLECTOR` and `BAROGRAPH_KEY` are read by every client, the daemons included.""",
+}
+_MORE: Final = {
+    ("collector", "keys"): "Nobody else can connect ([keys](../operator/keys.md)).",
+    ("collector", "rate"): "Ten times as many may come at once.",
+    ("collector", "keep_days"): "[Retention](../operator/sizing.md#retention).",
+    ("collector", "metrics"): "Read-only, plain HTTP, no password.",
+    ("modeler", "access"): "[Tokens](../operator/privacy.md#tokens).",
+    ("modeler", "seed"): "Also of the fits of applications.",
+    ("modeler", "state"): "The file is `modeler.snapshot`.",
+    ("modeler", "classes"): "About 10 kB each.",
+    ("modeler", "accept"): "[What that means](../adr/0008-learning-regimes-and-snapshots.md).",
+    ("modeler", "refit"): "Fits beyond it wait.",
+    ("alerts", "labels"): "[Users in metrics](../operator/privacy.md#users-in-metrics).",
+    ("page", "listen"): "Addresses other than loopback need `access`.",
+    ("page", "access"): "[Tokens](../operator/privacy.md#tokens).",
+    ("agent", "key"): "[Keys](../operator/keys.md).",
+    ("agent", "rules"): "[Rules](../operator/rules.md).",
+    ("agent", "ranks"): "Rank 0 must be among them, or there are no intervals. The shim takes any other value for `0`.",
+    ("agent", "budget"): "[What a run sends](../user/run.md#what-it-sends).",
+    ("agent", "spool"): "Never a parallel file system.",
+}
+"""What the page says of a key beyond its `meaning`, mostly links, which no command line has use for."""
 
 
-def page() -> str:
-    """The whole page, Markdown."""
+def section() -> str:
+    """The part of the page below HEADING, Markdown."""
     return "\n".join([_HEAD, *(line for section in SECTIONS for line in _section(section))])
 
 
+def section_of(page: str) -> str:
+    """The same part of the text of a page. Raises ValueError where the page has no such part."""
+    begin, end = _span(page)
+    return page[begin:end]
+
+
+def written_into(page: str) -> str:
+    """The text of a page with this part replaced. Raises ValueError where the page has no such part."""
+    begin, end = _span(page)
+    return page[:begin] + section() + page[end:]
+
+
+def _span(page: str) -> tuple[int, int]:
+    begin = page.index(f"\n{HEADING}\n") + len(HEADING) + 2
+    return begin, page.index("\n## ", begin)
+
+
 def _section(section: type[Section]) -> Iterator[str]:
-    yield f"## {section.table}\n"
-    yield f"{inspect.cleandoc(section.__doc__ or '')}\n"
+    yield f"### `[{section.table}]`\n"
+    yield f"{_TEXTS[section.table]}\n"
     yield "| key | type | default | expected | environment | reload | meaning |"
     yield "|---|---|---|---|---|---|---|"
     for setting in declared(section).values():
         about = setting.about
         default = f"`{setting.default_text}`" if setting.default_text else about.otherwise
-        meaning = f"{about.meaning[0].upper()}{about.meaning[1:]}."
+        meaning = f"{about.meaning[0].upper()}{about.meaning[1:]}. {_MORE.get((section.table, setting.name), '')}"
         cells = [f"`{setting.name}`", setting.kind, default, setting.form.expected, f"`{setting.variable}`"]
-        yield f"| {' | '.join([*cells, 'yes' if about.reloads else '', meaning])} |"
+        yield f"| {' | '.join([*cells, 'yes' if about.reloads else '', meaning.rstrip()])} |"
     yield ""
     if section.per_application:
         names = " and ".join(f"`{name}`" for name in section.per_application)
-        yield f'{names} may be otherwise for single applications, in a table `[application."NAME"]`.\n'
+        yield f'A table `[application."NAME"]` sets {names} for one application.\n'
 
 
 if __name__ == "__main__":
-    print(page(), end="")
+    path = Path(sys.argv[1])
+    path.write_text(written_into(path.read_text()))

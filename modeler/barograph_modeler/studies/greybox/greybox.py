@@ -1,6 +1,7 @@
 """The grey-box model: Amdahl's law times an overhead learned from 5-sample vectors (Alasandagutti et al. 2024).
 
-Three learners of tau, as in section 5.2 (the paper's libraries in brackets; ADR 0013 says why scikit-learn serves all):
+Three learners of tau, as in section 5.2 (the paper's libraries in brackets; docs/engineer/scaling-papers.md says why
+scikit-learn is used for all):
 - a random forest, depth 5 (scikit-learn). Its "Friedman mean squared error" is the squared error, split for split;
 - gradient-boosted trees, depth 5, squared error (XGBoost), with XGBoost's 100 trees and learning rate 0.3;
 - a network with 16 inputs, layers of 16, 16 and 8 (relu) and one softplus output (TensorFlow). scikit-learn's network
