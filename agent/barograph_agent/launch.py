@@ -69,7 +69,7 @@ def run(command: Sequence[str], job: Job, settings: RunOptions, environment: Map
             except (OSError, ValueError) as error:
                 print(f"barograph: not watching this run: {error}", file=out)
         status, runtime = _run_command(command, guard.environment if guard else environment, guard)
-    except CannotStart as error:
+    except CannotLaunch as error:
         if guard is not None:
             guard.cancel()
         print(f"barograph: {error}", file=out)
@@ -94,7 +94,7 @@ def _wanted(job: Job, settings: RunOptions, environment: Mapping[str, str], out:
         return False
 
 
-class CannotStart(Exception):
+class CannotLaunch(Exception):
     """A command that cannot be started. The text says why; `status` is the exit status of a shell."""
 
     def __init__(self, status: int, text: str) -> None:
@@ -204,9 +204,9 @@ def _check_startable(program: str, environment: Mapping[str, str]) -> None:
     path = Path(program)
     if "/" in program and path.exists():
         what = "a directory" if path.is_dir() else "not executable"
-        raise CannotStart(NOT_EXECUTABLE, f"command {program!r} is {what}, expected an executable program")
+        raise CannotLaunch(NOT_EXECUTABLE, f"command {program!r} is {what}, expected an executable program")
     where = "" if "/" in program else " in PATH"
-    raise CannotStart(NOT_FOUND, f"command {program!r} not found{where}, expected a program to run")
+    raise CannotLaunch(NOT_FOUND, f"command {program!r} not found{where}, expected a program to run")
 
 
 def _run_command(
@@ -219,7 +219,7 @@ def _run_command(
             process = subprocess.Popen(command, env=dict(environment))
         except OSError as error:
             text = f"command {command[0]!r} cannot be run: {error.strerror}, expected an executable program"
-            raise CannotStart(NOT_EXECUTABLE, text) from error
+            raise CannotLaunch(NOT_EXECUTABLE, text) from error
         held.begin(process)
         # A thread, because Popen.wait with a timeout polls and would make the runtime up to 50 ms too long.
         waiter = threading.Thread(target=process.wait, daemon=True)

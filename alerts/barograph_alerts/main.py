@@ -38,7 +38,7 @@ def _serve(configuration: Configuration[AlertsSettings]) -> int:
         # Jobs with a final verdict are not judged again, and nothing before the first job without one is read.
         for table in ("scores", "jobs"):
             for page in reader.read_all(table):
-                scorer.take(table, page.columns, time.time())
+                scorer.observe(table, page.columns, time.time())
         follower.offsets["blocks"] = follower.offsets["node_blocks"] = scorer.first_open_offset
 
     return serve(scorer, TABLES, exporter, configuration, apply=apply, prepare=prepare)

@@ -70,7 +70,7 @@ class Scorer:
         self._margin = margin
         self._applications = applications
 
-    def take(self, table: str, columns: Mapping[str, Column], now: float) -> None:
+    def observe(self, table: str, columns: Mapping[str, Column], now: float) -> None:
         """Read rows of one table as the log gives them. now: Unix seconds."""
         match table:
             case "paces" | "bands" | "sites":

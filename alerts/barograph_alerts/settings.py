@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from barograph_agent.settings.setting import Form, Option
 from barograph_alerts.detection.evidence import ALPHA, MARGIN
-from barograph_collector.settings import FollowerSettings, Metrics
+from barograph_collector.daemon.settings import FollowerSettings, Metrics
 
 
 class AlertsSettings(FollowerSettings, frozen=True):

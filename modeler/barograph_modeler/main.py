@@ -10,7 +10,7 @@ from barograph_agent.settings.sources import Configuration
 from barograph_collector.daemon.options import run_daemon
 from barograph_collector.daemon.runner import serve
 from barograph_collector.daemon.service import CannotStart, Exit
-from barograph_collector.settings import load_access
+from barograph_collector.daemon.settings import load_access
 from barograph_modeler.settings import ModelerSettings
 
 TABLES = ["jobs", "blocks", "features", "runs", "scores", "predictions", "outcomes", "models"]

@@ -21,9 +21,9 @@ class ModelerProcessor:
         self.forecaster = forecaster
         self.features = features
 
-    def take(self, table: str, columns: Mapping[str, Column], now: float) -> None:
+    def observe(self, table: str, columns: Mapping[str, Column], now: float) -> None:
         """Read rows of one table as the log gives them. now: Unix seconds."""
-        self.learner.take(table, columns, now)
+        self.learner.observe(table, columns, now)
         self.forecaster.read(table, columns)
         self.features.read(table, columns)
 

@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from barograph_agent.settings.setting import Directory, Form, Option
-from barograph_collector.settings import AccessFile, FollowerSettings, HostPort, check_loopback
+from barograph_collector.daemon.settings import AccessFile, FollowerSettings, HostPort, check_loopback
 from barograph_modeler.pace.windows import WINDOW_SECONDS, check_window_seconds
 
 

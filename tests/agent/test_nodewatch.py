@@ -226,7 +226,8 @@ def watch_and_die(node: Node, job: str = "7") -> None:
     """A sidecar looks at the node's rings and is killed, while the collector is away."""
     script = (
         "import os, sys; from pathlib import Path\n"
-        "from barograph_agent.sidecar.nodewatch import NodeWatch; from barograph_agent.sidecar.step import StepOptions as Settings\n"
+        "from barograph_agent.sidecar.nodewatch import NodeWatch\n"
+        "from barograph_agent.sidecar.step import StepOptions as Settings\n"
         "rings, active, spool, endpoint = sys.argv[1:]\n"
         "settings = Settings(Path(spool), endpoint, 'ada', 'n1', 0.0, 2**20, 250.0)\n"
         "watch = NodeWatch(Path(rings), Path(active), settings)\n"

@@ -89,7 +89,7 @@ def run_on(
     nodes_late: what nodes say comes after all blocks of the job.
     """
     job = simulation.job(slow_from=6400 if slow else None, factor=5.0)
-    scorer.take("jobs", {**job["jobs"], "nodes": [2], "host": [hosts[0]]}, 0.0)
+    scorer.observe("jobs", {**job["jobs"], "nodes": [2], "host": [hosts[0]]}, 0.0)
     sums = job["blocks"]["sum_seconds"].reshape(-1, 64).sum(axis=1)
     usual = np.minimum(sums, np.median(sums[: len(sums) // 2]))
     work = [node_blocks(job, hosts[0], usual, sums - usual), node_blocks(job, hosts[1], sums, 0 * sums)]
@@ -97,13 +97,13 @@ def run_on(
     for start in range(0, simulation.intervals, 640):
         page = part(job["blocks"], start, start + 640)
         for rows in () if nodes_late else work:
-            scorer.take("node_blocks", part(rows, start // 64, start // 64 + 10), 0.0)
-        scorer.take("blocks", page, 0.0)
+            scorer.observe("node_blocks", part(rows, start // 64, start // 64 + 10), 0.0)
+        scorer.observe("blocks", page, 0.0)
         for output in scorer.step(float(page["ended_at"][-1])):
             last = dict(output.columns)
     for at, rows in itertools.product(range(0, simulation.intervals // 64, 10), work if nodes_late else ()):
-        scorer.take("node_blocks", part(rows, at, at + 10), 0.0)
-    scorer.take("runs", job["runs"], 0.0)
+        scorer.observe("node_blocks", part(rows, at, at + 10), 0.0)
+    scorer.observe("runs", job["runs"], 0.0)
     for output in scorer.step(float(page["ended_at"][-1]) + 1):
         last = dict(output.columns)
     return last
@@ -143,7 +143,7 @@ def test_evidence_against_nodes_and_where_workloads_ran_outlive_a_restart(life):
     scorer, rows = life
     again = Scorer()
     for row in rows:
-        again.take("scores", {name: [value] for name, value in row.items()}, 0.0)
+        again.observe("scores", {name: [value] for name, value in row.items()}, 0.0)
     assert scorer.nodes.ranking(9)[0][:2][0] == "n3"
     assert again.nodes.ranking(9) == scorer.nodes.ranking(9)
     simulation = Simulation(seed=3, intervals=10240)
@@ -154,5 +154,5 @@ def test_evidence_against_nodes_and_where_workloads_ran_outlive_a_restart(life):
 def test_a_row_of_an_earlier_version_has_no_hosts_and_does_no_harm(life):
     _, rows = life
     again = Scorer()
-    again.take("scores", {name: [value] for name, value in {**rows[4], "hosts": ""}.items()}, 0.0)
+    again.observe("scores", {name: [value] for name, value in {**rows[4], "hosts": ""}.items()}, 0.0)
     assert again.nodes.ranking(9) == []

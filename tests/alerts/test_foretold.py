@@ -38,7 +38,7 @@ def foretell(
     limits = {"lower_seconds": 0.9, "expected_seconds": 1.0, "upper_seconds": 1.15}
     columns = {name: [factor * SECONDS * value] for name, value in limits.items()}
     rests_on = {"runs": [runs], "scales": [scales], "method": [method]}
-    scorer.take("predictions", {**columns, **rests_on, "job": job["jobs"]["job"]}, 0.0)
+    scorer.observe("predictions", {**columns, **rests_on, "job": job["jobs"]["job"]}, 0.0)
 
 
 def other_scales(scorer: Scorer, intervals: dict[int, int]) -> None:
@@ -46,8 +46,8 @@ def other_scales(scorer: Scorer, intervals: dict[int, int]) -> None:
     for ranks, count in intervals.items():
         run = Simulation(f"lab/app@{ranks}x1", ranks=ranks, intervals=20).job()
         name = [f"lab/{100 + ranks}.0.0"]
-        scorer.take("jobs", {**run["jobs"], "job": name}, 0.0)
-        scorer.take("runs", {**run["runs"], "job": name, "intervals": [count]}, 0.0)
+        scorer.observe("jobs", {**run["jobs"], "job": name}, 0.0)
+        scorer.observe("runs", {**run["runs"], "job": name, "intervals": [count]}, 0.0)
     scorer.step(0.0)
 
 
@@ -63,14 +63,14 @@ def test_the_upper_limit_is_exceeded_by_a_healthy_run_in_a_fortieth_and_wider_on
 def test_the_test_alarms_exactly_where_p_falls_below_the_risk_and_never_below_the_margin():
     test = RuntimeTest(RuntimePrior(90.0, 100.0, 110.0, 5, 2), risk=0.005, margin=0.075)
     limit = 100 * 1.1 ** (student.ppf(0.995, 4) / student.ppf(0.975, 4))
-    test.take(limit * 0.999)
+    test.update(limit * 0.999)
     assert test.score < 1
-    test.take(limit * 1.001)
+    test.update(limit * 1.001)
     assert test.score > 1
     narrow = RuntimeTest(RuntimePrior(99.9, 100.0, 100.1, 5, 2), risk=0.005, margin=0.075)
-    narrow.take(107.0)
+    narrow.update(107.0)
     assert narrow.score == 1
-    narrow.take(108.0)
+    narrow.update(108.0)
     assert narrow.score > 1
 
 
@@ -100,7 +100,7 @@ def test_what_the_modeler_writes_is_what_a_size_never_seen_is_judged_by():
 
     def said_of(*pieces: tuple[str, dict]) -> list[Output]:
         for table, columns in pieces:
-            modeler.take(table, columns, NOW)
+            modeler.observe(table, columns, NOW)
         return modeler.step(NOW) + modeler.step(NOW)
 
     for ranks in (1, 2, 4, 8, 16):
@@ -109,9 +109,9 @@ def test_what_the_modeler_writes_is_what_a_size_never_seen_is_judged_by():
     for factor in (1.0, 3.0):
         job, scorer = campaign.run(12, factor=factor), Scorer()
         [foretold] = said_of(("jobs", job["jobs"]))
-        scorer.take("jobs", {**job["jobs"], "offset": [1], "user": ["u"], "host": ["n1"]}, NOW)
-        scorer.take("predictions", {name: [value] for name, value in foretold.columns.items()}, NOW)
-        scorer.take("runs", {**job["runs"], "intervals": [0]}, NOW)
+        scorer.observe("jobs", {**job["jobs"], "offset": [1], "user": ["u"], "host": ["n1"]}, NOW)
+        scorer.observe("predictions", {name: [value] for name, value in foretold.columns.items()}, NOW)
+        scorer.observe("runs", {**job["runs"], "intervals": [0]}, NOW)
         finals += [dict(output.columns) for output in scorer.step(NOW)]
     assert [(final["state"], final["basis"]) for final in finals] == [("healthy", "scaling"), ("slow", "scaling")]
     assert all(" s foretold by scaling from 5 runs at 5 scales (95 %: " in final["sentence"] for final in finals)
@@ -201,7 +201,7 @@ def test_how_much_there_is_to_do_is_known_from_two_scales_that_agree():
 def test_what_nobody_can_use_of_a_forecast_is_left_out():
     job, scorer = Simulation().job(), Scorer()
     foretell(scorer, job, factor=math.nan)
-    scorer.take("jobs", job["jobs"], 0.0)
-    scorer.take("blocks", part(job["blocks"], 0, 10), 0.0)
+    scorer.observe("jobs", job["jobs"], 0.0)
+    scorer.observe("blocks", part(job["blocks"], 0, 10), 0.0)
     scorer.step(0.0)
     assert scorer.jobs[job["jobs"]["job"][0]].foretold is None

@@ -38,7 +38,7 @@ def blocks(job: str, class_ids: list[int], seconds: float, ended_at: float) -> C
 
 def begin(scorer: Scorer, number: int, now: float) -> str:
     name = f"lab/{number}.0.0"
-    scorer.take("jobs", {"offset": [number], "job": [name], "workload": ["lab/app@2x1"], "app": ["app"],
+    scorer.observe("jobs", {"offset": [number], "job": [name], "workload": ["lab/app@2x1"], "app": ["app"],
                          "user": ["u"], "nodes": [1], "cluster": ["lab"], "params": ["{}"], "ranks": [2],
                          "host": ["n1"], "started_at": [now]}, now)  # fmt: skip
     return name
@@ -48,7 +48,7 @@ def test_the_intervals_shown_are_those_of_the_full_windows_by_class():
     simulation, scorer = Simulation(), Scorer()
     job = simulation.job()
     for table in ("jobs", "blocks"):
-        scorer.take(table, job[table], simulation.now)
+        scorer.observe(table, job[table], simulation.now)
     scorer.step(simulation.now)
     seen = exposed(scorer, simulation.now)
     name = job["jobs"]["job"][0]
@@ -67,19 +67,19 @@ def test_a_job_that_goes_as_ever_is_projected_to_end_as_ever_and_a_slow_one_late
     for _ in range(4):
         job = simulation.job()
         for table, columns in job.items():
-            learner.take(table, columns, simulation.now)
-        learner.take("scores", verdict(job, 0.0), simulation.now)
+            learner.observe(table, columns, simulation.now)
+        learner.observe("scores", verdict(job, 0.0), simulation.now)
         for output in learner.step(simulation.now):
             for scorer in scorers if output.table in ("paces", "bands") else ():
                 columns = {name: np.broadcast_to(value, output.rows) for name, value in output.columns.items()}
-                scorer.take(output.table, columns, simulation.now)
+                scorer.observe(output.table, columns, simulation.now)
     projected = []
     for scorer, factor in zip(scorers, (1.0, 2.0), strict=True):
         job = simulation.job(slow_from=0, factor=factor)
         half = part(job["blocks"], 0, simulation.intervals // 2)
         now = float(half["ended_at"][-1])
-        scorer.take("jobs", job["jobs"], now)
-        scorer.take("blocks", half, now)
+        scorer.observe("jobs", job["jobs"], now)
+        scorer.observe("blocks", half, now)
         scorer.step(now)
         seen, name = exposed(scorer, now), (job["jobs"]["job"][0],)
         assert seen["barograph_job_start_timestamp_seconds"][name] == pytest.approx(job["jobs"]["started_at"][0])
@@ -92,7 +92,7 @@ def test_a_job_of_many_call_sites_shows_the_longest_and_counts_the_rest():
     name = begin(scorer, 1, 1e6)
     for round_ in range(20):
         for class_id in range(1, 31):
-            scorer.take("blocks", blocks(name, [class_id], 0.01 * class_id, 1e6 + 5 * round_), 1e6)
+            scorer.observe("blocks", blocks(name, [class_id], 0.01 * class_id, 1e6 + 5 * round_), 1e6)
     scorer.step(1e6)
     seen = exposed(scorer, 1e6)
     assert {label[1] for label in seen["barograph_job_interval_seconds_sum"]} == {
@@ -105,7 +105,7 @@ def test_of_five_thousand_jobs_a_thousand_are_shown_and_all_are_counted():
     scorer, jobs, classes = Scorer(), 5000, list(range(1, 11))
     for number in range(jobs):
         name = begin(scorer, number, 1e6)
-        scorer.take("blocks", blocks(name, classes, 0.2, 1e6), 1e6)
+        scorer.observe("blocks", blocks(name, classes, 0.2, 1e6), 1e6)
     scorer.step(1e6)
     seen = exposed(scorer, 1e6)
     assert len(seen["barograph_job_info"]) == 1000
@@ -120,7 +120,7 @@ def test_jobs_of_equal_score_do_not_take_turns_from_scrape_to_scrape():
     names = [begin(scorer, number, 1e6) for number in range(jobs)]
     for window in range(3):
         for name in rng.permutation(names):
-            scorer.take("blocks", blocks(str(name), [1], 1.1, 1e6 + window), 1e6 + window)
+            scorer.observe("blocks", blocks(str(name), [1], 1.1, 1e6 + window), 1e6 + window)
         scorer.step(1e6 + window)
         shown = {job for job, *_ in exposed(scorer, 1e6 + window)["barograph_job_info"]}
         assert shown == set(names[:1000])

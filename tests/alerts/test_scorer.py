@@ -74,7 +74,7 @@ def test_a_job_that_falls_silent_is_stalled_once_it_says_nothing_for_long():
     job = simulation.job()
     judge(scorer, job, until=4000)
     last = float(job["blocks"]["ended_at"][3999])
-    scorer.take("blocks", part(job["blocks"], 4000, 4001), last + 0.01)
+    scorer.observe("blocks", part(job["blocks"], 4000, 4001), last + 0.01)
     assert [score.columns["state"] for score in scorer.step(last + 25)] == ["healthy"]
     [stalled] = scorer.step(last + 40)
     assert (stalled.columns["state"], stalled.columns["cause"]) == ("stalled", "stall")
@@ -87,9 +87,9 @@ def test_a_silence_of_intervals_that_came_late_is_not_the_jobs():
     simulation = Simulation()
     scorer = prepared(simulation)
     job = simulation.job()
-    scorer.take("jobs", job["jobs"], 0.0)
+    scorer.observe("jobs", job["jobs"], 0.0)
     last = float(job["blocks"]["ended_at"][-1])
-    scorer.take("blocks", job["blocks"], last + 500)
+    scorer.observe("blocks", job["blocks"], last + 500)
     scorer.step(last + 500)
     assert [score.columns["state"] for score in scorer.step(last + 5000)] == []
 
@@ -100,7 +100,7 @@ def test_a_job_is_judged_by_the_pace_there_was_when_it_began():
     job = simulation.job(slow_from=0, factor=2.0)
     judge(scorer, job, until=400)
     slow_history = history(Simulation(seed=5), factor=2.0)
-    scorer.take("paces", slow_history["paces"], 0.0)
+    scorer.observe("paces", slow_history["paces"], 0.0)
     rest = dict(job, blocks=part(job["blocks"], 400, 8000))
     assert judge(scorer, rest)[-1]["state"] == "slow"
 
@@ -111,13 +111,13 @@ def test_after_a_restart_finished_jobs_are_left_alone_and_open_ones_judged_again
     done, running = simulation.job(), simulation.job(slow_from=0, factor=2.0)
     restarted = Scorer()
     for table, columns in written.items():
-        restarted.take(table, columns, 0.0)
-    restarted.take("scores", verdict(done, 0.1), 0.0)
+        restarted.observe(table, columns, 0.0)
+    restarted.observe("scores", verdict(done, 0.1), 0.0)
     for job in (done, running):
-        restarted.take("jobs", job["jobs"], 0.0)
+        restarted.observe("jobs", job["jobs"], 0.0)
     assert restarted.first_open_offset == running["jobs"]["offset"][0]
     for job in (done, running):
-        restarted.take("blocks", job["blocks"], 0.0)
+        restarted.observe("blocks", job["blocks"], 0.0)
     scores = [score.columns for score in restarted.step(simulation.now)]
     assert [(score["job"], score["state"]) for score in scores] == [(running["jobs"]["job"][0], "slow")]
 
@@ -126,7 +126,7 @@ def test_an_unfinished_verdict_does_not_close_a_job():
     simulation = Simulation()
     scorer = prepared(simulation)
     job = simulation.job()
-    scorer.take("scores", verdict(job, 0.1, final=0), 0.0)
+    scorer.observe("scores", verdict(job, 0.1, final=0), 0.0)
     assert judge(scorer, job)[-1]["final"] == 1
 
 
@@ -134,9 +134,9 @@ def test_blocks_that_arrive_before_their_job_are_judged_with_it():
     simulation = Simulation()
     scorer = prepared(simulation)
     job = simulation.job(slow_from=0, factor=2.0)
-    scorer.take("blocks", job["blocks"], 0.0)
+    scorer.observe("blocks", job["blocks"], 0.0)
     assert scorer.step(simulation.now) == []
-    scorer.take("jobs", job["jobs"], 0.0)
+    scorer.observe("jobs", job["jobs"], 0.0)
     assert [score.columns["state"] for score in scorer.step(simulation.now)] == ["slow"]
 
 
@@ -153,8 +153,10 @@ def test_where_alarmed_runs_became_the_history_a_running_job_is_judged_by_it_ane
     scorer = prepared(simulation)
     job = simulation.job(slow_from=0, factor=2.0)
     assert judge(scorer, job, until=4000)[-1]["state"] == "slow"
-    scorer.take("paces", history(Simulation(seed=9), factor=2.0)["paces"], 0.0)
+    scorer.observe("paces", history(Simulation(seed=9), factor=2.0)["paces"], 0.0)
     detail = '{"reason":"accepted"}'
-    scorer.take("events", {"source": ["lab/app@2x1"], "kind": ["regime-closed"], "detail": [detail], "at": [0.0]}, 0.0)
+    scorer.observe(
+        "events", {"source": ["lab/app@2x1"], "kind": ["regime-closed"], "detail": [detail], "at": [0.0]}, 0.0
+    )
     rest = dict(job, blocks=part(job["blocks"], 4000, 8000))
     assert judge(scorer, rest)[-1]["state"] == "healthy"

@@ -18,18 +18,18 @@ def prepared(simulation: Simulation) -> Scorer:
     for _ in range(5):
         job = simulation.job()
         for table in ("jobs", "blocks", "runs"):
-            learner.take(table, job[table], simulation.now)
-        learner.take("scores", verdict(job, 0.0), simulation.now)
+            learner.observe(table, job[table], simulation.now)
+        learner.observe("scores", verdict(job, 0.0), simulation.now)
         for output in learner.step(simulation.now):
             if output.table == "paces":
-                scorer.take("paces", {name: [value] for name, value in output.columns.items()}, simulation.now)
+                scorer.observe("paces", {name: [value] for name, value in output.columns.items()}, simulation.now)
     return scorer
 
 
 def judge(scorer: Scorer, job: dict[str, Any], *, ended: bool = True) -> str:
     """The last sentence that is written of a job."""
     for table in ("jobs", "blocks", *(["runs"] if ended else [])):
-        scorer.take(table, job[table], Simulation.now)
+        scorer.observe(table, job[table], Simulation.now)
     *_, last = scorer.step(Simulation.now)
     return str(last.columns["state"])
 

@@ -107,10 +107,10 @@ def test_a_core_scores_a_hundred_thousand_blocks_a_second():
     scorer = Scorer()
     jobs = [simulation.job() for _ in range(20)]
     for job in jobs:
-        scorer.take("jobs", job["jobs"], 0.0)
+        scorer.observe("jobs", job["jobs"], 0.0)
     began = time.process_time()
     for job in jobs:
-        scorer.take("blocks", job["blocks"], 0.0)
+        scorer.observe("blocks", job["blocks"], 0.0)
         scorer.step(0.0)
     blocks = sum(len(job["blocks"]["job"]) for job in jobs)
     rate = blocks / (time.process_time() - began)
@@ -128,8 +128,8 @@ def test_a_running_job_takes_less_than_50_kilobytes():
     for number in range(count):
         name = f"lab/{number}.0.0"
         rows = {**job["blocks"], "job": [name] * len(job["blocks"]["job"])}
-        scorer.take("jobs", {**job["jobs"], "job": [name]}, 0.0)
-        scorer.take("blocks", rows, 0.0)
+        scorer.observe("jobs", {**job["jobs"], "job": [name]}, 0.0)
+        scorer.observe("blocks", rows, 0.0)
         del rows
         scorer.step(0.0)
     each = (tracemalloc.get_traced_memory()[0] - before) / count

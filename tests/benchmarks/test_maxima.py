@@ -13,11 +13,11 @@ from scipy.stats import genextreme
 
 from barograph_modeler.maxima.distribution import Gevs
 from barograph_modeler.maxima.fits.bootstrap import paired_replicas, pwm_replicas
-from barograph_modeler.maxima.fits.likelihood import fit_mles
 from barograph_modeler.maxima.fits.moments import fit_moms
 from barograph_modeler.maxima.fits.pwm import fit_pwm, fit_pwms
-from barograph_modeler.maxima.scaleup.scaling import maximum_band, resampled_maxima
 from barograph_modeler.maxima.trust import judge
+from barograph_modeler.studies.maxima.likelihood import fit_mles
+from barograph_modeler.studies.maxima.scaling import maximum_band, resampled_maxima
 
 lmoments3 = pytest.importorskip("lmoments3.distr", reason="lmoments3 comes with the extra dev")
 

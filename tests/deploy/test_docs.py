@@ -107,16 +107,16 @@ def filled() -> tuple[Learner, Scorer]:
     now = simulation.now
     for job in [simulation.job() for _ in range(4)]:
         for table, columns in job.items():
-            learner.take(table, columns, now)
-        learner.take("scores", verdict(job, 0.0), now)
+            learner.observe(table, columns, now)
+        learner.observe("scores", verdict(job, 0.0), now)
         for output in learner.step(now):
             if output.table in ("paces", "bands"):
                 columns = {name: np.broadcast_to(value, output.rows) for name, value in output.columns.items()}
-                scorer.take(output.table, columns, now)
+                scorer.observe(output.table, columns, now)
     slow = simulation.job(slow_from=0, factor=2.0)
     for table in ("jobs", "blocks"):
-        learner.take(table, slow[table], now)
-        scorer.take(table, slow[table], now)
+        learner.observe(table, slow[table], now)
+        scorer.observe(table, slow[table], now)
     scorer.step(now)
     scorer.nodes.add(("n1", "n2"), ("n1",))
     return learner, scorer
@@ -125,31 +125,31 @@ def filled() -> tuple[Learner, Scorer]:
 def foretelling() -> FeatureForecaster:
     """The same of features: one that has a model of them, and has predicted a run that has ended."""
     solves, features = Solves(), inline_features()
-    mind = ModelerProcessor(Learner(), Forecaster(Library(Inline())), features)
+    processor = ModelerProcessor(Learner(), Forecaster(Library(Inline())), features)
     for _ in range(30):
         for table, columns in solves.run().items():
-            mind.take(table, columns, 0.0)
-        mind.step(0.0)
-    mind.step(0.0)
+            processor.observe(table, columns, 0.0)
+        processor.step(0.0)
+    processor.step(0.0)
     for table, columns in solves.run().items():
-        mind.take(table, columns, 0.0)
-        mind.step(0.0)
-        mind.step(0.0)
+        processor.observe(table, columns, 0.0)
+        processor.step(0.0)
+        processor.step(0.0)
     return features
 
 
 def forecasting() -> Forecaster:
     """A forecaster that has learned an application, predicted one of its runs and seen it end."""
     campaign, forecaster = Campaign(), Forecaster(Library(Inline()))
-    mind = ModelerProcessor(Learner(), forecaster, inline_features())
+    processor = ModelerProcessor(Learner(), forecaster, inline_features())
     for ranks in (1, 2, 4, 8):
         for table, columns in campaign.run(ranks).items():
-            mind.take(table, columns, 0.0)
+            processor.observe(table, columns, 0.0)
     for table, columns in campaign.run(16).items():
-        mind.step(0.0)
-        mind.step(0.0)
-        mind.take(table, columns, 0.0)
-    mind.step(0.0)
+        processor.step(0.0)
+        processor.step(0.0)
+        processor.observe(table, columns, 0.0)
+    processor.step(0.0)
     return forecaster
 
 

@@ -14,8 +14,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from barograph.site.app import create
-from barograph.site.figure import spark
-from barograph.site.scale import Axis, durations, ranks, spans, timeline
+from barograph.site.charts.axis import Axis, durations, ranks, spans, timeline
+from barograph.site.charts.figure import spark
 from barograph.views.log import LogView
 from barograph.views.modeler import ModelerClient
 from barograph_collector.auth.http_access import VIEWERS, Access, add

@@ -15,8 +15,8 @@ def history(simulation: Simulation, runs: int = 5, factor: float = 1.0) -> dict[
     for _ in range(runs):
         job = simulation.job(slow_from=0, factor=factor)
         for table in ("runs", "jobs", "blocks"):
-            learner.take(table, job[table], simulation.now)
-        learner.take("scores", verdict(job, 0.0), simulation.now)
+            learner.observe(table, job[table], simulation.now)
+        learner.observe("scores", verdict(job, 0.0), simulation.now)
         for output in learner.step(simulation.now):
             rows = {k: [v] * output.rows if np.isscalar(v) else v for k, v in output.columns.items()}
             written[output.table] = rows
@@ -25,14 +25,14 @@ def history(simulation: Simulation, runs: int = 5, factor: float = 1.0) -> dict[
 
 def judge(scorer: Scorer, job: dict, *, until: int | None = None) -> list[dict]:
     """Feed a job as a live daemon would see it: 200 intervals a cycle, then its end."""
-    scorer.take("jobs", job["jobs"], 0.0)
+    scorer.observe("jobs", job["jobs"], 0.0)
     scores, stop = [], until or len(job["blocks"]["job"])
     for start in range(0, stop, 200):
         page = part(job["blocks"], start, min(start + 200, stop))
-        scorer.take("blocks", page, 0.0)
+        scorer.observe("blocks", page, 0.0)
         scores += scorer.step(float(page["ended_at"][-1]))
     if until is None:
-        scorer.take("runs", job["runs"], 0.0)
+        scorer.observe("runs", job["runs"], 0.0)
         scores += scorer.step(float(job["blocks"]["ended_at"][-1]))
     return [dict(score.columns) for score in scores]
 
@@ -40,5 +40,5 @@ def judge(scorer: Scorer, job: dict, *, until: int | None = None) -> list[dict]:
 def prepared(simulation: Simulation, runs: int = 5, **settings: float) -> Scorer:
     scorer = Scorer(**settings)
     for table, columns in history(simulation, runs).items():
-        scorer.take(table, columns, 0.0)
+        scorer.observe(table, columns, 0.0)
     return scorer

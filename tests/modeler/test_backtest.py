@@ -5,7 +5,7 @@ import pytest
 
 from barograph_modeler.maxima.predictive import SeriesLimits
 from barograph_modeler.studies.bands.methods import METHODS, refit
-from barograph_modeler.studies.bands.score import Row, pinball, score, summarize
+from barograph_modeler.studies.bands.score import ScoreRow, pinball, score, summarize
 from barograph_modeler.studies.bands.tasks import prequential, same_scale, scale_up
 from barograph_modeler.studies.plot import plot_order, plot_scales
 from barograph_modeler.studies.series import BadTable, Join, Series, read_series
@@ -125,9 +125,9 @@ def test_a_score_is_what_a_pencil_says():
 
 def test_the_summary_counts_series_and_the_unknown():
     def row(coverage, scored, width):
-        return Row("m", "t", {}, None, None, 9, scored, coverage, width_ratio=width, pinball_ratio=width)
+        return ScoreRow("m", "t", {}, None, None, 9, scored, coverage, width_ratio=width, pinball_ratio=width)
 
-    unknown = Row("m", "t", {}, None, None, 9, 0, reason="history cannot support the level")
+    unknown = ScoreRow("m", "t", {}, None, None, 9, 0, reason="history cannot support the level")
     rows = [row(0.93, 100, 1.0), row(0.97, 100, None), row(0.80, 300, 3.0), unknown, row(0.975, 100, 2.0)]
     (summary,) = summarize(rows)
     assert (summary["series"], summary["unknown"]) == (4, 1)

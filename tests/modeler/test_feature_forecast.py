@@ -11,18 +11,18 @@ import pytest
 
 from barograph_collector.daemon.runner import Output
 from barograph_modeler.features import history as bounds
-from barograph_modeler.features import running as running_bounds
 from barograph_modeler.features.columns import Useless, choose
 from barograph_modeler.features.forecaster import FeatureForecaster
 from barograph_modeler.features.history import FeatureRunHistory
 from barograph_modeler.features.library import FeatureLibrary
 from barograph_modeler.features.model import Expected
 from barograph_modeler.features.run import FeatureRun, Known, Value
-from barograph_modeler.features.running import RunningJobs
 from barograph_modeler.features.train_worker import Apart, Failed
+from barograph_modeler.forecasts import running as running_bounds
 from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.forecasts.history import Application
 from barograph_modeler.forecasts.library import Library
+from barograph_modeler.forecasts.running import RunningJobs
 from barograph_modeler.learning.learner import Learner
 from barograph_modeler.main import TABLES
 from barograph_modeler.processor import ModelerProcessor
@@ -41,18 +41,18 @@ class Life:
     def __init__(self) -> None:
         self.fits = 0
         self.features = FeatureForecaster(FeatureLibrary(self._fit, Inline(), clock=lambda: 0.0))
-        self.mind = ModelerProcessor(Learner(), Forecaster(Library(Inline())), self.features)
+        self.processor = ModelerProcessor(Learner(), Forecaster(Library(Inline())), self.features)
         self.said: list[Output] = []
 
     def _fit(self, runs: Any, seed: int) -> Any:
         self.fits += 1
         return learn_here(runs, seed)
 
-    def take(self, *pieces: tuple[str, dict[str, Any]]) -> None:
+    def observe(self, *pieces: tuple[str, dict[str, Any]]) -> None:
         for table, columns in sorted(pieces, key=lambda piece: TABLES.index(piece[0])):
-            self.mind.take(table, columns, NOW)
+            self.processor.observe(table, columns, NOW)
         for _ in range(2):
-            self.said += self.mind.step(NOW)
+            self.said += self.processor.step(NOW)
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         return [dict(output.columns) for output in self.said if output.table == table]
@@ -61,7 +61,7 @@ class Life:
 def learned(solves: Solves, runs: int = 33) -> Life:
     life = Life()
     for _ in range(runs):
-        life.take(*solves.run().items())
+        life.observe(*solves.run().items())
     return life
 
 
@@ -71,10 +71,10 @@ def story() -> tuple[Life, Solves, dict[str, Any]]:
     solves = Solves()
     life = learned(solves)
     job = solves.run(cells=550.0, steps=50.0)
-    life.take(("jobs", job["jobs"]))
+    life.observe(("jobs", job["jobs"]))
     assert life.rows("predictions") == []  # nothing is known of it yet, and its scale alone is no reason
-    life.take(("features", job["features"]))
-    life.take(("runs", job["runs"]))
+    life.observe(("features", job["features"]))
+    life.observe(("runs", job["runs"]))
     return life, solves, job
 
 
@@ -108,13 +108,13 @@ def test_a_modeler_that_begins_again_says_nothing_twice_and_scores_what_a_former
     life, _, job = story
     again = learned(Solves())
     for row in life.rows("models"):
-        again.take(("models", {name: [value] for name, value in row.items()}))
+        again.observe(("models", {name: [value] for name, value in row.items()}))
     said = life.rows("predictions")[0]
     again.said.clear()
     columns = {name: [value] for name, value in said.items()}
-    again.take(("jobs", job["jobs"]), ("features", job["features"]), ("predictions", columns))
+    again.observe(("jobs", job["jobs"]), ("features", job["features"]), ("predictions", columns))
     assert again.rows("predictions") == again.rows("models") == []
-    again.take(("runs", job["runs"]))
+    again.observe(("runs", job["runs"]))
     (outcome,) = again.rows("outcomes")
     assert outcome["expected_seconds"] == said["expected_seconds"]
 
@@ -122,14 +122,14 @@ def test_a_modeler_that_begins_again_says_nothing_twice_and_scores_what_a_former
 def test_state_that_went_through_a_snapshot_predicts_the_same(story, tmp_path):
     life, _, _ = story
     path = tmp_path / "snapshot"
-    write_snapshot(path, {"jobs": 1}, "", life.mind.state())
+    write_snapshot(path, {"jobs": 1}, "", life.processor.state())
     other = Life()
-    other.mind.restore(read_snapshot(path, "")[1])
-    other.take()
+    other.processor.restore(read_snapshot(path, "")[1])
+    other.observe()
     job = Solves(seed=9, _made=900).run()
     for each in (life, other):
         each.said.clear()
-        each.take(("jobs", job["jobs"]), ("features", job["features"]))
+        each.observe(("jobs", job["jobs"]), ("features", job["features"]))
     assert [row["version"] for row in other.rows("models")] == []
     (mine,), (theirs,) = life.rows("predictions"), other.rows("predictions")
     assert theirs["job"] == mine["job"]
@@ -146,7 +146,7 @@ def test_where_scales_foretell_as_well_features_are_not_asked():
         job["jobs"]["workload"] = [f"lab/flat@{(2, 4, 8)[number % 3]}x1"]
         job["features"]["value"][2] = 1.0
         job["runs"]["runtime_seconds"][:] = seconds * 8 / (2, 4, 8)[number % 3]
-        life.take(*job.items())
+        life.observe(*job.items())
     rows = life.rows("models")
     assert {row["chosen"] for row in rows} == {"scaling"}
     assert all(row["scaling_error"] <= row["error"] for row in rows)
@@ -224,7 +224,7 @@ def test_a_fit_that_breaks_is_counted_and_the_last_model_stays(caplog):
         raise Failed("its process ended with status -9: it said nothing")
 
     life.features.library._learn = broken
-    life.take(*Solves(seed=5, _made=100).run().items())
+    life.observe(*Solves(seed=5, _made=100).run().items())
     assert life.features.library.failed == 1
     assert life.features.library.published[SOLVER] is model
     assert "lab/solver cannot be learned, the last model stays: its process ended with status -9" in caplog.text

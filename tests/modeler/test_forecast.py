@@ -12,7 +12,7 @@ from barograph_collector.daemon.runner import Output
 from barograph_modeler.forecasts import history as bounds
 from barograph_modeler.forecasts import library as module
 from barograph_modeler.forecasts.forecaster import Forecaster
-from barograph_modeler.forecasts.history import Application, Place, WorkloadHistory, problem_name
+from barograph_modeler.forecasts.history import Application, WorkloadHistory, WorkloadPlace, problem_name
 from barograph_modeler.forecasts.library import Library
 from barograph_modeler.forecasts.scoreboard import Forecast, Scoreboard
 from barograph_modeler.learning.jobs import VERDICT_SECONDS
@@ -32,21 +32,21 @@ class Life:
 
     def __init__(self, executor: Any = None) -> None:
         self.forecaster = Forecaster(Library(executor or Inline(), worked=lambda: 0.0))
-        self.mind = ModelerProcessor(Learner(accept=3), self.forecaster, inline_features())
+        self.processor = ModelerProcessor(Learner(accept=3), self.forecaster, inline_features())
         self.said: list[Output] = []
 
-    def take(self, *pieces: tuple[str, dict[str, Any]], now: float = NOW) -> None:
+    def observe(self, *pieces: tuple[str, dict[str, Any]], now: float = NOW) -> None:
         """Take rows in one round, as a station does it: think, then think again with nothing new."""
         for table, columns in pieces:
-            self.mind.take(table, columns, now)
+            self.processor.observe(table, columns, now)
         self.think(now)
         self.think(now)
 
     def think(self, now: float = NOW) -> None:
-        self.said += self.mind.step(now)
+        self.said += self.processor.step(now)
 
     def run(self, job: dict[str, Any]) -> None:
-        self.take(*job.items())
+        self.observe(*job.items())
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         return [dict(output.columns) for output in self.said if output.table == table]
@@ -68,7 +68,7 @@ def as_rows(row: dict[str, Any]) -> dict[str, Any]:
 def test_a_job_is_predicted_while_it_runs_and_scored_when_it_has_ended():
     life, campaign = learned()
     job = campaign.run(64)
-    life.take(("jobs", job["jobs"]))
+    life.observe(("jobs", job["jobs"]))
     (said,) = life.rows("predictions")
     assert (said["job"], said["application"], said["problem"]) == (
         job["jobs"]["job"][0],
@@ -78,7 +78,7 @@ def test_a_job_is_predicted_while_it_runs_and_scored_when_it_has_ended():
     assert said["expected_seconds"] == pytest.approx(law(64), rel=0.2)
     assert said["lower_seconds"] < law(64) < said["upper_seconds"]
     assert life.rows("outcomes") == []
-    life.take(("runs", job["runs"]))
+    life.observe(("runs", job["runs"]))
     (outcome,) = life.rows("outcomes")
     actual = float(job["runs"]["runtime_seconds"][0])
     assert (outcome["job"], outcome["result"], outcome["actual_seconds"]) == (said["job"], "inside", actual)
@@ -97,8 +97,8 @@ def test_what_has_ended_by_the_time_it_is_read_is_learned_and_never_predicted():
 def test_a_surprise_counts_against_the_interval_and_a_failure_only_as_such(change, result):
     life, campaign = learned()
     job = campaign.run(64, **change)
-    life.take(("jobs", job["jobs"]))
-    life.take(("runs", job["runs"]))
+    life.observe(("jobs", job["jobs"]))
+    life.observe(("runs", job["runs"]))
     assert [row["result"] for row in life.rows("outcomes")] == [result]
     score = life.forecaster.predictions.scoreboard.scores["lab/solver"]
     assert (score.coverage == 0.0) == (result == "outside")
@@ -110,8 +110,8 @@ def test_failed_runs_and_runs_that_alarmed_do_not_enter_the_history():
     before = len(life.forecaster.history.runs(SOLVER)["lab/solver n=1"])
     life.run(campaign.run(2, status=9))
     job = campaign.run(2, factor=3.0)
-    life.take(("jobs", job["jobs"]), ("scores", {"job": job["jobs"]["job"], "score": [2.0], "final": [1]}))
-    life.take(("runs", job["runs"]))
+    life.observe(("jobs", job["jobs"]), ("scores", {"job": job["jobs"]["job"], "score": [2.0], "final": [1]}))
+    life.observe(("runs", job["runs"]))
     assert len(life.forecaster.history.runs(SOLVER)["lab/solver n=1"]) == before
     assert [row["result"] for row in life.rows("outcomes")] == ["withheld"]
 
@@ -122,16 +122,16 @@ def test_a_run_without_intervals_is_learned_at_once_and_one_with_them_waits_for_
     one = np.ones(1)
     blocks = {"job": job["jobs"]["job"], "class_id": np.array([7], dtype=np.uint64), "count": one, "sum_seconds": one,
               "ended_at": one}  # fmt: skip
-    before = life.mind.learner.learned_runs
-    life.take(("jobs", job["jobs"]), ("blocks", blocks), ("runs", job["runs"]))
-    assert life.mind.learner.learned_runs == before
+    before = life.processor.learner.learned_runs
+    life.observe(("jobs", job["jobs"]), ("blocks", blocks), ("runs", job["runs"]))
+    assert life.processor.learner.learned_runs == before
     life.think(NOW + VERDICT_SECONDS + 1)
-    assert life.mind.learner.learned_runs == before + 1
+    assert life.processor.learner.learned_runs == before + 1
 
 
 def test_runs_accepted_as_the_new_normal_replace_the_history_of_their_workload():
     history = WorkloadHistory()
-    place = Place("w", SOLVER, "p", 4, 1)
+    place = WorkloadPlace("w", SOLVER, "p", 4, 1)
     for seconds in (1.0, 1.1, 1.2):
         history.learn(place, seconds)
     history.replace(place, [2.0, 2.1])
@@ -152,7 +152,7 @@ def log() -> list[Piece]:
         pieces += [(table, columns, False) for table, columns in job.items()]
     for table, columns in (piece for ranks in (32, 64) for piece in campaign.run(ranks).items()):
         life.said.clear()
-        life.take((table, columns))
+        life.observe((table, columns))
         pieces.append((table, columns, False))
         pieces += [(said.table, as_rows(dict(said.columns)), True) for said in life.said if said.table in OWN]
     assert [table for table, _, own in pieces if own] == ["predictions", "outcomes"] * 2
@@ -168,7 +168,7 @@ def test_killed_anywhere_and_started_again_a_modeler_scores_each_prediction_once
     own = [piece for piece in log if piece[2]][:delivered]
     again = Life()
     for table, columns, _ in (piece for piece in log if not piece[2] or any(piece is one for one in own)):
-        again.mind.take(table, columns, NOW)
+        again.processor.observe(table, columns, NOW)
         again.think()
     again.think()
     predicted = [columns["job"][0] for table, columns, _ in own if table == "predictions"]
@@ -182,12 +182,12 @@ def test_killed_anywhere_and_started_again_a_modeler_scores_each_prediction_once
 def test_a_job_that_still_runs_is_not_predicted_again_after_a_restart():
     life, campaign = learned()
     job = campaign.run(64)
-    life.take(("jobs", job["jobs"]))
+    life.observe(("jobs", job["jobs"]))
     (said,) = life.rows("predictions")
     again, _ = learned()
-    again.take(("jobs", job["jobs"]), ("predictions", as_rows(said)))
+    again.observe(("jobs", job["jobs"]), ("predictions", as_rows(said)))
     assert again.rows("predictions") == []
-    again.take(("runs", job["runs"]))
+    again.observe(("runs", job["runs"]))
     assert [row["expected_seconds"] for row in again.rows("outcomes")] == [said["expected_seconds"]]
 
 
@@ -195,17 +195,17 @@ def test_state_that_went_through_a_snapshot_gives_the_same_predictions_and_repor
     life, campaign = learned()
     for ranks in (2, 64):
         job = campaign.run(ranks)
-        life.take(("jobs", job["jobs"]))
+        life.observe(("jobs", job["jobs"]))
     life.said.clear()
-    life.mind.take("runs", job["runs"], NOW)
+    life.processor.observe("runs", job["runs"], NOW)
     life.think()  # the log has more to say, so the outcome is held
     assert life.said == []
-    write_snapshot(tmp_path / "snapshot", {}, "", life.mind.state())
+    write_snapshot(tmp_path / "snapshot", {}, "", life.processor.state())
     again = Life()
-    again.mind.restore(read_snapshot(tmp_path / "snapshot", "")[1])
+    again.processor.restore(read_snapshot(tmp_path / "snapshot", "")[1])
     job = campaign.run(128)
     for one in (life, again):
-        one.take(("jobs", job["jobs"]))
+        one.observe(("jobs", job["jobs"]))
     assert again.rows("predictions") == life.rows("predictions") != []
     assert again.rows("outcomes") == life.rows("outcomes") != []
 
@@ -216,7 +216,7 @@ def test_a_job_waits_for_the_fit_under_way_and_the_main_loop_for_none():
     for ranks in (1, 2, 4, 8):
         life.run(campaign.run(ranks))
     job = campaign.run(16)
-    life.take(("jobs", job["jobs"]))
+    life.observe(("jobs", job["jobs"]))
     assert life.rows("predictions") == []
     assert life.forecaster.is_learning("", "solver")
     while executor.waiting:
@@ -252,7 +252,7 @@ def test_an_application_rests_in_proportion_to_its_fit_so_that_a_flood_costs_lit
         now[0] += 1.0
         return real(application, *rest)
 
-    life.mind = ModelerProcessor(Learner(), life.forecaster, inline_features())
+    life.processor = ModelerProcessor(Learner(), life.forecaster, inline_features())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "publish", slow)
         for ranks in (1, 2, 4, 8, 16):
@@ -270,7 +270,7 @@ def test_history_is_bounded_in_every_direction(monkeypatch):
     for number in range(8):
         application = Application("lab", f"app{number % 4}")
         for ranks in range(1, bounds.SCALES + 3):
-            place = Place(
+            place = WorkloadPlace(
                 f"{application}@{ranks}:{number}", application, problem_name(application, {"n": str(number)}), ranks, 0
             )
             for seconds in range(1, bounds.RUNS + 3):
@@ -287,14 +287,14 @@ def test_history_is_bounded_in_every_direction(monkeypatch):
 @pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, math.inf])
 def test_runtimes_and_scales_that_are_none_do_not_enter(seconds):
     history = WorkloadHistory()
-    history.learn(Place("w", SOLVER, "p", 4, 1), seconds)
-    history.learn(Place("w", SOLVER, "p", 0, 1), 1.0)
+    history.learn(WorkloadPlace("w", SOLVER, "p", 4, 1), seconds)
+    history.learn(WorkloadPlace("w", SOLVER, "p", 0, 1), 1.0)
     assert SOLVER not in history
 
 
 def test_nodes_that_contradict_the_ranks_count_as_unknown():
     history = WorkloadHistory()
-    history.learn(Place("w", SOLVER, "p", 2, 4), 1.0)
+    history.learn(WorkloadPlace("w", SOLVER, "p", 2, 4), 1.0)
     assert np.isnan(history.runs(SOLVER)["p"].nodes).all()
 
 

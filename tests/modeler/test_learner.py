@@ -26,11 +26,11 @@ def unhurried(**options: Any) -> Learner:
 
 def feed(learner: Learner, job: dict, now: float, score: float | None = 0.0) -> list[Output]:
     if score is not None:
-        learner.take("scores", verdict(job, score), now)  # unknown to the learner yet: must not matter
+        learner.observe("scores", verdict(job, score), now)  # unknown to the learner yet: must not matter
     for table in ("runs", "jobs", "blocks"):
-        learner.take(table, job[table], now)
+        learner.observe(table, job[table], now)
     if score is not None:
-        learner.take("scores", verdict(job, score), now)
+        learner.observe("scores", verdict(job, score), now)
     return learner.step(now)
 
 
@@ -94,8 +94,8 @@ def test_intervals_of_a_running_job_are_held_back_from_their_arrival_however_lat
     learner, simulation = unhurried(), Simulation()
     job = simulation.job()
     came = job["jobs"]["started_at"][0] + 5 + late
-    learner.take("jobs", job["jobs"], came)
-    learner.take("blocks", part(job["blocks"], 0, 2000), came)
+    learner.observe("jobs", job["jobs"], came)
+    learner.observe("blocks", part(job["blocks"], 0, 2000), came)
     assert learner.step(came + module.HOLD_SECONDS - 1) == []
     assert learner.learned_intervals == 0
     assert bands(learner.step(came + module.HOLD_SECONDS + 1))
@@ -115,10 +115,10 @@ def test_the_order_and_cut_of_pages_does_not_matter():
     jobs = [Simulation(seed=7).job()]
     whole = bands(feed(first, jobs[0], 99.0))
     for start in range(0, 8000, 333):
-        second.take("blocks", part(jobs[0]["blocks"], start, start + 333), 99.0)
-    second.take("jobs", jobs[0]["jobs"], 99.0)
-    second.take("runs", jobs[0]["runs"], 99.0)
-    second.take("scores", verdict(jobs[0], 0.0), 99.0)
+        second.observe("blocks", part(jobs[0]["blocks"], start, start + 333), 99.0)
+    second.observe("jobs", jobs[0]["jobs"], 99.0)
+    second.observe("runs", jobs[0]["runs"], 99.0)
+    second.observe("scores", verdict(jobs[0], 0.0), 99.0)
     cut = bands(second.step(99.0))
     assert {k: (b["lower_seconds"], b["upper_seconds"]) for k, b in whole.items()} == {
         k: (b["lower_seconds"], b["upper_seconds"]) for k, b in cut.items()
@@ -237,5 +237,5 @@ def test_jobs_beyond_the_limit_are_forgotten_oldest_first(monkeypatch):
     learner, simulation = unhurried(), Simulation(intervals=10)
     jobs = [simulation.job() for _ in range(3)]
     for job in jobs:
-        learner.take("jobs", job["jobs"], 0.0)
+        learner.observe("jobs", job["jobs"], 0.0)
     assert learner.held_jobs == 2

@@ -30,7 +30,7 @@ def test_blocks_in_batches_give_the_moments_of_the_values(values, cuts, batches)
     blocks = reduced(x, cuts)
     moments = Moments()
     for rows in np.array_split(np.arange(blocks.counts.size), batches):
-        moments.add(blocks.take(rows))
+        moments.add(blocks.select(rows))
     assert moments.count == x.size
     assert moments.total == pytest.approx(x.sum(), rel=1e-12)
     assert moments.variance == pytest.approx(x.var(ddof=1), rel=1e-9, abs=1e-14)

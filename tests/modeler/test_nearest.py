@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from barograph_modeler.maxima.band import empirical_band
-from barograph_modeler.maxima.nearest import nearest_band
+from barograph_modeler.studies.maxima.nearest import nearest_band
 
 
 def test_on_a_coarse_clock_both_limits_are_chosen_together():

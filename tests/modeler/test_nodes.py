@@ -3,8 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from barograph_modeler.maxima.scaleup import nodes
-from barograph_modeler.maxima.scaleup.nodes import inter_node, intra_node
+from barograph_modeler.studies.maxima import nodes
+from barograph_modeler.studies.maxima.nodes import inter_node, intra_node
 
 NODES, PER_NODE, INTERVALS = 8, 4, 400
 RANKS = 2048

@@ -39,13 +39,13 @@ from helpers.scaling import Campaign, law
 def forecaster(*campaigns: Campaign) -> Forecaster:
     """One that has learned these, at five scales each."""
     made = Forecaster(Library(Inline(), worked=lambda: 0.0))
-    mind = ModelerProcessor(Learner(), made, inline_features())
+    processor = ModelerProcessor(Learner(), made, inline_features())
     for campaign in campaigns:
         for ranks in (1, 2, 4, 8, 16):
             for table, columns in campaign.run(ranks).items():
-                mind.take(table, columns, 0.0)
-        mind.step(0.0)
-        mind.step(0.0)
+                processor.observe(table, columns, 0.0)
+        processor.step(0.0)
+        processor.step(0.0)
     return made
 
 
@@ -106,12 +106,12 @@ def test_a_question_that_nobody_can_answer_is_a_400_with_a_sentence(server, quer
 def test_what_is_being_learned_is_a_503_and_the_command_waits_for_it(capsys):
     executor = Slow()
     made, campaign = Forecaster(Library(executor)), Campaign()
-    mind = ModelerProcessor(Learner(), made, inline_features())
+    processor = ModelerProcessor(Learner(), made, inline_features())
     for ranks in (1, 2, 4, 8, 16):
         for table, columns in campaign.run(ranks).items():
-            mind.take(table, columns, 0.0)
-    mind.step(0.0)
-    mind.step(0.0)
+            processor.observe(table, columns, 0.0)
+    processor.step(0.0)
+    processor.step(0.0)
 
     refused, page = threading.Event(), PredictPage(made, inline_features())
 
@@ -124,7 +124,7 @@ def test_what_is_being_learned_is_a_503_and_the_command_waits_for_it(capsys):
         refused.wait(60)
         while executor.waiting:
             executor.finish()
-            mind.step(0.0)
+            processor.step(0.0)
 
     served = serve_metrics(CollectorRegistry(), "127.0.0.1", 0, {"/predict": overheard})
     host, port = served.address
@@ -251,7 +251,7 @@ def test_limits_are_rounded_up_to_what_people_ask_for():
 def test_questions_are_answered_while_predictors_are_replaced():
     """Readers have no lock: what is published is never changed, only replaced."""
     made, campaign = forecaster(Campaign()), Campaign(seed=3)
-    mind = ModelerProcessor(Learner(), made, inline_features())
+    processor = ModelerProcessor(Learner(), made, inline_features())
     page, over, failures = PredictPage(made, inline_features()), threading.Event(), []
 
     def ask() -> None:
@@ -267,9 +267,9 @@ def test_questions_are_answered_while_predictors_are_replaced():
         thread.start()
     for number in range(10):
         for table, columns in campaign.run(2 ** (number % 5)).items():
-            mind.take(table, columns, 0.0)
-        mind.step(0.0)
-        mind.step(0.0)
+            processor.observe(table, columns, 0.0)
+        processor.step(0.0)
+        processor.step(0.0)
     over.set()
     for thread in threads:
         thread.join()

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from barograph_modeler.maxima.distribution import Gevs
-from barograph_modeler.maxima.fits.likelihood import fit_mles
-from barograph_modeler.maxima.fits.lmoments import l_moments
 from barograph_modeler.maxima.fits.pwm import fit_pwm, fit_pwms, gevs_of_l_moments
+from barograph_modeler.studies.maxima.likelihood import fit_mles
+from barograph_modeler.studies.maxima.lmoments import l_moments
 from helpers.extremes import ELEVEN, FREMANTLE, PORT_PIRIE, VENICE
 
 

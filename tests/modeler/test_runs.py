@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from barograph_modeler.maxima.scaleup.runs import RunHistory, runtime_interval, runtime_moments, runtime_replicas
+from barograph_modeler.studies.maxima.runs import RunHistory, runtime_interval, runtime_moments, runtime_replicas
 
 
 def history(seed, runs=6, intervals=300, between=0.05):

@@ -38,7 +38,7 @@ class SpoolError(Exception):
     """A spool that cannot be used. The text names the directory, what was found and what was expected."""
 
 
-class Place(NamedTuple):
+class SegmentPlace(NamedTuple):
     """Where a message is: its payload in a segment, in bytes."""
 
     segment: int
@@ -46,7 +46,7 @@ class Place(NamedTuple):
     length: int
 
 
-class Spool(Outbox[Place]):
+class Spool(Outbox[SegmentPlace]):
     """The outbox of one stream, in `directory`, of at most about `cap_bytes`; the oldest segment is dropped first.
 
     One process owns a spool at a time (SpoolError otherwise).
@@ -62,7 +62,7 @@ class Spool(Outbox[Place]):
         self._files: dict[int, int] = {}
         self._committed = 0
         """Bytes of the current segment up to the end of its last mark."""
-        self._waiting: list[tuple[tuple[int, Place], bytes]] = []
+        self._waiting: list[tuple[tuple[int, SegmentPlace], bytes]] = []
         """Rows, place and content of messages put since the last commit."""
         self._fresh: dict[int, bytes] = {}
         """Messages of the last commit: they are sent next, and need not be read back."""
@@ -95,7 +95,7 @@ class Spool(Outbox[Place]):
         """Append one message, which is valid from the next `commit` on."""
         at = self._sizes[self._current] + _HEAD.size + _BODY.size
         self._write(_MESSAGE, rows, frame)
-        self._waiting.append(((rows, Place(self._current, at, len(frame))), frame))
+        self._waiting.append(((rows, SegmentPlace(self._current, at, len(frame))), frame))
 
     def commit(self, mark: bytes) -> None:
         """Make everything put so far durable together with the producer's state; then keep to the cap."""
@@ -162,7 +162,7 @@ class Spool(Outbox[Place]):
     def _path(self, segment: int) -> Path:
         return self.directory / f"{segment:012d}.seg"
 
-    def _hold(self, places: list[tuple[int, Place]]) -> None:
+    def _hold(self, places: list[tuple[int, SegmentPlace]]) -> None:
         self._held.update(enumerate(places, self.last_seq + 1))
         self.last_seq += len(places)
 
@@ -206,11 +206,11 @@ class Spool(Outbox[Place]):
             if path != paths[0] and self._current != self.last_seq + 1:
                 self._drop(self._current - 1, "spool-corrupt")
             self.last_seq = self._current - 1
-            waiting: list[tuple[int, Place]] = []
+            waiting: list[tuple[int, SegmentPlace]] = []
             self._committed = 0
             for at, kind, rows, payload in _entries(self._files[self._current]):
                 if kind == _MESSAGE:
-                    waiting.append((rows, Place(self._current, at, len(payload))))
+                    waiting.append((rows, SegmentPlace(self._current, at, len(payload))))
                     continue
                 self.mark = payload
                 self._hold(waiting)

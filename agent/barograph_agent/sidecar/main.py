@@ -1,8 +1,8 @@
 """The sidecar: a process beside the application that reads rings, spools rows and delivers them to the collector.
 
-`python -m barograph_agent.sidecar.main SPOOL_DIRECTORY` watches the one program of a `barograph run`, whose plan is in that
-directory. `nodewatch` watches all programs of a batch job on one node. Both also deliver orphaned spools of this user
-on this node: those that were left because the collector was away or the launcher was killed.
+`python -m barograph_agent.sidecar.main SPOOL_DIRECTORY` watches the one program of a `barograph run`, whose plan is in
+that directory. `nodewatch` watches all programs of a batch job on one node. Both also deliver orphaned spools of this
+user on this node: those that were left because the collector was away or the launcher was killed.
 """
 
 from __future__ import annotations

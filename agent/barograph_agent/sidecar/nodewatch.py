@@ -1,8 +1,8 @@
 """The sidecar of one batch job on one node, started by hooks of the batch system.
 
-`python -m barograph_agent.sidecar.nodewatch RINGS SPOOL ACTIVE`: the job's directory of rings, with a directory for each step;
-the user's directory of spools; a file that exists as long as the job runs. The scheduler's variables for the job on
-this node are in the environment.
+`python -m barograph_agent.sidecar.nodewatch RINGS SPOOL ACTIVE`: the job's directory of rings, with a directory for
+each step; the user's directory of spools; a file that exists as long as the job runs. The scheduler's variables for
+the job on this node are in the environment.
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ class Evidence:
         """
         if self.total is None or not seconds > 0:
             return
-        self.total.take(seconds)
+        self.total.update(seconds)
         self.over = self.over or over
         alarm = self.alarms[-1] if self.alarms else None
         if alarm is not None and alarm.basis != "scaling":

@@ -66,7 +66,7 @@ class RuntimeTest:
         self._risk = risk
         self._margin = margin
 
-    def take(self, seconds: float) -> None:
+    def update(self, seconds: float) -> None:
         """Take how long the run takes at least, or will: the latest word counts. seconds: above 0."""
         self.seconds = seconds
 

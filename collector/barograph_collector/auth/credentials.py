@@ -1,7 +1,7 @@
 """Verification of credentials: user and job, and that a credential is used once only.
 
-The kinds are described in `barograph_agent.deliver.credential`. A stream is named `JOB/anything` and a credential is made for
-one stream, so it proves the user of that job.
+The kinds are described in `barograph_agent.deliver.credential`. A stream is named `JOB/anything` and a credential is
+made for one stream, so it proves the user of that job.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from barograph_agent.settings.setting import Section, Setting, declared
 from barograph_agent.settings.sources import SITE_FILE, ConfigError, Configuration, S, site_file
 from barograph_collector.daemon.logs import log_to_stderr
 from barograph_collector.daemon.service import CannotStart, Exit
-from barograph_collector.settings import DaemonSettings
+from barograph_collector.daemon.settings import DaemonSettings
 
 D = TypeVar("D", bound=DaemonSettings)
 

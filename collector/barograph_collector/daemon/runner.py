@@ -20,7 +20,7 @@ from barograph_collector.client.log_reader import LogReader, LogUnavailable, Rea
 from barograph_collector.daemon.notify import Notifier
 from barograph_collector.daemon.reload import Reload
 from barograph_collector.daemon.service import Exit, Shutdown, daemon_registry, serve_metrics
-from barograph_collector.settings import FollowerSettings, load_key
+from barograph_collector.daemon.settings import FollowerSettings, load_key
 
 CYCLE_SECONDS: Final = 0.5
 READ_SECONDS: Final = 2.0
@@ -74,7 +74,7 @@ def _joined(outputs: list[Output]) -> Output:
 class Processor(Protocol):
     """Turns rows of the log into rows for the log, without I/O and without a clock. Times are Unix seconds."""
 
-    def take(self, table: str, columns: Mapping[str, Column], now: float) -> None:
+    def observe(self, table: str, columns: Mapping[str, Column], now: float) -> None:
         """Learn some rows of one table."""
         ...
 
@@ -119,7 +119,7 @@ class Runner:
         try:
             for round_ in self._follower.poll():
                 for table, columns in round_:
-                    self._processor.take(table, columns, self._clock())
+                    self._processor.observe(table, columns, self._clock())
                 self._process()
                 # One cycle can read months of the log.
                 self._beat()

@@ -52,7 +52,7 @@ class Dialect(NamedTuple):
     missing: str
 
 
-class Row(NamedTuple):
+class FieldRow(NamedTuple):
     """The cells of a line, by field. places: for each field the positions of its columns."""
 
     line: int
@@ -71,7 +71,7 @@ class Row(NamedTuple):
         return {field.removeprefix(_PARAM): self.get(field) for field in self.places if field.startswith(_PARAM)}
 
 
-def read_rows(lines: Iterable[str], dialect: Dialect, mapping: Mapping[str, str], app: str) -> Iterator[Row | Bad]:
+def read_rows(lines: Iterable[str], dialect: Dialect, mapping: Mapping[str, str], app: str) -> Iterator[FieldRow | Bad]:
     """The lines below the column names that are not empty. mapping: of the user; every column in it must be there.
 
     app: of rows that name none; where it is given, no column needs to. Raises BadMap.
@@ -98,7 +98,7 @@ def read_rows(lines: Iterable[str], dialect: Dialect, mapping: Mapping[str, str]
         elif len(cells) != width:
             yield Bad(line, f"{len(cells)} cells, expected {width} as in the first line")
         else:
-            yield Row(line, cells, places)
+            yield FieldRow(line, cells, places)
     if places is None:
         raise BadMap(f"the file has no line of column names{dialect.header}")
 

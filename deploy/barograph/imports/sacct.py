@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from barograph.imports.mapping import Dialect, Row, read_rows
+from barograph.imports.mapping import Dialect, FieldRow, read_rows
 from barograph.imports.record import Bad, Entry, Skipped, UnreadableLine
 from barograph.imports.table import DONE, job_of, record
 from barograph_agent.job.identity import clean
@@ -36,7 +36,7 @@ _ID: Final = re.compile(r"(\d+(?:_\d+|_\[[^]]*\])?(?:\+\d+)?)(?:\.(\w+))?")
 
 
 class _Line(NamedTuple):
-    row: Row
+    row: FieldRow
     job: str
     step: str
 
@@ -52,7 +52,7 @@ def read_sacct(lines: Iterable[str], mapping: Mapping[str, str], cluster: str, a
         yield from _entries(list(group), cluster, app)
 
 
-def _identified(row: Row | Bad) -> _Line | Bad:
+def _identified(row: FieldRow | Bad) -> _Line | Bad:
     if isinstance(row, Bad):
         return row
     text = row.get("id")
@@ -77,7 +77,7 @@ def _entries(group: Sequence[_Line | Bad], cluster: str, app: str) -> Iterator[E
             yield _run(one, whole or one.row, cluster, app)
 
 
-def _run(line: _Line, whole: Row, cluster: str, app: str) -> Entry:
+def _run(line: _Line, whole: FieldRow, cluster: str, app: str) -> Entry:
     row = line.row
     state = (row.get("state").split() or ["no state"])[0].upper()
     if state not in DONE:

@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from barograph.imports.mapping import FIELDS, Dialect, Row, read_rows
+from barograph.imports.mapping import FIELDS, Dialect, FieldRow, read_rows
 from barograph.imports.record import Bad, Entry, RunRecord, Skipped, UnreadableLine, app_name, count, nodes_of
 from barograph.imports.times import duration, instant, span
 from barograph_agent.job.identity import Job, clean
@@ -37,7 +37,7 @@ def read_table(lines: Iterable[str], mapping: Mapping[str, str], cluster: str, a
         yield row if isinstance(row, Bad) else _entry(row, seen, cluster, app)
 
 
-def _entry(row: Row, seen: Counter[str], cluster: str, app: str) -> Entry:
+def _entry(row: FieldRow, seen: Counter[str], cluster: str, app: str) -> Entry:
     if (state := row.get("state")) and state.split()[0].upper() not in DONE:
         return Skipped(row.line, state.split()[0].upper()[:40])
     try:
@@ -47,7 +47,7 @@ def _entry(row: Row, seen: Counter[str], cluster: str, app: str) -> Entry:
         return Bad(row.line, str(error))
 
 
-def job_of(row: Row, whole: Row, job_id: str, step: str, cluster: str, app: str) -> Job:
+def job_of(row: FieldRow, whole: FieldRow, job_id: str, step: str, cluster: str, app: str) -> Job:
     """The job of a row. whole: the row of the whole job, for what the row of a step leaves empty. Raises Unreadable."""
     return Job(
         cluster=clean(row.get("cluster"), cluster, 24),
@@ -61,7 +61,7 @@ def job_of(row: Row, whole: Row, job_id: str, step: str, cluster: str, app: str)
     )
 
 
-def record(row: Row, job: Job) -> RunRecord:
+def record(row: FieldRow, job: Job) -> RunRecord:
     """The run in a row. Raises Unreadable."""
     ranks = count("ranks", row.get("ranks"))
     seconds = duration("seconds", row.get("seconds"))
@@ -69,7 +69,7 @@ def record(row: Row, job: Job) -> RunRecord:
     return RunRecord(row.line, job, ranks, nodes_of(row.get("nodes"), ranks), seconds, *times)
 
 
-def _content(row: Row, job: Job, seen: Counter[str]) -> str:
+def _content(row: FieldRow, job: Job, seen: Counter[str]) -> str:
     said = [job.app, *map(row.get, _CORE), *map("=".join, sorted(job.params.items()))]
     digest = hashlib.blake2b("\0".join(said).encode(errors="replace"), digest_size=12).hexdigest()
     seen[digest] += 1

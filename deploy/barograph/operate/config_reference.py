@@ -16,7 +16,8 @@ from barograph_agent.settings.setting import Section, declared
 HEADING: Final = "## Configuration file\n"
 _HEAD: Final = """\
 One section for each table of `/etc/barograph/barograph.toml`, written by
-`python -m barograph.operate.config_reference` from the structs that the daemons read the file with. [How to use the file](../operator/running.md#configuration).
+`python -m barograph.operate.config_reference` from the structs that the daemons read the file with.
+[How to use the file](../operator/running.md#configuration).
 
 *reload*: a daemon applies a new value on SIGHUP. All other keys need a restart.
 """

@@ -15,7 +15,7 @@ from barograph_agent.sidecar.watch import Watch
 EXIT_UNAVAILABLE: Final = 69
 
 
-class Delivery(Sidecar[Watch]):
+class SpoolDelivery(Sidecar[Watch]):
     """Delivers the orphaned spools under a directory, whether their programs have ended or not, and prints how."""
 
     def __init__(self, root: Path, endpoint: str, seconds: float) -> None:
@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> int:
             print(f"{directory}  {size:,} bytes")
         print(f"{len(waiting)} runs wait")
         return 0
-    delivery = Delivery(root, options.collector, options.seconds)
+    delivery = SpoolDelivery(root, options.collector, options.seconds)
     delivery.run()
     if not delivery.left:
         return 0

@@ -20,8 +20,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from barograph.site import alarms, application, health, job, prediction, running
 from barograph.site.guard import AccessGuard, Headers
+from barograph.site.pages import alarms, application, health, job, prediction, running
 from barograph.views import queries
 from barograph.views.context import ViewContext
 from barograph.views.log import LogView

@@ -10,7 +10,7 @@ from barograph.views.modeler import ModelerClient, default_modeler
 from barograph_agent.settings.sources import Configuration
 from barograph_collector.daemon.options import run_daemon
 from barograph_collector.daemon.service import Exit
-from barograph_collector.settings import load_access, load_key
+from barograph_collector.daemon.settings import load_access, load_key
 
 
 def main(arguments: Sequence[str]) -> int:

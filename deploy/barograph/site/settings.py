@@ -8,7 +8,7 @@ from barograph.views.modeler import http_address
 from barograph_agent.settings.agent import CollectorAddress
 from barograph_agent.settings.places import DEFAULT_ENDPOINT
 from barograph_agent.settings.setting import Form, Option
-from barograph_collector.settings import AccessFile, DaemonSettings, HostPort, KeyFile, check_loopback
+from barograph_collector.daemon.settings import AccessFile, DaemonSettings, HostPort, KeyFile, check_loopback
 
 
 class PageSettings(DaemonSettings, frozen=True):

@@ -94,10 +94,10 @@ class ClassModel:
         closed = []
         while (split := self._change.find(_single(blocks))) is not None:
             at = int(np.flatnonzero(blocks.counts == 1)[split])
-            self._learn(blocks.take(slice(0, at)), ended_at[:at])
+            self._learn(blocks.select(slice(0, at)), ended_at[:at])
             level = self._change.level
             closed.append(Closed(self.close(float(ended_at[at])), level))
-            blocks, ended_at = blocks.take(slice(at, None)), ended_at[at:]
+            blocks, ended_at = blocks.select(slice(at, None)), ended_at[at:]
         self._learn(blocks, ended_at)
         return closed
 

@@ -27,7 +27,7 @@ class Blocks(NamedTuple):
         """Each value a block of its own."""
         return cls(np.ones(values.size), values, values**2, values**3, values, values)
 
-    def take(self, rows: slice | npt.NDArray[np.intp]) -> Blocks:
+    def select(self, rows: slice | npt.NDArray[np.intp]) -> Blocks:
         """Some of the blocks: `rows` as numpy indexes."""
         return Blocks(*(column[rows] for column in self))
 

@@ -37,7 +37,7 @@ class Sample:
     def __len__(self) -> int:
         return len(self.seconds)
 
-    def take(self, rows: npt.NDArray[np.intp]) -> Sample:
+    def select(self, rows: npt.NDArray[np.intp]) -> Sample:
         """Some of the runs."""
         return Sample(self.names, self.values[rows], self.seconds[rows])
 

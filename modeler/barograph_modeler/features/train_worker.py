@@ -1,4 +1,4 @@
-"""Learns models in a separate process with limits of time and memory: `python -m barograph_modeler.features.train_worker`.
+"""Learns models in a process of its own, `python -m barograph_modeler.features.train_worker`, within time and memory.
 
 A fit is seconds of work in several numerical libraries. In a thread of the modeler it would delay what the modeler
 reports of running jobs, and could neither be stopped nor kept from taking all memory.

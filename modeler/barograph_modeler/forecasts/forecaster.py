@@ -9,7 +9,7 @@ from typing import Any, Final
 from barograph_agent.protocol.wire import Column
 from barograph_collector.daemon.runner import Output
 from barograph_modeler.forecasts.bounded import remember
-from barograph_modeler.forecasts.history import Application, Place, WorkloadHistory, parse_params, problem_name
+from barograph_modeler.forecasts.history import Application, WorkloadHistory, WorkloadPlace, parse_params, problem_name
 from barograph_modeler.forecasts.library import Library
 from barograph_modeler.forecasts.predictions import JOBS, Predictions
 from barograph_modeler.learning.pending import Ended
@@ -36,7 +36,7 @@ class Forecaster(Stateful):
         # Rows of earlier versions have no method.
         self.predictions = Predictions(METHOD, "")
         self.refused = 0
-        self._places: OrderedDict[str, Place] = OrderedDict()
+        self._places: OrderedDict[str, WorkloadPlace] = OrderedDict()
         self._open: OrderedDict[str, str] = OrderedDict()
         self._more = False
 
@@ -104,13 +104,16 @@ class Forecaster(Stateful):
                 application = Application(cluster, app)
                 problem = problem_name(application, parse_params(params))
                 remember(
-                    self._places, workload, Place(workload, application, problem, int(ranks), int(nodes)), WORKLOADS
+                    self._places,
+                    workload,
+                    WorkloadPlace(workload, application, problem, int(ranks), int(nodes)),
+                    WORKLOADS,
                 )
             self._places.move_to_end(workload)
             if job not in self.predictions:
                 remember(self._open, job, workload, JOBS)
 
-    def _predict(self, job: str, place: Place | None, now: float) -> list[Output]:
+    def _predict(self, job: str, place: WorkloadPlace | None, now: float) -> list[Output]:
         known = None if place is None else self.library.published.get(place.application)
         if place is None or known is None:
             return []

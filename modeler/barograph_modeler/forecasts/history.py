@@ -31,7 +31,7 @@ class Application(NamedTuple):
         return f"{self.cluster}/{self.app}"
 
 
-class Place(NamedTuple):
+class WorkloadPlace(NamedTuple):
     """Where a workload stands: application, problem (application and parameters), ranks, nodes or 0."""
 
     workload: str
@@ -66,7 +66,7 @@ def parse_params(params: str) -> dict[str, str]:
 class ScaleRuns:
     """The runs of one workload, in seconds, the newest last."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: WorkloadPlace) -> None:
         self.place = place
         self.seconds: deque[float] = deque(maxlen=RUNS)
 
@@ -84,12 +84,12 @@ class WorkloadHistory:
     def __len__(self) -> int:
         return len(self._problems)
 
-    def learn(self, place: Place, seconds: float) -> None:
+    def learn(self, place: WorkloadPlace, seconds: float) -> None:
         """Add a run that ended well. seconds: finite, above 0; others and scales that are none are left out."""
         if math.isfinite(seconds) and seconds > 0 and 1 <= place.ranks <= MOST_RANKS:
             self._scale(place).seconds.append(seconds)
 
-    def replace(self, place: Place, seconds: Sequence[float]) -> None:
+    def replace(self, place: WorkloadPlace, seconds: Sequence[float]) -> None:
         """The machine has changed: these runs of a workload are its history now, and no others."""
         if 1 <= place.ranks <= MOST_RANKS:
             self._scale(place).seconds.clear()
@@ -120,7 +120,7 @@ class WorkloadHistory:
             for problem, rows in columns.items()
         }
 
-    def _scale(self, place: Place) -> ScaleRuns:
+    def _scale(self, place: WorkloadPlace) -> ScaleRuns:
         key = (place.application, place.problem)
         problem = self._problems.setdefault(key, OrderedDict())
         self._problems.move_to_end(key)

@@ -12,7 +12,7 @@ import numpy as np
 
 from barograph_modeler.forecasts.curve import ScalingCurve, draw
 from barograph_modeler.forecasts.fitting import FitQueue
-from barograph_modeler.forecasts.history import Application, Place, WorkloadHistory
+from barograph_modeler.forecasts.history import Application, WorkloadHistory, WorkloadPlace
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.predictor import Prediction, Predictor, fit
 from barograph_modeler.state.gate import Gate
@@ -45,7 +45,9 @@ class Published(NamedTuple):
     curve: ScalingCurve | None = None
 
 
-def publish(application: Application, problems: Mapping[str, Runs], places: Sequence[Place], seed: int) -> Published:
+def publish(
+    application: Application, problems: Mapping[str, Runs], places: Sequence[WorkloadPlace], seed: int
+) -> Published:
     """Fit an application to its runs. places: its workloads, the latest last. seed: of all random numbers."""
     predictor = fit(problems, seed=seed)
     seen = []
@@ -114,6 +116,6 @@ class Library(FitQueue[Published]):
             old = self.published.items()
             self.published = {name: one for name, one in old if name in history and name not in fresh} | fresh
 
-    def _fit(self, application: Application, runs: Mapping[str, Runs], places: Sequence[Place]) -> Published:
+    def _fit(self, application: Application, runs: Mapping[str, Runs], places: Sequence[WorkloadPlace]) -> Published:
         with self.gate.passing():
             return publish(application, runs, places, self._seed)

@@ -88,7 +88,7 @@ class Learner(Stateful):
         """Classes there are, over all workloads."""
         return len(self._recent)
 
-    def take(self, table: str, columns: Mapping[str, Column], now: float) -> None:
+    def observe(self, table: str, columns: Mapping[str, Column], now: float) -> None:
         """Read rows of one table as the log gives them. now: Unix seconds."""
         self._jobs.read(table, columns, now)
 

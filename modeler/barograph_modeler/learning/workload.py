@@ -119,4 +119,4 @@ def _by_class(batch: BlockBatch) -> Iterator[tuple[int, Blocks, Floats]]:
     ids, starts = np.unique(batch.intervals.class_ids[order], return_index=True)
     blocks = batch.blocks
     for class_id, rows in zip(ids.tolist(), np.split(order, starts[1:]), strict=True):
-        yield class_id, blocks.take(rows), batch.intervals.ended_at[rows]
+        yield class_id, blocks.select(rows), batch.intervals.ended_at[rows]

@@ -116,13 +116,13 @@ class Keeper:
     def __init__(
         self,
         directory: Path,
-        mind: Kept,
+        processor: Kept,
         settings: str,
         clock: Callable[[], float] = time.monotonic,
         gate: Gate | None = None,
     ) -> None:
         self.path = directory / FILE_NAME
-        self._mind = mind
+        self._processor = processor
         self._aside = Aside()
         self._gate = gate or Gate()
         self._settings = settings
@@ -142,7 +142,7 @@ class Keeper:
         except UnusableSnapshot as error:
             _log.warning("snapshot %s is ignored, the log is read from its beginning: %s", self.path, error)
             return
-        self._mind.restore(state)
+        self._processor.restore(state)
         follower.resume(offsets)
         _log.info("going on from snapshot %s at offset %d", self.path, max(offsets.values(), default=0))
 
@@ -159,7 +159,7 @@ class Keeper:
         elif self._clock() >= self._due:
             with self._gate.closed(GATE_SECONDS) as alone:
                 if alone:
-                    state = self._mind.state()
+                    state = self._processor.state()
                     self._aside.start(partial(write_snapshot, self.path, offsets, self._settings, state))
                     self._due = self._clock() + SNAPSHOT_SECONDS
 
@@ -170,7 +170,7 @@ class Keeper:
 
     def _written(self, offsets: Mapping[str, int]) -> str:
         try:
-            write_snapshot(self.path, offsets, self._settings, self._mind.state())
+            write_snapshot(self.path, offsets, self._settings, self._processor.state())
         except OSError as error:
             return str(error.strerror)
         return ""

@@ -1,1 +1,1 @@
-"""Back-tests on given measurements: `series` reads, `methods` fits, `tasks` tests, `score` counts."""
+"""Studies: back-tests and the papers' models. No daemon imports them."""

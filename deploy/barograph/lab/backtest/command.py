@@ -16,7 +16,7 @@ from barograph.lab.columns import HEADED, add_join, checked, console, join_of, l
 from barograph_collector.daemon.service import Exit
 from barograph_modeler.studies.bands.bootstraps import single_ranks, whole_runs
 from barograph_modeler.studies.bands.methods import METHODS
-from barograph_modeler.studies.bands.score import Row, summarize
+from barograph_modeler.studies.bands.score import ScoreRow, summarize
 from barograph_modeler.studies.bands.tasks import FEWEST, prequential, same_scale, scale_up
 from barograph_modeler.studies.series import BadTable, Series, read_series
 
@@ -148,7 +148,7 @@ def _plot(series: Sequence[Series], options: argparse.Namespace) -> None:
         raise BadTable(f"{options.file}: {error}") from None
 
 
-def _show(rows: Sequence[Row]) -> None:
+def _show(rows: Sequence[ScoreRow]) -> None:
     summary = summarize(rows)
     heads = ("method", "series", "unknown", "coverage", "within 2 pp", "width ratio", "pinball")
     shown = ("mean_coverage", "share_within_2pp", "median_width_ratio", "pinball")

@@ -75,7 +75,7 @@ def held_out(maker: Maker, sample: Sample, seed: int) -> Floats:
     """Seconds for each run, by a learner that has not learned it."""
     seconds = np.empty(len(sample))
     for learned, rest in folds(len(sample), seed):
-        seconds[rest] = maker.make(seed).fit(sample.take(learned)).predict(sample.values[rest])
+        seconds[rest] = maker.make(seed).fit(sample.select(learned)).predict(sample.values[rest])
     return seconds
 
 

@@ -12,11 +12,11 @@ from barograph_modeler.maxima.fits.pwm import MINIMUM_SAMPLES
 from barograph_modeler.maxima.predictive import SeriesLimits
 from barograph_modeler.maxima.runtime import runtime_band
 from barograph_modeler.maxima.sample import Floats
-from barograph_modeler.maxima.scaleup.nodes import inter_node, intra_node
-from barograph_modeler.maxima.scaleup.runs import RunHistory, runtime_interval, runtime_replicas
-from barograph_modeler.maxima.scaleup.scaling import emmas, percentile_interval
 from barograph_modeler.studies.bands.method import SEED, HasLimits
-from barograph_modeler.studies.bands.score import Row, score
+from barograph_modeler.studies.bands.score import ScoreRow, score
+from barograph_modeler.studies.maxima.nodes import inter_node, intra_node
+from barograph_modeler.studies.maxima.runs import RunHistory, runtime_interval, runtime_replicas
+from barograph_modeler.studies.maxima.scaling import emmas, percentile_interval
 from barograph_modeler.studies.series import Series
 
 EARLIER: Final = 3
@@ -45,7 +45,7 @@ SINGLE_RANKS: Final[Mapping[str, Callable[[Floats, int], HasLimits]]] = {
 rank: inter-node bootstraps single ranks, intra-node their maximum."""
 
 
-def whole_runs(series: Sequence[Series], run: str) -> Iterator[Row]:
+def whole_runs(series: Sequence[Series], run: str) -> Iterator[ScoreRow]:
     """Score bands for how long each run takes, all intervals together, from the earlier runs of its workload.
 
     series: of one run each; run: the column that tells those of a workload apart. Workloads of at most EARLIER runs
@@ -64,7 +64,7 @@ def whole_runs(series: Sequence[Series], run: str) -> Iterator[Row]:
             yield score(name, "whole-run", Series(key, None, totals), limits, totals, fitted=EARLIER)
 
 
-def single_ranks(series: Sequence[Series], rank: str) -> Iterator[Row]:
+def single_ranks(series: Sequence[Series], rank: str) -> Iterator[ScoreRow]:
     """Score intervals for the mean of maxima over all ranks, from the first 2, 4, 8 ... of them.
 
     series: of one rank each; rank: the column that tells those of a program apart. The ranks are fitted on the first

@@ -9,14 +9,14 @@ import numpy as np
 from barograph_modeler.maxima.band import LEVEL, Band, empirical_band, minimum_samples
 from barograph_modeler.maxima.fits.bootstrap import pwm_replicas
 from barograph_modeler.maxima.fits.pwm import MINIMUM_SAMPLES, fit_pwm
-from barograph_modeler.maxima.nearest import nearest_band
 from barograph_modeler.maxima.predictive import Predictive, SeriesLimits
 from barograph_modeler.maxima.runtime import runtime_band
 from barograph_modeler.maxima.sample import Floats
-from barograph_modeler.maxima.scaleup.scaling import emmas, maximum_band, percentile_interval
-from barograph_modeler.maxima.scaleup.trend import trend_band
 from barograph_modeler.studies.bands.method import SEED, BandMethod, Fit, HasLimits, Range, of_largest
 from barograph_modeler.studies.bands.parametric import PARAMETRIC, quantiles
+from barograph_modeler.studies.maxima.nearest import nearest_band
+from barograph_modeler.studies.maxima.scaling import emmas, maximum_band, percentile_interval
+from barograph_modeler.studies.maxima.trend import trend_band
 
 
 def _emma(sample: Floats, factor: float = 1.0) -> HasLimits | None:

@@ -10,12 +10,12 @@ import numpy as np
 
 from barograph_modeler.maxima.band import LEVEL, band_of_gev
 from barograph_modeler.maxima.distribution import Gev
-from barograph_modeler.maxima.fits.likelihood import fit_mle
-from barograph_modeler.maxima.fits.lmoments import l_moments
 from barograph_modeler.maxima.fits.pwm import MINIMUM_SAMPLES
 from barograph_modeler.maxima.sample import Floats
-from barograph_modeler.maxima.scaleup.nodes import expected_maximum
 from barograph_modeler.studies.bands.method import SEED, BandMethod, HasLimits, of_largest
+from barograph_modeler.studies.maxima.likelihood import fit_mle
+from barograph_modeler.studies.maxima.lmoments import l_moments
+from barograph_modeler.studies.maxima.nodes import expected_maximum
 
 
 def fit_gumbel(sample: Floats) -> Gev:

@@ -21,7 +21,7 @@ TAIL: Final = (1 - LEVEL) / 2
 
 
 @dataclass(frozen=True)
-class Row:
+class ScoreRow:
     """One method on one series. Shares are of the scored values; None where nothing was scored, `reason` says why.
 
     factor: the scored scale over the largest fitted one, else None. fitted, scored: values; `scored` are those that had
@@ -56,14 +56,14 @@ def score(
     fitted: int,
     factor: float | None = None,
     reason: str = "",
-) -> Row:
+) -> ScoreRow:
     """Score limits on values: arrays of one length; values whose limits are NaN had no band and are left out.
 
     reason: why there was no band at all, if that is known.
     """
     has = np.isfinite(limits.lower)
     lower, upper, y = limits.lower[has], limits.upper[has], values[has]
-    row = Row(method, task, series.key, series.scale, factor, fitted, y.size)
+    row = ScoreRow(method, task, series.key, series.scale, factor, fitted, y.size)
     if not y.size:
         return replace(row, reason=reason or "history cannot support the level")
     ideal = np.quantile(y, [TAIL, 1 - TAIL])
@@ -86,20 +86,20 @@ def pinball(lower: Floats | float, upper: Floats | float, values: Floats) -> flo
     return float((np.maximum(TAIL * under, (TAIL - 1) * under) + np.maximum((1 - TAIL) * over, -TAIL * over)).mean())
 
 
-def summarize(rows: Iterable[Row]) -> list[dict[str, Any]]:
+def summarize(rows: Iterable[ScoreRow]) -> list[dict[str, Any]]:
     """A row per (method, task), in the order they first come.
 
     series: those scored; unknown: those without a band. mean_coverage: mean over series; pooled_coverage: over values.
     share_within_2pp: share of the series whose coverage is within NEAR of LEVEL. median_width_ratio: median over
     series. pinball: median over series of pinball_ratio.
     """
-    groups: dict[tuple[str, str], list[Row]] = {}
+    groups: dict[tuple[str, str], list[ScoreRow]] = {}
     for row in rows:
         groups.setdefault((row.method, row.task), []).append(row)
     return [_summary(method, task, group) for (method, task), group in groups.items()]
 
 
-def _summary(method: str, task: str, rows: Sequence[Row]) -> dict[str, Any]:
+def _summary(method: str, task: str, rows: Sequence[ScoreRow]) -> dict[str, Any]:
     scored = [row for row in rows if row.coverage is not None]
     coverage = np.array([row.coverage for row in scored], dtype=np.float64)
     counts = np.array([row.scored for row in scored], dtype=np.float64)

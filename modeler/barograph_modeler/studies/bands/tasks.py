@@ -13,14 +13,14 @@ from barograph_modeler.maxima.predictive import SeriesLimits
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.studies.bands.method import HasLimits
 from barograph_modeler.studies.bands.methods import METHODS, refit
-from barograph_modeler.studies.bands.score import Row, score
+from barograph_modeler.studies.bands.score import ScoreRow, score
 from barograph_modeler.studies.series import Series
 
 FEWEST: Final = 6
 """Values a series must have: shorter ones are left out of every task."""
 
 
-def same_scale(series: Sequence[Series]) -> Iterator[Row]:
+def same_scale(series: Sequence[Series]) -> Iterator[ScoreRow]:
     """Fit on the first half of each series, score the second."""
     for one in series:
         half = one.values.size // 2
@@ -37,7 +37,7 @@ def same_scale(series: Sequence[Series]) -> Iterator[Row]:
             yield score(method.name, "same-scale", one, limits, rest, fitted=half, reason=reason)
 
 
-def prequential(series: Sequence[Series]) -> Iterator[Row]:
+def prequential(series: Sequence[Series]) -> Iterator[ScoreRow]:
     """Learn each series value by value, each scored before it is learned."""
     for one in series:
         for method in METHODS:
@@ -60,7 +60,7 @@ def programs(series: Sequence[Series]) -> list[dict[float, Series]]:
     return [dict(sorted(program.items())) for program in found.values()]
 
 
-def scale_up(series: Sequence[Series]) -> Iterator[Row]:
+def scale_up(series: Sequence[Series]) -> Iterator[ScoreRow]:
     """Fit on all scales of a program up to each one, score every larger one."""
     for program in programs(series):
         scales = list(program)
@@ -70,7 +70,7 @@ def scale_up(series: Sequence[Series]) -> Iterator[Row]:
                 yield from _project(seen, program[target], target / scales[j])
 
 
-def _project(seen: Mapping[float, Floats], target: Series, factor: float) -> Iterator[Row]:
+def _project(seen: Mapping[float, Floats], target: Series, factor: float) -> Iterator[ScoreRow]:
     task = f"scale-up-{factor:g}x"
     for method in METHODS:
         if method.project is not None and target.scale is not None:

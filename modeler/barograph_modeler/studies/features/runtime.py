@@ -78,8 +78,8 @@ def _calibrated(maker: Maker, model: RuntimeLearner, learned: Sample, seed: int)
     if len(learned) < MANY:
         return Conformal(learned, held_out(maker, learned, seed), seed=seed)
     rest, aside = folds(len(learned), seed)[0]
-    before = maker.make(seed).fit(learned.take(rest)).predict(learned.values[aside])
-    return Conformal(learned.take(aside), before, seed=seed)
+    before = maker.make(seed).fit(learned.select(rest)).predict(learned.values[aside])
+    return Conformal(learned.select(aside), before, seed=seed)
 
 
 def source_model(source: Sample, seed: int) -> tuple[Maker, ...]:
@@ -91,4 +91,4 @@ def split(sample: Sample, share: float, seed: int) -> tuple[Sample, Sample]:
     """Runs to learn and runs to score: a random `share` of them, above 0 and below 1, and the rest."""
     order = np.random.default_rng(seed).permutation(len(sample))
     learned = round(share * len(sample))
-    return sample.take(np.sort(order[:learned])), sample.take(np.sort(order[learned:]))
+    return sample.select(np.sort(order[:learned])), sample.select(np.sort(order[learned:]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from barograph.site.projection import chart
+from barograph.site.charts.projection import chart
 from barograph.views import queries
 from barograph.views.advice import sentences
 from barograph.views.context import ViewContext

@@ -7,8 +7,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from barograph.site.figure import BOTTOM, LEFT, RIGHT, TOP, Figure
-from barograph.site.scale import ranks, spans
+from barograph.site.charts.axis import ranks, spans
+from barograph.site.charts.figure import BOTTOM, LEFT, RIGHT, TOP, Figure
 from barograph.views.words import seconds
 
 

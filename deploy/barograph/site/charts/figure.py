@@ -7,7 +7,7 @@ from typing import Final
 
 from markupsafe import Markup, escape
 
-from barograph.site.scale import Axis, linear
+from barograph.site.charts.axis import Axis, linear
 
 WIDTH: Final = 960
 HEIGHT: Final = 320

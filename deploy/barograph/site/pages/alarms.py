@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from barograph.site.running import reporting
+from barograph.site.pages.running import reporting
 from barograph.views import queries
 from barograph.views.context import ViewContext
 from barograph.views.log import Row

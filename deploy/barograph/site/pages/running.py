@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from barograph.site.figure import spark
+from barograph.site.charts.figure import spark
 from barograph.views import queries
 from barograph.views.context import ViewContext
 from barograph.views.log import Row

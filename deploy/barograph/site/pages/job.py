@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from barograph.site.figure import BOTTOM, LEFT, RIGHT, TOP, Figure
-from barograph.site.scale import durations, timeline
+from barograph.site.charts.axis import durations, timeline
+from barograph.site.charts.figure import BOTTOM, LEFT, RIGHT, TOP, Figure
 from barograph.views import queries
 from barograph.views.context import ViewContext
 from barograph.views.job import JobSummary, find

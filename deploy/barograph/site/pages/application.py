@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from barograph.site.figure import LEFT, RIGHT, TOP, Figure
-from barograph.site.projection import chart
-from barograph.site.scale import Axis, linear, ranks
+from barograph.site.charts.axis import Axis, linear, ranks
+from barograph.site.charts.figure import LEFT, RIGHT, TOP, Figure
+from barograph.site.charts.projection import chart
 from barograph.views import queries
 from barograph.views.context import ViewContext
 from barograph.views.log import Row

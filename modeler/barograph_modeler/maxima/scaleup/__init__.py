@@ -1,1 +1,0 @@
-"""Interval maxima at larger scales than those observed."""

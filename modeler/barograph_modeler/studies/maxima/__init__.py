@@ -1,0 +1,1 @@
+"""Interval maxima at larger scales than those observed, and fits that only studies use."""
