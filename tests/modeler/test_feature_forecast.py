@@ -16,12 +16,12 @@ from barograph_modeler.features.forecaster import FeatureForecaster
 from barograph_modeler.features.history import FeatureRunHistory
 from barograph_modeler.features.library import FeatureLibrary
 from barograph_modeler.features.model import Expected
-from barograph_modeler.features.run import FeatureRun, Known, Value
 from barograph_modeler.features.train_worker import Apart, Failed
 from barograph_modeler.forecasts import running as running_bounds
 from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.forecasts.history import Application
 from barograph_modeler.forecasts.library import Library
+from barograph_modeler.forecasts.run import FeatureRun, Known, Value
 from barograph_modeler.forecasts.running import RunningJobs
 from barograph_modeler.learning.learner import Learner
 from barograph_modeler.main import TABLES

@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 
 from barograph_modeler.features.reduction import by_importance, by_time
-from barograph_modeler.features.run import FeatureRun, Value
 from barograph_modeler.features.sample import Sample
+from barograph_modeler.forecasts.run import FeatureRun, Value
 from barograph_modeler.maxima.sample import Floats
 
 FEWEST: Final = 20

@@ -12,10 +12,10 @@ from barograph_agent.protocol.wire import Column
 from barograph_collector.daemon.runner import Output
 from barograph_modeler.features.history import FeatureRunHistory
 from barograph_modeler.features.library import FeatureLibrary
-from barograph_modeler.features.run import FeatureRun
 from barograph_modeler.forecasts.bounded import remember
 from barograph_modeler.forecasts.history import Application
 from barograph_modeler.forecasts.predictions import JOBS, Predictions
+from barograph_modeler.forecasts.run import FeatureRun
 from barograph_modeler.forecasts.running import RunningJob, RunningJobs
 from barograph_modeler.learning.pending import Ended
 from barograph_modeler.scaling.answer import Refusal

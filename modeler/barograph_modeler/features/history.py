@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from typing import Final
 
-from barograph_modeler.features.run import FeatureRun
 from barograph_modeler.forecasts.history import Application
+from barograph_modeler.forecasts.run import FeatureRun
 
 APPLICATIONS: Final = 200
 """The least recently run go first."""

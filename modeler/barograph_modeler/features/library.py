@@ -10,9 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from barograph_modeler.features.history import FeatureRunHistory
-from barograph_modeler.features.run import FeatureRun
 from barograph_modeler.forecasts.fitting import FitQueue
 from barograph_modeler.forecasts.history import Application
+from barograph_modeler.forecasts.run import FeatureRun
 
 if TYPE_CHECKING:
     from barograph_modeler.features.model import FeatureModel

@@ -14,7 +14,7 @@ from barograph_modeler.features.columns import FEWEST, FeatureColumns, Useless, 
 from barograph_modeler.features.estimators.conformal import Conformal
 from barograph_modeler.features.estimators.stack import Stack
 from barograph_modeler.features.estimators.trees import importances
-from barograph_modeler.features.run import FeatureRun, Value
+from barograph_modeler.forecasts.run import FeatureRun, Value
 from barograph_modeler.scaling.answer import Prediction, Refusal
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.predictor import Predictor, fit

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from barograph_modeler.features.run import FeatureRun
+from barograph_modeler.forecasts.run import FeatureRun
 
 if TYPE_CHECKING:
     from barograph_modeler.features.model import FeatureModel

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from barograph_agent.protocol.wire import Column
-from barograph_modeler.features.run import Known, Value, given
 from barograph_modeler.forecasts.history import Application, parse_params, problem_name
 from barograph_modeler.forecasts.predictions import JOBS
+from barograph_modeler.forecasts.run import Known, Value, given
 
 JOB_VALUES: Final = 4_000
 NAME_LENGTH: Final = 300

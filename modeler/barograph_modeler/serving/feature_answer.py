@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from barograph_modeler.features.forecaster import FeatureForecaster
 from barograph_modeler.features.library import FEWEST_RUNS
-from barograph_modeler.features.run import given
+from barograph_modeler.forecasts.run import given
 from barograph_modeler.scaling.answer import Refusal
 from barograph_modeler.serving.answer import LEVEL, Unknown, find, request
 from barograph_modeler.serving.question import Question
