@@ -120,12 +120,11 @@ def test_a_collector_lives_as_long_as_its_receive_thread_goes_round(tmp_path: Pa
         wait_until(collector.pulse, "the receive thread answers")
         frozen, go_on = threading.Event(), threading.Event()
 
-        class Freezing(threading.Event):
-            def set(self) -> None:
-                frozen.set()
-                go_on.wait()
+        def freeze() -> None:
+            frozen.set()
+            go_on.wait()
 
-        collector._mailbox.put(Freezing())
+        collector._mailbox.put(freeze)
         assert frozen.wait(30)
         collector.pulse()
         assert not any(collector.pulse() for _ in range(100))

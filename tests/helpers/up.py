@@ -104,7 +104,7 @@ class Up:
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         for child in children:
             words = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
-            if f"barograph_{daemon}.daemon".encode() in words or daemon.encode() in words:
+            if f"barograph_{daemon}.main".encode() in words or daemon.encode() in words:
                 return int(child)
         raise AssertionError(f"no {daemon} among {children}")
 

@@ -1,8 +1,5 @@
 """The generalised law and the three estimates of the parallel share: worked by hand, and what must always hold."""
 
-import doctest
-import importlib
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -16,12 +13,6 @@ processes = st.integers(1, 10**6)
 ratios = st.floats(1e-6, 1.0)
 shares = st.floats(0, 1)
 times = st.floats(1e-3, 1e6)
-
-
-@pytest.mark.parametrize("module", ["speedup", "fraction", "weak", "complexity", "samples"])
-def test_the_examples_in_the_docstrings_are_true(module):
-    found = doctest.testmod(importlib.import_module(f"barograph_modeler.scaling.{module}"))
-    assert found.failed == 0
 
 
 def test_a_worked_example_of_the_law_its_time_its_overhead_and_back():

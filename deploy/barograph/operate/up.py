@@ -61,7 +61,7 @@ def plan(options: argparse.Namespace, environment: Mapping[str, str]) -> Service
 
     def daemon(name: str, above: int, *arguments: str) -> SupervisedDaemon:
         metrics = port("metrics", above)
-        return SupervisedDaemon(name, [sys.executable, "-m", f"barograph_{name}.daemon", *config, *metrics, *arguments])
+        return SupervisedDaemon(name, [sys.executable, "-m", f"barograph_{name}.main", *config, *metrics, *arguments])
 
     # All of them before the first starts: each would refuse a wrong value itself, but only when it starts.
     log, modeler = settings(CollectorSettings), settings(ModelerSettings, "window")

@@ -1,0 +1,23 @@
+"""Examples in docstrings are true, wherever they are."""
+
+import doctest
+import importlib
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+PACKAGES = [path.parent for path in REPOSITORY.glob("*/barograph*/__init__.py")]
+MODULES = sorted(
+    ".".join(path.relative_to(package.parent).with_suffix("").parts)
+    for package in PACKAGES
+    for path in package.rglob("*.py")
+    if ">>>" in path.read_text()
+)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_examples_in_the_docstrings_are_true(module: str) -> None:
+    found = doctest.testmod(importlib.import_module(module))
+    assert found.attempted
+    assert found.failed == 0
