@@ -63,7 +63,7 @@ class Predictive:
     >>> [round(float(x), 2) for x in limits.lower]
     [nan, nan, nan, 6.97]
     >>> series.score([5.0, 11.5, 30.0])
-    Score(below=1, inside=1, above=1)
+    BandScore(below=1, inside=1, above=1)
     """
 
     def __init__(self, level: float = LEVEL, window: int = WINDOW) -> None:
