@@ -33,7 +33,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "predict": Command(
         "barograph.commands.predict", "server", "how long a run will take, also at a scale nobody has run yet"
     ),
-    "report": Command("barograph.report", "report", "write a page about an application or a job, to look at or mail"),
+    "report": Command("barograph.report", "server", "write a page about an application or a job, to look at or mail"),
     "import": Command("barograph.imports", "server", "put run history into the log: sacct, SWF, CSV"),
     "demo": Command("barograph.demo", "demo", "watch real LAMMPS runs, disturb one, and tell the story"),
     "config": Command(

@@ -10,7 +10,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from barograph.report.drawing import svg
+from barograph.charts.axis import linear
+from barograph.charts.figure import Figure, draw
 from helpers import solver
 from helpers.up import Up
 
@@ -177,7 +178,6 @@ def test_runs_without_intervals_give_a_page_that_says_so(service, tmp_path):
 
 
 def test_a_label_is_escaped() -> None:
-    from matplotlib.figure import Figure
-
-    drawing = svg(Figure(), 'a "quoted" <label> & more')
+    axis = linear(0, 1, 0, 100, str)
+    drawing = draw('a "quoted" <label> & more', Figure(axis, axis))
     assert ElementTree.fromstring(drawing).get("aria-label") == 'a "quoted" <label> & more'

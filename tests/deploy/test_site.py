@@ -13,11 +13,12 @@ import httpx2
 import pytest
 from starlette.testclient import TestClient
 
+from barograph.charts.axis import Axis, durations, linear, log_durations, ranks, timeline
+from barograph.charts.figure import sparkline
 from barograph.site.app import create
-from barograph.site.charts.axis import Axis, durations, ranks, spans, timeline
-from barograph.site.charts.figure import spark
 from barograph.views.log import LogView
 from barograph.views.modeler import ModelerClient
+from barograph.views.words import round_seconds
 from barograph_collector.auth.http_access import VIEWERS, Access, add
 from barograph_collector.server import Collector
 from helpers.fleet import CLASS, Fleet, site_row
@@ -302,9 +303,10 @@ def test_however_many_look_the_log_is_asked_once(collector: Collector, monkeypat
 
 def test_scales_put_low_and_high_at_the_ends_and_ticks_in_between() -> None:
     for scale in (
-        durations(0.0, 0.0073, 282, 26),
+        linear(0.0, 0.0073, 282, 26, round_seconds),
+        durations([0.02, 0.31, 4.0], 282, 26),
         ranks([2, 16, 128], 78, 940),
-        spans(0.9, 4000.0, 282, 26),
+        log_durations(0.9, 4000.0, 282, 26),
         timeline(1_795_000_000.0, 1_795_000_417.0, 78, 940),
     ):
         assert (scale(scale.low), scale(scale.high)) == (scale.start, scale.end)
@@ -321,7 +323,7 @@ def test_values_beyond_the_paper_stay_at_its_edge() -> None:
 
 def test_noise_stays_small_in_a_line_and_a_step_fills_it() -> None:
     def heights(values: list[float]) -> float:
-        points = re.search(r'points="([^"]+)"', str(spark(values)))
+        points = re.search(r'points="([^"]+)"', str(sparkline(values)))
         assert points
         ys = [float(point.partition(",")[2]) for point in points[1].split()]
         return max(ys) - min(ys)

@@ -1,66 +1,55 @@
-"""The pages: what was gathered, put into templates."""
+"""The pages: gathered facts rendered by templates."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from importlib.resources import files
 from typing import Any, Final
 
 from markupsafe import Markup, escape
-from matplotlib.figure import Figure
 
-from barograph.report import application_figures, job_figures
+from barograph.charts.figure import key
+from barograph.charts.projection import projection
+from barograph.report import figures
 from barograph.report.application import ApplicationReport
-from barograph.report.drawing import svg
 from barograph.report.job import JobReport
 from barograph.views.advice import sentences
 from barograph.views.job import JobSummary
 from barograph.views.log import Row, limits
-from barograph.views.projection import draw
 from barograph.views.templates import environment
 from barograph.views.words import listed, plural, share, span, stop, utc
 
 DRAWN: Final = 3
 """Classes of a job drawn over time; the table has them all."""
 VISIBLE: Final = 0.01
-"""Share of the time from which on a class is drawn."""
+"""Least share of the time of a class that is drawn."""
 FORECASTS: Final = 120
 """Predictions drawn, the newest."""
 TYPES: Final = {"gumbel": "I (Gumbel)", "frechet": "II (Fréchet)", "weibull": "III (Weibull)"}
+STYLE: Final = Markup(files("barograph.charts").joinpath("static/chart.css").read_text(encoding="utf-8"))
 
 
 def of_application(known: ApplicationReport) -> str:
     """The page about an application."""
-    fitted = [one for one in known.classes if one.verdict is not None]
     forecasts = known.forecasts[-FORECASTS:]
-    curve = [known.said] if known.said is not None and known.said["refusal"] is None else []
+    fitted = [one for one in known.classes if one.verdict is not None]
+    answer = known.said
     return _render(
         "application.html",
         known=known,
         title=f"{known.app} on {known.cluster}",
         params=listed(known.params),
         summary=list(_summary(known)),
-        advice=sentences(known.said) if known.said is not None else [],
+        advice=sentences(answer) if answer else [],
         fitted=fitted,
-        runtimes=svg(application_figures.runtimes(known.scales), "Runtimes by number of ranks, with their bands"),
-        intervals=_drawn(
-            known.classes,
-            lambda classes: application_figures.intervals(classes[0], known.scales),
-            "Intervals of class A by number of ranks, with their bands",
-        ),
-        fits=_drawn(fitted, application_figures.fits, "Observed over fitted quantiles, class by class"),
-        shapes=_drawn(
-            fitted if any(len(one.shapes) > 1 for one in fitted) else [],
-            application_figures.shapes,
-            "Fitted shape of each class over time",
-        ),
-        projection=_drawn(
-            curve,
-            lambda said: draw(said[0]),
-            "Runtime and speedup over ranks, with their 95 % interval and the runs behind it",
-        ),
-        forecasts=_drawn(forecasts, application_figures.forecasts, "Runtimes over what was predicted while they ran"),
+        runtimes=figures.runtimes(known.scales),
+        intervals=figures.intervals(known.classes[0], known.scales) if known.classes else None,
+        quantiles=figures.quantiles(fitted) if fitted else None,
+        shapes=figures.shapes(fitted) if any(len(one.shapes) > 1 for one in fitted) else None,
+        projection=projection(answer, speedup=True) if answer and answer["refusal"] is None else None,
+        forecasts=figures.forecasts(forecasts) if forecasts else None,
         drawn=len(forecasts),
     )
 
@@ -74,11 +63,9 @@ def of_job(story: JobReport) -> str:
         job=job,
         title=f"Job {job.row['job']}",
         summary=list(_told(job)),
-        timeline=_drawn(
-            drawn, lambda phases: job_figures.timeline(job, phases), "Intervals over time, over their bands"
-        ),
+        timeline=figures.phases(job, drawn) if drawn else None,
         drawn=drawn,
-        nodes=_drawn(story.nodes, lambda rows: job_figures.nodes(rows, job.members), "Work and waiting of each node"),
+        nodes=figures.nodes(story.nodes, job.members) if story.nodes else None,
     )
 
 
@@ -137,14 +124,9 @@ def _told(job: JobSummary) -> Iterator[str]:
         yield f"Of {plural(row['intervals'], 'interval')}, {row['dropped']:,} never reached the log."
 
 
-def _drawn(what: Sequence[Any], figure: Callable[[Sequence[Any]], Figure], label: str) -> Markup | None:
-    """A figure of these things, or None where there is none."""
-    return svg(figure(what), label) if what else None
-
-
 def _render(template: str, **values: Any) -> str:
     templates = environment("barograph.report")
-    templates.globals |= {"types": TYPES, "site_of": _site_of, "finite": math.isfinite}
+    templates.globals |= {"types": TYPES, "site_of": _site_of, "finite": math.isfinite, "key": key, "style": STYLE}
     return templates.get_template(template).render(now=datetime.now(UTC).timestamp(), **values)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qs, urlencode
 
@@ -20,6 +19,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from barograph.charts.figure import key
 from barograph.site.guard import AccessGuard, Headers
 from barograph.site.pages import alarms, application, health, job, prediction, running
 from barograph.views import queries
@@ -63,7 +63,7 @@ class SitePages:
         self._log, self._modeler, self._guard = log, modeler, guard
         self._metrics = dict(metrics)
         self._templates = environment("barograph.site")
-        self._templates.globals |= {"legend": LEGEND, "link": link}
+        self._templates.globals |= {"key": key, "legend": LEGEND, "link": link}
         # All of them now: an upgrade of the package while this runs must not mix new pages with old code.
         for name in self._templates.list_templates():
             self._templates.get_template(name)
@@ -82,7 +82,7 @@ class SitePages:
         return [
             *(Route(path, self._endpoint(template, make)) for path, (template, make) in views.items()),
             Route("/enter", self.enter, methods=["GET", "POST"]),
-            Mount("/static", StaticFiles(directory=Path(__file__).parent / "static")),
+            Mount("/static", StaticFiles(packages=[("barograph.site", "static"), ("barograph.charts", "static")])),
         ]
 
     def failed(self, request: Request, status: int, title: str, text: str) -> Response:

@@ -46,7 +46,7 @@ def round_seconds(value: float) -> str:
         if value >= size and value % size == 0:
             return f"{value / size:,.0f} {unit}"
     factor, unit = _unit(value)
-    return f"{value * factor:.3g} {unit}" if unit else span(value)
+    return f"{value * factor:.4g} {unit}" if unit else span(value)
 
 
 def _unit(value: float) -> tuple[float, str]:

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from barograph.site.charts.axis import Axis, linear, ranks
-from barograph.site.charts.figure import LEFT, RIGHT, TOP, Figure
-from barograph.site.charts.projection import chart
+from barograph.charts.axis import Axis, linear, ranks
+from barograph.charts.figure import LEFT, RIGHT, TOP, Figure, draw
+from barograph.charts.projection import projection
 from barograph.views import queries
 from barograph.views.context import ViewContext
 from barograph.views.log import Row
@@ -44,7 +44,7 @@ def view(context: ViewContext, cluster: str, app: str, params: str | None) -> di
         "scales": scales,
         "spread": _spread(app, scales),
         "said": said,
-        "projection": chart(said, f"Runtime of {app} over ranks") if said and said.get("curve") else None,
+        "projection": projection(said) if said and "curve" in said else None,
         "refusal": refusal,
         "accuracy": _accuracy(rows(queries.outcomes(cluster, app, context.user))),
     }
@@ -72,18 +72,17 @@ def _spread(app: str, scales: list[Row]) -> Markup | None:
     ]
     if not several:
         return None
-    figure = _deviations(
-        ranks([at for at, _, _ in several], LEFT, RIGHT), "ranks", [e for _, *ends in several for e in ends]
-    )
+    x = ranks([at for at, _, _ in several], LEFT, RIGHT)
+    figure = _deviations(x, "ranks", [end for _, *ends in several for end in ends], "runtime over its median")
     for at, low, high in several:
-        figure.bar(at, low, high, "whisker")
+        figure.error_bar(at, low, high, "whisker")
     figure.dots(((at, 0.0) for at, _, _ in several), "observed")
     at, low, high = max(several, key=lambda one: one[2] - one[1])
     text = (
         f"Nine of ten runs lie within the bars around the median of their scale. They are widest on"
         f" {at:,} ranks: {percent(low, signed=True)} to {percent(high, signed=True)}."
     )
-    return figure.draw(f"Variability of {app} by scale", text)
+    return draw(f"Variability of {app} by scale. {text}", figure)
 
 
 def _accuracy(rows: list[Row]) -> dict[str, Any]:
@@ -103,16 +102,18 @@ def _accuracy(rows: list[Row]) -> dict[str, Any]:
 
 def _errors(judged: list[Row], text: str) -> Markup:
     x = linear(0.5, len(judged) + 0.5, LEFT, RIGHT, lambda at: f"{at:.0f}", min(8, len(judged)))
-    figure = _deviations(x, "runs, the latest at the right", [row["relative_error"] for row in judged])
+    figure = _deviations(
+        x, "runs, the latest at the right", [row["relative_error"] for row in judged], "prediction error"
+    )
     for result, kind in (("inside", "observed"), ("outside", "missed")):
         points = [(i, row["relative_error"]) for i, row in enumerate(judged[::-1], 1) if row["result"] == result]
         figure.dots(points, kind)
-    return figure.draw("Error of past predictions", text)
+    return draw(f"Error of past predictions. {text}", figure)
 
 
-def _deviations(x: Axis, across: str, values: list[float]) -> Figure:
+def _deviations(x: Axis, below: str, values: list[float], above: str) -> Figure:
     """An empty chart for values around 0, which is marked."""
     reach = max(0.02, 1.15 * max(map(abs, values)))
-    figure = Figure(x, linear(-reach, reach, 242, TOP, deviation, 6), across, height=280)
+    figure = Figure(x, linear(-reach, reach, 242, TOP, deviation, 6), above, below)
     figure.level(0.0, "expected")
     return figure

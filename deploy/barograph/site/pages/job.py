@@ -8,15 +8,15 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from barograph.site.charts.axis import durations, timeline
-from barograph.site.charts.figure import BOTTOM, LEFT, RIGHT, TOP, Figure
+from barograph.charts.axis import linear, timeline
+from barograph.charts.figure import BOTTOM, LEFT, RIGHT, TOP, Figure, draw
 from barograph.views import queries
 from barograph.views.context import ViewContext
 from barograph.views.job import JobSummary, find
 from barograph.views.log import Row, limits
 from barograph.views.refusal import NothingKnown
 from barograph.views.states import shown
-from barograph.views.words import clock, percent, seconds
+from barograph.views.words import clock, percent, round_seconds, seconds
 
 CLEAR: Final = 1.15
 """Upper end of the vertical axis over the highest value that must be seen."""
@@ -85,20 +85,19 @@ def _trace(context: ViewContext, job: JobSummary, class_id: int) -> IntervalTrac
     longest = sorted(p["longest"] for p in points)[math.floor(0.95 * (len(points) - 1))]
     top = CLEAR * max(*(p["mean"] for p in points), longest, upper if band else 0.0)
     first, last = points[0]["at"], points[-1]["at"]
-    figure = Figure(timeline(first, last, LEFT, RIGHT), durations(0.0, top, BOTTOM, TOP))
+    figure = Figure(timeline(first, last, LEFT, RIGHT), linear(0.0, top, BOTTOM, TOP, round_seconds), "interval")
     if band:
-        figure.ribbon(lower, upper, "band")
+        figure.band(lower, upper, "band")
         figure.level(expected, "expected")
     figure.area(((p["at"], p["least"], p["longest"]) for p in points), "range")
     figure.line(((p["at"], p["mean"]) for p in points), "trace")
     if job.onset_at is not None and job.onset_at <= last:
         figure.mark(max(job.onset_at, first), f"{row['state']} since {clock(job.onset_at, context.now)}", "onset")
     if job.recovered_at is not None and job.recovered_at <= last:
-        figure.mark(job.recovered_at, "recovered", "recovery")
+        figure.mark(job.recovered_at, "recovered", "recovery", line=1)
     text = _text(points, band, top, job.onset_at)
-    return IntervalTrace(
-        figure.draw(f"Intervals of {row['job']}", text), text, points[:: -(-len(points) // TABLE_ROWS)], band
-    )
+    chart = draw(f"Intervals of {row['job']}. {text}", figure)
+    return IntervalTrace(chart, text, points[:: -(-len(points) // TABLE_ROWS)], band)
 
 
 def _text(points: list[Row], band: Row | None, top: float, onset_at: float | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from barograph.site.charts.projection import chart
+from barograph.charts.projection import projection
 from barograph.views import queries
 from barograph.views.advice import sentences
 from barograph.views.context import ViewContext
@@ -29,5 +29,5 @@ def view(context: ViewContext, query: Mapping[str, str]) -> dict[str, Any]:
         said = context.predict(question(params, **fields, curve="1"))
     except (JobError, NoResult) as error:
         return shown | {"error": str(error)}
-    drawn = chart(said, f"Runtime of {given['app']} over ranks") if said["refusal"] is None else None
-    return shown | {"sentences": sentences(said), "chart": drawn}
+    chart = projection(said) if said["refusal"] is None else None
+    return shown | {"sentences": sentences(said), "chart": chart, "ranks": said["ranks"]}

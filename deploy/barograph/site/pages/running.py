@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from barograph.site.charts.figure import spark
+from barograph.charts.figure import sparkline
 from barograph.views import queries
 from barograph.views.context import ViewContext
 from barograph.views.log import Row
@@ -101,4 +101,4 @@ def _sparks(context: ViewContext, jobs: list[Running]) -> dict[str, Markup]:
     names = sorted(job.row["job"] for job in jobs)
     for row in context.rows(queries.sparks(names, context.now), fresh=5.0, name=f"sparks {names}"):
         series.setdefault(row["job"], []).append(row["seconds"])
-    return {job: spark(values) for job, values in series.items() if len(values) >= FEWEST_POINTS}
+    return {job: sparkline(values) for job, values in series.items() if len(values) >= FEWEST_POINTS}
