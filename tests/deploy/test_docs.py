@@ -49,6 +49,7 @@ DOCS = REPOSITORY / "docs"
 PAGES = sorted([*REPOSITORY.glob("*.md"), *DOCS.rglob("*.md")])
 FOLDERS = ["agent", "collector", "modeler", "alerts", "deploy"]
 PACKAGES = {path.parent.name for folder in FOLDERS for path in (REPOSITORY / folder).glob("*/__init__.py")}
+SOURCES = [str(path.relative_to(REPOSITORY)) for top in [*FOLDERS, "tests"] for path in (REPOSITORY / top).rglob("*.*")]
 SETTINGS = (DOCS / "reference/settings.md").read_text()
 CONFIGURATION = config_reference.section_of(SETTINGS)
 ADR = DOCS / "adr"
@@ -365,6 +366,21 @@ def test_every_path_of_the_repository_that_a_page_names_exists(page: Path) -> No
     for text in re.findall(r"`([\w./-]+)`", page.read_text()):
         if text.partition("/")[0] in {*FOLDERS, "tests", "docs"} and "/" in text:
             assert (REPOSITORY / text).exists(), text
+
+
+@by_page
+def test_every_module_that_a_page_names_exists(page: Path) -> None:
+    for text in re.findall(r"`([a-z]\w*/\w+(?:/\w+)*\.(?:py|c|h))`", page.read_text()):
+        assert any(f"/{path}".endswith(f"/{text}") for path in SOURCES), text
+
+
+def test_the_architecture_lists_every_room_of_every_package() -> None:
+    text = (DOCS / "developer/architecture.md").read_text()
+    for folder in FOLDERS:
+        section = text.partition(f"### `{folder}`")[2].partition("\n## ")[0].partition("\n### ")[0]
+        package = min(path.parent for path in (REPOSITORY / folder).glob("barograph*/py.typed"))
+        rooms = {path.parent.name for path in package.glob("*/__init__.py")}
+        assert sorted(name for row in table_rows(section) for name in code(row[0])) == sorted(rooms)
 
 
 def links(page: Path) -> set[Path]:
