@@ -13,7 +13,7 @@ import httpx2
 import pytest
 from starlette.testclient import TestClient
 
-from barograph.charts.axis import Axis, durations, linear, log_durations, ranks, timeline
+from barograph.charts.axis import Axis, durations, linear, log_durations, ranks, time_axis
 from barograph.charts.figure import sparkline
 from barograph.site.app import create
 from barograph.views.log import LogView
@@ -108,11 +108,11 @@ def test_the_running_jobs_come_with_those_first_that_need_somebody(site: TestCli
 
 def test_a_filter_wants_every_word_and_says_how_many_fit(site: TestClient) -> None:
     found = words(site.get("/", params={"filter": "BORIS healthy"}))
-    assert "3 of 8 jobs fit" in found
+    assert "3 of 8 jobs match" in found
     assert "amara" not in found
     # What is said of the healthy ones has the word too: "slow above 1".
-    assert "1 of 8 jobs fit" in words(site.get("/", params={"filter": "slow"}))
-    assert "No running job fits “zzz”" in words(site.get("/", params={"filter": "zzz"}))
+    assert "1 of 8 jobs match" in words(site.get("/", params={"filter": "slow"}))
+    assert "No running job matches “zzz”" in words(site.get("/", params={"filter": "zzz"}))
 
 
 def test_a_job_is_drawn_over_its_band_with_its_onset_and_who_came_last(site: TestClient) -> None:
@@ -128,7 +128,7 @@ def test_a_job_is_drawn_over_its_band_with_its_onset_and_who_came_last(site: Tes
     # Of its 12 blocks since the onset 10 have 1.9 ms more of own work; before it none has.
     cells = re.findall(r">([^<>]+)</td>", nodes[0][1])
     assert cells == ["16", "3.10 ms", "4.68 ms", "2.10 ms", "517 \N{MICRO SIGN}s"]
-    assert "Was to end" in page
+    assert "Expected end" in page
 
 
 def test_the_class_of_a_job_may_be_chosen(site: TestClient) -> None:
@@ -279,7 +279,7 @@ def test_a_job_that_says_nothing_any_more_is_silent_and_its_alarm_is_past(collec
     with LogView(collector.endpoint, clock=clock) as log:
         client = TestClient(create(log, ModelerClient(AWAY, clock), METRICS), base_url=BASE)
         assert set(re.findall(r'<use href="#shape-(\w+)"', client.get("/").text)) == {"silent"}
-        assert "No alarm is on" in words(client.get("/alarms"))
+        assert "No alarm is active" in words(client.get("/alarms"))
         assert "silent" in words(client.get("/job/lab/1.0.0"))
 
 
@@ -307,7 +307,7 @@ def test_scales_put_low_and_high_at_the_ends_and_ticks_in_between() -> None:
         durations([0.02, 0.31, 4.0], 282, 26),
         ranks([2, 16, 128], 78, 940),
         log_durations(0.9, 4000.0, 282, 26),
-        timeline(1_795_000_000.0, 1_795_000_417.0, 78, 940),
+        time_axis(1_795_000_000.0, 1_795_000_417.0, 78, 940),
     ):
         assert (scale(scale.low), scale(scale.high)) == (scale.start, scale.end)
         assert 3 <= len(scale.ticks) <= 10

@@ -115,7 +115,7 @@ def categories(names: Sequence[str], start: float, end: float, gap: float) -> Ax
     return Axis(-0.6, len(names) - 0.4, start, end, ticks=tuple(enumerate(names))[::step])
 
 
-def timeline(low: float, high: float, start: float, end: float, utc: bool = False) -> Axis:
+def time_axis(low: float, high: float, start: float, end: float, utc: bool = False) -> Axis:
     """An axis of Unix seconds with at most 8 ticks at full local times, or at full times in UTC."""
     clock = time.gmtime if utc else time.localtime
     high = max(high, low + 1.0)

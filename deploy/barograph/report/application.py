@@ -1,4 +1,4 @@
-"""What a report on an application shows: its runs by scale, its classes, what is predicted, how good that was."""
+"""The data of a report on an application: runs by scale, classes, prediction, and accuracy of past predictions."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from barograph.report.classes import Class, largest
-from barograph.report.coverage import BandCoverage, judged
+from barograph.report.classes import ClassReport, largest_classes
+from barograph.report.coverage import BandCoverage, band_coverage
 from barograph.views import queries
 from barograph.views.context import ViewContext
 from barograph.views.log import Row
@@ -23,7 +23,7 @@ from barograph_modeler.maxima.sample import Floats
 
 @dataclass(frozen=True)
 class RunsAtScale:
-    """The runs on one number of ranks and nodes, in seconds, and the newest band for the next one."""
+    """Runtimes in seconds on one number of ranks and nodes, and the newest band of the next one."""
 
     workload: str
     ranks: int
@@ -35,20 +35,20 @@ class RunsAtScale:
 
     @property
     def name(self) -> str:
-        """In words: ranks, and nodes where there are several."""
+        """Ranks, and nodes where there are several."""
         return plural(self.ranks, "rank") + (f" on {self.nodes:,} nodes" if self.nodes > 1 else "")
 
     @property
     def tick(self) -> str:
-        """The same for an axis."""
+        """The same in two lines for an axis."""
         return f"{self.ranks:,}" + (f"\n{self.nodes:,} nodes" if self.nodes > 1 else "")
 
 
 @dataclass(frozen=True)
 class ApplicationReport:
-    """Everything the page says. `said`: the modeler's answer, None where there is none: `trouble` says why.
+    """The data of the page. answer: the modeler's, None where it gave none: `error` says why.
 
-    forecasts: predictions made while runs ran, with what came of them; scores: the same by number of ranks.
+    forecasts: predictions made while runs ran, with their outcomes. scores: the same by number of ranks.
     """
 
     app: str
@@ -58,57 +58,57 @@ class ApplicationReport:
     since: float
     until: float
     scales: Sequence[RunsAtScale]
-    classes: Sequence[Class]
+    classes: Sequence[ClassReport]
     forecasts: Sequence[Row]
     scores: Mapping[int, ForecastScore]
-    judged: Sequence[BandCoverage]
+    coverage: Sequence[BandCoverage]
     alarms: Sequence[Row]
-    said: Mapping[str, Any] | None
-    trouble: str
+    answer: Mapping[str, Any] | None
+    error: str
 
 
 def gather(
     context: ViewContext, app: str, cluster: str | None, params: Mapping[str, str], ranks: int | None, since: float
 ) -> ApplicationReport:
-    """Ask log and modeler. ranks: to predict for, twice the largest scale by default. Raises NothingKnown."""
+    """Query log and modeler. ranks: to predict for, by default twice the largest scale. Raises NothingKnown."""
     every = context.rows(queries.ended_runs(app, cluster, since))
     if not every:
         raise NothingKnown(f"no finished run of {app!r} is in the log{' since then' if since else ''}")
     clusters = sorted({run["cluster"] for run in every})
     if len(clusters) > 1:
         raise NothingKnown(f"{app} has run on {', '.join(clusters)}, expected --cluster with one of them")
-    text, others = _chosen(every, params)
-    mine = [run for run in every if run["params"] == text]
-    where = queries.Where(app, clusters[0], text, since)
-    bands = context.rows(where.bands())
-    scales = _by_scale(mine, {row["workload"]: row for row in bands if row["kind"] == "runtime"})
-    forecasts = context.rows(where.forecasts())
-    said, trouble = None, ""
+    text, others = _select(every, params)
+    selected = [run for run in every if run["params"] == text]
+    runs = queries.ProblemRuns(app, clusters[0], text, since)
+    bands = context.rows(runs.bands())
+    scales = _by_scale(selected, {row["workload"]: row for row in bands if row["kind"] == "runtime"})
+    forecasts = context.rows(runs.forecasts())
+    answer, failure = None, ""
     try:
         at = ranks or 2 * max(scale.ranks for scale in scales)
-        said = context.predict(question(param_map(text), app=app, cluster=where.cluster, ranks=at, curve=1))
+        answer = context.predict(question(param_map(text), app=app, cluster=runs.cluster, ranks=at, curve=1))
     except NoResult as error:
-        trouble = str(error)
+        failure = str(error)
     return ApplicationReport(
         app=app,
-        cluster=where.cluster,
+        cluster=runs.cluster,
         params=param_map(text),
         other_params=others,
-        since=min(run["ended_at"] for run in mine),
-        until=max(run["ended_at"] for run in mine),
+        since=min(run["ended_at"] for run in selected),
+        until=max(run["ended_at"] for run in selected),
         scales=scales,
-        classes=largest(context, where, {scale.workload: scale.ranks for scale in scales}, bands),
+        classes=largest_classes(context, runs, {scale.workload: scale.ranks for scale in scales}, bands),
         forecasts=forecasts,
         scores=_scored(forecasts),
-        judged=judged(context.modeler.url, [scale.workload for scale in scales]),
-        alarms=context.rows(where.alarms()),
-        said=said,
-        trouble=trouble,
+        coverage=band_coverage(context.modeler.url, [scale.workload for scale in scales]),
+        alarms=context.rows(runs.alarms()),
+        answer=answer,
+        error=failure,
     )
 
 
-def _chosen(runs: Sequence[Row], params: Mapping[str, str]) -> tuple[str, int]:
-    """The parameters meant, as the log has them, and how many others there are; without any, those of the most runs.
+def _select(runs: Sequence[Row], params: Mapping[str, str]) -> tuple[str, int]:
+    """The text of these parameters in the log and the number of other sets. Without params: those of the most runs.
 
     Raises NothingKnown.
     """
@@ -123,7 +123,7 @@ def _chosen(runs: Sequence[Row], params: Mapping[str, str]) -> tuple[str, int]:
 
 
 def _by_scale(runs: Sequence[Row], bands: Mapping[str, Row]) -> list[RunsAtScale]:
-    """Runs of one problem by scale. bands: of runtimes, by workload."""
+    """The runs of one problem by scale. bands: of runtimes, by workload."""
 
     def seconds(rows: Sequence[Row], alarmed: bool) -> Floats:
         return np.array([row["runtime_seconds"] for row in rows if row["alarmed"] is alarmed], dtype=np.float64)
@@ -133,15 +133,15 @@ def _by_scale(runs: Sequence[Row], bands: Mapping[str, Row]) -> list[RunsAtScale
         found.setdefault(run["workload"], []).append(run)
     scales = []
     for workload, rows in found.items():
-        well = [row for row in rows if row["exit_status"] == 0]
-        runtimes = seconds(well, alarmed=False), seconds(well, alarmed=True)
+        succeeded = [row for row in rows if row["exit_status"] == 0]
+        runtimes = seconds(succeeded, alarmed=False), seconds(succeeded, alarmed=True)
         size = rows[0]["ranks"], rows[0]["nodes"]
-        scales.append(RunsAtScale(workload, *size, *runtimes, len(rows) - len(well), bands.get(workload)))
+        scales.append(RunsAtScale(workload, *size, *runtimes, len(rows) - len(succeeded), bands.get(workload)))
     return sorted(scales, key=lambda scale: (scale.ranks, scale.nodes))
 
 
 def _scored(forecasts: Sequence[Row]) -> dict[int, ForecastScore]:
-    """By ranks."""
+    """Scores by number of ranks, ascending."""
     scores: dict[int, ForecastScore] = {}
     for row in sorted(forecasts, key=lambda row: int(row["ranks"])):
         score = scores.setdefault(row["ranks"], ForecastScore())

@@ -1,4 +1,4 @@
-"""`barograph report`: reads log and modeler, writes one HTML file."""
+"""`barograph report`: writes one HTML file from log and modeler."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from barograph.commands.export import app_argument, replaced, since_argument
 from barograph.report import application, job, page
 from barograph.views.context import ViewContext
-from barograph.views.log import WRITTEN, LogView
+from barograph.views.log import BATCH, LogView
 from barograph.views.modeler import DEFAULT_MODELER, ModelerClient, default_modeler
 from barograph.views.refusal import NoResult, log_errors, refuse
 from barograph_agent.deliver import keys
@@ -30,9 +30,9 @@ def main(arguments: Sequence[str]) -> int:
     except JobError as error:
         parser.error(str(error))
     try:
-        with log_errors(), LogView(options.collector, keys.from_environment(os.environ), WRITTEN) as log:
+        with log_errors(), LogView(options.collector, keys.from_environment(os.environ), BATCH) as log:
             modeler = ModelerClient(options.modeler or default_modeler(options.collector), time.time)
-            text = _written(ViewContext(log, modeler), options)
+            text = _page(ViewContext(log, modeler), options)
         with replaced(options.output) as path:
             path.write_text(text, encoding="utf-8")
     except NoResult as error:
@@ -43,10 +43,10 @@ def main(arguments: Sequence[str]) -> int:
     return Exit.OK
 
 
-def _written(context: ViewContext, options: argparse.Namespace) -> str:
+def _page(context: ViewContext, options: argparse.Namespace) -> str:
     if options.job:
-        return page.of_job(job.gather(context, options.job))
-    return page.of_application(
+        return page.job_page(job.gather(context, options.job))
+    return page.application_page(
         application.gather(context, options.app, options.cluster, options.params, options.ranks, options.since)
     )
 

@@ -10,12 +10,11 @@ from typing import Final
 import numpy as np
 from markupsafe import Markup
 
-from barograph.charts.axis import Axis, categories, durations, fitted, linear, timeline
+from barograph.charts.axis import Axis, categories, durations, fitted, linear, time_axis
 from barograph.charts.figure import BOTTOM, LEFT, RIGHT, TOP, Figure, draw
 from barograph.report.application import RunsAtScale
-from barograph.report.classes import CLASSES, Class
-from barograph.report.job import Phase
-from barograph.views.job import JobSummary
+from barograph.report.classes import CLASSES, ClassReport
+from barograph.report.job import JobClass
 from barograph.views.log import Row, limits
 from barograph.views.words import round_seconds, share, utc
 from barograph_modeler.maxima.sample import Floats
@@ -25,12 +24,12 @@ POINTS: Final = 150
 JITTER: Final = 0.06
 """Distance between neighbouring dots of one scale; scales are 1 apart."""
 NODES: Final = 30
-"""Nodes drawn; of more, those that the others waited for most."""
+"""Limit of nodes drawn."""
 SCALE_GAP: Final = 72
 """Least pixels between names of scales."""
 PANEL: Final = 150
 """Height of the intervals of one class over time."""
-UNWATCHED: Final[Floats] = np.empty(0)
+NONE: Final[Floats] = np.empty(0)
 
 
 def runtimes(scales: Sequence[RunsAtScale]) -> Markup:
@@ -40,11 +39,11 @@ def runtimes(scales: Sequence[RunsAtScale]) -> Markup:
     return draw("Runtimes by number of ranks, with their bands", figure)
 
 
-def intervals(one: Class, scales: Sequence[RunsAtScale]) -> Markup:
+def intervals(one: ClassReport, scales: Sequence[RunsAtScale]) -> Markup:
     """A sample of the intervals of a class by scale over the band of the next interval."""
-    values = [one.samples.get(scale.workload, UNWATCHED)[:POINTS] for scale in scales]
+    values = [one.samples.get(scale.workload, NONE)[:POINTS] for scale in scales]
     bands = [one.bands.get(scale.workload) for scale in scales]
-    figure = _by_scale(scales, values, bands, "interval", 1.7, [UNWATCHED for _ in scales])
+    figure = _by_scale(scales, values, bands, "interval", 1.7, [NONE for _ in scales])
     return draw(f"Intervals of class {one.letter} by number of ranks, with their bands", figure)
 
 
@@ -75,7 +74,7 @@ def _jittered(at: int, values: Floats) -> list[tuple[float, float]]:
     return [(at + (number % 7 - 3) * JITTER, float(value)) for number, value in enumerate(values)]
 
 
-def quantiles(classes: Sequence[Class]) -> Markup:
+def quantiles(classes: Sequence[ClassReport]) -> Markup:
     """Q-Q plots of the classes that have a fit: observed over fitted quantiles."""
     pitch = (RIGHT - LEFT + 66) / CLASSES
     figures = []
@@ -98,12 +97,12 @@ def quantiles(classes: Sequence[Class]) -> Markup:
     return draw("Observed over fitted quantiles, class by class", *figures)
 
 
-def shapes(classes: Sequence[Class]) -> Markup:
+def shapes(classes: Sequence[ClassReport]) -> Markup:
     """The shape that the modeler has fitted to each class, over time."""
     rows = [row for one in classes for row in one.shapes]
     first, last = min(row["fitted_at"] for row in rows), max(row["fitted_at"] for row in rows)
     y = fitted([0.0, *(row["shape"] for row in rows)], 190, TOP, "{:.3g}".format)
-    figure = Figure(timeline(first, last, LEFT, RIGHT, utc=True), y, "shape k", f"{utc(first)} to {utc(last)}")
+    figure = Figure(time_axis(first, last, LEFT, RIGHT, utc=True), y, "shape k", f"{utc(first)} to {utc(last)}")
     figure.level(0, "limit")
     for one in classes:
         points = [(row["fitted_at"], row["shape"]) for row in one.shapes]
@@ -130,30 +129,30 @@ def forecasts(rows: Sequence[Row]) -> Markup:
     return draw("Runtimes over what was predicted while they ran", figure)
 
 
-def phases(job: JobSummary, drawn: Sequence[Phase]) -> Markup:
+def timeline(job: Row, drawn: Sequence[JobClass]) -> Markup:
     """Intervals of a job's classes over time, over their bands, with onset and alarm."""
-    marks = {
-        name: at - job.started_at for name, at in (("onset", job.onset_at), ("alarm", job.alarmed_at)) if at is not None
-    }
-    ends = [phase.at[-1] - job.started_at for phase in drawn if phase.at.size]
+    start = job["started_at"]
+    known = (("onset", job["onset_at"]), ("alarm", job["alarmed_at"]))
+    marks = {name: at - start for name, at in known if at is not None}
+    ends = [one.at[-1] - start for one in drawn if one.at.size]
     x = linear(0.0, 1.02 * max(*ends, *marks.values(), 1e-3), LEFT, RIGHT, "{:,.6g}".format, 8)
     bare = replace(x, ticks=tuple((value, "") for value, _ in x.ticks))
     figures = []
-    for number, phase in enumerate(drawn):
-        band = limits(phase.band) if phase.band else None
+    for number, one in enumerate(drawn):
+        band = limits(one.band) if one.band else None
         top = TOP + number * (PANEL + 36)
         last = number == len(drawn) - 1
-        y = durations(chain(phase.seconds, band or ()), top + PANEL, top)
+        y = durations(chain(one.seconds, band or ()), top + PANEL, top)
         figure = Figure(
             x if last else bare,
             y,
-            f"{phase.letter}: {share(phase.share)} of the time",
+            f"{one.letter}: {share(one.share)} of the time",
             "seconds since the start of the run" if last else "",
         )
         if band:
             figure.band(band[0], band[2], "band")
             figure.level(band[1], "expected")
-        figure.dots(zip(phase.at - job.started_at, phase.seconds, strict=True), "observed", 1.5)
+        figure.dots(zip(one.at - start, one.seconds, strict=True), "observed", 1.5)
         for line, (name, at) in enumerate(marks.items()):
             figure.mark(at, name, name, line)
         figures.append(figure)

@@ -1,4 +1,4 @@
-"""What a report on a job shows: how it went, by class and by node, and what had been predicted of it."""
+"""The data of a report on a job: its classes, its nodes and its prediction."""
 
 from __future__ import annotations
 
@@ -10,23 +10,26 @@ from typing import Final
 
 import numpy as np
 
-from barograph.report.classes import site
 from barograph.views import queries
 from barograph.views.context import ViewContext
-from barograph.views.job import JobSummary, find
+from barograph.views.job import find
 from barograph.views.log import Row
 from barograph.views.refusal import NothingKnown
 from barograph_modeler.maxima.sample import Floats
 
-PHASES: Final = 12
-"""Classes shown: those in which most time was spent."""
+CLASSES: Final = 12
+"""Limit of classes shown."""
 POINTS: Final = 1_500
-"""Intervals of a class that are drawn, about."""
+"""Approximate number of intervals of a class that are drawn."""
 
 
 @dataclass(frozen=True)
-class Phase:
-    """A class of the job: site, share of its time, intervals, the band, and what is drawn: Unix seconds, seconds."""
+class JobClass:
+    """A class of intervals of the job with its share of the time, 0 to 1, and its band.
+
+    step: of so many consecutive blocks the first and the slowest are drawn. at, seconds: ends (Unix seconds) and
+    intervals that are drawn.
+    """
 
     letter: str
     site: Row
@@ -41,31 +44,31 @@ class Phase:
 
 @dataclass(frozen=True)
 class JobReport:
-    """Everything the page says. nodes: rows of `queries.waited_for`, those that the others waited for most first."""
+    """The data of the page. job: from `find`. nodes: rows of `queries.late_nodes`."""
 
-    job: JobSummary
-    phases: Sequence[Phase]
+    job: Row
+    classes: Sequence[JobClass]
     nodes: Sequence[Row]
 
 
 def gather(context: ViewContext, name: str) -> JobReport:
-    """Ask the log. Raises NothingKnown."""
+    """Query the log. Raises NothingKnown."""
     job = find(context, name)
     if job is None:
         raise NothingKnown(f"no job {name!r} is in the log, expected one that `barograph status` shows")
     of_job = f"job = {queries.text(name)}"
-    classes = context.rows(queries.classes(of_job, PHASES))
-    phases = [_phase(context, job, of_job, letter, row) for letter, row in zip(ascii_uppercase, classes, strict=False)]
-    return JobReport(job, phases, context.rows(queries.waited_for(of_job)))
+    rows = zip(ascii_uppercase, context.rows(queries.classes(of_job, CLASSES)), strict=False)
+    classes = [_job_class(context, job["workload"], of_job, letter, row) for letter, row in rows]
+    return JobReport(job, classes, context.rows(queries.late_nodes(of_job)))
 
 
-def _phase(context: ViewContext, job: JobSummary, of_job: str, letter: str, row: Row) -> Phase:
+def _job_class(context: ViewContext, workload: str, of_job: str, letter: str, row: Row) -> JobClass:
     class_id, step = int(row["class_id"]), max(1, math.ceil(2 * row["rows"] / POINTS))
-    bands = context.rows(queries.band(job.row["workload"], class_id, before=None))
+    bands = context.rows(queries.band(workload, class_id, before=None))
     drawn = context.rows(queries.thinned(of_job, class_id, step))
-    return Phase(
+    return JobClass(
         letter,
-        site(row),
+        row,
         row["share"],
         row["intervals"],
         row["seconds"] / row["intervals"],

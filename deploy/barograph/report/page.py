@@ -16,10 +16,9 @@ from barograph.report import figures
 from barograph.report.application import ApplicationReport
 from barograph.report.job import JobReport
 from barograph.views.advice import sentences
-from barograph.views.job import JobSummary
 from barograph.views.log import Row, limits
 from barograph.views.templates import environment
-from barograph.views.words import listed, plural, share, span, stop, utc
+from barograph.views.words import listed, period, plural, share, span, utc
 
 DRAWN: Final = 3
 """Classes of a job drawn over time; the table has them all."""
@@ -31,21 +30,21 @@ TYPES: Final = {"gumbel": "I (Gumbel)", "frechet": "II (Fréchet)", "weibull": "
 STYLE: Final = Markup(files("barograph.charts").joinpath("static/chart.css").read_text(encoding="utf-8"))
 
 
-def of_application(known: ApplicationReport) -> str:
+def application_page(report: ApplicationReport) -> str:
     """The page about an application."""
-    forecasts = known.forecasts[-FORECASTS:]
-    fitted = [one for one in known.classes if one.verdict is not None]
-    answer = known.said
+    forecasts = report.forecasts[-FORECASTS:]
+    fitted = [one for one in report.classes if one.verdict is not None]
+    answer = report.answer
     return _render(
         "application.html",
-        known=known,
-        title=f"{known.app} on {known.cluster}",
-        params=listed(known.params),
-        summary=list(_summary(known)),
+        report=report,
+        title=f"{report.app} on {report.cluster}",
+        params=listed(report.params),
+        summary=list(_application_summary(report)),
         advice=sentences(answer) if answer else [],
         fitted=fitted,
-        runtimes=figures.runtimes(known.scales),
-        intervals=figures.intervals(known.classes[0], known.scales) if known.classes else None,
+        runtimes=figures.runtimes(report.scales),
+        intervals=figures.intervals(report.classes[0], report.scales) if report.classes else None,
         quantiles=figures.quantiles(fitted) if fitted else None,
         shapes=figures.shapes(fitted) if any(len(one.shapes) > 1 for one in fitted) else None,
         projection=projection(answer, speedup=True) if answer and answer["refusal"] is None else None,
@@ -54,39 +53,38 @@ def of_application(known: ApplicationReport) -> str:
     )
 
 
-def of_job(story: JobReport) -> str:
+def job_page(report: JobReport) -> str:
     """The page about a job."""
-    job, drawn = story.job, [phase for phase in story.phases[:DRAWN] if phase.share >= VISIBLE]
+    job, drawn = report.job, [one for one in report.classes[:DRAWN] if one.share >= VISIBLE]
     return _render(
         "job.html",
-        story=story,
+        report=report,
         job=job,
-        title=f"Job {job.row['job']}",
-        summary=list(_told(job)),
-        timeline=figures.phases(job, drawn) if drawn else None,
+        title=f"Job {job['job']}",
+        summary=list(_job_summary(job)),
+        timeline=figures.timeline(job, drawn) if drawn else None,
         drawn=drawn,
-        nodes=figures.nodes(story.nodes, job.members) if story.nodes else None,
+        nodes=figures.nodes(report.nodes, job["members"]) if report.nodes else None,
     )
 
 
-def _summary(known: ApplicationReport) -> Iterator[str]:
-    healthy, alarmed, failed = (
-        sum(counts)
-        for counts in zip(*((one.healthy.size, one.alarmed.size, one.failed) for one in known.scales), strict=True)
-    )
-    when = f" from {utc(known.since)} to {utc(known.until)}" if known.since > 0 else ""
+def _application_summary(report: ApplicationReport) -> Iterator[str]:
+    healthy = sum(one.healthy.size for one in report.scales)
+    alarmed = sum(one.alarmed.size for one in report.scales)
+    failed = sum(one.failed for one in report.scales)
+    when = f" from {utc(report.since)} to {utc(report.until)}" if report.since > 0 else ""
     yield (
-        f"{plural(healthy + alarmed + failed, 'run')}{when} at {plural(len(known.scales), 'scale')}:"
+        f"{plural(healthy + alarmed + failed, 'run')}{when} at {plural(len(report.scales), 'scale')}:"
         f" {healthy:,} healthy, {alarmed:,} with an alarm, {failed:,} that did not end with status 0."
     )
-    banded = [(scale.name, scale.band) for scale in known.scales if scale.band is not None]
+    banded = [(scale.name, scale.band) for scale in report.scales if scale.band is not None]
     if not banded:
-        yield "No band for a runtime yet: that takes three healthy runs at one scale."
+        yield "No band of runtimes yet: it needs three healthy runs at one scale."
         return
     widest = max(banded, key=lambda one: _width(one[1]))
     yield f"It varies most on {widest[0]}: {_band_words(widest[1])}"
     if banded[-1] is not widest:
-        yield f"On {banded[-1][0]}, the most with a band, {_band_words(banded[-1][1])}"
+        yield f"On {banded[-1][0]}, the largest scale with a band, {_band_words(banded[-1][1])}"
 
 
 def _band_words(band: Row) -> str:
@@ -101,27 +99,26 @@ def _width(band: Row) -> float:
     return float(band["upper_seconds"] / band["lower_seconds"])
 
 
-def _told(job: JobSummary) -> Iterator[str]:
-    row = job.row
-    judged = row["sentence"] or "nobody has judged this job yet"
-    yield stop(f"{judged[:1].upper()}{judged[1:]}")
-    if not job.ended:
-        yield "It has not ended, as far as the log knows."
+def _job_summary(job: Row) -> Iterator[str]:
+    verdict = job["sentence"] or "this job has not been judged yet"
+    yield period(f"{verdict[:1].upper()}{verdict[1:]}")
+    if job["ended_at"] is None:
+        yield "The log has no end of it."
         return
-    took, status = row["runtime_seconds"], row["exit_status"]
-    if job.prediction is not None:
-        lower, expected, upper = job.prediction
+    took, status = job["runtime_seconds"], job["exit_status"]
+    if job["prediction"] is not None:
+        lower, expected, upper = job["prediction"]
         where = "within" if lower <= took <= upper else "outside of"
         yield (
             f"It took {span(took)}, {where} the {span(lower)} to {span(upper)} that were predicted while it ran;"
-            f" expected were {span(expected)}."
+            f" the median was {span(expected)}."
         )
     else:
         yield f"It took {span(took)}. Nothing was predicted while it ran."
     if status != 0:
-        yield "How it ended is not known." if status < 0 else f"It ended with status {status}."
-    if row["dropped"]:
-        yield f"Of {plural(row['intervals'], 'interval')}, {row['dropped']:,} never reached the log."
+        yield "Its exit status is unknown." if status < 0 else f"It ended with status {status}."
+    if job["dropped"]:
+        yield f"Of {plural(job['intervals'], 'interval')}, {job['dropped']:,} were dropped before the log."
 
 
 def _render(template: str, **values: Any) -> str:
@@ -130,6 +127,7 @@ def _render(template: str, **values: Any) -> str:
     return templates.get_template(template).render(now=datetime.now(UTC).timestamp(), **values)
 
 
-def _site_of(text: str) -> Markup:
-    """The innermost function of a call path, without its offset; lines may break between names."""
+def _site_of(text: str | None) -> Markup:
+    """The innermost function of a call path without its offset, with line breaks allowed between names."""
+    text = text or "unknown"
     return escape(text.partition(" < ")[0].rpartition("+0x")[0] or text).replace("::", Markup("::<wbr>"))

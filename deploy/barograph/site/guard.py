@@ -1,4 +1,4 @@
-"""Authentication of viewers, and the headers of every response that tell a browser what to refuse."""
+"""Authentication of viewers, and the security headers of every response."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ HEADERS: Final = {
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
-"""Nothing from anywhere else, nothing inline: what the log holds cannot become a program in somebody's browser."""
+"""Only the page's own files and no inline code: content of the log is never executed by a browser."""
 
 
-class Headers:
-    """Puts HEADERS on every response."""
+class SecurityHeaders:
+    """Middleware that adds HEADERS to every response."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -33,7 +33,7 @@ class Headers:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers.update(HEADERS)
-                # A page shows what is there now, to one viewer; only what comes with the package may be kept.
+                # A page is current and for one viewer. Only static files may be cached.
                 headers.setdefault("Cache-Control", "no-cache" if scope["path"].startswith("/static/") else "no-store")
             await send(message)
 

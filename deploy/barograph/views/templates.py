@@ -1,4 +1,4 @@
-"""Templates of pages and reports. Whatever comes from the log is escaped there."""
+"""Jinja environments of page and report. Values are escaped."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from barograph.views import words
 
 _FILTERS: Final = (
-    *("age", "clock", "iso", "known", "milliseconds", "number", "params", "percent", "plural", "said", "seconds"),
-    *("share", "span", "times", "utc"),
+    *("age", "clock", "finite", "iso", "milliseconds", "number", "params", "percent", "plural", "seconds", "share"),
+    *("span", "times", "utc", "verdict"),
 )
 
 
 def environment(package: str) -> Environment:
-    """The templates of a package, all of them read; each function of `words` that they use is a filter."""
+    """The templates of a package, with functions of `words` as filters."""
     found = Environment(
         loader=PackageLoader(package),
         autoescape=True,

@@ -1,4 +1,4 @@
-"""An application: how its runtimes spread by scale, what they scale to, and how well that was predicted before."""
+"""An application: its projection, the variability of its runtimes by scale, and the accuracy of past predictions."""
 
 from __future__ import annotations
 
@@ -16,26 +16,27 @@ from barograph.views.modeler import question
 from barograph.views.refusal import NoResult, NothingKnown
 from barograph.views.words import deviation, param_map, percent
 
-FURTHER: Final = 4
-"""The projection goes to so many times the largest scale that was run."""
-FRESH_SECONDS: Final = 10.0
+REACH: Final = 4
+"""Ratio of the largest projected number of ranks to the largest that was run."""
+MAX_AGE: Final = 10.0
+"""Seconds for which a cached result is used."""
 
 
 def view(context: ViewContext, cluster: str, app: str, params: str | None) -> dict[str, Any]:
-    """The page; `said` is the modeler's answer, None where it gave none.
+    """The page. `answer`: the modeler's answer, None where it gave none.
 
-    params: the problem as the log writes it, None for the most often run. Raises NothingKnown.
+    params: JSON as in the log, None for those run most often. Raises NothingKnown.
     """
 
     def rows(query: str) -> list[Row]:
-        return context.rows(query, fresh=FRESH_SECONDS)
+        return context.rows(query, max_age=MAX_AGE)
 
     problems = rows(queries.problems(cluster, app, context.user))
     if not problems:
         raise NothingKnown(f"There is no finished run of {app} on {cluster} in the log that you may see.")
     chosen = params if params is not None else problems[0]["params"]
     scales = rows(queries.scales(cluster, app, chosen, context.user))
-    said, refusal = _ask(context, cluster, app, chosen, scales)
+    answer, refusal = _ask(context, cluster, app, chosen, scales)
     return {
         "cluster": cluster,
         "app": app,
@@ -43,8 +44,8 @@ def view(context: ViewContext, cluster: str, app: str, params: str | None) -> di
         "chosen": chosen,
         "scales": scales,
         "spread": _spread(app, scales),
-        "said": said,
-        "projection": projection(said) if said and "curve" in said else None,
+        "answer": answer,
+        "projection": projection(answer) if answer and "curve" in answer else None,
         "refusal": refusal,
         "accuracy": _accuracy(rows(queries.outcomes(cluster, app, context.user))),
     }
@@ -54,17 +55,17 @@ def _ask(
     context: ViewContext, cluster: str, app: str, params: str, scales: list[Row]
 ) -> tuple[dict[str, Any] | None, str]:
     if not scales:
-        return None, "No run with these parameters has ended well."
-    most = FURTHER * scales[-1]["ranks"]
+        return None, "No run with these parameters has succeeded."
+    most = REACH * scales[-1]["ranks"]
     try:
-        said = context.predict(question(param_map(params), cluster=cluster, app=app, ranks=most, curve=1))
+        answer = context.predict(question(param_map(params), cluster=cluster, app=app, ranks=most, curve=1))
     except NoResult as error:
         return None, str(error)
-    return said, said["refusal"] or ""
+    return answer, answer["refusal"] or ""
 
 
 def _spread(app: str, scales: list[Row]) -> Markup | None:
-    """Runtimes over their median, by scale: what varies from run to run."""
+    """Quantiles of runtimes relative to their median, by scale."""
     several = [
         (row["ranks"], row["low"] / row["middle"] - 1, row["high"] / row["middle"] - 1)
         for row in scales
@@ -86,7 +87,7 @@ def _spread(app: str, scales: list[Row]) -> Markup | None:
 
 
 def _accuracy(rows: list[Row]) -> dict[str, Any]:
-    """What became of predictions: how many had which result, a chart of those that were judged, and a sentence."""
+    """Outcomes of predictions: counts by result, a chart of the errors, and a sentence."""
     counts = {name: sum(row["result"] == name for row in rows) for name in ("inside", "outside", "withheld", "failed")}
     judged = [row for row in rows if row["result"] in ("inside", "outside")]
     text = "No run has ended yet for which a prediction had been written."
@@ -112,7 +113,7 @@ def _errors(judged: list[Row], text: str) -> Markup:
 
 
 def _deviations(x: Axis, below: str, values: list[float], above: str) -> Figure:
-    """An empty chart for values around 0, which is marked."""
+    """An empty chart for values around 0, with a line at 0."""
     reach = max(0.02, 1.15 * max(map(abs, values)))
     figure = Figure(x, linear(-reach, reach, 242, TOP, deviation, 6), above, below)
     figure.level(0.0, "expected")

@@ -1,4 +1,4 @@
-"""The form that asks how long a run will take, and its answer."""
+"""The form for a prediction, and its answer."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ FIELDS = ("app", "ranks", "nodes", "params", "cluster", "risk")
 
 
 def view(context: ViewContext, query: Mapping[str, str]) -> dict[str, Any]:
-    """The form as it was filled in, and the answer in sentences and as a chart, or why there is none."""
+    """The fields of the form, and the answer in sentences and as a chart, or an error."""
     given = {name: query.get(name, "").strip() for name in FIELDS}
-    known = sorted({row["app"] for row in context.rows(queries.applications(context.user), fresh=30.0)})
-    shown: dict[str, Any] = {"given": given, "known": known, "sentences": [], "chart": None, "error": ""}
+    known = sorted({row["app"] for row in context.rows(queries.applications(context.user), max_age=30.0)})
+    page: dict[str, Any] = {"given": given, "known": known, "sentences": [], "chart": None, "error": ""}
     if not given["app"]:
-        return shown
+        return page
     try:
         params = parse_params(given["params"].replace(",", " ").split())
         fields = {name: given[name] or None for name in FIELDS if name != "params"}
-        said = context.predict(question(params, **fields, curve="1"))
+        answer = context.predict(question(params, **fields, curve="1"))
     except (JobError, NoResult) as error:
-        return shown | {"error": str(error)}
-    chart = projection(said) if said["refusal"] is None else None
-    return shown | {"sentences": sentences(said), "chart": chart, "ranks": said["ranks"]}
+        return page | {"error": str(error)}
+    chart = projection(answer) if answer["refusal"] is None else None
+    return page | {"sentences": sentences(answer), "chart": chart, "ranks": answer["ranks"]}
