@@ -117,7 +117,7 @@ class Figure:
 
 
 def draw(label: str, *figures: Figure) -> Markup:
-    """An element of HTML with all figures, each at the place that its axes give it. label: what is to be seen."""
+    """An SVG element with all figures, each at the place of its axes. label: a description for screen readers."""
     height = max(figure.height for figure in figures)
     return Markup('<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
         WIDTH, height, label, Markup("").join(figures)
@@ -125,7 +125,7 @@ def draw(label: str, *figures: Figure) -> Markup:
 
 
 def key(**meanings: str) -> Markup:
-    """The key of a chart: what each kind of mark stands for. Kinds without a meaning are left out."""
+    """The key of a chart: the meaning of each kind of mark. Kinds with an empty meaning are left out."""
     item = Markup('<li><i class="swatch {}"></i>{}</li>')
     items = Markup("").join(item.format(kind, meaning) for kind, meaning in meanings.items() if meaning)
     return Markup('<ul class="key">{}</ul>').format(items)

@@ -22,7 +22,7 @@ from barograph_modeler.scaling.history import MOST_RANKS
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the page; 65 where the log knows no such application or job, 69 if no collector answers."""
+    """Write the page; 65 if the log has no such application or job, 69 if no collector answers."""
     parser = _parser()
     options = parser.parse_args(arguments)
     try:

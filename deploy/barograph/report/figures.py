@@ -126,7 +126,7 @@ def forecasts(rows: Sequence[Row]) -> Markup:
     figure.level(1, "expected")
     for at, (row, (_, _, actual)) in enumerate(zip(rows, ratios, strict=True)):
         figure.dots([(at, actual)], kinds.get(row["result"], "unjudged"), 3)
-    return draw("Runtimes over what was predicted while they ran", figure)
+    return draw("Runtimes relative to predictions made while they ran", figure)
 
 
 def timeline(job: Row, drawn: Sequence[JobClass]) -> Markup:

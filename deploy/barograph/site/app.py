@@ -33,7 +33,7 @@ from barograph_collector.client.log_reader import LogUnavailable, ReadRefused
 
 LOOPBACK: Final = ["localhost", "127.0.0.1", "[::1]", "::1"]
 TOKEN_BYTES: Final = 1000
-NO_TOKEN: Final = "Give the token that you have from your operator."
+NO_TOKEN: Final = "Give the token from your operator."
 ANONYMOUS: Final = Viewer("", operator=False)
 """A viewer without a token. Sees no job."""
 _log = logging.getLogger(__name__)

@@ -41,20 +41,20 @@ class SecurityHeaders:
 
 
 class AccessGuard:
-    """Authenticates requests. access: whose tokens are accepted; None on loopback, where none is asked for."""
+    """Authenticates requests. access: accepted tokens; None on loopback, where none is needed."""
 
     def __init__(self, access: Access | None) -> None:
         self.access = access
 
     def viewer(self, request: Request) -> Viewer | None:
-        """Who sent the request; None for nobody who may look."""
+        """The sender of the request, None where it is not authenticated."""
         if self.access is None:
             return ANYBODY
         self.access.look()
         return self.access.who(request.headers.get("authorization", ""), request.headers.get("cookie", ""))
 
     def knows(self, token: str) -> bool:
-        """Whether the token is somebody's."""
+        """Whether the token is valid."""
         if self.access is None:
             return False
         self.access.look()

@@ -1,4 +1,4 @@
-"""Displayed states of a job. Each has a word, a shape and a colour: no state is told by colour alone."""
+"""Displayed states of a job. Each has a word, a shape and a colour, so that colour alone never distinguishes two."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from barograph.views import words
 
 _FILTERS: Final = (
     *("age", "clock", "finite", "iso", "milliseconds", "number", "params", "percent", "plural", "seconds", "share"),
-    *("span", "times", "utc", "verdict"),
+    *("span", "utc", "verdict"),
 )
 
 

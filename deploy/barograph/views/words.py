@@ -7,14 +7,14 @@ import math
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, TypeGuard
 
 DASH: Final = "\N{EN DASH}"
 MINUS: Final = "\N{MINUS SIGN}"
 _UNITS: Final = ((1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (1.0, 1e3, "ms"))
 
 
-def finite(value: float | None) -> bool:
+def finite(value: float | None) -> TypeGuard[float]:
     """Whether a value is neither None nor NaN nor infinite."""
     return value is not None and math.isfinite(value)
 
@@ -25,7 +25,7 @@ def seconds(value: float | None) -> str:
     >>> seconds(0.00402), seconds(12.34), seconds(200)
     ('4.02 ms', '12.3 s', '3 min 20 s')
     """
-    if value is None or not finite(value):
+    if not finite(value):
         return DASH
     if value <= 0:
         return "0 s"
@@ -91,7 +91,7 @@ def time_limit(value: int) -> str:
 
 def clock(at: float | None, now: float) -> str:
     """Local time of day, with the date where it is not the date of now."""
-    if at is None or not math.isfinite(at) or at <= 0:
+    if not finite(at) or at <= 0:
         return DASH
     there, here = time.localtime(at), time.localtime(now)
     day = "" if there[:3] == here[:3] else time.strftime("%d %b " if there[0] == here[0] else "%d %b %Y ", there)
@@ -105,7 +105,7 @@ def local(at: float) -> str:
 
 def utc(at: float | None) -> str:
     """Date and time in UTC, to the minute."""
-    if at is None or not math.isfinite(at) or at <= 0:
+    if not finite(at) or at <= 0:
         return "-"
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
@@ -129,22 +129,13 @@ def age(value: float) -> str:
     return f"{value:.0f} s ago"
 
 
-def times(value: float | None) -> str:
-    """A slowdown.
-
-    >>> times(1.237)
-    '1.24x'
-    """
-    return f"{value:.2f}x" if value is not None and math.isfinite(value) else DASH
-
-
 def percent(value: float | None, signed: bool = False) -> str:
     """A share in per cent: whole, below ten with one decimal.
 
     >>> percent(0.0123), percent(0.2, signed=True)
     ('1.2 %', '+20 %')
     """
-    if value is None or not finite(value):
+    if not finite(value):
         return DASH
     hundreds = 100 * value
     sign = "+" if signed and hundreds > 0 else MINUS if hundreds < 0 else ""
@@ -169,9 +160,13 @@ def deviation(ratio: float) -> str:
     return f"{100 * ratio:+.3g} %".replace("-", MINUS) if abs(ratio) > 1e-9 else "0 %"
 
 
-def number(value: float | None, digits: int = 2) -> str:
-    """A number without a unit, or a dash."""
-    return f"{value:,.{digits}f}" if value is not None and math.isfinite(value) else DASH
+def number(value: float | None, digits: int = 2, unit: str = "") -> str:
+    """A number with so many decimals, or a dash.
+
+    >>> number(1.237, unit="x")
+    '1.24x'
+    """
+    return f"{value:,.{digits}f}{unit}" if finite(value) else DASH
 
 
 def figure(value: float, unit: str = "") -> str:
