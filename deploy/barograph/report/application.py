@@ -3,74 +3,34 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
-import numpy as np
-
-from barograph.report.classes import ClassReport, largest_classes
-from barograph.report.coverage import BandCoverage, band_coverage
+from barograph.charts.projection import projection
+from barograph.report import figures
+from barograph.report.classes import largest_classes
+from barograph.report.coverage import band_coverage
+from barograph.report.scale import RunsAtScale, runs_by_scale
 from barograph.views import queries
+from barograph.views.advice import sentences
 from barograph.views.context import ViewContext
-from barograph.views.log import Row
+from barograph.views.log import Row, limits
 from barograph.views.modeler import question
 from barograph.views.refusal import NoResult, NothingKnown
-from barograph.views.words import listed, param_map, plural
+from barograph.views.words import listed, param_map, plural, share, span, utc
 from barograph_modeler.forecasts.scoreboard import ForecastScore
-from barograph_modeler.maxima.sample import Floats
+
+FORECASTS: Final = 120
+"""Predictions drawn, the newest."""
 
 
-@dataclass(frozen=True)
-class RunsAtScale:
-    """Runtimes in seconds on one number of ranks and nodes, and the newest band of the next one."""
-
-    workload: str
-    ranks: int
-    nodes: int
-    healthy: Floats
-    alarmed: Floats
-    failed: int
-    band: Row | None
-
-    @property
-    def name(self) -> str:
-        """Ranks, and nodes where there are several."""
-        return plural(self.ranks, "rank") + (f" on {self.nodes:,} nodes" if self.nodes > 1 else "")
-
-    @property
-    def tick(self) -> str:
-        """The same in two lines for an axis."""
-        return f"{self.ranks:,}" + (f"\n{self.nodes:,} nodes" if self.nodes > 1 else "")
-
-
-@dataclass(frozen=True)
-class ApplicationReport:
-    """The data of the page. answer: the modeler's, None where it gave none: `error` says why.
-
-    forecasts: predictions made while runs ran, with their outcomes. scores: the same by number of ranks.
-    """
-
-    app: str
-    cluster: str
-    params: Mapping[str, str]
-    other_params: int
-    since: float
-    until: float
-    scales: Sequence[RunsAtScale]
-    classes: Sequence[ClassReport]
-    forecasts: Sequence[Row]
-    scores: Mapping[int, ForecastScore]
-    coverage: Sequence[BandCoverage]
-    alarms: Sequence[Row]
-    answer: Mapping[str, Any] | None
-    error: str
-
-
-def gather(
+def view(
     context: ViewContext, app: str, cluster: str | None, params: Mapping[str, str], ranks: int | None, since: float
-) -> ApplicationReport:
-    """Query log and modeler. ranks: to predict for, by default twice the largest scale. Raises NothingKnown."""
+) -> dict[str, Any]:
+    """The values of the template. ranks: to predict for, by default twice the largest scale. Raises NothingKnown.
+
+    `answer`: the modeler's, None where it gave none: `error` says why. `scores`: of past predictions, by ranks.
+    """
     every = context.rows(queries.ended_runs(app, cluster, since))
     if not every:
         raise NothingKnown(f"no finished run of {app!r} is in the log{' since then' if since else ''}")
@@ -81,30 +41,45 @@ def gather(
     selected = [run for run in every if run["params"] == text]
     runs = queries.ProblemRuns(app, clusters[0], text, since)
     bands = context.rows(runs.bands())
-    scales = _by_scale(selected, {row["workload"]: row for row in bands if row["kind"] == "runtime"})
+    scales = runs_by_scale(selected, {row["workload"]: row for row in bands if row["kind"] == "runtime"})
+    answer, error = _predict(context, runs, ranks or 2 * max(scale.ranks for scale in scales))
+    classes = largest_classes(context, runs, {scale.workload: scale.ranks for scale in scales}, bands)
+    fitted = [one for one in classes if one.verdict is not None]
     forecasts = context.rows(runs.forecasts())
-    answer, failure = None, ""
+    drawn = forecasts[-FORECASTS:]
+    return {
+        "title": f"{app} on {runs.cluster}",
+        "params": listed(param_map(text)),
+        "other_params": others,
+        "summary": list(_summary(selected, scales)),
+        "advice": sentences(answer) if answer else [],
+        "answer": answer,
+        "error": error,
+        "scales": scales,
+        "classes": classes,
+        "fitted": fitted,
+        "drawn": len(drawn),
+        "scores": _scored(forecasts),
+        "coverage": band_coverage(context.modeler.url, [scale.workload for scale in scales]),
+        "alarms": context.rows(runs.alarms()),
+        "charts": {
+            "runtimes": figures.runtimes(scales),
+            "projection": projection(answer, speedup=True) if answer and answer["refusal"] is None else None,
+            "intervals": figures.intervals(classes[0], scales) if classes else None,
+            "quantiles": figures.quantiles(fitted) if fitted else None,
+            "shapes": figures.shapes(fitted) if any(len(one.shapes) > 1 for one in fitted) else None,
+            "forecasts": figures.forecasts(drawn) if drawn else None,
+        },
+    }
+
+
+def _predict(context: ViewContext, runs: queries.ProblemRuns, ranks: int) -> tuple[dict[str, Any] | None, str]:
+    """The modeler's answer, or why it gave none."""
+    fields = question(param_map(runs.params), app=runs.app, cluster=runs.cluster, ranks=ranks, curve=1)
     try:
-        at = ranks or 2 * max(scale.ranks for scale in scales)
-        answer = context.predict(question(param_map(text), app=app, cluster=runs.cluster, ranks=at, curve=1))
+        return context.predict(fields), ""
     except NoResult as error:
-        failure = str(error)
-    return ApplicationReport(
-        app=app,
-        cluster=runs.cluster,
-        params=param_map(text),
-        other_params=others,
-        since=min(run["ended_at"] for run in selected),
-        until=max(run["ended_at"] for run in selected),
-        scales=scales,
-        classes=largest_classes(context, runs, {scale.workload: scale.ranks for scale in scales}, bands),
-        forecasts=forecasts,
-        scores=_scored(forecasts),
-        coverage=band_coverage(context.modeler.url, [scale.workload for scale in scales]),
-        alarms=context.rows(runs.alarms()),
-        answer=answer,
-        error=failure,
-    )
+        return None, str(error)
 
 
 def _select(runs: Sequence[Row], params: Mapping[str, str]) -> tuple[str, int]:
@@ -122,24 +97,6 @@ def _select(runs: Sequence[Row], params: Mapping[str, str]) -> tuple[str, int]:
     raise NothingKnown(f"no run with {listed(params, ' ')} in that time, expected parameters such as: {known}")
 
 
-def _by_scale(runs: Sequence[Row], bands: Mapping[str, Row]) -> list[RunsAtScale]:
-    """The runs of one problem by scale. bands: of runtimes, by workload."""
-
-    def seconds(rows: Sequence[Row], alarmed: bool) -> Floats:
-        return np.array([row["runtime_seconds"] for row in rows if row["alarmed"] is alarmed], dtype=np.float64)
-
-    found: dict[str, list[Row]] = {}
-    for run in runs:
-        found.setdefault(run["workload"], []).append(run)
-    scales = []
-    for workload, rows in found.items():
-        succeeded = [row for row in rows if row["exit_status"] == 0]
-        runtimes = seconds(succeeded, alarmed=False), seconds(succeeded, alarmed=True)
-        size = rows[0]["ranks"], rows[0]["nodes"]
-        scales.append(RunsAtScale(workload, *size, *runtimes, len(rows) - len(succeeded), bands.get(workload)))
-    return sorted(scales, key=lambda scale: (scale.ranks, scale.nodes))
-
-
 def _scored(forecasts: Sequence[Row]) -> dict[int, ForecastScore]:
     """Scores by number of ranks, ascending."""
     scores: dict[int, ForecastScore] = {}
@@ -149,3 +106,35 @@ def _scored(forecasts: Sequence[Row]) -> dict[int, ForecastScore]:
         if row["result"] in ("inside", "outside"):
             score.errors.append(abs(row["relative_error"]))
     return scores
+
+
+def _summary(runs: Sequence[Row], scales: Sequence[RunsAtScale]) -> Iterator[str]:
+    healthy = sum(one.healthy.size for one in scales)
+    alarmed = sum(one.alarmed.size for one in scales)
+    failed = sum(one.failed for one in scales)
+    since, until = runs[0]["ended_at"], runs[-1]["ended_at"]
+    when = f" from {utc(since)} to {utc(until)}" if since > 0 else ""
+    yield (
+        f"{plural(len(runs), 'run')}{when} at {plural(len(scales), 'scale')}:"
+        f" {healthy:,} healthy, {alarmed:,} with an alarm, {failed:,} that did not end with status 0."
+    )
+    banded = [(scale.name, scale.band) for scale in scales if scale.band is not None]
+    if not banded:
+        yield "No band of runtimes yet: it needs three healthy runs at one scale."
+        return
+    widest = max(banded, key=lambda one: _width(one[1]))
+    yield f"It varies most on {widest[0]}: {_band_words(widest[1])}"
+    if banded[-1] is not widest:
+        yield f"On {banded[-1][0]}, the largest scale with a band, {_band_words(banded[-1][1])}"
+
+
+def _band_words(band: Row) -> str:
+    lower, expected, upper = map(span, limits(band))
+    return (
+        f"95 of 100 healthy runs take {lower} to {upper}, half of them up to {expected};"
+        f" the upper limit is {share(_width(band) - 1)} above the lower."
+    )
+
+
+def _width(band: Row) -> float:
+    return float(band["upper_seconds"] / band["lower_seconds"])

@@ -45,10 +45,9 @@ def main(arguments: Sequence[str]) -> int:
 
 def _page(context: ViewContext, options: argparse.Namespace) -> str:
     if options.job:
-        return page.job_page(job.gather(context, options.job))
-    return page.application_page(
-        application.gather(context, options.app, options.cluster, options.params, options.ranks, options.since)
-    )
+        return page.render("job.html", job.view(context, options.job))
+    values = application.view(context, options.app, options.cluster, options.params, options.ranks, options.since)
+    return page.render("application.html", values)
 
 
 def _count(text: str) -> int:

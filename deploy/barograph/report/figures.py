@@ -12,9 +12,8 @@ from markupsafe import Markup
 
 from barograph.charts.axis import Axis, categories, durations, fitted, linear, time_axis
 from barograph.charts.figure import BOTTOM, LEFT, RIGHT, TOP, Figure, draw
-from barograph.report.application import RunsAtScale
 from barograph.report.classes import CLASSES, ClassReport
-from barograph.report.job import JobClass
+from barograph.report.scale import RunsAtScale
 from barograph.views.log import Row, limits
 from barograph.views.words import round_seconds, share, utc
 from barograph_modeler.maxima.sample import Floats
@@ -129,30 +128,30 @@ def forecasts(rows: Sequence[Row]) -> Markup:
     return draw("Runtimes relative to predictions made while they ran", figure)
 
 
-def timeline(job: Row, drawn: Sequence[JobClass]) -> Markup:
+def timeline(job: Row, classes: Sequence[Row]) -> Markup:
     """Intervals of a job's classes over time, over their bands, with onset and alarm."""
     start = job["started_at"]
     known = (("onset", job["onset_at"]), ("alarm", job["alarmed_at"]))
     marks = {name: at - start for name, at in known if at is not None}
-    ends = [one.at[-1] - start for one in drawn if one.at.size]
+    ends = [at - start for one in classes for at, _ in one["points"][-1:]]
     x = linear(0.0, 1.02 * max(*ends, *marks.values(), 1e-3), LEFT, RIGHT, "{:,.6g}".format, 8)
     bare = replace(x, ticks=tuple((value, "") for value, _ in x.ticks))
     figures = []
-    for number, one in enumerate(drawn):
-        band = limits(one.band) if one.band else None
+    for number, one in enumerate(classes):
+        band = limits(one["band"]) if one["band"] else None
         top = TOP + number * (PANEL + 36)
-        last = number == len(drawn) - 1
-        y = durations(chain(one.seconds, band or ()), top + PANEL, top)
+        last = number == len(classes) - 1
+        y = durations(chain((seconds for _, seconds in one["points"]), band or ()), top + PANEL, top)
         figure = Figure(
             x if last else bare,
             y,
-            f"{one.letter}: {share(one.share)} of the time",
+            f"{one['letter']}: {share(one['share'])} of the time",
             "seconds since the start of the run" if last else "",
         )
         if band:
             figure.band(band[0], band[2], "band")
             figure.level(band[1], "expected")
-        figure.dots(zip(one.at - start, one.seconds, strict=True), "observed", 1.5)
+        figure.dots(((at - start, seconds) for at, seconds in one["points"]), "observed", 1.5)
         for line, (name, at) in enumerate(marks.items()):
             figure.mark(at, name, name, line)
         figures.append(figure)
