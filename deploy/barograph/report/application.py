@@ -15,8 +15,7 @@ from barograph.views import queries
 from barograph.views.advice import sentences
 from barograph.views.context import ViewContext
 from barograph.views.log import Row, limits
-from barograph.views.modeler import question
-from barograph.views.refusal import NoResult, NothingKnown
+from barograph.views.refusal import NothingKnown
 from barograph.views.words import listed, param_map, plural, share, span, utc
 from barograph_modeler.forecasts.scoreboard import ForecastScore
 
@@ -42,7 +41,8 @@ def view(
     runs = queries.ProblemRuns(app, clusters[0], text, since)
     bands = context.rows(runs.bands())
     scales = runs_by_scale(selected, {row["workload"]: row for row in bands if row["kind"] == "runtime"})
-    answer, error = _predict(context, runs, ranks or 2 * max(scale.ranks for scale in scales))
+    at = ranks or 2 * max(scale.ranks for scale in scales)
+    answer, error = context.predict(param_map(text), app=app, cluster=runs.cluster, ranks=at, curve=1)
     classes = largest_classes(context, runs, {scale.workload: scale.ranks for scale in scales}, bands)
     fitted = [one for one in classes if one.verdict is not None]
     forecasts = context.rows(runs.forecasts())
@@ -71,15 +71,6 @@ def view(
             "forecasts": figures.forecasts(drawn) if drawn else None,
         },
     }
-
-
-def _predict(context: ViewContext, runs: queries.ProblemRuns, ranks: int) -> tuple[dict[str, Any] | None, str]:
-    """The modeler's answer, or why it gave none."""
-    fields = question(param_map(runs.params), app=runs.app, cluster=runs.cluster, ranks=ranks, curve=1)
-    try:
-        return context.predict(fields), ""
-    except NoResult as error:
-        return None, str(error)
 
 
 def _select(runs: Sequence[Row], params: Mapping[str, str]) -> tuple[str, int]:

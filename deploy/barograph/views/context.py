@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from barograph.views.log import MAX_AGE, LogView, Row
-from barograph.views.modeler import ModelerClient, ModelerUnavailable
+from barograph.views.modeler import ModelerClient, ModelerUnavailable, question
+from barograph.views.refusal import NoResult
 from barograph_collector.auth.http_access import ANYBODY, Viewer
 
 
@@ -48,10 +49,10 @@ class ViewContext:
         """The rows, each with a `user`, that the viewer may see. Raises as `rows` does."""
         return [row for row in self.rows(query, name=name) if self.viewer.may_see(row["user"])]
 
-    def predict(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """The modeler's answer. Raises NoResult."""
+    def predict(self, params: Mapping[str, str], **fields: object) -> tuple[dict[str, Any] | None, str]:
+        """The modeler's answer to `question`, or None and the reason why there is none."""
         try:
-            return self.modeler.predict(fields, self.credentials)
-        except ModelerUnavailable:
-            self.modeler_failed = True
-            raise
+            return self.modeler.predict(question(params, **fields), self.credentials), ""
+        except NoResult as error:
+            self.modeler_failed = self.modeler_failed or isinstance(error, ModelerUnavailable)
+            return None, str(error)

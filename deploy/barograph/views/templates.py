@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
+from inspect import getmembers, isfunction
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from barograph.views import words
 
-_FILTERS: Final = (
-    *("age", "clock", "finite", "iso", "milliseconds", "number", "params", "percent", "plural", "seconds", "share"),
-    *("span", "utc", "verdict"),
-)
-
 
 def environment(package: str) -> Environment:
-    """The templates of a package, with functions of `words` as filters."""
+    """The templates of a package, with the functions of `words` as filters."""
     found = Environment(
         loader=PackageLoader(package),
         autoescape=True,
@@ -24,5 +19,5 @@ def environment(package: str) -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    found.filters |= {name: getattr(words, name) for name in _FILTERS}
+    found.filters |= dict(getmembers(words, isfunction))
     return found

@@ -7,7 +7,6 @@ from typing import Any
 from barograph.site.pages.running import reporting
 from barograph.views import queries
 from barograph.views.context import ViewContext
-from barograph.views.log import Row
 from barograph.views.states import RECOVERED, SILENT, display_state
 
 
@@ -19,14 +18,10 @@ def view(context: ViewContext) -> dict[str, Any]:
     now, past = [], []
     senders = reporting(context)
     for row in context.visible(queries.alarms(context.now), name="alarms"):
-        if is_active(row, row["job"] in senders):
+        silent = row["job"] not in senders
+        if row["ended_at"] is None and display_state(row, silent) not in (RECOVERED, SILENT):
             now.append(row | {"shown": display_state(row)})
         else:
             # The state of the alarm, not "recovered": every alarm in this list is over.
             past.append(row | {"shown": display_state(row | {"score": 2.0})})
     return {"now": now, "past": past}
-
-
-def is_active(row: Row, sends: bool) -> bool:
-    """Whether the job runs, is stalled or not silent, and its score is above 1."""
-    return row["ended_at"] is None and display_state(row, not sends) not in (RECOVERED, SILENT)

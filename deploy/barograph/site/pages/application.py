@@ -12,8 +12,7 @@ from barograph.charts.projection import projection
 from barograph.views import queries
 from barograph.views.context import ViewContext
 from barograph.views.log import Row
-from barograph.views.modeler import question
-from barograph.views.refusal import NoResult, NothingKnown
+from barograph.views.refusal import NothingKnown
 from barograph.views.words import deviation, param_map, percent
 
 REACH: Final = 4
@@ -36,7 +35,10 @@ def view(context: ViewContext, cluster: str, app: str, params: str | None) -> di
         raise NothingKnown(f"There is no finished run of {app} on {cluster} in the log that you may see.")
     chosen = params if params is not None else problems[0]["params"]
     scales = rows(queries.scales(cluster, app, chosen, context.user))
-    answer, refusal = _ask(context, cluster, app, chosen, scales)
+    answer, error = None, "No run with these parameters has succeeded."
+    if scales:
+        most = REACH * scales[-1]["ranks"]
+        answer, error = context.predict(param_map(chosen), cluster=cluster, app=app, ranks=most, curve=1)
     return {
         "cluster": cluster,
         "app": app,
@@ -46,22 +48,9 @@ def view(context: ViewContext, cluster: str, app: str, params: str | None) -> di
         "spread": _spread(app, scales),
         "answer": answer,
         "projection": projection(answer) if answer and "curve" in answer else None,
-        "refusal": refusal,
+        "refusal": answer["refusal"] if answer else error,
         "accuracy": _accuracy(rows(queries.outcomes(cluster, app, context.user))),
     }
-
-
-def _ask(
-    context: ViewContext, cluster: str, app: str, params: str, scales: list[Row]
-) -> tuple[dict[str, Any] | None, str]:
-    if not scales:
-        return None, "No run with these parameters has succeeded."
-    most = REACH * scales[-1]["ranks"]
-    try:
-        answer = context.predict(question(param_map(params), cluster=cluster, app=app, ranks=most, curve=1))
-    except NoResult as error:
-        return None, str(error)
-    return answer, answer["refusal"] or ""
 
 
 def _spread(app: str, scales: list[Row]) -> Markup | None:

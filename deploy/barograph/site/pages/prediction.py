@@ -9,8 +9,6 @@ from barograph.charts.projection import projection
 from barograph.views import queries
 from barograph.views.advice import sentences
 from barograph.views.context import ViewContext
-from barograph.views.modeler import question
-from barograph.views.refusal import NoResult
 from barograph_agent.job.identity import JobError, parse_params
 
 FIELDS = ("app", "ranks", "nodes", "params", "cluster", "risk")
@@ -25,9 +23,11 @@ def view(context: ViewContext, query: Mapping[str, str]) -> dict[str, Any]:
         return page
     try:
         params = parse_params(given["params"].replace(",", " ").split())
-        fields = {name: given[name] or None for name in FIELDS if name != "params"}
-        answer = context.predict(question(params, **fields, curve="1"))
-    except (JobError, NoResult) as error:
+    except JobError as error:
         return page | {"error": str(error)}
+    fields = {name: given[name] or None for name in FIELDS if name != "params"}
+    answer, reason = context.predict(params, **fields, curve="1")
+    if answer is None:
+        return page | {"error": reason}
     chart = projection(answer) if answer["refusal"] is None else None
     return page | {"sentences": sentences(answer), "chart": chart, "ranks": answer["ranks"]}
