@@ -7,6 +7,7 @@ import math
 import re
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2
@@ -79,14 +80,16 @@ def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
         yield running
 
 
+@contextmanager
+def served(endpoint: str, access: Access | None = None, base: str = BASE) -> Iterator[TestClient]:
+    """A client of the site over this log."""
+    with LogView(endpoint, clock=Clock()) as log:
+        yield TestClient(create(log, ModelerClient(AWAY, log.clock), METRICS, access), base_url=base)
+
+
 @pytest.fixture(scope="module")
 def site(collector: Collector) -> Iterator[TestClient]:
-    with (
-        LogView(collector.endpoint, clock=Clock()) as log,
-        TestClient(
-            create(log, ModelerClient(AWAY, log.clock), METRICS), base_url=BASE, raise_server_exceptions=False
-        ) as client,
-    ):
+    with served(collector.endpoint) as client:
         yield client
 
 
@@ -212,13 +215,7 @@ def test_daemons_that_do_not_answer_are_named_with_the_reason(site: TestClient) 
 def test_an_operator_sees_all_jobs_and_a_user_own_ones(collector: Collector, tmp_path: Path) -> None:
     who = (("operator", "ops"), ("user", "boris"))
     tokens = {name: add(tmp_path, right, name).read_text().strip() for right, name in who}
-    access = Access.read(tmp_path / VIEWERS)
-    with (
-        LogView(collector.endpoint, clock=Clock()) as log,
-        TestClient(
-            create(log, ModelerClient(AWAY, log.clock), METRICS, access), base_url="http://page.example"
-        ) as client,
-    ):
+    with served(collector.endpoint, Access.read(tmp_path / VIEWERS), "http://page.example") as client:
 
         def get(path: str, name: str) -> httpx2.Response:
             return client.get(path, headers={"Authorization": f"Bearer {tokens[name]}"})
@@ -238,12 +235,7 @@ def test_an_operator_sees_all_jobs_and_a_user_own_ones(collector: Collector, tmp
 
 def test_a_token_is_stored_in_a_cookie_that_scripts_cannot_read(collector: Collector, tmp_path: Path) -> None:
     token = add(tmp_path, "operator", "ops").read_text().strip()
-    with (
-        LogView(collector.endpoint, clock=Clock()) as log,
-        TestClient(
-            create(log, ModelerClient(AWAY, log.clock), METRICS, Access.read(tmp_path / VIEWERS)), base_url=BASE
-        ) as client,
-    ):
+    with served(collector.endpoint, Access.read(tmp_path / VIEWERS)) as client:
         wrong = client.post("/enter", data={"token": "wrong"})
         assert (wrong.status_code, "set-cookie" in wrong.headers) == (401, False)
         assert client.post("/enter", content=b"token=" + b"x" * 2000).status_code == 401
@@ -284,8 +276,8 @@ def test_a_job_without_new_blocks_is_silent_and_its_alarm_past(collector: Collec
 
 
 def test_an_unreachable_collector_is_explained_without_a_traceback() -> None:
-    with LogView(NOWHERE) as log:
-        answer = TestClient(create(log, ModelerClient(AWAY, log.clock), METRICS), base_url=BASE).get("/")
+    with served(NOWHERE) as client:
+        answer = client.get("/")
     assert answer.status_code == 503
     assert f"no answer from the collector at {NOWHERE}" in words(answer)
 

@@ -28,6 +28,8 @@ SCALE_GAP: Final = 72
 """Least pixels between names of scales."""
 PANEL: Final = 150
 """Height of the intervals of one class over time."""
+GUTTER: Final = 66
+"""Pixels between Q-Q plots, for ticks."""
 NONE: Final[Floats] = np.empty(0)
 
 
@@ -75,7 +77,7 @@ def _jittered(at: int, values: Floats) -> list[tuple[float, float]]:
 
 def quantiles(classes: Sequence[ClassReport]) -> Markup:
     """Q-Q plots of the classes that have a fit: observed over fitted quantiles."""
-    pitch = (RIGHT - LEFT + 66) / CLASSES
+    pitch = (RIGHT - LEFT + GUTTER) / CLASSES
     figures = []
     for number, one in enumerate(classes):
         assert one.verdict is not None
@@ -85,7 +87,7 @@ def quantiles(classes: Sequence[ClassReport]) -> Markup:
         expected = np.array([one.verdict.pwm.quantile(level) for level in levels])
         low, high = min(observed[0], expected[0]), max(observed[-1], expected[-1])
         left = LEFT + number * pitch
-        x = linear(low, high, left, left + pitch - 66, round_seconds, 4)
+        x = linear(low, high, left, left + pitch - GUTTER, round_seconds, 4)
         trusted = one.verdict.trusted
         name = f"{one.letter}: {'trusted' if trusted else 'not trusted'}; observed"
         figure = Figure(x, linear(low, high, BOTTOM, TOP, round_seconds), name, "fitted quantile")
@@ -134,7 +136,7 @@ def timeline(job: Row, classes: Sequence[Row]) -> Markup:
     known = (("onset", job["onset_at"]), ("alarm", job["alarmed_at"]))
     marks = {name: at - start for name, at in known if at is not None}
     ends = [at - start for one in classes for at, _ in one["points"][-1:]]
-    x = linear(0.0, 1.02 * max(*ends, *marks.values(), 1e-3), LEFT, RIGHT, "{:,.6g}".format, 8)
+    x = linear(0.0, 1.02 * max([*ends, *marks.values(), 1e-3]), LEFT, RIGHT, "{:,.6g}".format, 8)
     bare = replace(x, ticks=tuple((value, "") for value, _ in x.ticks))
     figures = []
     for number, one in enumerate(classes):
