@@ -20,7 +20,7 @@ from barograph_collector.daemon.service import CannotListen, CannotStart, Exit, 
 from barograph_collector.exporter import Exporter
 from barograph_collector.server import Collector
 from barograph_collector.settings import CollectorSettings
-from barograph_collector.storage.database import StoreError
+from barograph_collector.storage.connection import StoreError
 from barograph_collector.storage.retention import Retention
 from barograph_collector.storage.store import Store
 

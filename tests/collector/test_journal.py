@@ -19,9 +19,9 @@ def contents(directory: Path, after: int = 0, last: int = 2**62) -> list[tuple[i
 
 
 @settings(max_examples=60, deadline=None)
-@given(groups=st.lists(FRAMES, max_size=12), cut=st.floats(0, 1), flip=st.booleans(), forget=st.floats(0, 1))
+@given(groups=st.lists(FRAMES, max_size=12), cut=st.floats(0, 1), flip=st.booleans(), truncated=st.floats(0, 1))
 def test_a_journal_that_is_cut_or_damaged_anywhere_gives_back_whole_groups_from_its_beginning(
-    tmp_path_factory: pytest.TempPathFactory, groups: list[list[bytes]], cut: float, flip: bool, forget: float
+    tmp_path_factory: pytest.TempPathFactory, groups: list[list[bytes]], cut: float, flip: bool, truncated: float
 ) -> None:
     directory = tmp_path_factory.mktemp("journal") / "j"
     journal = Journal(directory, segment_bytes=1000)
@@ -29,10 +29,10 @@ def test_a_journal_that_is_cut_or_damaged_anywhere_gives_back_whole_groups_from_
     assert ends == [sum(map(len, groups[: count + 1])) for count in range(len(groups))]
     everything = list(enumerate((frame for group in groups for frame in group), 1))
     assert contents(directory) == everything
-    middle = int(forget * len(everything))
+    middle = int(truncated * len(everything))
     assert contents(directory, after=middle // 2, last=middle) == everything[middle // 2 : middle]
 
-    journal.forget(middle)
+    journal.truncate(middle)
     journal.close()
     kept = contents(directory)
     assert kept == everything[len(everything) - len(kept) :]

@@ -14,35 +14,14 @@ import pytest
 
 from barograph_agent.protocol import wire
 from barograph_agent.protocol.tables import TABLES, TEXT_LIMIT, Table
-from barograph_collector.storage.database import JOURNAL, StoreError
-from barograph_collector.storage.layout import LOG_COLUMNS
+from barograph_collector.storage.connection import StoreError
+from barograph_collector.storage.layout import JOURNAL, LOG_COLUMNS
 from barograph_collector.storage.migrations import VERSION
 from barograph_collector.storage.pages import READ_BYTES
 from barograph_collector.storage.retention import Retention
 from barograph_collector.storage.rows import CheckedRows
 from barograph_collector.storage.store import Store
 from helpers.log import blocks
-
-VERSION_1 = {
-    "jobs": '"offset" BIGINT, job VARCHAR, cluster VARCHAR, workload VARCHAR, app VARCHAR, "user" VARCHAR,'
-    " params VARCHAR, ranks BIGINT, nodes BIGINT, host VARCHAR, started_at DOUBLE",
-    "sites": '"offset" BIGINT, class_id UBIGINT, "before" VARCHAR, "at" VARCHAR, operation VARCHAR',
-    "blocks": '"offset" BIGINT, job VARCHAR, world BIGINT, class_id UBIGINT, first_index BIGINT, count BIGINT,'
-    " sum_seconds DOUBLE, sum_squares DOUBLE, sum_cubes DOUBLE, min_seconds DOUBLE, max_seconds DOUBLE,"
-    " ended_at DOUBLE",
-    "runs": '"offset" BIGINT, job VARCHAR, ended_at DOUBLE, runtime_seconds DOUBLE, exit_status BIGINT,'
-    " intervals BIGINT, dropped BIGINT",
-    "bands": '"offset" BIGINT, workload VARCHAR, class_id UBIGINT, kind VARCHAR, "method" VARCHAR, samples BIGINT,'
-    " runs BIGINT, lower_seconds DOUBLE, expected_seconds DOUBLE, upper_seconds DOUBLE, shape DOUBLE,"
-    " location_seconds DOUBLE, scale_seconds DOUBLE, fitted_at DOUBLE",
-    "paces": '"offset" BIGINT, workload VARCHAR, runs BIGINT, windows BIGINT, window_seconds DOUBLE, spread DOUBLE,'
-    " means VARCHAR, residuals VARCHAR, fitted_at DOUBLE",
-    "scores": '"offset" BIGINT, job VARCHAR, workload VARCHAR, state VARCHAR, score DOUBLE, slowdown DOUBLE,'
-    ' onset_at DOUBLE, alarmed_at DOUBLE, windows BIGINT, final BIGINT, sentence VARCHAR, "at" DOUBLE',
-    "events": '"offset" BIGINT, source VARCHAR, kind VARCHAR, "rows" BIGINT, detail VARCHAR, "at" DOUBLE',
-    "streams": 'stream VARCHAR, seq BIGINT, "offset" BIGINT',
-}
-"""What version 1 declared, as it stood there."""
 
 
 def entry(table: str, rows: int, values: dict[str, object]) -> CheckedRows:
@@ -337,28 +316,6 @@ def test_days_are_read_as_one_table_and_dropped_whole_and_their_hours_stay(tmp_p
 
 
 # Other versions
-
-
-def test_a_database_of_version_1_becomes_this_one_with_all_its_rows_and_marks(tmp_path: Path) -> None:
-    """Version 1 had one table each, no days, and no number of itself."""
-    path = tmp_path / "log.duckdb"
-    with duckdb.connect(str(path)) as old:
-        for name, columns in VERSION_1.items():
-            old.execute(f'CREATE TABLE "{name}" ({columns})')
-        old.execute(
-            "INSERT INTO blocks SELECT range + 1, 'test/1', 0, 7, range, 1, .1, .01, .001, .1, .1, 1e9 FROM range(1000)"
-        )
-        old.execute("INSERT INTO events VALUES (1001, 'a', 'dropped', 3, 'x', 0.0)")
-        old.execute("INSERT INTO streams VALUES ('s', 4, 500), ('s', 9, 1000), ('t', 2, 1001)")
-    with Store(path) as store:
-        assert (store.head, high_water(store)) == (1001, {"s": 9, "t": 2})
-        assert store.read("blocks", 0, 65536).columns["first_index"].tolist() == list(range(1000))
-        assert store.commit([entry("blocks", 1, blocks(1, 1000))], {"s": 10}) == 1002
-    with Store(path) as store:
-        assert store.read("blocks", 999, 10).columns["offset"].tolist() == [1000, 1002]
-        assert store.read("events", 0, 10).columns["detail"] == ["x"]
-        with store.cursor() as cursor:
-            assert cursor.execute("SELECT version FROM meta").fetchall() == [(VERSION,)]
 
 
 def test_columns_that_are_new_at_the_end_of_a_table_are_added_everywhere(

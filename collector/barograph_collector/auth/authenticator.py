@@ -15,7 +15,7 @@ import duckdb
 from barograph_agent.protocol import wire
 from barograph_collector.auth.authorization import Claim, Refused
 from barograph_collector.auth.credentials import Verifier
-from barograph_collector.storage.database import first_line
+from barograph_collector.storage.connection import first_line
 
 _AT_ONCE: Final = 1000
 _log = logging.getLogger(__name__)

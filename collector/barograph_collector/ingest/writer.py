@@ -13,7 +13,8 @@ import duckdb
 
 from barograph_collector.ingest.appender import DurableGroup
 from barograph_collector.ingest.counters import Counters
-from barograph_collector.storage.database import JOURNAL, StoreError, first_line
+from barograph_collector.storage.connection import StoreError, first_line
+from barograph_collector.storage.layout import JOURNAL
 from barograph_collector.storage.messages import Item
 from barograph_collector.storage.retention import Retention
 from barograph_collector.storage.store import Store

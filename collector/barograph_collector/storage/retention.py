@@ -9,7 +9,7 @@ from typing import Final
 
 @dataclass(frozen=True)
 class Retention:
-    """days: kept before today. bytes: the size limit of the database. 0 means no limit for both.
+    """days: number of days kept before today. bytes: size limit of the database. 0: no limit.
 
     The newest day is never dropped.
     """
