@@ -30,7 +30,7 @@ def tcp_endpoint(value: str) -> str:
 
 
 class CollectorSettings(DaemonSettings, frozen=True):
-    """The log. `barograph collector` has each key as an option, with hyphens."""
+    """Settings of the log. `barograph collector` has each key as an option, with hyphens."""
 
     table = "collector"
 
@@ -78,4 +78,4 @@ class CollectorSettings(DaemonSettings, frozen=True):
                 f"listen: {self.listen!r} is not a loopback address, expected tcp://127.0.0.1:PORT, or keys with it"
             )
         if self.munge is not None and self.keys is None:
-            raise ConfigError("munge: expected keys with it: without keys nobody is asked who he is")
+            raise ConfigError("munge: expected keys with it: without keys no credential is verified")

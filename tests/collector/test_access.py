@@ -30,16 +30,16 @@ def test_a_viewer_is_let_in_from_add_to_revoke(directory: Path) -> None:
     olga = token(http_access.add(directory, "operator", "olga"))
     known = Access.read(directory / http_access.VIEWERS)
     ada = token(http_access.add(directory, "user", "ada"))
-    assert known.who(f"Bearer {olga}") == Viewer("olga", operator=True)
-    assert known.who(f"Bearer {ada}") is None
+    assert known.authenticate(f"Bearer {olga}") == Viewer("olga", operator=True)
+    assert known.authenticate(f"Bearer {ada}") is None
     assert known.refresh()
     assert not known.refresh()
-    assert known.who(f"bearer  {ada}") == known.who(cookie=f"theme=dark; {http_access.COOKIE}={ada}")
-    assert known.who(cookie=f"{http_access.COOKIE}={ada}") == Viewer("ada", operator=False)
+    assert known.authenticate(f"bearer  {ada}") == known.authenticate(cookie=f"theme=dark; {http_access.COOKIE}={ada}")
+    assert known.authenticate(cookie=f"{http_access.COOKIE}={ada}") == Viewer("ada", operator=False)
     assert http_access.revoke(directory, "ada") is not None
     assert not (directory / "ada.token").exists()
     assert known.refresh()
-    assert known.who(f"Bearer {ada}") is None
+    assert known.authenticate(f"Bearer {ada}") is None
 
 
 def test_a_user_sees_own_jobs_and_an_operator_all() -> None:
@@ -55,9 +55,9 @@ def test_whatever_comes_in_the_headers_lets_nobody_in(authorization: str, cookie
     with tempfile.NamedTemporaryFile() as file:
         Path(file.name).write_bytes(msgspec.json.encode([http_access.TokenEntry("olga", "operator", "0" * 64, 0.0)]))
         known = Access.read(Path(file.name))
-    assert known.who(authorization, cookie) is None
-    assert known.who(f"Bearer {authorization}", cookie) is None
-    assert known.who("", f"{http_access.COOKIE}={cookie}") is None
+    assert known.authenticate(authorization, cookie) is None
+    assert known.authenticate(f"Bearer {authorization}", cookie) is None
+    assert known.authenticate("", f"{http_access.COOKIE}={cookie}") is None
 
 
 def test_the_file_holds_no_token_and_is_for_its_owner_alone(directory: Path) -> None:
@@ -73,7 +73,7 @@ def test_a_damaged_file_names_itself_and_changes_nothing(directory: Path) -> Non
     (directory / http_access.VIEWERS).write_text("[{}]")
     with pytest.raises(keys.KeysError, match=r"cannot read .*viewers\.json: .*missing required field `name`"):
         known.refresh()
-    assert known.who(f"Bearer {olga}") is not None
+    assert known.authenticate(f"Bearer {olga}") is not None
 
 
 def test_the_command_adds_lists_and_revokes_viewers_beside_clients(

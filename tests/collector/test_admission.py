@@ -214,7 +214,7 @@ def test_a_key_that_is_revoked_is_shut_out_over_connections_it_has(facility: Fac
         facility.refresh()
         agent.append(1, "blocks", 1, blocks(1, job=JOB))
         assert agent.receive(wire.Refuse).reason == "key"
-        with pytest.raises(ReadRefused, match="this key is not let in, or no longer"):
+        with pytest.raises(ReadRefused, match="this key is unknown, or was revoked"):
             reader.read("blocks", 0)
     assert facility.refused() == {"key": 2}
 
@@ -327,11 +327,11 @@ def test_a_running_daemon_takes_over_keys_that_change_and_keeps_those_it_has_whe
     keys.init(directory)
     staff = client_keys.load(keys.add(directory, "reader", "staff"))
     with Daemon(tmp_path / "state", "--keys", str(directory)) as daemon:
-        assert daemon.first_line.endswith(f"; clients let in: 1, by the keys in {directory}\n")
+        assert daemon.first_line.endswith(f"; client keys in {directory}: 1\n")
         late = client_keys.load(keys.add(directory, "reader", "late"))
-        wait_until(lambda: "the keys have changed: clients let in: 2" in "".join(daemon.log), "the new key is known")
+        wait_until(lambda: "clients.json has changed: 2 entries" in "".join(daemon.log), "the new key is known")
         (directory / keys.CLIENTS).write_text("[")
-        wait_until(lambda: "those who were let in before still are" in "".join(daemon.log), "the bad file is noticed")
+        wait_until(lambda: "the former entries stay valid" in "".join(daemon.log), "the bad file is noticed")
         for key in (staff, late):
             with LogReader(daemon.endpoint, 30, key) as reader:
                 assert reader.read("blocks", 0).rows == 0
@@ -341,7 +341,7 @@ def test_a_running_daemon_takes_over_keys_that_change_and_keeps_those_it_has_whe
     ("options", "said"),
     [
         (["--listen", "tcp://0.0.0.0:1"], "is not a loopback address, expected tcp://127.0.0.1:PORT, or keys with it"),
-        (["--munge"], "munge: expected keys with it: without keys nobody is asked who he is"),
+        (["--munge"], "munge: expected keys with it: without keys no credential is verified"),
         (["--rate", "0"], "argument --rate: '0', expected a number above 0"),
     ],
 )

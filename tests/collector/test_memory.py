@@ -10,9 +10,9 @@ import pytest
 
 THREADS = """
 import ctypes, sys, threading
-from barograph_collector.daemon.memory import keep_few_arenas
+from barograph_collector.daemon.memory import limit_arenas
 if sys.argv[1] == "few":
-    assert keep_few_arenas()
+    assert limit_arenas()
 begin = threading.Barrier(12)
 def work():
     begin.wait()

@@ -1,6 +1,6 @@
-"""The authenticator thread: the part of a hello that may block.
+"""The authenticator thread: the steps of a hello that may block.
 
-It verifies credentials, for which MUNGE may take seconds, and looks up in the database how far streams have come.
+It verifies credentials, for which MUNGE may take seconds, and looks up the marks of streams in the database.
 """
 
 from __future__ import annotations
@@ -40,27 +40,25 @@ class Authenticator:
         hellos: queue.SimpleQueue[HelloRequest | None],
         done: Callable[[HelloRequest, Claim | Refused | None, int], None],
     ) -> None:
-        """`marks` gives the highest stored number of those streams that are known; it may raise duckdb.Error.
+        """`marks` gives the highest stored number of each known stream; it may raise duckdb.Error.
 
-        `done` is called with each hello, the claim of its credential or why it is refused, None where no credential
-        is required, and the highest number of the stream in the database.
+        `done` is called with each hello, the claim of its credential or the refusal, None where no credential is
+        required, and the highest number of the stream in the database.
         """
         self._verifier = verifier
         self._marks = marks
         self._hellos = hellos
         self._done = done
-        self._ended = False
 
     def run(self) -> None:
         """Work until the end of the queue."""
-        while not self._ended:
-            requests = self._gather()
+        while requests := self._gather():
             try:
-                # One query for all costs hardly more than for one.
+                # One query for all streams costs hardly more than one for a single stream.
                 marks = self._marks({request.hello.stream for request in requests})
             except duckdb.Error as error:
-                _log.warning("cannot look up how far streams have come: %s", first_line(error))
-                unavailable = Refused("unavailable", "the database does not answer, say it again later")
+                _log.warning("cannot look up the marks of streams: %s", first_line(error))
+                unavailable = Refused("unavailable", "the database is not available, expected another hello later")
                 for request in requests:
                     self._done(request, unavailable, 0)
                 continue
@@ -68,12 +66,13 @@ class Authenticator:
                 self._done(request, self._verify(request), marks.get(request.hello.stream, 0))
 
     def _gather(self) -> list[HelloRequest]:
-        """All queued hellos, at least one except at the end."""
+        """All queued hellos up to _AT_ONCE, at least one; none at the end."""
         found: list[HelloRequest] = []
         while len(found) < _AT_ONCE and (not found or not self._hellos.empty()):
             request = self._hellos.get()
             if request is None:
-                self._ended = True
+                # For the next call, which then returns none.
+                self._hellos.put(None)
                 break
             found.append(request)
         return found

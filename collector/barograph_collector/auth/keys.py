@@ -1,8 +1,8 @@
 """The key directory: the collector's key pair, the secret of job tokens, and the clients that may connect.
 
-    collector.json   the collector's CURVE key pair and the token secret; never leaves this host
+    collector.json   the collector's CURVE key pair and the token secret; must not leave this host
     clients.json     public keys of clients, each with a name and a role
-    viewers.json     viewers of the page, see `access`
+    viewers.json     viewers of the page, see `http_access`
     NAME.key         the key file of a client, to be moved to where the client runs
 
 Each is a file of mode 600, replaced as a whole.
@@ -10,10 +10,11 @@ Each is a file of mode 600, replaced as a whole.
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
@@ -27,6 +28,7 @@ from barograph_agent.protocol.tables import IDENTIFIER, Kind
 COLLECTOR: Final = "collector.json"
 CLIENTS: Final = "clients.json"
 _INIT: Final = "barograph keys init"
+_log = logging.getLogger(__name__)
 T = TypeVar("T")
 J = TypeVar("J")
 
@@ -79,11 +81,11 @@ def add(directory: Path, role: Role, name: str) -> Path:
 
 
 def revoke(directory: Path, name: str) -> Client:
-    """Remove a client, and delete its key file if it is still here. Raises KeysError."""
+    """Remove a client, and its key file where it is still in the directory. Raises KeysError."""
     clients = load_clients(directory)
     gone = next((client for client in clients if client.name == name), None)
     if gone is None:
-        names = ", ".join(client.name for client in clients) or "nobody is let in"
+        names = ", ".join(client.name for client in clients) or "there is none"
         raise KeysError(f"name is {name!r}, expected one of: {names}")
     write_json(directory / CLIENTS, [client for client in clients if client is not gone])
     (directory / f"{name}.key").unlink(missing_ok=True)
@@ -106,21 +108,25 @@ def load_clients(directory: Path) -> list[Client]:
 class WatchedFile(Generic[T]):
     """The entries of a JSON file by one of their fields, read again when the file has changed.
 
-    `refresh` belongs to one thread; any thread may look entries up.
+    `refresh` and `poll` belong to one thread; any thread may look entries up.
     """
 
     def __init__(self, path: Path, kind: type[list[T]], key: Callable[[T], str], command: str) -> None:
-        """`command` makes the file, which error texts say. Raises KeysError."""
+        """`command` makes the file, for error texts. Raises KeysError."""
         self._path, self._kind, self._key, self._command = path, kind, key, command
         self._stamp = self._current_stamp()
         self._entries = self._load()
+        self._last_error = ""
+
+    def __len__(self) -> int:
+        return len(self._entries)
 
     def get(self, key: str) -> T | None:
         """The entry with this key, or None."""
         return self._entries.get(key)
 
     def refresh(self) -> bool:
-        """Read the file if it has changed, and say whether it has. Raises KeysError and keeps the entries of before."""
+        """Read the file if it has changed; says whether it has. Raises KeysError and keeps the former entries."""
         stamp = self._current_stamp()
         if stamp == self._stamp:
             return False
@@ -128,6 +134,18 @@ class WatchedFile(Generic[T]):
         self._entries = self._load()
         self._stamp = stamp
         return True
+
+    def poll(self) -> None:
+        """`refresh` for the main loop of a daemon: an error is logged once, not raised."""
+        text = ""
+        try:
+            if self.refresh():
+                _log.info("%s has changed: %d entries", self._path, len(self))
+        except KeysError as error:
+            text = str(error)
+            if text != self._last_error:
+                _log.error("%s; the former entries stay valid", text)
+        self._last_error = text
 
     def _load(self) -> dict[str, T]:
         return {self._key(entry): entry for entry in read_json(self._path, self._kind, self._command)}
@@ -145,12 +163,6 @@ class Keyring(WatchedFile[Client]):
         """Raises KeysError."""
         self.collector = load_collector(directory)
         super().__init__(directory / CLIENTS, list[Client], lambda client: client.public, _INIT)
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def __iter__(self) -> Iterator[Client]:
-        return iter(self._entries.values())
 
 
 def check_new_name(name: str, taken: Iterable[str]) -> None:
@@ -171,18 +183,19 @@ def read_json(path: Path, kind: type[J], command: str) -> J:
         raise KeysError(f"cannot read {path}: {error}") from None
 
 
-def write_json(path: Path, content: object, hint: str = "") -> None:
-    """Replace a file, as indented JSON. Raises KeysError, whose text ends with `hint`."""
-    write_secret(path, msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n", hint)
+def write_json(path: Path, content: object) -> None:
+    """Replace a file, as indented JSON. Raises KeysError."""
+    write_secret(path, msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
 
 
-def write_secret(path: Path, content: bytes, hint: str = "") -> None:
-    """Replace a file by one of mode 600. Raises KeysError, whose text ends with `hint`."""
+def write_secret(path: Path, content: bytes) -> None:
+    """Replace a file by one of mode 600. Raises KeysError."""
     try:
         # replace_file writes into this file, which others must not be able to read before it holds a secret.
         path.with_name(f"{path.name}.part").touch(mode=0o600)
         replace_file(path, content)
     except OSError as error:
+        hint = f"; `{_INIT}` makes the directory" if isinstance(error, FileNotFoundError) else ""
         raise KeysError(f"cannot write {path}: {error.strerror}{hint}") from None
 
 

@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 class DurableGroup(NamedTuple):
-    """Items that became durable together, the journal's number of the last one, and when (monotonic)."""
+    """Items that became durable together: the journal's number of the last item, and the time (monotonic)."""
 
     items: list[Item]
     number: int
@@ -26,7 +26,7 @@ class DurableGroup(NamedTuple):
 
 
 class Appender:
-    """Group commit: everything queued during a sync is written and synced by the next one. A None ends it."""
+    """Group commit: items queued during a sync are written and synced by the next one. A None ends the thread."""
 
     def __init__(
         self,
@@ -80,13 +80,11 @@ class Appender:
                 number = self._journal.append(frames)
             except OSError as error:
                 if not failing:
-                    _log.error(
-                        "cannot write the journal: %s; nothing is acknowledged until that goes again", error.strerror
-                    )
+                    _log.error("cannot write the journal: %s; acknowledging nothing until it can be", error.strerror)
                 failing = True
                 if self._ending.wait(RETRY_SECONDS):
                     return None
             else:
                 if failing:
-                    _log.info("the journal is written again")
+                    _log.info("the journal can be written again")
                 return number

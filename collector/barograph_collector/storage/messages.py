@@ -68,7 +68,7 @@ def appended(message: wire.Append, frame: bytes, at: float) -> Item:
         entry = _checked(message)
     except wire.Invalid as error:
         return refused(message, "invalid", str(error), at)
-    # Until it is in the database a message is in memory twice: as a frame, and as columns with scalars expanded to rows.
+    # Until it is in the database a message is in memory twice: as a frame, and as columns of expanded scalars.
     size = 2 * len(frame) + 8 * message.rows + _OBJECTS_BYTES
     return Item(message.stream, message.seq, entry, frame, size)
 

@@ -139,7 +139,7 @@ class Store:
             self.database.compact_marks()
             self.checkpoint()
         except duckdb.Error as error:
-            _log.warning("a checkpoint has to wait: %s", first_line(error))
+            _log.warning("checkpoint postponed: %s", first_line(error))
 
     def _open(self) -> Database:
         try:
