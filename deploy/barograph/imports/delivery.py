@@ -1,18 +1,19 @@
-"""Delivery of finished runs to the collector: each exactly once, whichever import sends it and how often.
+"""Delivery of finished runs to the collector, each exactly once, however often it is imported.
 
-Every run is a stream of its own, named after the run and nothing else: message 1 is its row of `jobs`, message 2 its
-row of `runs`. The collector's mark of the stream says which of the two it has, so only what is missing is sent.
+Each run is a stream, named after the run alone: message 1 is its row of `jobs`, message 2 its row of `runs`. Only
+messages beyond the collector's mark of the stream are sent.
 
-A `Link` has one stream, a connection and timers of its own. Thousands of streams of two messages share one connection
-and one timer here.
+Unlike streams of a `Link`, which has a connection and timers of its own, thousands of streams of two messages share one
+connection and one timer.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections.abc import Callable, Iterator
-from types import TracebackType
+from dataclasses import dataclass
 from typing import Final, Self
 
 import msgspec
@@ -23,26 +24,27 @@ from barograph_agent.deliver.keys import ClientKey
 from barograph_agent.protocol import wire
 
 UNDER_WAY: Final = 4096
-"""Streams open at once: enough to fill the collector's commits, whose number limits the speed of an import."""
+"""Streams open at once: enough to fill the collector's commits, whose rate limits an import."""
 SILENCE_SECONDS: Final = 3.0
-"""After this long without a message, every stream under way is opened again and sent from its mark."""
+"""After this time without a message, each stream under way is opened again and sent from its mark."""
 PATIENCE_SECONDS: Final = 30.0
 MESSAGES: Final = ("jobs", "runs")
 
 
 class CollectorUnreachable(Exception):
-    """The collector did not answer, or refused to. The text names its address, the timeout and its last refusal."""
+    """The collector did not answer, or refused. The text names its address, the timeout and the last refusal."""
 
 
+@dataclass
 class _UnderWay:
-    def __init__(self, record: RunRecord) -> None:
-        self.record = record
-        self.known: bool | None = None
-        self.refusal = ""
+    record: RunRecord
+    known: bool | None = None
+    """Whether the run was stored before; None before the welcome."""
+    refusal: str = ""
 
 
 class Delivery:
-    """One connection. added, known: runs that the collector has now, and had before. refused: lines and reasons."""
+    """One connection. added, known: number of runs stored now, and before. refused: lines and reasons."""
 
     def __init__(
         self, endpoint: str, key: ClientKey | None = None, clock: Callable[[], float] = time.monotonic
@@ -54,12 +56,12 @@ class Delivery:
         self._clock = clock
         self._under_way: dict[str, _UnderWay] = {}
         self._heard_at = clock()
-        """When a welcome or an acknowledgement came last."""
+        """Time of the last welcome or acknowledgement."""
         self._refusal = ""
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket = self._context.socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, 0)
-        # UNDER_WAY bounds what is unanswered.
+        # UNDER_WAY bounds the unanswered messages.
         self._socket.setsockopt(zmq.SNDHWM, 0)
         self._socket.setsockopt(zmq.RCVHWM, 0)
         if key is not None:
@@ -68,16 +70,13 @@ class Delivery:
         self._socket.connect(endpoint)
 
     def send(self, records: Iterator[RunRecord]) -> Iterator[RunRecord]:
-        """Deliver every record; yields each once the collector has stored or refused it. Raises Away."""
+        """Deliver records; yields each once the collector has stored or refused it. Raises CollectorUnreachable."""
         self._heard_at = asked = self._clock()
-        exhausted = False
         while True:
-            while not exhausted and len(self._under_way) < UNDER_WAY:
-                record = next(records, None)
-                if record is None:
-                    exhausted = True
-                else:
-                    self._begin(record)
+            for record in itertools.islice(records, UNDER_WAY - len(self._under_way)):
+                stream = f"{record.job.key}/import"
+                self._under_way[stream] = _UnderWay(record)
+                self._send(wire.Hello(stream))
             if not self._under_way:
                 return
             if self._socket.poll(int(1000 * SILENCE_SECONDS)):
@@ -92,20 +91,15 @@ class Delivery:
                     self._send(wire.Hello(stream))
 
     def close(self) -> None:
-        """Close the connection. A later import finds out from the marks what was stored of what is under way."""
+        """Close the connection. A later import continues at the marks of the streams under way."""
         self._socket.close()
         self._context.term()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
-
-    def _begin(self, record: RunRecord) -> None:
-        stream = f"{record.job.key}/import"
-        self._under_way[stream] = _UnderWay(record)
-        self._send(wire.Hello(stream))
 
     def _receive(self) -> Iterator[RunRecord]:
         while True:
@@ -119,17 +113,16 @@ class Delivery:
                 yield record
 
     def _process(self, message: wire.FromCollector) -> RunRecord | None:
-        """Continue the stream of a message; returns its record if that is done."""
+        """Continue the stream of a message; returns its record once that is complete."""
         if isinstance(message, wire.Rows | wire.Result) or (one := self._under_way.get(message.stream)) is None:
             return None
         match message:
             case wire.Refuse(reason="version"):
-                raise CollectorUnreachable(
-                    f"the collector at {self._endpoint} speaks another protocol: {message.detail}"
-                )
+                text = f"the collector at {self._endpoint} speaks another protocol: {message.detail}"
+                raise CollectorUnreachable(text)
             case wire.Refuse() if message.reason in wire.CONSUMED:
                 one.refusal = message.detail
-            case wire.Refuse():  # such as a collector that was restarted: opened again after a silence
+            case wire.Refuse():  # as by a restarted collector: opened again after SILENCE_SECONDS
                 self._refusal = message.detail
             case wire.Welcome():
                 one.known = message.acked >= len(MESSAGES) if one.known is None else one.known
@@ -141,9 +134,9 @@ class Delivery:
     def _advance(self, stream: str, one: _UnderWay, acked: int, *, resend: bool) -> RunRecord | None:
         self._heard_at, self._refusal = self._clock(), ""
         if acked < len(MESSAGES):
-            for seq in range(acked + 1, len(MESSAGES) + 1) if resend else ():
-                table = MESSAGES[seq - 1]
-                self._send(wire.append(stream, seq, table, 1, one.record.rows[table]))
+            for seq, table in enumerate(MESSAGES, 1):
+                if resend and seq > acked:
+                    self._send(wire.append(stream, seq, table, 1, one.record.rows[table]))
             return None
         del self._under_way[stream]
         if one.refusal:
@@ -155,6 +148,6 @@ class Delivery:
         return one.record
 
     def _send(self, message: wire.FromClient) -> None:
-        # There is no connection after the collector has refused the key, which ends in Away.
+        # Without a connection, as after a refused key, `send` gives up after PATIENCE_SECONDS.
         with contextlib.suppress(zmq.Again):
             self._socket.send(wire.encode(message), zmq.NOBLOCK)

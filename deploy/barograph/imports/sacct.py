@@ -1,4 +1,4 @@
-"""Runs from `sacct -P`: the numbered steps of each job, or the job where it has none."""
+"""Runs from `sacct -P`: the numbered steps of each job, or the job itself where it has none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SACCT: Final = Dialect(
     {
         "id": ["JobID", "JobIDRaw"],
         "app": ["JobName"],
-        "ranks": ["NTasks", "NCPUS", "AllocCPUS"],  # a job's own row has no tasks: its ranks are its cores
+        "ranks": ["NTasks", "NCPUS", "AllocCPUS"],  # the row of a job has no tasks: its ranks are its cores
         "seconds": ["ElapsedRaw", "Elapsed"],
         "state": ["State"],
         "cluster": ["Cluster"],
@@ -42,10 +42,10 @@ class _Line(NamedTuple):
 
 
 def read_sacct(lines: Iterable[str], mapping: Mapping[str, str], cluster: str, app: str) -> Iterator[Entry]:
-    """The runs in the output of `sacct -P`. cluster, app: of rows that do not name theirs. Raises BadMap.
+    """The runs in the output of `sacct -P`. cluster, app: of rows that name none. Raises BadMap.
 
-    Where a job has numbered steps these are the runs, each with its tasks; batch and extern steps never are, and the
-    job's own row is one only where the output has no numbered step of it. Its ranks are its cores then.
+    The numbered steps of a job are runs, each with its tasks as ranks. Batch and extern steps are not. The row of a job
+    without numbered steps is a run with its cores as ranks.
     """
     identified = map(_identified, read_rows(lines, SACCT, mapping, app))
     for _, group in itertools.groupby(identified, lambda one: one.job if isinstance(one, _Line) else ""):
@@ -62,7 +62,7 @@ def _identified(row: FieldRow | Bad) -> _Line | Bad:
 
 
 def _entries(group: Sequence[_Line | Bad], cluster: str, app: str) -> Iterator[Entry]:
-    """What the rows of one job are."""
+    """The entries for the rows of one job."""
     lines = [one for one in group if isinstance(one, _Line)]
     stepped = any(one.step.isdecimal() for one in lines)
     whole = next((one.row for one in lines if not one.step), None)

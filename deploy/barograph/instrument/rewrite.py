@@ -1,4 +1,4 @@
-"""Puts the planned probes into a source, and writes it."""
+"""Insertion of probes into sources, and their output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEADER: Final = Path(__file__).with_name("barograph_features.h")
 
 
 class Instrumented(NamedTuple):
-    """A source with its probes. includes: all headers that it includes, also indirectly."""
+    """A source with its probes. includes: the headers included directly or indirectly."""
 
     source: Path
     text: bytes
@@ -25,13 +25,11 @@ class Instrumented(NamedTuple):
     includes: frozenset[Path]
 
 
-def instrument(
-    source: Path, arguments: Sequence[str], *, stamps: bool = True, kept: frozenset[str] | None = None
-) -> Instrumented:
-    """Read a source as `arguments` tell clang to, and put probes into it.
+def instrument(source: Path, arguments: Sequence[str], kept: frozenset[str] | None) -> Instrumented:
+    """Parse a source with these arguments of clang, and insert probes.
 
-    stamps: note when each feature last changed. kept: names of the features wanted; None for all. Raises Unreadable for
-    a source that does not parse or has probes already.
+    kept: names of the wanted features, without time stamps; None for all, with the time of their last change. Raises
+    NotInstrumentable for a source that does not parse or has probes already.
     """
     try:
         text = source.read_bytes()
@@ -49,13 +47,13 @@ def instrument(
     planner = Planner(text, source.name, kept)
     planner.walk(unit.cursor)
     includes = frozenset(Path(one.include.name).resolve() for one in unit.get_includes())
-    return Instrumented(source, _rewritten(text, planner.plan, source, stamps), planner.plan, includes)
+    return Instrumented(source, _rewritten(text, planner.plan, source, stamps=kept is None), planner.plan, includes)
 
 
-def _rewritten(text: bytes, plan: ProbePlan, source: Path, stamps: bool) -> bytes:
+def _rewritten(text: bytes, plan: ProbePlan, source: Path, *, stamps: bool) -> bytes:
     if not plan.names:
         return text
-    # At the very top, before the source's own #define lines: the header includes nothing. Line numbers stay.
+    # At the top, before the #define lines of the source: the header includes nothing. Line numbers do not change.
     lines = [
         f"#define BAROPROBES {len(plan.names)}",
         f"#define BAROPROBE_STAMPS {int(stamps)}",
@@ -68,7 +66,7 @@ def _rewritten(text: bytes, plan: ProbePlan, source: Path, stamps: bool) -> byte
 
 
 def apply(text: bytes, edits: Sequence[Edit]) -> bytes:
-    """The text with all edits; those at one offset in their order."""
+    """The text with all edits; edits at the same offset keep their order."""
     pieces, at = [], 0
     for edit in sorted(edits, key=lambda edit: edit.offset):
         pieces += [text[at : edit.offset], edit.text.encode()]
@@ -77,10 +75,10 @@ def apply(text: bytes, edits: Sequence[Edit]) -> bytes:
 
 
 def write(instrumented: Sequence[Instrumented], target: Path) -> None:
-    """Write the sources, their headers and the probes' header under `target`, all of them or none. Raises Unreadable.
+    """Write sources, their headers and the header of the probes under `target`, all or none.
 
-    Sources, and headers below the folder that all sources share, keep their places relative to each other, so that
-    includes resolve as before.
+    Sources, and headers below their common folder, keep their relative places, so that includes resolve as before.
+    Raises NotInstrumentable.
     """
     root = Path(os.path.commonpath([one.source.resolve().parent for one in instrumented]))
     files = {target / one.source.resolve().relative_to(root): one.text for one in instrumented}
