@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from barograph_agent.protocol import wire
 from barograph_agent.protocol.tables import TABLES
@@ -21,6 +21,8 @@ WHOLE_JOBS: Final = frozenset({"jobs", "blocks", "runs"})
 """Tables that `barograph import` and `barograph canary` append: ended jobs, each in a stream named after it."""
 JOBS_KEPT: Final = 200_000
 """Limit of the owners of jobs, and of the grants of streams, in memory; the least recently used are evicted."""
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class Refused(Exception):
@@ -47,11 +49,6 @@ class Grant:
     tables: frozenset[str]
     claim: Claim | None
 
-    @property
-    def producer(self) -> str | None:
-        """The owner of the rate limit: the job, for all its streams; None where each stream has its own limit."""
-        return self.claim.job if self.claim else None
-
     def check(self, message: wire.Append) -> bool:
         """Replace the user in `jobs` by that of the credential; says whether the message was changed.
 
@@ -62,8 +59,8 @@ class Grant:
         if self.claim is None:
             return False
         owner = "source" if message.table == "events" else "job"
-        named = message.columns.get(owner, self.claim.job)
-        foreign = next((job for job in _values(named) if job != self.claim.job), None)
+        jobs = message.columns.get(owner, self.claim.job)
+        foreign = next((job for job in (jobs if isinstance(jobs, list) else [jobs]) if job != self.claim.job), None)
         if foreign is not None:
             raise Refused("forbidden", f"column {owner!r} is {str(foreign)[:140]!r}, expected {self.claim.job!r}")
         if message.table != "jobs":
@@ -102,23 +99,22 @@ class Authorization:
         if self._keyring is None:
             return
         if claim is not None:
-            if (owner := self._owners.setdefault(claim.job, claim.user)) != claim.user:
+            if (owner := self._owners.get(claim.job, claim.user)) != claim.user:
                 raise Refused("credential", f"job {claim.job!r} is {owner}'s, expected one of {claim.user}'s")
-            _touch(self._owners, claim.job)
-            self._jobs[peer] = claim.job
-            _touch(self._jobs, peer)
-            self._store(stream, Grant(key, OBSERVATIONS, claim))
+            _put(self._owners, claim.job, claim.user)
+            _put(self._jobs, peer, claim.job)
+            _put(self._grants, stream, Grant(key, OBSERVATIONS, claim))
             return
         client = self._keyring.get(key)
         if client is not None and client.role == "importer":
-            self._store(stream, Grant(key, WHOLE_JOBS, None))
+            _put(self._grants, stream, Grant(key, WHOLE_JOBS, None))
             return
         if client is None or client.role != "writer":
             role = client.role if client else "none"
             raise Refused("role", f"role is {role}, expected agent, importer or writer to append")
         if not stream.startswith(f"{client.name}/"):
             raise Refused("role", f"stream is {stream!r}, expected {client.name}/... with this key")
-        self._store(stream, Grant(key, CONCLUSIONS | {"events"}, None))
+        _put(self._grants, stream, Grant(key, CONCLUSIONS | {"events"}, None))
 
     def grant(self, key: str, stream: str) -> Grant:
         """What a client may append to a stream. Raises Refused."""
@@ -144,13 +140,10 @@ class Authorization:
         self._buckets.set_rate(rows_per_second)
 
     def check_rate(self, grant: Grant, stream: str, rows: int) -> None:
-        """Check the rate limit of a producer."""
-        if not self._buckets.consume(grant.producer or stream, min(max(rows, 1), wire.MAX_ROWS)):
+        """Check the rate limit of a producer: of a job with all its streams, or of a stream without a job."""
+        producer = grant.claim.job if grant.claim else stream
+        if not self._buckets.consume(producer, min(max(rows, 1), wire.MAX_ROWS)):
             raise Refused("rate", "more rows than this producer's limit, expected a pause")
-
-    def _store(self, stream: str, grant: Grant) -> None:
-        self._grants[stream] = grant
-        _touch(self._grants, stream)
 
     def _role(self, key: str) -> str:
         client = None if self._keyring is None else self._keyring.get(key)
@@ -159,12 +152,9 @@ class Authorization:
         return client.role
 
 
-def _values(column: Any) -> list[Any]:
-    return column if isinstance(column, list) else [column]
-
-
-def _touch(held: OrderedDict[Any, Any], name: Any) -> None:
-    """Make `name` the most recently used, and evict the least recently used beyond JOBS_KEPT."""
-    held.move_to_end(name)
-    if len(held) > JOBS_KEPT:
-        held.popitem(last=False)
+def _put(kept: OrderedDict[K, V], key: K, value: V) -> None:
+    """Make a key the most recently used one, and evict the least recently used one beyond JOBS_KEPT."""
+    kept[key] = value
+    kept.move_to_end(key)
+    if len(kept) > JOBS_KEPT:
+        kept.popitem(last=False)
