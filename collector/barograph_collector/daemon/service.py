@@ -10,6 +10,7 @@ import select
 import signal
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final, Self
 from wsgiref.simple_server import WSGIServer
@@ -131,17 +132,17 @@ def host_and_port(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+@dataclass(frozen=True)
 class MetricsServer:
-    """The HTTP server behind /metrics, in a thread of its own."""
+    """The HTTP server of /metrics and its thread."""
 
-    def __init__(self, server: WSGIServer, thread: threading.Thread) -> None:
-        self._server = server
-        self._thread = thread
+    server: WSGIServer
+    thread: threading.Thread
 
     @property
     def address(self) -> tuple[str, int]:
         """The host and the port that are listened on."""
-        host, port = self._server.server_address[:2]
+        host, port = self.server.server_address[:2]
         return str(host), int(port)
 
     @property
@@ -152,9 +153,9 @@ class MetricsServer:
 
     def stop(self) -> None:
         """Stop the server and free the port."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
 
 
 def serve_metrics(

@@ -8,7 +8,6 @@ where neither is safe get no probe and are listed.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from clang.cindex import Cursor, CursorKind, TokenKind
@@ -65,23 +64,14 @@ class Edit(NamedTuple):
     text: str
 
 
-@dataclass
 class ProbePlan:
-    """The probes of one source. names: one per slot. skipped: line and reason."""
-
-    edits: list[Edit] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)
-    skipped: list[tuple[int, str]] = field(default_factory=list)
-
-
-class Planner:
-    """Plans the probes of one source.
-
-    source: its bytes. path: its name in names of features. kept: names of the wanted probes; None for all.
-    """
+    """The probes of one source. names: of features, one per slot. skipped: line and reason."""
 
     def __init__(self, source: bytes, path: str, kept: frozenset[str] | None = None) -> None:
-        self.plan = ProbePlan()
+        """path: of the source in names of features. kept: names of the wanted features; None for all."""
+        self.edits: list[Edit] = []
+        self.names: list[str] = []
+        self.skipped: list[tuple[int, str]] = []
         self._source = source
         self._path = path
         self._kept = kept
@@ -153,7 +143,7 @@ class Planner:
                 return
             end = len(self._source) - len(rest) + 1
         if (slot := self._slots(cursor, f"value:{text}")) is not None:
-            self.plan.edits.append(Edit(end, f" barograph_value({slot}, {text});"))
+            self.edits.append(Edit(end, f" barograph_value({slot}, {text});"))
 
     def _message(self, statement: Cursor, call: Cursor) -> None:
         arguments = list(call.get_arguments())
@@ -163,15 +153,15 @@ class Planner:
         if len(texts) < 3 or not all(texts) or any(map(has_effects, needed)) or not in_source:
             self._skip(statement, f"{call.spelling} with arguments that cannot be evaluated twice")
         elif (slot := self._slots(statement, f"bytes:{call.spelling}", f"ranks:{call.spelling}")) is not None:
-            edit = Edit(statement.extent.start.offset, f"barograph_message({slot}, {', '.join(texts)}); ")
-            self.plan.edits.append(edit)
+            text = f"barograph_message({slot}, {', '.join(texts)}); "
+            self.edits.append(Edit(statement.extent.start.offset, text))
 
     def _range_loop(self, cursor: Cursor) -> None:
         body = list(cursor.get_children())[-1]
         if body.kind is not CursorKind.COMPOUND_STMT or not self._starts_with(body, "{"):
             self._skip(cursor, "range loop without a block")
         elif (slot := self._slots(cursor, "iterations")) is not None:
-            self.plan.edits.append(Edit(body.extent.start.offset + 1, f" (void)barograph_loop({slot});"))
+            self.edits.append(Edit(body.extent.start.offset + 1, f" (void)barograph_loop({slot});"))
 
     def _condition(self, cursor: Cursor) -> None:
         """Wrap the condition of a branch or a loop."""
@@ -187,9 +177,9 @@ class Planner:
         written = self._source[start:end]
         if written.strip():
             start, end = start + len(written) - len(written.lstrip()), end - len(written) + len(written.rstrip())
-            self.plan.edits += [Edit(start, "("), Edit(end, f") ? {yes} : {no}")]
+            self.edits += [Edit(start, "("), Edit(end, f") ? {yes} : {no}")]
         else:
-            self.plan.edits.append(Edit(end, f" {yes}"))
+            self.edits.append(Edit(end, f" {yes}"))
 
     def _place(self, cursor: Cursor, keyword: str) -> tuple[int, int] | str:
         """Byte range of the condition between its parentheses, or the reason why it cannot be wrapped."""
@@ -221,11 +211,11 @@ class Planner:
         names = [f"{self._path}:{line}:{column}:{kind}" for kind in kinds]
         if self._kept is not None and not self._kept.intersection(names):
             return None
-        self.plan.names += names
-        return len(self.plan.names) - len(names)
+        self.names += names
+        return len(self.names) - len(names)
 
     def _skip(self, cursor: Cursor, why: str) -> None:
-        self.plan.skipped.append((cursor.extent.start.line, why))
+        self.skipped.append((cursor.extent.start.line, why))
 
     def _text(self, cursor: Cursor) -> bytes:
         """The source of a cursor; other text where the cursor comes from a macro."""
