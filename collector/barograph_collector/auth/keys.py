@@ -11,7 +11,6 @@ Each is a file of mode 600, replaced as a whole.
 from __future__ import annotations
 
 import logging
-import os
 import secrets
 import time
 from collections.abc import Callable, Iterable
@@ -95,9 +94,10 @@ def revoke(directory: Path, name: str) -> Client:
 def load_collector(directory: Path) -> CollectorKey:
     """The collector's own key. Raises KeysError, also where users other than its owner may read it."""
     path = directory / COLLECTOR
-    if (mode := _status(path, _INIT).st_mode & 0o777) & 0o077:
+    key = read_json(path, CollectorKey, _INIT)
+    if (mode := path.stat().st_mode & 0o777) & 0o077:
         raise KeysError(f"{path} has mode {mode:o}, expected 600")
-    return read_json(path, CollectorKey, _INIT)
+    return key
 
 
 def load_clients(directory: Path) -> list[Client]:
@@ -150,8 +150,11 @@ class WatchedFile(Generic[T]):
     def _load(self) -> dict[str, T]:
         return {self._key(entry): entry for entry in read_json(self._path, self._kind, self._command)}
 
-    def _current_stamp(self) -> tuple[int, int, int]:
-        status = _status(self._path, self._command)
+    def _current_stamp(self) -> tuple[int, int, int] | None:
+        try:
+            status = self._path.stat()
+        except OSError:  # which `_load` reports
+            return None
         # Two writes within 10 ms may have the same modification time.
         return status.st_ino, status.st_mtime_ns, status.st_size
 
@@ -178,7 +181,7 @@ def read_json(path: Path, kind: type[J], command: str) -> J:
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except OSError as error:
-        raise _unreadable(path, error, command) from None
+        raise KeysError(f"cannot read {path}: {error.strerror}; `{command}` makes it") from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise KeysError(f"cannot read {path}: {error}") from None
 
@@ -197,14 +200,3 @@ def write_secret(path: Path, content: bytes) -> None:
     except OSError as error:
         hint = f"; `{_INIT}` makes the directory" if isinstance(error, FileNotFoundError) else ""
         raise KeysError(f"cannot write {path}: {error.strerror}{hint}") from None
-
-
-def _status(path: Path, command: str) -> os.stat_result:
-    try:
-        return path.stat()
-    except OSError as error:
-        raise _unreadable(path, error, command) from None
-
-
-def _unreadable(path: Path, error: OSError, command: str) -> KeysError:
-    return KeysError(f"cannot read {path}: {error.strerror}; `{command}` makes it")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from barograph_agent.settings.setting import Section, Setting, declared
+from barograph_agent.settings.setting import Setting, declared
 from barograph_agent.settings.sources import SITE_FILE, ConfigError, Configuration, S, site_file
 from barograph_collector.daemon.logs import log_to_stderr
 from barograph_collector.daemon.service import CannotStart, Exit
@@ -35,13 +35,6 @@ def run_daemon(
         return error.status
 
 
-def add_options(parser: argparse.ArgumentParser, section: type[Section]) -> None:
-    """Add `--config` and an option for each setting."""
-    add_config(parser)
-    for setting in declared(section).values():
-        add_option(parser, setting)
-
-
 def add_option(parser: argparse.ArgumentParser, setting: Setting) -> None:
     """Add the option of one setting, whose value is None where it is not given."""
     about = setting.about
@@ -64,7 +57,9 @@ def parse(
     parser: argparse.ArgumentParser, section: type[S], argv: Sequence[str] | None, environment: Mapping[str, str]
 ) -> Configuration[S]:
     """Read the settings of a daemon. Ends the process with `Exit.USAGE` and one line where they are invalid."""
-    add_options(parser, section)
+    add_config(parser)
+    for setting in declared(section).values():
+        add_option(parser, setting)
     options = parser.parse_args(argv)
     given = {name: value for name, value in vars(options).items() if name != "config" and value is not None}
     file = options.config or site_file(environment)

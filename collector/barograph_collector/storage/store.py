@@ -99,10 +99,7 @@ class Store:
     def apply_retention(self, retention: Retention) -> int:
         """Roll up days that have ended, then drop days; returns how many were dropped. Raises duckdb.Error."""
         self.database.partitions.roll_up()
-        dropped = self.database.drop_days(retention, self.today)
-        if dropped:
-            self.journal.truncate(self.database.journal_mark)
-        return dropped
+        return self.database.drop_days(retention, self.today)
 
     def reopen(self, last: int) -> None:
         """Open the database again after a failure, and replay the journal up to message `last`.

@@ -60,10 +60,7 @@ class Delivery:
         self._refusal = ""
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket = self._context.socket(zmq.DEALER)
-        self._socket.setsockopt(zmq.LINGER, 0)
-        # UNDER_WAY bounds the unanswered messages.
-        self._socket.setsockopt(zmq.SNDHWM, 0)
-        self._socket.setsockopt(zmq.RCVHWM, 0)
+        self._socket.set_hwm(0)  # UNDER_WAY bounds the unanswered messages
         if key is not None:
             key.apply(self._socket)
         self._socket.setsockopt(zmq.IPV6, "[" in endpoint)
@@ -90,16 +87,12 @@ class Delivery:
                 for stream in self._under_way:
                     self._send(wire.Hello(stream))
 
-    def close(self) -> None:
-        """Close the connection. A later import continues at the marks of the streams under way."""
-        self._socket.close()
-        self._context.term()
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.close()
+        # A later import continues at the marks of the streams under way.
+        self._context.destroy(linger=0)
 
     def _receive(self) -> Iterator[RunRecord]:
         while True:
