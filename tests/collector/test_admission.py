@@ -156,7 +156,7 @@ def test_a_reused_credential_is_refused_and_a_fresh_one_is_accepted(facility: Fa
         agent.hello(shown)
         other.send(wire.Hello(STREAM, credential=shown))
         refusal = other.receive(wire.Refuse)
-        assert (refusal.reason, refusal.detail) == ("replayed", "job token: the proof has been shown before")
+        assert (refusal.reason, refusal.detail) == ("replayed", "job token: the proof has been used before")
         agent.hello(facility.proof())
         agent.append(1, "blocks", 1, blocks(1, job=JOB))
         agent.receive_ack(1)

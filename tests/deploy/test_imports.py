@@ -99,7 +99,7 @@ def test_sacct_columns_can_be_mapped_and_missing_ones_are_named():
     text = "JobID|State|ElapsedRaw|NTasks|Comment|JobName\n1.0|COMPLETED|60|4|solver|a.out\n"
     ((run,), _, _) = split(read_sacct(lines(text), {"app": "Comment", "param:bin": "JobName"}, "local", ""))
     assert (run.job.app, run.job.params, run.seconds) == ("solver", {"bin": "a.out"}, 60.0)
-    with pytest.raises(BadMap, match="no column says state, expected State in sacct's --format"):
+    with pytest.raises(BadMap, match="no column for state, expected State in sacct's --format"):
         list(read_sacct(lines("JobID|JobName|Elapsed|NTasks\n"), {}, "local", ""))
 
 
@@ -291,7 +291,7 @@ def test_a_duplicate_job_in_a_file_is_a_bad_line(collector, tmp_path, capsys):
     file = tmp_path / "h.csv"
     file.write_text("app,ranks,seconds,id\nfft,4,1,77\nfft,4,2,77\n")
     assert run(collector, file) == 65
-    assert capsys.readouterr().err == "line 3: job lab/77.0.0 stands in line 2 already\n"
+    assert capsys.readouterr().err == "line 3: job lab/77.0.0 is in line 2 already\n"
     assert stored(collector)[1] == [1.0]
 
 
@@ -330,7 +330,7 @@ def test_an_unreadable_file_is_one_line_and_status_65(collector, tmp_path, capsy
     assert capsys.readouterr().err.splitlines() == [
         f"barograph import: {tmp_path}/none.csv: No such file or directory",
         f"barograph import: {empty}: the file is empty",
-        f"barograph import: {wrong}: no column says app, expected --map app=COLUMN, a column of: a, b",
+        f"barograph import: {wrong}: no column for app, expected --map app=COLUMN, a column of: a, b",
         f"barograph import: {wrong}: app=c: there is no column 'c', expected one of a, b",
         f"barograph import: {cut}: Compressed file ended before the end-of-stream marker was reached",
         f"barograph import: {spoiled}: Error -3 while decompressing data: invalid stored block lengths",
@@ -346,8 +346,8 @@ def test_standard_input_is_read_and_invalid_bytes_affect_only_their_line(collect
 
 
 def test_an_import_without_a_collector_fails_after_a_timeout(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(transport, "SILENCE_SECONDS", 0.01)
-    monkeypatch.setattr(transport, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(transport, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(transport, "TIMEOUT_SECONDS", 0.05)
     file = tmp_path / "h.csv"
     file.write_text(csv_of(3))
     assert imports.main([str(file), "--collector", "tcp://127.0.0.1:1"]) == 69
@@ -379,8 +379,8 @@ def test_a_collector_of_another_protocol_version_is_an_error(collector, monkeypa
 
 
 def test_an_import_with_a_revoked_key_fails(tmp_path, monkeypatch):
-    monkeypatch.setattr(transport, "SILENCE_SECONDS", 0.05)
-    monkeypatch.setattr(transport, "PATIENCE_SECONDS", 1.0)
+    monkeypatch.setattr(transport, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(transport, "TIMEOUT_SECONDS", 1.0)
     directory = tmp_path / "keys"
     keys.init(directory)
     key = load(keys.add(directory, "importer", "revoked"))
@@ -396,8 +396,8 @@ def test_an_import_with_a_revoked_key_fails(tmp_path, monkeypatch):
 
 
 def test_an_import_with_a_key_of_another_role_fails_and_names_the_expected_roles(tmp_path, monkeypatch):
-    monkeypatch.setattr(transport, "SILENCE_SECONDS", 0.05)
-    monkeypatch.setattr(transport, "PATIENCE_SECONDS", 1.0)
+    monkeypatch.setattr(transport, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(transport, "TIMEOUT_SECONDS", 1.0)
     directory = tmp_path / "keys"
     keys.init(directory)
     key = load(keys.add(directory, "reader", "staff"))

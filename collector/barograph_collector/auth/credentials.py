@@ -89,6 +89,6 @@ class Verifier:
         if not max(now - WINDOW_SECONDS, self._since) <= proof.at <= now + WINDOW_SECONDS:
             raise Refused("replayed", f"job token: the proof is {now - proof.at:.1f} s old, expected a fresh one")
         if proof.mac in self._seen:
-            raise Refused("replayed", "job token: the proof has been shown before")
+            raise Refused("replayed", "job token: the proof has been used before")
         self._seen.add(proof.mac)
         self._order.append((now, proof.mac))

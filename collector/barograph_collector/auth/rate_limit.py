@@ -38,7 +38,7 @@ class TokenBuckets:
         self._levels[owner] = (level - tokens, now)
         if len(self._levels) > self._sweep_at:
             # A full bucket need not be stored.
-            self._levels = {key: held for key, held in self._levels.items() if self._level(key, now) < self._full}
+            self._levels = {key: level for key, level in self._levels.items() if self._level(key, now) < self._full}
             self._sweep_at = max(_SWEEP, 2 * len(self._levels))
         return True
 

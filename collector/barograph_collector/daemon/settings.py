@@ -22,12 +22,12 @@ Metrics: TypeAlias = Annotated[HostPort, Option("where Prometheus scrapes")]
 KeyFile: TypeAlias = Annotated[
     Path | None,
     Form("FILE", "a key file of `barograph keys add`", path),
-    Option("the key file, where the collector asks for one", variable="BAROGRAPH_KEY"),
+    Option("the key file, if the collector requires one", variable="BAROGRAPH_KEY"),
 ]
 AccessFile: TypeAlias = Annotated[
     Path | None,
     Form("FILE", "viewers.json of the key directory", path),
-    Option("viewers: a token of `barograph keys add operator` or `user` is required; needed where others can connect"),
+    Option("viewers with tokens of `barograph keys add operator` or `user`; required if other hosts can connect"),
 ]
 
 
@@ -35,7 +35,7 @@ class DaemonSettings(Section, frozen=True, kw_only=True):
     """The settings of every daemon. Keyword-only, so that fields of subclasses come first."""
 
     log_format: Annotated[
-        Literal["text", "json"], Form("FORMAT", "text or json"), Option("what log lines look like: text or json")
+        Literal["text", "json"], Form("FORMAT", "text or json"), Option("format of log lines: text or json")
     ] = "text"
 
 

@@ -50,7 +50,7 @@ class ImportTally:
                         self.runs += 1
                         yield entry
                     else:
-                        self.complain(entry.line, f"job {entry.job.key} stands in line {line} already")
+                        self.complain(entry.line, f"job {entry.job.key} is in line {line} already")
 
     def complain(self, line: int, reason: str) -> None:
         """Count a bad line, and print it if it is one of the first."""
@@ -90,10 +90,10 @@ def main(arguments: Sequence[str]) -> int:
     except (BadMap, OSError, EOFError, zlib.error) as error:
         return _refuse(f"{options.file}: {getattr(error, 'strerror', None) or error}", Exit.DATA)
     except CollectorUnreachable as error:
-        done = f"{delivery.added:,} runs added by then; the same command goes on where this one stopped"
+        done = f"{delivery.added:,} runs added by then; the same command continues from there"
         return _refuse(f"{error}; {done}", Exit.UNAVAILABLE)
     except KeyboardInterrupt:
-        return _refuse("interrupted; the same command goes on where this one stopped", 130)
+        return _refuse("interrupted; the same command continues from there", 130)
     for line, reason in delivery.refused:
         tally.complain(line, f"refused by the collector: {reason}")
     skipped = ", ".join(f"{count:,} {state}" for state, count in tally.skipped.most_common())

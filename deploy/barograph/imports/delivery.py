@@ -23,11 +23,11 @@ from barograph.imports.record import RunRecord
 from barograph_agent.deliver.keys import ClientKey
 from barograph_agent.protocol import wire
 
-UNDER_WAY: Final = 4096
+PENDING_LIMIT: Final = 4096
 """Streams open at once: enough to fill the collector's commits, whose rate limits an import."""
-SILENCE_SECONDS: Final = 3.0
+RETRY_SECONDS: Final = 3.0
 """After this time without a message, each stream under way is opened again and sent from its mark."""
-PATIENCE_SECONDS: Final = 30.0
+TIMEOUT_SECONDS: Final = 30.0
 MESSAGES: Final = ("jobs", "runs")
 
 
@@ -36,7 +36,7 @@ class CollectorUnreachable(Exception):
 
 
 @dataclass
-class _UnderWay:
+class _Pending:
     record: RunRecord
     known: bool | None = None
     """Whether the run was stored before; None before the welcome."""
@@ -54,13 +54,13 @@ class Delivery:
         self.refused: list[tuple[int, str]] = []
         self._endpoint = endpoint
         self._clock = clock
-        self._under_way: dict[str, _UnderWay] = {}
-        self._heard_at = clock()
+        self._pending: dict[str, _Pending] = {}
+        self._received_at = clock()
         """Time of the last welcome or acknowledgement."""
         self._refusal = ""
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket = self._context.socket(zmq.DEALER)
-        self._socket.set_hwm(0)  # UNDER_WAY bounds the unanswered messages
+        self._socket.set_hwm(0)  # PENDING_LIMIT bounds the unanswered messages
         if key is not None:
             key.apply(self._socket)
         self._socket.setsockopt(zmq.IPV6, "[" in endpoint)
@@ -68,23 +68,23 @@ class Delivery:
 
     def send(self, records: Iterator[RunRecord]) -> Iterator[RunRecord]:
         """Deliver records; yields each once the collector has stored or refused it. Raises CollectorUnreachable."""
-        self._heard_at = asked = self._clock()
+        self._received_at = active_at = self._clock()
         while True:
-            for record in itertools.islice(records, UNDER_WAY - len(self._under_way)):
+            for record in itertools.islice(records, PENDING_LIMIT - len(self._pending)):
                 stream = f"{record.job.key}/import"
-                self._under_way[stream] = _UnderWay(record)
+                self._pending[stream] = _Pending(record)
                 self._send(wire.Hello(stream))
-            if not self._under_way:
+            if not self._pending:
                 return
-            if self._socket.poll(int(1000 * SILENCE_SECONDS)):
-                asked = self._clock()
+            if self._socket.poll(int(1000 * RETRY_SECONDS)):
+                active_at = self._clock()
                 yield from self._receive()
-            elif self._clock() - self._heard_at > PATIENCE_SECONDS:
-                text = f"no answer from the collector at {self._endpoint} within {PATIENCE_SECONDS:g} s"
-                raise CollectorUnreachable(f"{text}, which says: {self._refusal}" if self._refusal else text)
-            elif self._clock() - asked >= SILENCE_SECONDS:
-                asked = self._clock()
-                for stream in self._under_way:
+            elif self._clock() - self._received_at > TIMEOUT_SECONDS:
+                text = f"no answer from the collector at {self._endpoint} within {TIMEOUT_SECONDS:g} s"
+                raise CollectorUnreachable(f"{text}, last refusal: {self._refusal}" if self._refusal else text)
+            elif self._clock() - active_at >= RETRY_SECONDS:
+                active_at = self._clock()
+                for stream in self._pending:
                     self._send(wire.Hello(stream))
 
     def __enter__(self) -> Self:
@@ -107,40 +107,40 @@ class Delivery:
 
     def _process(self, message: wire.FromCollector) -> RunRecord | None:
         """Continue the stream of a message; returns its record once that is complete."""
-        if isinstance(message, wire.Rows | wire.Result) or (one := self._under_way.get(message.stream)) is None:
+        if isinstance(message, wire.Rows | wire.Result) or (run := self._pending.get(message.stream)) is None:
             return None
         match message:
             case wire.Refuse(reason="version"):
                 text = f"the collector at {self._endpoint} speaks another protocol: {message.detail}"
                 raise CollectorUnreachable(text)
             case wire.Refuse() if message.reason in wire.CONSUMED:
-                one.refusal = message.detail
-            case wire.Refuse():  # as by a restarted collector: opened again after SILENCE_SECONDS
+                run.refusal = message.detail
+            case wire.Refuse():  # as by a restarted collector: opened again after RETRY_SECONDS
                 self._refusal = message.detail
             case wire.Welcome():
-                one.known = message.acked >= len(MESSAGES) if one.known is None else one.known
-                return self._advance(message.stream, one, message.acked, resend=True)
+                run.known = message.acked >= len(MESSAGES) if run.known is None else run.known
+                return self._advance(message.stream, run, message.acked, resend=True)
             case wire.Ack():
-                return self._advance(message.stream, one, message.seq, resend=False)
+                return self._advance(message.stream, run, message.seq, resend=False)
         return None
 
-    def _advance(self, stream: str, one: _UnderWay, acked: int, *, resend: bool) -> RunRecord | None:
-        self._heard_at, self._refusal = self._clock(), ""
+    def _advance(self, stream: str, run: _Pending, acked: int, *, resend: bool) -> RunRecord | None:
+        self._received_at, self._refusal = self._clock(), ""
         if acked < len(MESSAGES):
             for seq, table in enumerate(MESSAGES, 1):
                 if resend and seq > acked:
-                    self._send(wire.append(stream, seq, table, 1, one.record.rows[table]))
+                    self._send(wire.append(stream, seq, table, 1, run.record.rows[table]))
             return None
-        del self._under_way[stream]
-        if one.refusal:
-            self.refused.append((one.record.line, one.refusal))
-        elif one.known:
+        del self._pending[stream]
+        if run.refusal:
+            self.refused.append((run.record.line, run.refusal))
+        elif run.known:
             self.known += 1
         else:
             self.added += 1
-        return one.record
+        return run.record
 
     def _send(self, message: wire.FromClient) -> None:
-        # Without a connection, as after a refused key, `send` gives up after PATIENCE_SECONDS.
+        # Without a connection, as after a refused key, `send` gives up after TIMEOUT_SECONDS.
         with contextlib.suppress(zmq.Again):
             self._socket.send(wire.encode(message), zmq.NOBLOCK)

@@ -114,5 +114,5 @@ def _places(header: list[str], dialect: Dialect, mapping: Mapping[str, str], app
             places.setdefault(field, found)
         elif field in dialect.needed and field not in places and not (field == "app" and app):
             names = {"field": field, "columns": " or ".join(columns), "header": ", ".join(header)}
-            raise BadMap(f"no column says {field}, expected {dialect.missing.format_map(names)}")
+            raise BadMap(f"no column for {field}, expected {dialect.missing.format_map(names)}")
     return places
