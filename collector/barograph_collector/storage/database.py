@@ -108,7 +108,12 @@ class Database:
     def drop_days(self, retention: Retention, today: int) -> int:
         """Drop days by retention, the oldest first; returns how many. Raises duckdb.Error."""
         dropped = 0
-        while len(days := self.partitions.days) > 1 and retention.is_due(days[0].day, today, self._used_bytes):
+        while len(days := self.partitions.days) > 1:
+            expired = retention.days and days[0].day < today - retention.days
+            # Free blocks of the file do not count.
+            used = "SELECT block_size * used_blocks FROM pragma_database_size()"
+            if not expired and not (retention.bytes and self._one(used) > retention.bytes):
+                break
             self.partitions.drop_oldest()
             # Only a checkpoint makes the space reusable.
             self.checkpoint()
@@ -131,10 +136,6 @@ class Database:
         """Close the file. DuckDB checkpoints it where possible."""
         for connection in (self.pages.connection, self._writer, self._connection):
             connection.close()
-
-    def _used_bytes(self) -> int:
-        """Bytes in use in the file, without its free blocks."""
-        return self._one("SELECT block_size * used_blocks FROM pragma_database_size()")
 
     def _insert(self, table: str, columns: Iterable[str], rows: pa.Table) -> None:
         names = quoted(columns)

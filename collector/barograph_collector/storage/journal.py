@@ -48,12 +48,9 @@ class Journal:
         self._descriptor = -1
         self._end = 0
         self.last = 0
+        """The number of the last message; the next one is numbered above it."""
         for path, first, _ in self._segments(0)[-1:]:
             self.last = first - 1 + sum(1 for _ in _messages(path, first))
-
-    def start_at(self, number: int) -> None:
-        """Number the next message above `number` and above all messages in the journal."""
-        self.last = max(self.last, number)
 
     def append(self, frames: Sequence[bytes]) -> int:
         """Write and sync messages as one group; returns the number of the last one.

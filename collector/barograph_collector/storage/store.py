@@ -161,7 +161,7 @@ class Store:
     def _replay(self, last: int) -> None:
         """Commit the journal messages, up to `last`, that are not in the database."""
         number = self.database.journal_mark
-        self.journal.start_at(number)
+        self.journal.last = max(self.journal.last, number)
         began, entries, rows, marks = number, list[CheckedRows](), 0, dict[str, int]()
         for number, frame in self.journal.replay(began, last):
             try:
