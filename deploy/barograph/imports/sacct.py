@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from barograph.imports.mapping import Dialect, FieldRow, read_rows
-from barograph.imports.record import Bad, Entry, Skipped, UnreadableLine
-from barograph.imports.table import DONE, job_of, record
+from barograph.imports.record import Bad, Entry, Skipped
+from barograph.imports.table import entry, job_of
 from barograph_agent.job.identity import clean
 
 SACCT: Final = Dialect(
@@ -67,16 +68,8 @@ def _entries(rows: Sequence[tuple[FieldRow | Bad, re.Match[str] | None]], cluste
             yield Skipped(row.line, "job with steps")
         else:
             whole = job if isinstance(job, FieldRow) else row
-            yield _run(row, whole, clean(match[1], "job"), match[2] or "job", cluster, app)
-
-
-def _run(row: FieldRow, whole: FieldRow, job_id: str, step: str, cluster: str, app: str) -> Entry:
-    state = (row.get("state").split() or ["no state"])[0].upper()
-    if state not in DONE:
-        return Skipped(row.line, state[:40])
-    if not row.get("seconds").strip("0:"):
-        return Skipped(row.line, "COMPLETED within a second")
-    try:
-        return record(row, job_of(row, whole, job_id, step, cluster, app))
-    except UnreadableLine as error:
-        return Bad(row.line, str(error))
+            job_id, step = clean(match[1], "job"), match[2] or "job"
+            run = entry(row, "no state", functools.partial(job_of, row, whole, job_id, step, cluster, app))
+            if not isinstance(run, Skipped) and not row.get("seconds").strip("0:"):
+                run = Skipped(row.line, "COMPLETED within a second")
+            yield run

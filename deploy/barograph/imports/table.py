@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from msgspec.structs import replace
@@ -34,17 +35,25 @@ def read_table(lines: Iterable[str], mapping: Mapping[str, str], cluster: str, a
     """
     seen: Counter[str] = Counter()
     for row in read_rows(lines, CSV, mapping, app):
-        yield row if isinstance(row, Bad) else _entry(row, seen, cluster, app)
+        yield row if isinstance(row, Bad) else entry(row, "0", functools.partial(_job, row, seen, cluster, app))
 
 
-def _entry(row: FieldRow, seen: Counter[str], cluster: str, app: str) -> Entry:
-    if (state := row.get("state")) and state.split()[0].upper() not in DONE:
-        return Skipped(row.line, state.split()[0].upper()[:40])
+def entry(row: FieldRow, default_state: str, make_job: Callable[[], Job]) -> Entry:
+    """The entry of a row. default_state: where it has none. make_job: its job; may raise UnreadableLine."""
+    state = (row.get("state").split() or [default_state])[0].upper()
+    if state not in DONE:
+        return Skipped(row.line, state[:40])
     try:
-        job = job_of(row, row, clean(row.get("id"), ""), clean(row.get("step"), "0"), cluster, app)
-        return record(row, job if job.id else replace(job, id=_content(row, job, seen)))
+        job = make_job()
+        ranks = count("ranks", row.get("ranks"))
+        seconds = duration("seconds", row.get("seconds"))
+        nodes = count("nodes", text) if (text := row.get("nodes")) else 0
+        if nodes > ranks:
+            raise UnreadableLine(f"nodes is {nodes}, expected at most the {ranks} ranks")
+        times = span(instant("start", row.get("start")), instant("end", row.get("end")), seconds)
     except UnreadableLine as error:
         return Bad(row.line, str(error))
+    return RunRecord(row.line, job, ranks, nodes, seconds, *times)
 
 
 def job_of(row: FieldRow, whole: FieldRow, job_id: str, step: str, cluster: str, app: str) -> Job:
@@ -61,19 +70,12 @@ def job_of(row: FieldRow, whole: FieldRow, job_id: str, step: str, cluster: str,
     )
 
 
-def record(row: FieldRow, job: Job) -> RunRecord:
-    """The run of a row. Raises UnreadableLine."""
-    ranks = count("ranks", row.get("ranks"))
-    seconds = duration("seconds", row.get("seconds"))
-    nodes = count("nodes", text) if (text := row.get("nodes")) else 0
-    if nodes > ranks:
-        raise UnreadableLine(f"nodes is {nodes}, expected at most the {ranks} ranks")
-    times = span(instant("start", row.get("start")), instant("end", row.get("end")), seconds)
-    return RunRecord(row.line, job, ranks, nodes, seconds, *times)
-
-
-def _content(row: FieldRow, job: Job, seen: Counter[str]) -> str:
+def _job(row: FieldRow, seen: Counter[str], cluster: str, app: str) -> Job:
+    """The job of a row, with an id from its content if it has none."""
+    job = job_of(row, row, clean(row.get("id"), ""), clean(row.get("step"), "0"), cluster, app)
+    if job.id:
+        return job
     content = [job.app, *map(row.get, _CORE), *map("=".join, sorted(job.params.items()))]
     digest = hashlib.blake2b("\0".join(content).encode(errors="replace"), digest_size=12).hexdigest()
     seen[digest] += 1
-    return f"{digest}-{seen[digest]}"
+    return replace(job, id=f"{digest}-{seen[digest]}")
