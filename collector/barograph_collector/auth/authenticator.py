@@ -18,7 +18,7 @@ from barograph_collector.auth.authorization import Claim, Refused
 from barograph_collector.auth.credentials import Verifier
 from barograph_collector.storage.connection import first_line
 
-_AT_ONCE: Final = 1000
+_BATCH: Final = 1000  # hellos
 _log = logging.getLogger(__name__)
 
 
@@ -59,9 +59,9 @@ class Authenticator:
                 self.done(request, self._verify(request), marks.get(request.hello.stream, 0))
 
     def _gather(self) -> list[HelloRequest]:
-        """All queued hellos up to _AT_ONCE, at least one; none at the end."""
+        """All queued hellos up to _BATCH, at least one; none at the end."""
         found: list[HelloRequest] = []
-        while len(found) < _AT_ONCE and (not found or not self.hellos.empty()):
+        while len(found) < _BATCH and (not found or not self.hellos.empty()):
             request = self.hellos.get()
             if request is None:
                 # For the next call, which then returns none.

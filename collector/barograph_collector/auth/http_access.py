@@ -39,7 +39,7 @@ class Viewer:
 
 
 ANYBODY: Final = Viewer("", operator=True)
-"""The viewer without access control, which only a loopback address can have."""
+"""The viewer of requests without access control, which is for loopback addresses only."""
 
 
 class TokenEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

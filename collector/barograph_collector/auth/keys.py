@@ -29,7 +29,6 @@ CLIENTS: Final = "clients.json"
 _INIT: Final = "barograph keys init"
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
-J = TypeVar("J")
 
 
 class KeysError(Exception):
@@ -84,7 +83,7 @@ def revoke(directory: Path, name: str) -> Client:
     clients = load_clients(directory)
     gone = next((client for client in clients if client.name == name), None)
     if gone is None:
-        names = ", ".join(client.name for client in clients) or "there is none"
+        names = ", ".join(client.name for client in clients) or "none"
         raise KeysError(f"name is {name!r}, expected one of: {names}")
     write_json(directory / CLIENTS, [client for client in clients if client is not gone])
     (directory / f"{name}.key").unlink(missing_ok=True)
@@ -176,7 +175,7 @@ def check_new_name(name: str, taken: Iterable[str]) -> None:
         raise KeysError(f"name is {name!r}, expected one that is not in use: revoke it first")
 
 
-def read_json(path: Path, kind: type[J], command: str) -> J:
+def read_json(path: Path, kind: type[T], command: str) -> T:
     """The content of a file that `command` makes. Raises KeysError."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)

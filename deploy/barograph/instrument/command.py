@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+
+import msgspec
 
 from barograph.instrument.compiler import NotInstrumentable, arguments
 from barograph.instrument.rewrite import instrument, write
@@ -72,13 +73,14 @@ def main(words: Sequence[str]) -> int:
     return Exit.OK
 
 
+class _Features(msgspec.Struct):
+    features: frozenset[str]
+
+
 def _kept(path: Path) -> frozenset[str]:
     try:
-        names = json.loads(path.read_text())["features"]
-        if not all(isinstance(name, str) for name in names):
-            raise TypeError("names")
+        return msgspec.json.decode(path.read_bytes(), type=_Features).features
     except OSError as error:
         raise NotInstrumentable(f"{path}: {error.strerror}, expected a list of features") from None
-    except (ValueError, KeyError, TypeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         raise NotInstrumentable(f'{path}: expected {{"features": ["main.c:75:5:value:n", ...]}}') from None
-    return frozenset(names)
