@@ -257,7 +257,7 @@ def test_a_service_takes_new_settings_on_sighup_and_keeps_the_old_where_they_are
         file.write_text("[alerts]\nmargin = 0.2\n[collector]\nkeep_days = 3\n[modeler]\nseed = 4\n")
         service.process.send_signal(signal.SIGHUP)
         service.wait_for_metric("alerts", r'barograph_config_last_reload_successful{daemon="alerts"} 1\.0')
-        service.wait_for("modeler changed, and taken after a restart: seed")
+        service.wait_for("modeler changed, needs a restart: seed")
         assert service.process.poll() is None
 
 

@@ -304,7 +304,7 @@ def test_with_a_list_of_viewers_only_their_tokens_are_answered_and_metrics_stay_
         assert predict([*words, f"--token={tmp_path / 'keys/ada.token'}"]) == 0
         assert predict(words) == 2
         http_access.revoke(tmp_path / "keys", "ada")
-        viewers.look()
+        viewers.poll()
         assert get(served, asked, Authorization=f"Bearer {token}")[0] == 401
     finally:
         served.stop()

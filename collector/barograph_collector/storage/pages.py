@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from pathlib import Path
+from typing import Final
 
 import duckdb
 import numpy as np
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from barograph_agent.protocol.tables import TABLES, Kind
 from barograph_agent.protocol.wire import MAX_BYTES, Column
+from barograph_collector.storage.connection import StoreError
 from barograph_collector.storage.layout import LOG_COLUMNS, OFFSET, quoted
 from barograph_collector.storage.partitions import Partitions
 
@@ -21,10 +22,6 @@ READ_BYTES: Final = MAX_BYTES // 2
 """The approximate size limit of a page, which holds one row at least."""
 _TEXT_STEP: Final = 64
 _STEP_LIMIT: Final = 4096  # rows
-
-
-class OutOfOrder(Exception):
-    """The rows of a table, which the text names, are not in the order of their offsets: the file is damaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +34,10 @@ class LogPage:
 
 
 class PageReader:
-    """Reads pages over its own connection; for one thread."""
+    """Reads pages of the database at `path` over its own connection; for one thread."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, partitions: Partitions) -> None:
+    def __init__(self, path: Path, connection: duckdb.DuckDBPyConnection, partitions: Partitions) -> None:
+        self._path = path
         self.connection = connection
         self._partitions = partitions
 
@@ -47,36 +45,33 @@ class PageReader:
         """At most `limit` rows with offset > after, in order; fewer at READ_BYTES or at the end of a day.
 
         A negative `after` means the last -after rows. `job` selects rows of one job, in a table with such a column.
-        `next_offset` is the last row's; without rows it is `after`, or the table's head if that is negative.
+        `next_offset` is that of the last row; without rows it is `after`, or the table's head for a negative `after`.
+        Raises duckdb.Error, and StoreError for a damaged file.
         """
         start = after if after >= 0 else self._before_last(table, -after, job)
-        found = self._first_rows(table, start, limit, job)
+        # The last day's page is empty where no day has rows.
+        pages = (self._gather(name, table, start, limit, job) for name in self._partitions.after(table, start))
+        for found in pages:
+            if found.num_rows:
+                break
         columns: dict[str, Column] = {
             name: column.to_pylist() if pa.types.is_string(column.type) else column.to_numpy()
             for name, column in zip(found.column_names, found.columns, strict=True)
         }
         offsets = np.asarray(columns[OFFSET], dtype=np.int64)
         if np.any(np.diff(offsets, prepend=start) <= 0):
-            raise OutOfOrder(table)
+            raise StoreError(f"table {table!r} in {self._path} is not in the order of its offsets; the file is damaged")
         return LogPage(columns, len(offsets), int(offsets[-1]) if len(offsets) else start)
 
-    def _first_rows(self, table: str, after: int, limit: int, job: str) -> pa.Table:
-        """Rows of the first day that has any beyond `after`; none of the last day otherwise."""
-        for name in self._partitions.after(table, after):
-            found = self._gather(name, table, after, limit, job)
-            if found.num_rows:
-                break
-        return found
-
     def _gather(self, name: str, table: str, after: int, limit: int, job: str) -> pa.Table:
-        """At most `limit` rows of at most READ_BYTES, by queries whose limits are estimated from the rows before.
+        """At most `limit` rows and READ_BYTES, by queries whose limits are estimated from the sizes of earlier rows.
 
         One query for `limit` rows could materialise gigabytes of text, most of which would not fit.
         """
-        only, bound = _only(job)
+        condition, bound = _of_job(job)
         # No ORDER BY: insertion order is offset order and DuckDB preserves it, so a LIMIT ends the scan early. A sort
         # would scan everything beyond `after` for every page.
-        query = f'SELECT {quoted(LOG_COLUMNS[table])} FROM "{name}" WHERE "{OFFSET}" > ?{only} LIMIT ?'
+        query = f'SELECT {quoted(LOG_COLUMNS[table])} FROM "{name}" WHERE "{OFFSET}" > ? AND {condition} LIMIT ?'
         step = _TEXT_STEP if Kind.TEXT in TABLES[table].columns.values() else limit
         parts: list[pa.Table] = []
         left = float(READ_BYTES)
@@ -95,13 +90,13 @@ class PageReader:
 
     def _before_last(self, table: str, count: int, job: str) -> int:
         """The offset before the last `count` rows."""
-        only, bound = _only(job)
+        condition, bound = _of_job(job)
         first: int | None = None
         head = 0
         for name in reversed(self._partitions.after(table, 0)):
-            newest = f'SELECT "{OFFSET}" FROM "{name}" WHERE true{only} ORDER BY 1 DESC LIMIT ?'
+            newest = f'SELECT "{OFFSET}" FROM "{name}" WHERE {condition} ORDER BY 1 DESC LIMIT ?'
             query = f'SELECT count(*), min("{OFFSET}"), (SELECT max("{OFFSET}") FROM "{name}") FROM ({newest})'
-            found, oldest, last = self._one(query, [*bound, count])
+            ((found, oldest, last),) = self.connection.execute(query, [*bound, count]).fetchall()
             first = oldest if found else first
             head = max(head, last or 0)
             count -= found
@@ -109,14 +104,10 @@ class PageReader:
                 break
         return head if first is None else first - 1
 
-    def _one(self, query: str, bound: Sequence[Any]) -> tuple[Any, ...]:
-        row = self.connection.execute(query, list(bound)).fetchone()
-        assert row is not None  # an aggregate
-        return row
 
-
-def _only(job: str) -> tuple[str, list[str]]:
-    return (" AND job = ?", [job]) if job else ("", [])
+def _of_job(job: str) -> tuple[str, list[str]]:
+    """The condition on rows, and its parameters."""
+    return ("job = ?", [job]) if job else ("true", [])
 
 
 def _weights(rows: pa.Table) -> npt.NDArray[np.float64]:

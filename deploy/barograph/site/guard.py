@@ -50,12 +50,12 @@ class AccessGuard:
         """The sender of the request, None where it is not authenticated."""
         if self.access is None:
             return ANYBODY
-        self.access.look()
-        return self.access.who(request.headers.get("authorization", ""), request.headers.get("cookie", ""))
+        self.access.poll()
+        return self.access.authenticate(request.headers.get("authorization", ""), request.headers.get("cookie", ""))
 
     def knows(self, token: str) -> bool:
         """Whether the token is valid."""
         if self.access is None:
             return False
-        self.access.look()
+        self.access.poll()
         return self.access.owner(token) is not None

@@ -16,7 +16,7 @@ class ReplayLog:
     """The two verbs on a file in `directory`, for one thread."""
 
     def __init__(self, directory: Path) -> None:
-        self._store = Store(directory / "log.duckdb", threads=1)
+        self._store = Store(directory / "log.duckdb")
         self._seq = 0
 
     def put(self, table: str, rows: int, columns: Mapping[str, Any]) -> None:
