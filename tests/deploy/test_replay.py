@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from barograph.cli import main as barograph
 from barograph.lab.replay.command import main
 from barograph.lab.replay.members import stretches
 from barograph.lab.replay.record import Recorder
-from barograph.lab.replay.record import main as record
 from barograph.lab.replay.ring import TraceRing
 from barograph.lab.replay.trace import read_trace
 from barograph_agent.reduce.intervals import Cursor, IntervalReader
@@ -218,6 +218,6 @@ def test_a_trace_that_cannot_be_used_is_refused_in_one_line(tmp_path, clean, cap
 
 
 def test_a_recording_of_nothing_is_refused(tmp_path, capsys):
-    assert record([str(tmp_path / "out.npz"), "--rings", str(tmp_path), "--seconds", "0"]) == 65
+    assert barograph(["record", str(tmp_path / "out.npz"), "--rings", str(tmp_path), "--seconds", "0"]) == 65
     assert "no collective of rank 0" in capsys.readouterr().err
     assert not (tmp_path / "out.npz").exists()
