@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from barograph.demo.application import Lammps
-from barograph.demo.chronicle import newest_job, read_chapter, wait_intervals, wait_learned
+from barograph.demo.runs import newest_job, read_run, wait_intervals, wait_learned
 from barograph_collector.client.log_reader import LogReader
 from helpers.alerting import Webhook, wait_until, watched
 from helpers.up import Up
@@ -128,7 +128,7 @@ def test_a_held_up_lammps_run_is_one_call_that_says_it_all_and_a_healthy_one_is_
     for runs in (1, 2):
         with machine.run() as (job, process):
             assert process.wait(RUN_LIMIT_SECONDS) == 0
-        chapter = read_chapter(machine.reader, "healthy", job)
+        chapter = read_run(machine.reader, "healthy", job)
         assert chapter.state == "healthy", chapter.sentence
         pace = wait_learned(machine.reader, chapter.workload, runs, LEARNED_SECONDS)
         assert pace is not None
