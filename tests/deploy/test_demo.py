@@ -85,7 +85,7 @@ def test_a_lost_interval_fails_the_demo():
     ]
 
 
-def test_healthy_runs_that_differ_much_tell_of_a_busy_machine():
+def test_healthy_runs_that_differ_much_indicate_a_busy_machine():
     outcome = good_outcome()
     assert outcome.interference == ""
     outcome.learning[2] = dataclasses.replace(
@@ -94,14 +94,14 @@ def test_healthy_runs_that_differ_much_tell_of_a_busy_machine():
     assert "something else uses these cores" in outcome.interference
 
 
-def test_an_alarm_before_the_disturbance_tells_of_a_busy_machine():
+def test_an_alarm_before_the_disturbance_indicates_a_busy_machine():
     outcome = dataclasses.replace(good_outcome(), disturbed=run("disturbed", "slow", HOG_AT - 1, 7.0))
     assert outcome.interference.startswith(
         "The disturbed run was slow before the hog began: something else uses these cores"
     )
 
 
-def test_a_run_is_not_told_before_its_verdict_is_final(tmp_path, monkeypatch):
+def test_a_run_is_not_read_before_its_verdict_is_final(tmp_path, monkeypatch):
     monkeypatch.setattr(demo_runs, "VERDICT_SECONDS", 0.0)
     with collector_on(tmp_path / "log.duckdb") as collector, LogReader(collector.endpoint, 60.0) as reader:
         write_history(collector.endpoint)

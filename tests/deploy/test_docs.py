@@ -196,7 +196,7 @@ def test_the_reference_lists_every_metric_with_its_type_and_labels_and_no_other(
         assert written == found, section
 
 
-def test_something_of_every_metric_is_exposed_once_there_is_something_to_say() -> None:
+def test_every_metric_is_exposed_once_it_has_a_value() -> None:
     silent = {name_of(metric) for metrics in exposed().values() for metric in metrics}
     silent -= {name_of(metric) for metrics in exposed().values() for metric in metrics if metric.samples}
     assert not silent
@@ -351,7 +351,7 @@ def anchors(text: str) -> set[str]:
 
 
 @by_page
-def test_every_link_leads_somewhere(page: Path) -> None:
+def test_every_link_has_a_target(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
         if not re.match(r"[a-z]+:", target):
             path, _, anchor = target.partition("#")

@@ -1,4 +1,4 @@
-"""`barograph export`: what is in the file, and that there is a whole one or none."""
+"""`barograph export`: content of the file, and atomic replacement."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_since_and_app_choose_rows(collector: Collector, tmp_path: Path) -> None
     assert jobs == [f"lab/{number}.0.0" for number in range(3, RUNS + 1)]
 
 
-def test_runs_that_ended_well_are_exported_for_extra_p(collector: Collector, tmp_path: Path) -> None:
+def test_successful_runs_are_exported_for_extra_p(collector: Collector, tmp_path: Path) -> None:
     path = tmp_path / "hpcg.jsonl"
     words = [f"--collector={collector.endpoint}", f"--output={path}"]
     assert main(["export", "--format=extrap", f"--app={APP}", *words]) == 0
@@ -79,7 +79,7 @@ def test_runs_that_ended_well_are_exported_for_extra_p(collector: Collector, tmp
         (["runs", "--output=/nonexistent/x"], 73, "cannot write /nonexistent/x: No such file or directory"),
     ],
 )
-def test_what_cannot_be_exported_is_one_line_and_leaves_what_was_there(
+def test_a_failed_export_is_one_line_and_leaves_the_old_file(
     collector: Collector, tmp_path: Path, words: list[str], status: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "out"
@@ -91,7 +91,7 @@ def test_what_cannot_be_exported_is_one_line_and_leaves_what_was_there(
     assert path.read_text() == "before"
 
 
-def test_an_export_that_breaks_off_leaves_what_was_there_and_no_part(
+def test_an_interrupted_export_leaves_the_old_file_and_no_partial_one(
     collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = tmp_path / "out"

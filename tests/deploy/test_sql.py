@@ -1,4 +1,4 @@
-"""`barograph sql`: three forms of one answer."""
+"""`barograph sql`: table, CSV and JSON output, and refusals."""
 
 from __future__ import annotations
 
@@ -39,24 +39,20 @@ def test_an_answer_is_a_table_csv_or_json(collector: Collector, capsysbinary: py
     assert found == {"job": "lab/0.0.0", "runtime_seconds": 325.0, "pair": [1, 2], "none": None}
 
 
-def test_rows_that_were_cut_off_are_told_beside_the_output(
-    collector: Collector, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_truncation_is_reported_on_standard_error(collector: Collector, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sql", "SELECT * FROM blocks", f"--collector={collector.endpoint}", "--limit=2", "--csv"]) == 0
     out, error = capsys.readouterr()
     assert out.count("\n") == 3
     assert error == "barograph sql: the first 2 rows; --limit takes more\n"
 
 
-def test_a_terminal_is_not_told_what_to_do_by_a_value(collector: Collector, capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_in_values_are_escaped(collector: Collector, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sql", "SELECT chr(27) || '[31m[bold]' AS x", f"--collector={collector.endpoint}"]) == 0
     out = capsys.readouterr().out
     assert "\x1b" not in out
     assert "\\x1b[31m[bold]" in out
 
 
-def test_what_the_collector_refuses_is_said_with_status_65(
-    collector: Collector, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_refused_query_is_status_65(collector: Collector, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sql", "DROP TABLE jobs", f"--collector={collector.endpoint}"]) == 65
     assert capsys.readouterr().err == "barograph sql: query is DROP, expected one SELECT\n"
