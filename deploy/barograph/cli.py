@@ -47,8 +47,10 @@ COMMANDS: Final[dict[str, Command]] = {
     "page": Command("barograph.site", "server", "serve a web page of jobs, alarms, applications and predictions"),
     "sql": Command("barograph.commands.sql", "server", "query the log with a SELECT"),
     "export": Command("barograph.commands.export", "server", "write rows of the log to a file: Parquet, CSV, Extra-P"),
-    "predict": Command("barograph.commands.predict", "server", "predict the runtime of a run, also at untried scales"),
-    "report": Command("barograph.report", "report", "write an HTML report about an application or a job"),
+    "predict": Command(
+        "barograph.commands.predict", "server", "predict the runtime of a run, also at scales that have not been run"
+    ),
+    "report": Command("barograph.report", "report", "write a page about an application or a job, to look at or mail"),
     "import": Command("barograph.imports", "server", "put run history into the log: sacct, SWF, CSV"),
     "demo": Command("barograph.demo", "demo", "watch LAMMPS runs, disturb one, and show how it is detected"),
     "config": Command("barograph.operate.config", "server", "show the settings of all daemons, or check a file"),

@@ -1,6 +1,6 @@
-"""PBS hook for three events of MoM: execjob_begin and execjob_end (as root, on each node of a job), execjob_launch.
+"""A hook of PBS for three events of MoM: execjob_begin and execjob_end (root, on each node of a job), execjob_launch.
 
-Installation: docs/operator/pbs-flux.md. Errors are logged and never stop the job.
+Install it under `/etc/barograph/hooks` as docs/operator/pbs-flux.md says. Whatever goes wrong, the job goes on.
 """
 
 import pwd
@@ -10,18 +10,18 @@ import pbs
 
 HOOKS = "/etc/barograph/hooks"
 SECONDS = 5
-"""Time limit of a call, above the hooks' own of 1.5 s."""
+"""Beyond what the hooks allow themselves, 1.5."""
 
 
 def run(words, environment, prefix=()):
-    """Run one of the hooks; returns its output."""
+    """One of the hooks; what it prints."""
     command = [*prefix, "/bin/sh", HOOKS + "/bounded", *words]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, timeout=SECONDS, check=False)
     return done.stdout.decode()
 
 
 def work(event):
-    """Handle the beginning or end of a job, or the launch of a task."""
+    """Begin, end or launch."""
     job = event.job
     owner = str(job.euser or job.Job_Owner).partition("@")[0]
     user = pwd.getpwnam(owner)

@@ -81,6 +81,10 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Program(seed=1).save(tmp_path_factory.mktemp("traces") / "clean.npz")
 
 
+def record(words: list[str]) -> int:
+    return barograph(["record", *words])
+
+
 def test_a_healthy_run_of_a_known_workload_raises_no_alarm(tmp_path, clean, capsys):
     # Another numbering of the same call paths, as another file may have it.
     found = said(capsys, Program(seed=2, contexts=(1, 2, 3)).save(tmp_path / "again.npz"), "--history", clean)
@@ -218,6 +222,6 @@ def test_a_trace_that_cannot_be_used_is_refused_in_one_line(tmp_path, clean, cap
 
 
 def test_a_recording_of_nothing_is_refused(tmp_path, capsys):
-    assert barograph(["record", str(tmp_path / "out.npz"), "--rings", str(tmp_path), "--seconds", "0"]) == 65
+    assert record([str(tmp_path / "out.npz"), "--rings", str(tmp_path), "--seconds", "0"]) == 65
     assert "no collective of rank 0" in capsys.readouterr().err
     assert not (tmp_path / "out.npz").exists()

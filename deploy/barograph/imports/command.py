@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,7 +13,6 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from barograph.cli import CommandError
 from barograph.imports.delivery import CollectorUnreachable, Delivery
 from barograph.imports.mapping import FIELDS, BadMap, parse_map
 from barograph.imports.record import Bad, Entry, RunRecord, Skipped, UnreadableLine, app_name
@@ -78,14 +78,14 @@ def main(arguments: Sequence[str]) -> int:
             records = tally.records(entries(options.file, source.lines, reading))
             _follow(records if options.dry_run else delivery.send(records), source, console)
     except keys.KeyFileError as error:
-        raise CommandError(str(error)) from None
+        return _refuse(str(error), Exit.DATA)
     except (BadMap, OSError, EOFError, zlib.error) as error:
-        raise CommandError(f"{options.file}: {getattr(error, 'strerror', None) or error}") from None
+        return _refuse(f"{options.file}: {getattr(error, 'strerror', None) or error}", Exit.DATA)
     except CollectorUnreachable as error:
         done = f"{delivery.added:,} runs added by then; the same command goes on where this one stopped"
-        raise CommandError(f"{error}; {done}", Exit.UNAVAILABLE) from None
+        return _refuse(f"{error}; {done}", Exit.UNAVAILABLE)
     except KeyboardInterrupt:
-        raise CommandError("interrupted; the same command goes on where this one stopped", 130) from None
+        return _refuse("interrupted; the same command goes on where this one stopped", 130)
     for line, reason in delivery.refused:
         tally.complain(line, f"refused by the collector: {reason}")
     print(_summary(options.dry_run, tally, delivery))
@@ -110,6 +110,11 @@ def _summary(dry_run: bool, tally: ImportTally, delivery: Delivery) -> str:
         else f"{plural(delivery.added, 'run')} added, {delivery.known:,} known already"
     )
     return "\n".join([done, f"not learned: {skipped or 'none'}", plural(tally.bad, "bad line")])
+
+
+def _refuse(text: str, status: int) -> int:
+    print(f"barograph import: {text}", file=sys.stderr)
+    return status
 
 
 def _parser() -> argparse.ArgumentParser:
