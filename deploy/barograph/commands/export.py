@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,7 +25,7 @@ from barograph.views.log import arrow_of
 from barograph.views.refusal import NoResult, opened
 from barograph_agent.protocol.tables import IDENTIFIER, TABLES, Kind
 from barograph_agent.settings import agent, places
-from barograph_collector.client.log_reader import LogReader, RowBatch
+from barograph_collector.client.log_reader import LogReader
 from barograph_collector.daemon.service import Exit
 from barograph_collector.query.sql import ROWS_LIMIT
 
@@ -61,8 +62,9 @@ class Selection:
 
     def pages(self) -> Iterator[pa.Table]:
         """The rows in log order, by page, including those appended since the selection was made."""
+        schema = schema_of(self.table)
         for batch in self._reader.read_all(self.table, self._before) if self.rows else ():
-            page = _to_arrow(self.table, batch)
+            page = pa.table([pa.array(batch.columns[field.name], field.type) for field in schema], schema)
             if self._since is not None:
                 page = page.filter(pc.greater_equal(page[self._time], self._since))
             if self._jobs is not None:
@@ -88,7 +90,8 @@ def write_rows(selection: Selection, path: Path, form: str, progress: Callable[[
     """Write a selection as `parquet` or `csv`; returns the number of rows."""
     schema = schema_of(selection.table)
     rows = 0
-    with _writer(path, form, schema) as writer:
+    made = pa.csv.CSVWriter if form == "csv" else functools.partial(pa.parquet.ParquetWriter, compression="zstd")
+    with made(path, schema) as writer:
         for page in selection.pages():
             writer.write_table(page)
             rows += page.num_rows
@@ -98,7 +101,9 @@ def write_rows(selection: Selection, path: Path, form: str, progress: Callable[[
 
 def schema_of(table: str) -> pa.Schema:
     """The Arrow schema of a table, with its `offset`."""
-    return pa.schema([("offset", pa.int64()), *((name, _type(kind)) for name, kind in TABLES[table].columns.items())])
+    kinds = TABLES[table].columns.items()
+    types = ((name, pa.string() if kind.is_text else pa.from_numpy_dtype(kind.dtype)) for name, kind in kinds)
+    return pa.schema([("offset", pa.int64()), *types])
 
 
 def since_argument(text: str) -> float:
@@ -117,21 +122,6 @@ def app_argument(text: str) -> str:
     if not IDENTIFIER.fullmatch(text):
         raise argparse.ArgumentTypeError(f"{text!r}, expected {Kind.NAME.text}")
     return text
-
-
-def _writer(path: Path, form: str, schema: pa.Schema) -> Any:
-    if form == "csv":
-        return pa.csv.CSVWriter(path, schema)
-    return pa.parquet.ParquetWriter(path, schema, compression="zstd")
-
-
-def _type(kind: Kind) -> pa.DataType:
-    return pa.string() if kind.is_text else pa.from_numpy_dtype(kind.dtype)
-
-
-def _to_arrow(table: str, batch: RowBatch) -> pa.Table:
-    schema = schema_of(table)
-    return pa.table([pa.array(batch.columns[field.name], field.type) for field in schema], schema)
 
 
 def _jobs_of(reader: LogReader, app: str) -> list[str]:
