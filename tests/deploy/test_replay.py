@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from barograph.cli import main as barograph
 from barograph.lab.replay.command import main
 from barograph.lab.replay.members import stretches
 from barograph.lab.replay.record import Recorder
+from barograph.lab.replay.record import main as record
 from barograph.lab.replay.ring import TraceRing
 from barograph.lab.replay.trace import read_trace
 from barograph_agent.reduce.intervals import Cursor, IntervalReader
@@ -79,10 +79,6 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: Path | str) -> dict[str
 @pytest.fixture(scope="module")
 def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Program(seed=1).save(tmp_path_factory.mktemp("traces") / "clean.npz")
-
-
-def record(words: list[str]) -> int:
-    return barograph(["record", *words])
 
 
 def test_a_healthy_run_of_a_known_workload_raises_no_alarm(tmp_path, clean, capsys):

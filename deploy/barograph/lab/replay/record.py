@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,11 +13,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from barograph.cli import CommandError
 from barograph_agent.ring.reader import RECORD, Records, Ring, RingError
 from barograph_agent.settings import places
 
 POLL_SECONDS: Final = 0.2
+EXIT_DATA: Final = 65
 EXIT_STATE: Final = 73
 
 
@@ -120,16 +121,16 @@ def main(arguments: Sequence[str], clock: Callable[[], float] = time.monotonic) 
     options = parser.parse_args(arguments)
     directory = options.rings or _newest(places.ring_root(os.environ))
     if directory is None:
-        raise CommandError(f"no job under {places.ring_root(os.environ)}, expected one that runs or --rings")
+        return _refuse(f"no job under {places.ring_root(os.environ)}, expected one that runs or --rings", EXIT_DATA)
     recorder = Recorder(directory)
     until = clock() + options.seconds
     try:
         _record(recorder, until, clock)
         recorder.save(options.out)
     except RingError as error:
-        raise CommandError(str(error)) from None
+        return _refuse(str(error), EXIT_DATA)
     except OSError as error:
-        raise CommandError(f"{options.out}: {error.strerror}", EXIT_STATE) from None
+        return _refuse(f"{options.out}: {error.strerror}", EXIT_STATE)
     finally:
         recorder.close()
     lost = f", {recorder.lost} written over before they were seen" if recorder.lost else ""
@@ -157,3 +158,8 @@ def _newest(root: Path) -> Path | None:
 
 def _lives(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
+
+
+def _refuse(text: str, status: int) -> int:
+    print(f"barograph record: {text}", file=sys.stderr)
+    return status
