@@ -341,7 +341,7 @@ def test_the_spool_command_delivers_once_what_waits(node: Node, service: Service
         "BAROGRAPH_COLLECTOR": NOWHERE})  # fmt: skip
     vain = node.barograph("spool", "--send", "--collector", NOWHERE, "--seconds", "0.2")
     assert (vain.returncode, vain.stdout) == (69, "")
-    assert vain.stderr == f"barograph: 1 runs not delivered in 0.2 s to {NOWHERE}\n"
+    assert vain.stderr == f"barograph spool: 1 runs not delivered in 0.2 s to {NOWHERE}\n"
     done = node.barograph("spool", "--send")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"delivered  {service.job('sent')}\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from barograph.operate.keys import main
+from barograph.cli import main as barograph
 from barograph_agent.deliver import keys as client_keys
 from barograph_collector.auth import keys
 
@@ -125,3 +125,7 @@ def test_a_collector_key_that_others_can_read_is_refused(directory: Path) -> Non
     (directory / "collector.json").chmod(0o640)
     with pytest.raises(keys.KeysError, match=r"collector.json has mode 640, expected 600"):
         keys.Keyring(directory)
+
+
+def main(words: list[str]) -> int:
+    return barograph(["keys", *words])

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barograph import imports
+from barograph.cli import main
 from barograph.imports import delivery as transport
 from barograph.imports.delivery import CollectorUnreachable, Delivery
 from barograph.imports.mapping import BadMap, parse_map
@@ -245,7 +245,7 @@ def collector(tmp_path: Path) -> Iterator[Collector]:
 
 
 def run(collector: Collector, *words: str | Path) -> int:
-    return imports.main([*map(str, words), "--collector", collector.endpoint, "--cluster", "lab"])
+    return main(["import", *map(str, words), "--collector", collector.endpoint, "--cluster", "lab"])
 
 
 def test_importing_again_adds_only_new_runs(collector, tmp_path, capsys):
@@ -350,7 +350,7 @@ def test_an_import_without_a_collector_fails_after_a_timeout(monkeypatch, tmp_pa
     monkeypatch.setattr(transport, "TIMEOUT_SECONDS", 0.05)
     file = tmp_path / "h.csv"
     file.write_text(csv_of(3))
-    assert imports.main([str(file), "--collector", "tcp://127.0.0.1:1"]) == 69
+    assert main(["import", str(file), "--collector", "tcp://127.0.0.1:1"]) == 69
     assert (
         "no answer from the collector at tcp://127.0.0.1:1 within 0.05 s; 0 runs added by then"
         in capsys.readouterr().err

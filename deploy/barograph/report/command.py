@@ -8,12 +8,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from barograph.cli import CommandError
 from barograph.commands.export import app_argument, replaced, since_argument
 from barograph.report import application, job, page
 from barograph.views.context import ViewContext
 from barograph.views.log import BATCH, LogView
 from barograph.views.modeler import DEFAULT_MODELER, ModelerClient, default_modeler
-from barograph.views.refusal import NoResult, log_errors, refuse
+from barograph.views.refusal import log_errors
 from barograph_agent.deliver import keys
 from barograph_agent.job.identity import JobError, parse_params
 from barograph_agent.settings import places
@@ -35,10 +36,8 @@ def main(arguments: Sequence[str]) -> int:
             text = _page(ViewContext(log, modeler), options)
         with replaced(options.output) as path:
             path.write_text(text, encoding="utf-8")
-    except NoResult as error:
-        return refuse("report", error)
     except OSError as error:
-        return refuse("report", f"cannot write {options.output}: {error.strerror}", Exit.STATE)
+        raise CommandError(f"cannot write {options.output}: {error.strerror}", Exit.STATE) from None
     print(f"{options.output}: {len(text.encode()) / 1024:,.0f} KiB")
     return Exit.OK
 
