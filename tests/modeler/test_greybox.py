@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.studies.greybox.fraction import TooFewRuns
 from barograph_modeler.studies.greybox.greybox import METHODS, GreyBox, Softplus
-from barograph_modeler.studies.greybox.oliveira import LOWER, UPPER, Oliveira
+from barograph_modeler.studies.greybox.oliveira import LOWER, UPPER, Oliveira, minimize
 from barograph_modeler.studies.greybox.samples import Points, contexts, vectors
 from barograph_modeler.studies.greybox.speedup import overhead, speedup
-from barograph_modeler.studies.greybox.swarm import minimize
 from barograph_modeler.studies.rivals.papers import MODELS
 
 SHARE = 0.95
@@ -164,9 +163,9 @@ def test_problems_of_one_application_are_learned_together(method):
 def test_the_swarm_finds_the_bottom_of_a_bowl_and_stays_in_its_box(seed):
     middle = np.array([0.3, -0.7, 0.9])
 
-    def cost(places):
-        assert (np.abs(places) <= 1).all()
-        return np.sum((places - middle) ** 2, axis=1)
+    def cost(positions):
+        assert (np.abs(positions) <= 1).all()
+        return np.sum((positions - middle) ** 2, axis=1)
 
     assert minimize(cost, -np.ones(3), np.ones(3), seed=seed, particles=30, iterations=200) == pytest.approx(
         middle, abs=1e-3

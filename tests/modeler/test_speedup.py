@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.studies.greybox.fraction import TooFewRuns, aggregate, estimate_share, optimal, serial_time
-from barograph_modeler.studies.greybox.speedup import corrected_time, estimated_time, overhead, parallel_share, speedup
+from barograph_modeler.studies.greybox.speedup import corrected_time, estimated_time, overhead, speedup
 
 processes = st.integers(1, 10**6)
 ratios = st.floats(1e-6, 1.0)
@@ -60,11 +60,6 @@ def test_the_time_comes_back_from_its_overhead(serial, observed, n, w, p):
     assert corrected_time(serial, n, w, p, overhead(observed, serial, n, w, p)) == pytest.approx(observed)
 
 
-@given(st.integers(2, 1000), ratios, shares)
-def test_the_parallel_share_comes_back_from_its_speedup(n, w, p):
-    assert parallel_share(speedup(n, w, p), n, w) == pytest.approx(p, abs=1e-9)
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -74,7 +69,6 @@ def test_the_parallel_share_comes_back_from_its_speedup(n, w, p):
         (lambda: speedup(2, 1, 1.2), "p: 1.2, expected a finite number from 0 to 1"),
         (lambda: overhead(-3, 1, 2, 1, 0.5), "observed time: -3, expected a finite number above 0"),
         (lambda: corrected_time(1, 2, 1, 0.5, 0), "tau: 0, expected a finite number above 0"),
-        (lambda: parallel_share(1, 1, 1), "processes: 1, expected a finite number above 1"),
     ],
 )
 def test_what_is_no_run_is_refused(call, message):

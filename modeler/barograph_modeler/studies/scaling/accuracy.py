@@ -10,8 +10,8 @@ import numpy as np
 
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.history import Runs
-from barograph_modeler.studies.averages import over_known
 from barograph_modeler.studies.rivals.laws import Model, RuntimeCurve
+from barograph_modeler.studies.runs import over_known
 from barograph_modeler.studies.scaling.models import Limited
 from barograph_modeler.studies.scaling.workloads import WorkloadSplit
 

@@ -15,11 +15,10 @@ import numpy as np
 
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.history import Runs
-from barograph_modeler.studies.averages import over_known
 from barograph_modeler.studies.rivals import laws, pmnf
 from barograph_modeler.studies.rivals.laws import Model, RuntimeCurve
 from barograph_modeler.studies.rivals.papers import log_bilinear
-from barograph_modeler.studies.runs import Grid
+from barograph_modeler.studies.runs import Grid, over_known
 from barograph_modeler.studies.scaling.workloads import lower_half
 from barograph_modeler.studies.series import positions
 from barograph_modeler.studies.weak.weak import BEST, Kind, relative_error
