@@ -11,7 +11,7 @@ from barograph.lab.replay.trace import Trace
 
 
 def summarize(trace: Trace, scores: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Alarms in the order of detection, each as last written, and the job. Times are Unix seconds.
+    """The alarms in the order of detection, each as last written, and the job. Times are Unix seconds.
 
     `onset_seconds` and `detected_seconds` count from the start of the trace.
     """
@@ -19,7 +19,7 @@ def summarize(trace: Trace, scores: Sequence[dict[str, Any]]) -> dict[str, Any]:
     alarms: dict[float, dict[str, Any]] = {}
     for row in scores:
         if math.isfinite(row["alarmed_at"]):
-            # Dict order is the order of detection; the final row repeats the last alarm with the runtime beside it.
+            # Dict order is the order of detection; the final row repeats the last alarm, with the runtime.
             alarms[row["alarmed_at"]] = _alarm(row, start)
     final = scores[-1]
     job = {
@@ -54,5 +54,5 @@ def _alarm(row: dict[str, Any], start: float) -> dict[str, Any]:
 
 
 def _known(value: float) -> float | None:
-    """JSON has no NaN."""
+    """The value for JSON, which has no NaN."""
     return float(value) if math.isfinite(value) else None

@@ -1,7 +1,7 @@
 """The papers' models as rows of `barograph backtest scaling`.
 
-Each problem size of each problem is a group of runs with its own serial time, measured or estimated: strong scaling,
-w = 1. The cutoff c_f of a group is its largest scale.
+Each size of each problem is a group of runs with its own serial time, measured or estimated: strong scaling, w = 1.
+The cutoff c_f of a group is its largest scale.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class SizeGroup:
 
 
 def fit_greybox(method: OverheadMethod, problems: Mapping[str, Runs], seed: int) -> dict[str, RuntimeCurve | str]:
-    """One overhead model for all problems of an application; a curve per problem, or why there is none."""
+    """One overhead model for all problems of an application; a curve per problem, or the reason why there is none."""
     curves: dict[str, RuntimeCurve | str] = {}
     groups: dict[str, dict[float, SizeGroup]] = {}
     number = 0
@@ -88,7 +88,7 @@ def _seconds(
         runs = Runs(ranks[at], nodes[at], size[at], ones)
         asked = Points.of(runs, np.full(at.size, group.number, dtype=np.intp), ones, np.full(at.size, np.nan))
         targets = np.arange(known.ranks.size, known.ranks.size + at.size)
-        # Points to predict have no tau, so no cutoff makes them runs at small scale.
+        # Points to predict have no tau and so are never runs at small scale, whatever their cutoff.
         tau = model.predict(known.joined(asked), targets, np.concatenate([c_h, np.zeros(at.size)]))
         found = ~np.isnan(tau)
         answer[at[found]] = corrected_time(group.serial, ranks[at[found]], 1, share, tau[found])
@@ -112,7 +112,7 @@ def _oliveira(seed: int, runs: Runs) -> RuntimeCurve:
 
 
 def log_bilinear(intercept: bool) -> Callable[[Runs], RuntimeCurve]:
-    """The law of weak scaling, fitted to the least seconds of each configuration; raises ValueError for too few.
+    """The law of weak scaling, fitted to the least seconds of each configuration. Raises ValueError for too few.
 
     Without sizes it is a power law of the ranks.
     """
@@ -121,10 +121,10 @@ def log_bilinear(intercept: bool) -> Callable[[Runs], RuntimeCurve]:
         law = LogBilinear(intercept=intercept)
         for ranks, size, seconds in zip(runs.ranks, runs.size, runs.seconds, strict=True):
             law.learn(float(ranks), float(size), float(seconds))
-        law.coefficients  # noqa: B018 - raises where runs are too few
+        law.coefficients  # noqa: B018 - raises for too few runs
 
         def seconds_at(ranks: Floats, nodes: Floats, size: Floats) -> Floats:
-            with np.errstate(over="ignore"):  # a parabola far out
+            with np.errstate(over="ignore"):  # parabolas overflow far out
                 found = law.predict(ranks, size)
             return np.asarray(np.where(np.isfinite(found) & (found > 0), found, np.nan))
 

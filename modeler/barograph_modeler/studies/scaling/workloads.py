@@ -1,4 +1,4 @@
-"""Workloads of scaling runs from a CSV file, each split into what is learned and what is scored."""
+"""Workloads of scaling runs from a CSV file, each split into learned and scored runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from barograph_modeler.studies.series import BadTable, Columns, CsvTable, positi
 
 @dataclass(frozen=True)
 class ScalingWorkload:
-    """Runs that differ in scale and size only. key: cell of each `by` column."""
+    """Runs that differ only in scale and size. key: cell of each `by` column."""
 
     key: dict[str, str]
     runs: Runs
@@ -29,7 +29,7 @@ class ScalingWorkload:
 
 @dataclass(frozen=True)
 class WorkloadSplit:
-    """What is learned of a workload and what is scored; scored is None where nothing is."""
+    """The learned and the scored runs of a workload. scored: None if there are none."""
 
     key: dict[str, str]
     name: str
@@ -38,16 +38,16 @@ class WorkloadSplit:
 
     @property
     def scales(self) -> int:
-        """Distinct numbers of ranks in both."""
+        """Number of distinct scales in both."""
         scored = () if self.scored is None else self.scored.scales
         return int(np.union1d(self.learned.scales, scored).size)
 
 
 def read_workloads(path: Path, columns: Columns) -> tuple[list[ScalingWorkload], int]:
-    """The workloads in the order of the file, and how many rows have a blank time, scale or size and are left out.
+    """The workloads in file order, and the number of rows left out for a blank time, scale or size.
 
-    The scale of a workload is its ranks; where a row of it has none but all have nodes, its nodes. Raises BadTable for
-    cells that are no such number, and OSError.
+    The scale of a workload is its ranks or, if some rows have no ranks but all have nodes, its nodes. Raises BadTable
+    for invalid cells, and OSError.
     """
     table = CsvTable(path)
     seconds = table.positive(columns.value, "seconds above 0", blank=True)
@@ -70,13 +70,13 @@ def read_workloads(path: Path, columns: Columns) -> tuple[list[ScalingWorkload],
 
 
 def lower_half(runs: Runs) -> float:
-    """The largest scale of the lower half of the scales. Of an odd number, the one in the middle is of the lower."""
+    """The largest scale of the lower half of the scales, which includes the middle one of an odd number."""
     scales = runs.scales
     return float(scales[(scales.size + 1) // 2 - 1])
 
 
 def split(workloads: Sequence[ScalingWorkload], most: Callable[[Runs], float]) -> list[WorkloadSplit]:
-    """Learn what is at most at a scale, score what is above. most: the scale, from the runs of a workload."""
+    """Learn the runs up to a scale and score those above it. most: the scale, from the runs of a workload."""
     splits = []
     for one in workloads:
         low = one.runs.ranks <= most(one.runs)
@@ -89,7 +89,7 @@ def split(workloads: Sequence[ScalingWorkload], most: Callable[[Runs], float]) -
 def split_files(
     learned: Sequence[ScalingWorkload], scored: Sequence[ScalingWorkload], most: Callable[[Runs], float] | None
 ) -> list[WorkloadSplit]:
-    """Learn one file, all of it or what is at most at a scale; score the rows of the same workloads in another."""
+    """Learn the runs of one file, all or up to a scale; score the runs of the same workloads in another file."""
     rows = {one.name: one.runs for one in scored}
     both = split(learned, most or (lambda runs: math.inf))
     return [WorkloadSplit(one.key, one.name, one.learned, rows.get(one.name)) for one in both]
