@@ -20,7 +20,7 @@ from barograph_modeler.studies.bands.tasks import programs
 from barograph_modeler.studies.features.runtime import RuntimeScore
 from barograph_modeler.studies.rivals.laws import RuntimeCurve
 from barograph_modeler.studies.scaling.accuracy import ModelAccuracy
-from barograph_modeler.studies.scaling.models import Limited
+from barograph_modeler.studies.scaling.models import PredictorCurve
 from barograph_modeler.studies.scaling.workloads import WorkloadSplit
 from barograph_modeler.studies.series import Series
 
@@ -172,7 +172,7 @@ def _draw_workload(axes: Axes, curves: Mapping[str, RuntimeCurve | str], one: Wo
                 y = curve(*rows)
             style = {"color": GREEN, "lw": 2.2, "zorder": 3} if model == OURS else {"color": colors[model], "lw": 0.8}
             axes.plot(x, y, label=model if size == sizes[0] else None, **style)
-            if isinstance(curve, Limited):
+            if isinstance(curve, PredictorCurve):
                 limits = curve.limits(*rows)
                 axes.fill_between(x, limits.lower, limits.upper, color=GREEN, alpha=0.15, lw=0, zorder=1)
                 if np.isfinite(limits.lower).any():

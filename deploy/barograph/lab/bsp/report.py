@@ -52,10 +52,9 @@ def write(directory: Path, name: str, times: Times) -> None:
     with (directory / "ranks.csv").open("w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(["workload", "ranks", "interval", "rank", "work_seconds", "barrier_seconds"])
-        for rank in range(ranks):
-            for interval in range(intervals):
-                spent = (times.work[rank, interval] * 1e-9, times.barrier[rank, interval] * 1e-9)
-                rows.writerow([name, ranks, interval, rank, *(f"{value:.9f}" for value in spent)])
+        for rank, interval in np.ndindex(ranks, intervals):
+            spent = (times.work[rank, interval] * 1e-9, times.barrier[rank, interval] * 1e-9)
+            rows.writerow([name, ranks, interval, rank, *(f"{value:.9f}" for value in spent)])
     with (directory / "maxima.csv").open("w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(["workload", "ranks", "interval", "maximum_seconds"])

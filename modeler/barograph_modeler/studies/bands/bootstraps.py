@@ -12,17 +12,17 @@ from barograph_modeler.maxima.fits.pwm import MINIMUM_SAMPLES
 from barograph_modeler.maxima.predictive import SeriesLimits
 from barograph_modeler.maxima.runtime import runtime_band
 from barograph_modeler.maxima.sample import Floats
-from barograph_modeler.studies.bands.methods import SEED, HasLimits
+from barograph_modeler.studies.bands.methods import SEED, Limits
 from barograph_modeler.studies.bands.score import ScoreRow, score
 from barograph_modeler.studies.maxima.nodes import inter_node, intra_node
 from barograph_modeler.studies.maxima.runs import RunHistory, runtime_interval, runtime_replicas
 from barograph_modeler.studies.maxima.scaling import emmas, percentile_interval
-from barograph_modeler.studies.series import Series
+from barograph_modeler.studies.series import Series, positions
 
 EARLIER: Final = 3
 """Runs before the first scored one: fewer have no band of runtimes."""
 
-WHOLE_RUNS: Final[Mapping[str, Callable[[Sequence[Floats], int], HasLimits | None]]] = {
+WHOLE_RUNS: Final[Mapping[str, Callable[[Sequence[Floats], int], Limits | None]]] = {
     "sums": lambda runs, n: runtime_interval(RunHistory.of(runs, np.zeros(len(runs))), n, seed=SEED),
     "sums-plain": lambda runs, n: percentile_interval(
         runtime_replicas(RunHistory.of(runs, np.zeros(len(runs))), n, seed=SEED, inflated=False)
@@ -32,7 +32,7 @@ WHOLE_RUNS: Final[Mapping[str, Callable[[Sequence[Floats], int], HasLimits | Non
 """Bands for a run of n intervals from the intervals of earlier runs: sums of intervals drawn run by run, with and
 without inflation for the number of runs, and the daemon's band of runtimes."""
 
-SINGLE_RANKS: Final[Mapping[str, Callable[[Floats, int], HasLimits]]] = {
+SINGLE_RANKS: Final[Mapping[str, Callable[[Floats, int], Limits]]] = {
     "inter-node": lambda times, ranks: inter_node(times[:, None], ranks, seed=SEED),
     "inter-node-mom": lambda times, ranks: inter_node(times[:, None], ranks, seed=SEED, method="mom"),
     "intra-node": lambda times, ranks: intra_node(times[:, None], ranks, seed=SEED),
@@ -89,7 +89,6 @@ def single_ranks(series: Sequence[Series], rank: str) -> Iterator[ScoreRow]:
 
 def _grouped(series: Sequence[Series], column: str) -> list[tuple[dict[str, str], list[Series]]]:
     """Series that differ in one column only, in input order, with the cells of the other columns."""
-    groups: dict[tuple[str, ...], list[Series]] = {}
-    for one in series:
-        groups.setdefault(tuple(cell for name, cell in one.key.items() if name != column), []).append(one)
-    return [({name: cell for name, cell in those[0].key.items() if name != column}, those) for those in groups.values()]
+    keys = [{name: cell for name, cell in one.key.items() if name != column} for one in series]
+    groups = positions(tuple(key.values()) for key in keys)
+    return [(keys[members[0]], [series[i] for i in members]) for members in groups.values()]

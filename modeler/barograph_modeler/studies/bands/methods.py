@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
@@ -25,19 +25,9 @@ from barograph_modeler.studies.maxima.trend import trend_band
 SEED: Final = 1
 
 
-class HasLimits(Protocol):
-    """A lower and an upper limit, both inside the band, in the unit of the values."""
-
-    @property
-    def lower(self) -> float:
-        """The lower limit."""
-
-    @property
-    def upper(self) -> float:
-        """The upper limit."""
-
-
-Fit = Callable[[Floats], HasLimits | None]
+Limits = Band | Projection
+"""Lower and upper limit, both inside the band, in the unit of the values."""
+Fit = Callable[[Floats], Limits | None]
 
 
 @dataclass(frozen=True)
@@ -54,7 +44,7 @@ class BandMethod:
     help: str
     fit: Fit | None = None
     follow: Callable[[Floats], SeriesLimits] | None = None
-    project: Callable[[Mapping[float, Floats], float], HasLimits | None] | None = None
+    project: Callable[[Mapping[float, Floats], float], Limits | None] | None = None
     refits: bool = True
     continued: bool = False
 
@@ -77,7 +67,7 @@ def _static(sample: Floats) -> Band | None:
 def _method(
     name: str,
     text: str,
-    band: Callable[[Floats, float], HasLimits | None],
+    band: Callable[[Floats, float], Limits | None],
     *,
     fewest: int = MINIMUM_SAMPLES,
     refits: bool = True,
@@ -87,7 +77,7 @@ def _method(
     fewest: values below which there is no band.
     """
 
-    def fit(sample: Floats, factor: float = 1.0) -> HasLimits | None:
+    def fit(sample: Floats, factor: float = 1.0) -> Limits | None:
         return band(sample, factor) if sample.size >= fewest else None
 
     return BandMethod(

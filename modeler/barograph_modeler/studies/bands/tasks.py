@@ -11,7 +11,7 @@ import numpy as np
 
 from barograph_modeler.maxima.predictive import SeriesLimits
 from barograph_modeler.maxima.sample import Floats
-from barograph_modeler.studies.bands.methods import METHODS, HasLimits, refit
+from barograph_modeler.studies.bands.methods import METHODS, Limits, refit
 from barograph_modeler.studies.bands.score import ScoreRow, score
 from barograph_modeler.studies.series import Series
 
@@ -78,7 +78,7 @@ def _project(seen: Mapping[float, Floats], target: Series, factor: float) -> Ite
             yield score(method.name, task, target, limits, target.values, fitted=fitted, factor=factor, reason=reason)
 
 
-def _constant(fit: Callable[[], HasLimits | None], size: int) -> tuple[SeriesLimits, str]:
+def _constant(fit: Callable[[], Limits | None], size: int) -> tuple[SeriesLimits, str]:
     """One band for `size` values; NaN and a reason if the method has none."""
     lower, upper, reason = math.nan, math.nan, ""
     try:

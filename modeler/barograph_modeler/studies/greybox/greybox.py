@@ -15,7 +15,7 @@ The paper gives no number of vectors; here VECTORS train, and a prediction is th
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from scipy.special import expit
@@ -40,16 +40,6 @@ LEAST_TAU: Final = 1e-6
 """Smallest overhead factor: the run takes a million times the time of Amdahl's law."""
 
 
-class OverheadLearner(Protocol):
-    """Predicts tau from vectors."""
-
-    def fit(self, x: Floats, tau: Floats) -> object:
-        """Train. x: (vectors, features). tau: above 0."""
-
-    def predict(self, x: Floats) -> Floats:
-        """Tau per vector."""
-
-
 class Softplus:
     """The network. seed: for weights and batches."""
 
@@ -57,7 +47,7 @@ class Softplus:
         self._network = MLPRegressor(hidden_layer_sizes=(16, 16, 8), activation="relu", random_state=seed)
 
     def fit(self, x: Floats, tau: Floats) -> Softplus:
-        """Train."""
+        """Train. x: (vectors, features). tau: above 0."""
         self._mean, spread = x.mean(axis=0), x.std(axis=0)
         # A constant input carries no information: it is standardized to 0, whatever its value.
         self._scale = np.where(spread > CONSTANT * np.abs(self._mean), spread, np.inf)
@@ -75,7 +65,7 @@ class Softplus:
 
 
 class OverheadMethod(NamedTuple):
-    """A named learner. make: from a seed."""
+    """A named learner of tau. make: from a seed, an estimator with scikit-learn's `fit` and `predict`."""
 
     name: str
     label: str
@@ -121,7 +111,7 @@ class GreyBox:
         self._seed = seed
         rng = np.random.default_rng(seed)
         drawn = rng.choice(targets, VECTORS)
-        self._learner: OverheadLearner = method.make(seed)
+        self._learner = method.make(seed)
         self._learner.fit(vectors(points, drawn, pools, self._levels, rng), points.tau[drawn])
 
     def predict(self, points: Points, targets: Rows, c_h: float | Floats) -> Floats:

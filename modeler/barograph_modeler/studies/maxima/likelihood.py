@@ -23,8 +23,6 @@ LIKELIHOOD_SHAPES: Final = (-0.95, 0.95)
 ITERATIONS: Final = 60
 TOLERANCE: Final = 1e-9
 """Of the gradient per value of the standardised sample: far below the standard error at any sample size."""
-CHUNK: Final = 1 << 17
-"""Values processed at once: about ten arrays of this size are alive."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,18 +46,6 @@ def fit_mle(sample: npt.ArrayLike) -> Gev:
 def fit_mles(samples: npt.ArrayLike) -> LikelihoodFits:
     """Fit many samples of one size, one per row: (count, n). They are not modified. Errors as pwm.fit_pwms."""
     x = check_samples(samples, MINIMUM_SAMPLES)
-    rows = max(1, CHUNK // x.shape[1])
-    parts = [_fit_chunk(x[start : start + rows]) for start in range(0, len(x), rows)]
-    if not parts:
-        return LikelihoodFits(fit_pwms(x), np.empty(0), np.empty((0, 3, 3)), np.empty(0, dtype=np.bool_))
-    gevs = Gevs(*(np.concatenate([getattr(p.gevs, name) for p in parts]) for name in ("shape", "location", "scale")))
-    loglik, covariance, converged = (
-        np.concatenate([getattr(p, name) for p in parts]) for name in ("log_likelihood", "covariance", "converged")
-    )
-    return LikelihoodFits(gevs, loglik, covariance, converged)
-
-
-def _fit_chunk(x: Floats) -> LikelihoodFits:
     start = fit_pwms(x)
     n = x.shape[1]
     unit = np.where(start.scale > 0, start.scale, 1.0)
@@ -82,14 +68,8 @@ def _fit_chunk(x: Floats) -> LikelihoodFits:
     jacobian = np.stack([unit, scale, np.ones(len(x))], axis=1)
     covariance = np.linalg.inv(np.where(done[:, None, None], hessian * n, np.eye(3)))
     covariance = covariance * jacobian[:, :, None] * jacobian[:, None, :]
-    loss = _loss(z, theta)
-    nothing = np.full(len(x), np.nan)
-    return LikelihoodFits(
-        gevs,
-        np.where(done, -n * (loss + np.log(unit)), nothing),
-        np.where(done[:, None, None], covariance, np.nan),
-        done,
-    )
+    log_likelihood = np.where(done, -n * (_loss(z, theta) + np.log(unit)), np.nan)
+    return LikelihoodFits(gevs, log_likelihood, np.where(done[:, None, None], covariance, np.nan), done)
 
 
 def _newton(z: Floats, theta: Floats, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:

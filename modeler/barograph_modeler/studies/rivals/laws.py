@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import numpy as np
 from scipy.optimize import least_squares, nnls
@@ -32,11 +32,8 @@ Terms = Callable[[Floats], Floats]
 EVALUATIONS: Final = 5000
 
 
-class RuntimeCurve(Protocol):
-    """Seconds over scale and size."""
-
-    def __call__(self, ranks: Floats, nodes: Floats, size: Floats) -> Floats:
-        """Expected seconds, one per row; NaN without an answer."""
+RuntimeCurve = Callable[[Floats, Floats, Floats], Floats]
+"""Expected seconds from ranks, nodes and size, one per row; NaN without an answer."""
 
 
 class Model(NamedTuple):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial, reduce
-from typing import Final
+from itertools import count
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -23,36 +24,30 @@ from barograph_modeler.studies.rivals.laws import Model, RuntimeCurve, each
 from barograph_modeler.studies.weak.weak import LogBilinear
 
 
-class SizeGroup:
+class SizeGroup(NamedTuple):
     """The runs of one size of one problem, and their serial time."""
 
-    def __init__(self, number: int, runs: Runs) -> None:
-        self.number = number
-        self.runs = runs
-        self.serial = serial_time(runs)
-        self.c_f = float(runs.ranks.max())
+    number: int
+    runs: Runs
+    serial: float
 
 
 def fit_greybox(method: OverheadMethod, problems: Mapping[str, Runs], seed: int) -> dict[str, RuntimeCurve | str]:
     """One overhead model for all problems of an application; a curve per problem, or the reason why there is none."""
     curves: dict[str, RuntimeCurve | str] = {}
     groups: dict[str, dict[float, SizeGroup]] = {}
-    number = 0
+    number = count()
     for name, runs in problems.items():
+        parts = {float(size): runs.select(runs.size == size) for size in np.unique(runs.size)}
         try:
-            sizes = [float(size) for size in np.unique(runs.size)]
-            groups[name] = {size: SizeGroup(number + i, runs.select(runs.size == size)) for i, size in enumerate(sizes)}
-            number += len(sizes)
+            groups[name] = {size: SizeGroup(next(number), part, serial_time(part)) for size, part in parts.items()}
         except TooFewRuns as error:
             curves[name] = str(error)
-    every = [group for sizes in groups.values() for group in sizes.values()]
     try:
-        share, known, model, c_h = _train(method, every, seed)
+        trained = _train(method, [group for sizes in groups.values() for group in sizes.values()], seed)
     except TooFewRuns as error:
         return curves | dict.fromkeys(groups, str(error))
-    for name, members in groups.items():
-        curves[name] = partial(_seconds, members, share, known, model, c_h)
-    return curves
+    return curves | {name: partial(_seconds, sizes, *trained) for name, sizes in groups.items()}
 
 
 def _train(method: OverheadMethod, groups: list[SizeGroup], seed: int) -> tuple[float, Points, GreyBox, Floats]:
@@ -62,7 +57,7 @@ def _train(method: OverheadMethod, groups: list[SizeGroup], seed: int) -> tuple[
     repeats = [len(group.runs) for group in groups]
     number = np.repeat([group.number for group in groups], repeats).astype(np.intp)
     serial = np.repeat([group.serial for group in groups], repeats)
-    c_f = np.repeat([group.c_f for group in groups], repeats)
+    c_f = np.repeat([group.runs.ranks.max() for group in groups], repeats)
     ones = np.ones(len(runs))
     share = estimate_share(runs.ranks, ones, serial / runs.seconds)
     known = Points.of(runs, number, ones, overhead(runs.seconds, serial, runs.ranks, 1, share))

@@ -12,7 +12,7 @@ from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.studies.rivals.laws import Model, RuntimeCurve
 from barograph_modeler.studies.runs import over_known, root_mean_square
-from barograph_modeler.studies.scaling.models import Limited
+from barograph_modeler.studies.scaling.models import PredictorCurve
 from barograph_modeler.studies.scaling.workloads import WorkloadSplit
 
 
@@ -70,7 +70,7 @@ def _score(model: str, curve: RuntimeCurve | str, one: WorkloadSplit, scored: Ru
         return replace(nothing, reason="no answer for these runs")
     error = np.abs(predicted - scored.seconds)[good] / scored.seconds[good]
     coverage = None
-    if isinstance(curve, Limited):
+    if isinstance(curve, PredictorCurve):
         limits = curve.limits(*rows)
         coverage = float(((limits.lower <= scored.seconds) & (scored.seconds <= limits.upper))[good].mean())
     return replace(

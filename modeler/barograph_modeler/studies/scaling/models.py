@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -15,16 +14,8 @@ from barograph_modeler.studies.rivals import extrap, laws, papers, pmnf
 from barograph_modeler.studies.rivals.laws import Model, RuntimeCurve
 
 
-@runtime_checkable
-class Limited(Protocol):
-    """A curve with a prediction interval."""
-
-    def limits(self, ranks: Floats, nodes: Floats, size: Floats) -> SeriesLimits:
-        """The central 95 % of the predicted seconds, one per row; NaN without an answer."""
-
-
 class PredictorCurve:
-    """The predictor's curve of one problem."""
+    """The predictor's curve of one problem, with prediction intervals."""
 
     def __init__(self, predictor: Predictor, problem: str) -> None:
         self._predictor = predictor
@@ -35,7 +26,7 @@ class PredictorCurve:
         return self._columns(ranks, nodes, size)[:, 1]
 
     def limits(self, ranks: Floats, nodes: Floats, size: Floats) -> SeriesLimits:
-        """The 95 % interval; NaN if the predictor refuses."""
+        """The central 95 % of the predicted seconds, one per row; NaN if the predictor refuses."""
         columns = self._columns(ranks, nodes, size)
         return SeriesLimits(columns[:, 0], columns[:, 2])
 

@@ -62,7 +62,11 @@ def read_workloads(path: Path, columns: Columns) -> tuple[list[ScalingWorkload],
         at, scale = at[np.isfinite(scale)], scale[np.isfinite(scale)]
         if at.size:
             kept += at.size
-            runs = _runs(table, at, scale, np.where(nodes[at] <= scale, nodes[at], np.nan), size[at], seconds[at])
+            own_nodes = np.where(nodes[at] <= scale, nodes[at], np.nan)
+            try:
+                runs = Runs.of(scale, seconds[at], nodes=own_nodes, size=size[at])
+            except ValueError as error:
+                raise BadTable(f"{path}, line {table.rows[at[0]][0]} and its like: {error}") from None
             workloads.append(ScalingWorkload(dict(zip(columns.by, cells, strict=True)), runs))
     if not workloads:
         raise BadTable(f"{path} has no row with {columns.value} and {columns.ranks}, expected some to learn from")
@@ -100,10 +104,3 @@ def _counts(table: CsvTable, name: str | None) -> Floats:
         return np.full(len(table.rows), np.nan)
     wanted = f"a whole number from 1 to {MOST_RANKS}"
     return table.numbers(name, wanted, lambda x: 1 <= x <= MOST_RANKS and x == math.floor(x), blank=True)
-
-
-def _runs(table: CsvTable, at: np.ndarray, ranks: Floats, nodes: Floats, size: Floats, seconds: Floats) -> Runs:
-    try:
-        return Runs.of(ranks, seconds, nodes=nodes, size=size)
-    except ValueError as error:
-        raise BadTable(f"{table.path}, line {table.rows[at[0]][0]} and its like: {error}") from None
