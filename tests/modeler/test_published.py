@@ -57,7 +57,7 @@ def test_maximum_likelihood_fits_of_sea_levels(sample, parameters, errors, log_l
     assert fits.log_likelihood[0] == pytest.approx(log_likelihood, abs=5e-5)
 
 
-def test_port_pirie_is_as_coles_prints_it():
+def test_port_pirie_has_the_numbers_printed_by_coles():
     # Coles (2001), section 3.4.1: estimates, standard errors, their covariance V on page 59, and on page 60 the 10-year
     # and 100-year levels with the variance of the first by the delta method.
     fits = fit_mles([PORT_PIRIE])

@@ -24,7 +24,7 @@ levels = st.floats(0.001, 0.999)
 
 @pytest.mark.parametrize("factor", [1, 2, 7, 64])
 @pytest.mark.parametrize("n", [20, 333])
-def test_exact_quantiles_are_where_resampling_goes_to(n, factor):
+def test_exact_quantiles_are_the_limit_of_resampling(n, factor):
     x = np.random.default_rng(n).lognormal(size=n)
     replicas = 40_000
     drawn = np.sort(resampled_maxima(x, factor, replicas, seed=3))
@@ -108,7 +108,7 @@ def test_few_replicas_have_positions_within_them():
     assert percentile_positions(10, 0.95) == (1, 10)
 
 
-def test_same_seed_same_draws_and_bad_arguments_are_refused():
+def test_draws_depend_on_the_seed_and_bad_arguments_are_refused():
     x = [1.0, 2.0, 3.0]
     assert (resampled_maxima(x, 2, 50, seed=1) == resampled_maxima(x, 2, 50, seed=1)).all()
     assert (resampled_maxima(x, 2, 50, seed=1) != resampled_maxima(x, 2, 50, seed=2)).any()
