@@ -18,8 +18,8 @@ from barograph_modeler.features.estimators.learners import Maker
 from barograph_modeler.features.estimators.trees import importances
 from barograph_modeler.features.sample import FEWEST, Sample
 from barograph_modeler.studies.features.runs import Encoding, encode, read_runs
-from barograph_modeler.studies.features.runtime import MODELS, RuntimeScore, evaluate, source_model, split
-from barograph_modeler.studies.features.transfer import TRANSFERS
+from barograph_modeler.studies.features.runtime import MODELS, RuntimeScore, evaluate, split
+from barograph_modeler.studies.features.transfer import TRANSFERS, transfer_makers
 from barograph_modeler.studies.series import BadTable, CsvTable
 
 TRAIN_SHARE: Final = 0.5
@@ -109,7 +109,8 @@ def _makers(options: argparse.Namespace, encoding: Encoding) -> Sequence[Maker]:
     makers: tuple[Maker, ...] = MODELS
     if options.source is not None:
         note(f"learning {options.source}")
-        makers = (*source_model(read_runs(CsvTable(options.source), options.time, encoding), options.seed), *MODELS)
+        source = read_runs(CsvTable(options.source), options.time, encoding)
+        makers = (*transfer_makers(source, options.seed), *MODELS)
     return selected(options.models, {maker.name: maker for maker in makers})
 
 

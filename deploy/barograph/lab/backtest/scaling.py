@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +14,7 @@ from barograph.lab.columns import CSV_FILE, add_subject, checked, console, names
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.studies.scaling.accuracy import ModelAccuracy, fit_all, score, summarize
 from barograph_modeler.studies.scaling.models import models
-from barograph_modeler.studies.scaling.workloads import WorkloadSplit, lower_half, read_workloads, split, split_files
+from barograph_modeler.studies.scaling.workloads import WorkloadSplit, lower_half, read_workloads, split
 from barograph_modeler.studies.series import BadTable, Columns
 
 LOWER_HALF: Final = "lower-half"
@@ -91,7 +92,7 @@ def _splits(options: argparse.Namespace) -> list[WorkloadSplit]:
     known = {one.name for one in workloads}
     if unknown := sum(one.name not in known for one in others):
         note(f"{unknown} of {len(others)} workloads of {options.test} are not in {options.file} and are left out")
-    return split_files(workloads, others, None if options.train is None else _most(options.train))
+    return split(workloads, _most(options.train) if options.train else lambda runs: math.inf, others)
 
 
 def _most(rule: str) -> Callable[[Runs], float]:

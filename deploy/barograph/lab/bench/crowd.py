@@ -43,18 +43,13 @@ class Crowd:
             self._processes.append(process)
             self._pipes.append(here)
 
-    @property
-    def processes(self) -> int:
-        """The number of processes."""
-        return len(self._processes)
-
     def open(self, seconds: float) -> bool:
         """Wait until every stream is open; False on timeout."""
-        return all(self._ask("open", [(seconds,)] * self.processes, seconds))
+        return all(self._ask("open", [(seconds,)] * len(self._processes), seconds))
 
     def saturate(self, seconds: float, window: int) -> LoadReport:
         """Keep `window` messages of every stream unacknowledged for `seconds`, then wait for the rest."""
-        return self._report(self._ask("saturate", [(seconds, window)] * self.processes, seconds))
+        return self._report(self._ask("saturate", [(seconds, window)] * len(self._processes), seconds))
 
     def pace(self, seconds: float, records_per_second: float) -> LoadReport:
         """Send at this total rate: each stream at even intervals with a random phase."""

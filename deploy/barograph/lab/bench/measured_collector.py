@@ -73,11 +73,6 @@ class MeasuredCollector:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.stop()
 
-    @property
-    def pid(self) -> int:
-        """The process id."""
-        return self._process.pid
-
     def usage(self) -> Usage:
         """CPU and memory so far."""
         return Usage.of(self._process.pid)

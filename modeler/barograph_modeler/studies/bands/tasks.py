@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
 import numpy as np
 
 from barograph_modeler.maxima.predictive import SeriesLimits
-from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.studies.bands.methods import METHODS, Limits, refit
 from barograph_modeler.studies.bands.score import ScoreRow, score
 from barograph_modeler.studies.series import Series
@@ -64,18 +63,16 @@ def scale_up(series: Sequence[Series]) -> Iterator[ScoreRow]:
     for program in programs(series):
         scales = list(program)
         for i, target in enumerate(scales):
-            for j in range(i):
+            x = program[target].values
+            for j, largest in enumerate(scales[:i]):
                 seen = {scale: program[scale].values for scale in scales[: j + 1]}
-                yield from _project(seen, program[target], target / scales[j])
-
-
-def _project(seen: Mapping[float, Floats], target: Series, factor: float) -> Iterator[ScoreRow]:
-    task = f"scale-up-{factor:g}x"
-    for method in METHODS:
-        if method.project is not None and target.scale is not None:
-            limits, reason = _constant(partial(method.project, seen, target.scale), target.values.size)
-            fitted = sum(values.size for values in seen.values())
-            yield score(method.name, task, target, limits, target.values, fitted=fitted, factor=factor, reason=reason)
+                fitted, factor = sum(values.size for values in seen.values()), target / largest
+                task = f"scale-up-{factor:g}x"
+                for method in METHODS:
+                    if method.project is not None:
+                        limits, why = _constant(partial(method.project, seen, target), x.size)
+                        row = partial(score, method.name, task, program[target], limits, x)
+                        yield row(fitted=fitted, factor=factor, reason=why)
 
 
 def _constant(fit: Callable[[], Limits | None], size: int) -> tuple[SeriesLimits, str]:

@@ -13,7 +13,6 @@ from barograph_modeler.features.estimators.stack import STACK, Stack, folds, hel
 from barograph_modeler.features.estimators.trees import Trees
 from barograph_modeler.features.sample import Sample
 from barograph_modeler.maxima.sample import Floats
-from barograph_modeler.studies.features.transfer import transfer_makers
 
 MANY: Final = 1_000
 """Number of runs from which limits are calibrated on a fifth of them instead of by cross-validation, which is slow."""
@@ -79,11 +78,6 @@ def _calibrated(maker: Maker, model: RuntimeLearner, learned: Sample, seed: int)
     rest, calibration = folds(len(learned), seed)[0]
     predicted = maker.make(seed).fit(learned.select(rest)).predict(learned.values[calibration])
     return Conformal(learned.select(calibration), predicted, seed=seed)
-
-
-def source_model(source: Sample, seed: int) -> tuple[Maker, ...]:
-    """Learners of the target that build on a model of the source: our stack, fitted once for all of them."""
-    return transfer_makers(STACK.make(seed).fit(source))
 
 
 def split(sample: Sample, share: float, seed: int) -> tuple[Sample, Sample]:

@@ -9,7 +9,7 @@ from sklearn.linear_model import RidgeCV
 
 from barograph_modeler.features.estimators.expansion import logarithms
 from barograph_modeler.features.estimators.learners import LEARNERS, Maker, RuntimeLearner
-from barograph_modeler.features.estimators.stack import Stack
+from barograph_modeler.features.estimators.stack import STACK, Stack
 from barograph_modeler.features.estimators.trees import Trees
 from barograph_modeler.features.sample import Sample
 from barograph_modeler.maxima.sample import Floats
@@ -71,10 +71,11 @@ class RatioTransfer:
         return np.column_stack([np.log(self._source.predict(values)), logarithms(values)])
 
 
-def transfer_makers(source: RuntimeLearner) -> tuple[Maker, ...]:
-    """The learners of TRANSFERS on a fitted model of the source."""
-    paper = Maker("transfer", TRANSFERS["transfer"], lambda seed: Transfer(source, seed))
-    ratio = Maker("ratio", TRANSFERS["ratio"], lambda _: RatioTransfer(source))
+def transfer_makers(source: Sample, seed: int) -> tuple[Maker, ...]:
+    """The learners of TRANSFERS, which share one model of the source: our stack."""
+    model = STACK.make(seed).fit(source)
+    paper = Maker("transfer", TRANSFERS["transfer"], lambda seed: Transfer(model, seed))
+    ratio = Maker("ratio", TRANSFERS["ratio"], lambda _: RatioTransfer(model))
     alone = next(maker for maker in LEARNERS if maker.name == "trees-log")
     name = "barograph-transfer"
     return paper, ratio, Maker(name, TRANSFERS[name], lambda seed: Stack((paper, ratio, alone), seed))

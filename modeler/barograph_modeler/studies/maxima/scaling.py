@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from barograph_modeler.maxima.distribution import Gev, Gevs, check_factor, check_levels
+from barograph_modeler.maxima.distribution import Gevs, check_factor, check_levels
 from barograph_modeler.maxima.sample import Floats, check_sample
 
 EMMA: Final = 0.570376002
@@ -33,14 +33,12 @@ class Projection:
     replicas: int
 
 
-def emma(gev: Gev, factor: float) -> float:
-    """Approximate expected maximum of `factor` independent draws. Raises ValueError for a factor below 1."""
-    return gev.quantile(_emma_level(factor))
-
-
 def emmas(gevs: Gevs, factor: float) -> Floats:
-    """`emma` of many distributions: (count,)."""
-    return gevs.quantile(_emma_level(factor))
+    """Approximate expected maximum of `factor` draws from each distribution. Raises ValueError for a factor below 1."""
+    check_factor(factor)
+    if factor < 1:
+        raise ValueError(f"scale factor is {factor}, expected at least 1")
+    return gevs.quantile(math.pow(EMMA, 1 / factor))
 
 
 def maximum_quantiles(sample: npt.ArrayLike, factor: float, levels: npt.ArrayLike) -> Floats:
@@ -101,10 +99,3 @@ def percentile_interval(replicas: npt.ArrayLike, level: float = 0.95) -> Project
     x = np.sort(check_sample(replicas, 1))
     lower, upper = percentile_positions(x.size, level)
     return Projection(float(x[lower - 1]), float(np.median(x)), float(x[upper - 1]), x.size)
-
-
-def _emma_level(factor: float) -> float:
-    check_factor(factor)
-    if factor < 1:
-        raise ValueError(f"scale factor is {factor}, expected at least 1")
-    return math.pow(EMMA, 1 / factor)

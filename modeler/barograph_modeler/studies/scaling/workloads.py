@@ -79,24 +79,24 @@ def lower_half(runs: Runs) -> float:
     return float(scales[(scales.size + 1) // 2 - 1])
 
 
-def split(workloads: Sequence[ScalingWorkload], most: Callable[[Runs], float]) -> list[WorkloadSplit]:
-    """Learn the runs up to a scale and score those above it. most: the scale, from the runs of a workload."""
+def split(
+    workloads: Sequence[ScalingWorkload],
+    most: Callable[[Runs], float],
+    others: Sequence[ScalingWorkload] | None = None,
+) -> list[WorkloadSplit]:
+    """Learn the runs up to a scale; score those above it or, if given, those of the same workload among `others`.
+
+    most: the scale, from the runs of a workload.
+    """
+    rows = None if others is None else {one.name: one.runs for one in others}
     splits = []
     for one in workloads:
         low = one.runs.ranks <= most(one.runs)
         if low.any():
-            rest = None if low.all() else one.runs.select(~low)
-            splits.append(WorkloadSplit(one.key, one.name, one.runs.select(low), rest))
+            above = None if low.all() else one.runs.select(~low)
+            scored = above if rows is None else rows.get(one.name)
+            splits.append(WorkloadSplit(one.key, one.name, one.runs.select(low), scored))
     return splits
-
-
-def split_files(
-    learned: Sequence[ScalingWorkload], scored: Sequence[ScalingWorkload], most: Callable[[Runs], float] | None
-) -> list[WorkloadSplit]:
-    """Learn the runs of one file, all or up to a scale; score the runs of the same workloads in another file."""
-    rows = {one.name: one.runs for one in scored}
-    both = split(learned, most or (lambda runs: math.inf))
-    return [WorkloadSplit(one.key, one.name, one.learned, rows.get(one.name)) for one in both]
 
 
 def _counts(table: CsvTable, name: str | None) -> Floats:
