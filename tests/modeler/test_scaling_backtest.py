@@ -68,7 +68,7 @@ def test_workloads_of_few_scales_are_learned_only_and_blank_rows_are_counted(tmp
     _, found, said = run(capsys, file, "--models", "barograph")
     assert {row["by"]["app"] for row in found["workloads"]} == {"a"}
     assert f"1 rows of {file} have a blank time, scale or size and are left out" in said
-    assert "1 of 2 workloads only teach" in said
+    assert "1 of 2 workloads are only learned" in said
 
 
 @pytest.mark.parametrize(

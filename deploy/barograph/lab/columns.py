@@ -65,6 +65,8 @@ def checked(convert: Callable[[str], Value], good: Callable[[Value], bool], want
     return parse
 
 
+count = checked(int, lambda number: number >= 1, "a whole number of at least 1")
+"""The type of an option that is a count."""
 names = checked(lambda text: text.split(","), all, "names of columns with commas between them")
 """The type of an option that lists columns or models."""
 

@@ -31,16 +31,16 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     table = verbs.add_parser("table", help="side files of runs, one folder each, to a CSV file with a line per run")
     add = table.add_argument
-    add("folders", nargs="+", type=Path, metavar="DIR", help="what $BAROGRAPH_FEATURES was in a run")
-    beside = f"and beside it FILE{KNOWN}: known when"
+    add("folders", nargs="+", type=Path, metavar="DIR", help="the $BAROGRAPH_FEATURES of a run")
+    beside = f"the table; FILE{KNOWN}, beside it, has the times at which features were known"
     add("-o", "--output", dest="target", required=True, type=Path, metavar="FILE.csv", help=beside)
-    text = "the features that are known early and tell something, for instrument --keep"
+    text = "the features that are known early and informative, for instrument --keep"
     keep = verbs.add_parser("reduce", help=text)
     add = keep.add_argument
     add("file", type=Path, metavar="FILE.csv", help="from `barograph features table`")
     where = "where to write them"
     add("-o", "--output", dest="target", required=True, type=Path, metavar="KEEP.json", help=where)
-    early = "known by then, as a share of runtime (default: 0.05)"
+    early = "latest time to be known, as a share of runtime (default: 0.05)"
     add("--time-share", type=float, default=0.05, metavar="X", help=early)
     add("--importance", type=float, default=0.95, metavar="X", help="share of importance to keep (default: 0.95)")
     add("--seed", type=int, default=0, help="of the forest (default: %(default)s)")

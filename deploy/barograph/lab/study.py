@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
         add("file", type=Path, metavar="FILE.csv", help=CSV_FILE)
         add("--time", required=True, metavar="COL", help="the column of times")
         add("--ranks", required=True, metavar="COL", help="the column of ranks (or of nodes, if all have as many)")
-        add("--by", required=True, type=names, metavar="COL[,COL]", help="columns that tell applications apart")
+        add("--by", required=True, type=names, metavar="COL[,COL]", help="columns that identify an application")
         add("--size", metavar="COL", help="the column of problem sizes")
         add("--complexity", metavar="EXPR", help="serial work as a function of the size, such as N**2")
         lines = "use these lines only"

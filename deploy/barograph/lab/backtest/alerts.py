@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from barograph.lab.columns import CSV_FILE, add_join, add_subject, checked, console, join_of, names, note, table
+from barograph.lab.columns import CSV_FILE, add_join, add_subject, checked, console, count, join_of, names, note, table
 from barograph_alerts.detection.evidence import ALPHA, MARGIN
 from barograph_alerts.studies.detectors import RIVALS, Detector, score
 from barograph_alerts.studies.pairs import FEWEST, Case, MeasuredRun, cases
@@ -25,7 +25,7 @@ def add_parser(subjects: Any) -> argparse.ArgumentParser:
         subjects,
         "alerts",
         _run,
-        help="do healthy runs raise no alarm, and disturbed ones one?",
+        help="false alarms on healthy runs, detections on disturbed ones",
         description="Judge runs of a CSV file as jobs, by other runs of the same workload or their own first half.",
         listed="detectors",
         known=[one[:2] for one in (score(), *RIVALS)],
@@ -33,25 +33,19 @@ def add_parser(subjects: Any) -> argparse.ArgumentParser:
     add = parser.add_argument
     add("file", type=Path, metavar="FILE.csv", help=CSV_FILE)
     add("--value", required=True, metavar="COL", help="the column of measured times")
-    add("--by", required=True, type=names, metavar="COL[,COL]", help="columns that tell workloads apart")
-    add("--run", required=True, metavar="COL", help="the column that tells runs of a workload apart")
+    add("--by", required=True, type=names, metavar="COL[,COL]", help="columns that identify a workload")
+    add("--run", required=True, metavar="COL", help="the column that identifies a run of a workload")
     add(
         "--disturbed",
         type=names,
         default=[],
         metavar="TEXT[,TEXT]",
-        help="runs, or beginnings of their names, that are known to be disturbed; CELL=TEXT for those of a workload"
+        help="runs, or prefixes of their names, that are known to be disturbed; CELL=TEXT for those of a workload"
         " with that cell only (default: none)",
     )
     add("--order", metavar="COL", help="column to sort each run by (default: as in the file)")
     add_join(parser)
-    add(
-        "--window",
-        type=checked(int, lambda values: values >= 1, "a whole number of at least 1"),
-        default=WINDOW,
-        metavar="N",
-        help="values per window (default: %(default)s)",
-    )
+    add("--window", type=count, default=WINDOW, metavar="N", help="values per window (default: %(default)s)")
     share = checked(float, lambda share: 0 < share < 1, "a number between 0 and 1")
     add("--alpha", type=share, default=ALPHA, help="as `barograph alerts` (default: %(default)s)")
     add("--margin", type=share, default=MARGIN, help="likewise (default: %(default)s)")

@@ -47,15 +47,15 @@ def _add_parser(subjects: Any) -> argparse.ArgumentParser:
         subjects,
         "bands",
         _run,
-        help="do bands hold the share of later values that they promise?",
-        description="Fit bands to part of each series of a CSV file and count how many of the later values they hold.",
+        help="coverage of later values by bands",
+        description="Fit bands to part of each series of a CSV file and score them on the later values.",
         listed="methods",
         known=((method.name, method.help) for method in METHODS),
     )
     add = parser.add_argument
     add("file", type=Path, metavar="FILE.csv", help=CSV_FILE)
     add("--value", required=True, metavar="COL", help="the column of measured values")
-    add("--by", required=True, type=names, metavar="COL[,COL]", help="columns that tell series apart")
+    add("--by", required=True, type=names, metavar="COL[,COL]", help="columns that identify a series")
     add("--scale", metavar="COL", help="column of ranks or nodes: also fit small scales, score larger ones")
     add("--order", metavar="COL", help="column to sort each series by (default: as in the file)")
     add(
@@ -67,11 +67,11 @@ def _add_parser(subjects: Any) -> argparse.ArgumentParser:
         " before it is learned (default: %(default)s)",
     )
     apart = parser.add_mutually_exclusive_group()
-    apart.add_argument("--run", metavar="COL", help="tells runs of a series apart: score how long each takes in all")
+    apart.add_argument("--run", metavar="COL", help="identifies runs of a series: score the total time of each")
     apart.add_argument(
         "--rank",
         metavar="COL",
-        help="tells ranks of a series apart: score the mean maximum over all, from some of them",
+        help="identifies ranks of a series: score the mean maximum over all, from some of them",
     )
     add_join(parser)
     add("--json", action="store_true", help="print one JSON object: summary and series")

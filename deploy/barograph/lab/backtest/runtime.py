@@ -34,7 +34,7 @@ def add_parser(subjects: Any) -> argparse.ArgumentParser:
         subjects,
         "runtime",
         _run,
-        help="do models of features predict how long runs take?",
+        help="errors of runtimes predicted from features",
         description="Learn runtimes from the features of some runs of a CSV file and predict those of the others.",
         listed="models",
         known=[*(model[:2] for model in MODELS), *TRANSFERS.items()],
@@ -58,7 +58,7 @@ def add_parser(subjects: Any) -> argparse.ArgumentParser:
         " --test all)",
     )
     add("--models", type=names, default=["all"], metavar="all|NAME[,NAME]", help="models to fit (default: %(default)s)")
-    add("--seed", type=int, default=0, help="of the split and of all chance (default: %(default)s)")
+    add("--seed", type=int, default=0, help="of the split and the models (default: %(default)s)")
     add("--json", action="store_true", help="print one JSON object: summary, features and left_out")
     add("--plot", type=Path, metavar="FILE.png", help="draw predicted over observed times")
     return parser

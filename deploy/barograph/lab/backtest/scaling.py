@@ -27,7 +27,7 @@ def add_parser(subjects: Any) -> argparse.ArgumentParser:
         subjects,
         "scaling",
         _run,
-        help="do models of scaling predict the runtimes at larger scales?",
+        help="errors of scaling models at larger scales",
         description="Fit every model to the runs of each workload at smaller scales, and score it on the larger ones.",
         listed="models",
         known=[model[:2] for model in models().values()],
@@ -39,22 +39,22 @@ def add_parser(subjects: Any) -> argparse.ArgumentParser:
     add("--ranks", required=True, metavar="COL", help="the column of ranks, or of nodes")
     add("--size", metavar="COL", help="the column of problem sizes")
     add("--nodes", metavar="COL", help="the column of nodes")
-    add("--by", required=True, type=names, metavar="COL[,COL]", help="columns that tell workloads apart")
+    add("--by", required=True, type=names, metavar="COL[,COL]", help="columns that identify a workload")
     add(
         "--train",
         type=checked(str, _is_rule, f"{LOWER_HALF} or <=N with N a number of ranks"),
         metavar="RULE",
-        help="what is learned: lower-half of the scales, the one in the middle included, or <=N ranks (default:"
+        help="what is learned: lower-half of the scales, including the middle one, or <=N ranks (default:"
         " lower-half, or with --test all of FILE)",
     )
     add(
         "--fewest-scales",
         type=int,
         metavar="N",
-        help="score workloads with at least so many scales; the others only teach (default: 6 with lower-half, else 1)",
+        help="score workloads with at least N scales; the others are only learned (default: 6 with lower-half, else 1)",
     )
     add("--models", type=names, default=["all"], metavar="all|NAME[,NAME]", help="models to fit (default: %(default)s)")
-    add("--seed", type=int, default=0, help="of all chance in the models (default: %(default)s)")
+    add("--seed", type=int, default=0, help="of the models (default: %(default)s)")
     add("--json", action="store_true", help="print one JSON object: summary and workloads")
     add("--plot", type=Path, metavar="DIR", help="draw each workload, and all models, into this folder")
     return parser
@@ -110,7 +110,8 @@ def _scored(splits: Sequence[WorkloadSplit], options: argparse.Namespace) -> lis
             f" score and {fewest} scales or more, but {most} at most (--fewest-scales asks for fewer)"
         )
     if len(scored) < len(splits):
-        note(f"{len(splits) - len(scored)} of {len(splits)} workloads only teach: nothing to score or too few scales")
+        rest = f"{len(splits) - len(scored)} of {len(splits)} workloads"
+        note(f"{rest} are only learned: nothing to score or too few scales")
     return scored
 
 

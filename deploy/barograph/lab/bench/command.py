@@ -16,7 +16,7 @@ import numpy as np
 from barograph.lab.bench.crowd import Crowd
 from barograph.lab.bench.load import LoadReport
 from barograph.lab.bench.measured_collector import MeasuredCollector, Usage, stored_once, watched
-from barograph.lab.columns import checked, note
+from barograph.lab.columns import count, note
 from barograph_collector.daemon.service import Exit
 
 OPEN_SECONDS: Final = 240.0
@@ -73,21 +73,14 @@ def _print_report(report: LoadReport, collector: Usage, crowd: Crowd) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="barograph bench", description=main.__doc__)
     add = parser.add_argument
-    positive = checked(int, lambda number: number >= 1, "a whole number of at least 1")
     add("what", choices=["ingest"], help="what is measured")
-    add("--streams", type=positive, default=1000, metavar="N", help="jobs at once (default: %(default)s)")
-    add("--rows", type=positive, default=500, metavar="N", help="records a message (default: %(default)s)")
+    add("--streams", type=count, default=1000, metavar="N", help="jobs at once (default: %(default)s)")
+    add("--rows", type=count, default=500, metavar="N", help="records a message (default: %(default)s)")
     add("--seconds", type=float, default=20.0, help="how long to send (default: %(default)s)")
-    add(
-        "--rate",
-        type=float,
-        default=0.0,
-        metavar="N",
-        help="records a second in all (default: unlimited)",
-    )
+    add("--rate", type=float, default=0.0, metavar="N", help="records a second in all (default: unlimited)")
     add(
         "--window",
-        type=positive,
+        type=count,
         default=2,
         metavar="N",
         help="without --rate: unacknowledged messages of a stream (default: %(default)s)",

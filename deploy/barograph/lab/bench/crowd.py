@@ -20,10 +20,13 @@ _GRACE_SECONDS: Final = 300.0
 
 
 class Crowd:
-    """A `Load` in as many processes as its streams need; parameters and verbs as for `Load`."""
+    """A `Load` in as many processes as its streams need, by the limit of descriptors of this process.
+
+    Parameters and verbs as for `Load`.
+    """
 
     def __init__(self, endpoint: str, streams: int, rows: int, name: str) -> None:
-        _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         most = (limit - SPARE_DESCRIPTORS) // 2
         self._streams = streams
         # As few processes as possible: the processors are for the collector.
@@ -88,8 +91,6 @@ class Crowd:
 
 def _generate(pipe: Connection, endpoint: str, streams: int, rows: int, name: str, seed: int) -> None:
     """One process: execute the verbs received through the pipe until its other end is closed."""
-    _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     threading.Thread(target=_end_with_parent, daemon=True).start()
     load = Load(endpoint, streams, rows, name, seed)
     try:

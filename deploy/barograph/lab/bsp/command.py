@@ -23,21 +23,27 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="barograph bsp",
         usage="mpiexec -n RANKS barograph bsp --workload NAME --intervals K [OPTION]...",
-        description="Run K intervals of a workload on each rank, each fenced by barriers, and report how long ranks "
-        "worked, what the slowest made of it, and what the barrier itself cost.",
+        description="Run K intervals of a workload on each rank, each between barriers, and report how long ranks "
+        "worked, the maximum over ranks, and the cost of the barrier itself.",
     )
     add = parser.add_argument
     add("--workload", required=True, choices=[*workloads.UNITS, *workloads.SIZES])
-    add("--intervals", required=True, type=_count, metavar="K", help="how many")
+    add("--intervals", required=True, type=_count, metavar="K", help="number of intervals")
     add(
         "--dist",
         choices=list(workloads.DISTRIBUTIONS),
         default="normal",
-        help="how much ftq and fwq do in an interval (default: %(default)s)",
+        help="the work of ftq and fwq in an interval (default: %(default)s)",
     )
     add("--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter of workload or distribution")
-    add("--halo", type=int, default=0, metavar="BYTES", help="exchange so much with four neighbours in each interval")
-    add("--seed", type=int, default=0, help="of everything that is drawn (default: %(default)s)")
+    add(
+        "--halo",
+        type=int,
+        default=0,
+        metavar="BYTES",
+        help="exchange BYTES with each of four neighbours per interval",
+    )
+    add("--seed", type=int, default=0, help="of all random draws (default: %(default)s)")
     add("--output", type=Path, metavar="DIR", help="write ranks.csv and maxima.csv there")
     add("--json", action="store_true", help="print one JSON object")
     return parser

@@ -24,7 +24,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="barograph replay",
         description="Judge a recorded run as if it happened now: through agent, log, modeler and alerts.",
-        epilog="Without --history, or with one that has nothing in common with TRACE, it is judged against its own"
+        epilog="Without --history, or with one that shares no class with TRACE, it is judged against its own"
         " first windows.",
     )
     add = parser.add_argument
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
         help="an earlier, healthy run of the same workload; may be given again",
     )
     positive = checked(float, lambda number: 0 < number < float("inf"), "a number above 0")
-    add("--speed", type=positive, metavar="X", help="so many times faster than it was (default: as fast as it goes)")
+    add("--speed", type=positive, metavar="X", help="replay X times faster than real time (default: unlimited)")
     add("--alpha", type=positive, default=ALPHA, help="as `barograph alerts` (default: %(default)s)")
     add("--margin", type=positive, default=MARGIN, help="likewise (default: %(default)s)")
     add(
@@ -63,8 +63,7 @@ def main(arguments: Sequence[str]) -> int:
     for other in history:
         if other.size != trace.size:
             note(
-                f"{other.file} has {other.size} ranks, {trace.file} has {trace.size};"
-                " taken for the same workload all the same",
+                f"{other.file} has {other.size} ranks, {trace.file} has {trace.size}; treated as the same workload",
                 "replay",
             )
     with tempfile.TemporaryDirectory(prefix="barograph-replay-") as directory:

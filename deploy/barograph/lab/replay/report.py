@@ -20,7 +20,21 @@ def summarize(trace: Trace, scores: Sequence[dict[str, Any]]) -> dict[str, Any]:
     for row in scores:
         if math.isfinite(row["alarmed_at"]):
             # Dict order is the order of detection; the final row repeats the last alarm, with the runtime.
-            alarms[row["alarmed_at"]] = _alarm(row, start)
+            alarms[row["alarmed_at"]] = {
+                "job": row["job"],
+                "onset": float(row["onset_at"]),
+                "detected_at": float(row["alarmed_at"]),
+                "recovered_at": _known(row["recovered_at"]),
+                "onset_seconds": round(row["onset_at"] - start, 3),
+                "detected_seconds": round(row["alarmed_at"] - start, 3),
+                "state": row["state"],
+                "slowdown": _known(row["slowdown"]),
+                "cause": row["cause"],
+                "nodes": json.loads(row["members"]),
+                "sentence": row["sentence"],
+                "basis": row["basis"],
+                "evidence": json.loads(row["evidence"]),
+            }
     final = scores[-1]
     job = {
         "job": final["job"],
@@ -33,24 +47,6 @@ def summarize(trace: Trace, scores: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "started_at": start,
     }
     return {"alarms": list(alarms.values()), "jobs": [job]}
-
-
-def _alarm(row: dict[str, Any], start: float) -> dict[str, Any]:
-    return {
-        "job": row["job"],
-        "onset": float(row["onset_at"]),
-        "detected_at": float(row["alarmed_at"]),
-        "recovered_at": _known(row["recovered_at"]),
-        "onset_seconds": round(row["onset_at"] - start, 3),
-        "detected_seconds": round(row["alarmed_at"] - start, 3),
-        "state": row["state"],
-        "slowdown": _known(row["slowdown"]),
-        "cause": row["cause"],
-        "nodes": json.loads(row["members"]),
-        "sentence": row["sentence"],
-        "basis": row["basis"],
-        "evidence": json.loads(row["evidence"]),
-    }
 
 
 def _known(value: float) -> float | None:

@@ -80,9 +80,7 @@ def lower_half(runs: Runs) -> float:
 
 
 def split(
-    workloads: Sequence[ScalingWorkload],
-    most: Callable[[Runs], float],
-    others: Sequence[ScalingWorkload] | None = None,
+    workloads: Sequence[ScalingWorkload], most: Callable[[Runs], float], others: Sequence[ScalingWorkload] | None = None
 ) -> list[WorkloadSplit]:
     """Learn the runs up to a scale; score those above it or, if given, those of the same workload among `others`.
 
