@@ -127,7 +127,8 @@ class Site:
 @pytest.mark.timeout(1200)
 def test_honest_producers_under_attack(tmp_path: Path) -> None:
     print(f"\n\n{RECORDS_PER_SECOND:,.0f} records/s from {STREAMS} honest streams, p99 from append to ack in ms\n")
-    print(f"{'attack':<24}{'peace':>10}{'neighbour attacked':>20}{'attacked':>10}{'x peace':>9}{'x neighbour':>13}")
+    heads = f"{'attack':<24}{'no attack':>10}{'neighbour attacked':>20}"
+    print(f"{heads}{'attacked':>10}{'x without':>10}{'x neighbour':>13}")
     ratios: dict[str, float] = {}
     for number, name in enumerate([*ATTACKS, *ATTACKS_WITH_A_KEY]):
         with_keys = name in ATTACKS_WITH_A_KEY
@@ -138,16 +139,16 @@ def test_honest_producers_under_attack(tmp_path: Path) -> None:
             here.p99("lab/0")
             rounds: list[tuple[float, float, float]] = []
             for turn in range(ROUNDS):
-                calm = here.p99(f"lab/{turn}1")
+                quiet = here.p99(f"lab/{turn}1")
                 with there.attacked(name):
                     neighbour = here.p99(f"lab/{turn}2")
                 with here.attacked(name):
-                    rounds.append((calm, neighbour, here.p99(f"lab/{turn}3")))
-            peace, beside, under = (statistics.median(figures) for figures in zip(*rounds, strict=True))
+                    rounds.append((quiet, neighbour, here.p99(f"lab/{turn}3")))
+            calm, beside, under = (statistics.median(figures) for figures in zip(*rounds, strict=True))
             peak, refused = here.collector.usage().peak_bytes, here.refused()
         ratios[name] = under / beside
         print(
-            f"{name:<24}{1000 * peace:10.0f}{1000 * beside:20.0f}{1000 * under:10.0f}{under / peace:9.1f}"
+            f"{name:<24}{1000 * calm:10.0f}{1000 * beside:20.0f}{1000 * under:10.0f}{under / calm:10.1f}"
             f"{under / beside:13.1f}   (collector at most {peak / 2**20:,.0f} MiB;"
             f" {', '.join(f'{count:,} {reason}' for reason, count in refused.items())})"
         )

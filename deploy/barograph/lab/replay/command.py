@@ -98,7 +98,7 @@ def _show(trace: Trace, found: dict[str, list[dict[str, Any]]]) -> None:
     if not found["alarms"]:
         out.print("no alarm", highlight=False)
         return
-    heads = ("onset", "detected", "slowdown", "cause", "who", "judged by")
+    heads = ("onset", "detected", "slowdown", "cause", "ranks", "judged by")
     rows = (
         (
             f"{alarm['onset_seconds']:.1f}",
@@ -113,4 +113,4 @@ def _show(trace: Trace, found: dict[str, list[dict[str, Any]]]) -> None:
     out.print(table("alarms, in seconds since the start", heads, rows, left=(3, 4, 5)))
     if trace.injections:
         parts = ", ".join(f"{start:.1f} to {stop:.1f} s" for start, stop in trace.injections)
-        out.print(f"The trace says it was disturbed on purpose: {parts}.", highlight=False)
+        out.print(f"Deliberate disturbances according to the trace: {parts}.", highlight=False)

@@ -41,7 +41,7 @@ def estimate_share(processes: npt.ArrayLike, w: npt.ArrayLike, measured: npt.Arr
     """
     n, ratio, seen = (np.atleast_1d(np.asarray(column, dtype=np.float64)) for column in (processes, w, measured))
     if not (n > 1).any():
-        raise TooFewRuns("no run on more than 1 process, expected at least one: serial runs say nothing of p")
+        raise TooFewRuns("no run on more than 1 process, expected at least one: serial runs do not determine p")
 
     def squares(p: float) -> float:
         return float(np.sum((seen - speedup(n, ratio, p)) ** 2))

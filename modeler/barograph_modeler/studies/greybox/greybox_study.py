@@ -74,7 +74,7 @@ def _greybox(method: OverheadMethod, part: CutoffSplit, share: float, amdahl: Fl
 
 def _oliveira(part: CutoffSplit, seed: int) -> Floats:
     if part.original is not None:
-        raise TooFewRuns("Oliveira's model knows strong scaling only")
+        raise TooFewRuns("Oliveira's model covers strong scaling only")
     runs, trained, scored = part.runs, part.trained, part.scored
     model = Oliveira.fit(runs.ranks[trained], runs.size[trained], part.measured[trained], seed=seed)
     return model.speedup(runs.ranks[scored], runs.size[scored])

@@ -39,7 +39,7 @@ class Oliveira:
     def fit(cls, processes: Floats, size: Floats, measured: Floats, *, seed: int) -> Oliveira:
         """Least squares of speedups. Columns of one length. Raises TooFewRuns without a run on several processes."""
         if not (processes > 1).any():
-            raise TooFewRuns("no run on more than 1 process, expected at least one: serial runs say nothing of speedup")
+            raise TooFewRuns("no run on more than 1 process, expected at least one: serial runs have no speedup")
         smallest = float(np.min(size))
         number = _number(size, smallest)
 
