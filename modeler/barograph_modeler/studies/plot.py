@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from barograph_modeler.features.estimators.conformal import RuntimeLimits
+from barograph_modeler.maxima.predictive import Predictive
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.studies.bands.methods import METHODS
 from barograph_modeler.studies.bands.tasks import programs
@@ -30,14 +31,13 @@ POINTS: Final = 400
 """Observed values drawn per scale or series, evenly spaced."""
 CURVE_POINTS: Final = 25
 """Scales per curve."""
-FIXED: Final = "fixed at the half"
 OURS: Final = "barograph"
 GREEN: Final = "#1f6f43"
 """The colour of Barograph's own models."""
-COLORS: Final = {"nonparametric": "#b3261e", "gev": "#c77700", OURS: GREEN, "barograph-live": "#4a6fa5"}
+STEERED: Final = "#4a6fa5"
+COLORS: Final = {"nonparametric": "#b3261e", "gev": "#c77700", OURS: GREEN}
 OFFSETS: Final = {"nonparametric": 0.16, "gev": 0.24, OURS: 0.32}
 """Distance of a band from the observed values, in doublings of scale."""
-SUMMARY: Final = "summary.png"
 T = TypeVar("T")
 
 BY_NAME: Final = {method.name: method for method in METHODS}
@@ -51,13 +51,12 @@ def plot_scales(series: Sequence[Series], value: str, scale: str, path: Path) ->
     several = [program for program in programs(series) if len(program) > 1]
     if not several:
         raise ValueError("no series was seen at two scales, expected at least two to draw bands over scale")
-    chosen = _thinned(several, PANELS)
-    figure, panels = _panels(len(chosen))
-    for axes, program in zip(panels, chosen, strict=True):
+    figure, panels = _panels(several)
+    for axes, program in panels:
         _draw_program(axes, program)
         axes.set_title(next(iter(program.values())).name, loc="left", fontsize=8)
         axes.set(xlabel=scale, ylabel=value)
-    _save_with_legend(figure, panels, path)
+    _save_with_legend(figure, path)
 
 
 def plot_order(series: Sequence[Series], value: str, mode: str, path: Path) -> None:
@@ -65,23 +64,23 @@ def plot_order(series: Sequence[Series], value: str, mode: str, path: Path) -> N
 
     mode: "half" draws the band fitted to the first half and the learning limits; "prequential" the latter only.
     """
-    chosen = _thinned(list(series), PANELS)
-    figure, panels = _panels(len(chosen))
-    for axes, one in zip(panels, chosen, strict=True):
+    figure, panels = _panels(series)
+    for axes, one in panels:
         x = one.values
         at = np.array(_thinned(range(x.size), 4 * POINTS))
         axes.plot(at, x[at], ".", ms=2.5, color="#777777", label="observed", zorder=1)
         half = x.size // 2 if mode == "half" else 0
-        live, fixed = BY_NAME["barograph-live"], BY_NAME[OURS]
-        if live.follow is not None:
-            for limit, label in zip(live.follow(x), ("steered limits", None), strict=True):
-                axes.plot(range(half, x.size), limit[half:], lw=1, color=COLORS[live.name], label=label)
-        if half and fixed.fit is not None and (band := fixed.fit(x[:half])) is not None:
-            axes.fill_between([half, x.size], band.lower, band.upper, color=GREEN, alpha=0.2, lw=0, label=FIXED)
+        for limit, label in zip(Predictive().learn(x), ("steered limits", None), strict=True):
+            axes.plot(range(half, x.size), limit[half:], lw=1, color=STEERED, label=label)
+        fixed = BY_NAME[OURS].fit
+        if half and fixed is not None and (band := fixed(x[:half])) is not None:
+            axes.fill_between(
+                [half, x.size], band.lower, band.upper, color=GREEN, alpha=0.2, lw=0, label="fixed at the half"
+            )
         axes.set_title(one.name if one.scale is None else f"{one.name}, {one.scale:g}", loc="left", fontsize=8)
         axes.set(xlabel="position in the series", ylabel=value)
         _log_where_wide(axes, x)
-    _save_with_legend(figure, panels, path)
+    _save_with_legend(figure, path)
 
 
 def plot_runtimes(
@@ -91,11 +90,10 @@ def plot_runtimes(
 
     As the paper's figure 5. time: axis label.
     """
-    best = sorted(results, key=lambda result: result[0].mean_ape)[:PANELS]
-    figure, panels = _panels(len(best))
+    figure, panels = _panels(sorted(results, key=lambda result: result[0].mean_ape)[:PANELS])
     shown = np.array(_thinned(range(len(observed)), POINTS))
     line = np.array([observed.min(), observed.max()])
-    for axes, (score, predicted, limits) in zip(panels, best, strict=True):
+    for axes, (score, predicted, limits) in panels:
         axes.vlines(observed[shown], limits.lower[shown], limits.upper[shown], color="#9ecae1", linewidth=0.8)
         axes.plot(observed[shown], predicted[shown], ".", color="#08519c", markersize=3)
         axes.plot(line, line, color="#333333", linewidth=0.8)
@@ -125,7 +123,7 @@ def plot_scaling(
         axes.legend(frameon=False, fontsize=8)
         name = re.sub(r"[^A-Za-z0-9.]+", "-", "-".join(one.key.values()))[:100].strip("-")
         figure.savefig(folder / f"{number:03d}-{name}.png")
-    _plot_summary(rows, folder / SUMMARY)
+    _plot_summary(rows, folder / "summary.png")
 
 
 def _draw_program(axes: Axes, program: dict[float, Series]) -> None:
@@ -216,18 +214,20 @@ def _figure(width: float, height: float) -> tuple[Figure, Axes]:
     return figure, figure.subplots()
 
 
-def _panels(count: int) -> tuple[Figure, list[Axes]]:
-    columns = min(count, 3)
-    rows = -(-count // columns)
+def _panels(items: Sequence[T]) -> tuple[Figure, list[tuple[Axes, T]]]:
+    """A figure with a panel for each of at most PANELS of the items, evenly spaced."""
+    items = _thinned(items, PANELS)
+    columns = min(len(items), 3)
+    rows = -(-len(items) // columns)
     figure = Figure(figsize=(4.6 * columns + 1, 3.4 * rows + 0.6), layout="constrained", dpi=110)
     grid = figure.subplots(rows, columns, squeeze=False)
-    for axes in grid.flat[count:]:
+    for axes in grid.flat[len(items) :]:
         axes.remove()
-    return figure, list(grid.flat[:count])
+    return figure, list(zip(grid.flat, items, strict=False))
 
 
-def _save_with_legend(figure: Figure, panels: Sequence[Axes], path: Path) -> None:
-    labelled = max(panels, key=lambda axes: len(axes.get_legend_handles_labels()[0]))
+def _save_with_legend(figure: Figure, path: Path) -> None:
+    labelled = max(figure.axes, key=lambda axes: len(axes.get_legend_handles_labels()[0]))
     figure.legend(*labelled.get_legend_handles_labels(), loc="outside upper center", ncols=5, frameon=False, fontsize=9)
     figure.savefig(path)
 
