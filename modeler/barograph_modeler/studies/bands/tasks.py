@@ -62,17 +62,18 @@ def scale_up(series: Sequence[Series]) -> Iterator[ScoreRow]:
     """Fit to all scales of a program up to each scale, score each larger scale."""
     for program in programs(series):
         scales = list(program)
-        for i, target in enumerate(scales):
-            x = program[target].values
+        for i, scale in enumerate(scales):
+            target = program[scale]
             for j, largest in enumerate(scales[:i]):
-                seen = {scale: program[scale].values for scale in scales[: j + 1]}
-                fitted, factor = sum(values.size for values in seen.values()), target / largest
+                seen = {own: program[own].values for own in scales[: j + 1]}
+                factor, fitted = scale / largest, sum(values.size for values in seen.values())
                 task = f"scale-up-{factor:g}x"
                 for method in METHODS:
-                    if method.project is not None:
-                        limits, why = _constant(partial(method.project, seen, target), x.size)
-                        row = partial(score, method.name, task, program[target], limits, x)
-                        yield row(fitted=fitted, factor=factor, reason=why)
+                    if method.project is None:
+                        continue
+                    x = target.values
+                    limits, reason = _constant(partial(method.project, seen, scale), x.size)
+                    yield score(method.name, task, target, limits, x, fitted=fitted, factor=factor, reason=reason)
 
 
 def _constant(fit: Callable[[], Limits | None], size: int) -> tuple[SeriesLimits, str]:
