@@ -1,4 +1,4 @@
-"""The measurement program: the same amounts for the same seed, times that add up, and files others can read."""
+"""The measurement program: reproducible amounts, consistent times, and output files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def bsp(mpi: Mpi, ranks: int, *words: str | Path) -> subprocess.CompletedProcess
     assert mpi.python is not None
     environment = {**os.environ, **mpi.environment(), "OMP_NUM_THREADS": "1"}
     if str(mpi.python.parent.parent) != sys.prefix:
-        # That environment has mpi4py and numpy; what else the agent needs comes from this one, behind them.
+        # That environment has mpi4py and numpy; other dependencies of the agent come from this one, after them.
         sources = [Path(__file__).parents[2] / name for name in ("agent", "collector", "deploy")]
         environment["PYTHONPATH"] = ":".join(map(str, [*sources, sysconfig.get_paths()["purelib"]]))
     program = [str(mpi.python), "-m", "barograph", "bsp", *map(str, words)]
@@ -40,7 +40,7 @@ def bsp(mpi: Mpi, ranks: int, *words: str | Path) -> subprocess.CompletedProcess
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
-def test_amounts_follow_from_seed_and_rank_and_have_the_mean_that_was_asked_for(distribution: str) -> None:
+def test_amounts_depend_on_seed_and_rank_and_have_the_requested_mean(distribution: str) -> None:
     values = parameters("ftq", distribution, {})
     drawn = amounts("ftq", distribution, values, 20_000, seed=1, rank=0)
     assert (drawn == amounts("ftq", distribution, values, 20_000, seed=1, rank=0)).all()
@@ -85,7 +85,7 @@ def test_the_barrier_itself_is_what_the_last_rank_spends_in_it() -> None:
 
 
 @pytest.mark.parametrize("workload", ["ftq", "fwq", "dgemm", "spmv"])
-def test_two_ranks_measure_what_they_do_and_write_it_down(mpi: Mpi, tmp_path: Path, workload: str) -> None:
+def test_two_ranks_measure_and_write_their_times(mpi: Mpi, tmp_path: Path, workload: str) -> None:
     given = ["--param", "size=32"] if workload in workloads.SIZES else ["--dist", "gamma", "--param", "shape=9"]
     words = ["--workload", workload, "--intervals", "20", "--halo", "100", "--json", "--output", tmp_path, *given]
     done = bsp(mpi, 2, *words)
@@ -119,7 +119,7 @@ def test_maxima_are_read_by_the_back_test(tmp_path: Path, capsys: pytest.Capture
     assert "same-scale" in capsys.readouterr().out
 
 
-def test_what_cannot_be_used_is_said_once(tmp_path: Path) -> None:
+def test_an_error_is_printed_once(tmp_path: Path) -> None:
     for words, line in [
         (["--workload", "ftq", "--intervals", "0"], "argument --intervals: '0', expected 1 to 10000000"),
         (
