@@ -280,12 +280,48 @@ def test_a_collector_that_lost_its_database_is_told_what_is_gone_and_gets_the_re
     pair.answer(ack(3))
     assert pair.pump(SILENCE_SECONDS + 0.01) == [hello(2)]
     skip, rest = pair.answer(welcome(2, 0))
-    assert skip == wire.Skip("s", 3, 0, "forgotten")
+    assert skip == wire.Skip("s", 3, 6, "forgotten")
     assert isinstance(rest, wire.Append)
     assert rest.seq == 4
     pair.answer(ack(4))
     assert pair.link.idle
-    assert (pair.link.acked_rows, pair.link.dropped_rows.total()) == (10, 0)
+    # Sent = acknowledged + dropped with a reason.
+    assert (pair.link.acked_rows, dict(pair.link.dropped_rows)) == (4, {"forgotten": 6})
+
+
+def test_a_collector_restored_from_a_backup_gets_a_skip_with_the_rows_acknowledged_since(pair: Pair) -> None:
+    pair.put(1, 2, 4, 8)
+    pair.greet()
+    pair.answer(ack(1), refuse(2, "invalid"), refuse(2, "invalid"), ack(2), ack(3))
+    assert pair.pump(SILENCE_SECONDS + 0.01) == [hello(2)]
+    assert pair.answer(welcome(2, 1))[0] == wire.Skip("s", 3, 4, "forgotten")
+    # The skip is lost, and the next collector has nothing at all.
+    assert pair.pump(SILENCE_SECONDS + 0.01) == [hello(3)]
+    skip, rest = pair.answer(welcome(3, 0))
+    assert skip == wire.Skip("s", 3, 5, "forgotten")
+    assert isinstance(rest, wire.Append)
+    pair.answer(ack(4))
+    assert pair.link.idle
+    assert (pair.link.acked_rows, dict(pair.link.dropped_rows)) == (8, {"refused": 2, "forgotten": 5})
+
+
+def test_rows_lost_with_the_log_and_rows_dropped_since_are_reported_apart() -> None:
+    pair = Pair(cap_messages=2)
+    pair.put(1, 2)
+    pair.greet()
+    pair.answer(ack(2))
+    pair.put(4)
+    pair.pump()
+    assert pair.pump(SILENCE_SECONDS + 0.01) == [hello(2)]
+    pair.put(8, 16)  # drops the third message
+    first, second, *rest = pair.answer(welcome(2, 0))
+    assert first == wire.Skip("s", 2, 3, "forgotten")
+    assert second == wire.Skip("s", 3, 4, "memory-cap")
+    assert [message.seq for message in rest] == [4, 5]
+    pair.answer(ack(5))
+    assert pair.link.idle
+    assert (pair.link.acked_rows, dict(pair.link.dropped_rows)) == (24, {"forgotten": 3, "memory-cap": 4})
+    pair.close()
 
 
 def test_what_the_outbox_had_to_give_up_is_skipped_with_its_rows_and_reason() -> None:

@@ -60,7 +60,7 @@ def test_messages_count_once_they_are_committed_and_come_back_with_their_mark(op
     spool.put(5, b"never committed")
     spool = opened()
     assert held(spool) == [(1, b"one"), (2, b"two")]
-    assert (spool.mark, spool.next_seq, spool.rows, spool.rows_in(2)) == (b"read up to 7", 3, 7, 4)
+    assert (spool.mark, spool.next_seq, spool.rows, spool.discount(2)) == (b"read up to 7", 3, 7, 4)
     commit(spool, b"read up to 9", b"three")
     assert held(opened()) == [(1, b"one"), (2, b"two"), (3, b"three")]
 
