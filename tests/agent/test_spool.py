@@ -229,7 +229,7 @@ def test_a_rollback_forgets_what_was_put_and_a_kill_after_it_brings_nothing_back
     assert (spool.mark, held(spool)) == (b"m2", [(1, b"one"), (2, b"2")])
 
 
-@pytest.mark.parametrize("call", ["pwrite", "fsync", "open"])
+@pytest.mark.parametrize("call", ["pwritev", "fsync", "open"])
 def test_a_disk_that_is_full_at_any_one_moment_loses_nothing_and_doubles_nothing(
     call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -241,9 +241,9 @@ def test_a_disk_that_is_full_at_any_one_moment_loses_nothing_and_doubles_nothing
         nonlocal countdown
         countdown -= 1
         if countdown == 0:
-            if call == "pwrite":
+            if call == "pwritev":
                 file, data, at = arguments
-                real(file, data[: len(data) // 2], at)
+                real(file, [b"".join(data)[: sum(map(len, data)) // 2]], at)
             raise OSError(errno.ENOSPC, "No space left on device")
         return real(*arguments, **named)
 

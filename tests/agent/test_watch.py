@@ -185,7 +185,7 @@ def test_a_full_disk_leaves_the_intervals_in_the_ring_until_there_is_room(
     def full(*arguments: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    for call in ("pwrite", "fsync"):
+    for call in ("pwritev", "fsync"):
         with monkeypatch.context() as patch:
             patch.setattr(spool_module.os, call, full)
             put(shim, 15)
@@ -193,7 +193,7 @@ def test_a_full_disk_leaves_the_intervals_in_the_ring_until_there_is_room(
             watch.step()
             watch.step()
         assert shim.get("tail") == 15  # 16 of 20 made a block of the node, and its last one is still needed
-    assert watch.notes[0].startswith(f"ring {run.rings}/pwrite.ring: 7 bytes, expected")
+    assert watch.notes[0].startswith(f"ring {run.rings}/pwritev.ring: 7 bytes, expected")
     assert f"spool {run.directory}: No space left on device; holding intervals in memory rings" in watch.notes
     run.end()
     deliver(watch)
