@@ -156,8 +156,8 @@ def test_a_user_without_a_name_is_known_by_number(monkeypatch: pytest.MonkeyPatc
 def test_the_executable_names_an_application_that_was_only_guessed(given, program, app):
     command = ["mpirun", "--bind-to", "none", "xhpcg"]
     job = from_environment({}, command=command, app=given, params={}, user="u", host="h", unique="1")
-    assert job.seen_as(program).app == app
-    assert job.seen_as(program).workload(4, 1) == f"local/{app}@4x1"
+    assert job.named_by(program).app == app
+    assert job.named_by(program).workload(4, 1) == f"local/{app}@4x1"
 
 
 def test_the_batch_system_says_nodes_account_and_the_id_that_never_comes_again(tmp_path: Path) -> None:

@@ -322,7 +322,7 @@ def test_a_watch_killed_in_the_middle_of_its_work_leaves_what_the_next_one_needs
 
     wait_until(delivered, "everything is delivered")
     report = watch.report()
-    watch.forget()
+    watch.delete()
     assert shim.get("dropped") == 0
     assert (report.seen, report.stored, report.dropped) == (shim.seen, shim.seen, 0)
     assert_once(service, "stepper", shim.seen)

@@ -17,8 +17,9 @@ import pytest
 from barograph_agent.deliver.link import Link
 from barograph_agent.feature_files.writer import SideFileWriter
 from barograph_agent.ring.reader import EXITED
-from barograph_agent.sidecar.nodewatch import NodeWatch
-from barograph_agent.sidecar.plan import RING_VARIABLE
+from barograph_agent.settings import agent
+from barograph_agent.sidecar.nodewatch import NodeWatch, step_options
+from barograph_agent.sidecar.plan import RING_VARIABLE, RunOptions
 from barograph_agent.sidecar.program import Program
 from barograph_agent.sidecar.step import FACTS, StepOptions
 from barograph_collector.client.log_reader import LogReader
@@ -46,7 +47,7 @@ class Node:
         return NodeWatch(
             self.rings,
             self.active,
-            StepOptions(self.spool, endpoint or self.endpoint, "ada", self.name, DEADLINE_SECONDS, 2**20, 250.0),
+            StepOptions(self.spool, "ada", self.name, RunOptions(endpoint or self.endpoint, DEADLINE_SECONDS, 2**20)),
         )
 
     def step(self, name: str = "0.0", facts: str = "") -> Path:
@@ -222,14 +223,30 @@ def test_a_node_without_rank_0_tells_of_its_ranks_only(node: Node, collector: Co
     assert [row["host"] for row in rows(collector, "sidecars")] == ["n1"]
 
 
+def test_the_table_agent_of_the_configuration_applies_under_hooks_below_variables(node: Node, tmp_path: Path) -> None:
+    (tmp_path / "site.toml").write_text(
+        '[agent]\nbudget = 10\nspool_bytes = "1M"\ncluster = "site"\ncollector = "tcp://c:1"\n'
+    )
+    given = {**os.environ, "BAROGRAPH_CONFIG": str(tmp_path / "site.toml"), "BAROGRAPH_COLLECTOR": NOWHERE}
+    environment = agent.environment(given)
+    node.ring(node.step())
+    watch = NodeWatch(node.rings, node.active, step_options(node.spool, node.name, environment), environment)
+    watch.step()
+    plans = [program.plan for program in watch.programs.values()]
+    watch.leave()
+    found = [(plan.rows_per_second, plan.spool_bytes, plan.job.cluster, plan.endpoint) for plan in plans]
+    assert found == [(10.0, 2**20, "site", NOWHERE)]
+
+
 def watch_and_die(node: Node, job: str = "7") -> None:
     """A sidecar looks at the node's rings and is killed, while the collector is away."""
     script = (
         "import os, sys; from pathlib import Path\n"
         "from barograph_agent.sidecar.nodewatch import NodeWatch\n"
-        "from barograph_agent.sidecar.step import StepOptions as Settings\n"
+        "from barograph_agent.sidecar.plan import RunOptions\n"
+        "from barograph_agent.sidecar.step import StepOptions\n"
         "rings, active, spool, endpoint = sys.argv[1:]\n"
-        "settings = Settings(Path(spool), endpoint, 'ada', 'n1', 0.0, 2**20, 250.0)\n"
+        "settings = StepOptions(Path(spool), 'ada', 'n1', RunOptions(endpoint, 0.0, 2**20))\n"
         "watch = NodeWatch(Path(rings), Path(active), settings)\n"
         "watch.step(); watch.step(); os.kill(os.getpid(), 9)\n"
     )

@@ -61,25 +61,25 @@ def test_names_and_parameters_come_from_rules_and_nothing_else_of_the_command_li
     found = apply(read(path), command)
     assert "s3cr3t" not in (kept := msgspec.json.encode(found).decode())
     assert "-in secret" not in kept
-    settled = found.settle(job(), "/opt/lammps-2025/bin/lmp")
+    settled = found.apply_to(job(), "/opt/lammps-2025/bin/lmp")
     assert (settled.app, settled.params) == ("lammps", {"x": "4", "input": "melt.in"})
     # A rule for one application is not for another, and what the user says goes first.
-    assert found.settle(job(), "/opt/bin/xhpcg").params == {"input": "melt.in"}
-    assert found.settle(job(x="9"), "/opt/lammps/bin/lmp").params == {"x": "9", "input": "melt.in"}
+    assert found.apply_to(job(), "/opt/bin/xhpcg").params == {"input": "melt.in"}
+    assert found.apply_to(job(x="9"), "/opt/lammps/bin/lmp").params == {"x": "9", "input": "melt.in"}
 
 
 def test_a_name_the_user_gave_is_kept_and_a_script_is_matched_by_its_own_name(path: Path) -> None:
     found = apply(read(path), ["python", "train.py"])
-    assert found.settle(job("mine", guessed=False), "/opt/lammps/bin/lmp").app == "mine"
-    assert found.settle(job("train"), "/usr/bin/python3.11").app == "bert"
-    assert found.settle(job("other"), "/usr/bin/python3.11").app == "other"
-    assert Findings().settle(job(), "/opt/bin/xhpcg").app == "xhpcg"
+    assert found.apply_to(job("mine", guessed=False), "/opt/lammps/bin/lmp").app == "mine"
+    assert found.apply_to(job("train"), "/usr/bin/python3.11").app == "bert"
+    assert found.apply_to(job("other"), "/usr/bin/python3.11").app == "other"
+    assert Findings().apply_to(job(), "/opt/bin/xhpcg").app == "xhpcg"
 
 
 def test_of_two_rules_for_one_name_the_first_counts_and_a_long_value_is_cut(tmp_path: Path) -> None:
     path = tmp_path / "rules.toml"
     path.write_text("[[param]]\nargv='a=(.*)'\nname='a'\n[[param]]\nargv='b=(.*)'\nname='a'\n")
-    assert apply(read(path), ["b=2", "a=" + "x" * 999]).settle(job(), "").params == {"a": "x" * VALUE_LIMIT}
+    assert apply(read(path), ["b=2", "a=" + "x" * 999]).apply_to(job(), "").params == {"a": "x" * VALUE_LIMIT}
 
 
 @pytest.mark.parametrize(

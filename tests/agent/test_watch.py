@@ -140,7 +140,7 @@ def test_a_run_without_mpi_is_a_job_of_no_ranks(run: Run, collector: Collector) 
     watch = run.watch(collector.endpoint)
     deliver(watch)
     assert (watch.report().ranks, watch.report().seen) == (0, 0)
-    watch.forget()
+    watch.delete()
     assert rows(collector, "jobs")[0]["ranks"] == 0
     assert rows(collector, "runs")[0]["intervals"] == 0
     assert not run.directory.exists()

@@ -233,7 +233,7 @@ def strange(facility: Facility, what: str) -> ClientKey | None:
     ("what", "seconds", "reason", "said"),
     [
         ("no key", 60.0, "handshake", "of collector and client only one uses keys (BAROGRAPH_KEY)"),
-        ("a key of its own", 60.0, "key", "the collector does not let this key in (BAROGRAPH_KEY)"),
+        ("a key of its own", 60.0, "key", "the collector rejects this key (BAROGRAPH_KEY)"),
         # Half of the time is always waited for: a collector that is just ending looks the same.
         ("another collector's", 10.0, "handshake", "the collector is not the one of this key file (BAROGRAPH_KEY)"),
     ],
@@ -261,7 +261,7 @@ def test_a_question_put_after_the_key_was_turned_down_is_not_waited_for(facility
         wait_until(lambda: facility.refused() == {"key": 1}, "the key is turned down")
         # By now ZeroMQ may or may not have a place for messages; the reason is told either way.
         assert not (handshakes.send(b"", 60) and handshakes.wait(60))
-        assert handshakes.trouble == "the collector does not let this key in (BAROGRAPH_KEY)"
+        assert handshakes.trouble == "the collector rejects this key (BAROGRAPH_KEY)"
         wait_until(lambda: not socket.poll(0, zmq.POLLOUT), "ZeroMQ has no place for messages any more")
         assert not handshakes.send(b"", 60)
         handshakes.close()
@@ -276,7 +276,7 @@ def test_a_link_whose_key_is_let_in_later_delivers_then(facility: Facility) -> N
     link = Link(facility.collector.endpoint, STREAM, outbox, key=key, credential=facility.proof)
     try:
         wait_until(pumped(link, lambda: bool(link.trouble)), "the link has been turned down")
-        assert link.trouble == "the collector does not let this key in (BAROGRAPH_KEY)"
+        assert link.trouble == "the collector rejects this key (BAROGRAPH_KEY)"
         clients = [*keys.load_clients(facility.directory), keys.Client("late", "agent", key.public, 0.0)]
         (facility.directory / keys.CLIENTS).write_bytes(msgspec.json.encode(clients))
         facility.refresh()

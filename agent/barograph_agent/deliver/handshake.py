@@ -18,7 +18,7 @@ _WATCHED: Final = (
 )
 _TROUBLES: Final[dict[int, str]] = {
     zmq.EVENT_HANDSHAKE_SUCCEEDED: "",
-    zmq.EVENT_HANDSHAKE_FAILED_AUTH: "the collector does not let this key in (BAROGRAPH_KEY)",
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH: "the collector rejects this key (BAROGRAPH_KEY)",
     zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "of collector and client only one uses keys (BAROGRAPH_KEY)",
     zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "the collector is not the one of this key file (BAROGRAPH_KEY)",
 }

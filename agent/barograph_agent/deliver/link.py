@@ -289,7 +289,7 @@ class Link:
         self._sent = max(self._sent, seq)
 
     def _count_forgotten(self, acked: int) -> None:
-        """Move rows acknowledged beyond number `acked` to the dropped ones: the collector has lost them with its log."""
+        """Count rows acknowledged beyond number `acked` as dropped: the collector has lost them with its log."""
         while self._acks and self._acks[-1][0] > acked:
             self._acks.pop()
         rows = self.acked_rows - (self._acks[-1][1] if self._acks else 0)

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Final, NamedTuple, TypeAlias
 
-import msgspec
-
 from barograph_agent.job.identity import Job, clean
 from barograph_agent.protocol.tables import IDENTIFIER
 from barograph_modeler.scaling.history import MOST_RANKS
@@ -51,15 +49,7 @@ class RunRecord:
     """The row of `jobs` and the row of `runs`, as a watched run would have left them."""
 
     def __post_init__(self) -> None:
-        own = ("cluster", "app", "user", "host", "scheduler", "account", "unique_id")
-        job = {name: getattr(self.job, name) for name in own} | {
-            "job": self.job.key,
-            "workload": self.job.workload(self.ranks, self.nodes),
-            "params": msgspec.json.encode(self.job.params).decode(),
-            "ranks": self.ranks,
-            "nodes": self.nodes,
-            "started_at": self.started_at,
-        }
+        job = self.job.row(self.ranks, self.nodes, self.started_at)
         run = {
             "job": self.job.key,
             "ended_at": self.ended_at,
