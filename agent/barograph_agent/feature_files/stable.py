@@ -31,8 +31,8 @@ ROWS: Final = 1_000
 class StableFeatures:
     """Reads the side files of one run into rows of `features`, without job, host and time.
 
-    since: seconds of CLOCK_MONOTONIC, which `clock` returns; earlier files belong to another run. lost: number of values
-    or files that are not reported, by reason.
+    since: seconds of CLOCK_MONOTONIC, which `clock` returns; earlier files belong to another run. lost: number of
+    values or files that are not reported, by reason.
     """
 
     def __init__(self, directory: Path, since: float, clock: Callable[[], float] = time.monotonic) -> None:

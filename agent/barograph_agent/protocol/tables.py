@@ -1,8 +1,8 @@
-"""The tables of the log: which columns each has, and what a value of each column may be.
+"""The schema of the log: tables, their columns, and the type of each column.
 
-This is the one place that names columns. Producers build columns by it, the collector validates against it and derives
-its DDL from it, readers get arrays typed by it. New columns are added at the end of a table only, each with a default
-for rows of older producers and for rows stored before.
+The single definition of columns: producers build messages from it, the collector validates against it and derives its
+DDL from it, readers get arrays of its types. New columns are added only at the end of a table, each with a default for
+rows of older producers and for rows stored before.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ class Kind(enum.Enum):
     U64 = ("64-bit unsigned integers", "<u8")
 
     def __init__(self, text: str, dtype: str) -> None:
-        # Plain attributes: a collector reads them for every column of every message.
+        # Plain attributes: the collector reads them for every column of every message.
         self.text = text
-        """What is expected of a value, for errors."""
+        """The expected value, for error messages."""
         self.is_text = not dtype
-        """True for the kinds that travel as strings, False for those that travel as array bytes."""
+        """True for kinds encoded as strings, False for those encoded as array bytes."""
         self.dtype: np.dtype[Any] = np.dtype(dtype or object)
         """The little-endian numpy type of a numeric kind."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A named list of typed columns, and the defaults of those added later."""
+    """A named list of typed columns, and the defaults of columns added later."""
 
     name: str
     columns: dict[str, Kind]

@@ -1,6 +1,6 @@
 """The settings of the agent: the table [agent] of the configuration.
 
-Each key is the value of an environment variable that the user has not set, so the agent itself reads variables only.
+Each key is the default of an environment variable. The agent itself reads variables only.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _expression(text: str) -> str:
 
 
 def rows(text: str) -> float:
-    """Check a budget in rows a second. Raises argparse.ArgumentTypeError."""
+    """Parse a budget in rows per second. Raises argparse.ArgumentTypeError."""
     try:
         figure = float(text)
     except ValueError:
@@ -46,12 +46,13 @@ CollectorAddress: TypeAlias = Annotated[
     Form("ENDPOINT", "tcp://HOST:PORT or ipc://PATH", endpoint_argument),
     Option("the collector", variable="BAROGRAPH_COLLECTOR"),
 ]
-"""Every client of the log has it, daemons too."""
+"""A setting of every client of the log, including daemons."""
 
 
 class AgentSettings(Section, frozen=True):
-    """What runs on compute nodes: `barograph run`, `spool` and `doctor` read it there, and of the others the
-    collector's address.
+    """Settings on compute nodes, read by `barograph run`, `spool`, `doctor` and the sidecar of the hooks.
+
+    Other commands read the collector's address only.
     """
 
     table = "agent"
@@ -105,7 +106,7 @@ class AgentSettings(Section, frozen=True):
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:
-    """This environment, completed by the site's file where it does not have a variable. Raises ConfigError."""
+    """This environment, with unset variables taken from the site's file. Raises ConfigError."""
     known = declared(AgentSettings)
     written = from_file(AgentSettings, site_file(given))
     found = {known[name].variable: str(value) for name, value in written.items()}
@@ -113,7 +114,7 @@ def environment(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def environment_or_complaint(given: Mapping[str, str]) -> tuple[dict[str, str], str]:
-    """The same; where the file cannot be used, the environment as given and the error's text."""
+    """The same without an exception: if the file is invalid, the environment as given and the error's text."""
     try:
         return environment(given), ""
     except ConfigError as error:
@@ -121,7 +122,7 @@ def environment_or_complaint(given: Mapping[str, str]) -> tuple[dict[str, str], 
 
 
 def value_or_default(name: str, given: Mapping[str, str]) -> Any:
-    """The value of a setting's variable; its default, and a line on standard error, where that cannot be used."""
+    """The value of a setting's variable; if it is invalid, the default and a message on standard error."""
     setting = declared(AgentSettings)[name]
     try:
         return setting.read(given.get(setting.variable) or setting.default_text)
@@ -131,7 +132,7 @@ def value_or_default(name: str, given: Mapping[str, str]) -> Any:
 
 
 def endpoint(given: Mapping[str, str]) -> str:
-    """The collector's address: the variable's, the file's, or the default. A file that cannot be used is one line."""
+    """The collector's address: the variable's, the file's, or the default. An invalid file is a message."""
     found, complaint = environment_or_complaint(given)
     if complaint:
         print(f"barograph: {complaint}; going on without this file", file=sys.stderr)

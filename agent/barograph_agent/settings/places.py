@@ -1,4 +1,4 @@
-"""Paths and addresses of the agent on a node. Its directories belong to the user and are closed to others."""
+"""Paths and addresses of the agent on a node. Its directories belong to the user, with mode 700."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def check_endpoint(text: str) -> str:
 
 
 def endpoint_argument(text: str) -> str:
-    """The same for a command line. Raises argparse.ArgumentTypeError."""
+    """Check an address on the command line. Raises argparse.ArgumentTypeError."""
     try:
         return check_endpoint(text)
     except ValueError as error:
@@ -36,7 +36,7 @@ def endpoint_argument(text: str) -> str:
 
 
 def add_collector_option(parser: argparse.ArgumentParser, default: str | None) -> None:
-    """Add the option that every client of the log has. default: checked like a value, unless it is None."""
+    """Add the option --collector. default: checked like a given value, unless it is None."""
     parser.add_argument(
         "--collector",
         type=endpoint_argument,
@@ -57,14 +57,14 @@ def spool_root(environment: Mapping[str, str]) -> Path:
 
 
 def rules(environment: Mapping[str, str]) -> Path | None:
-    """The site's rules: BAROGRAPH_RULES, else the usual file where it exists, else None."""
+    """The site's rules: BAROGRAPH_RULES, else the default file if it exists, else None."""
     if given := environment.get("BAROGRAPH_RULES"):
         return Path(given)
     return SITE_RULES if SITE_RULES.exists() else None
 
 
 def private_directory(path: Path) -> Path:
-    """Create `path` for its owner alone, or check that it belongs to this user. Raises PermissionError."""
+    """Create `path` with mode 700, or check that it belongs to this user. Raises PermissionError."""
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
