@@ -1,4 +1,4 @@
-"""The check of `barograph doctor` that runs an MPI program of one rank under the shim and reads its ring."""
+"""The check of `barograph doctor` that runs a one-rank MPI program under the shim and reads its ring."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SLOW: Final = "each collective costs about 40 ns instead of 15; nothing else ch
 
 
 class Finding(NamedTuple):
-    """The result of a check: one line, and what to do where it did not pass."""
+    """The result of a check: one line, and the remedy if it did not pass."""
 
     check: str
     state: State
@@ -50,7 +50,7 @@ Environment = Mapping[str, str]
 
 
 def check_launcher(environment: Environment) -> Finding:
-    """The mpiexec in PATH, and of which MPI it is."""
+    """The mpiexec in PATH and its MPI implementation."""
     path = shutil.which("mpiexec", path=environment.get("PATH"))
     if path is None:
         return Finding("mpi", "warn", "no mpiexec in PATH", "load the MPI module that jobs use, and ask again")
@@ -61,11 +61,11 @@ def check_launcher(environment: Environment) -> Finding:
 
 
 def check_watching(environment: Environment) -> Iterator[Finding]:
-    """Whether the barriers of a program of one rank are in its ring, and which clock timed them."""
+    """Whether the barriers of a one-rank program are in its ring, and the clock that timed them."""
     try:
         preload = shim.preload(shim.library(), environment.get("LD_PRELOAD", ""))
     except (FileNotFoundError, ValueError):
-        return  # which the check of the shim says
+        return  # reported by check_shim
     with tempfile.TemporaryDirectory(prefix="barograph-doctor-") as folder:
         watching, clock = _watch(Path(folder), environment, preload)
     yield watching
@@ -74,7 +74,7 @@ def check_watching(environment: Environment) -> Iterator[Finding]:
 
 
 def _watch(folder: Path, environment: Environment, preload: str) -> tuple[Finding, str]:
-    """The finding, and the name of the clock: the ring's, else the kernel's."""
+    """The finding, and the name of the clock: the ring's, or the kernel's if there is no ring."""
     program = _program(folder, environment)
     if program is None:
         advice = "load the MPI module that jobs use, with mpicc or mpi4py, and ask again"
@@ -109,7 +109,7 @@ def _watch(folder: Path, environment: Environment, preload: str) -> tuple[Findin
 
 
 def _program(folder: Path, environment: Environment) -> list[str] | None:
-    """A command for a program that calls BARRIERS barriers; None where neither mpicc nor mpi4py makes one."""
+    """The command of a program with BARRIERS barriers; None if neither mpicc nor mpi4py is available."""
     if mpicc := shutil.which("mpicc", path=environment.get("PATH")):
         source, output = folder / "program.c", folder / "program"
         source.write_text(_C % BARRIERS)
@@ -129,7 +129,7 @@ def _clock_of_kernel() -> str:
 
 
 def run(command: Sequence[str], environment: Environment) -> subprocess.CompletedProcess[str] | None:
-    """Run the command to its end and capture its output; None where it did not start, or ran PROGRAM_SECONDS."""
+    """Run a command and capture its output; None if it did not start or exceeded PROGRAM_SECONDS."""
     try:
         return subprocess.run(
             command, env=dict(environment), capture_output=True, text=True, errors="replace", check=False,
@@ -140,7 +140,7 @@ def run(command: Sequence[str], environment: Environment) -> subprocess.Complete
 
 
 def last(done: subprocess.CompletedProcess[str] | None) -> str:
-    """The last line of output that has letters."""
+    """The last line of output that contains letters."""
     if done is None:
         return "it could not be started, or did not end"
     lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if any(map(str.isalpha, line))]
