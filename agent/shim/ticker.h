@@ -1,9 +1,9 @@
 /* The clock of the records: nanoseconds of CLOCK_MONOTONIC, derived from the time stamp counter if it is reliable.
  *
  * Ticks are converted to nanoseconds by a straight line through a reading of both clocks. The line is updated with a
- * new reading by the first conversion a period away from the last reading; the period doubles up to a second. So ticks are
- * never extrapolated far, and a jump of the counter (a suspended node, a migrated virtual machine) has no effect after
- * the next reading. */
+ * new reading by the first conversion a period away from the last reading; the period doubles up to a second. So ticks
+ * are never extrapolated far, and a jump of the counter (a suspended node, a migrated virtual machine) has no effect
+ * after the next reading. */
 #ifndef BAROGRAPH_TICKER_H
 #define BAROGRAPH_TICKER_H
 

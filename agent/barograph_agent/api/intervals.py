@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import monotonic_ns
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
 from barograph_agent.shim import is_disabled
 
@@ -41,32 +41,34 @@ _RANKS: Final = (
 """Variables with rank and size, set by torchrun, by Open MPI, and by MPICH and Intel MPI."""
 
 
-class TimedInterval(Protocol):
+class TimedInterval:
     """Result of `interval`: a context manager, and a decorator of functions and coroutine functions.
 
-    A block that raises is not recorded: it did not do the work of other blocks of its name.
+    A block that raises is not recorded: it did not do the work of other blocks of its name. This class records nothing.
     """
 
-    def __enter__(self) -> TimedInterval: ...
+    __slots__ = ()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None: ...
+    def __enter__(self) -> TimedInterval:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        pass
 
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
         """The function, timed."""
-        ...
+        return function
 
 
 def interval(name: str) -> TimedInterval:
     """Time a block or a function. Intervals of the same `name` are compared with each other."""
     recorder = _RECORDER
     if not recorder.watched and not recorder.begin(os.environ):
-        return _UNWATCHED
+        return _UNRECORDED
     try:
-        return _Watched(recorder.sites[name])
+        return _RecordedInterval(recorder.sites[name])
     except KeyError:
-        return _Watched(recorder.site(name))
+        return _RecordedInterval(recorder.site(name))
 
 
 def mark(name: str) -> None:
@@ -82,14 +84,14 @@ def mark(name: str) -> None:
         recorder.put(before, now, recorder.site(name))
 
 
-class _Watched:
+class _RecordedInterval(TimedInterval):
     # Few attributes: creating the object is a large part of the cost of an interval.
     __slots__ = ("_site", "_start")
 
     def __init__(self, site: int) -> None:
         self._site = site
 
-    def __enter__(self) -> _Watched:
+    def __enter__(self) -> _RecordedInterval:
         self._start = monotonic_ns()
         return self
 
@@ -119,19 +121,6 @@ class _Watched:
             return result
 
         return timed
-
-
-class _Unwatched:
-    __slots__ = ()
-
-    def __enter__(self) -> _Unwatched:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        pass
-
-    def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
-        return function
 
 
 class _Recorder:
@@ -199,5 +188,5 @@ def _nothing(enter: int, end: int, site: int) -> None:
 
 
 _RECORDER: Final = _Recorder()
-_UNWATCHED: Final = _Unwatched()
+_UNRECORDED: Final = TimedInterval()
 os.register_at_fork(after_in_child=_RECORDER.reset)

@@ -25,7 +25,8 @@ RING_BYTES: Final = 3.5 * 2**20
 SPOOL_BYTES: Final = 256 * 2**20
 ANSWER_SECONDS: Final = 5.0
 _AWAY: Final = "start `barograph up` there, or set BAROGRAPH_COLLECTOR; until then runs are kept in the spool"
-_SHARED: Final = tuple("nfs lustre gpfs beegfs ceph fuse 9p cifs smb afs pvfs orangefs panfs".split())
+_SHARED: Final = ("nfs", "lustre", "gpfs", "beegfs", "ceph", "fuse", "9p", "cifs", "smb", "afs", "pvfs", "orangefs",
+                  "panfs")  # fmt: skip
 """Prefixes of the types of file systems that nodes may share."""
 
 

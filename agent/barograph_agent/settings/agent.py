@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from barograph_agent.reduce.blocks import ROWS_PER_SECOND
 from barograph_agent.settings import places
-from barograph_agent.settings.places import DEFAULT_ENDPOINT, endpoint_argument
+from barograph_agent.settings.places import DEFAULT_ENDPOINT, check_endpoint
 from barograph_agent.settings.setting import File, Form, Option, Section, Size, declared, path
 from barograph_agent.settings.sources import ConfigError, from_file, site_file
 
@@ -43,7 +43,7 @@ def rows(text: str) -> float:
 
 CollectorAddress: TypeAlias = Annotated[
     str,
-    Form("ENDPOINT", "tcp://HOST:PORT or ipc://PATH", endpoint_argument),
+    Form("ENDPOINT", "tcp://HOST:PORT or ipc://PATH", check_endpoint),
     Option("the collector", variable="BAROGRAPH_COLLECTOR"),
 ]
 """A setting of every client of the log, including daemons."""

@@ -20,26 +20,22 @@ def endpoint(environment: Mapping[str, str]) -> str:
     return environment.get("BAROGRAPH_COLLECTOR") or DEFAULT_ENDPOINT
 
 
+class EndpointError(argparse.ArgumentTypeError, ValueError):
+    """An invalid address of a collector. The text names it and what was expected."""
+
+
 def check_endpoint(text: str) -> str:
-    """Check an address. Raises ValueError naming it and what was expected."""
+    """Check an address. Raises EndpointError."""
     if not _ENDPOINT.fullmatch(text):
-        raise ValueError(f"collector is {text!r}, expected tcp://HOST:PORT or ipc://PATH")
+        raise EndpointError(f"collector is {text!r}, expected tcp://HOST:PORT or ipc://PATH")
     return text
-
-
-def endpoint_argument(text: str) -> str:
-    """Check an address on the command line. Raises argparse.ArgumentTypeError."""
-    try:
-        return check_endpoint(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def add_collector_option(parser: argparse.ArgumentParser, default: str | None) -> None:
     """Add the option --collector. default: checked like a given value, unless it is None."""
     parser.add_argument(
         "--collector",
-        type=endpoint_argument,
+        type=check_endpoint,
         default=default,
         metavar="ENDPOINT",
         help=f"the collector (default: $BAROGRAPH_COLLECTOR or {DEFAULT_ENDPOINT})",
