@@ -58,19 +58,11 @@ class Handshakes:
             with contextlib.suppress(zmq.Again):
                 self._socket.send(frame, zmq.NOBLOCK)
                 return True
-            if not self._wait(zmq.POLLOUT, deadline - time.monotonic()):
+            if not self.wait(deadline - time.monotonic(), zmq.POLLOUT):
                 return False
 
-    def wait(self, seconds: float) -> bool:
-        """Wait for an incoming message; False after `seconds` or a permanent failure."""
-        return self._wait(zmq.POLLIN, seconds)
-
-    def close(self) -> None:
-        """Stop monitoring. To be called before the socket is closed."""
-        self._socket.disable_monitor()
-        self._monitor.close(0)
-
-    def _wait(self, event: int, seconds: float) -> bool:
+    def wait(self, seconds: float, event: int = zmq.POLLIN) -> bool:
+        """Wait for an incoming message, or for `event`; False after `seconds` or a permanent failure."""
         deadline = time.monotonic() + seconds
         poller = zmq.Poller()
         poller.register(self._socket, event)
@@ -81,3 +73,8 @@ class Handshakes:
                 return self._socket in ready
             self.gave_up()
         return False
+
+    def close(self) -> None:
+        """Stop monitoring. To be called before the socket is closed."""
+        self._socket.disable_monitor()
+        self._monitor.close(0)

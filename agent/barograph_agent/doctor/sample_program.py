@@ -69,17 +69,18 @@ def check_watching(environment: Environment) -> Iterator[Finding]:
     with tempfile.TemporaryDirectory(prefix="barograph-doctor-") as folder:
         watching, clock = _watch(Path(folder), environment, preload)
     yield watching
+    clock = clock or _clock_of_kernel()
     fast = "time stamp counter" in clock or clock == f"{_KERNEL}tsc"
     yield Finding("clock", "ok" if fast else "warn", clock, "" if fast else _SLOW)
 
 
 def _watch(folder: Path, environment: Environment, preload: str) -> tuple[Finding, str]:
-    """The finding, and the name of the clock: the ring's, or the kernel's if there is no ring."""
+    """The finding, and the ring's clock, empty if there is no ring."""
     program = _program(folder, environment)
     if program is None:
         advice = "load the MPI module that jobs use, with mpicc or mpi4py, and ask again"
         text = "not tried: neither mpicc nor mpi4py to make a program with"
-        return Finding("watching", "warn", text, advice), _clock_of_kernel()
+        return Finding("watching", "warn", text, advice), ""
     mpiexec = shutil.which("mpiexec", path=environment.get("PATH"))
     command = [*([mpiexec, "-n", "1"] if mpiexec else []), *program]
     rings = folder / "rings"
@@ -89,23 +90,22 @@ def _watch(folder: Path, environment: Environment, preload: str) -> tuple[Findin
     if done is None or done.returncode:
         text = f"a program of one rank failed: {last(done)}"
         advice = f"make this work first, without barograph: {' '.join(command[:4])}"
-        return Finding("watching", "fail", text, advice), _clock_of_kernel()
+        return Finding("watching", "fail", text, advice), ""
     path = next(rings.glob("*.ring"), None)
     if path is None:
         text = "a program of one rank ran, and none of its barriers were seen"
         advice = "is its MPI linked statically, or does mpiexec drop LD_PRELOAD?"
-        return Finding("watching", "fail", text, advice), _clock_of_kernel()
+        return Finding("watching", "fail", text, advice), ""
     try:
         with Ring(path) as ring:
             seen, clock = ring.head, ring.clock
     except RingError as error:
         advice = "shim and agent are of two versions: install barograph again"
-        return Finding("watching", "fail", str(error), advice), _clock_of_kernel()
-    state: State = "ok" if seen == BARRIERS else "fail"
-    advice = "" if state == "ok" else "please report this, with the name and version of your MPI"
-    return Finding(
-        "watching", state, f"{seen} of {BARRIERS} barriers of a program of one rank were seen", advice
-    ), clock
+        return Finding("watching", "fail", str(error), advice), ""
+    text = f"{seen} of {BARRIERS} barriers of a program of one rank were seen"
+    if seen == BARRIERS:
+        return Finding("watching", "ok", text), clock
+    return Finding("watching", "fail", text, "please report this, with the name and version of your MPI"), clock
 
 
 def _program(folder: Path, environment: Environment) -> list[str] | None:

@@ -58,10 +58,7 @@ class SideFile(NamedTuple):
 def read_pid(path: Path) -> int:
     """Id of the process that writes a side file. Raises BadSideFile and OSError."""
     with path.open("rb") as file:
-        data = file.read(HEADER.itemsize)
-    if len(data) < HEADER.itemsize or not data.startswith(MAGIC):
-        raise BadSideFile(f"{path} begins with {data[:8]!r}, expected {MAGIC!r} and {HEADER.itemsize} bytes")
-    return int(np.frombuffer(data, HEADER, 1)[0]["pid"])
+        return int(_header(path, file.read(HEADER.itemsize))["pid"])
 
 
 def read_side_file(path: Path) -> SideFile:
@@ -71,11 +68,7 @@ def read_side_file(path: Path) -> SideFile:
     last one reported, NaN if there is none; that of others is their count.
     """
     data = path.read_bytes()
-    if not data.startswith(MAGIC):
-        raise BadSideFile(f"{path} begins with {data[:8]!r}, expected {MAGIC!r}")
-    if len(data) < HEADER.itemsize:
-        raise BadSideFile(f"{path} has {len(data)} bytes, expected at least {HEADER.itemsize}")
-    header = np.frombuffer(data, HEADER, 1)[0]
+    header = _header(path, data)
     if header["version"] != VERSION:
         raise BadSideFile(f"{path} has version {header['version']}, expected {VERSION}")
     probes, names_at = int(header["probes"]), HEADER.itemsize + int(header["probes"]) * SLOT.itemsize
@@ -97,6 +90,15 @@ def read_side_file(path: Path) -> SideFile:
     ended = int(header["ended_ns"])
     ended_at = ended / 1e9 if ended else None
     return SideFile(int(header["pid"]), started / 1e9, ended_at, features, int(header["refused"]))
+
+
+def _header(path: Path, data: bytes) -> np.void:
+    if not data.startswith(MAGIC):
+        raise BadSideFile(f"{path} begins with {data[:8]!r}, expected {MAGIC!r}")
+    if len(data) < HEADER.itemsize:
+        raise BadSideFile(f"{path} has {len(data)} bytes, expected at least {HEADER.itemsize}")
+    header: np.void = np.frombuffer(data, HEADER, 1)[0]
+    return header
 
 
 def merge(files: list[SideFile]) -> dict[str, Feature]:

@@ -288,12 +288,9 @@ def _check_numbers(name: str, value: Wire, kind: Kind, rows: int) -> None:
         if len(value) != rows * kind.dtype.itemsize:
             size = kind.dtype.itemsize
             raise Invalid(f"column {name!r} has {len(value)} bytes, expected {rows} rows of {size} bytes")
-    elif kind is _F64:
-        if type(value) is not float and type(value) is not int:
-            raise Invalid(f"column {name!r} is {type(value).__name__}, expected {kind.text}")
-    elif type(value) is not int:
+    elif type(value) is not int and (kind is not _F64 or type(value) is not float):
         raise Invalid(f"column {name!r} is {type(value).__name__}, expected {kind.text}")
-    elif not _LEAST[kind] <= value <= _MOST[kind]:
+    elif kind is not _F64 and not _LEAST[kind] <= value <= _MOST[kind]:
         raise Invalid(f"column {name!r} is {value}, expected {kind.text}")
 
 
