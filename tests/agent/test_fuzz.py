@@ -24,7 +24,7 @@ def peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
-def test_a_mutated_ring_is_read_or_refused(tmp_path: Path) -> None:
+def test_a_mutated_ring_is_read_or_rejected(tmp_path: Path) -> None:
     fuzz.rings(tmp_path, 10, seed=0)
     before = peak()
     found = fuzz.rings(tmp_path, COUNT, seed=3)

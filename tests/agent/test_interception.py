@@ -73,7 +73,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("language", "name"), CASES)
-def test_every_collective_is_in_the_ring_whatever_the_language_the_mpi_and_the_end(
+def test_every_collective_is_recorded_for_each_language_mpi_and_kind_of_end(
     language: str, name: str, tmp_path: Path, library: Path, request: pytest.FixtureRequest
 ) -> None:
     mpi = mpis.find(name)

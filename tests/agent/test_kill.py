@@ -148,9 +148,7 @@ def test_a_killed_application_leaves_every_barrier_that_returned(
         assert node.waiting() == []
 
 
-def test_a_killed_sidecar_is_started_again_and_nothing_is_lost_or_doubled(
-    node: Node, service: Service, paced: Path
-) -> None:
+def test_a_killed_sidecar_is_restarted_without_loss_or_duplicates(node: Node, service: Service, paced: Path) -> None:
     rng = random.Random(2)
     for round_ in range(ROUNDS):
         run = Watched(node, paced, f"sidecar-{round_}")
@@ -163,7 +161,7 @@ def test_a_killed_sidecar_is_started_again_and_nothing_is_lost_or_doubled(
         assert_once(service, run.app, BARRIERS)
 
 
-def test_a_killed_sidecar_is_back_while_the_command_still_runs(node: Node) -> None:
+def test_a_killed_sidecar_is_restarted_while_the_command_runs(node: Node) -> None:
     run = node.start("cat", stdin=subprocess.PIPE)
     wait_until(lambda: len(sidecars(node.spools)) == 1, "the sidecar is there")
     (first,) = sidecars(node.spools)
@@ -174,7 +172,7 @@ def test_a_killed_sidecar_is_back_while_the_command_still_runs(node: Node) -> No
     assert run.returncode == 0
 
 
-def test_a_sidecar_told_to_stop_in_mid_run_is_started_again_too(node: Node, service: Service, paced: Path) -> None:
+def test_a_terminated_sidecar_is_restarted_while_the_command_runs(node: Node, service: Service, paced: Path) -> None:
     run = Watched(node, paced, "sidecar-term")
     run.wait_for(100)
     sidecar = run.sidecar()
@@ -186,7 +184,7 @@ def test_a_sidecar_told_to_stop_in_mid_run_is_started_again_too(node: Node, serv
     assert node.waiting() == []
 
 
-def test_a_killed_collector_comes_back_and_gets_what_it_lacks_once(node: Node, service: Service, paced: Path) -> None:
+def test_a_restarted_collector_receives_missing_messages_once(node: Node, service: Service, paced: Path) -> None:
     rng = random.Random(3)
     for round_ in range(ROUNDS):
         run = Watched(node, paced, f"collector-{round_}")
@@ -200,9 +198,7 @@ def test_a_killed_collector_comes_back_and_gets_what_it_lacks_once(node: Node, s
         assert_once(service, run.app, BARRIERS)
 
 
-def test_collector_and_sidecar_killed_in_any_order_lose_and_double_nothing(
-    node: Node, service: Service, paced: Path
-) -> None:
+def test_kills_of_collector_and_sidecar_cause_no_loss_or_duplicates(node: Node, service: Service, paced: Path) -> None:
     rng = random.Random(4)
     run = Watched(node, paced, "both")
     for at in sorted(rng.sample(range(BARRIERS), 4)):
@@ -216,7 +212,7 @@ def test_collector_and_sidecar_killed_in_any_order_lose_and_double_nothing(
     assert_once(service, run.app, BARRIERS)
 
 
-def test_when_barograph_run_itself_is_killed_its_sidecar_sees_the_program_to_its_end(
+def test_if_barograph_run_is_killed_its_sidecar_records_the_end_of_the_program(
     node: Node, service: Service, paced: Path
 ) -> None:
     rng = random.Random(5)
@@ -236,9 +232,7 @@ def test_when_barograph_run_itself_is_killed_its_sidecar_sees_the_program_to_its
         assert list(node.rings.iterdir()) == []
 
 
-def test_when_its_sidecar_is_killed_too_the_next_run_finishes_the_job(
-    node: Node, service: Service, paced: Path
-) -> None:
+def test_if_launcher_and_sidecar_are_killed_the_next_run_delivers(node: Node, service: Service, paced: Path) -> None:
     rng = random.Random(6)
     for round_ in range(2):
         run = Watched(node, paced, f"orphan-{round_}")
@@ -252,7 +246,7 @@ def test_when_its_sidecar_is_killed_too_the_next_run_finishes_the_job(
         assert_once(service, run.app, BARRIERS)
 
 
-def test_a_run_of_which_everything_was_killed_while_nobody_collected_is_delivered_by_hand(
+def test_a_run_whose_processes_were_all_killed_is_delivered_by_barograph_spool(
     node: Node, service: Service, paced: Path
 ) -> None:
     node.environment["BAROGRAPH_COLLECTOR"] = NOWHERE
@@ -285,9 +279,7 @@ while True:
 """
 
 
-def test_a_watch_killed_in_the_middle_of_its_work_leaves_what_the_next_one_needs(
-    node: Node, service: Service, tmp_path: Path
-) -> None:
+def test_a_watch_killed_at_any_time_is_continued_by_the_next(node: Node, service: Service, tmp_path: Path) -> None:
     rng = random.Random(7)
     directory, rings = tmp_path / "run", tmp_path / "ring"
     rings.mkdir()

@@ -121,7 +121,7 @@ def refuse(seq: int, reason: wire.Reason, detail: str = "because") -> wire.Refus
     return wire.Refuse("s", seq, reason, detail)
 
 
-def test_it_says_hello_first_and_then_sends_what_the_collector_has_not(pair: Pair) -> None:
+def test_hello_precedes_the_messages_that_the_collector_lacks(pair: Pair) -> None:
     pair.put(1, 2, 3)
     assert not pair.link.connected
     assert pair.greet(acked=1) == [2, 3]
@@ -134,7 +134,7 @@ def test_it_says_hello_first_and_then_sends_what_the_collector_has_not(pair: Pai
     assert pair.pump_seqs() == [4]
 
 
-def test_several_links_are_pumped_together_and_none_at_all_waits_too(pair: Pair) -> None:
+def test_pump_of_several_links_and_of_none_waits(pair: Pair) -> None:
     other = Pair()
     pump([pair.link, other.link], 0.0)
     assert pair.script.heard() == other.script.heard() == [hello(1)]
@@ -148,7 +148,7 @@ def test_several_links_are_pumped_together_and_none_at_all_waits_too(pair: Pair)
     assert time.monotonic() - began >= 0.05
 
 
-def test_it_never_has_more_under_way_than_the_collector_grants(pair: Pair) -> None:
+def test_messages_in_flight_never_exceed_the_credit(pair: Pair) -> None:
     pair.put(*[1] * 10)
     assert pair.greet(credit=3) == [1, 2, 3]
     assert pair.pump() == []
@@ -158,7 +158,7 @@ def test_it_never_has_more_under_way_than_the_collector_grants(pair: Pair) -> No
     assert [m.seq for m in pair.answer(ack(7, credit=1))] == [8]
 
 
-def test_after_a_silence_it_says_hello_again_and_resends_from_what_is_durable(pair: Pair) -> None:
+def test_after_a_timeout_hello_is_repeated_and_unacknowledged_messages_resent(pair: Pair) -> None:
     pair.put(1, 1, 1)
     assert pair.greet() == [1, 2, 3]
     assert pair.pump(SILENCE_SECONDS) == []
@@ -174,7 +174,7 @@ def test_after_a_silence_it_says_hello_again_and_resends_from_what_is_durable(pa
     assert pair.pump(SILENCE_SECONDS) == []
 
 
-def test_a_second_welcome_is_an_acknowledgement_and_no_reason_to_send_again(pair: Pair) -> None:
+def test_a_second_welcome_acknowledges_without_a_resend(pair: Pair) -> None:
     pair.put(1, 1)
     assert pair.pump() == [hello(1)]
     assert pair.pump(FIRST_BACKOFF) == [hello(1)]
@@ -186,7 +186,7 @@ def test_a_second_welcome_is_an_acknowledgement_and_no_reason_to_send_again(pair
     assert pair.pump_seqs() == [3]
 
 
-def test_a_welcome_that_answers_an_earlier_hello_is_an_acknowledgement_and_no_reason_to_send_again(pair: Pair) -> None:
+def test_a_welcome_to_an_earlier_hello_acknowledges_without_a_resend(pair: Pair) -> None:
     pair.put(1, 1)
     assert pair.pump() == [hello(1)]
     assert pair.pump(FIRST_BACKOFF) == [hello(1)]
@@ -199,7 +199,7 @@ def test_a_welcome_that_answers_an_earlier_hello_is_an_acknowledgement_and_no_re
     assert [m.seq for m in pair.answer(welcome(2, 1))] == [2]
 
 
-def test_a_collector_that_does_not_know_of_numbers_is_believed(pair: Pair) -> None:
+def test_a_welcome_without_a_number_is_accepted(pair: Pair) -> None:
     pair.put(1, 1)
     pair.pump()
     assert [m.seq for m in pair.answer(wire.Welcome("s", 0, 64))] == [1, 2]
@@ -207,7 +207,7 @@ def test_a_collector_that_does_not_know_of_numbers_is_believed(pair: Pair) -> No
     assert [m.seq for m in pair.answer(wire.Welcome("s", 1, 64))] == [2]
 
 
-def test_an_answer_that_came_while_the_process_had_no_turn_is_heard_before_it_is_missed(pair: Pair) -> None:
+def test_an_answer_received_during_a_suspension_prevents_the_timeout(pair: Pair) -> None:
     pair.put(1, 1)
     assert pair.greet() == [1, 2]
     pair.script.say(ack(1))
@@ -215,7 +215,7 @@ def test_an_answer_that_came_while_the_process_had_no_turn_is_heard_before_it_is
     assert pair.link.connected
 
 
-def test_however_long_the_way_to_the_collector_is_nothing_is_sent_twice(pair: Pair) -> None:
+def test_nothing_is_sent_twice_for_any_latency(pair: Pair) -> None:
     collector = Ledger(pair)
     there: deque[tuple[float, wire.FromClient]] = deque()
     back: deque[tuple[float, wire.FromCollector]] = deque()
@@ -233,7 +233,7 @@ def test_however_long_the_way_to_the_collector_is_nothing_is_sent_twice(pair: Pa
     assert len(collector.stored) > 100
 
 
-def test_with_nothing_due_a_silence_means_nothing(pair: Pair) -> None:
+def test_there_is_no_timeout_without_unacknowledged_messages(pair: Pair) -> None:
     pair.put(1)
     assert pair.greet() == [1]
     pair.answer(ack(1))
@@ -244,7 +244,7 @@ def test_with_nothing_due_a_silence_means_nothing(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("reason", ["gap", "unknown-stream"])
-def test_refused_it_asks_once_where_the_collector_stands_however_many_refusals_come(pair: Pair, reason: str) -> None:
+def test_any_number_of_refusals_causes_one_hello(pair: Pair, reason: str) -> None:
     pair.put(*[1] * 50)
     assert len(pair.greet()) == 50
     assert pair.answer(*(refuse(seq, reason) for seq in range(3, 51))) == []
@@ -254,7 +254,7 @@ def test_refused_it_asks_once_where_the_collector_stands_however_many_refusals_c
     assert pair.link.dropped_rows.total() == 0
 
 
-def test_a_message_refused_as_invalid_is_given_up_counted_and_remembered(pair: Pair) -> None:
+def test_a_message_refused_as_invalid_is_dropped_and_counted(pair: Pair) -> None:
     pair.put(5, 7, 9)
     assert pair.greet() == [1, 2, 3]
     assert pair.answer(refuse(2, "invalid", "column 'x' is bad"), ack(3)) == []
@@ -267,14 +267,14 @@ def test_a_message_refused_as_invalid_is_given_up_counted_and_remembered(pair: P
     assert dict(pair.link.dropped_rows) == {"refused": 7}
 
 
-def test_only_the_last_ten_refusals_are_remembered(pair: Pair) -> None:
+def test_the_last_ten_refusals_are_kept(pair: Pair) -> None:
     pair.put(*[1] * 20)
     pair.greet()
     pair.answer(*(refuse(seq, "invalid", str(seq)) for seq in range(1, 15)))
     assert [refusal.detail for refusal in pair.link.refusals] == [str(seq) for seq in range(5, 15)]
 
 
-def test_a_collector_that_lost_its_database_is_told_what_is_gone_and_gets_the_rest(pair: Pair) -> None:
+def test_a_collector_that_lost_its_log_gets_a_skip_and_the_remaining_messages(pair: Pair) -> None:
     pair.put(1, 2, 3, 4)
     pair.greet()
     pair.answer(ack(3))
@@ -324,7 +324,7 @@ def test_rows_lost_with_the_log_and_rows_dropped_since_are_reported_apart() -> N
     pair.close()
 
 
-def test_what_the_outbox_had_to_give_up_is_skipped_with_its_rows_and_reason() -> None:
+def test_messages_dropped_by_the_outbox_are_skipped_with_rows_and_reason() -> None:
     pair = Pair(cap_messages=3)
     pair.put(1, 2, 4, 8, 16)
     assert pair.outbox.first_seq == 3
@@ -345,7 +345,7 @@ def test_what_the_outbox_had_to_give_up_is_skipped_with_its_rows_and_reason() ->
     pair.close()
 
 
-def test_rows_given_up_one_after_the_other_are_told_of_once() -> None:
+def test_rows_of_successive_drops_are_reported_once() -> None:
     pair = Pair(cap_messages=2)
     pair.put(1, 2, 4)
     pair.pump()
@@ -360,7 +360,7 @@ def test_rows_given_up_one_after_the_other_are_told_of_once() -> None:
     pair.close()
 
 
-def test_a_collector_of_another_version_gets_hellos_and_nothing_else(pair: Pair) -> None:
+def test_a_collector_of_another_version_receives_only_hellos(pair: Pair) -> None:
     pair.put(1)
     assert pair.pump() == [hello(1)]
     hellos = 0
@@ -372,14 +372,14 @@ def test_a_collector_of_another_version_gets_hellos_and_nothing_else(pair: Pair)
     assert 100 / (1.5 * BACKOFF_LIMIT_SECONDS) < hellos < 8 + 100 / BACKOFF_LIMIT_SECONDS
 
 
-def test_what_is_no_message_is_passed_over(pair: Pair) -> None:
+def test_invalid_messages_are_ignored(pair: Pair) -> None:
     pair.put(1)
     pair.greet()
     pair.answer(b"", b"\xc1", b"garbage", wire.encode(hello(1)), ack(1))
     assert pair.link.idle
 
 
-def test_hellos_wait_longer_and_longer_up_to_the_limit() -> None:
+def test_the_back_off_of_hellos_doubles_up_to_the_limit() -> None:
     waits = [[backoff(attempt, random.Random(seed)) for seed in range(200)] for attempt in range(12)]
     for attempt, found in enumerate(waits):
         base = min(0.1 * 2**attempt, BACKOFF_LIMIT_SECONDS)
@@ -388,7 +388,7 @@ def test_hellos_wait_longer_and_longer_up_to_the_limit() -> None:
     assert backoff(10**6, random.Random(0)) <= 1.5 * BACKOFF_LIMIT_SECONDS
 
 
-def test_however_long_nobody_was_there_the_first_chance_to_say_hello_is_taken() -> None:
+def test_hello_is_sent_at_once_after_a_late_connection() -> None:
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     port = free_ports(1)
     clock = Clock()
@@ -406,7 +406,7 @@ def test_however_long_nobody_was_there_the_first_chance_to_say_hello_is_taken() 
     context.term()
 
 
-def test_a_read_travels_on_the_same_connection_and_ends_when_no_answer_comes(pair: Pair) -> None:
+def test_a_read_uses_the_same_connection_and_has_a_timeout(pair: Pair) -> None:
     pair.clock.tick = 0.1
     assert pair.link.read("scores", -1, 1, "j", 0.5) is None
     requests = [message for message in pair.script.heard() if isinstance(message, wire.Read)]
@@ -417,7 +417,7 @@ def test_a_read_travels_on_the_same_connection_and_ends_when_no_answer_comes(pai
     assert pair.link.wait_idle(0.5) is False
 
 
-def test_waiting_for_idle_ends_as_soon_as_everything_is_acknowledged(pair: Pair) -> None:
+def test_wait_idle_returns_as_soon_as_everything_is_acknowledged(pair: Pair) -> None:
     pair.put(1)
     pair.greet()
     pair.script.say(ack(1))
@@ -460,9 +460,7 @@ class Ledger:
     steps=st.lists(st.sampled_from(["put", "pump", "serve", "lose", "restart", "wait"]), max_size=80),
     seed=st.integers(0, 2**32),
 )
-def test_whatever_is_lost_or_restarted_on_the_way_everything_arrives_once_and_in_order(
-    steps: list[str], seed: int
-) -> None:
+def test_everything_arrives_once_and_in_order_despite_losses_and_restarts(steps: list[str], seed: int) -> None:
     pair = Pair()
     ledger = Ledger(pair)
     rng = random.Random(seed)

@@ -125,7 +125,7 @@ def finish(watch: NodeWatch, *nodes: Node) -> None:
     watch.run()
 
 
-def test_ranks_that_begin_together_are_one_run(node: Node, collector: Collector) -> None:
+def test_ranks_that_start_together_are_one_run(node: Node, collector: Collector) -> None:
     step = node.step(facts="SLURM_JOB_NUM_NODES=1\nSLURM_JOB_ACCOUNT=physics\n")
     shims = [node.ring(step, rank, 2) for rank in (0, 1)]
     watch = node.watch()
@@ -151,7 +151,7 @@ def test_ranks_that_begin_together_are_one_run(node: Node, collector: Collector)
 @pytest.mark.parametrize(
     ("exits", "status"), [((0, 0), 0), ((0, 3), 3), ((None, 3), 3), ((0, None), -1), ((None, None), -1)]
 )
-def test_the_exit_status_is_the_largest_and_unknown_where_one_is(
+def test_the_exit_status_is_the_largest_or_unknown(
     node: Node, collector: Collector, exits: tuple[int | None, ...], status: int
 ) -> None:
     step = node.step()
@@ -163,7 +163,7 @@ def test_the_exit_status_is_the_largest_and_unknown_where_one_is(
     assert [row["exit_status"] for row in rows(collector, "runs")] == [status]
 
 
-def test_a_program_that_follows_another_in_the_same_step_is_a_run_of_its_own(node: Node, collector: Collector) -> None:
+def test_consecutive_programs_of_a_step_are_separate_runs(node: Node, collector: Collector) -> None:
     step, watch = node.step("0.batch"), node.watch()
     for count in (5, 6):
         node.ring(step, count=count)
@@ -177,9 +177,7 @@ def test_a_program_that_follows_another_in_the_same_step_is_a_run_of_its_own(nod
     }
 
 
-def test_programs_that_follow_each_other_faster_than_the_sidecar_looks_are_runs_of_their_own(
-    node: Node, collector: Collector
-) -> None:
+def test_programs_faster_than_the_poll_interval_are_separate_runs(node: Node, collector: Collector) -> None:
     step, watch = node.step("0.batch"), node.watch()
     for _ in range(2):
         for rank in (0, 1):
@@ -194,9 +192,7 @@ def test_programs_that_follow_each_other_faster_than_the_sidecar_looks_are_runs_
     assert sorted(set(ranks)) == [1, 2]
 
 
-def test_what_one_mpirun_starts_is_one_run_whatever_steps_it_uses(
-    make: Callable[..., Node], collector: Collector
-) -> None:
+def test_one_mpirun_is_one_run_across_steps(make: Callable[..., Node], collector: Collector) -> None:
     first, second = make("n1"), make("n2")
     name = {"PMIX_NAMESPACE": "prterun-n1-77@1"}
     first.ring(first.step("0.batch", "SLURM_JOB_NUM_NODES=2"), 0, 2, **name)
@@ -213,7 +209,7 @@ def test_what_one_mpirun_starts_is_one_run_whatever_steps_it_uses(
     }
 
 
-def test_a_node_without_rank_0_tells_of_its_ranks_only(node: Node, collector: Collector) -> None:
+def test_a_node_without_rank_0_delivers_node_blocks_only(node: Node, collector: Collector) -> None:
     node.ring(node.step(), 1, 2)
     watch = node.watch()
     watch.step()
@@ -256,7 +252,7 @@ def watch_and_die(node: Node, job: str = "7") -> None:
     assert done.returncode == -signal.SIGKILL
 
 
-def test_a_sidecar_that_comes_after_a_dead_one_goes_on_where_it_stood(node: Node, collector: Collector) -> None:
+def test_the_successor_of_a_dead_sidecar_continues_its_programs(node: Node, collector: Collector) -> None:
     step = node.step()
     shim = node.ring(step, count=10)
     watch_and_die(node)
@@ -270,7 +266,7 @@ def test_a_sidecar_that_comes_after_a_dead_one_goes_on_where_it_stood(node: Node
     ]
 
 
-def test_what_a_former_job_has_left_is_delivered_though_this_ones_own_is_in_no_time(
+def test_spools_of_earlier_jobs_are_delivered_even_by_a_short_job(
     make: Callable[..., Node], collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     former, node = make("n1"), make("n2")
@@ -292,7 +288,7 @@ def test_what_a_former_job_has_left_is_delivered_though_this_ones_own_is_in_no_t
     assert {row["job"] for row in rows(collector, "runs")} == {"lab/6.0.0", "lab/7.0.0"}
 
 
-def test_rules_of_the_site_name_the_program_and_its_parameters(
+def test_the_sites_rules_apply_under_hooks(
     node: Node, collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "rules.toml").write_text(
@@ -306,7 +302,7 @@ def test_rules_of_the_site_name_the_program_and_its_parameters(
     assert [(row["app"], row["params"]) for row in rows(collector, "jobs")] == [("lammps", '{"animal":"cat"}')]
 
 
-def test_a_file_that_is_no_ring_is_put_aside(node: Node, collector: Collector) -> None:
+def test_an_invalid_ring_is_renamed(node: Node, collector: Collector) -> None:
     step = node.step()
     (step / "rank-0.1.ring").write_bytes(b"no ring")
     node.ring(step)
@@ -317,7 +313,7 @@ def test_a_file_that_is_no_ring_is_put_aside(node: Node, collector: Collector) -
     assert [row["intervals"] for row in rows(collector, "runs")] == [10]
 
 
-def test_with_the_spool_gone_rings_are_kept_until_it_is_back(node: Node, collector: Collector) -> None:
+def test_without_a_spool_directory_rings_are_kept(node: Node, collector: Collector) -> None:
     node.ring(node.step())
     watch = node.watch()
     node.spool.rmdir()
@@ -328,7 +324,7 @@ def test_with_the_spool_gone_rings_are_kept_until_it_is_back(node: Node, collect
     assert [row["intervals"] for row in rows(collector, "runs")] == [10]
 
 
-def test_a_ring_that_comes_late_to_a_step_is_found(node: Node, collector: Collector) -> None:
+def test_a_ring_created_late_in_a_step_is_found(node: Node, collector: Collector) -> None:
     step, watch = node.step(), node.watch()
     for _ in range(4):
         watch.step()
@@ -338,7 +334,7 @@ def test_a_ring_that_comes_late_to_a_step_is_found(node: Node, collector: Collec
     assert [row["intervals"] for row in rows(collector, "runs")] == [10]
 
 
-def test_a_step_without_rings_leaves_nothing(node: Node, collector: Collector) -> None:
+def test_a_step_without_rings_leaves_no_files(node: Node, collector: Collector) -> None:
     node.process(node.step())
     finish(node.watch(), node)
     assert rows(collector, "jobs") == rows(collector, "runs") == []
@@ -346,7 +342,7 @@ def test_a_step_without_rings_leaves_nothing(node: Node, collector: Collector) -
     assert os.listdir(node.spool) == []  # noqa: PTH208
 
 
-def test_what_processes_note_of_themselves_goes_to_the_run_that_they_are_of(
+def test_side_files_are_assigned_to_the_runs_of_their_processes(
     node: Node, collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     step, watch = node.step("0.batch"), node.watch()

@@ -49,7 +49,7 @@ def records(folder: Path) -> int:
 
 @programs
 @pytest.mark.parametrize("mpi_name", ["mpich", "openmpi"])
-def test_the_sanitizers_have_nothing_to_say(mpi_name: str, name: str, tmp_path: Path, sanitized: Path) -> None:
+def test_the_sanitizers_report_nothing(mpi_name: str, name: str, tmp_path: Path, sanitized: Path) -> None:
     mpi = mpis.find(mpi_name)
     arguments, count = RUNS[name]
     program = mpi.compile(PROGRAMS / name, tmp_path / "program", "-pthread")
@@ -79,7 +79,7 @@ def complaints(log: str) -> list[str]:
 
 @pytest.mark.integration
 @without_dynamic_frames
-def test_valgrind_finds_nothing_in_the_shim(name: str, tmp_path: Path, plain: Path) -> None:
+def test_valgrind_reports_nothing_in_the_shim(name: str, tmp_path: Path, plain: Path) -> None:
     if not shutil.which("valgrind"):
         mpis.missing("no valgrind on PATH (Debian package valgrind)")
     mpi = mpis.find("mpich")
@@ -96,7 +96,7 @@ def test_valgrind_finds_nothing_in_the_shim(name: str, tmp_path: Path, plain: Pa
     assert records(tmp_path / "rings") == count
 
 
-def test_a_complaint_of_valgrind_is_told_from_those_about_mpi() -> None:
+def test_valgrind_errors_in_the_shim_are_distinguished_from_those_in_mpi() -> None:
     ours = "==7== Invalid read of size 8\n==7==    at 0x4: memcpy (in /lib/x86_64-linux-gnu/libc.so.6)\n"
     ours += "==7==    by 0x48A: writer_put (writer.c:120)\n==7==    by 0x1: main\n==7== \n"
     theirs = "==7== Invalid read of size 8\n==7==    at 0x4: MPIR_Init (in /x/libmpi.so.12)\n"

@@ -50,7 +50,7 @@ def opened(tmp_path: Path) -> Iterator[Callable[..., Spool]]:
         current.pop().close()
 
 
-def test_messages_count_once_they_are_committed_and_come_back_with_their_mark(opened: Callable[..., Spool]) -> None:
+def test_committed_messages_are_recovered_with_their_mark(opened: Callable[..., Spool]) -> None:
     spool = opened()
     assert (spool.first_seq, spool.last_seq, spool.next_seq, spool.mark, spool.rows) == (1, 0, 1, b"", 0)
     spool.put(3, b"one")
@@ -81,7 +81,7 @@ def whole_groups(directory: Path) -> tuple[list[int], list[tuple[bytes, list[byt
     return ends, states
 
 
-def test_cut_at_any_byte_it_holds_the_whole_groups_before_the_cut_and_goes_on(tmp_path: Path) -> None:
+def test_truncated_at_any_byte_it_recovers_the_complete_groups_and_continues(tmp_path: Path) -> None:
     ends, states = whole_groups(tmp_path / "whole")
     (name,) = segments(tmp_path / "whole")
     data = (tmp_path / "whole" / name).read_bytes()
@@ -100,7 +100,7 @@ def test_cut_at_any_byte_it_holds_the_whole_groups_before_the_cut_and_goes_on(tm
         spool.close()
 
 
-def test_a_byte_damaged_anywhere_costs_its_group_and_what_follows_and_invents_nothing(tmp_path: Path) -> None:
+def test_damage_to_any_byte_loses_its_group_and_later_ones_only(tmp_path: Path) -> None:
     ends, states = whole_groups(tmp_path / "whole")
     (name,) = segments(tmp_path / "whole")
     data = (tmp_path / "whole" / name).read_bytes()
@@ -123,7 +123,7 @@ def test_a_byte_damaged_anywhere_costs_its_group_and_what_follows_and_invents_no
         shutil.rmtree(directory)
 
 
-def test_killed_while_it_opens_a_segment_it_still_knows_its_mark_when_the_older_ones_are_gone(tmp_path: Path) -> None:
+def test_a_kill_while_opening_a_segment_preserves_the_mark(tmp_path: Path) -> None:
     whole = tmp_path / "whole"
     spool = Spool(whole, segment_bytes=1)
     commit(spool, b"a mark", b"one")
@@ -145,7 +145,7 @@ def test_killed_while_it_opens_a_segment_it_still_knows_its_mark_when_the_older_
     assert first == "000000000001.seg"
 
 
-def test_acknowledged_segments_go_and_the_mark_and_the_numbers_stay(opened: Callable[..., Spool]) -> None:
+def test_acknowledged_segments_are_deleted_but_mark_and_numbers_kept(opened: Callable[..., Spool]) -> None:
     spool = opened(segment_bytes=100)
     for i in range(1, 11):
         commit(spool, b"mark %d" % i, b"x" * 40, b"y" * 40)
@@ -163,7 +163,7 @@ def test_acknowledged_segments_go_and_the_mark_and_the_numbers_stay(opened: Call
     assert spool.dropped is None
 
 
-def test_beyond_its_cap_it_drops_the_oldest_and_still_knows_after_a_restart(opened: Callable[..., Spool]) -> None:
+def test_drops_beyond_the_cap_are_remembered_after_a_restart(opened: Callable[..., Spool]) -> None:
     spool = opened(cap_bytes=4000, segment_bytes=1000)
     for i in range(1, 101):
         commit(spool, b"%d" % i, b"%03d" % i * 33)
@@ -182,7 +182,7 @@ def test_beyond_its_cap_it_drops_the_oldest_and_still_knows_after_a_restart(open
     assert opened(cap_bytes=4000, segment_bytes=1000).dropped is None
 
 
-def test_killed_between_noting_a_drop_and_deleting_the_segment_it_drops_it_once(opened: Callable[..., Spool]) -> None:
+def test_a_kill_after_recording_a_drop_counts_it_once(opened: Callable[..., Spool]) -> None:
     spool = opened(segment_bytes=1)
     for message in (b"one", b"three"):
         commit(spool, b"", message)
@@ -195,7 +195,7 @@ def test_killed_between_noting_a_drop_and_deleting_the_segment_it_drops_it_once(
 
 
 @pytest.mark.parametrize("damaged", [0, 1, 2])
-def test_a_damaged_segment_costs_what_stands_before_the_next_one_and_is_reported(
+def test_a_damaged_segment_loses_messages_up_to_the_next_one_and_is_reported(
     opened: Callable[..., Spool], damaged: int
 ) -> None:
     spool = opened(segment_bytes=100)
@@ -214,7 +214,7 @@ def test_a_damaged_segment_costs_what_stands_before_the_next_one_and_is_reported
     assert opened(segment_bytes=100).last_seq == 7
 
 
-def test_a_rollback_forgets_what_was_put_and_a_kill_after_it_brings_nothing_back(opened: Callable[..., Spool]) -> None:
+def test_a_rollback_discards_uncommitted_messages_even_after_a_kill(opened: Callable[..., Spool]) -> None:
     spool = opened()
     commit(spool, b"m1", b"one")
     size = spool.size
@@ -230,7 +230,7 @@ def test_a_rollback_forgets_what_was_put_and_a_kill_after_it_brings_nothing_back
 
 
 @pytest.mark.parametrize("call", ["pwritev", "fsync", "open"])
-def test_a_disk_that_is_full_at_any_one_moment_loses_nothing_and_doubles_nothing(
+def test_a_full_disk_at_any_call_causes_no_loss_or_duplicates(
     call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each system call in turn fails once; its caller rolls back and does the same again, as Watch does."""
@@ -274,7 +274,7 @@ def test_a_disk_that_is_full_at_any_one_moment_loses_nothing_and_doubles_nothing
     assert failures > 0 or call == "open"  # opening a segment can wait: the one before it grows
 
 
-def test_a_spool_has_one_owner_and_is_free_again_once_that_has_let_go(tmp_path: Path) -> None:
+def test_a_spool_has_one_owner_until_it_is_closed(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "s")
     with pytest.raises(SpoolError) as raised:
         Spool(tmp_path / "s")
@@ -283,9 +283,7 @@ def test_a_spool_has_one_owner_and_is_free_again_once_that_has_let_go(tmp_path: 
     Spool(tmp_path / "s").close()
 
 
-def test_removing_it_leaves_nothing_and_keeps_others_out_until_everything_is_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_remove_keeps_the_lock_until_everything_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spool = Spool(tmp_path / "s", segment_bytes=1)
     commit(spool, b"", b"one")
     (tmp_path / "s" / "plan.json").write_text("{}")

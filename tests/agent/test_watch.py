@@ -105,7 +105,7 @@ def indices(collector: Collector, world: int = 0) -> list[int]:
     return [row["first_index"] for row in rows(collector, "blocks") if row["world"] == world]
 
 
-def test_a_run_is_a_job_its_sites_its_intervals_and_an_end(run: Run, collector: Collector) -> None:
+def test_a_run_is_delivered_as_job_sites_blocks_and_end(run: Run, collector: Collector) -> None:
     shim = run.ring()
     watch = run.watch(collector.endpoint)
     watch.step()  # before the first collective: the job is announced
@@ -135,7 +135,7 @@ def test_a_run_is_a_job_its_sites_its_intervals_and_an_end(run: Run, collector: 
     assert not run.rings.exists()  # a ring takes memory, and nobody needs it now
 
 
-def test_a_run_without_mpi_is_a_job_of_no_ranks(run: Run, collector: Collector) -> None:
+def test_a_run_without_mpi_is_a_job_with_0_ranks(run: Run, collector: Collector) -> None:
     run.end()
     watch = run.watch(collector.endpoint)
     deliver(watch)
@@ -146,7 +146,7 @@ def test_a_run_without_mpi_is_a_job_of_no_ranks(run: Run, collector: Collector) 
     assert not run.directory.exists()
 
 
-def test_the_mpi_worlds_of_one_run_are_numbered_as_they_began(run: Run, collector: Collector) -> None:
+def test_mpi_worlds_are_numbered_in_the_order_of_their_start(run: Run, collector: Collector) -> None:
     for name, started_ns, count in [("a.ring", 3 * 10**9, 5), ("b.ring", 2 * 10**9, 7)]:
         put(run.ring(name, started_ns=started_ns), count)
     watch = run.watch(collector.endpoint)
@@ -158,7 +158,7 @@ def test_the_mpi_worlds_of_one_run_are_numbered_as_they_began(run: Run, collecto
     assert [indices(collector, world) for world in (0, 1, 2)] == [list(range(n)) for n in (7, 5, 9)]
 
 
-def test_what_a_full_ring_dropped_is_in_the_balance_of_report_and_log(run: Run, collector: Collector) -> None:
+def test_drops_of_a_full_ring_are_counted_in_report_and_log(run: Run, collector: Collector) -> None:
     shim = run.ring()
     watch = run.watch(collector.endpoint)
     put(shim, 100)  # room for 64
@@ -174,7 +174,7 @@ def test_what_a_full_ring_dropped_is_in_the_balance_of_report_and_log(run: Run, 
     assert (rows(collector, "runs")[0]["intervals"], rows(collector, "runs")[0]["dropped"]) == (110, 37)
 
 
-def test_a_full_disk_leaves_the_intervals_in_the_ring_until_there_is_room(
+def test_on_a_full_disk_intervals_stay_in_the_ring(
     run: Run, collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shim = run.ring()
@@ -203,7 +203,7 @@ def test_a_full_disk_leaves_the_intervals_in_the_ring_until_there_is_room(
     assert indices(collector) == list(range(50))
 
 
-def test_made_again_at_any_point_a_watch_goes_on_where_the_last_one_was(run: Run, collector: Collector) -> None:
+def test_a_new_watch_continues_where_the_last_one_stopped(run: Run, collector: Collector) -> None:
     shim = run.ring()
     for _ in range(6):
         put(shim, 10)
@@ -225,9 +225,7 @@ def test_made_again_at_any_point_a_watch_goes_on_where_the_last_one_was(run: Run
     assert (len(rows(collector, "jobs")), len(rows(collector, "runs"))) == (1, 1)
 
 
-def test_rings_that_cannot_be_read_are_reported_and_the_others_are_not_disturbed(
-    run: Run, collector: Collector
-) -> None:
+def test_unreadable_rings_are_reported_and_do_not_affect_others(run: Run, collector: Collector) -> None:
     good, broken = run.ring("good.ring", started_ns=4 * 10**9), run.ring("later.ring")
     (run.rings / "garbage.ring").write_bytes(b"x" * 9000)
     (run.rings / "empty.ring").touch()
@@ -256,9 +254,7 @@ def test_rings_that_cannot_be_read_are_reported_and_the_others_are_not_disturbed
     assert [indices(collector, world) for world in (0, 1)] == [list(range(20)), list(range(10))]
 
 
-def test_beyond_the_cap_the_oldest_intervals_are_dropped_and_the_balance_still_holds(
-    tmp_path: Path, collector: Collector
-) -> None:
+def test_intervals_dropped_beyond_the_cap_are_counted(tmp_path: Path, collector: Collector) -> None:
     run = Run(tmp_path, spool_bytes=20_000)
     shim = run.ring()
     watch = run.watch()
@@ -285,7 +281,7 @@ def test_beyond_the_cap_the_oldest_intervals_are_dropped_and_the_balance_still_h
     assert (event["kind"], event["detail"], event["rows"]) == ("dropped", "spool-cap", report.dropped)
 
 
-def test_a_slow_collector_costs_nothing_as_long_as_rings_have_room(
+def test_a_slow_collector_causes_no_drops_while_rings_have_room(
     tmp_path: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(link, "SILENCE_SECONDS", DEADLINE_SECONDS)  # slow is not away, however busy the machine
@@ -304,9 +300,7 @@ def test_a_slow_collector_costs_nothing_as_long_as_rings_have_room(
     assert indices(collector) == list(range(1800))
 
 
-def test_an_hour_without_a_collector_fills_the_spool_to_its_cap_and_every_drop_is_reported_later(
-    tmp_path: Path, collector: Collector
-) -> None:
+def test_drops_during_an_hour_without_a_collector_are_reported_later(tmp_path: Path, collector: Collector) -> None:
     cap, second = 2 * 2**20, 10**9
     run = Run(tmp_path, spool_bytes=cap)
     shim = run.ring(capacity=2048)
@@ -335,7 +329,7 @@ def test_an_hour_without_a_collector_fills_the_spool_to_its_cap_and_every_drop_i
     assert (event["kind"], event["detail"], event["rows"]) == ("dropped", "spool-cap", report.dropped)
 
 
-def test_what_the_collector_refuses_is_noted_and_in_the_balance(tmp_path: Path, collector: Collector) -> None:
+def test_refused_rows_are_noted_and_counted(tmp_path: Path, collector: Collector) -> None:
     run = Run(tmp_path, name="bad name", stream="lab/s/1")  # no identifier: `from_environment` would not make it
     put(run.ring(), 12)
     run.end()
@@ -358,7 +352,7 @@ def started_with(run: Run) -> subprocess.Popen[bytes]:
     return process
 
 
-def test_an_end_waits_a_little_for_ranks_that_outlive_the_command(run: Run) -> None:
+def test_the_end_waits_briefly_for_ranks_that_outlive_the_command(run: Run) -> None:
     shim = run.ring()
     now = NOW
     watch = Watch(run.directory, run.plan, clock=lambda: now)
@@ -375,7 +369,7 @@ def test_an_end_waits_a_little_for_ranks_that_outlive_the_command(run: Run) -> N
     watch.close()
 
 
-def test_an_end_does_not_wait_for_what_the_command_left_running(run: Run) -> None:
+def test_the_end_does_not_wait_for_daemons_started_by_the_command(run: Run) -> None:
     now = NOW
     watch = Watch(run.directory, run.plan, clock=lambda: now)
     with started_with(run) as left:
@@ -389,7 +383,7 @@ def test_an_end_does_not_wait_for_what_the_command_left_running(run: Run) -> Non
     watch.close()
 
 
-def test_a_run_whose_launcher_is_gone_ends_with_its_last_process(run: Run, collector: Collector) -> None:
+def test_a_run_without_its_launcher_ends_with_its_last_process(run: Run, collector: Collector) -> None:
     run.plan = msgspec.structs.replace(run.plan, launcher_born=0)  # the number is another process's now
     watch = run.watch(collector.endpoint)
     with started_with(run) as rank:
@@ -405,7 +399,7 @@ def test_a_run_whose_launcher_is_gone_ends_with_its_last_process(run: Run, colle
     assert (end["exit_status"], end["runtime_seconds"] != end["runtime_seconds"], end["ended_at"]) == (-1, True, NOW)
 
 
-def test_a_process_is_known_by_its_birth_and_a_zombie_is_dead(tmp_path: Path) -> None:
+def test_a_process_is_identified_by_its_start_time_and_a_zombie_has_ended(tmp_path: Path) -> None:
     assert born(os.getpid()) == born(os.getpid()) > 0
     assert born(2**22 + 1) == -1  # beyond what Linux gives out
     program = tmp_path / "a) S 1 (b"
@@ -417,7 +411,7 @@ def test_a_process_is_known_by_its_birth_and_a_zombie_is_dead(tmp_path: Path) ->
         wait_until(lambda: born(process.pid) == -1, "it has ended; nobody has collected it yet")
 
 
-def test_only_runs_without_a_launcher_and_without_a_watch_are_adopted(tmp_path: Path) -> None:
+def test_only_runs_without_launcher_and_watch_are_adopted(tmp_path: Path) -> None:
     running, own = Run(tmp_path, "running"), Run(tmp_path, "own")
     gone, watched = (Run(tmp_path, name, launcher_born=0) for name in ("gone", "watched"))
     root = running.directory.parent
@@ -435,9 +429,7 @@ def test_only_runs_without_a_launcher_and_without_a_watch_are_adopted(tmp_path: 
         watch.close()
 
 
-def test_a_directory_of_somebody_else_or_behind_a_link_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_directory_of_another_user_or_a_link_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = places.private_directory(tmp_path / "a" / "b")
     assert made.stat().st_mode & 0o777 == 0o700
     assert places.private_directory(made) == made

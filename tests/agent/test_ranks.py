@@ -51,7 +51,7 @@ def take(worlds: RingSet, *, final: bool = False) -> list[dict[str, Any]]:
     return found
 
 
-def test_the_rank_with_most_own_work_is_named_where_the_gap_alone_would_not_tell(tmp_path: Path) -> None:
+def test_the_rank_with_most_own_work_is_found_even_if_gaps_are_equal(tmp_path: Path) -> None:
     shims = world(tmp_path, 3, capacity=1024)
     ended = 0
     # Rank 1 works twice as long. Rank 2 spends the difference waiting for its halo, so its gap is as long as rank 1's.
@@ -72,7 +72,7 @@ def test_the_rank_with_most_own_work_is_named_where_the_gap_alone_would_not_tell
         assert row["least_wait_seconds"] == pytest.approx(count * 1e-6)
 
 
-def test_nodes_see_the_same_sync_points_and_the_one_that_waits_least_is_the_one_waited_for(tmp_path: Path) -> None:
+def test_the_node_with_the_least_wait_delays_the_others(tmp_path: Path) -> None:
     shims = world(tmp_path, 4, capacity=4096)
     ended = 0
     for _ in range(2000):
@@ -94,7 +94,7 @@ def test_nodes_see_the_same_sync_points_and_the_one_that_waits_least_is_the_one_
         assert b["last_rank"] == 3
 
 
-def test_a_block_comes_when_it_spans_two_seconds_and_one_sync_point_is_a_block_where_they_are_rare(
+def test_a_block_is_complete_after_two_seconds_even_with_one_sync_point(
     tmp_path: Path,
 ) -> None:
     shims = world(tmp_path, 2, capacity=1024)
@@ -115,7 +115,7 @@ def test_a_block_comes_when_it_spans_two_seconds_and_one_sync_point_is_a_block_w
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 4), st.lists(st.tuples(st.integers(0, 90), st.booleans()), min_size=1, max_size=15))
-def test_every_sync_point_is_in_one_block_whatever_was_dropped_or_begun_again(
+def test_every_sync_point_is_in_one_block_despite_drops_and_restarts(
     tmp_path_factory: pytest.TempPathFactory, ranks: int, steps: list[tuple[int, bool]]
 ) -> None:
     folder = tmp_path_factory.mktemp("world")
@@ -152,7 +152,7 @@ def test_a_rank_that_has_stopped_does_not_fill_the_ring_of_rank_0(tmp_path: Path
     worlds.close()
 
 
-def test_worlds_are_told_apart_by_rank_size_and_start(tmp_path: Path) -> None:
+def test_worlds_are_distinguished_by_rank_size_and_start(tmp_path: Path) -> None:
     world(tmp_path, 2, started_ns=STARTED_NS)
     world(tmp_path, 2, started_ns=STARTED_NS + 10**9)  # at the same time, of the same size
     world(tmp_path, 3, started_ns=STARTED_NS + 2 * 10**9)
@@ -166,7 +166,7 @@ def test_worlds_are_told_apart_by_rank_size_and_start(tmp_path: Path) -> None:
     assert sorted(map(sorted, members.values())) == [[0, 1], [0, 1], [0, 1, 2]]
 
 
-def test_a_ring_of_another_rank_that_goes_bad_leaves_the_intervals_alone(tmp_path: Path) -> None:
+def test_a_damaged_ring_of_another_rank_does_not_affect_intervals(tmp_path: Path) -> None:
     shims = world(tmp_path, 2, capacity=64)
     worlds = RingSet(tmp_path, Progress())
     sync(shims, 0, [MS, MS])

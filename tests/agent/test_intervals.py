@@ -26,7 +26,7 @@ def shim(tmp_path: Path) -> FakeShim:
     return shim
 
 
-def test_an_interval_reaches_from_the_end_of_one_collective_to_the_end_of_the_next(shim: FakeShim) -> None:
+def test_an_interval_extends_from_the_end_of_one_collective_to_the_end_of_the_next(shim: FakeShim) -> None:
     for exit_ns, site in [(1_000_000, 1), (1_500_000, 2), (4_000_000, 1), (4_000_000, 2)]:
         shim.put(exit_ns, site, op=7 + site)
     with Ring(shim.path) as ring:
@@ -50,7 +50,7 @@ def test_an_interval_reaches_from_the_end_of_one_collective_to_the_end_of_the_ne
     }
 
 
-def test_a_class_keeps_its_id_whatever_place_its_sites_have_in_the_table(shim: FakeShim, tmp_path: Path) -> None:
+def test_a_class_id_does_not_depend_on_the_order_of_sites(shim: FakeShim, tmp_path: Path) -> None:
     other = FakeShim(tmp_path / "1.ring")
     other.module(b"/somewhere/else/lmp")
     for offset in (0x99, 0x20, 0x10):
@@ -69,7 +69,7 @@ def test_a_class_keeps_its_id_whatever_place_its_sites_have_in_the_table(shim: F
     assert class_id("a", "bc") != class_id("ab", "c")
 
 
-def test_a_head_behind_the_cursor_is_refused(shim: FakeShim) -> None:
+def test_a_head_below_the_cursor_is_an_error(shim: FakeShim) -> None:
     shim.put(1)
     with Ring(shim.path) as ring:
         harvest = IntervalReader(ring, Cursor(world=0))
@@ -80,7 +80,7 @@ def test_a_head_behind_the_cursor_is_refused(shim: FakeShim) -> None:
     assert str(raised.value) == f"ring {shim.path}: head is 0, expected at least 1"
 
 
-def test_records_released_before_the_cursor_knew_them_are_lost_and_not_read(shim: FakeShim) -> None:
+def test_records_released_beyond_the_cursor_are_counted_as_lost(shim: FakeShim) -> None:
     for i in range(20):
         shim.put(i)
     with Ring(shim.path) as ring:
@@ -99,7 +99,7 @@ ACTIONS = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(actions=ACTIONS, batch=st.integers(1, 70), seed=st.integers(0, 2**32))
-def test_every_collective_is_a_row_or_lost_or_dropped_whatever_is_full_cut_or_restarted(
+def test_every_collective_is_stored_lost_or_dropped_despite_full_rings_and_restarts(
     actions: list[int | str], batch: int, seed: int
 ) -> None:
     """Integers: so many collectives. take: into memory. commit: rows, cursor and release. restart: memory is gone."""
