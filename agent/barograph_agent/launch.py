@@ -64,7 +64,7 @@ def run(command: Sequence[str], job: Job, settings: RunOptions, environment: Map
         try:
             _summarize(guard.finish(CommandEnd(time.time(), runtime, status)), runtime, guard, settings, out)
         except KeyboardInterrupt:
-            print("barograph: interrupted; the sidecar goes on and delivers what it can", file=out)
+            print("barograph: interrupted; the sidecar continues delivery in the background", file=out)
     return status
 
 

@@ -1,4 +1,4 @@
-"""Intervals that a program times itself: with, decorator, mark; threads, forks; nothing where nobody watches."""
+"""Intervals timed by a program: blocks, decorators, marks, threads, forks; and nothing in unwatched processes."""
 
 from __future__ import annotations
 

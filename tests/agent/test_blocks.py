@@ -1,4 +1,4 @@
-"""Intervals under a budget: moments stay exact, rare classes stay whole, and rows are no more than were paid for."""
+"""Reduction within a budget: moments stay exact, rare classes are not reduced, and rows do not exceed the budget."""
 
 from __future__ import annotations
 
@@ -87,4 +87,4 @@ def test_rows_beyond_the_budget_are_subtracted_from_later_credit() -> None:
     budget.spend(budget.allow(100.0, 10.0) + 50)
     assert budget.allow(104.0, 10.0) == 0
     assert budget.allow(106.0, 10.0) == 10
-    assert budget.allow(90.0, 10.0) == 10  # another ring's intervals may lie before
+    assert budget.allow(90.0, 10.0) == 10  # intervals of another ring may be earlier

@@ -1,4 +1,4 @@
-"""The measurement program: the same amounts for the same seed, times that add up, and files others can read."""
+"""The measurement program: deterministic amounts, consistent times, and readable files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def bsp(mpi: Mpi, ranks: int, *words: str | Path) -> subprocess.CompletedProcess
     assert mpi.python is not None
     environment = {**os.environ, **mpi.environment(), "OMP_NUM_THREADS": "1"}
     if str(mpi.python.parent.parent) != sys.prefix:
-        # That environment has mpi4py and numpy; what else the agent needs comes from this one, behind them.
+        # That environment has mpi4py and numpy; the agent's other dependencies come from this one, later in the path.
         sources = [Path(__file__).parents[2] / name for name in ("agent", "collector", "deploy")]
         environment["PYTHONPATH"] = ":".join(map(str, [*sources, sysconfig.get_paths()["purelib"]]))
     program = [str(mpi.python), "-m", "barograph", "bsp", *map(str, words)]

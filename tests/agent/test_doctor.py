@@ -1,4 +1,4 @@
-"""`barograph doctor`: right about this node, and about one on which something is missing."""
+"""`barograph doctor`, on this node and with simulated defects."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_hooks_not_executable_by_users_or_without_a_shim_fail(tmp_path: Path, mo
     assert check_hooks(tmp_path).text == f"{tmp_path}/libbarograph.so leads nowhere, so no job is watched"
     (tmp_path / "libbarograph.so").touch()
     assert check_hooks(tmp_path) == ("hooks", "ok", str(tmp_path), "")
-    # Root may read anything.
+    # Root may read all files.
     monkeypatch.setattr(checkup.os, "access", lambda path, mode: False)
     assert check_hooks(tmp_path).text == f"{tmp_path}/slurm/task-prolog cannot be run by this user"
 
@@ -177,7 +177,7 @@ def test_the_command_prints_lines_or_json_and_exits_with_1_on_failure(tmp_path: 
 
 
 def test_a_program_is_limited_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert sample_program.run([sys.executable, "-c", "input()"], os.environ) is not None  # no input: it ends
+    assert sample_program.run([sys.executable, "-c", "input()"], os.environ) is not None  # ends, as there is no input
     monkeypatch.setattr(sample_program, "PROGRAM_SECONDS", 0.2)
     assert sample_program.run(["sleep", "60"], os.environ) is None
     assert sample_program.run(["/no/such"], os.environ) is None

@@ -1,4 +1,4 @@
-"""From a ring's records to rows: which intervals are known, what they are called, and that none is counted twice."""
+"""Conversion of ring records to intervals: durations, classes, and exact counts."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_class_id_does_not_depend_on_the_order_of_sites(shim: FakeShim, tmp_pa
             assert intervals is not None
             ids.append(intervals.class_ids.tolist())
     assert ids[0] == ids[1]
-    # Bands of last year are found by this number, so it may never change: printf 'start\0lmp+0x10' | b2sum -l 64
+    # Stored bands refer to this number, so it must never change: printf 'start\0lmp+0x10' | b2sum -l 64
     assert class_id("start", "lmp+0x10").to_bytes(8, "little").hex() == "e5d7cf0a7036d3e7"
     assert class_id("a", "bc") != class_id("ab", "c")
 
@@ -88,7 +88,7 @@ def test_records_released_beyond_the_cursor_are_counted_as_lost(shim: FakeShim) 
         cursor = Cursor(world=0)
         intervals, _ = IntervalReader(ring, cursor).read()
     assert intervals is not None
-    assert intervals.indices.tolist() == list(range(13, 20))  # where 12 began is not known
+    assert intervals.indices.tolist() == list(range(13, 20))  # the start of 12 is unknown
     assert (cursor.rows, cursor.lost, cursor.position) == (7, 13, 20)
 
 
@@ -102,7 +102,7 @@ ACTIONS = st.lists(
 def test_every_collective_is_stored_lost_or_dropped_despite_full_rings_and_restarts(
     actions: list[int | str], batch: int, seed: int
 ) -> None:
-    """Integers: so many collectives. take: into memory. commit: rows, cursor and release. restart: memory is gone."""
+    """Integers: that many collectives. take: into memory. commit: rows, cursor and release. restart: memory is lost."""
     rng = np.random.default_rng(seed)
     times: list[int] = []
     sites: list[int] = []

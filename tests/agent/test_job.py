@@ -1,4 +1,4 @@
-"""Who a run is: job identity from the environment, the application's name, parameters, workload."""
+"""The identity of a run: job, application, parameters, workload."""
 
 from __future__ import annotations
 
@@ -83,11 +83,11 @@ def test_names_are_identifiers_for_any_environment() -> None:
         ("./job.sh arg", "job"),
         ("python", "python"),
         ("sh", "sh"),
-        # Programs whose names begin like an interpreter's.
+        # Programs with names that begin like those of interpreters.
         ("mpiexec -n 2 shallow_water input.nml", "shallow_water"),
         ("pythia8 main.cmnd", "pythia8"),
         ("bashful x", "bashful"),
-        # What can only be wrong: `--app` settles it.
+        # Cases that need `--app`.
         ("taskset -c 0,1 lmp", "0-1"),
         ("mpirun --bind-to none -n 4 ./xhpcg", "none"),
         ("mpiexec -n 2", "mpiexec"),
@@ -127,7 +127,7 @@ def test_an_invalid_parameter_is_rejected(word: str, quoted: str) -> None:
 
 def test_runs_are_compared_within_a_workload_of_application_scale_and_parameters() -> None:
     assert job().workload(2, 1) == "local/a.out@2x1"
-    # Bands of last year are found by this, so it may never change: printf '[["steps","100"],["x","4"]]' | b2sum -l 32
+    # Stored bands refer to this name, so it must never change: printf '[["steps","100"],["x","4"]]' | b2sum -l 32
     known = "local/a.out@64x4:94fad9c2"
     assert job(params={"x": "4", "steps": "100"}).workload(64, 4) == known
     assert job(params={"steps": "100", "x": "4"}).workload(64, 4) == known

@@ -1,4 +1,4 @@
-"""Application, sidecar and collector killed once each in every order: nothing lost, nothing doubled, nothing invented.
+"""Application, sidecar and collector killed once each in every order, without loss, duplicates or other rows.
 
 `make bench` plays 200 rounds.
 """

@@ -1,4 +1,4 @@
-"""A job's sidecar on one node, in this process: which rings make a run, who speaks for the job, how a run ends."""
+"""A job's sidecar on one node, in this process: assignment of rings to runs, rows of the job, ends of runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NOWHERE = "tcp://127.0.0.1:1"
 
 
 class Node:
-    """A node with the directories that hooks make, and no Slurm."""
+    """A node with the directories created by hooks, without Slurm."""
 
     def __init__(self, root: Path, endpoint: str, name: str = "n1") -> None:
         self.name = name
@@ -57,14 +57,14 @@ class Node:
         return directory
 
     def process(self, step: Path, **variables: str) -> int:
-        """A process that waits to be told to end, started as a task of this step."""
+        """A process that lives until it is killed, started as a task of this step."""
         environment = {RING_VARIABLE: str(step), **variables}
         process = subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, env=environment)
         self.processes.append(process)
         return process.pid
 
     def ring(self, step: Path, rank: int = 0, size: int = 1, count: int = 10, **variables: str) -> FakeShim:
-        """The ring of a new process, with so many collectives in it."""
+        """The ring of a new process, with that many collectives."""
         pid = self.process(step, **variables)
         shim = FakeShim(step / f"rank-{rank}.{pid}.draft", pid=pid)
         shim.set(rank=rank, size=size)
@@ -118,7 +118,7 @@ def rows(collector: Collector, table: str) -> list[dict[str, Any]]:
 
 
 def finish(watch: NodeWatch, *nodes: Node) -> None:
-    """The job ends: its processes are killed, the epilog runs, the sidecar does the rest."""
+    """End the job: its processes are killed, the epilog runs, the sidecar finishes."""
     for node in nodes:
         node.end()
         node.active.unlink()
@@ -235,7 +235,7 @@ def test_the_table_agent_of_the_configuration_applies_under_hooks_below_variable
 
 
 def watch_and_die(node: Node, job: str = "7") -> None:
-    """A sidecar looks at the node's rings and is killed, while the collector is away."""
+    """A sidecar without a collector reads the node's rings and is killed."""
     script = (
         "import os, sys; from pathlib import Path\n"
         "from barograph_agent.sidecar.nodewatch import NodeWatch\n"
@@ -278,7 +278,7 @@ def test_spools_of_earlier_jobs_are_delivered_even_by_a_short_job(
     pump, end, answers = Link.pump, Program.end, threading.Event()
 
     def pump_all(link: Link, timeout: float = 0.0) -> None:
-        """The collector answers when the program has ended, and then to everything at once."""
+        """The collector answers once the program has ended, and then everything at once."""
         while answers.is_set() and not link.idle:
             pump(link, 0.05)
 
@@ -354,7 +354,7 @@ def test_side_files_are_assigned_to_the_runs_of_their_processes(
             writer = SideFileWriter(step)
         writer.put({"cells": cells}, time.monotonic_ns())
         watch.step()
-        # The file that the watch has taken is written in place, one with another name takes its place.
+        # The file moved by the watch is written in place; a new name creates a new file.
         writer.put({"cells": cells + 1}, time.monotonic_ns())
         writer.put({"order": 4}, time.monotonic_ns())
         node.end()

@@ -1,4 +1,4 @@
-"""Several ranks on one node: worlds told apart, who came last, who worked most, and blocks that nest."""
+"""Several ranks on one node: worlds, last arrivals, own work, and nesting of blocks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MS = 1_000_000
 
 
 def world(folder: Path, size: int, ranks: list[int] | None = None, **options: Any) -> list[FakeShim]:
-    """The rings of some ranks of a world; `size` ranks in all."""
+    """The rings of some ranks of a world of `size` ranks."""
     shims = []
     for rank in range(size) if ranks is None else ranks:
         shim = FakeShim(folder / f"rank-{rank}.{options.get('started_ns', 0)}.ring", **options)
@@ -29,7 +29,7 @@ def world(folder: Path, size: int, ranks: list[int] | None = None, **options: An
 
 
 def sync(shims: list[FakeShim], ends: int, work: list[int], p2p: list[int] | None = None) -> int:
-    """One collective after each rank has worked so many nanoseconds since `ends`; when it ended. It costs 1000 ns."""
+    """One collective of 1000 ns, after each rank has worked that many nanoseconds since `ends`; returns its end."""
     enters = [ends + own + wait for own, wait in zip(work, p2p or [0] * len(work), strict=True)]
     ended = max(enters) + 1000
     for rank, shim in enumerate(shims):
@@ -38,7 +38,7 @@ def sync(shims: list[FakeShim], ends: int, work: list[int], p2p: list[int] | Non
 
 
 def take(worlds: RingSet, *, final: bool = False) -> list[dict[str, Any]]:
-    """Rows of `node_blocks` that come now."""
+    """The next rows of `node_blocks`."""
     worlds.find()
     found = []
     before = -1
@@ -54,7 +54,7 @@ def take(worlds: RingSet, *, final: bool = False) -> list[dict[str, Any]]:
 def test_the_rank_with_most_own_work_is_found_even_if_gaps_are_equal(tmp_path: Path) -> None:
     shims = world(tmp_path, 3, capacity=1024)
     ended = 0
-    # Rank 1 works twice as long. Rank 2 spends the difference waiting for its halo, so its gap is as long as rank 1's.
+    # Rank 1 works twice as long. Rank 2 waits for its halo for the difference, so its gap is as long as that of rank 1.
     for _ in range(100):
         ended = sync(shims, ended, [4 * MS, 8 * MS, 4 * MS], [0, 0, 4 * MS - 10])
     worlds = RingSet(tmp_path, Progress())

@@ -1,4 +1,4 @@
-"""The reading end of a ring: what it gives back, and what it refuses."""
+"""The reader of rings: fields, records, and invalid files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A site's rules: names for executables, parameters out of command lines, and nothing else of a command line."""
+"""A site's rules: names of executables, and parameters from command lines."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_rules_give_names_and_parameters_and_nothing_else_is_stored(path: Path) 
     assert "-in secret" not in kept
     settled = found.apply_to(job(), "/opt/lammps-2025/bin/lmp")
     assert (settled.app, settled.params) == ("lammps", {"x": "4", "input": "melt.in"})
-    # A rule for one application is not for another, and what the user says goes first.
+    # A rule for one application does not apply to another, and the user's values take precedence.
     assert found.apply_to(job(), "/opt/bin/xhpcg").params == {"input": "melt.in"}
     assert found.apply_to(job(x="9"), "/opt/lammps/bin/lmp").params == {"x": "9", "input": "melt.in"}
 
@@ -116,4 +116,4 @@ def test_expressions_are_limited_in_time(tmp_path: Path, monkeypatch: pytest.Mon
     began = time.process_time()
     with pytest.raises(RulesError, match="expected simpler expressions"):
         apply(read(path), ["a" * 60])
-    assert time.process_time() - began < 30  # it would be 2^60 steps
+    assert time.process_time() - began < 30  # unlimited, it would take 2^60 steps

@@ -1,4 +1,4 @@
-"""`barograph run` from outside: the command notices nothing, its intervals are in the log, every failure is said."""
+"""`barograph run` as a process: transparent to the command, exact intervals in the log, a message for every failure."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def paced(compiled: Callable[..., Path]) -> Path:
 
 
 def summary(said: str) -> list[str]:
-    """The three lines, the runtime's number cut out."""
+    """The three lines, without the value of the runtime."""
     return [re.sub(r"runtime   \d+\.\d\d s", "runtime   T s", line) for line in said.splitlines()]
 
 
@@ -199,7 +199,7 @@ def test_an_undecodable_parameter_leaves_the_command_unwatched(alone: Node) -> N
 
 @contextmanager
 def inherited(number: signal.Signals, disposition: signal.Handlers) -> Iterator[None]:
-    """What a process that is started now finds set; where tests run in the background some signals are ignored."""
+    """Signals ignored in a new process: in background jobs some are."""
     before = signal.signal(number, disposition)
     try:
         yield
@@ -263,7 +263,7 @@ def test_ctrl_c_during_final_delivery_ends_the_wait(alone: Node) -> None:
     run.send_signal(signal.SIGINT)
     _, said = run.communicate(timeout=60)
     assert run.returncode == 9
-    assert said == "barograph: interrupted; the sidecar goes on and delivers what it can\n"
+    assert said == "barograph: interrupted; the sidecar continues delivery in the background\n"
     for pid in sidecars(alone.spools):
         kill(pid)
 
@@ -287,7 +287,7 @@ def test_a_run_ends_with_three_lines_and_leaves_no_files(
 ) -> None:
     program = [paced, "1234", "0", tmp_path / "progress"]
     run = node.start("sh", "-c", '"$@" && read line', "sh", *program, app="lines", stdin=subprocess.PIPE)
-    # The end of a run waits for its verdict, but not long.
+    # The end of a run waits briefly for its verdict.
     wait_until(lambda: "lines" in [row["app"] for row in service.rows("jobs")], "the job is known")
     wait_until(lambda: service.rows("scores", "lines"), "there is a verdict")
     out, said = run.communicate("line\n", timeout=100)
@@ -317,7 +317,7 @@ def test_without_a_collector_intervals_are_spooled_and_delivered_by_the_next_run
             "barograph: runtime   T s",
             UNREACHED,
         ]
-    assert list(node.rings.iterdir()) == []  # rings take memory; the spool does not
+    assert list(node.rings.iterdir()) == []  # rings occupy memory, the spool does not
     listed = node.barograph("spool")
     assert listed.returncode == 0
     sizes = [sum(file.stat().st_size for file in path.glob("*.seg")) for path in node.waiting()]
@@ -348,7 +348,7 @@ def test_the_spool_command_delivers_spools_once(node: Node, service: Service, pa
 
 
 def balanced(service: Service, app: str, count: int, ranks: int, done: Any) -> None:
-    """The log has `count` intervals of this run, each once, and everybody says so."""
+    """The log has `count` intervals of this run, each once, and all counts agree."""
     assert done.returncode == 0, done.stderr
     assert f"barograph: intervals {count:,} seen on {ranks} ranks, {count:,} stored" in done.stderr.splitlines()
     assert service.indices(app) == list(range(count))
@@ -475,7 +475,7 @@ def test_beyond_the_budget_every_interval_is_in_a_block(
     assert done.returncode == 0, done.stderr
     blocks, ranks = service.rows("blocks", "reduced"), service.rows("node_blocks", "reduced")
     assert sum(row["count"] for row in blocks) == 400 > len(blocks)
-    # Twenty seconds' worth at first; then the budget, or one for the class at each of five looks a second.
+    # A burst of 20 s at first; then the budget, or one row per class at each of five steps per second.
     seconds = max(row["ended_at"] for row in blocks) - min(row["ended_at"] for row in blocks)
     assert len(blocks) <= 2 * 20 + 5 * (seconds + 1)
     assert [row["count"] for row in blocks if row["first_index"] == 0] == [1]  # the first class has one interval

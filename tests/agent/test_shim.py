@@ -1,4 +1,4 @@
-"""The shim under real MPIs: what it records, and that the application does not notice it."""
+"""The shim under real MPIs: exact records, and no effect on the application."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from helpers.mpi import Mpi
 PROGRAMS = Path(__file__).with_name("programs")
 SOURCES = mpis.REPOSITORY / "agent/shim"
 
-# What one round of programs/collectives.c makes on rank 0, in order; collectives.py makes a different eleven.
+# Collectives of one round of programs/collectives.c on rank 0, in order; collectives.py has a different eleven.
 ROUND = [
     "Barrier",
     "Allreduce",
@@ -58,7 +58,7 @@ ELSEWHERE = ["Send", "Bsend", "Rsend", "Ssend", "Recv", "Sendrecv", "Sendrecv_re
              "Wait", "Waitall", "Waitany", "Waitsome", "Bcast", "Reduce", "Scan", "Exscan", "Gather", "Gatherv",
              "Scatter", "Scatterv", *(f"Neighbor_{name}" for name in ("allgather", "allgatherv", "alltoall",
                                                                       "alltoallv", "alltoallw"))]  # fmt: skip
-# mpi4py calls these wherever they are, so each needs a way to do without the library's.
+# mpi4py calls these if they are defined, so the shim must work without the library's.
 LARGE = ["Allreduce", "Allgather", "Allgatherv", "Alltoall", "Alltoallv", "Alltoallw", "Reduce_scatter",
          "Reduce_scatter_block", "Send", "Bsend", "Rsend", "Ssend", "Recv", "Sendrecv", "Sendrecv_replace", "Mrecv",
          "Bcast", "Reduce", "Scan", "Exscan", "Gather", "Scatter", "Neighbor_allgather",
@@ -89,7 +89,7 @@ def shim_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def verifying_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A shim that unwinds at every collective, and aborts where a call path is not what it had put together."""
+    """A shim that unwinds at every collective, and aborts if the call path differs from the one it composed."""
     output = tmp_path_factory.mktemp("verifying") / "libbarograph.so"
     done = run_build(output, CC="cc -Werror -DBAROGRAPH_VERIFY_PATHS")
     assert done.returncode == 0, done.stderr
@@ -197,7 +197,7 @@ def test_collectives_of_world_size_are_recorded_once_in_order_on_rank_0_only(
     assert seen.bytes == BYTES * 20
     assert_in_order(seen)
     assert (seen.rank, seen.size, seen.dropped, seen.finalized) == (0, ranks, 0, True)
-    assert len(set(seen.sites)) == len(ROUND)  # eleven places in the source, the same in each round
+    assert len(set(seen.sites)) == len(ROUND)  # eleven call sites, the same in each round
     assert seen.sites == seen.sites[: len(ROUND)] * 20
     assert {site.split("+")[0] for site in seen.sites} == {"collectives"}
 
@@ -210,7 +210,7 @@ def test_the_ring_is_exact_for_any_end_of_the_program(
     assert (done.returncode == 0) == (end == "fork")
     assert "bad=0" in done.stdout
     seen = only_ring(folder)
-    assert seen.operations == ROUND * 7  # the forked child's Barrier is not among them
+    assert seen.operations == ROUND * 7  # without the Barrier of the forked child
     assert seen.finalized == (end == "fork")
 
 
@@ -252,7 +252,7 @@ def test_mpi4py_is_recorded_with_and_without_large_count_functions(mpi: Mpi, env
     assert seen.operations == ROUND_MPI4PY * 5
     assert seen.bytes == BYTES_MPI4PY * 5
     assert_in_order(seen)
-    assert seen.finalized  # mpi4py finalizes at exit by a tail call, from where its own scope is out of sight
+    assert seen.finalized  # mpi4py finalizes at exit by a tail call, which hides its own scope
 
 
 @pytest.mark.parametrize("optimize", ["-O0", "-O2", "-O2 -march=native", "-O2 -fno-omit-frame-pointer"])
@@ -265,7 +265,7 @@ def test_a_site_is_the_call_path_and_ends_where_a_frame_has_no_fixed_size(
     seen = only_ring(folder)
     assert len(seen.sites) == 1200
     assert {frame.split("+")[0] for site in seen.sites for frame in site.split(" < ")} == {"paths"}
-    # From the second round on, what is dynamic is known to be.
+    # From the second round on, frames of dynamic size are known.
     paths = [tuple(site.split(" < ")) for site in seen.sites[12:]]
     for at in range(6):
         assert len(set(paths[at::12])) == 1
@@ -410,7 +410,7 @@ def test_several_programs_in_one_world_have_one_ring_per_rank(
 def test_the_ring_of_a_process_with_the_same_id_is_not_replaced(
     mpi: Mpi, compiled: Callable[..., Path], env: dict[str, str], folder: Path
 ) -> None:
-    # As in two containers that share the folder and not their process numbers.
+    # As in two containers that share the folder but not the process ids.
     shell = f'echo other > {folder}/rank-0.$$.ring; exec "$0" 1 finalize'
     done = mpi.run(1, ["bash", "-c", shell, compiled("collectives.c")], env)
     assert done.returncode == 0, done.stderr
@@ -480,7 +480,7 @@ WITHOUT_MPI = [
 
 @pytest.fixture(scope="module", params=SANITIZERS)
 def alone(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Compiles a program with the ring's writing end and no MPI anywhere; all of it again under the sanitizers."""
+    """Compiles a program with the ring's writer and without MPI; with and without sanitizers."""
     folder = tmp_path_factory.mktemp("alone")
 
     def compile_once(name: str, *flags: str) -> Path:
@@ -515,7 +515,7 @@ def test_times_follow_the_kernels_clock_and_are_monotonic_for_any_counter(
     seen = only_ring(folder)
     assert seen.clock == "CLOCK_MONOTONIC by the time stamp counter"
     assert_in_order(seen)
-    # The program says 2000 ns of each gap were in other calls, and that the jump was in one of them.
+    # According to the program 2000 ns of each gap are in other calls, and the jump is in one of them.
     gaps = seen.records["enter_ns"][1:].astype(np.int64) - seen.records["exit_ns"][:-1].astype(np.int64)
     off = seen.records["p2p_ns"][1:].astype(np.int64) - np.clip(gaps, 0, 2000)
     assert np.abs(np.delete(off, 249)).max() <= 20
@@ -523,7 +523,7 @@ def test_times_follow_the_kernels_clock_and_are_monotonic_for_any_counter(
     exits = seen.records["exit_ns"].astype(np.int64)
     off = np.maximum(np.maximum(before - exits, exits - after), 0)
     assert off[:250].max() < 10_000
-    # A long jump is found by the first tick after it; a short one looks like time passing until the next reading.
+    # A long jump is detected by the first tick after it; a short one looks like elapsed time until the next reading.
     assert off.max() < 10_000 + (0 if abs(jump) > 10**9 else 2 * abs(jump))
 
 
@@ -602,7 +602,7 @@ def test_an_exit_before_the_previous_one_is_set_to_it(ring_alone: Callable[..., 
     assert seen.operations == ["Barrier"] * 10 + ["Allreduce"]
     last = seen.records[-1]
     assert (last["enter_ns"], last["exit_ns"]) == (seen.started_ns, seen.started_ns + 20)
-    assert last["p2p_ns"] == 0  # the program says 7, in a gap of none
+    assert last["p2p_ns"] == 0  # 7 according to the program, in a gap of 0
 
 
 def test_sites_beyond_the_table_are_recorded_as_unknown(ring_alone: Callable[..., Seen]) -> None:

@@ -1,4 +1,4 @@
-"""The spool: what it gives back after a kill, a damaged byte, a full disk; what it drops, and that it says so."""
+"""The spool: recovery after kills, damage and full disks, and counts of drops."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from barograph_agent.deliver.spool import Spool, SpoolError
 
 
 def held(spool: Spool) -> list[tuple[int, bytes]]:
-    """What the spool would send, by number."""
+    """The messages in the spool, by number."""
     return [(seq, spool.get(seq)) for seq in range(spool.first_seq, spool.last_seq + 1)]
 
 
@@ -36,7 +36,7 @@ def segments(directory: Path) -> list[str]:
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[Callable[..., Spool]]:
-    """Opens a spool (again), having closed what was open before."""
+    """Opens a spool, after closing the one open before."""
     current: list[Spool] = []
 
     def open_(directory: Path = tmp_path / "spool", **options: int) -> Spool:
@@ -70,7 +70,7 @@ GROUPS = [(b"m1", [b"a" * 5, b"bb"]), (b"m2 is longer", []), (b"m3", [b"", b"c" 
 
 
 def whole_groups(directory: Path) -> tuple[list[int], list[tuple[bytes, list[bytes]]]]:
-    """Writes GROUPS; returns how many bytes the last segment has after each, and what is then in the spool."""
+    """Writes GROUPS; returns the size of the last segment after each, and the content of the spool."""
     spool = Spool(directory)
     ends, states = [spool.size], [(b"", list[bytes]())]
     for mark, messages in GROUPS:
@@ -112,7 +112,7 @@ def test_damage_to_any_byte_loses_its_group_and_later_ones_only(tmp_path: Path) 
         last = max((i for i, end in enumerate(ends) if end <= at), default=0)
         mark, messages = states[last]
         assert (spool.mark, held(spool)) == (mark, list(enumerate(messages, 1))), at
-        # The same once more in its place: what had stood behind it must not come back to life.
+        # The same again in its place: the data after it must not become valid again.
         if last < len(GROUPS):
             commit(spool, GROUPS[last][0], *GROUPS[last][1])
             spool.close()
@@ -155,7 +155,7 @@ def test_acknowledged_segments_are_deleted_but_mark_and_numbers_kept(opened: Cal
     assert spool.ack(5) == 0
     assert [seq for seq, _ in held(spool)] == list(range(6, 21))
     spool = opened(segment_bytes=100)
-    assert spool.first_seq == 5  # the collector will say again that it has it
+    assert spool.first_seq == 5  # the collector acknowledges it again
     assert spool.ack(20) == 16 * 40
     assert segments(spool.directory) == ["000000000021.seg"]
     spool = opened(segment_bytes=100)
@@ -233,7 +233,7 @@ def test_a_rollback_discards_uncommitted_messages_even_after_a_kill(opened: Call
 def test_a_full_disk_at_any_call_causes_no_loss_or_duplicates(
     call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each system call in turn fails once; its caller rolls back and does the same again, as Watch does."""
+    """Each system call in turn fails once; the caller rolls back and retries, as Watch does."""
     real = getattr(os, call)
     countdown = -1
 
@@ -262,7 +262,7 @@ def test_a_full_disk_at_any_call_causes_no_loss_or_duplicates(
                     commit(spool, b"%d" % i, *groups[i])
                     break
                 except OSError:
-                    assert spool.mark != b"%d" % i  # what is durable does not raise
+                    assert spool.mark != b"%d" % i  # a durable commit does not raise
                     spool.rollback()
                     failures += 1
         assert held(spool) == expected, moment
@@ -271,7 +271,7 @@ def test_a_full_disk_at_any_call_causes_no_loss_or_duplicates(
         spool = Spool(directory, segment_bytes=20)
         assert (held(spool), spool.mark, spool.dropped) == (expected, b"11", None), moment
         spool.close()
-    assert failures > 0 or call == "open"  # opening a segment can wait: the one before it grows
+    assert failures > 0 or call == "open"  # opening a segment may be postponed: the current one grows
 
 
 def test_a_spool_has_one_owner_until_it_is_closed(tmp_path: Path) -> None:
@@ -304,7 +304,7 @@ def test_remove_keeps_the_lock_until_everything_is_deleted(tmp_path: Path, monke
 
 
 class Model(RuleBasedStateMachine):
-    """A spool beside a list. Kills, segments that fill up, acknowledgements, marks without messages."""
+    """A spool compared with a list: kills, full segments, acknowledgements, marks without messages."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -342,7 +342,7 @@ class Model(RuleBasedStateMachine):
         self.spool.close()
         self.spool = Spool(self.spool.directory, segment_bytes=self.segment_bytes)
         self.waiting = []
-        # Acknowledged messages of a segment that is still needed come back; the collector acknowledges them again.
+        # Acknowledged messages of a segment still in use are recovered; the collector acknowledges them again.
         assert self.spool.first_seq <= self.acked + 1
         self.spool.ack(self.acked)
 

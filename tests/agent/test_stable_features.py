@@ -1,4 +1,4 @@
-"""Features of a running program: what it notes, when that is told, and what becomes of the rest."""
+"""Features of a running program: reading, stability, and lost values."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from barograph_agent.feature_files.stable import StableFeatures
 
 
 class Program:
-    """Side files as a program of so many processes would leave them, on a clock of their own."""
+    """Side files of a program with that many processes, on a simulated clock."""
 
     def __init__(self, folder: Path, processes: int = 1, began: float = 100.0) -> None:
         self.folder, self.processes, self.began = folder, processes, began
         self.now = began
 
     def note(self, *, known_at: float = 0.0, refused: int = 0, **values: Any) -> None:
-        """What every process has noted by now; a value may be a list with one for each of them."""
+        """Set the features of every process; a value may be a list with one entry per process."""
         for process in range(self.processes):
             header, slots = np.zeros(1, HEADER), np.zeros(len(values), SLOT)
             names = "".join(f"{name}\n" for name in values).encode()
@@ -43,7 +43,7 @@ class Program:
 
 
 def told(watch: StableFeatures, *, final: bool = False) -> dict[str, tuple[float, float]]:
-    """Value and seconds until known of what is told now."""
+    """Value and seconds until known of the features reported now."""
     return {
         name: (float(value), float(known))
         for rows in watch.read(final=final)
@@ -66,7 +66,7 @@ def test_a_value_is_reported_once_stable_and_a_counter_only_at_the_end(tmp_path)
     ((at, rows),) = heard
     value, known = rows["n"]
     assert value == 8.0
-    assert 0.5 <= known <= 1.0  # noted after half a second, seen when the time had doubled
+    assert 0.5 <= known <= 1.0  # reported after half a second, read when the age had doubled
     assert at == pytest.approx(2 * known, abs=0.11)
     assert told(watch, final=True) == {"steps": (320.0, 16.0)}
 

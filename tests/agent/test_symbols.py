@@ -1,4 +1,4 @@
-"""Functions for places in modules: of real objects, and nothing at all of whatever is no object."""
+"""Function names of addresses in real and in damaged objects."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def compile_source(folder: Path, *flags: str) -> Path:
 
 
 def addresses(program: Path) -> dict[str, tuple[int, int]]:
-    """Where nm says functions are, and how long."""
+    """Addresses and sizes of functions, from nm."""
     done = subprocess.run(["nm", "-S", program], capture_output=True, text=True, check=True)
     rows = [line.split() for line in done.stdout.splitlines()]
     return {row[3]: (int(row[0], 16), int(row[1], 16)) for row in rows if len(row) == 4 and row[2] == "T"}
@@ -44,7 +44,7 @@ def test_function_addresses_agree_with_nm(tmp_path: Path, flags: list[str], base
     program = compile_source(tmp_path, *flags)
     for name, (start, size) in addresses(program).items():
         assert symbol(str(program), start - base + 1) == f"{name}+0x1"
-        # A call at the very end of a function returns to the byte behind it.
+        # A call at the end of a function returns to the byte after it.
         assert symbol(str(program), start - base + size) == f"{name}+{size:#x}"
     assert symbol(str(program), 2**40) == ""
 

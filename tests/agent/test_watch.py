@@ -1,4 +1,4 @@
-"""One run's rings, spool and link together, in this process: what survives a full disk, a bad ring, a late rank."""
+"""Rings, spool and link of one run in this process, with full disks, damaged rings and late ranks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NOW = 1_700_000_100.0
 
 
 class Run:
-    """A watched run without a launcher, a sidecar process or an application: only their files."""
+    """The files of a watched run, without launcher, sidecar and application."""
 
     def __init__(self, root: Path, name: str = "run", endpoint: str = NOWHERE, **changes: Any) -> None:
         self.directory = root / "spools" / name
@@ -69,7 +69,7 @@ class Run:
 
 
 def put(shim: FakeShim, count: int) -> int:
-    """So many collectives; how many the ring had room for."""
+    """Write that many collectives; returns the number that the ring had room for."""
     return sum(shim.put(1000 * (shim.seen + 1)) for _ in range(count))
 
 
@@ -108,7 +108,7 @@ def indices(collector: Collector, world: int = 0) -> list[int]:
 def test_a_run_is_delivered_as_job_sites_blocks_and_end(run: Run, collector: Collector) -> None:
     shim = run.ring()
     watch = run.watch(collector.endpoint)
-    watch.step()  # before the first collective: the job is announced
+    watch.step()  # before the first collective: delivers the row of jobs
     for _ in range(3):
         put(shim, 40)
         watch.step()
@@ -132,7 +132,7 @@ def test_a_run_is_delivered_as_job_sites_blocks_and_end(run: Run, collector: Col
     assert sum(row["count"] for row in done) == 120
     assert {row["host"] for row in done} == {"n1"}
     assert [row["offset"] for row in (job, end)] == [1, 1 + 2 + 120 + len(done) + 1]
-    assert not run.rings.exists()  # a ring takes memory, and nobody needs it now
+    assert not run.rings.exists()  # rings occupy memory and are no longer needed
 
 
 def test_a_run_without_mpi_is_a_job_with_0_ranks(run: Run, collector: Collector) -> None:
@@ -151,7 +151,7 @@ def test_mpi_worlds_are_numbered_in_the_order_of_their_start(run: Run, collector
         put(run.ring(name, started_ns=started_ns), count)
     watch = run.watch(collector.endpoint)
     watch.step()
-    put(run.ring("0.ring", started_ns=10**9), 9)  # found later: a number once given stays
+    put(run.ring("0.ring", started_ns=10**9), 9)  # found later: assigned numbers do not change
     run.end()
     deliver(watch)
     watch.close()
@@ -161,14 +161,14 @@ def test_mpi_worlds_are_numbered_in_the_order_of_their_start(run: Run, collector
 def test_drops_of_a_full_ring_are_counted_in_report_and_log(run: Run, collector: Collector) -> None:
     shim = run.ring()
     watch = run.watch(collector.endpoint)
-    put(shim, 100)  # room for 64
+    put(shim, 100)  # capacity 64
     watch.step()
     put(shim, 10)
     run.end()
     deliver(watch)
     report = watch.report()
     watch.close()
-    # 36 dropped, and of the next one nobody knows where it began.
+    # 36 dropped, and the start of the next one is unknown.
     assert (report.seen, report.stored, report.dropped) == (110, 73, 37)
     assert indices(collector) == [*range(64), *range(101, 110)]
     assert (rows(collector, "runs")[0]["intervals"], rows(collector, "runs")[0]["dropped"]) == (110, 37)
@@ -192,7 +192,7 @@ def test_on_a_full_disk_intervals_stay_in_the_ring(
             (run.rings / f"{call}.ring").write_text("no ring")
             watch.step()
             watch.step()
-        assert shim.get("tail") == 15  # 16 of 20 made a block of the node, and its last one is still needed
+        assert shim.get("tail") == 15  # 16 of 20 are a block of the node, whose last record is still needed
     assert watch.notes[0].startswith(f"ring {run.rings}/pwritev.ring: 7 bytes, expected")
     assert f"spool {run.directory}: No space left on device; holding intervals in memory rings" in watch.notes
     run.end()
@@ -210,7 +210,7 @@ def test_a_new_watch_continues_where_the_last_one_stopped(run: Run, collector: C
         watch = run.watch(collector.endpoint)
         watch.step()
         watch.link.pump(0.05)
-        watch.close()  # as good as killed: nothing is written here
+        watch.close()  # equivalent to a kill: nothing is written
     run.end()
     watch = run.watch(collector.endpoint)
     watch.step()
@@ -284,12 +284,12 @@ def test_intervals_dropped_beyond_the_cap_are_counted(tmp_path: Path, collector:
 def test_a_slow_collector_causes_no_drops_while_rings_have_room(
     tmp_path: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link, "SILENCE_SECONDS", DEADLINE_SECONDS)  # slow is not away, however busy the machine
+    monkeypatch.setattr(link, "SILENCE_SECONDS", DEADLINE_SECONDS)  # no timeout, even on a loaded machine
     run = Run(tmp_path, endpoint=collector.endpoint, spool_bytes=100_000)
     shim = run.ring(capacity=4096)
     watch = run.watch()
     wait_until(lambda: watch.link.pump(0.01) or watch.link.connected, "the collector has welcomed the run")
-    for _ in range(18):  # nothing is delivered meanwhile
+    for _ in range(18):  # without delivery
         put(shim, 100)
         watch.step()
     run.end()
@@ -306,7 +306,7 @@ def test_drops_during_an_hour_without_a_collector_are_reported_later(tmp_path: P
     shim = run.ring(capacity=2048)
     watch = run.watch()
     largest = 0
-    for _ in range(360):  # ten seconds each, a hundred intervals a second
+    for _ in range(360):  # ten seconds each, 100 intervals per second
         for _ in range(1000):
             shim.put(shim.seen * second // 100)
         watch.step()
@@ -330,7 +330,7 @@ def test_drops_during_an_hour_without_a_collector_are_reported_later(tmp_path: P
 
 
 def test_refused_rows_are_noted_and_counted(tmp_path: Path, collector: Collector) -> None:
-    run = Run(tmp_path, name="bad name", stream="lab/s/1")  # no identifier: `from_environment` would not make it
+    run = Run(tmp_path, name="bad name", stream="lab/s/1")  # not an identifier, which `from_environment` would prevent
     put(run.ring(), 12)
     run.end()
     watch = run.watch(collector.endpoint)
@@ -338,12 +338,12 @@ def test_refused_rows_are_noted_and_counted(tmp_path: Path, collector: Collector
     report = watch.report()
     watch.close()
     assert (report.seen, report.stored, report.dropped) == (12, 0, 12)
-    assert len(report.notes) == 1  # jobs, blocks, node_blocks, runs and sidecars, in the same words
+    assert len(report.notes) == 1  # the same text for jobs, blocks, node_blocks, runs and sidecars
     assert all(note.startswith("refused by the collector: column 'job' is 'lab/bad name.0.0'") for note in report.notes)
 
 
 def started_with(run: Run) -> subprocess.Popen[bytes]:
-    """A process like a rank: it carries the run's variable, and lives until its input is closed."""
+    """A process with the run's variable in its environment, which lives until its input is closed."""
     environment = {**os.environ, "BAROGRAPH_RING_DIR": str(run.rings)}
     command = [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()"]
     process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -384,11 +384,11 @@ def test_the_end_does_not_wait_for_daemons_started_by_the_command(run: Run) -> N
 
 
 def test_a_run_without_its_launcher_ends_with_its_last_process(run: Run, collector: Collector) -> None:
-    run.plan = msgspec.structs.replace(run.plan, launcher_born=0)  # the number is another process's now
+    run.plan = msgspec.structs.replace(run.plan, launcher_born=0)  # the id now belongs to another process
     watch = run.watch(collector.endpoint)
     with started_with(run) as rank:
         watch.step()
-        assert not watch.ended  # it may be about to call MPI_Init
+        assert not watch.ended  # it may still call MPI_Init
         shim = run.ring()
         put(shim, 10)
         rank.communicate()
@@ -401,7 +401,7 @@ def test_a_run_without_its_launcher_ends_with_its_last_process(run: Run, collect
 
 def test_a_process_is_identified_by_its_start_time_and_a_zombie_has_ended(tmp_path: Path) -> None:
     assert born(os.getpid()) == born(os.getpid()) > 0
-    assert born(2**22 + 1) == -1  # beyond what Linux gives out
+    assert born(2**22 + 1) == -1  # beyond the limit of Linux
     program = tmp_path / "a) S 1 (b"
     program.symlink_to("/bin/cat")
     with subprocess.Popen([program], stdin=subprocess.PIPE) as process:
@@ -421,7 +421,7 @@ def test_only_runs_without_launcher_and_watch_are_adopted(tmp_path: Path) -> Non
     (root / "file").touch()
     save(own.directory, PLAN, msgspec.structs.replace(own.plan, launcher_born=0))
     assert list(orphans(root)) == [gone.directory, own.directory, watched.directory]
-    holders = own.watch(), watched.watch()  # own: a sidecar does not adopt what it watches itself
+    holders = own.watch(), watched.watch()  # own: a sidecar does not adopt runs that it watches
     ((directory, adopted),) = adopt(root, "tcp://127.0.0.1:2").items()
     assert directory == gone.directory
     assert adopted.plan == msgspec.structs.replace(load_plan(gone.directory), endpoint="tcp://127.0.0.1:2")

@@ -24,7 +24,7 @@ from barograph_agent.settings import agent, places, sources
 RING_BYTES: Final = 3.5 * 2**20
 SPOOL_BYTES: Final = 256 * 2**20
 ANSWER_SECONDS: Final = 5.0
-_AWAY: Final = "start `barograph up` there, or set BAROGRAPH_COLLECTOR; until then runs are kept in the spool"
+_AWAY: Final = "start `barograph up` there, or set BAROGRAPH_COLLECTOR; until then runs are spooled"
 _SHARED: Final = ("nfs", "lustre", "gpfs", "beegfs", "ceph", "fuse", "9p", "cifs", "smb", "afs", "pvfs", "orangefs",
                   "panfs")  # fmt: skip
 """Prefixes of the types of file systems that nodes may share."""
@@ -127,12 +127,12 @@ def _read(endpoint: str, key: keys.ClientKey | None) -> Finding:
             took = time.monotonic() - began
             answer = wire.decode_from_collector(socket.recv())
         except msgspec.DecodeError:
-            return Finding("collector", "fail", f"{endpoint} answers, but is no collector", _AWAY)
+            return Finding("collector", "fail", f"{endpoint} answers, but is not a collector", _AWAY)
         finally:
             handshakes.close()
     # An agent may not read, so an error shows that the connection works.
     if not isinstance(answer, wire.Rows) or (answer.error and (key is None or key.role != "agent")):
-        return Finding("collector", "fail", f"{endpoint} answers, but not what it was asked", "use the same version")
+        return Finding("collector", "fail", f"{endpoint} sent an unexpected answer", "use the same version")
     client = f" {key.name}, as {key.role}," if key is not None else ""
     return Finding("collector", "ok", f"{endpoint} answered{client} in {took * 1000:.0f} ms")
 
@@ -151,7 +151,7 @@ def check_rules(environment: Environment) -> Finding:
     try:
         found = rules.read(path)
     except rules.RulesError as error:
-        return Finding("rules", "fail", str(error), "runs go on without them; mend the file")
+        return Finding("rules", "fail", str(error), "fix the file; until then runs ignore it")
     return Finding("rules", "ok", f"{path}: {len(found.app)} names, {len(found.param)} parameters")
 
 
@@ -161,7 +161,7 @@ def check_configuration(environment: Environment) -> Finding:
     try:
         said = sources.from_file(agent.AgentSettings, path)
     except sources.ConfigError as error:
-        return Finding("config", "fail", str(error), "runs go on without it; mend the file")
+        return Finding("config", "fail", str(error), "fix the file; until then runs ignore it")
     return Finding("config", "ok", f"{path}: {len(said)} settings in [agent]" if path else "none")
 
 
@@ -169,7 +169,7 @@ def check_hooks(site: Path) -> Finding:
     """Whether this user can run the batch system's hooks, if installed, and load their shim."""
     scripts = sorted(path for path in site.glob("*/task-*") if path.is_file())
     if not scripts:
-        return Finding("hooks", "ok", f"none in {site}: who wants to be watched uses `barograph run`")
+        return Finding("hooks", "ok", f"none in {site}: jobs are watched with `barograph run` only")
     for path in scripts:
         if not os.access(path, os.R_OK | os.X_OK):
             advice = f"chmod -R a+rX {site}: a batch system fails tasks whose hook it cannot run"

@@ -84,7 +84,7 @@ class IntervalReader:
         # The latter start is known only if the previous collective was recorded.
         known = own | (np.diff(index, prepend=cursor.last_index) == 1)
         if (starts > exits)[known].any():
-            raise RingError(f"ring {self.ring.path}: an interval ends before it begins, expected times that go on")
+            raise RingError(f"ring {self.ring.path}: an interval ends before it begins, expected ascending times")
         classes, fresh = self._classify(before[known], sites[known], records["op"][known])
         offset = self.ring.started_unix_ns - self.ring.started_ns
         intervals = Intervals(classes, index[known], (exits - starts)[known] * 1e-9, (exits[known] + offset) * 1e-9)
