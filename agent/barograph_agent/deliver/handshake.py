@@ -10,12 +10,6 @@ from typing import Final
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-_WATCHED: Final = (
-    zmq.EVENT_HANDSHAKE_SUCCEEDED
-    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
-    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
-    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
-)
 _TROUBLES: Final[dict[int, str]] = {
     zmq.EVENT_HANDSHAKE_SUCCEEDED: "",
     zmq.EVENT_HANDSHAKE_FAILED_AUTH: "the collector rejects this key (BAROGRAPH_KEY)",
@@ -36,7 +30,7 @@ class Handshakes:
         # The connection of a client without a key may be closed before the client receives the reason.
         keyless = {zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: _TROUBLES[zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL]}
         self._troubles = _TROUBLES if socket.mechanism == zmq.CURVE else _TROUBLES | keyless
-        self._monitor = socket.get_monitor_socket(_WATCHED)
+        self._monitor = socket.get_monitor_socket(sum(_TROUBLES))
 
     def gave_up(self) -> bool:
         """Read the monitor's events. True if ZeroMQ does not reconnect by itself: after a key was rejected."""

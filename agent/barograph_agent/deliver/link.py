@@ -99,40 +99,32 @@ class Link:
             key.apply(self._socket)
             self._handshakes = Handshakes(self._socket)
         self._socket.connect(endpoint)
-        self._welcomed = False
+        self.connected = False
+        """True while the stream is open and the collector answers in time."""
         self._attempt = 0
         self._number = 1
         """Number of the attempt to open the stream; repeated hellos carry the same."""
         self._hello_at = clock()
         self._received_at = float("-inf")
-        self._acked = 0
+        self.acked = 0
+        """The highest acknowledged number; 0 before the first welcome."""
         self._sent = 0
         self._credit = 0
         self._rows_by_request: dict[int, wire.Rows] = {}
         self._request = 0
 
     @property
-    def connected(self) -> bool:
-        """True while the stream is open and the collector answers in time."""
-        return self._welcomed
-
-    @property
     def trouble(self) -> str:
         """Why the stream is not open, for display; empty where the reason is unknown or the stream is open."""
         # ZeroMQ's monitor may report the successful handshake after the welcome was received.
-        if self._welcomed:
+        if self.connected:
             return ""
         return self._trouble or (self._handshakes.trouble if self._handshakes else "")
 
     @property
     def idle(self) -> bool:
         """True once everything in the outbox is acknowledged."""
-        return self._welcomed and self._acked >= self.outbox.last_seq
-
-    @property
-    def acked(self) -> int:
-        """The highest acknowledged number: 0 before the first welcome."""
-        return self._acked
+        return self.connected and self.acked >= self.outbox.last_seq
 
     def pump(self, timeout: float = 0.0) -> None:
         """Send and receive all pending messages, waiting at most `timeout` seconds for one."""
@@ -181,10 +173,10 @@ class Link:
             self._reset_session()
             self._hello_at = now
             self._attempt = _AFTER_SILENCE
-        if not self._welcomed:
+        if not self.connected:
             self._send_hello(now)
             return
-        if self._sent == self._acked:
+        if self._sent == self.acked:
             self._received_at = now
         if self._forgotten and self._sent < self._forgotten.seq:
             if not self._send(wire.Skip(self.stream, *self._forgotten)):
@@ -192,14 +184,14 @@ class Link:
             self._sent = self._forgotten.seq
         if self._sent < (last := self.outbox.first_seq - 1) and not self._send_skip(last):
             return
-        while self._sent < self.outbox.last_seq and self._sent - self._acked < self._credit:
+        while self._sent < self.outbox.last_seq and self._sent - self.acked < self._credit:
             if not self._send_frame(self.outbox.get(self._sent + 1)):
                 return
             self._sent += 1
 
     def _is_silent(self, now: float) -> bool:
         """Whether an answer is overdue."""
-        overdue = self._welcomed and self._sent > self._acked and now - self._received_at > SILENCE_SECONDS
+        overdue = self.connected and self._sent > self.acked and now - self._received_at > SILENCE_SECONDS
         # After this process was suspended the answer may be in the receive queue.
         return overdue and not self._can_receive()
 
@@ -208,7 +200,7 @@ class Link:
 
     def _reset_session(self) -> None:
         """Reopen the stream: the collector's position is unknown, and answers to earlier hellos are ignored."""
-        self._welcomed = False
+        self.connected = False
         self._number += 1
 
     def _send_skip(self, last: int) -> bool:
@@ -255,19 +247,19 @@ class Link:
             case wire.Ack():
                 self._credit = message.credit
                 self._advance(message.seq)
-            case wire.Welcome() if self._welcomed or message.number not in (self._number, _UNNUMBERED):
+            case wire.Welcome() if self.connected or message.number not in (self._number, _UNNUMBERED):
                 # The answer to a repeated or an earlier hello. Messages sent since then are in flight.
                 self._credit = message.credit
                 self._advance(message.acked)
             case wire.Welcome():
-                self._welcomed = True
+                self.connected = True
                 self._trouble = ""
                 self._attempt = 0
                 self._credit = message.credit
-                if message.acked < self._acked:
+                if message.acked < self.acked:
                     self._count_forgotten(message.acked)
                 self._advance(message.acked)
-                self._acked = self._sent = message.acked
+                self.acked = self._sent = message.acked
                 # A skip beyond the acknowledged number may be lost.
                 self._skips = [skip for skip in self._skips if skip[0] <= message.acked]
             case wire.Refuse():
@@ -276,16 +268,16 @@ class Link:
                 self._rows_by_request = {message.request: message}
 
     def _advance(self, seq: int) -> None:
-        if seq <= self._acked:
+        if seq <= self.acked:
             return
         dropped = self.outbox.dropped
-        if dropped is not None and self._acked < dropped.seq <= seq:
+        if dropped is not None and self.acked < dropped.seq <= seq:
             self.dropped_rows[dropped.reason] += dropped.rows
         if self._forgotten and self._forgotten.seq <= seq:
             self._forgotten = None
         self.acked_rows += self.outbox.ack(seq)
         self._acks.append((seq, self.acked_rows))
-        self._acked = seq
+        self.acked = seq
         self._sent = max(self._sent, seq)
 
     def _count_forgotten(self, acked: int) -> None:
@@ -296,13 +288,13 @@ class Link:
         self.acked_rows -= rows
         self.dropped_rows["forgotten"] += rows
         before = self._forgotten or Dropped(0, 0, "")
-        self._forgotten = Dropped(max(before.seq, self._acked), before.rows + rows, "forgotten")
+        self._forgotten = Dropped(max(before.seq, self.acked), before.rows + rows, "forgotten")
 
     def _on_refuse(self, message: wire.Refuse) -> None:
         self.refusals = [*self.refusals[-9:], message]
         if message.reason in wire.CONSUMED:
             self.dropped_rows["refused"] += self.outbox.discount(message.seq)
-        elif self._welcomed:
+        elif self.connected:
             # The collector restarted, or a message was lost.
             self._reset_session()
             self._back_off(self._clock())
