@@ -60,6 +60,6 @@ def load(path: Path) -> ClientKey:
 
 
 def from_environment(environment: Mapping[str, str]) -> ClientKey | None:
-    """The key named by BAROGRAPH_KEY; None where the variable is unset. Raises KeyFileError."""
+    """The key named by BAROGRAPH_KEY; None if the variable is unset. Raises KeyFileError."""
     path = environment.get(VARIABLE)
     return load(Path(path)) if path else None

@@ -115,7 +115,7 @@ class Link:
 
     @property
     def trouble(self) -> str:
-        """Why the stream is not open, for display; empty where the reason is unknown or the stream is open."""
+        """Why the stream is not open, for display; empty if the reason is unknown or the stream is open."""
         # ZeroMQ's monitor may report the successful handshake after the welcome was received.
         if self.connected:
             return ""

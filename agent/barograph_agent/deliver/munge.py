@@ -14,7 +14,7 @@ _OPT_SOCKET: Final = 8
 
 
 class MungeError(Exception):
-    """MUNGE failed. `status`: the library's error number, -1 where the library is not installed."""
+    """MUNGE failed. `status`: the library's error number, -1 if the library is not installed."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(f"MUNGE: {text}")

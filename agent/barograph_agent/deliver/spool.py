@@ -49,7 +49,7 @@ class SegmentPlace(NamedTuple):
 class Spool(Outbox[SegmentPlace]):
     """The outbox of one stream, in `directory`, limited to about `cap_bytes` by dropping the oldest segments.
 
-    One process owns a spool at a time. Raises SpoolError where another one does.
+    One process owns a spool at a time. Raises SpoolError if another process does.
     """
 
     def __init__(self, directory: Path, cap_bytes: int = 256 * 2**20, segment_bytes: int = SEGMENT_BYTES) -> None:

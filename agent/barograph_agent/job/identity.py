@@ -95,7 +95,7 @@ def from_environment(
     """The job that this environment describes: the batch system's, or outside of one a job of its own.
 
     unique: distinguishes runs with the same environment, such as two commands of one batch script. app: None to guess
-    it from the command. step, restart: where a hook knows them. Raises JobError for an application or a parameter that
+    it from the command. step, restart: from a hook, if any. Raises JobError for an application or a parameter that
     is no identifier.
     """
     if app is not None and not re.fullmatch(IDENTIFIER.pattern.replace("128", "40"), app):

@@ -79,7 +79,7 @@ class RingSet:
         for ring in sorted(fresh, key=lambda ring: (ring.started_ns, ring.rank)):
             self._add(ring)
         if fresh:
-            self._arrange()
+            self._group_by_world()
 
     def read(self, *, final: bool) -> Iterator[TableRows]:
         """One batch of every ring, as rows without job and host. Inconsistent rings are added to `unreadable`."""
@@ -182,20 +182,20 @@ class RingSet:
                 return world
         return len(worlds)
 
-    def _arrange(self) -> None:
+    def _group_by_world(self) -> None:
         """Group rings by world, except worlds of one rank, which has no other to be compared with."""
         members: dict[int, list[Member]] = {}
         for name, ring in self._rings.items():
             cursor = self.progress.cursors[name]
             if cursor.size > 1 and not name.startswith(PREFIX):
                 members.setdefault(cursor.world, []).append(Member(ring, cursor))
-        self._nodes = {world: NodeReducer(world, those) for world, those in members.items()}
+        self._nodes = {world: NodeReducer(world, group) for world, group in members.items()}
 
     def _drop_ring(self, name: str, error: RingError) -> None:
         self.unreadable[name] = error
         self._readers.pop(name, None)
         self._rings.pop(name).close()
-        self._arrange()
+        self._group_by_world()
 
     def _drop_member(self, world: int, error: RingError) -> None:
         """Stop reading the ring of this world that the error names."""

@@ -62,7 +62,7 @@ class AgentSettings(Section, frozen=True):
     key: Annotated[
         Path | None,
         Form("FILE", "a key file of `barograph keys add agent`", path),
-        Option("the key file, where the collector asks for one; all users of the node read it"),
+        Option("the key file, if the collector requires one; readable by all users of the node"),
     ] = None
     munge_socket: Annotated[
         Path | None,
@@ -75,12 +75,12 @@ class AgentSettings(Section, frozen=True):
         Option("the first part of every job and workload name", otherwise="the batch system's name, else local"),
     ] = None
     rules: Annotated[
-        File, Option("the site's names and parameters", otherwise="/etc/barograph/rules.toml where it exists")
+        File, Option("the site's names and parameters", otherwise="/etc/barograph/rules.toml if it exists")
     ] = None
     apps: Annotated[
         str | None,
         Form("REGEX", "a regular expression", _expression),
-        Option("only applications whose whole name fits are watched", otherwise="all"),
+        Option("watch only applications whose whole name matches", otherwise="all"),
     ] = None
     ranks: Annotated[
         str, Form("LIST", "all, or a list such as 0,4-7"), Option("ranks of MPI_COMM_WORLD that record")
@@ -88,12 +88,12 @@ class AgentSettings(Section, frozen=True):
     budget: Annotated[
         float,
         Form("ROWS", f"rows a second, above 0 and at most {MOST_ROWS:g}", rows),
-        Option("rows a second that a run may send in the long run; beyond, intervals are reduced to blocks"),
+        Option("long-term limit on the rows a run sends per second; beyond it, intervals are reduced to blocks"),
     ] = ROWS_PER_SECOND
     spool: Annotated[
         Path | None,
         Form("DIR", "a directory on a disk of the node", path),
-        Option("where runs keep undelivered messages", otherwise="/var/tmp/barograph-UID"),
+        Option("directory of undelivered messages", otherwise="/var/tmp/barograph-UID"),
     ] = None
     spool_bytes: Annotated[
         Size, Option("limit of a run's spool; beyond, the oldest messages are dropped and counted")
@@ -101,7 +101,7 @@ class AgentSettings(Section, frozen=True):
     rings: Annotated[
         Path | None,
         Form("DIR", "a directory in memory", path),
-        Option("where rings live", otherwise="/dev/shm/barograph-UID"),
+        Option("directory of rings", otherwise="/dev/shm/barograph-UID"),
     ] = None
 
 

@@ -2,7 +2,7 @@
 
 `python -m barograph_agent.sidecar.main SPOOL_DIRECTORY` watches the program of one `barograph run`, whose plan is in
 that directory. `nodewatch` watches all programs of a batch job on one node. Both also deliver this user's orphaned
-spools on this node, left where the collector was not reachable or the launcher was killed.
+spools on this node, left because the collector was not reachable or the launcher was killed.
 """
 
 from __future__ import annotations

@@ -51,18 +51,18 @@ class NodeWatch(Sidecar[Program]):
     def run(self) -> None:
         """Continue the programs of an earlier sidecar of this job that has died; then run as any sidecar."""
         launcher, born = myself()
-        mine = {"launcher": launcher, "launcher_born": born, "endpoint": self._settings.run.endpoint}
+        own = {"launcher": launcher, "launcher_born": born, "endpoint": self._settings.run.endpoint}
         for directory, plan in orphans(self._settings.spool).items():
             if Path(plan.step_directory).parent == self._rings:
                 with contextlib.suppress(OSError, SpoolError):
-                    save(directory, PLAN, msgspec.structs.replace(plan, **mine))
+                    save(directory, PLAN, msgspec.structs.replace(plan, **own))
                     self.programs[Path(plan.ring_directory)] = Program(directory, load_plan(directory))
         super().run()
 
     def find(self) -> None:
         """Assign new rings to programs, and end programs whose processes have all ended."""
         self._has_ended = not self._active.exists()
-        gone = [(one, one.count) for one in self.programs.values() if not one.has_ended and one.is_gone]
+        ended = [(one, one.count) for one in self.programs.values() if not one.has_ended and one.is_gone]
         # listdir, because a job may have thousands of steps, and this runs five times a second.
         names = os.listdir(self._rings) if self._rings.is_dir() else []  # noqa: PTH208
         for name in sorted(set(names) - self._steps.keys()):
@@ -71,7 +71,7 @@ class NodeWatch(Sidecar[Program]):
         for step in self._steps.values():
             with contextlib.suppress(OSError, SpoolError):
                 step.find(self.programs)
-        for program, count in gone:
+        for program, count in ended:
             # A ring found only now, after all other processes have ended, may belong to one more rank.
             if program.count == count:
                 with contextlib.suppress(OSError):

@@ -67,7 +67,7 @@ class Watch:
         self.directory = directory
         self.notes: list[str] = []
         self._clock = clock
-        self._made_at = time.monotonic()
+        self._created_at = time.monotonic()
         self._spool = Spool(directory, plan.spool_bytes, segment_bytes)
         self._load()
         self.link = self._connect()
@@ -94,7 +94,7 @@ class Watch:
             self._ring_set.find()
             if self._must_hold():
                 return
-            while self._gather(final=end is not None):
+            while self._read_batch(final=end is not None):
                 pass
             if end is not None:
                 self._append_run(end)
@@ -108,15 +108,15 @@ class Watch:
     def report(self) -> DeliveryReport:
         """Counts of the intervals so far, and the verdict if there is one."""
         state = self._state
-        seen, missing = (state.seen, state.dropped) if state.ended else self._ring_set.counted()
+        seen, lost = (state.seen, state.dropped) if state.ended else self._ring_set.counted()
         spooled = self._spool.rows
-        gone = self.link.dropped_rows.total() + (self._spool.dropped.rows if self._spool.dropped else 0)
+        dropped = self.link.dropped_rows.total() + (self._spool.dropped.rows if self._spool.dropped else 0)
         return DeliveryReport(
             ranks=state.progress.ranks,
             seen=seen,
-            stored=max(self._ring_set.rows - spooled - gone, 0),
+            stored=max(self._ring_set.rows - spooled - dropped, 0),
             spooled=spooled,
-            dropped=missing + gone,
+            dropped=lost + dropped,
             reached=self.link.connected,
             verdict=self._verdict() if self.delivered else "",
             notes=self.notes + self._refusals(),
@@ -167,7 +167,7 @@ class Watch:
         began = time.monotonic() - (self._clock() - self.plan.started_at) - STARTED_BEFORE_SECONDS
         self._features = StableFeatures(Path(self.plan.feature_directory or self.plan.ring_directory), began)
 
-    def _gather(self, *, final: bool) -> bool:
+    def _read_batch(self, *, final: bool) -> bool:
         """Read one batch of every ring into the spool; True if there may be more."""
         if self._ring_set.known:
             self._append_job()
@@ -198,23 +198,23 @@ class Watch:
     def _append_run(self, end: CommandEnd) -> None:
         self._append_job()
         self._append_features(final=True)
-        seen, missing = self._ring_set.counted()
+        seen, lost = self._ring_set.counted()
         if self._reports_job:
             values = {
                 "ended_at": end.ended_at,
                 "runtime_seconds": end.runtime_seconds,
                 "exit_status": end.exit_status,
                 "intervals": seen,
-                "dropped": missing,
+                "dropped": lost,
             }
             self._append("runs", 1, values)
         cost = {
             "cpu_seconds": time.process_time(),
             "resident_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-            "lived_seconds": time.monotonic() - self._made_at,
+            "lived_seconds": time.monotonic() - self._created_at,
         }
         self._append("sidecars", 1, cost)
-        self._state.ended, self._state.seen, self._state.dropped = True, seen, missing
+        self._state.ended, self._state.seen, self._state.dropped = True, seen, lost
         self._commit()
         # Rings occupy memory, and their content is on disk now.
         self._ring_set.close()
