@@ -9,6 +9,7 @@ import pytest
 from barograph.commands import run as command
 from barograph_agent.job.identity import Job, JobError, from_environment, guess_app, parse_params
 from barograph_agent.protocol.tables import IDENTIFIER
+from barograph_agent.settings import places, sources
 
 
 def job(environment: dict[str, str] | None = None, **changes: object) -> Job:
@@ -175,3 +176,14 @@ def test_nodes_account_and_unique_id_come_from_the_batch_system(tmp_path: Path) 
     for environment, facts in cases:
         found = job(environment)
         assert (found.scheduler, found.nodes, found.account, found.unique_id) == facts
+
+
+def test_site_files_in_an_inaccessible_directory_count_as_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    # ENAMETOOLONG, as EACCES does not occur for root: Path.exists raises for both.
+    inaccessible = Path("/etc") / ("x" * 300)
+    monkeypatch.setattr(places, "SITE_RULES", inaccessible)
+    monkeypatch.setattr(sources, "SITE_FILE", inaccessible)
+    with pytest.raises(OSError, match="too long"):
+        inaccessible.exists()
+    assert places.rules({}) is None
+    assert sources.site_file({}) is None

@@ -56,7 +56,7 @@ def rules(environment: Mapping[str, str]) -> Path | None:
     """The site's rules: BAROGRAPH_RULES, else the default file if it exists, else None."""
     if given := environment.get("BAROGRAPH_RULES"):
         return Path(given)
-    return SITE_RULES if SITE_RULES.exists() else None
+    return SITE_RULES if os.access(SITE_RULES, os.F_OK) else None
 
 
 def private_directory(path: Path) -> Path:

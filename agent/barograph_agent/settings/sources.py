@@ -12,6 +12,7 @@ The file is TOML with a table per daemon, one for the agent, and one per applica
 from __future__ import annotations
 
 import argparse
+import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -112,7 +113,8 @@ def site_file(environment: Mapping[str, str]) -> Path | None:
     """The file named by BAROGRAPH_CONFIG, else the default one if it exists, else None."""
     if given := environment.get(VARIABLE):
         return Path(given)
-    return SITE_FILE if SITE_FILE.exists() else None
+    # Path.exists raises PermissionError for a directory that is closed to this user.
+    return SITE_FILE if os.access(SITE_FILE, os.F_OK) else None
 
 
 def from_file(section: type[Section], file: Path | None) -> dict[str, Any]:
