@@ -65,7 +65,7 @@ def test_parameters_are_checked_by_name_and_range() -> None:
         assert str(raised.value) == words
 
 
-def test_the_sparse_product_is_that_of_the_five_point_stencil(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sparse_product_equals_the_five_point_stencil(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     original = np.add.reduceat
     monkeypatch.setattr(workloads.np, "add", type("Add", (), {"reduceat": lambda *a: seen.append(original(*a))}))
@@ -75,7 +75,7 @@ def test_the_sparse_product_is_that_of_the_five_point_stencil(monkeypatch: pytes
     assert seen[0].reshape(5, 5) == pytest.approx(4 * x - around)
 
 
-def test_the_barrier_itself_is_what_the_last_rank_spends_in_it() -> None:
+def test_the_cost_of_a_barrier_is_the_time_of_its_last_rank() -> None:
     times = Times(np.array([[4, 8], [6, 2]]) * 10**6, np.array([[3, 1], [1, 7]]) * 10**6, np.array([7, 9]) * 10**6)
     found = report.summary(times)
     assert found["barrier"]["mean"] == pytest.approx(1e-3)
@@ -109,7 +109,7 @@ def test_two_ranks_measure_and_write_their_times(mpi: Mpi, tmp_path: Path, workl
             assert all(one >= least - 1e-8 for one, least in zip(spent, asked, strict=True))
 
 
-def test_maxima_are_read_by_the_back_test(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_backtest_reads_maxima(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     done = bsp(mpis.find("mpich"), 2, "--workload", "fwq", "--intervals", "60", "--output", tmp_path)
     assert done.returncode == 0
     assert (

@@ -233,7 +233,7 @@ def invalid_key(facility: Facility, what: str) -> ClientKey | None:
     ("what", "seconds", "reason", "text"),
     [
         ("no key", 60.0, "handshake", "of collector and client only one uses keys (BAROGRAPH_KEY)"),
-        ("a key of its own", 60.0, "key", "the collector does not let this key in (BAROGRAPH_KEY)"),
+        ("a key of its own", 60.0, "key", "the collector rejects this key (BAROGRAPH_KEY)"),
         # The reader always waits for half of the time: a collector that is shutting down looks the same.
         ("another collector's", 10.0, "handshake", "the collector is not the one of this key file (BAROGRAPH_KEY)"),
     ],
@@ -261,7 +261,7 @@ def test_a_request_after_a_refused_key_fails_without_a_timeout(facility: Facilit
         wait_until(lambda: facility.refused() == {"key": 1}, "the key is refused")
         # Whether or not ZeroMQ accepts messages at this point, the reason is reported.
         assert not (handshakes.send(b"", 60) and handshakes.wait(60))
-        assert handshakes.trouble == "the collector does not let this key in (BAROGRAPH_KEY)"
+        assert handshakes.trouble == "the collector rejects this key (BAROGRAPH_KEY)"
         wait_until(lambda: not socket.poll(0, zmq.POLLOUT), "ZeroMQ has no place for messages any more")
         assert not handshakes.send(b"", 60)
         handshakes.close()
@@ -275,8 +275,8 @@ def test_a_link_delivers_once_its_key_is_added(facility: Facility) -> None:
     outbox.put(1, wire.encode(wire.append(STREAM, 1, "blocks", 1, blocks(1, job=JOB))))
     link = Link(facility.collector.endpoint, STREAM, outbox, key=key, credential=facility.proof)
     try:
-        wait_until(pumped(link, lambda: bool(link.trouble)), "the link is refused")
-        assert link.trouble == "the collector does not let this key in (BAROGRAPH_KEY)"
+        wait_until(pumped(link, lambda: bool(link.trouble)), "the link has been turned down")
+        assert link.trouble == "the collector rejects this key (BAROGRAPH_KEY)"
         clients = [*keys.load_clients(facility.directory), keys.Client("late", "agent", key.public, 0.0)]
         (facility.directory / keys.CLIENTS).write_bytes(msgspec.json.encode(clients))
         facility.refresh()

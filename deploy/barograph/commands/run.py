@@ -16,6 +16,7 @@ from barograph_agent.job import rules
 from barograph_agent.job.identity import JobError, from_environment, parse_params
 from barograph_agent.reduce.blocks import ROWS_PER_SECOND
 from barograph_agent.settings import agent, places
+from barograph_agent.sidecar.plan import RunOptions
 
 
 def parser() -> argparse.ArgumentParser:
@@ -102,7 +103,7 @@ def main(arguments: list[str]) -> int:
         )
     except JobError as error:
         parse.error(str(error))
-    settings = launch.RunOptions(
+    settings = RunOptions(
         options.collector or places.endpoint(environment),
         options.drain,
         spool_bytes=agent.value_or_default("spool_bytes", environment),

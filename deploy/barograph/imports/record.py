@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final, NamedTuple, TypeAlias
 
-import msgspec
-
 from barograph_agent.job.identity import Job, clean
 from barograph_agent.protocol.tables import IDENTIFIER
 from barograph_modeler.scaling.history import MOST_RANKS
@@ -52,15 +50,7 @@ class RunRecord:
     @functools.cached_property
     def rows(self) -> dict[str, dict[str, Any]]:
         """The rows of `jobs` and of `runs`, as of a watched run."""
-        own = ("cluster", "app", "user", "host", "scheduler", "account", "unique_id")
-        job = {name: getattr(self.job, name) for name in own} | {
-            "job": self.job.key,
-            "workload": self.job.workload(self.ranks, self.nodes),
-            "params": msgspec.json.encode(self.job.params).decode(),
-            "ranks": self.ranks,
-            "nodes": self.nodes,
-            "started_at": self.started_at,
-        }
+        job = self.job.row(self.ranks, self.nodes, self.started_at)
         run = {
             "job": self.job.key,
             "ended_at": self.ended_at,
