@@ -11,9 +11,9 @@ import numpy as np
 
 from barograph_agent.protocol.wire import Column
 from barograph_alerts.attribution.cause import Cause
-from barograph_alerts.attribution.coincidence import Neighbour, Surroundings
-from barograph_alerts.attribution.fleet import Nodes, e_bh, facility_share
-from barograph_alerts.attribution.work import Stretch
+from barograph_alerts.attribution.coincidence import Coincidences, Neighbour
+from barograph_alerts.attribution.fleet import NodeRanking, e_bh, facility_share
+from barograph_alerts.attribution.work import WorkSpan
 from barograph_alerts.detection.evidence import ALPHA, MARGIN
 from barograph_alerts.detection.runtime_prior import FROM_FEATURES, RuntimePrior
 from barograph_alerts.job.job import WatchedJob
@@ -47,15 +47,15 @@ class Scorer:
         self.jobs: OrderedDict[str, WatchedJob] = OrderedDict()
         self.finished: Counter[str] = Counter()
         self.ended: OrderedDict[str, tuple[WatchedJob, float]] = OrderedDict()
-        self.nodes = Nodes(alpha)
+        self.nodes = NodeRanking(alpha)
         self.discovered: frozenset[str] = frozenset()
         """Running jobs whose evidence stands up among that of all running jobs."""
         self.facility = 0.0
         """Share of the running jobs that are slow, while that is so many that they have one cause."""
         self.judge_by(alpha=alpha, margin=margin, applications=applications or {})
-        self._known = References()
-        self._extents = ProgressHistory()
-        self._surroundings = Surroundings()
+        self._references = References()
+        self._progress = ProgressHistory()
+        self._surroundings = Coincidences()
         self._judged: set[str] = set()
         self._last_offset = 0
 
@@ -65,7 +65,7 @@ class Scorer:
         return min((job.offset for job in self.jobs.values()), default=self._last_offset)
 
     def judge_by(self, *, alpha: float, margin: float, applications: Mapping[str, Mapping[str, float]]) -> None:
-        """Judge jobs that begin from now on by this. Those on trial keep the bound that they were promised."""
+        """Judge jobs that begin from now on by this. Those on monitor keep the bound that they were promised."""
         self.alpha = self.nodes.alpha = alpha
         self._margin = margin
         self._applications = applications
@@ -74,14 +74,14 @@ class Scorer:
         """Read rows of one table as the log gives them. now: Unix seconds."""
         match table:
             case "paces" | "bands" | "sites":
-                self._known.read(table, columns)
+                self._references.read(table, columns)
             case "events":
                 self._read_events(columns)
             case "scores":
                 for verdict in verdicts(columns):
                     self._judged.add(verdict.job)
                     self.jobs.pop(verdict.job, None)
-                    self._remember(verdict)
+                    self._record(verdict)
             case "jobs":
                 self._read_jobs(columns)
             case "blocks":
@@ -91,25 +91,25 @@ class Scorer:
             case "predictions":
                 self._read_predictions(columns)
             case "runs":
-                self._extents.read_runs(columns)
+                self._progress.read_runs(columns)
                 for job, runtime in zip(columns["job"], columns["runtime_seconds"], strict=True):
                     if (entry := self._job(job)) is not None:
                         entry.runtime_seconds, entry.ended = float(runtime), True
 
-    def add_work(self, name: str, stretches: Sequence[Stretch]) -> None:
+    def add_work(self, name: str, stretches: Sequence[WorkSpan]) -> None:
         """Add what the ranks or nodes of a job did, in the order of time."""
         if (job := self._job(name)) is not None:
             job.work += stretches
 
     def projected_seconds(self, job: WatchedJob, now: float) -> float:
         """How long the whole run of a job will take; NaN if unknown. now: Unix seconds."""
-        if job.trial is None:
+        if job.monitor is None:
             return math.nan
-        return job.trial.projected_seconds(self._known.runtimes.get(job.workload), now)
+        return job.monitor.projected_seconds(self._references.runtimes.get(job.workload), now)
 
     def class_name(self, class_id: int) -> str:
         """A class in words."""
-        return self._known.name(class_id)
+        return self._references.name(class_id)
 
     def step(self, now: float) -> list[Output]:
         """Judge what has come in; returns the scores worth writing. now: Unix seconds."""
@@ -117,40 +117,40 @@ class Scorer:
         for name, job in list(self.jobs.items()):
             if not job.workload:
                 continue
-            if job.waiting or (job.work and job.trial is not None):
+            if job.waiting or (job.work and job.monitor is not None):
                 self._judge(job)
                 job.changed_at = now
-            if job.trial is not None:
-                self._look_at_total(job, job.trial)
-                job.trial.step(now)
+            if job.monitor is not None:
+                self._judge_runtime(job, job.monitor)
+                job.monitor.step(now)
             if job.ended:
                 scores.append(self._score(name, job, now))
                 self._finish(name, job, now)
-            elif (said := job.said) != job.written and said is not None:
-                job.written = said
+            elif (said := job.report_key) != job.reported and said is not None:
+                job.reported = said
                 scores.append(self._score(name, job, now))
-        self._look_at_all()
+        self._judge_fleet()
         return scores
 
-    def _look_at_total(self, job: WatchedJob, trial: JobMonitor) -> None:
+    def _judge_runtime(self, job: WatchedJob, monitor: JobMonitor) -> None:
         if job.foretold is None:
             return
-        trial.evidence.foretell(job.foretold)
+        monitor.evidence.expect_runtime(job.foretold)
         runtime = job.runtime_seconds if job.ended else math.nan
-        points = self._extents.sync_points(job.problem) if job.problem is not None else 0
-        share = sum(job.reached.values()) / points if points else math.nan
-        trial.last(job.started_at, share, runtime)
+        points = self._progress.sync_points(job.problem) if job.problem is not None else 0
+        share = sum(job.sync_points.values()) / points if points else math.nan
+        monitor.last(job.started_at, share, runtime)
 
-    def _look_at_all(self) -> None:
+    def _judge_fleet(self) -> None:
         evidence = {
-            name: job.trial.evidence for name, job in self.jobs.items() if job.trial is not None and job.score >= 0
+            name: job.monitor.evidence for name, job in self.jobs.items() if job.monitor is not None and job.score >= 0
         }
         self.discovered = e_bh({name: one.log_e for name, one in evidence.items()})
         slow = sum(one.open is not None and one.open.kind == "slow" for one in evidence.values())
         self.facility = facility_share(slow, len(evidence))
 
     def _read_jobs(self, columns: Mapping[str, Column]) -> None:
-        self._extents.read_jobs(columns)
+        self._progress.read_jobs(columns)
         for row in range(len(columns["job"])):
             offset = int(columns["offset"][row])
             self._last_offset = max(self._last_offset, offset)
@@ -165,7 +165,7 @@ class Scorer:
         accepted = accepted_workloads(columns)
         for job in self.jobs.values():
             if job.workload in accepted:
-                job.trial, job.written = None, ()
+                job.monitor, job.reported = None, ()
 
     def _read_blocks(self, columns: Mapping[str, Column], now: float) -> None:
         for name, rows, blocks in blocks_by_job(columns):
@@ -192,7 +192,7 @@ class Scorer:
                 job.work.append(stretch)
 
     def _job(self, name: str) -> WatchedJob | None:
-        """The job on trial, or None if its trial is over."""
+        """The watched job; None once it has its final verdict."""
         if name in self._judged:
             return None
         if name not in self.jobs:
@@ -203,30 +203,30 @@ class Scorer:
         return self.jobs[name]
 
     def _judge(self, job: WatchedJob) -> None:
-        if job.trial is None:
-            job.trial = self._new_trial(job)
+        if job.monitor is None:
+            job.monitor = self._new_monitor(job)
         work, job.work = job.work, []
-        job.trial.add_work(work)
+        job.monitor.add_work(work)
         waiting, job.waiting = job.waiting, []
         for batch in waiting:
-            job.trial.add(*batch)
+            job.monitor.add(*batch)
 
-    def _new_trial(self, job: WatchedJob) -> JobMonitor:
-        longest = self._known.longest_seconds(job.workload)
+    def _new_monitor(self, job: WatchedJob) -> JobMonitor:
+        longest = self._references.longest_seconds(job.workload)
         own = self._applications.get(job.app, {})
         alpha, margin = own.get("alpha", self.alpha), own.get("margin", self._margin)
-        return JobMonitor(self._known.paces.get(job.workload), alpha, margin, longest)
+        return JobMonitor(self._references.paces.get(job.workload), alpha, margin, longest)
 
     def _score(self, name: str, job: WatchedJob, now: float) -> Output:
-        job.trial = trial = job.trial or self._new_trial(job)
+        job.monitor = monitor = job.monitor or self._new_monitor(job)
         if job.ended:
-            self._look_at_total(job, trial)
-        self._look_around(name, job, trial)
-        return score_output(name, job, trial, self._known, now)
+            self._judge_runtime(job, monitor)
+        self._find_coincidences(name, job, monitor)
+        return score_output(name, job, monitor, self._references, now)
 
-    def _look_around(self, name: str, job: WatchedJob, trial: JobMonitor) -> None:
+    def _find_coincidences(self, name: str, job: WatchedJob, monitor: JobMonitor) -> None:
         """See what coincides with the latest alarm: once, and again where others are to blame."""
-        alarms, blamed = trial.evidence.alarms, trial.cause.members
+        alarms, blamed = monitor.evidence.alarms, monitor.cause.members
         if not alarms or job.explained == (len(alarms), blamed):
             return
         job.explained = len(alarms), blamed
@@ -237,8 +237,8 @@ class Scorer:
         job.coincidences = self._surroundings.coincidences(job.workload, job.hosts, blamed, onset_at, near)
 
     def _finish(self, name: str, job: WatchedJob, now: float) -> None:
-        cause = job.trial.cause if job.trial is not None else Cause("unknown")
-        self._remember(JobVerdict(name, job.workload, cause.kind, cause.members, job.hosts, now))
+        cause = job.monitor.cause if job.monitor is not None else Cause("unknown")
+        self._record(JobVerdict(name, job.workload, cause.kind, cause.members, job.hosts, now))
         self.finished[job.state] += 1
         self._judged.add(name)
         del self.jobs[name]
@@ -246,7 +246,7 @@ class Scorer:
         if len(self.ended) > JOBS:
             self.ended.popitem(last=False)
 
-    def _remember(self, verdict: JobVerdict) -> None:
+    def _record(self, verdict: JobVerdict) -> None:
         """Keep what a job that is over says of its nodes."""
         # On one node the members are ranks, and a rank is another one in every job.
         if verdict.cause == "straggler" and len(verdict.hosts) > 1:

@@ -17,7 +17,7 @@ from barograph_modeler.bands.moments import Blocks
 from barograph_modeler.learning.learner import CLASSES, Learner
 from barograph_modeler.learning.workload import CLASSES as WORKLOAD_CLASSES
 from barograph_modeler.learning.workload import Workload
-from barograph_modeler.state.forked_task import Aside
+from barograph_modeler.state.forked_task import ForkedTask
 from barograph_modeler.state.snapshot import read_snapshot, write_snapshot
 
 BYTES_PER_CLASS = 12_000
@@ -64,7 +64,7 @@ def test_a_hundred_thousand_classes(tmp_path: Path) -> None:
     start = time.perf_counter()
     write_snapshot(path, {}, "", learner.state())
     wrote = time.perf_counter() - start
-    aside = Aside()
+    aside = ForkedTask()
     start = time.perf_counter()
     aside.start(partial(write_snapshot, path, {}, "", learner.state()))
     stood_still = time.perf_counter() - start

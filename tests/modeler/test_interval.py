@@ -7,11 +7,11 @@ import pytest
 
 from barograph_modeler.bands.class_model import REGIMES, WINDOW, ClassModel
 from barograph_modeler.bands.moments import Blocks
-from barograph_modeler.bands.regime import Closed
+from barograph_modeler.bands.regime import ClosedRegime
 from barograph_modeler.maxima.distribution import Gevs
 
 
-def learn(interval: ClassModel, values: np.ndarray, start: int = 0) -> list[Closed]:
+def learn(interval: ClassModel, values: np.ndarray, start: int = 0) -> list[ClosedRegime]:
     """Learn values that came one per second from `start`, in pieces."""
     closed = []
     for at in range(0, values.size, 37):

@@ -18,7 +18,13 @@ from barograph_collector.daemon.runner import Runner
 from barograph_modeler.learning.learner import Learner
 from barograph_modeler.state import snapshot as module
 from barograph_modeler.state.gate import Gate
-from barograph_modeler.state.snapshot import SNAPSHOT_SECONDS, Keeper, UnusableSnapshot, read_snapshot, write_snapshot
+from barograph_modeler.state.snapshot import (
+    SNAPSHOT_SECONDS,
+    SnapshotKeeper,
+    UnusableSnapshot,
+    read_snapshot,
+    write_snapshot,
+)
 from helpers.jobs import Simulation, part, verdict
 
 TABLES = ["jobs", "blocks", "runs", "scores"]
@@ -79,7 +85,7 @@ class Life:
     def __init__(self, log: FakeLog, directory: Path, clock: Any = lambda: 0.0) -> None:
         self.learner = Learner(accept=2, refit_seconds=math.inf)
         self.follower = Follower(log, TABLES, page=300)
-        self.keeper = Keeper(directory, self.learner, SETTINGS, clock)
+        self.keeper = SnapshotKeeper(directory, self.learner, SETTINGS, clock)
         self.keeper.restore(self.follower, log)
         self.station = Runner(self.learner, self.follower, Sink(), clock=lambda: 1e6)  # type: ignore[arg-type]
 
@@ -265,7 +271,7 @@ def test_no_snapshot_is_begun_while_another_thread_reckons(tmp_path, monkeypatch
     monkeypatch.setattr(module, "GATE_SECONDS", 0.0)
     now, gate = [0.0], Gate()
     life = Life(FakeLog(history([None])), tmp_path, clock=lambda: now[0])
-    keeper = Keeper(tmp_path, life.learner, SETTINGS, lambda: now[0], gate)
+    keeper = SnapshotKeeper(tmp_path, life.learner, SETTINGS, lambda: now[0], gate)
     now[0] = SNAPSHOT_SECONDS
     with gate.passing():
         keeper.keep(life.follower.delivered, False)

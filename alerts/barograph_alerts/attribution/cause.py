@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from barograph_alerts.attribution.work import Stretch
+from barograph_alerts.attribution.work import WorkSpan
 
 RECENT: Final = 64
 """Stretches kept apart, so that an onset may be found some time after it was."""
@@ -52,10 +52,10 @@ class Attribution:
 
     def __init__(self) -> None:
         self._before: dict[str, Sums] = {}
-        self._recent: deque[Stretch] = deque()
+        self._recent: deque[WorkSpan] = deque()
         self._exact = True
 
-    def add(self, stretch: Stretch, onset_at: float = math.inf) -> None:
+    def add(self, stretch: WorkSpan, onset_at: float = math.inf) -> None:
         """Take the next stretch. onset_at: of an open alarm; nothing that ended later is ever taken for normal."""
         self._exact = stretch.exact
         self._recent.append(stretch)
@@ -64,7 +64,7 @@ class Attribution:
             if oldest.ended_at <= onset_at:
                 _sum((oldest,), self._before)
 
-    def forget_since(self, onset_at: float) -> None:
+    def end_disturbance(self, onset_at: float) -> None:
         """A disturbance that began then is over: what was kept apart is normal up to it, and forgotten from it on."""
         _sum((stretch for stretch in self._recent if stretch.ended_at <= onset_at), self._before)
         self._recent.clear()
@@ -104,9 +104,9 @@ class Attribution:
         numbers = {"lost": lost, "own": max(own.values()), "wait": max(wait.values())}
         if max(own.values()) < OWN * lost:
             return Cause("network", ("all",), numbers)
-        guilty = _most_work(own) if self._exact else _blamed(names, before, during, numbers)
-        if guilty and len(guilty) <= len(names) / 2:
-            return Cause("straggler", tuple(_said(name, during[name]) for name in guilty), numbers)
+        blamed_members = _most_work(own) if self._exact else _blamed(names, before, during, numbers)
+        if blamed_members and len(blamed_members) <= len(names) / 2:
+            return Cause("straggler", tuple(_said(name, during[name]) for name in blamed_members), numbers)
         return Cause("all-slow", ("all",), numbers)
 
 
@@ -164,7 +164,7 @@ def _added(a: Sums | None, b: Sums) -> Sums:
     return both
 
 
-def _sum(stretches: Iterable[Stretch], into: dict[str, Sums]) -> dict[str, Sums]:
+def _sum(stretches: Iterable[WorkSpan], into: dict[str, Sums]) -> dict[str, Sums]:
     for stretch in stretches:
         for work in stretch.members:
             sums = into.setdefault(work.name, Sums())

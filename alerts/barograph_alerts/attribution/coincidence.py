@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 WORKLOADS: Final = 10_000
 HOSTS: Final = 4_096
-"""Nodes remembered of one workload; those not used for the longest go first."""
+"""NodeRanking remembered of one workload; those not used for the longest go first."""
 CHANGES: Final = 1_000
 """Changes of level remembered, over all workloads."""
 FEWEST_RUNS: Final = 3
@@ -37,7 +37,7 @@ class Neighbour(NamedTuple):
     started_at: float
 
 
-class Past:
+class WorkloadPast:
     """Earlier runs of one workload."""
 
     __slots__ = ("ended_at", "hosts", "runs")
@@ -48,16 +48,16 @@ class Past:
         self.hosts: OrderedDict[str, None] = OrderedDict()
 
 
-class Surroundings:
+class Coincidences:
     """Where workloads ran before, and which changed their level when."""
 
     def __init__(self) -> None:
-        self._pasts: OrderedDict[str, Past] = OrderedDict()
+        self._pasts: OrderedDict[str, WorkloadPast] = OrderedDict()
         self._changes: deque[tuple[str, float]] = deque(maxlen=CHANGES)
 
     def ended(self, workload: str, hosts: Iterable[str], at: float) -> None:
         """A run of the workload is over. hosts: its nodes, may be empty where nobody told; at: Unix seconds."""
-        past = self._pasts.setdefault(workload, Past())
+        past = self._pasts.setdefault(workload, WorkloadPast())
         self._pasts.move_to_end(workload)
         past.ended_at = max(past.ended_at, at)
         names = list(hosts)

@@ -13,7 +13,7 @@ FACILITY_JOBS: Final = 3
 FACILITY_SHARE: Final = 0.5
 """So many jobs, and this share of all, slow at once have one cause."""
 NODES: Final = 10_000
-"""Nodes remembered; those not heard of for the longest go first."""
+"""NodeRanking remembered; those not heard of for the longest go first."""
 BET: Final = 0.5
 """What is bet on a node's being blamed again."""
 
@@ -49,7 +49,7 @@ class NodeRecord(NamedTuple):
     log_e: float
 
 
-class Nodes:
+class NodeRanking:
     """Which nodes are blamed in job after job.
 
     In a job of m nodes with a straggler, an ordinary node is the one with probability 1 / m. The bet BET on "blamed"
@@ -64,14 +64,14 @@ class Nodes:
 
     def add(self, members: Sequence[str], blamed: Iterable[str]) -> None:
         """Take the straggler of one job. members: all its nodes, two or more; blamed: some of them."""
-        guilty, m = set(blamed), len(members)
+        blamed_members, m = set(blamed), len(members)
         if m < 2:
             return
         for name in members:
             record = self._records.pop(name, NodeRecord(0, 0, 0.0))
-            e = BET * m / len(guilty) if name in guilty else (1 - BET) * m / (m - len(guilty))
+            e = BET * m / len(blamed_members) if name in blamed_members else (1 - BET) * m / (m - len(blamed_members))
             self._records[name] = NodeRecord(
-                record.blamed + (name in guilty), record.jobs + 1, record.log_e + math.log(e)
+                record.blamed + (name in blamed_members), record.jobs + 1, record.log_e + math.log(e)
             )
             if len(self._records) > NODES:
                 self._records.popitem(last=False)

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from barograph_alerts.attribution.work import Stretch, Work
+from barograph_alerts.attribution.work import Work, WorkSpan
 
 WAITING: Final = 64
 """Blocks of one job that wait for rows of further nodes; the oldest go first."""
@@ -27,7 +27,7 @@ class NodeWork:
         self._nodes = nodes
         self._waiting: OrderedDict[tuple[int, int, int], list[Row]] = OrderedDict()
 
-    def add(self, row: Row) -> Stretch | None:
+    def add(self, row: Row) -> WorkSpan | None:
         """Take a row of `node_blocks`; returns the stretch it completes."""
         if self._nodes <= 1:
             return _of_ranks(row)
@@ -39,7 +39,7 @@ class NodeWork:
                 self._waiting.popitem(last=False)
             return None
         del self._waiting[key]
-        return Stretch(max(float(one["ended_at"]) for one in rows), tuple(_of_nodes(rows)), exact=True)
+        return WorkSpan(max(float(one["ended_at"]) for one in rows), tuple(_of_nodes(rows)), exact=True)
 
 
 def _of_nodes(rows: list[Row]) -> Iterator[Work]:
@@ -54,7 +54,7 @@ def _of_nodes(rows: list[Row]) -> Iterator[Work]:
         yield Work(str(row["host"]), int(row["count"]), float(row["own_seconds"]) / ranks, waited, last)
 
 
-def _of_ranks(row: Row) -> Stretch | None:
+def _of_ranks(row: Row) -> WorkSpan | None:
     ranks, count = int(row["ranks"]), int(row["count"])
     if ranks < 2:
         return None
@@ -64,4 +64,4 @@ def _of_ranks(row: Row) -> Stretch | None:
     others = (waited - least) / (ranks - 1)
     first = Work(BUSIEST, count, busiest, least, others, f"rank {int(row['own_rank'])}")
     rest = Work(OTHERS, count, (own - busiest) / (ranks - 1), others, 0.0)
-    return Stretch(float(row["ended_at"]), (first, rest), exact=True)
+    return WorkSpan(float(row["ended_at"]), (first, rest), exact=True)

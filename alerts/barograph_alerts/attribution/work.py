@@ -24,7 +24,7 @@ class Work(NamedTuple):
     said: str = ""
 
 
-class Stretch(NamedTuple):
+class WorkSpan(NamedTuple):
     """All members over the same sync points, which ended at `ended_at` (Unix seconds).
 
     exact: own_seconds holds no waiting for messages. Where point-to-point calls were not timed it does.

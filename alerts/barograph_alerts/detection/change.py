@@ -39,25 +39,25 @@ class SelfChange:
     """
 
     __slots__ = (
+        "_baseline",
         "_first",
         "_held",
         "_history",
         "_margin",
         "_own",
         "_tolerance",
-        "_yardstick",
         "cold",
         "reference",
         "slow",
     )
 
     def __init__(
-        self, yardstick: Baseline, alpha: float, margin: float, history: Callable[[float], float] | None
+        self, baseline: Baseline, alpha: float, margin: float, history: Callable[[float], float] | None
     ) -> None:
         self.slow = Sequential(alpha)
         self.reference = math.nan
         self.cold = history is None
-        self._yardstick = yardstick
+        self._baseline = baseline
         self._margin = margin
         self._history = history
         self._first: deque[Window] | None = deque(maxlen=PATIENCE)
@@ -67,11 +67,11 @@ class SelfChange:
 
     def add(self, window: Window, *, disturbed: bool) -> PaceRatio | None:
         """Take the next window; None where it could not be judged. disturbed: an alarm is open."""
-        self._yardstick.learn(window)
+        self._baseline.learn(window)
         if self._first is not None:
             self._collect(self._first, window)
             return None
-        ratio = self._yardstick.compare(window)
+        ratio = self._baseline.compare(window)
         if ratio.share < MINIMUM_SHARE or math.isnan(ratio.log):
             return None
         excess = ratio.log - self.reference - self._tolerance
@@ -88,7 +88,7 @@ class SelfChange:
         """The least slowdown that is worth an alarm."""
         return self._margin * (COLD_MARGIN if self.cold else 1.0)
 
-    def forget_held(self) -> None:
+    def drop_held(self) -> None:
         """The windows of the excursion were a disturbance: none of them is a residual of this job."""
         self._held.clear()
 
@@ -96,12 +96,12 @@ class SelfChange:
         first.append(window)
         if len(first) < FIRST:
             return
-        usable = [one for one in first if self._yardstick.repeats(one)]
+        usable = [one for one in first if self._baseline.repeats(one)]
         if len(usable) < FIRST:
             return
-        self._yardstick.settle()
-        self.cold = self.cold or median(map(self._yardstick.by_history, usable)) < MINIMUM_SHARE
-        logs = [ratio.log for ratio in map(self._yardstick.compare, usable) if ratio.share >= MINIMUM_SHARE]
+        self._baseline.settle()
+        self.cold = self.cold or median(map(self._baseline.by_history, usable)) < MINIMUM_SHARE
+        logs = [ratio.log for ratio in map(self._baseline.compare, usable) if ratio.share >= MINIMUM_SHARE]
         self.reference = 0.0
         self._own = array("d", sorted(logs))
         self._settle()

@@ -52,9 +52,9 @@ class Evidence:
         """Seconds of each class since the latest onset."""
         usable = pace is not None and pace.runs >= 1 and pace.residuals.size >= MINIMUM_RESIDUALS
         self._level = Level(pace, alpha / 2, margin) if pace is not None and usable else None
-        self._yardstick = Baseline(pace.means if pace is not None and usable else {})
+        self._baseline = Baseline(pace.means if pace is not None and usable else {})
         history = self._level.p_value if self._level is not None else None
-        self._change = SelfChange(self._yardstick, alpha / 4, margin, history)
+        self._change = SelfChange(self._baseline, alpha / 4, margin, history)
         self.total: RuntimeTest | None = None
         """The test of the whole run, where there is no history but a forecast."""
         self._alpha = alpha
@@ -151,19 +151,19 @@ class Evidence:
         self.windows += 1
         self._whole = self._whole[0] + ratio.actual_seconds, self._whole[1] + ratio.expected_seconds
         if change is not None:
-            self._yardstick.add_phases(window, self._change.reference, self.phases)
+            self._baseline.add_phases(window, self._change.reference, self.phases)
         if self.open is None:
             self._look_for_alarm(window)
         else:
             self._follow(self.alarms[-1], window, ratio)
         self.highest = max(self.highest, self.score)
 
-    def foretell(self, foretold: RuntimePrior) -> None:
+    def expect_runtime(self, foretold: RuntimePrior) -> None:
         """Judge the whole run by a forecast from now on, unless there is a history."""
         if self._level is None and self.total is None:
             self.total = RuntimeTest(foretold, self._alpha / 2, self._margin * COLD_MARGIN)
 
-    def lasts(self, seconds: float, since: float, now: float, *, over: bool = False) -> None:
+    def add_runtime(self, seconds: float, since: float, now: float, *, over: bool = False) -> None:
         """Take how long the whole run takes: at least, projected, or exactly where it is over.
 
         since: when it began; now: Unix seconds both. A run that has alarmed already is not called slow once more for
@@ -184,7 +184,7 @@ class Evidence:
             self.alarms.append(Alarm("slow", "scaling", since, now, self.total.slowdown, self.total.score))
         self.highest = max(self.highest, self.score)
 
-    def silent(self, score: float, since: float, now: float) -> None:
+    def add_silence(self, score: float, since: float, now: float) -> None:
         """Take how long the job has been silent, as a score of `Stall`; since, now: Unix seconds."""
         self._stall_score = score
         if (alarm := self.open) is None:
@@ -206,7 +206,7 @@ class Evidence:
             test.trim()
             if kind == "fast" or test.slowdown >= 1 + self._change.margin:
                 self.alarms.append(Alarm(kind, basis, test.started_at, window.ended_at, test.slowdown, test.score))
-                self._change.forget_held()
+                self._change.drop_held()
                 return
 
     def _follow(self, alarm: Alarm, window: Window, ratio: PaceRatio) -> None:

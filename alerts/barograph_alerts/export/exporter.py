@@ -55,9 +55,9 @@ class AlertsExporter(Collector):
         score, slowdown, onset, info, alarm, discovered = [], [], [], [], [], []
         for name, job in jobs:
             info.append(([name, job.workload, job.app, job.state], 1))
-            if job.trial is None or job.state == "unknown":
+            if job.monitor is None or job.state == "unknown":
                 continue
-            evidence = job.trial.evidence
+            evidence = job.monitor.evidence
             score.append(([name], job.score))
             if math.isfinite(evidence.slowdown):
                 slowdown.append(([name], evidence.slowdown))
@@ -65,7 +65,7 @@ class AlertsExporter(Collector):
                 onset.append(([name], evidence.onset_at))
             discovered.append(([name], int(name in self._scorer.discovered or (job.ended and job.score > 1))))
             if job.score > 1:
-                cause = job.trial.cause
+                cause = job.monitor.cause
                 told = [getattr(job, label) for label in extra]
                 alarm.append(([name, *told, job.state, cause.kind, " ".join(cause.members), job.sentence], 1))
         text = "Evidence that the job is slower than its history; above 1 alarms"

@@ -25,9 +25,9 @@ def run_families(jobs: Sequence[tuple[str, WatchedJob]], scorer: Scorer, now: fl
     """When running jobs began and how long they will take. now: Unix seconds."""
     began, projected = [], []
     for name, job in jobs:
-        if job.ended or job.trial is None or math.isnan(job.trial.began_at):
+        if job.ended or job.monitor is None or math.isnan(job.monitor.began_at):
             continue
-        began.append(([name], job.trial.began_at))
+        began.append(([name], job.monitor.began_at))
         if math.isfinite(seconds := scorer.projected_seconds(job, now)):
             projected.append(([name], seconds))
     text = "When the job's first interval began, in Unix seconds"
@@ -46,14 +46,14 @@ def class_families(jobs: Sequence[tuple[str, WatchedJob]], scorer: Scorer) -> It
     shown: set[int] = set()
     left, hidden = MAX_CLASSES, 0
     for name, job in jobs:
-        if job.trial is None:
+        if job.monitor is None:
             continue
-        longest = job.trial.class_times.longest(min(CLASSES, left))
+        longest = job.monitor.class_times.longest(min(CLASSES, left))
         for class_id, time in longest:
             intervals.add_metric([name, f"{class_id:016x}"], time.intervals, time.seconds)
             shown.add(class_id)
         left -= len(longest)
-        hidden += len(job.trial.class_times) - len(longest)
+        hidden += len(job.monitor.class_times) - len(longest)
     yield intervals
     text = "1 for each of these classes, with the call sites in words"
     sites = (([f"{class_id:016x}", scorer.class_name(class_id)], 1) for class_id in sorted(shown))

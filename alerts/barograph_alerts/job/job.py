@@ -1,4 +1,4 @@
-"""What the log has said of one job, and its trial."""
+"""What the log has said of one job, and its monitor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from barograph_alerts.attribution.coincidence import Coincidence
 from barograph_alerts.attribution.node_work import NodeWork
-from barograph_alerts.attribution.work import Stretch
+from barograph_alerts.attribution.work import WorkSpan
 from barograph_alerts.detection.runtime_prior import RuntimePrior
 from barograph_alerts.job.monitor import JobMonitor
 from barograph_alerts.job.progress import Problem
@@ -22,29 +22,29 @@ REPORT_STEP: Final = 0.25
 
 
 class WatchedJob:
-    """What the log has said of one job, and its trial."""
+    """What the log has said of one job, and its monitor."""
 
     def __init__(self) -> None:
         self.offset = 0
         self.workload = ""
         self.app = ""
         self.user = ""
-        self.trial: JobMonitor | None = None
+        self.monitor: JobMonitor | None = None
         self.waiting: list[tuple[JobBlocks, float, float]] = []
-        self.work: list[Stretch] = []
+        self.work: list[WorkSpan] = []
         self.nodes = 0
         self.host = ""
         self.started_at = math.nan
         self.problem: Problem | None = None
         self.foretold: RuntimePrior | None = None
-        self.reached: dict[int, int] = {}
+        self.sync_points: dict[int, int] = {}
         """Sync points so far, by world."""
         self.coincidences: list[Coincidence] = []
         self.explained: tuple[object, ...] = ()
         self.node_work: NodeWork | None = None
         self.runtime_seconds = math.nan
         self.ended = False
-        self.written: tuple[object, ...] = ()
+        self.reported: tuple[object, ...] = ()
         self.changed_at = 0.0
         self.sentence = ""
 
@@ -59,34 +59,34 @@ class WatchedJob:
         """Record progress: the worlds of blocks, and the sync points of these that they reach."""
         for world in np.unique(worlds).tolist():
             end = int(ends[worlds == world].max())
-            self.reached[world] = max(end, self.reached.get(world, 0))
+            self.sync_points[world] = max(end, self.sync_points.get(world, 0))
 
     @property
     def hosts(self) -> tuple[str, ...]:
         """Names of its nodes as far as they are known."""
         # On one node the members are ranks.
-        members = self.trial.members if self.trial is not None and self.nodes > 1 else ()
+        members = self.monitor.members if self.monitor is not None and self.nodes > 1 else ()
         return members or ((self.host,) if self.host and self.nodes <= 1 else ())
 
     @property
     def score(self) -> float:
         """Above 1 while the job is disturbed. -1 where nothing can be said."""
-        if self.trial is None or self.state == "unknown":
+        if self.monitor is None or self.state == "unknown":
             return -1.0
         # A job that ended disturbed keeps its alarm as it was.
-        evidence = self.trial.evidence
+        evidence = self.monitor.evidence
         return evidence.highest if self.ended and evidence.open is not None else evidence.score
 
     @property
     def state(self) -> str:
         """unknown, healthy, slow, fast or stalled."""
-        return self.trial.evidence.state if self.trial else "unknown"
+        return self.monitor.evidence.state if self.monitor else "unknown"
 
     @property
-    def said(self) -> tuple[object, ...] | None:
+    def report_key(self) -> tuple[object, ...] | None:
         """What a written score would say, but for its exact figures; None while nothing can be said."""
-        if self.trial is None or self.state == "unknown":
+        if self.monitor is None or self.state == "unknown":
             return None
-        evidence, cause = self.trial.evidence, self.trial.cause
+        evidence, cause = self.monitor.evidence, self.monitor.cause
         ended = bool(evidence.alarms) and evidence.open is None
         return len(evidence.alarms), ended, cause.kind, cause.members, evidence.score // REPORT_STEP

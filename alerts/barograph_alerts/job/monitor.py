@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from barograph_alerts.attribution.cause import Attribution, Cause, phase_cause
-from barograph_alerts.attribution.work import Stretch
+from barograph_alerts.attribution.work import WorkSpan
 from barograph_alerts.detection.alarm import Alarm
 from barograph_alerts.detection.evidence import Evidence
 from barograph_alerts.detection.stall import Stall
@@ -41,7 +41,7 @@ class JobMonitor:
         self._stall = Stall(alpha / 8, longest_seconds)
         self._attribution = Attribution()
         self._until = -math.inf
-        self._work: deque[Stretch] = deque(maxlen=WORK)
+        self._work: deque[WorkSpan] = deque(maxlen=WORK)
         self._worked_until = -math.inf
         self._explained = 0
         self._explained_work = -math.inf
@@ -63,7 +63,7 @@ class JobMonitor:
             self._explain()
         self._until = float(ended_at[-1])
 
-    def add_work(self, stretches: Iterable[Stretch]) -> None:
+    def add_work(self, stretches: Iterable[WorkSpan]) -> None:
         """Add the work of ranks or nodes, in the order of time. It is evaluated with the windows of its time."""
         self._work.extend(stretches)
 
@@ -81,17 +81,17 @@ class JobMonitor:
         runtime_seconds: once it is over.
         """
         if math.isfinite(runtime_seconds):
-            self.evidence.lasts(runtime_seconds, started_at, started_at + runtime_seconds, over=True)
+            self.evidence.add_runtime(runtime_seconds, started_at, started_at + runtime_seconds, over=True)
             return
         seconds = self._until - started_at
         if PROJECTED <= share <= 1:
             seconds += (self._until - self.began_at) * (1 / share - 1)
-        self.evidence.lasts(seconds, started_at, self._until)
+        self.evidence.add_runtime(seconds, started_at, self._until)
 
     def step(self, now: float) -> None:
         """Look for a stall, and for the cause of an alarm while there is more to know. now: Unix seconds."""
         if not math.isnan(self._stall.began_at):
-            self.evidence.silent(self._stall.score(now), self._stall.began_at, now)
+            self.evidence.add_silence(self._stall.score(now), self._stall.began_at, now)
         self._take_work()
         self._explain()
 
@@ -106,7 +106,7 @@ class JobMonitor:
             self._explained_work = self._worked_until
         was, self._disturbed = self._disturbed, alarm.ended_at is None
         if was and not self._disturbed:
-            self._attribution.forget_since(alarm.onset_at)
+            self._attribution.end_disturbance(alarm.onset_at)
 
     def _is_settled(self, alarm: Alarm) -> bool:
         # What nodes did may come late: a sidecar delivers from its spool once the collector is there again.

@@ -1,4 +1,4 @@
-"""From a trial to a row of `scores`, and back to what of it outlives a restart."""
+"""From a monitor to a row of `scores`, and back to what of it outlives a restart."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class JobVerdict(NamedTuple):
     at: float
 
 
-def score_output(name: str, job: WatchedJob, trial: JobMonitor, known: References, now: float) -> Output:
+def score_output(name: str, job: WatchedJob, monitor: JobMonitor, known: References, now: float) -> Output:
     """The row of `scores` that says how the job stands. It also leaves the sentence with the job."""
-    evidence, cause = trial.evidence, trial.cause
+    evidence, cause = monitor.evidence, monitor.cause
     alarm = evidence.alarms[-1] if evidence.alarms else None
     judged = evidence.state != "unknown"
     phase = known.name(cause.phase) if cause.phase is not None else ""
     first = job.coincidences[0].text if job.coincidences else ""
-    job.sentence = sentence(evidence, job.workload, cause, phase, _runtime(job, trial, known, now), first)
+    job.sentence = sentence(evidence, job.workload, cause, phase, _runtime(job, monitor, known, now), first)
     columns = {
         "job": name,
         "workload": job.workload,
@@ -53,7 +53,7 @@ def score_output(name: str, job: WatchedJob, trial: JobMonitor, known: Reference
         "at": now,
         "cause": cause.kind if alarm else "none",
         "members": _listed(cause.members if alarm else ()),
-        "evidence": json.dumps(_numbers(job, trial), separators=(",", ":")),
+        "evidence": json.dumps(_numbers(job, monitor), separators=(",", ":")),
         "basis": BASES[evidence.basis],
         "recovered_at": alarm.ended_at if alarm and alarm.ended_at is not None else math.nan,
         "hosts": _listed(job.hosts if job.ended else ()),
@@ -69,23 +69,23 @@ def verdicts(columns: Mapping[str, Column]) -> Iterator[JobVerdict]:
             yield JobVerdict(job, workload, cause, _names(members), _names(hosts), float(at))
 
 
-def _runtime(job: WatchedJob, trial: JobMonitor, known: References, now: float) -> str:
+def _runtime(job: WatchedJob, monitor: JobMonitor, known: References, now: float) -> str:
     """A clause about the whole run."""
     band = known.runtimes.get(job.workload)
     if job.ended:
         clause = runtime_clause(job.runtime_seconds, band)
     else:
-        clause = runtime_clause(trial.projected_seconds(band, now), band, "will take")
-    if trial.evidence.total is None:
+        clause = runtime_clause(monitor.projected_seconds(band, now), band, "will take")
+    if monitor.evidence.total is None:
         return clause
-    return "; ".join(filter(None, (clause, foretold_clause(trial.evidence.total.foretold))))
+    return "; ".join(filter(None, (clause, foretold_clause(monitor.evidence.total.foretold))))
 
 
-def _numbers(job: WatchedJob, trial: JobMonitor) -> dict[str, float]:
-    evidence: Evidence = trial.evidence
+def _numbers(job: WatchedJob, monitor: JobMonitor) -> dict[str, float]:
+    evidence: Evidence = monitor.evidence
     numbers: dict[str, Any] = {}
     if evidence.alarms:
-        numbers.update(trial.cause.numbers)
+        numbers.update(monitor.cause.numbers)
         for coincidence in job.coincidences:
             numbers.update(coincidence.numbers)
     if evidence.basis == "scaling" and evidence.total is not None:

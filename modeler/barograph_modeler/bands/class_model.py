@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from barograph_modeler.bands.moments import Blocks, Moments
-from barograph_modeler.bands.regime import Closed, LevelChange, Regime
+from barograph_modeler.bands.regime import ClosedRegime, LevelChange, Regime
 from barograph_modeler.maxima.band import Band, band_of_gev
 from barograph_modeler.maxima.fits.pwm import MINIMUM_SAMPLES
 from barograph_modeler.maxima.predictive import Predictive
@@ -22,7 +22,7 @@ REFIT_SHARE: Final = 0.25
 """A class is worth another fit once this share of its window is new, so fits grow with the logarithm of a young
 history and are one for every 64 values of an old one."""
 REGIMES: Final = 8
-"""Closed regimes kept of each class."""
+"""ClosedRegime regimes kept of each class."""
 
 
 class WindowedPredictive(Predictive):
@@ -52,7 +52,7 @@ class ClassModel:
         self.trusted = False
         """Whether the GEV's fits by PWM and MOM agreed."""
         self.regimes: tuple[Regime, ...] = ()
-        """Closed ones, oldest first."""
+        """ClosedRegime ones, oldest first."""
         self.seconds = 0.0
         """Time spent in this class, in all regimes."""
         self._open()
@@ -86,7 +86,7 @@ class ClassModel:
                 return int(((values >= band.lower) & (values <= band.upper)).sum())
         return None
 
-    def learn(self, blocks: Blocks, ended_at: Floats) -> list[Closed]:
+    def learn(self, blocks: Blocks, ended_at: Floats) -> list[ClosedRegime]:
         """Learn blocks in the order they came; returns the regimes that changes among them have closed.
 
         ended_at: Unix seconds, one per block.
@@ -96,7 +96,7 @@ class ClassModel:
             at = int(np.flatnonzero(blocks.counts == 1)[split])
             self._learn(blocks.select(slice(0, at)), ended_at[:at])
             level = self._change.level
-            closed.append(Closed(self.close(float(ended_at[at])), level))
+            closed.append(ClosedRegime(self.close(float(ended_at[at])), level))
             blocks, ended_at = blocks.select(slice(at, None)), ended_at[at:]
         self._learn(blocks, ended_at)
         return closed

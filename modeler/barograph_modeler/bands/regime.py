@@ -38,7 +38,7 @@ class Regime(NamedTuple):
     upper: float
 
 
-class Closed(NamedTuple):
+class ClosedRegime(NamedTuple):
     """A regime that has ended, and the level in seconds that followed it."""
 
     regime: Regime

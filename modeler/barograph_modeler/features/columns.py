@@ -28,7 +28,7 @@ UNSEEN: Final = -1.0
 """The number of a text that was never learned."""
 
 
-class Useless(Exception):
+class UninformativeFeatures(Exception):
     """Runs whose features say nothing. The text says why."""
 
 
@@ -78,14 +78,14 @@ def number(value: Value) -> float:
     return parsed if math.isfinite(parsed) else math.nan
 
 
-def choose(runs: Sequence[FeatureRun], *, seed: int = 0) -> tuple[FeatureColumns, Sample]:
+def select_features(runs: Sequence[FeatureRun], *, seed: int = 0) -> tuple[FeatureColumns, Sample]:
     """The features that the runs have in common, that differ, are known early, and tell something; and the sample.
 
     runs: the newest last. A source that was edited gives its features other names: those of the newest FEWEST runs
-    count, and older runs without them are left out. Raises Useless.
+    count, and older runs without them are left out. Raises UninformativeFeatures.
     """
     if len(runs) < FEWEST:
-        raise Useless(f"{len(runs)} runs, expected at least {FEWEST}")
+        raise UninformativeFeatures(f"{len(runs)} runs, expected at least {FEWEST}")
     names = set.intersection(*(set(run.known.values) for run in runs[-FEWEST:]))
     usable = [run for run in runs if names <= run.known.values.keys()]
     columns = {name: [run.known.values[name] for run in usable] for name in sorted(names)}
@@ -96,12 +96,12 @@ def choose(runs: Sequence[FeatureRun], *, seed: int = 0) -> tuple[FeatureColumns
     }
     varied = [name for name, column in numbers.items() if np.ptp(column) > 0]
     if not varied:
-        raise Useless("no feature differs between runs")
+        raise UninformativeFeatures("no feature differs between runs")
     seconds = np.array([run.runtime_seconds for run in usable])
     known_at = np.array([[run.known.seconds.get(name, 0.0) for name in varied] for run in usable])
     early = by_time(known_at, seconds, EARLY)
     if not early.size:
-        raise Useless(f"no feature that differs is known within {EARLY:.0%} of the runtime")
+        raise UninformativeFeatures(f"no feature that differs is known within {EARLY:.0%} of the runtime")
     timely = tuple(varied[i] for i in early)
     sample = Sample(timely, np.column_stack([numbers[name] for name in timely]), seconds)
     best = by_importance(sample, seed=seed)[:MOST]

@@ -17,7 +17,7 @@ from barograph_modeler.forecasts.history import Application
 from barograph_modeler.forecasts.predictions import JOBS, Predictions
 from barograph_modeler.forecasts.run import FeatureRun
 from barograph_modeler.forecasts.running import RunningJob, RunningJobs
-from barograph_modeler.learning.pending import Ended
+from barograph_modeler.learning.pending import EndedJob
 from barograph_modeler.scaling.answer import Refusal
 from barograph_modeler.state.stateful import Stateful
 
@@ -36,7 +36,7 @@ class FeatureForecaster(Stateful):
     again.
     """
 
-    KEPT = ("history", "predictions", "_running", "_ended", "_versions")
+    STATE = ("history", "predictions", "_running", "_ended", "_versions")
 
     def __init__(self, library: FeatureLibrary) -> None:
         self.library = library
@@ -71,11 +71,11 @@ class FeatureForecaster(Stateful):
                 for application, version in zip(columns["application"], columns["version"], strict=True):
                     remember(self._versions, application, version, VERSIONS)
 
-    def end(self, ended: Ended, now: float) -> None:
+    def end(self, ended: EndedJob, now: float) -> None:
         """Score the prediction of a job, then learn from the job if it was healthy. now: Unix seconds."""
         self.predictions.score(ended, now)
         gone = self._ended.pop(ended.job, None)
-        if gone is None or gone.application is None or not gone.told or ended.fate != "healthy":
+        if gone is None or gone.application is None or not gone.has_features or ended.verdict != "healthy":
             return
         if 0 < ended.runtime_seconds < math.inf:
             self.history.learn(gone.application, FeatureRun(gone.known, ended.runtime_seconds))
@@ -97,9 +97,9 @@ class FeatureForecaster(Stateful):
             model = None if running.application is None else self.library.published.get(running.application)
             if model is None or model.backtest.chosen != METHOD or job in self.predictions:
                 continue
-            if running.tried == (model.version, running.size):
+            if running.attempted == (model.version, running.size):
                 continue
-            running.tried = (model.version, running.size)
+            running.attempted = (model.version, running.size)
             answer = model.predict(running.known.values)
             if isinstance(answer, Refusal):
                 continue

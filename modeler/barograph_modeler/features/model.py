@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
-from barograph_modeler.features.columns import FEWEST, FeatureColumns, Useless, choose
+from barograph_modeler.features.columns import FEWEST, FeatureColumns, UninformativeFeatures, select_features
 from barograph_modeler.features.estimators.conformal import Conformal
 from barograph_modeler.features.estimators.stack import Stack
 from barograph_modeler.features.estimators.trees import importances
@@ -27,7 +27,7 @@ LEAST_ANSWERED: Final = 0.5
 """Of the scored runs that a model must have an answer for."""
 
 
-class Expected(NamedTuple):
+class FeaturePrediction(NamedTuple):
     """Seconds; the limits hold 95 %. limit: what a run exceeds with the probability asked for; infinite where the runs
     are too few to say."""
 
@@ -66,7 +66,7 @@ class FeatureModel:
     stack: Stack = field(repr=False)
     conformal: Conformal = field(repr=False)
 
-    def predict(self, values: Mapping[str, Value], risk: float = 0.01) -> Expected | Refusal:
+    def predict(self, values: Mapping[str, Value], risk: float = 0.01) -> FeaturePrediction | Refusal:
         """Seconds for a run with these features. Refused where some are missing, or no run has been there."""
         if missing := self.columns.missing(values):
             return Refusal(f"{len(missing)} of {len(self.columns.names)} features are missing: {', '.join(missing)}")
@@ -74,24 +74,24 @@ class FeatureModel:
             return Refusal(f"no run has been there: {'; '.join(outside)}")
         return self._expected(values, risk)
 
-    def _expected(self, values: Mapping[str, Value], risk: float) -> Expected:
+    def _expected(self, values: Mapping[str, Value], risk: float) -> FeaturePrediction:
         row = self.columns.row(values)
         predicted = self.stack.predict(row)
         limits = self.conformal.limits(row, predicted)
         # Half of what falls outside of central limits lies above them.
         limit = self.conformal.limits(row, predicted, 1 - 2 * risk).upper
-        return Expected(*(float(one[0]) for one in (limits.lower, predicted, limits.upper, limit)))
+        return FeaturePrediction(*(float(one[0]) for one in (limits.lower, predicted, limits.upper, limit)))
 
 
 def learn(runs: Sequence[FeatureRun], *, seed: int = 0) -> FeatureModel:
-    """Learn from runs, the newest last, and back-test on the newest. Raises Useless."""
+    """Learn from runs, the newest last, and back-test on the newest. Raises UninformativeFeatures."""
     if len(runs) < FEWEST_RUNS:
-        raise Useless(f"{len(runs)} runs, expected at least {FEWEST_RUNS}")
+        raise UninformativeFeatures(f"{len(runs)} runs, expected at least {FEWEST_RUNS}")
     scored = max(round(SCORED_SHARE * len(runs)), FEWEST_SCORED)
-    return _learned(runs, compare(runs[:-scored], runs[-scored:], seed=seed), seed)
+    return _learned(runs, back_test(runs[:-scored], runs[-scored:], seed=seed), seed)
 
 
-def compare(older: Sequence[FeatureRun], newer: Sequence[FeatureRun], *, seed: int = 0) -> Backtest:
+def back_test(older: Sequence[FeatureRun], newer: Sequence[FeatureRun], *, seed: int = 0) -> Backtest:
     """How well models of features and of scales that have learned the older runs foretell the newer ones."""
     model, predictor = _learned(older, Backtest(0, math.nan, math.nan), seed), _scaling(older)
     errors = np.array([(_error_of(model, run), _scaling_error(predictor, run)) for run in newer])
@@ -105,7 +105,7 @@ def compare(older: Sequence[FeatureRun], newer: Sequence[FeatureRun], *, seed: i
 
 
 def _learned(runs: Sequence[FeatureRun], backtest: Backtest, seed: int) -> FeatureModel:
-    columns, sample = choose(runs, seed=seed)
+    columns, sample = select_features(runs, seed=seed)
     stack = Stack(seed=seed).fit(sample)
     weights = importances(sample, seed=seed)
     return FeatureModel(

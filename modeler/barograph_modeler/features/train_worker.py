@@ -26,11 +26,11 @@ NICENESS: Final = 10
 _ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
-class Failed(Exception):
+class TrainingFailed(Exception):
     """A model could not be learned. The text says why."""
 
 
-class Apart:
+class TrainWorker:
     """Learns models, one at a time. `stop` may be called from another thread."""
 
     def __init__(self) -> None:
@@ -38,9 +38,9 @@ class Apart:
         self._stopped = False
 
     def learn(self, runs: Sequence[FeatureRun], seed: int) -> FeatureModel | str:
-        """A model of these runs, or why their features say nothing. Raises Failed."""
+        """A model of these runs, or why their features say nothing. Raises TrainingFailed."""
         if self._stopped:
-            raise Failed("the modeler is ending")
+            raise TrainingFailed("the modeler is ending")
         process = self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "barograph_modeler.features.train_worker"],
             stdin=subprocess.PIPE,
@@ -55,10 +55,12 @@ class Apart:
                 learned, said = process.communicate(pickle.dumps((list(runs), seed)), timeout=SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
-                raise Failed(f"it was not done within {SECONDS:g} seconds") from None
+                raise TrainingFailed(f"it was not done within {SECONDS:g} seconds") from None
         if process.returncode:
             last = said.decode(errors="replace").strip().rpartition("\n")[2]
-            raise Failed(f"its process ended with status {process.returncode}: {last[:500] or 'it said nothing'}")
+            raise TrainingFailed(
+                f"its process ended with status {process.returncode}: {last[:500] or 'it said nothing'}"
+            )
         # From a process of our own, which has read what we gave it.
         model: FeatureModel | str = pickle.loads(learned)
         return model
@@ -75,14 +77,14 @@ def main() -> int:
     os.nice(NICENESS)
     resource.setrlimit(resource.RLIMIT_CPU, (PROCESSOR_SECONDS, PROCESSOR_SECONDS))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    from barograph_modeler.features.columns import Useless
+    from barograph_modeler.features.columns import UninformativeFeatures
     from barograph_modeler.features.model import learn
 
     runs, seed = pickle.load(sys.stdin.buffer)
     learned: FeatureModel | str
     try:
         learned = learn(runs, seed=seed)
-    except Useless as error:
+    except UninformativeFeatures as error:
         learned = str(error)
     pickle.dump(learned, sys.stdout.buffer)
     return 0

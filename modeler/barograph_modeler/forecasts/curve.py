@@ -33,7 +33,7 @@ class ScalingCurve(NamedTuple):
     medians: Sequence[tuple[int, float]]
 
 
-def draw(predictor: Predictor, problem: str, runs: Runs) -> ScalingCurve:
+def scaling_curve(predictor: Predictor, problem: str, runs: Runs) -> ScalingCurve:
     """The curve of a problem that has been run."""
     run = [int(ranks) for ranks in runs.scales[-SCALES:]]
     beyond = [run[-1] * 2**step for step in range(1, DOUBLINGS + 1)]

@@ -10,9 +10,9 @@ from barograph_agent.protocol.wire import Column
 from barograph_collector.daemon.runner import Output
 from barograph_modeler.forecasts.bounded import remember
 from barograph_modeler.forecasts.history import Application, WorkloadHistory, WorkloadPlace, parse_params, problem_name
-from barograph_modeler.forecasts.library import Library
+from barograph_modeler.forecasts.library import PredictorLibrary
 from barograph_modeler.forecasts.predictions import JOBS, Predictions
-from barograph_modeler.learning.pending import Ended
+from barograph_modeler.learning.pending import EndedJob
 from barograph_modeler.scaling.predictor import Prediction
 from barograph_modeler.state.stateful import Stateful
 
@@ -28,9 +28,9 @@ class Forecaster(Stateful):
     is not written again. library: where the predictors come from.
     """
 
-    KEPT = ("history", "predictions", "refused", "_places", "_open")
+    STATE = ("history", "predictions", "refused", "_places", "_open")
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: PredictorLibrary) -> None:
         self.history = WorkloadHistory()
         self.library = library
         # Rows of earlier versions have no method.
@@ -65,11 +65,11 @@ class Forecaster(Stateful):
                 for job in self.predictions.read(table, columns):
                     self._open.pop(job, None)
 
-    def end(self, ended: Ended, now: float) -> None:
+    def end(self, ended: EndedJob, now: float) -> None:
         """Score the prediction of a job, then learn from the job if it was healthy. now: Unix seconds."""
         self.predictions.score(ended, now)
         place = self._places.get(ended.workload)
-        if place is not None and ended.fate == "healthy":
+        if place is not None and ended.verdict == "healthy":
             self.history.learn(place, ended.runtime_seconds)
             self.library.mark_changed([place.application])
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from barograph_modeler.forecasts.curve import ScalingCurve, draw
+from barograph_modeler.forecasts.curve import ScalingCurve, scaling_curve
 from barograph_modeler.forecasts.fitting import FitQueue
 from barograph_modeler.forecasts.history import Application, WorkloadHistory, WorkloadPlace
 from barograph_modeler.scaling.history import Runs
@@ -23,7 +23,7 @@ SEEN: Final = 32
 """Number of workloads of an application, the latest, whose predictions are kept for the metrics."""
 
 
-class Seen(NamedTuple):
+class WorkloadPrediction(NamedTuple):
     """The prediction for a workload that has been run, in seconds. speedup: over the smallest scale of its problem that
     has been run."""
 
@@ -41,7 +41,7 @@ class Published(NamedTuple):
     application: Application
     predictor: Predictor
     problems: Mapping[str, Runs]
-    seen: Sequence[Seen]
+    seen: Sequence[WorkloadPrediction]
     curve: ScalingCurve | None = None
 
 
@@ -54,20 +54,20 @@ def publish(
     for place in places[-SEEN:]:
         there = predictor.predict(place.problem, place.ranks, place.known_nodes)
         if isinstance(there, Prediction):
-            speedup = base(problems[place.problem])[1] / there.expected_seconds
+            speedup = smallest_scale(problems[place.problem])[1] / there.expected_seconds
             limits = (there.lower_seconds, there.expected_seconds, there.upper_seconds)
-            seen.append(Seen(place.workload, *limits, speedup))
+            seen.append(WorkloadPrediction(place.workload, *limits, speedup))
     problem = places[-1].problem
-    return Published(application, predictor, problems, seen, draw(predictor, problem, problems[problem]))
+    return Published(application, predictor, problems, seen, scaling_curve(predictor, problem, problems[problem]))
 
 
-def base(runs: Runs) -> tuple[int, float]:
+def smallest_scale(runs: Runs) -> tuple[int, float]:
     """The smallest scale that was run: its ranks, and the median of its runtimes in seconds."""
     ranks = runs.scales[0]
     return int(ranks), float(np.median(runs.seconds[runs.ranks == ranks]))
 
 
-class Library(FitQueue[Published]):
+class PredictorLibrary(FitQueue[Published]):
     """The predictors of all applications, fitted again when there are further runs.
 
     published: replaced, never modified, so that readers in other threads see the old mapping or the new one.

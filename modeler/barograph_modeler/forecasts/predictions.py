@@ -11,7 +11,7 @@ from barograph_agent.protocol.wire import Column
 from barograph_collector.daemon.runner import Output
 from barograph_modeler.forecasts.bounded import remember
 from barograph_modeler.forecasts.scoreboard import Forecast, Scoreboard
-from barograph_modeler.learning.pending import Ended
+from barograph_modeler.learning.pending import EndedJob
 
 JOBS: Final = 20_000
 Limits = tuple[float, float, float]
@@ -53,7 +53,7 @@ class Predictions:
         seconds = dict(zip(("lower_seconds", "expected_seconds", "upper_seconds"), limits, strict=True))
         return Output("predictions", 1, {"job": job, **row, **seconds, "made_at": now, "method": self._methods[0]})
 
-    def score(self, ended: Ended, now: float) -> None:
+    def score(self, ended: EndedJob, now: float) -> None:
         """Score the prediction of a job that has ended, if there is one and the runtime is known."""
         forecast = self._forecasts.pop(ended.job, None)
         if forecast is not None and 0 < ended.runtime_seconds < math.inf:

@@ -9,7 +9,7 @@ Value: TypeAlias = float | str
 """A number, or a text that is a label without order."""
 
 
-class Known(NamedTuple):
+class RunFeatures(NamedTuple):
     """What is known of a run before its end.
 
     values: features by name, parameters among them as `param.NAME`, and `ranks` and `nodes`. seconds: how long after
@@ -27,11 +27,11 @@ class Known(NamedTuple):
 class FeatureRun(NamedTuple):
     """A run that ended well, and how long it took, in seconds."""
 
-    known: Known
+    known: RunFeatures
     runtime_seconds: float
 
 
-def given(ranks: int, nodes: int, params: Mapping[str, str], noted: Mapping[str, Value]) -> dict[str, Value]:
+def feature_values(ranks: int, nodes: int, params: Mapping[str, str], noted: Mapping[str, Value]) -> dict[str, Value]:
     """All features of a run by name. A parameter that is a number in all runs is used as one."""
     fixed: dict[str, Value] = {"ranks": float(ranks), "nodes": float(nodes)}
     return fixed | {f"param.{name}": text for name, text in params.items()} | dict(noted)

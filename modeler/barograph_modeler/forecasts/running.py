@@ -10,7 +10,7 @@ from typing import Final
 from barograph_agent.protocol.wire import Column
 from barograph_modeler.forecasts.history import Application, parse_params, problem_name
 from barograph_modeler.forecasts.predictions import JOBS
-from barograph_modeler.forecasts.run import Known, Value, given
+from barograph_modeler.forecasts.run import RunFeatures, Value, feature_values
 
 JOB_VALUES: Final = 4_000
 NAME_LENGTH: Final = 300
@@ -19,28 +19,28 @@ VALUES: Final = 250_000
 
 
 class RunningJob:
-    """A job as far as it is known. tried: the model that was asked last, and of how many values."""
+    """A job as far as it is known. attempted: the model that was asked last, and of how many values."""
 
     def __init__(self) -> None:
         self.application: Application | None = None
         self.problem = ""
         self.ranks = self.nodes = self.size = 0
-        self.tried: tuple[str, int] = ("", 0)
+        self.attempted: tuple[str, int] = ("", 0)
         self._params: dict[str, str] = {}
         self._noted: dict[str, dict[str, tuple[float, float]]] = {}
 
     @property
-    def told(self) -> bool:
+    def has_features(self) -> bool:
         """Whether anything is known of it that another run of its scale may have had otherwise."""
         return bool(self._noted or self._params)
 
     @property
-    def known(self) -> Known:
+    def known(self) -> RunFeatures:
         """All of it; of each feature the largest value over the hosts, as it is over processes, and the latest time."""
         noted: dict[str, Value] = {n: max(value for value, _ in hosts.values()) for n, hosts in self._noted.items()}
         seconds = {name: max(at for _, at in hosts.values()) for name, hosts in self._noted.items()}
-        values = given(self.ranks, self.nodes, self._params, noted)
-        return Known(values, seconds, self.problem, self.ranks, self.nodes)
+        values = feature_values(self.ranks, self.nodes, self._params, noted)
+        return RunFeatures(values, seconds, self.problem, self.ranks, self.nodes)
 
     def begin(self, application: Application, params: Mapping[str, str], ranks: int, nodes: int) -> None:
         """Record the job's row."""
@@ -48,7 +48,7 @@ class RunningJob:
         self.problem = problem_name(application, params)
         self.ranks, self.nodes = ranks, nodes
 
-    def note(self, name: str, host: str, value: float, seconds: float) -> int:
+    def add_feature(self, name: str, host: str, value: float, seconds: float) -> int:
         """A feature as one host has it now. Returns how many values this adds."""
         # Names are shown to people, in a terminal too.
         if not math.isfinite(value) or len(name) > NAME_LENGTH or not name.isprintable():
@@ -82,7 +82,7 @@ class RunningJobs:
         """Rows of `features`."""
         names = ("job", "name", "host", "value", "known_seconds")
         for job, name, host, value, seconds in zip(*(columns[n] for n in names), strict=True):
-            self._values += self._job(job).note(name, host, float(value), float(seconds))
+            self._values += self._job(job).add_feature(name, host, float(value), float(seconds))
         while self._values > VALUES and len(self._jobs) > 1:
             self._forget(next(iter(self._jobs)))
 

@@ -8,7 +8,7 @@ from collections import Counter, OrderedDict, deque
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from barograph_collector.daemon.runner import Output
-from barograph_modeler.learning.pending import Ended
+from barograph_modeler.learning.pending import EndedJob
 
 APPLICATIONS: Final = 1_000
 """Applications kept; the least recently scored go first."""
@@ -57,12 +57,12 @@ class Scoreboard:
     def __init__(self) -> None:
         self.scores: OrderedDict[str, ForecastScore] = OrderedDict()
 
-    def outcome(self, ended: Ended, forecast: Forecast, method: str, now: float) -> Output:
+    def outcome(self, ended: EndedJob, forecast: Forecast, method: str, now: float) -> Output:
         """Score a prediction on the end of its job, and the row of `outcomes` that says so. now: Unix seconds."""
         columns = {
             "job": ended.job,
             "application": forecast.application,
-            "result": self.judge(forecast, ended.runtime_seconds, ended.fate),
+            "result": self.judge(forecast, ended.runtime_seconds, ended.verdict),
             "expected_seconds": forecast.expected,
             "actual_seconds": ended.runtime_seconds,
             "relative_error": forecast.relative_error(ended.runtime_seconds),
@@ -72,17 +72,17 @@ class Scoreboard:
         return Output("outcomes", 1, columns)
 
     def judge(
-        self, forecast: Forecast, actual_seconds: float, fate: Literal["healthy", "withheld", "failed"]
+        self, forecast: Forecast, actual_seconds: float, verdict: Literal["healthy", "withheld", "failed"]
     ) -> Result:
         """Score a prediction on the end of its job; says what came of it."""
-        result: Result = fate if fate != "healthy" else "outside"
-        if fate == "healthy" and forecast.lower <= actual_seconds <= forecast.upper:
+        result: Result = verdict if verdict != "healthy" else "outside"
+        if verdict == "healthy" and forecast.lower <= actual_seconds <= forecast.upper:
             result = "inside"
         score = self.scores.setdefault(forecast.application, ForecastScore())
         self.scores.move_to_end(forecast.application)
         if len(self.scores) > APPLICATIONS:
             self.scores.popitem(last=False)
         score.results[result] += 1
-        if fate == "healthy":
+        if verdict == "healthy":
             score.errors.append(abs(forecast.relative_error(actual_seconds)))
         return result

@@ -11,8 +11,8 @@ from typing import Final
 from barograph_agent.protocol.wire import Column
 from barograph_collector.daemon.runner import Output
 from barograph_modeler.learning.backlog import Backlog, Key
-from barograph_modeler.learning.jobs import Jobs
-from barograph_modeler.learning.pending import BlockBatch, Ended, Pending
+from barograph_modeler.learning.jobs import PendingJobs
+from barograph_modeler.learning.pending import BlockBatch, EndedJob, PendingJob
 from barograph_modeler.learning.rows import accepted_output, bands_output, drift_output, pace_output
 from barograph_modeler.learning.workload import CLASSES as WORKLOAD_CLASSES
 from barograph_modeler.learning.workload import EndedRun, Workload
@@ -39,7 +39,7 @@ class Learner(Stateful):
     wait for the next one; each step fits at least one. seed: of the bootstraps.
     """
 
-    KEPT = (
+    STATE = (
         "workloads",
         "backlog",
         "withheld_intervals",
@@ -66,7 +66,7 @@ class Learner(Stateful):
         self.learned_intervals = 0
         self.learned_runs = 0
         self.closed_regimes: Counter[str] = Counter()
-        self.ended: list[Ended] = []
+        self.ended: list[EndedJob] = []
         """Jobs that have ended since the list was last cleared."""
         self.accepted: list[tuple[str, list[float]]] = []
         """Workloads whose withheld runs became their history, and the runtimes of these: likewise."""
@@ -75,7 +75,7 @@ class Learner(Stateful):
         self._accept = accept
         self._refit_seconds = refit_seconds
         self._clock = clock
-        self._jobs = Jobs(window_seconds)
+        self._jobs = PendingJobs(window_seconds)
         self._recent: OrderedDict[Key, None] = OrderedDict()
 
     @property
@@ -96,20 +96,20 @@ class Learner(Stateful):
         """Learn what may be learned by now, fit for a while, and return what came of it. now: Unix seconds."""
         events: list[Output] = []
         new_runs: dict[str, None] = {}
-        for pending, ended in self._jobs.turns(now):
+        for pending, ended in self._jobs.poll(now):
             learn = self._learn_suspect if pending.suspect and self._has_pace(pending) else self._learn_healthy
             events += learn(pending, ended is not None, new_runs, now)
             if ended is not None:
                 self.ended.append(ended)
-                self.withheld_intervals += pending.forgotten
+                self.withheld_intervals += pending.dropped
         return [*events, *self._outputs(new_runs, now)]
 
-    def _has_pace(self, pending: Pending) -> bool:
+    def _has_pace(self, pending: PendingJob) -> bool:
         """Whether the job was judged by more than its own first windows, which are no reason to refuse it."""
         workload = self.workloads.get(pending.workload)
         return workload is not None and workload.pace is not None
 
-    def _learn_healthy(self, pending: Pending, over: bool, new_runs: dict[str, None], now: float) -> list[Output]:
+    def _learn_healthy(self, pending: PendingJob, over: bool, new_runs: dict[str, None], now: float) -> list[Output]:
         batches = pending.release(math.inf if over else now - HOLD_SECONDS)
         if not (batches or over):
             return []
@@ -143,7 +143,7 @@ class Learner(Stateful):
         self.learned_intervals += batch.total
         return events
 
-    def _learn_suspect(self, pending: Pending, over: bool, new_runs: dict[str, None], now: float) -> list[Output]:
+    def _learn_suspect(self, pending: PendingJob, over: bool, new_runs: dict[str, None], now: float) -> list[Output]:
         """Learn nothing, unless the job is the last of a row of withheld runs that agree."""
         name, workload = pending.workload, self._workload(pending.workload)
         if not over and 0 < self._accept <= len(workload.withheld) + 1:
@@ -215,7 +215,7 @@ class Learner(Stateful):
         return self.workloads[name]
 
 
-def _run(pending: Pending) -> EndedRun | None:
+def _run(pending: PendingJob) -> EndedRun | None:
     end = pending.end
     if end is None or end.exit_status != 0:
         return None  # how long a failed run took says nothing about the next one

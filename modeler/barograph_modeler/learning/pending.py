@@ -56,16 +56,16 @@ class JobEnd(NamedTuple):
     """When this daemon read it."""
 
 
-class Ended(NamedTuple):
+class EndedJob(NamedTuple):
     """A job that has ended, and whether it is learned from; runtime in seconds, NaN where it is unknown."""
 
     job: str
     workload: str
     runtime_seconds: float
-    fate: Literal["healthy", "withheld", "failed"]
+    verdict: Literal["healthy", "withheld", "failed"]
 
 
-class Pending:
+class PendingJob:
     """One job between its first interval and its verdict."""
 
     def __init__(self, window_seconds: float) -> None:
@@ -74,8 +74,8 @@ class Pending:
         self.final = False
         self.end: JobEnd | None = None
         self.pace = RunPace(window_seconds)
-        self.forgotten = 0
-        self.spoken = False
+        self.dropped = 0
+        self.has_intervals = False
         """True once there was an interval: a job without any cannot alarm."""
         self._windower = Windower(window_seconds)
         self._held: deque[tuple[float, BlockBatch]] = deque()
@@ -86,21 +86,21 @@ class Pending:
         """True once the job has alarmed: nothing of it may be learned."""
         return self.score > 1
 
-    def ended(self, job: str, end: JobEnd) -> Ended:
+    def ended(self, job: str, end: JobEnd) -> EndedJob:
         """The job as one that has ended."""
-        fate: Literal["healthy", "withheld", "failed"] = "failed" if end.exit_status != 0 else "healthy"
-        return Ended(job, self.workload, end.runtime_seconds, "withheld" if self.suspect else fate)
+        verdict: Literal["healthy", "withheld", "failed"] = "failed" if end.exit_status != 0 else "healthy"
+        return EndedJob(job, self.workload, end.runtime_seconds, "withheld" if self.suspect else verdict)
 
     def add(self, batch: BlockBatch, now: float) -> None:
         """Hold further intervals, which came at Unix time `now`: what a spool delivers late has ended long before."""
-        self.spoken = True
+        self.has_intervals = True
         self.pace.add(self._windower.add(*batch.intervals))
         self._held.append((now, batch))
         self._count += batch.size
         while self._count > HELD_INTERVALS:
             gone = self._held.popleft()[1]
             self._count -= gone.size
-            self.forgotten += gone.total
+            self.dropped += gone.total
 
     def release(self, before: float) -> list[BlockBatch]:
         """Remove and return what arrived before this Unix time, oldest first."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from barograph_collector.daemon.runner import Output
-from barograph_modeler.bands.regime import Closed
+from barograph_modeler.bands.regime import ClosedRegime
 from barograph_modeler.maxima.band import Band
 from barograph_modeler.pace.pace import Pace
 
@@ -50,7 +50,7 @@ def pace_output(workload: str, pace: Pace, now: float) -> Output:
     return Output("paces", 1, columns)
 
 
-def drift_output(workload: str, class_id: int, closed: Closed, now: float) -> Output:
+def drift_output(workload: str, class_id: int, closed: ClosedRegime, now: float) -> Output:
     """The row of `events` for a class that has changed its level."""
     regime, moments = closed.regime, closed.regime.moments
     detail = {

@@ -12,7 +12,7 @@ import numpy as np
 from barograph_modeler.bands.class_model import ClassModel
 from barograph_modeler.bands.coverage import Coverage
 from barograph_modeler.bands.moments import Blocks
-from barograph_modeler.bands.regime import Closed
+from barograph_modeler.bands.regime import ClosedRegime
 from barograph_modeler.learning.pending import BlockBatch
 from barograph_modeler.maxima.band import Band
 from barograph_modeler.maxima.runtime import runtime_band
@@ -62,7 +62,7 @@ class Workload:
             inside = int(self.runtime.lower <= runtime_seconds <= self.runtime.upper)
             self.runtime_coverage.count(inside, 1 - inside, healthy=healthy)
 
-    def learn_intervals(self, batch: BlockBatch) -> Iterator[tuple[int, list[Closed]]]:
+    def learn_intervals(self, batch: BlockBatch) -> Iterator[tuple[int, list[ClosedRegime]]]:
         """Learn intervals of a healthy run; yields each class with the regimes that this has closed."""
         for class_id, blocks, ended_at in _by_class(batch):
             interval = self.intervals.setdefault(class_id, ClassModel())

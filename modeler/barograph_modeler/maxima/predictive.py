@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from barograph_modeler.maxima.band import LEVEL, Band, check_level, minimum_samples
-from barograph_modeler.maxima.recent import Recent
+from barograph_modeler.maxima.recent import SortedWindow
 from barograph_modeler.maxima.runtime import MINIMUM_RUNS, runtime_band
 from barograph_modeler.maxima.sample import Floats, check_sample
 
@@ -76,7 +76,7 @@ class Predictive:
         self.above = 0
         self.judged = 0
         self._tail = (1 - level) / 2
-        self._recent = Recent(window)
+        self._recent = SortedWindow(window)
         self._debts = (0.0, 0.0)
 
     @property

@@ -6,7 +6,7 @@ from array import array
 from bisect import bisect_left, insort
 
 
-class Recent:
+class SortedWindow:
     """At most `capacity` values, the newest; `ordered` holds them ascending.
 
     An update is two binary searches and two moves of at most 8 * capacity bytes: about a microsecond. 16 bytes a value.

@@ -3,7 +3,7 @@
 Each problem and size has its evidence (`evidence.py`) about the shapes of curves (`shapes.py`). The application's pool
 (`pool.py`) gives it a prior, made from the other problems. The weights of shapes follow from both. The prediction is
 the mixture of the predictions of the shapes. A size that was never run is predicted from the nearest others
-(`strangers.py`).
+(`unseen.py`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from barograph_modeler.scaling.evidence import ShapeEvidence
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.mixture import Mixture
 from barograph_modeler.scaling.pool import Pool, posterior
-from barograph_modeler.scaling.series import ALONG, ScalingSeries, series_of
-from barograph_modeler.scaling.shapes import log_prior, named
-from barograph_modeler.scaling.strangers import across_sizes, of_the_others
+from barograph_modeler.scaling.series import SIZE_GROWS, ScalingSeries, series_of
+from barograph_modeler.scaling.shapes import log_prior, weights_by_kind
+from barograph_modeler.scaling.unseen import from_other_problems, from_other_sizes
 
 __all__ = ["Prediction", "Predictor", "Refusal", "fit", "unpack"]
 
@@ -45,7 +45,7 @@ Key = tuple[str, float]
 """A problem and a size."""
 
 
-class Belief(NamedTuple):
+class Posterior(NamedTuple):
     """The posterior of one problem and size. chosen: the shapes that count, with their weights. spread: expected."""
 
     chosen: npt.NDArray[np.intp]
@@ -60,7 +60,7 @@ class Predictor:
         self._problems: dict[str, ScalingSeries] = {}
         self._evidence: dict[Key, ShapeEvidence] = {}
         self._pool = Pool()
-        self._beliefs: dict[Key, Belief] = {}
+        self._posteriors: dict[Key, Posterior] = {}
 
     def update(self, problem: str, runs: Runs) -> None:
         """Learn finished runs. Only their problem is fitted again; the others' priors follow when needed."""
@@ -74,7 +74,7 @@ class Predictor:
         for size, part in series.parts.items():
             self._evidence[problem, size] = evidence = ShapeEvidence(part)
             self._pool_evidence(evidence)
-        self._beliefs.clear()
+        self._posteriors.clear()
 
     def predict(
         self, problem: str, ranks: float, nodes: float | None = None, size: float | None = None
@@ -87,7 +87,7 @@ class Predictor:
         Runs.of([ranks], [1.0], nodes=None if nodes is None else [nodes], size=None if size is None else [size])
         series = self._problems.get(problem)
         if series is None:
-            return self._stranger(problem, ranks)
+            return self._predict_unseen(problem, ranks)
         found = series.locate(ranks, size)
         if isinstance(found, Refusal):
             return found
@@ -103,7 +103,7 @@ class Predictor:
             return self._answer(self._mixture(key, ranks), series, [key], ranks)
         sizes = sorted(series.parts, key=lambda one: abs(np.log(one / found)))[:NEAREST_SIZES]
         near = [(one, self._mixture((problem, one), ranks)) for one in sizes]
-        return self._answer(across_sizes(found, near), series, [(problem, one) for one in sizes], ranks, found)
+        return self._answer(from_other_sizes(found, near), series, [(problem, one) for one in sizes], ranks, found)
 
     def pack(self) -> dict[str, Any]:
         """The runs as plain containers and arrays: what unpack takes."""
@@ -115,20 +115,20 @@ class Predictor:
     def _pool_evidence(self, evidence: ShapeEvidence, sign: int = 1) -> None:
         self._pool.add(evidence, log_prior(float(evidence.scales[-1])), sign)
 
-    def _belief(self, key: Key) -> Belief:
-        if key not in self._beliefs:
+    def _posterior(self, key: Key) -> Posterior:
+        if key not in self._posteriors:
             evidence = self._evidence[key]
             prior, spread = self._pool.prior(evidence, log_prior(float(evidence.scales[-1])))
             weights = posterior(evidence.log_likelihood(spread), prior)
             chosen = np.flatnonzero(weights > NEGLIGIBLE * weights.max())
-            self._beliefs[key] = Belief(chosen, weights[chosen] / weights[chosen].sum(), spread)
-        return self._beliefs[key]
+            self._posteriors[key] = Posterior(chosen, weights[chosen] / weights[chosen].sum(), spread)
+        return self._posteriors[key]
 
     def _mixture(self, key: Key, ranks: float) -> Mixture:
-        evidence, belief = self._evidence[key], self._belief(key)
-        return Mixture(belief.weights, *evidence.at(ranks, belief.spread, belief.chosen), evidence.freedom)
+        evidence, posterior_ = self._evidence[key], self._posterior(key)
+        return Mixture(posterior_.weights, *evidence.at(ranks, posterior_.spread, posterior_.chosen), evidence.freedom)
 
-    def _stranger(self, problem: str, ranks: float) -> Prediction | Refusal:
+    def _predict_unseen(self, problem: str, ranks: float) -> Prediction | Refusal:
         keys = list(self._evidence)
         keys = [keys[i] for i in np.unique(np.linspace(0, len(keys) - 1, OTHERS).astype(int))] if keys else []
         keys = [key for key in keys if self._too_far(self._evidence[key].scales, ranks) is None]
@@ -137,7 +137,7 @@ class Predictor:
                 f"{problem} was never seen, and {len(keys)} other problems of the application were seen near {ranks:g}"
                 f" ranks, expected {FEWEST_OTHERS}"
             )
-        mixture = of_the_others([self._mixture(key, ranks) for key in keys])
+        mixture = from_other_problems([self._mixture(key, ranks) for key in keys])
         return self._answer(mixture, None, keys, ranks)
 
     def _too_far(self, scales: Floats, ranks: float) -> str | None:
@@ -157,15 +157,15 @@ class Predictor:
                 f"the runs are too few or too irregular to say how they go on: at {ranks:g} ranks the 95 % interval"
                 f" would reach from {lower:.3g} s to {upper:.3g} s"
             )
-        beliefs = [self._belief(key) for key in keys]
-        chosen = np.concatenate([belief.chosen for belief in beliefs])
-        weights = np.concatenate([belief.weights for belief in beliefs]) / len(beliefs)
+        posteriors = [self._posterior(key) for key in keys]
+        chosen = np.concatenate([posterior_.chosen for posterior_ in posteriors])
+        weights = np.concatenate([posterior_.weights for posterior_ in posteriors]) / len(posteriors)
         runs = None if series is None else series.runs
         return Prediction(
             middle,
             lower,
             upper,
-            named(chosen, weights),
+            weights_by_kind(chosen, weights),
             0 if runs is None else len(runs),
             0 if runs is None else int(runs.scales.size),
             0 if runs is None else int(runs.scales[-1]),
@@ -180,7 +180,7 @@ def _conditions(series: ScalingSeries | None, size: float | None) -> tuple[str, 
     said = ["The machine and the program are as they were."]
     if series is None:
         said.append("This problem was never seen: it is taken to be one more like the others of the application.")
-    elif ALONG in series.parts:
+    elif SIZE_GROWS in series.parts:
         said.append("Size grows with the ranks as it did.")
     if size is not None:
         said.append(f"Size {size:g} was never run: it is foretold from the nearest sizes that were.")

@@ -102,7 +102,7 @@ def log_prior(largest_ranks: float) -> Floats:
     return total
 
 
-def named(chosen: npt.NDArray[np.intp], weights: Floats) -> dict[str, float]:
+def weights_by_kind(chosen: npt.NDArray[np.intp], weights: Floats) -> dict[str, float]:
     """Weights of some shapes, added up by the kinds that users see, largest first."""
     without = float(weights[NO_OVERHEAD_AT_ALL[chosen]].sum())
     growing = float(weights[SHAPES.growth[chosen] > 0].sum())

@@ -9,13 +9,13 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from barograph_modeler.forecasts.history import Application, problem_name
-from barograph_modeler.forecasts.library import Published, base
+from barograph_modeler.forecasts.library import Published, smallest_scale
 from barograph_modeler.scaling.history import MOST_RANKS
 from barograph_modeler.scaling.predictor import Prediction, Refusal
 from barograph_modeler.serving.question import BadQuestion, Question
 
 LEVEL: Final = 0.95
-PAYS: Final = 1.25
+MIN_GAIN: Final = 1.25
 """Twice as many ranks pay where they make the run this many times as fast."""
 POINTS: Final = 40
 OBSERVED: Final = 2_000
@@ -26,20 +26,20 @@ _STEPS: Final = ((3600, 60), (6 * 3600, 300), (math.inf, 900))
 T = TypeVar("T")
 
 
-class Unknown(LookupError):
+class UnknownApplication(LookupError):
     """An unknown application. The text names it."""
 
 
-def find(published: Mapping[Application, T], question: Question) -> tuple[Application, T]:
-    """What is published of the application. Raises Unknown, and BadQuestion where it is on several clusters."""
+def find_application(published: Mapping[Application, T], question: Question) -> tuple[Application, T]:
+    """What is published of the application. Raises UnknownApplication, and BadQuestion where it is on several clusters."""
     if question.cluster:
         application = Application(question.cluster, question.app)
         if application not in published:
-            raise Unknown(f"no finished run of {question.app!r} on {question.cluster!r} is known")
+            raise UnknownApplication(f"no finished run of {question.app!r} on {question.cluster!r} is known")
         return application, published[application]
     every = [(application, one) for application, one in published.items() if application.app == question.app]
     if not every:
-        raise Unknown(f"no finished run of {question.app!r} is known")
+        raise UnknownApplication(f"no finished run of {question.app!r} is known")
     if len(every) > 1:
         clusters = ", ".join(sorted(application.cluster for application, _ in every))
         raise BadQuestion(f"cluster is missing, expected one of {clusters}: {question.app} has run on each")
@@ -48,7 +48,7 @@ def find(published: Mapping[Application, T], question: Question) -> tuple[Applic
 
 def answer(known: Published, question: Question) -> dict[str, Any]:
     """The prediction and what follows from it. Raises BadQuestion."""
-    asked = _Asked(known, question)
+    asked = _ProblemQuery(known, question)
     there = asked.predict(question.ranks)
     said: dict[str, Any] = {
         "cluster": known.application.cluster,
@@ -66,7 +66,7 @@ def answer(known: Published, question: Question) -> dict[str, Any]:
             "lower_seconds": there.lower_seconds,
             "upper_seconds": there.upper_seconds,
             "level": LEVEL,
-            "limit": {"risk": question.risk, "seconds": limit, "request_seconds": request(limit)},
+            "limit": {"risk": question.risk, "seconds": limit, "request_seconds": round_up_limit(limit)},
             "speedup": asked.speedup(there),
             "pays": asked.pays(),
             "basis": {
@@ -84,17 +84,17 @@ def answer(known: Published, question: Question) -> dict[str, Any]:
     return said
 
 
-def request(seconds: float) -> int:
+def round_up_limit(seconds: float) -> int:
     """A time limit in whole seconds, rounded up: to minutes within an hour, to 5 within 6 hours, to 15 beyond.
 
-    >>> request(61.0), request(3601.0), request(22000.0)
+    >>> round_up_limit(61.0), round_up_limit(3601.0), round_up_limit(22000.0)
     (120, 3900, 22500)
     """
     step = next(step for limit, step in _STEPS if seconds <= limit)
     return math.ceil(seconds / step) * step
 
 
-class _Asked:
+class _ProblemQuery:
     """One problem of an application, with as many ranks to a node as asked for."""
 
     def __init__(self, known: Published, question: Question) -> None:
@@ -128,7 +128,7 @@ class _Asked:
         """Against the smallest scale: its median where it was run, else what is predicted for it."""
         ranks = self._smallest
         if self._runs is not None:
-            seconds = base(self._runs)[1]
+            seconds = smallest_scale(self._runs)[1]
         elif isinstance(at := self.predict(ranks), Prediction):
             seconds = at.expected_seconds
         else:
@@ -144,7 +144,7 @@ class _Asked:
     def pays(self) -> dict[str, Any] | None:
         """The number of ranks from which on twice as many do not pay; `ends` says by what the search ended.
 
-        rule: twice as many are less than PAYS times as fast. refusal: further out nothing can be said.
+        rule: twice as many are less than MIN_GAIN times as fast. refusal: further out nothing can be said.
         """
         ranks, here = self._smallest, self.predict(self._smallest)
         if isinstance(here, Refusal):
@@ -152,11 +152,11 @@ class _Asked:
         while 2 * ranks <= MOST_RANKS:
             there = self.predict(2 * ranks)
             if isinstance(there, Refusal):
-                return {"until_ranks": ranks, "ends": "refusal", "gain": PAYS}
-            if here.expected_seconds < PAYS * there.expected_seconds:
-                return {"until_ranks": ranks, "ends": "rule", "gain": PAYS}
+                return {"until_ranks": ranks, "ends": "refusal", "gain": MIN_GAIN}
+            if here.expected_seconds < MIN_GAIN * there.expected_seconds:
+                return {"until_ranks": ranks, "ends": "rule", "gain": MIN_GAIN}
             ranks, here = 2 * ranks, there
-        return {"until_ranks": ranks, "ends": "refusal", "gain": PAYS}
+        return {"until_ranks": ranks, "ends": "refusal", "gain": MIN_GAIN}
 
     def curve(self) -> list[list[float]]:
         """Ranks, lower, expected and upper seconds from the smallest scale to the largest or the one asked for."""

@@ -16,7 +16,12 @@ from barograph_modeler.features.forecaster import FeatureForecaster
 from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.learning.learner import Learner
 from barograph_modeler.maxima.band import Band
-from barograph_modeler.serving.forecast_metrics import PROBABILITIES, feature_families, forecast_families, latest
+from barograph_modeler.serving.forecast_metrics import (
+    PROBABILITIES,
+    feature_families,
+    forecast_families,
+    latest_predictions,
+)
 
 MAX_BANDS: Final = 2000
 """Classes shown, those of the most recently learned workloads first: ten series each at most."""
@@ -86,7 +91,7 @@ class ModelerExporter(Collector):
 
     def _workloads(self) -> Iterator[Metric]:
         # Three runs of a workload say more about the next one than all other scales.
-        limits = {one.workload: one[1:4] for one in latest(self._forecaster)}
+        limits = {one.workload: one[1:4] for one in latest_predictions(self._forecaster)}
         coverage, judged, outside = [], [], []
         for name, workload in itertools.islice(reversed(list(self._learner.workloads.items())), MAX_BANDS):
             if (band := workload.runtime) is not None:

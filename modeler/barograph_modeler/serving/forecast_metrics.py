@@ -12,7 +12,7 @@ from prometheus_client.metrics_core import Metric
 from barograph_collector.daemon.families import counter, gauge
 from barograph_modeler.features.forecaster import FeatureForecaster
 from barograph_modeler.forecasts.forecaster import Forecaster
-from barograph_modeler.forecasts.library import Seen
+from barograph_modeler.forecasts.library import WorkloadPrediction
 from barograph_modeler.forecasts.scoreboard import RESULTS, Scoreboard
 
 MAX_WORKLOADS: Final = 2000
@@ -23,7 +23,7 @@ PROBABILITIES: Final = ("0.025", "0.5", "0.975")
 """Of the lower limit, the median and the upper limit."""
 
 
-def latest(forecaster: Forecaster) -> list[Seen]:
+def latest_predictions(forecaster: Forecaster) -> list[WorkloadPrediction]:
     """The workloads shown."""
     every = (one for known in reversed(list(forecaster.library.published.values())) for one in reversed(known.seen))
     return list(itertools.islice(every, MAX_WORKLOADS))
@@ -34,7 +34,7 @@ def forecast_families(forecaster: Forecaster) -> Iterator[Metric]:
     yield gauge(
         "barograph_speedup_predicted_ratio",
         "Time on the fewest ranks this problem was run on over the time expected here, as a ratio",
-        (([one.workload], one.speedup) for one in latest(forecaster)),
+        (([one.workload], one.speedup) for one in latest_predictions(forecaster)),
         "workload",
     )
     yield from _curves(forecaster)

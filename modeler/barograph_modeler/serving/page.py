@@ -17,7 +17,7 @@ from barograph_collector.auth.http_access import Access
 from barograph_collector.daemon.families import gauge
 from barograph_modeler.features.forecaster import FeatureForecaster
 from barograph_modeler.forecasts.forecaster import Forecaster
-from barograph_modeler.serving.answer import Unknown, answer, find
+from barograph_modeler.serving.answer import UnknownApplication, answer, find_application
 from barograph_modeler.serving.feature_answer import answer_of_features
 from barograph_modeler.serving.question import BadQuestion, Question, parse_question
 
@@ -61,9 +61,9 @@ class PredictPage:
             said = self._answer(question)
         except BadQuestion as error:
             return _send(start_response, HTTPStatus.BAD_REQUEST, {"error": str(error)})
-        except Unknown as error:
+        except UnknownApplication as error:
             return _send(start_response, HTTPStatus.NOT_FOUND, {"error": str(error)})
-        except _Learning as error:
+        except _NotFitted as error:
             again = [("Retry-After", "1")]
             return _send(start_response, HTTPStatus.SERVICE_UNAVAILABLE, {"error": str(error)}, again)
         if question.text or accept.strip().startswith(_TEXTS):
@@ -83,20 +83,20 @@ class PredictPage:
         # Asked first: what is learned by the time that it is looked for is there, or was being learned.
         is_learning = self._forecaster.is_learning(question.cluster, question.app)
         try:
-            _, known = find(self._forecaster.library.published, question)
-        except Unknown:
+            _, known = find_application(self._forecaster.library.published, question)
+        except UnknownApplication:
             if is_learning:
-                raise _Learning(f"{question.app} is being learned at this moment") from None
+                raise _NotFitted(f"{question.app} is being learned at this moment") from None
             raise
         with self._forecaster.library.gate.passing():
             return answer(known, question)
 
 
-class _Learning(Exception):
+class _NotFitted(Exception):
     pass
 
 
-class Families(Collector):
+class AnswerFamilies(Collector):
     """An answer as metric families."""
 
     def __init__(self, said: Mapping[str, Any]) -> None:
@@ -137,7 +137,7 @@ def _send(
 
 def _send_text(start_response: StartResponse, said: Mapping[str, Any], accept: str) -> list[bytes]:
     registry = CollectorRegistry()
-    registry.register(Families(said))
+    registry.register(AnswerFamilies(said))
     encode, content_type = choose_encoder(accept)
     start_response("200 OK", [("Content-Type", content_type)])
     return [encode(registry)]

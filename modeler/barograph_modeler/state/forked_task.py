@@ -13,7 +13,7 @@ NICENESS: Final = 10
 _BROKEN: Final = 255
 
 
-class Aside:
+class ForkedTask:
     """Runs one task at a time. Not thread-safe."""
 
     def __init__(self) -> None:

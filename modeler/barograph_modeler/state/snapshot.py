@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 
 from barograph_agent.deliver.spool import replace_file
 from barograph_collector.client.follow import Follower, LogReading
-from barograph_modeler.state.forked_task import Aside
+from barograph_modeler.state.forked_task import ForkedTask
 from barograph_modeler.state.gate import Gate
 
 FILE_NAME: Final = "modeler.snapshot"
@@ -106,7 +106,7 @@ class Kept(Protocol):
         ...
 
 
-class Keeper:
+class SnapshotKeeper:
     """Keeps a snapshot of an object's state in a directory, and restores it.
 
     settings: whatever must be the same for a snapshot to be of use. clock: seconds, for when the next one is due.
@@ -123,7 +123,7 @@ class Keeper:
     ) -> None:
         self.path = directory / FILE_NAME
         self._processor = processor
-        self._aside = Aside()
+        self._aside = ForkedTask()
         self._gate = gate or Gate()
         self._settings = settings
         self._clock = clock

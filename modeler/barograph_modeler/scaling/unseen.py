@@ -19,7 +19,7 @@ UNALIKE: Final = 1.0
 """Prior of the spread of log seconds among problems of one application."""
 
 
-def across_sizes(size: float, known: Sequence[tuple[float, Mixture]]) -> Mixture:
+def from_other_sizes(size: float, known: Sequence[tuple[float, Mixture]]) -> Mixture:
     """Log seconds at a size, from the same scale at other sizes: a line in logarithms, and a random walk about it.
 
     The line's slope may differ from scale to scale, since each size brings its own curve over scale: the law is
@@ -39,7 +39,7 @@ def across_sizes(size: float, known: Sequence[tuple[float, Mixture]]) -> Mixture
     return Mixture.single(float((covariance @ moment)[0]), float(np.sqrt(covariance[0, 0])), FREEDOM)
 
 
-def of_the_others(known: Sequence[Mixture]) -> Mixture:
+def from_other_problems(known: Sequence[Mixture]) -> Mixture:
     """Log seconds of a problem never seen, as another draw from the distribution of the others at the same scale."""
     y, variance = _moments(known)
     between = (FREEDOM * UNALIKE**2 + ((y - y.mean()) ** 2).sum()) / (FREEDOM + y.size - 1)
