@@ -1,4 +1,4 @@
-"""The scorer: rows in, scores out, no I/O. Everything the alerts daemon knows is here."""
+"""The scorer of jobs: rows in, scores out, no I/O."""
 
 from __future__ import annotations
 
@@ -23,18 +23,20 @@ from barograph_alerts.job.references import References, accepted_workloads, chan
 from barograph_alerts.job.rows import JobVerdict, score_output, verdicts
 from barograph_collector.daemon.runner import Output
 from barograph_modeler.pace.windows import blocks_by_job
+from barograph_modeler.state import lru
 
 JOBS: Final = 20_000
-"""Jobs kept at most; those silent for the longest go first."""
+"""Jobs kept; the least recently active are evicted."""
 
 
 class Scorer:
-    """Scores jobs as their intervals come in.
+    """Scores jobs as their intervals arrive.
+
+    Call `observe` with rows of the tables in `main.TABLES`, and `step` whenever everything up to some offset has been
+    read. At the start, rows of `scores` restore final verdicts, and with them the evidence about nodes.
 
     alpha: bound on the share of healthy jobs that ever alarm. margin: slowdown that does not matter, 0.05 is 5 %.
-    applications: `alpha` and `margin` of single applications by name, where they are otherwise.
-    `take` rows of the tables of `daemon.TABLES` as the log has them, `step` whenever everything up to some offset has
-    been taken. At the start, rows of `scores` say which jobs are over and what was found out about their nodes.
+    applications: `alpha` and `margin` of single applications by name.
     """
 
     def __init__(
@@ -49,9 +51,9 @@ class Scorer:
         self.ended: OrderedDict[str, tuple[WatchedJob, float]] = OrderedDict()
         self.nodes = NodeRanking(alpha)
         self.discovered: frozenset[str] = frozenset()
-        """Running jobs whose evidence stands up among that of all running jobs."""
+        """Running jobs rejected by e-BH among all running jobs."""
         self.facility = 0.0
-        """Share of the running jobs that are slow, while that is so many that they have one cause."""
+        """Share of slow jobs among running jobs if a common cause is likely, else 0."""
         self.judge_by(alpha=alpha, margin=margin, applications=applications or {})
         self._references = References()
         self._progress = ProgressHistory()
@@ -61,11 +63,11 @@ class Scorer:
 
     @property
     def first_open_offset(self) -> int:
-        """No block of a job that has no final verdict stands in the log at or before this offset."""
+        """An offset of the log before all blocks of jobs without a final verdict."""
         return min((job.offset for job in self.jobs.values()), default=self._last_offset)
 
     def judge_by(self, *, alpha: float, margin: float, applications: Mapping[str, Mapping[str, float]]) -> None:
-        """Judge jobs that begin from now on by this. Those on monitor keep the bound that they were promised."""
+        """Set the parameters for jobs that begin from now on; running jobs keep theirs."""
         self.alpha = self.nodes.alpha = alpha
         self._margin = margin
         self._applications = applications
@@ -96,23 +98,23 @@ class Scorer:
                     if (entry := self._job(job)) is not None:
                         entry.runtime_seconds, entry.ended = float(runtime), True
 
-    def add_work(self, name: str, stretches: Sequence[WorkSpan]) -> None:
-        """Add what the ranks or nodes of a job did, in the order of time."""
+    def add_work(self, name: str, spans: Sequence[WorkSpan]) -> None:
+        """Add the work of the ranks or nodes of a job, in order of time."""
         if (job := self._job(name)) is not None:
-            job.work += stretches
+            job.work += spans
 
     def projected_seconds(self, job: WatchedJob, now: float) -> float:
-        """How long the whole run of a job will take; NaN if unknown. now: Unix seconds."""
+        """Projected runtime of a job; NaN if unknown. now: Unix seconds."""
         if job.monitor is None:
             return math.nan
         return job.monitor.projected_seconds(self._references.runtimes.get(job.workload), now)
 
     def class_name(self, class_id: int) -> str:
-        """A class in words."""
+        """The name of a class."""
         return self._references.name(class_id)
 
     def step(self, now: float) -> list[Output]:
-        """Judge what has come in; returns the scores worth writing. now: Unix seconds."""
+        """Evaluate new data; returns the rows of `scores` to write. now: Unix seconds."""
         scores = []
         for name, job in list(self.jobs.items()):
             if not job.workload:
@@ -126,20 +128,20 @@ class Scorer:
             if job.ended:
                 scores.append(self._score(name, job, now))
                 self._finish(name, job, now)
-            elif (said := job.report_key) != job.reported and said is not None:
-                job.reported = said
+            elif (key := job.report_key) != job.reported and key is not None:
+                job.reported = key
                 scores.append(self._score(name, job, now))
         self._judge_fleet()
         return scores
 
     def _judge_runtime(self, job: WatchedJob, monitor: JobMonitor) -> None:
-        if job.foretold is None:
+        if job.runtime_prior is None:
             return
-        monitor.evidence.expect_runtime(job.foretold)
+        monitor.evidence.expect_runtime(job.runtime_prior)
         runtime = job.runtime_seconds if job.ended else math.nan
         points = self._progress.sync_points(job.problem) if job.problem is not None else 0
         share = sum(job.sync_points.values()) / points if points else math.nan
-        monitor.last(job.started_at, share, runtime)
+        monitor.judge_runtime(job.started_at, share, runtime)
 
     def _judge_fleet(self) -> None:
         evidence = {
@@ -159,7 +161,7 @@ class Scorer:
                 job.begin({name: values[row] for name, values in columns.items()})
 
     def _read_events(self, columns: Mapping[str, Column]) -> None:
-        """Where alarmed runs were accepted as the history, those that still run are judged by that, from now on."""
+        """Record changes of level; restart running jobs of workloads whose alarmed runs were accepted as history."""
         for workload, at in changed_workloads(columns):
             self._surroundings.changed(workload, at)
         accepted = accepted_workloads(columns)
@@ -177,30 +179,23 @@ class Scorer:
     def _read_predictions(self, columns: Mapping[str, Column]) -> None:
         names = ("job", "method", "lower_seconds", "expected_seconds", "upper_seconds", "runs", "scales")
         for name, method, lower, expected, upper, runs, scales in zip(*(columns[c] for c in names), strict=True):
-            # What was foretold from the run's own features came after it began: it is no yardstick for the run.
+            # A prediction from the run's own features was made after its begin, so the run is not tested against it.
             if method == FROM_FEATURES:
                 continue
             if (job := self._job(name)) is not None and 0 < expected <= upper < math.inf:
-                job.foretold = RuntimePrior(float(lower), float(expected), float(upper), int(runs), int(scales))
+                job.runtime_prior = RuntimePrior(float(lower), float(expected), float(upper), int(runs), int(scales))
 
     def _read_node_blocks(self, columns: Mapping[str, Column]) -> None:
         names = list(columns)
         for values in zip(*columns.values(), strict=True):
             row = dict(zip(names, values, strict=True))
             job = self._job(row["job"])
-            if job is not None and job.node_work is not None and (stretch := job.node_work.add(row)) is not None:
-                job.work.append(stretch)
+            if job is not None and job.node_work is not None and (span := job.node_work.add(row)) is not None:
+                job.work.append(span)
 
     def _job(self, name: str) -> WatchedJob | None:
         """The watched job; None once it has its final verdict."""
-        if name in self._judged:
-            return None
-        if name not in self.jobs:
-            self.jobs[name] = WatchedJob()
-            if len(self.jobs) > JOBS:
-                self.jobs.popitem(last=False)
-        self.jobs.move_to_end(name)
-        return self.jobs[name]
+        return None if name in self._judged else lru.get(self.jobs, name, WatchedJob, JOBS)
 
     def _judge(self, job: WatchedJob) -> None:
         if job.monitor is None:
@@ -225,7 +220,7 @@ class Scorer:
         return score_output(name, job, monitor, self._references, now)
 
     def _find_coincidences(self, name: str, job: WatchedJob, monitor: JobMonitor) -> None:
-        """See what coincides with the latest alarm: once, and again where others are to blame."""
+        """Find coincidences with the latest alarm, again if other members are blamed."""
         alarms, blamed = monitor.evidence.alarms, monitor.cause.members
         if not alarms or job.explained == (len(alarms), blamed):
             return
@@ -234,7 +229,7 @@ class Scorer:
             Neighbour(other, frozenset(one.hosts), one.started_at) for other, one in self.jobs.items() if other != name
         )
         onset_at = alarms[-1].onset_at
-        job.coincidences = self._surroundings.coincidences(job.workload, job.hosts, blamed, onset_at, near)
+        job.coincidences = self._surroundings.find(job.workload, job.hosts, blamed, onset_at, near)
 
     def _finish(self, name: str, job: WatchedJob, now: float) -> None:
         cause = job.monitor.cause if job.monitor is not None else Cause("unknown")
@@ -242,13 +237,11 @@ class Scorer:
         self.finished[job.state] += 1
         self._judged.add(name)
         del self.jobs[name]
-        self.ended[name] = (job, now)
-        if len(self.ended) > JOBS:
-            self.ended.popitem(last=False)
+        lru.store(self.ended, name, (job, now), JOBS)
 
     def _record(self, verdict: JobVerdict) -> None:
-        """Keep what a job that is over says of its nodes."""
-        # On one node the members are ranks, and a rank is another one in every job.
+        """Record the evidence of an ended job about its nodes."""
+        # On one node the members are ranks, which are not comparable between jobs.
         if verdict.cause == "straggler" and len(verdict.hosts) > 1:
             self.nodes.add(verdict.hosts, verdict.members)
         self._surroundings.ended(verdict.workload, verdict.hosts, verdict.at)

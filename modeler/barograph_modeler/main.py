@@ -48,14 +48,12 @@ def _serve(configuration: Configuration[ModelerSettings]) -> int:
         accept=settings.accept,
         refit_seconds=settings.refit,
     )
-    with ThreadPoolExecutor(1, "fit") as executor, ThreadPoolExecutor(1, "features") as waiting:
+    with ThreadPoolExecutor(1, "fit") as executor, ThreadPoolExecutor(1, "features") as feature_executor:
         forecaster = Forecaster(PredictorLibrary(executor, settings.seed))
-        apart = TrainWorker()
-        features = FeatureForecaster(FeatureLibrary(apart.learn, waiting, settings.seed))
-        processor, exporter = (
-            ModelerProcessor(learner, forecaster, features),
-            ModelerExporter(learner, forecaster, features),
-        )
+        worker = TrainWorker()
+        features = FeatureForecaster(FeatureLibrary(worker.learn, feature_executor, settings.seed))
+        processor = ModelerProcessor(learner, forecaster, features)
+        exporter = ModelerExporter(learner, forecaster, features)
         keeper = None
         if settings.state is not None:
             keeper = SnapshotKeeper(
@@ -73,7 +71,7 @@ def _serve(configuration: Configuration[ModelerSettings]) -> int:
                 each_cycle=access.look if access else lambda: None,
             )
         finally:
-            apart.stop()
+            worker.stop()
             executor.shutdown(wait=False, cancel_futures=True)
 
 

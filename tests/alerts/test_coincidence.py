@@ -24,14 +24,14 @@ def after_runs(count: int = 4) -> Coincidences:
 
 
 def texts(surroundings: Coincidences, hosts: str, blamed: str = "", near: tuple[Neighbour, ...] = ()) -> list[str]:
-    found = surroundings.coincidences("w", hosts.split(), blamed.split(), ONSET, near)
+    found = surroundings.find("w", hosts.split(), blamed.split(), ONSET, near)
     return [one.text for one in found]
 
 
 def test_a_node_that_no_earlier_run_was_on_is_said():
     assert texts(after_runs(), "n1 n2") == []
     assert texts(after_runs(), "n1 n3") == ["first run on n3 (4 runs before)"]
-    [one] = after_runs().coincidences("w", ["n1", "n3"], [], ONSET, [])
+    [one] = after_runs().find("w", ["n1", "n3"], [], ONSET, [])
     assert one.numbers == {"new_nodes": 1, "earlier_runs": 4}
 
 

@@ -162,7 +162,7 @@ def test_a_projection_that_comes_back_ends_the_alarm():
     evidence = Evidence(None, ALPHA)
     evidence.expect_runtime(RuntimePrior(90.0, 100.0, 110.0, 5, 2))
     for at, seconds in ((60, 200.0), (70, 150.0), (80, 100.0)):
-        evidence.add_runtime(seconds, 0.0, float(at))
+        evidence.set_runtime(seconds, 0.0, float(at))
     [alarm] = evidence.alarms
     assert (alarm.detected_at, alarm.ended_at, alarm.basis) == (60, 80, "scaling")
     assert evidence.score < 1
@@ -174,7 +174,7 @@ def test_a_job_that_was_found_to_have_become_slower_is_not_called_late_once_more
     expect_runtime(scorer, job, factor=1.2)
     final = judge(scorer, job)[-1]
     assert (final["state"], final["basis"]) == ("slow", "own")
-    assert scorer.ended[final["job"]][0].monitor.evidence.total.score > 1
+    assert scorer.ended[final["job"]][0].monitor.evidence.runtime_test.score > 1
     assert "its own first windows since" in final["sentence"]
 
 
@@ -204,4 +204,4 @@ def test_what_nobody_can_use_of_a_forecast_is_left_out():
     scorer.observe("jobs", job["jobs"], 0.0)
     scorer.observe("blocks", part(job["blocks"], 0, 10), 0.0)
     scorer.step(0.0)
-    assert scorer.jobs[job["jobs"]["job"][0]].foretold is None
+    assert scorer.jobs[job["jobs"]["job"][0]].runtime_prior is None

@@ -68,7 +68,7 @@ def test_a_hundred_thousand_classes(tmp_path: Path) -> None:
     start = time.perf_counter()
     aside.start(partial(write_snapshot, path, {}, "", learner.state()))
     stood_still = time.perf_counter() - start
-    assert aside.ended(wait=True) == ""
+    assert aside.result(wait=True) == ""
     wrote_aside = time.perf_counter() - start
     start = time.perf_counter()
     _, state = read_snapshot(path, "")

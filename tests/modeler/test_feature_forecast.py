@@ -15,7 +15,7 @@ from barograph_modeler.features.columns import UninformativeFeatures, select_fea
 from barograph_modeler.features.forecaster import FeatureForecaster
 from barograph_modeler.features.history import FeatureRunHistory
 from barograph_modeler.features.library import FeatureLibrary
-from barograph_modeler.features.model import Expected
+from barograph_modeler.features.model import FeaturePrediction
 from barograph_modeler.features.train_worker import TrainingFailed, TrainWorker
 from barograph_modeler.forecasts import running as running_bounds
 from barograph_modeler.forecasts.forecaster import Forecaster
@@ -170,7 +170,7 @@ def test_texts_are_labels_and_what_is_late_constant_or_gone_is_not_used():
         old=float,
     )
     for run in made[-5:]:
-        del run.known.values["old"]  # type: ignore[attr-defined]
+        del run.features.values["old"]  # type: ignore[attr-defined]
     columns, sample = select_features(made)
     assert set(columns.names) <= {"mesh", "n"}
     assert "n" in columns.names
@@ -194,7 +194,7 @@ def test_a_run_that_lacks_a_feature_or_lies_where_none_has_been_is_refused_by_na
     model = learn_here(runs(40, n=float, ranks=lambda i: 4.0, mesh=lambda i: "ab"[i % 2]), 0)
     values: dict[str, Value] = {"n": 7.0, "ranks": 4.0, "mesh": "a"}
     inside = model.predict(values)
-    assert isinstance(inside, Expected)
+    assert isinstance(inside, FeaturePrediction)
     assert inside.lower < 70 < inside.upper
     assert model.predict({"ranks": 4.0, "mesh": "a"}) == Refusal("1 of 1 features are missing: n")
     assert model.predict(values | {"n": 99.0}) == Refusal("no run has been there: n is 99, expected 1 to 40")
@@ -251,4 +251,4 @@ def test_what_is_held_of_runs_and_jobs_is_bounded(monkeypatch):
         columns = {"job": [f"lab/{number}"] * 50, "host": ["n1"] * 50, "name": names}
         jobs.read_features(columns | {"value": np.ones(50), "known_seconds": np.zeros(50)})
     assert [name for name, _ in jobs] == ["lab/17", "lab/18", "lab/19"]
-    assert all(set(job.known.values) == {"ranks", "nodes", *(f"f{i}" for i in range(10))} for _, job in jobs)
+    assert all(set(job.features.values) == {"ranks", "nodes", *(f"f{i}" for i in range(10))} for _, job in jobs)

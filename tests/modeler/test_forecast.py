@@ -278,9 +278,9 @@ def test_history_is_bounded_in_every_direction(monkeypatch):
     assert len(history) == 5
     assert Application("lab", "app3") in history
     scales = history.scales(Application("lab", "app3"))
-    assert max(scale.place.ranks for scale in scales) == bounds.SCALES + 2
-    assert min(scale.place.ranks for scale in scales) == 3
-    assert all(len(scale.seconds) == bounds.RUNS for scale in scales)
+    assert max(place.ranks for place, _ in scales) == bounds.SCALES + 2
+    assert min(place.ranks for place, _ in scales) == 3
+    assert all(len(seconds) == bounds.RUNS for _, seconds in scales)
     assert sum(map(len, history.runs(Application("lab", "app3")).values())) <= bounds.FIT_RUNS
 
 

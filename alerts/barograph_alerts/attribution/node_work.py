@@ -1,4 +1,4 @@
-"""From rows of `node_blocks` to the work of a job's nodes, or of the ranks of its only node."""
+"""The work of a job's nodes, or of the ranks of its only node, from rows of `node_blocks`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 from barograph_alerts.attribution.work import Work, WorkSpan
 
 WAITING: Final = 64
-"""Blocks of one job that wait for rows of further nodes; the oldest go first."""
+"""Incomplete blocks kept per job; the oldest are dropped."""
 BUSIEST: Final = "the busiest rank"
 OTHERS: Final = "the other ranks"
 
@@ -17,10 +17,10 @@ Row = Mapping[str, Any]
 
 
 class NodeWork:
-    """Puts together what the nodes of one job say of the same sync points.
+    """Joins the rows of all nodes of one job for the same sync points.
 
-    nodes: how many the job has; a block is complete once so many have told of it. Of a job on one node the row says who
-    of its ranks worked most, so its members are that one, under the name BUSIEST, and the mean of the others.
+    nodes: number of nodes; a block is complete with a row of each. In a job on one node the row has the rank with the
+    most work: the members are that rank, named BUSIEST, and the mean of the others.
     """
 
     def __init__(self, nodes: int) -> None:
@@ -28,7 +28,7 @@ class NodeWork:
         self._waiting: OrderedDict[tuple[int, int, int], list[Row]] = OrderedDict()
 
     def add(self, row: Row) -> WorkSpan | None:
-        """Take a row of `node_blocks`; returns the stretch it completes."""
+        """Add a row of `node_blocks`; returns the work span that it completes."""
         if self._nodes <= 1:
             return _of_ranks(row)
         key = int(row["world"]), int(row["first_index"]), int(row["length"])
@@ -43,7 +43,7 @@ class NodeWork:
 
 
 def _of_nodes(rows: list[Row]) -> Iterator[Work]:
-    """The node whose last rank waited least is the one that the others waited for."""
+    """The work of each node. The others waited for the node whose last rank waited least."""
     waits = [float(row["least_wait_seconds"]) for row in rows]
     least = min(waits)
     blame = (sum(waits) - least) / (len(rows) - 1) - least

@@ -1,4 +1,4 @@
-"""What the alerts daemon shows Prometheus: one set of series per job while it runs, or while its alarm is news."""
+"""The alerts daemon's metrics: one set of series per job while it runs, and for some time after an alarm."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from barograph_collector.daemon.families import counter, gauge
 MAX_JOBS: Final = 1000
 MAX_NODES: Final = 100
 ENDED_SECONDS: Final = 180.0
-"""How long an ended job that was slow stays exposed: three scrapes a minute apart."""
+"""How long an ended job with an alarm stays exposed: three scrapes at intervals of a minute."""
 SILENT_SECONDS: Final = 900.0
-"""A running job that has said nothing for this long is no longer exposed."""
+"""A running job without news for this long is no longer exposed."""
 
 
 class AlertsExporter(Collector):
-    """Scores of jobs, slow ones first, and the daemon's own counts.
+    """Metric families of jobs, those with the highest scores first, of nodes, and of the daemon's own state.
 
-    clock: Unix seconds. labels: what is told of alarmed jobs besides, out of `settings.LABELS`.
+    clock: Unix seconds. labels: further labels of alarmed jobs, see `AlertsSettings.labels`.
     """
 
     def __init__(self, scorer: Scorer, clock: Callable[[], float] = time.time, *, labels: Sequence[str] = ()) -> None:
@@ -36,8 +36,8 @@ class AlertsExporter(Collector):
         self._clock = clock
 
     def collect(self) -> Iterable[Metric]:
-        """Build families, add samples, return."""
-        # Healthy jobs must not take turns with every scrape: each turn is a new series for Prometheus.
+        """All metric families."""
+        # The order is stable between scrapes, since each change of the exposed jobs makes new series in Prometheus.
         jobs = sorted(self._exposed(), key=lambda item: (-(item[1].score // REPORT_STEP), item[1].offset))
         shown = jobs[:MAX_JOBS]
         yield from self._jobs(shown)
@@ -66,8 +66,8 @@ class AlertsExporter(Collector):
             discovered.append(([name], int(name in self._scorer.discovered or (job.ended and job.score > 1))))
             if job.score > 1:
                 cause = job.monitor.cause
-                told = [getattr(job, label) for label in extra]
-                alarm.append(([name, *told, job.state, cause.kind, " ".join(cause.members), job.sentence], 1))
+                values = [getattr(job, label) for label in extra]
+                alarm.append(([name, *values, job.state, cause.kind, " ".join(cause.members), job.sentence], 1))
         text = "Evidence that the job is slower than its history; above 1 alarms"
         yield gauge("barograph_job_score", text, score, "job")
         text = "Actual over expected time, since the onset of an alarm, as a ratio"
@@ -101,7 +101,7 @@ class AlertsExporter(Collector):
 
     def _exposed(self) -> Iterator[tuple[str, WatchedJob]]:
         now = self._clock()
-        # The scorer runs in another thread: lists are copied in one step each.
+        # The scorer runs in another thread: list() copies atomically.
         for name, job in list(self._scorer.jobs.items()):
             if job.workload and now - job.changed_at < SILENT_SECONDS:
                 yield name, job

@@ -21,8 +21,10 @@ from barograph.demo.chronicle import Chapter, newest_job, read_band, read_chapte
 from barograph.demo.service import MARGIN, Service
 from barograph.demo.story import DemoStory, headline, learned, write_page
 from barograph_alerts.detection.evidence import ALPHA
+from barograph_alerts.detection.tolerance import tolerance
 
 RUN_SECONDS: Final = 8.0
+FEWEST_RUNS: Final = 3
 LEARNING_RUNS: Final = 5
 MAX_LEARNING_RUNS: Final = 8
 CLEAR: Final = math.log(2.0)
@@ -64,9 +66,9 @@ class Demo:
             chapter, _ = self._run(f"healthy {len(chapters) + 1}")
             chapters.append(chapter)
             pace = wait_learned(self._reader, chapter.workload, (pace.runs if pace else 0) + 1, 15.0)
-            if pace is not None and pace.runs >= LEARNING_RUNS and pace.tolerance(MARGIN, ALPHA / 2) < CLEAR:
+            if pace is not None and pace.runs >= LEARNING_RUNS and tolerance(pace, MARGIN, ALPHA / 8) < CLEAR:
                 break
-        if pace is None or not pace.usable:
+        if pace is None or pace.runs < FEWEST_RUNS:
             raise DemoError(f"only {pace.runs if pace else 0} of {len(chapters)} healthy runs were learned from")
         return chapters
 

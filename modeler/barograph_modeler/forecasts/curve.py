@@ -1,4 +1,4 @@
-"""The scaling curve of a problem: predictions at the scales that were run, and somewhat beyond."""
+"""The scaling curve of a problem: predictions at the scales that were run, and a few beyond."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from barograph_modeler.scaling.history import MOST_RANKS, Runs
 from barograph_modeler.scaling.predictor import Prediction, Predictor
 
 SCALES: Final = 8
-"""Scales that were run, the largest ones."""
+"""Largest scales that were run, at most this many."""
 DOUBLINGS: Final = 3
-"""Scales beyond them, each twice the one before."""
+"""Scales beyond them, each double the previous one."""
 
 
 class Point(NamedTuple):
-    """What is predicted at one scale, in seconds."""
+    """The prediction at one scale, in seconds."""
 
     ranks: int
     lower: float
@@ -26,7 +26,7 @@ class Point(NamedTuple):
 
 
 class ScalingCurve(NamedTuple):
-    """points: by ranks, without those where a prediction is refused. medians: of the runs, seconds by ranks."""
+    """points: in order of ranks, without refused predictions. medians: ranks and median seconds of the runs."""
 
     problem: str
     points: Sequence[Point]

@@ -1,4 +1,4 @@
-"""Jobs that have begun and are not learned yet."""
+"""Jobs that are not learned yet."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from barograph_modeler.learning.pending import BlockBatch, EndedJob, JobEnd, Pen
 from barograph_modeler.pace.windows import blocks_by_job
 
 VERDICT_SECONDS: Final = 10.0
-"""How long the end of a run waits for its final score; after that no alerts daemon is taken to be running."""
+"""How long an ended run waits for its final score; after that it is assumed that no alerts daemon runs."""
 JOBS: Final = 20_000
-"""Jobs held; those that began first go first."""
+"""Jobs held; the oldest are evicted."""
 
 
 class PendingJobs:
@@ -47,7 +47,7 @@ class PendingJobs:
                         self._pending[job].final |= bool(final)
 
     def poll(self, now: float) -> Iterator[tuple[PendingJob, EndedJob | None]]:
-        """Each job of a known workload, and how it ended if it has and its verdict is due: it is held no longer then.
+        """All jobs of known workloads, each with its end if its verdict is known; those jobs are removed.
 
         now: Unix seconds.
         """
@@ -55,7 +55,7 @@ class PendingJobs:
             if not pending.workload:
                 continue
             end = pending.end
-            # No final score need be waited for where nothing was there to be scored.
+            # Without intervals there is no score to wait for.
             due = end is not None and (
                 pending.final or not pending.has_intervals or now - end.seen_at > VERDICT_SECONDS
             )

@@ -1,4 +1,4 @@
-"""The learner: rows in, rows out, no I/O. Everything the modeler daemon knows is here."""
+"""The learner of bands, runtimes and paces: rows in, rows out, no I/O."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from barograph_modeler.pace.windows import WINDOW_SECONDS
 from barograph_modeler.state.stateful import Stateful
 
 HOLD_SECONDS: Final = 60.0
-"""How long intervals of a running job wait before they are learned: an alarm by then keeps them out."""
+"""How long intervals of a running job are held before they are learned; an alarm within that time excludes them."""
 WORKLOADS: Final = 5_000
 CLASSES: Final = 100_000
 ACCEPT: Final = 5
@@ -29,14 +29,14 @@ REFIT_SECONDS: Final = 0.2
 
 
 class Learner(Stateful):
-    """Learns from healthy runs; returns what it has learned as rows.
+    """Learns from healthy runs, and returns bands, paces and events as rows.
 
-    `take` rows of `jobs`, `blocks`, `runs` and `scores` as the log has them, `step` whenever everything up to some
-    offset has been taken.
+    Call `observe` with rows of `jobs`, `blocks`, `runs` and `scores`, and `step` whenever everything up to some offset
+    has been read.
 
-    classes: kept in all, at least 1; the least recently learned go first. accept: so many runs in a row that alarmed
-    and agree with each other become the history; 0 for never. refit_seconds: of `clock` per step, after which classes
-    wait for the next one; each step fits at least one. seed: of the bootstraps.
+    classes: limit on classes over all workloads, at least 1; the least recently learned are evicted. accept: number of
+    consecutive alarmed runs that, if they agree with each other, replace the history; 0: never. refit_seconds: limit
+    on `clock` per step for fits; each step fits at least one class. seed: of the bootstraps.
     """
 
     STATE = (
@@ -69,7 +69,7 @@ class Learner(Stateful):
         self.ended: list[EndedJob] = []
         """Jobs that have ended since the list was last cleared."""
         self.accepted: list[tuple[str, list[float]]] = []
-        """Workloads whose withheld runs became their history, and the runtimes of these: likewise."""
+        """Workloads whose withheld runs became their history, with the runtimes, since the list was last cleared."""
         self._seed = seed
         self._classes = classes
         self._accept = accept
@@ -80,12 +80,12 @@ class Learner(Stateful):
 
     @property
     def held_jobs(self) -> int:
-        """Jobs that have begun and are not learned yet."""
+        """Number of jobs that are not learned yet."""
         return len(self._jobs)
 
     @property
     def classes(self) -> int:
-        """Classes there are, over all workloads."""
+        """Number of classes, over all workloads."""
         return len(self._recent)
 
     def observe(self, table: str, columns: Mapping[str, Column], now: float) -> None:
@@ -93,7 +93,7 @@ class Learner(Stateful):
         self._jobs.read(table, columns, now)
 
     def step(self, now: float) -> list[Output]:
-        """Learn what may be learned by now, fit for a while, and return what came of it. now: Unix seconds."""
+        """Learn from jobs whose health is known, refit classes, and return the rows to write. now: Unix seconds."""
         events: list[Output] = []
         new_runs: dict[str, None] = {}
         for pending, ended in self._jobs.poll(now):
@@ -105,7 +105,7 @@ class Learner(Stateful):
         return [*events, *self._outputs(new_runs, now)]
 
     def _has_pace(self, pending: PendingJob) -> bool:
-        """Whether the job was judged by more than its own first windows, which are no reason to refuse it."""
+        """Whether the job's workload has a pace; an alarm of a job judged by its own first windows does not count."""
         workload = self.workloads.get(pending.workload)
         return workload is not None and workload.pace is not None
 
@@ -137,17 +137,17 @@ class Learner(Stateful):
                 importance = interval.seconds / workload.seconds if workload.seconds else 0.0
                 self.backlog.add(key, interval.staleness * importance)
         while len(workload.intervals) > WORKLOAD_CLASSES:
-            self._forget((name, next(iter(workload.intervals))))
+            self._evict((name, next(iter(workload.intervals))))
         while len(self._recent) > self._classes:
-            self._forget(next(iter(self._recent)))
+            self._evict(next(iter(self._recent)))
         self.learned_intervals += batch.total
         return events
 
     def _learn_suspect(self, pending: PendingJob, over: bool, new_runs: dict[str, None], now: float) -> list[Output]:
-        """Learn nothing, unless the job is the last of a row of withheld runs that agree."""
+        """Withhold the job, unless it completes a series of withheld runs that agree."""
         name, workload = pending.workload, self._workload(pending.workload)
         if not over and 0 < self._accept <= len(workload.withheld) + 1:
-            return []  # held, for it may yet be learned
+            return []  # held, since it may still be learned
         batches = pending.release(math.inf)
         for batch in batches:
             workload.judge(batch, healthy=False)
@@ -197,7 +197,7 @@ class Learner(Stateful):
                 break
         return {name: rows for name, rows in bands.items() if rows}
 
-    def _forget(self, key: Key) -> None:
+    def _evict(self, key: Key) -> None:
         name, class_id = key
         del self.workloads[name].intervals[class_id]
         del self._recent[key]
@@ -209,7 +209,7 @@ class Learner(Stateful):
             if len(self.workloads) > WORKLOADS:
                 oldest = next(iter(self.workloads))
                 for class_id in list(self.workloads[oldest].intervals):
-                    self._forget((oldest, class_id))
+                    self._evict((oldest, class_id))
                 del self.workloads[oldest]
         self.workloads.move_to_end(name)
         return self.workloads[name]
@@ -218,6 +218,6 @@ class Learner(Stateful):
 def _run(pending: PendingJob) -> EndedRun | None:
     end = pending.end
     if end is None or end.exit_status != 0:
-        return None  # how long a failed run took says nothing about the next one
+        return None  # the runtime of a failed run does not predict the next one
     usable = math.isfinite(end.runtime_seconds) and end.runtime_seconds > 0
     return EndedRun(end.runtime_seconds if usable else None, pending.pace)

@@ -1,4 +1,4 @@
-"""Rows of the log that the modeler writes."""
+"""Rows that the learner writes to the log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from barograph_collector.daemon.runner import Output
-from barograph_modeler.bands.regime import ClosedRegime
+from barograph_modeler.bands.regime import Regime
 from barograph_modeler.maxima.band import Band
 from barograph_modeler.pace.pace import Pace
 
@@ -50,16 +50,16 @@ def pace_output(workload: str, pace: Pace, now: float) -> Output:
     return Output("paces", 1, columns)
 
 
-def drift_output(workload: str, class_id: int, closed: ClosedRegime, now: float) -> Output:
-    """The row of `events` for a class that has changed its level."""
-    regime, moments = closed.regime, closed.regime.moments
+def drift_output(workload: str, class_id: int, regime: Regime, now: float) -> Output:
+    """The row of `events` for a class whose level has changed."""
+    moments = regime.moments
     detail = {
         "reason": "drift",
         "class": f"{class_id:016x}",
         "since": _known(regime.since),
         "until": _known(regime.until),
         "old_mean_seconds": _known(moments.mean),
-        "new_mean_seconds": _known(closed.level),
+        "new_mean_seconds": _known(regime.next_level),
         "old_deviation_seconds": _known(math.sqrt(moments.variance)),
         "old_skewness": _known(moments.skewness),
         "old_lower_seconds": _known(regime.lower),

@@ -1,15 +1,14 @@
-"""Predictions of runtime at a scale, with an interval, or the reason why there is none.
+"""Predictions of runtime at a scale, with an interval, or the reason for none.
 
-Each problem and size has its evidence (`evidence.py`) about the shapes of curves (`shapes.py`). The application's pool
-(`pool.py`) gives it a prior, made from the other problems. The weights of shapes follow from both. The prediction is
-the mixture of the predictions of the shapes. A size that was never run is predicted from the nearest others
-(`unseen.py`).
+Each problem and size has evidence (`evidence.py`) about the shapes of curves (`shapes.py`), and a prior from the other
+problems of the application (`pool.py`). Both give the weights of the shapes; the prediction is the mixture of the
+predictions of all shapes. Sizes and problems without runs are predicted from others (`unseen.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,29 +23,29 @@ from barograph_modeler.scaling.series import SIZE_GROWS, ScalingSeries, series_o
 from barograph_modeler.scaling.shapes import log_prior, weights_by_kind
 from barograph_modeler.scaling.unseen import from_other_problems, from_other_sizes
 
-__all__ = ["Prediction", "Predictor", "Refusal", "fit", "unpack"]
+__all__ = ["Prediction", "Predictor", "Refusal", "fit"]
 
 FARTHEST: Final = 100
-"""Times the largest number of ranks seen beyond which there is no prediction; the same below the smallest."""
+"""Largest ratio of predicted to largest known ranks, and of smallest known to predicted ranks."""
 WIDEST: Final = 400.0
-"""Upper limit over lower limit beyond which the interval is too wide to be of use."""
+"""Largest ratio of upper to lower limit; wider predictions are refused."""
 NEAREST_SIZES: Final = 4
 OTHERS: Final = 8
-"""Problems of an application that one never seen is predicted from, at most."""
+"""Most problems of an application from which a problem without runs is predicted."""
 FEWEST_OTHERS: Final = 3
 NEGLIGIBLE: Final = 1e-3
-"""Share of the largest weight below which a shape does not count."""
+"""Shapes with a smaller share of the largest weight are left out."""
 TAIL: Final = 0.025
 WIDENED: Final = 1.4
-"""Half-widths of the computed interval that hold 95 % of runs at scales above the largest seen: split-conformal, from
-public runs of other applications (docs/engineer/scaling.md)."""
+"""Factor by which intervals are widened to hold 95 % of runs at larger scales than the largest known: split-conformal,
+from public runs of other applications (docs/engineer/scaling.md)."""
 
 Key = tuple[str, float]
 """A problem and a size."""
 
 
 class Posterior(NamedTuple):
-    """The posterior of one problem and size. chosen: the shapes that count, with their weights. spread: expected."""
+    """The posterior of one problem and size. chosen: shapes of relevant weight. spread: expected spread of the walk."""
 
     chosen: npt.NDArray[np.intp]
     weights: Floats
@@ -54,7 +53,7 @@ class Posterior(NamedTuple):
 
 
 class Predictor:
-    """A model of how one application scales. It learns run by run, can be pickled, and is deterministic."""
+    """A model of the scaling of one application: incremental, deterministic, and can be pickled."""
 
     def __init__(self) -> None:
         self._problems: dict[str, ScalingSeries] = {}
@@ -63,7 +62,7 @@ class Predictor:
         self._posteriors: dict[Key, Posterior] = {}
 
     def update(self, problem: str, runs: Runs) -> None:
-        """Learn finished runs. Only their problem is fitted again; the others' priors follow when needed."""
+        """Learn finished runs. Only their problem is refitted; priors of the others are updated lazily."""
         if not len(runs):
             return
         known = self._problems.get(problem)
@@ -79,10 +78,10 @@ class Predictor:
     def predict(
         self, problem: str, ranks: float, nodes: float | None = None, size: float | None = None
     ) -> Prediction | Refusal:
-        """The runtime of `problem` on so many ranks. A problem never seen rests on the others of the application.
+        """The runtime of `problem` on `ranks` ranks. A problem without runs is predicted from the others.
 
-        nodes: checked, not used: what a rank costs is taken not to depend on how many share a node. size: as it was
-        given with the runs; may be left out where they all have one. Raises ValueError for numbers that are none.
+        nodes: validated, not used: the cost of a rank is assumed not to depend on the ranks per node. size: in the unit
+        of the runs; may be omitted if they have one size. Raises ValueError for invalid numbers.
         """
         Runs.of([ranks], [1.0], nodes=None if nodes is None else [nodes], size=None if size is None else [size])
         series = self._problems.get(problem)
@@ -104,13 +103,6 @@ class Predictor:
         sizes = sorted(series.parts, key=lambda one: abs(np.log(one / found)))[:NEAREST_SIZES]
         near = [(one, self._mixture((problem, one), ranks)) for one in sizes]
         return self._answer(from_other_sizes(found, near), series, [(problem, one) for one in sizes], ranks, found)
-
-    def pack(self) -> dict[str, Any]:
-        """The runs as plain containers and arrays: what unpack takes."""
-        return {
-            name: {"ranks": r.ranks, "nodes": r.nodes, "size": r.size, "seconds": r.seconds}
-            for name, r in ((name, series.runs) for name, series in self._problems.items())
-        }
 
     def _pool_evidence(self, evidence: ShapeEvidence, sign: int = 1) -> None:
         self._pool.add(evidence, log_prior(float(evidence.scales[-1])), sign)
@@ -177,37 +169,32 @@ class Predictor:
 
 
 def _conditions(series: ScalingSeries | None, size: float | None) -> tuple[str, ...]:
-    said = ["The machine and the program are as they were."]
+    texts = ["The machine and the program are as they were."]
     if series is None:
-        said.append("This problem was never seen: it is taken to be one more like the others of the application.")
+        texts.append("This problem was never seen: it is taken to be one more like the others of the application.")
     elif SIZE_GROWS in series.parts:
-        said.append("Size grows with the ranks as it did.")
+        texts.append("Size grows with the ranks as it did.")
     if size is not None:
-        said.append(f"Size {size:g} was never run: it is foretold from the nearest sizes that were.")
-    return tuple(said)
+        texts.append(f"Size {size:g} was never run: it is foretold from the nearest sizes that were.")
+    return tuple(texts)
 
 
 def _warnings(runs: Runs, ranks: float) -> tuple[str, ...]:
-    said = []
+    texts = []
     scales = runs.scales
     if scales.size < 3:
-        said.append(f"Only {scales.size} scale{'s' * (scales.size > 1)} of it seen: the curve is mostly a guess.")
+        texts.append(f"Only {scales.size} scale{'s' * (scales.size > 1)} of it seen: the curve is mostly a guess.")
     if ranks > 8 * scales[-1]:
-        said.append(f"{ranks / scales[-1]:.3g} times as many ranks as were ever seen.")
-    return tuple(said)
+        texts.append(f"{ranks / scales[-1]:.3g} times as many ranks as were ever seen.")
+    return tuple(texts)
 
 
 def fit(problems: Mapping[str, Runs], *, seed: int = 0) -> Predictor:
-    """Learn how an application scales from the runs of its problems, which are pooled.
+    """Fit a predictor to the runs of an application's problems, which are pooled.
 
-    seed: not used, since the model is deterministic; models with randomness have it.
+    seed: not used, since the model is deterministic; other models of scaling use it.
     """
     predictor = Predictor()
     for problem, runs in problems.items():
         predictor.update(problem, runs)
     return predictor
-
-
-def unpack(state: Mapping[str, Mapping[str, Any]]) -> Predictor:
-    """The predictor that pack described, fitted again."""
-    return fit({name: Runs(**columns) for name, columns in state.items()})

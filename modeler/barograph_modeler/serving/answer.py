@@ -1,4 +1,4 @@
-"""Answers to questions about runtimes, as plain values that JSON can hold."""
+"""Answers to questions about runtimes, as plain JSON values."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from barograph_modeler.serving.question import BadQuestion, Question
 
 LEVEL: Final = 0.95
 MIN_GAIN: Final = 1.25
-"""Twice as many ranks pay where they make the run this many times as fast."""
+"""Doubling the ranks pays if it makes the run at least this many times as fast."""
 POINTS: Final = 40
 OBSERVED: Final = 2_000
 OTHERS: Final = 5
 _STEPS: Final = ((3600, 60), (6 * 3600, 300), (math.inf, 900))
-"""Limits up to so many seconds are rounded up to so many."""
+"""Time limits up to the first number of seconds are rounded up to multiples of the second."""
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ class UnknownApplication(LookupError):
 
 
 def find_application(published: Mapping[Application, T], question: Question) -> tuple[Application, T]:
-    """What is published of the application. Raises UnknownApplication, and BadQuestion where it is on several clusters."""
+    """The published entry of the application in question. Raises UnknownApplication, and BadQuestion if ambiguous."""
     if question.cluster:
         application = Application(question.cluster, question.app)
         if application not in published:
@@ -47,28 +47,28 @@ def find_application(published: Mapping[Application, T], question: Question) -> 
 
 
 def answer(known: Published, question: Question) -> dict[str, Any]:
-    """The prediction and what follows from it. Raises BadQuestion."""
-    asked = _ProblemQuery(known, question)
-    there = asked.predict(question.ranks)
-    said: dict[str, Any] = {
+    """The prediction, speedup, scale where it stops paying, and on request the curve. Raises BadQuestion."""
+    query = _ProblemQuery(known, question)
+    there = query.predict(question.ranks)
+    reply: dict[str, Any] = {
         "cluster": known.application.cluster,
         "app": known.application.app,
         "params": dict(question.params),
         "ranks": question.ranks,
         "nodes": question.nodes,
         "refusal": there.reason if isinstance(there, Refusal) else None,
-        "others": asked.others(),
+        "others": query.others(),
     }
     if isinstance(there, Prediction):
         limit = there.quantile(1 - question.risk)
-        said |= {
+        reply |= {
             "expected_seconds": there.expected_seconds,
             "lower_seconds": there.lower_seconds,
             "upper_seconds": there.upper_seconds,
             "level": LEVEL,
             "limit": {"risk": question.risk, "seconds": limit, "request_seconds": round_up_limit(limit)},
-            "speedup": asked.speedup(there),
-            "pays": asked.pays(),
+            "speedup": query.speedup(there),
+            "pays": query.pays(),
             "basis": {
                 "model": there.model,
                 "runs": there.runs,
@@ -80,8 +80,8 @@ def answer(known: Published, question: Question) -> dict[str, Any]:
             "warnings": list(there.warnings),
         }
     if question.curve:
-        said |= {"curve": asked.curve(), "observed": asked.observed()}
-    return said
+        reply |= {"curve": query.curve(), "observed": query.observed()}
+    return reply
 
 
 def round_up_limit(seconds: float) -> int:
@@ -95,7 +95,7 @@ def round_up_limit(seconds: float) -> int:
 
 
 class _ProblemQuery:
-    """One problem of an application, with as many ranks to a node as asked for."""
+    """One problem of an application, at the ranks per node of the question."""
 
     def __init__(self, known: Published, question: Question) -> None:
         self._question = question
@@ -109,7 +109,7 @@ class _ProblemQuery:
         self._largest = int(max(runs.scales[-1] for runs in every))
 
     def predict(self, ranks: int) -> Prediction | Refusal:
-        """The runtime on so many ranks. Raises BadQuestion."""
+        """The runtime on `ranks` ranks. Raises BadQuestion."""
         nodes = self._question.nodes
         if nodes is not None and ranks != self._question.ranks:
             nodes = max(1, round(ranks * nodes / self._question.ranks))
@@ -119,13 +119,13 @@ class _ProblemQuery:
             raise BadQuestion(str(error)) from None
 
     def others(self) -> list[str]:
-        """Parameters that have been run, OTHERS of them at most, where those asked for have not."""
+        """If the problem has not run, parameters of the newest problems that have, at most OTHERS."""
         if self._runs is not None:
             return []
         return [name.removeprefix(str(self._application)).strip() for name in self._names[-OTHERS:]]
 
     def speedup(self, there: Prediction) -> dict[str, Any] | None:
-        """Against the smallest scale: its median where it was run, else what is predicted for it."""
+        """Speedup over the smallest scale: over the median of its runs, else over its prediction."""
         ranks = self._smallest
         if self._runs is not None:
             seconds = smallest_scale(self._runs)[1]
@@ -142,9 +142,9 @@ class _ProblemQuery:
         }
 
     def pays(self) -> dict[str, Any] | None:
-        """The number of ranks from which on twice as many do not pay; `ends` says by what the search ended.
+        """The largest number of ranks up to which doubling pays. `ends` is the reason that the search ended:
 
-        rule: twice as many are less than MIN_GAIN times as fast. refusal: further out nothing can be said.
+        rule: doubling is less than MIN_GAIN times as fast. refusal: there is no prediction beyond.
         """
         ranks, here = self._smallest, self.predict(self._smallest)
         if isinstance(here, Refusal):
@@ -159,7 +159,7 @@ class _ProblemQuery:
         return {"until_ranks": ranks, "ends": "refusal", "gain": MIN_GAIN}
 
     def curve(self) -> list[list[float]]:
-        """Ranks, lower, expected and upper seconds from the smallest scale to the largest or the one asked for."""
+        """Ranks, lower, expected and upper seconds from the smallest scale to the largest, or to the requested one."""
         last = max(self._largest, self._question.ranks)
         scales = np.unique(np.rint(np.geomspace(self._smallest, last, POINTS)).astype(int)).tolist()
         every = ((ranks, self.predict(ranks)) for ranks in sorted({*scales, self._question.ranks}))
@@ -170,7 +170,7 @@ class _ProblemQuery:
         ]
 
     def observed(self) -> list[list[float]]:
-        """Ranks and seconds of the runs of this problem, the newest of them."""
+        """Ranks and seconds of the newest runs of the problem."""
         if self._runs is None:
             return []
         pairs = zip(self._runs.ranks.tolist(), self._runs.seconds.tolist(), strict=True)

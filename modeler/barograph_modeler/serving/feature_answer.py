@@ -1,4 +1,4 @@
-"""What a model of features answers to a question: the same plain values that `answer.py` has, as far as they apply."""
+"""Answers of models of features: the fields of `answer.py` that apply."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def answer_of_features(features: FeatureForecaster, question: Question) -> dict[str, Any]:
-    """The prediction, and which features it had or lacked. Raises UnknownApplication and BadQuestion."""
+    """The prediction, with missing and unused features. Raises UnknownApplication and BadQuestion."""
     try:
         application, model = find_application(features.library.published, question)
     except UnknownApplication:
@@ -30,7 +30,7 @@ def answer_of_features(features: FeatureForecaster, question: Question) -> dict[
     values = feature_values(question.ranks, question.nodes or 0, question.params, question.features)
     if question.nodes is None:
         del values["nodes"]
-    said: dict[str, Any] = {
+    reply: dict[str, Any] = {
         "cluster": application.cluster,
         "app": application.app,
         "params": dict(question.params),
@@ -44,11 +44,11 @@ def answer_of_features(features: FeatureForecaster, question: Question) -> dict[
     }
     expected = model.predict(values, question.risk)
     if isinstance(expected, Refusal):
-        return said | {"refusal": expected.reason}
+        return reply | {"refusal": expected.reason}
     limit: Mapping[str, Any] | None = None
     if math.isfinite(expected.limit):
         limit = {"risk": question.risk, "seconds": expected.limit, "request_seconds": round_up_limit(expected.limit)}
-    return said | {
+    return reply | {
         "refusal": None,
         "expected_seconds": expected.expected,
         "lower_seconds": expected.lower,

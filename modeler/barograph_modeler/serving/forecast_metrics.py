@@ -1,4 +1,4 @@
-"""The forecasters' metric families: predictions of whole runs, and how good they were."""
+"""Metric families of the forecasters: predicted runtimes, and the accuracy of predictions."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from barograph_modeler.forecasts.library import WorkloadPrediction
 from barograph_modeler.forecasts.scoreboard import RESULTS, Scoreboard
 
 MAX_WORKLOADS: Final = 2000
-"""Workloads shown, those of the most recently learned applications first."""
+"""Workloads exposed, those of the most recently learned applications first."""
 MAX_CURVES: Final = 200
-"""Applications whose curve is shown, the most recently learned ones: 41 series each at most."""
+"""Applications whose curve is exposed, the most recently learned first; each has at most 41 series."""
 PROBABILITIES: Final = ("0.025", "0.5", "0.975")
-"""Of the lower limit, the median and the upper limit."""
+"""Label values for lower limit, median and upper limit."""
 
 
 def latest_predictions(forecaster: Forecaster) -> list[WorkloadPrediction]:
-    """The workloads shown."""
+    """Predictions of the exposed workloads."""
     every = (one for known in reversed(list(forecaster.library.published.values())) for one in reversed(known.seen))
     return list(itertools.islice(every, MAX_WORKLOADS))
 
 
 def forecast_families(forecaster: Forecaster) -> Iterator[Metric]:
-    """All families but predicted runtimes, which also come from the learner's bands."""
+    """All families but predicted runtimes, which include the learner's bands."""
     yield gauge(
         "barograph_speedup_predicted_ratio",
         "Time on the fewest ranks this problem was run on over the time expected here, as a ratio",
@@ -73,7 +73,7 @@ def _curves(forecaster: Forecaster) -> Iterator[Metric]:
 
 
 def feature_families(features: FeatureForecaster) -> Iterator[Metric]:
-    """The same of predictions that were made from features."""
+    """Families of predictions from features."""
     library = features.library
     yield from _scores(
         features.predictions.scoreboard, "barograph_feature_prediction", "runtimes predicted from features"

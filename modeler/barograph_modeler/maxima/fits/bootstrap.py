@@ -1,8 +1,8 @@
-"""Bootstrap replicas of the fits, without sorting again.
+"""Bootstrap replicas of the fits, without sorting each resample.
 
-A resample of a sorted sample is a count per order statistic. Summed up, the counts say how many of the resampled values
-lie at or below each gap between neighbours, and the probability-weighted moments are weighted sums over the gaps
-(module pwm). So a replica costs its random numbers and a few passes over them.
+A resample of a sorted sample is a count per order statistic. Cumulative counts are the numbers of resampled values
+below each gap between neighbours, and the probability-weighted moments are weighted sums over the gaps (module pwm).
+The cost of a replica is that of its random numbers and a few passes over them.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ REPLICAS: Final = 1000
 """Efron (1987) asks for 1,000 or more for the limits of an interval, 200 for a standard error."""
 
 CHUNK: Final = 1 << 15
-"""Random numbers drawn at once: few enough to stay in the cache, and the bound on memory."""
+"""Random numbers drawn at once: they fit the cache and bound the memory."""
 
 
 def pwm_replicas(sample: npt.ArrayLike, replicas: int = REPLICAS, *, seed: int) -> Gevs:
     """Fits by probability-weighted moments of `replicas` resamples of the sample.
 
-    sample: at least MINIMUM_SAMPLES finite values in any order, left as they are. replicas: at least 1. The same
-    content and seed give the same fits. Raises ValueError for other arguments.
+    sample: at least MINIMUM_SAMPLES finite values in any order; not modified. replicas: at least 1. Equal values and
+    seed give equal fits. Raises ValueError for other arguments.
     """
     x = _sorted(sample, replicas)
     base, span, gaps = _gaps(x)
@@ -38,13 +38,13 @@ def pwm_replicas(sample: npt.ArrayLike, replicas: int = REPLICAS, *, seed: int) 
 
 
 def paired_replicas(sample: npt.ArrayLike, replicas: int = REPLICAS, *, seed: int) -> tuple[Gevs, Gevs]:
-    """Fits by probability-weighted moments and by moments of the same resamples; arguments as pwm_replicas.
+    """Fits by probability-weighted moments and by moments of the same resamples; arguments as for pwm_replicas.
 
-    The first are those of pwm_replicas for the same seed.
+    The first equal those of pwm_replicas for the same seed.
     """
     x = _sorted(sample, replicas)
     base, span, gaps = _gaps(x)
-    # From the middle, so that a resample without an outlier keeps the digits of the rest.
+    # Centred on the median, so that a resample without the outliers keeps its digits.
     centre = float(x[x.size // 2])
     z = (x - centre) / span
     matrix = np.stack([z, z**2, z**3], axis=1)
@@ -58,7 +58,7 @@ def paired_replicas(sample: npt.ArrayLike, replicas: int = REPLICAS, *, seed: in
 
 
 def resample_counts(n: int, replicas: int, seed: int) -> Iterator[npt.NDArray[np.int64]]:
-    """How often each of n values is drawn in n draws with replacement, replica by replica: chunks of (rows, n)."""
+    """Counts of each of n values in n draws with replacement: chunks of (rows, n), one row per replica."""
     rng = np.random.default_rng(seed)
     rows = max(1, CHUNK // n)
     for start in range(0, replicas, rows):
