@@ -22,7 +22,7 @@ from sklearn.svm import SVR
 from threadpoolctl import threadpool_limits
 
 from barograph_modeler.features.estimators.expansion import logarithms, ratios
-from barograph_modeler.features.estimators.trees import WIDEST_EXPANSION, Trees, expanded_columns
+from barograph_modeler.features.estimators.trees import Trees, expansion_order
 from barograph_modeler.features.sample import Sample, check_features
 from barograph_modeler.maxima.sample import Floats
 
@@ -85,19 +85,13 @@ class Maker(NamedTuple):
     make: Callable[[int], RuntimeLearner]
 
 
-def _polynomial(sample: Sample) -> PolynomialFeatures:
-    order = 3
-    while order > 1 and expanded_columns(len(sample.names), order) > WIDEST_EXPANSION:
-        order -= 1
-    return PolynomialFeatures(order, include_bias=False)
+def _polynomial(sample: Sample) -> list[Any]:
+    order = expansion_order(len(sample.names), 3)
+    return [StandardScaler(), PolynomialFeatures(order, include_bias=False), StandardScaler()]
 
 
 def _lasso(seed: int) -> LassoCV:
     return LassoCV(cv=3, random_state=seed, max_iter=5_000, tol=1e-3)
-
-
-def _log(estimator: Any) -> TransformedTargetRegressor:
-    return TransformedTargetRegressor(estimator, func=np.log, inverse_func=np.exp)
 
 
 def _scaled(estimator: Any) -> TransformedTargetRegressor:
@@ -122,60 +116,53 @@ def _pmnf(values: Floats) -> Floats:
     return np.hstack([x**i * np.log2(x) ** j for i in PMNF_POWERS for j in PMNF_LOGS if i or j])
 
 
+def _maker(name: str, text: str, steps: Callable[[Sample, int], list[Any]], *, log: bool = False) -> Maker:
+    """A pipeline of the steps made for a sample and a seed. log: whether it is fitted to the logarithm of runtimes."""
+
+    def make(sample: Sample, seed: int) -> Any:
+        pipeline = make_pipeline(*steps(sample, seed))
+        return TransformedTargetRegressor(pipeline, func=np.log, inverse_func=np.exp) if log else pipeline
+
+    return Maker(name, text, lambda seed: Estimator(lambda sample: make(sample, seed)))
+
+
 LEARNERS: Final = (
-    Maker(
-        "lasso",
-        "LASSO on standardised features",
-        lambda seed: Estimator(lambda _: make_pipeline(StandardScaler(), _lasso(seed))),
-    ),
-    Maker(
-        "lasso-poly",
-        "LASSO on their polynomials of order 3",
-        lambda seed: Estimator(
-            lambda s: make_pipeline(StandardScaler(), _polynomial(s), StandardScaler(), _lasso(seed))
-        ),
-    ),
-    Maker("svr", "support vectors, rbf kernel", lambda _: Estimator(lambda _: make_pipeline(StandardScaler(), _svr()))),
-    Maker(
-        "svr-poly",
-        "support vectors on polynomials",
-        lambda _: Estimator(lambda s: make_pipeline(StandardScaler(), _polynomial(s), StandardScaler(), _svr())),
-    ),
-    Maker(
+    _maker("lasso", "LASSO on standardised features", lambda _, seed: [StandardScaler(), _lasso(seed)]),
+    _maker("lasso-poly", "LASSO on their polynomials of order 3", lambda s, seed: [*_polynomial(s), _lasso(seed)]),
+    _maker("svr", "support vectors, rbf kernel", lambda _, __: [StandardScaler(), _svr()]),
+    _maker("svr-poly", "support vectors on polynomials", lambda s, _: [*_polynomial(s), _svr()]),
+    _maker(
         "pmnf",
         "LASSO over the terms of the performance model normal form",
-        lambda seed: Estimator(lambda _: make_pipeline(FunctionTransformer(_pmnf), StandardScaler(), _lasso(seed))),
+        lambda _, seed: [FunctionTransformer(_pmnf), StandardScaler(), _lasso(seed)],
     ),
-    Maker(
+    _maker(
         "network",
         "multi-layer perceptron of 128, 64, 32 units, after PerfNet",
-        lambda seed: Estimator(lambda sample: make_pipeline(StandardScaler(), _network(seed, len(sample)))),
+        lambda s, seed: [StandardScaler(), _network(seed, len(s))],
     ),
     Maker("forest", "extremely randomized trees on raw features", lambda seed: Trees(1, seed=seed)),
     Maker("trees", "the paper's: extremely randomized trees on polynomials of order 3", lambda seed: Trees(seed=seed)),
-    Maker(
+    _maker(
         "trees-log",
         "extremely randomized trees, logarithms of features and runtime",
-        lambda seed: Estimator(
-            lambda _: _log(make_pipeline(FunctionTransformer(logarithms), ExtraTreesRegressor(200, random_state=seed)))
-        ),
+        lambda _, seed: [FunctionTransformer(logarithms), ExtraTreesRegressor(200, random_state=seed)],
+        log=True,
     ),
-    Maker(
+    _maker(
         "boosting-log",
         "gradient boosting on logarithms of products and ratios",
-        lambda seed: Estimator(
-            lambda _: _log(
-                make_pipeline(
-                    FunctionTransformer(ratios),
-                    HistGradientBoostingRegressor(max_iter=600, learning_rate=0.05, random_state=seed),
-                )
-            )
-        ),
+        lambda _, seed: [
+            FunctionTransformer(ratios),
+            HistGradientBoostingRegressor(max_iter=600, learning_rate=0.05, random_state=seed),
+        ],
+        log=True,
     ),
-    Maker(
+    _maker(
         "svr-log",
         "support vectors on logarithms",
-        lambda _: Estimator(lambda _: _log(make_pipeline(FunctionTransformer(logarithms), StandardScaler(), _svr()))),
+        lambda _, __: [FunctionTransformer(logarithms), StandardScaler(), _svr()],
+        log=True,
     ),
 )
 """All learners but the stack, whose members are the last three."""

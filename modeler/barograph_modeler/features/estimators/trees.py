@@ -46,8 +46,7 @@ class Trees:
     def fit(self, sample: Sample) -> Trees:
         """Fit to a sample."""
         self._names = sample.names
-        while self.order > 1 and expanded_columns(len(sample.names), self.order) > WIDEST_EXPANSION:
-            self.order -= 1
+        self.order = expansion_order(len(sample.names), self.order)
         self._expand = make_pipeline(StandardScaler(), PolynomialFeatures(self.order, include_bias=False))
         self._forest.fit(self._expand.fit_transform(sample.values), sample.seconds)
         return self
@@ -78,6 +77,11 @@ class Trees:
 def expanded_columns(features: int, order: int) -> int:
     """Columns of a polynomial expansion, without the constant: C(m + d, d) - 1."""
     return math.comb(features + order, order) - 1
+
+
+def expansion_order(features: int, order: int) -> int:
+    """The largest order, at most `order` and at least 1, whose expansion has at most WIDEST_EXPANSION columns."""
+    return next((d for d in range(order, 1, -1) if expanded_columns(features, d) <= WIDEST_EXPANSION), 1)
 
 
 def importances(sample: Sample, *, trees: int = TREES, seed: int = 0) -> Floats:

@@ -31,8 +31,7 @@ def pwm_replicas(sample: npt.ArrayLike, replicas: int = REPLICAS, *, seed: int) 
     sample: at least MINIMUM_SAMPLES finite values in any order; not modified. replicas: at least 1. Equal values and
     seed give equal fits. Raises ValueError for other arguments.
     """
-    x = _sorted(sample, replicas)
-    base, span, gaps = _gaps(x)
+    x, base, span, gaps = _prepare(sample, replicas)
     sums = np.concatenate([_gap_sums(counts, gaps) for counts in resample_counts(x.size, replicas, seed)])
     return gevs_of_sums(x.size, base, span, (sums[:, 0], sums[:, 1], sums[:, 2]))
 
@@ -42,8 +41,7 @@ def paired_replicas(sample: npt.ArrayLike, replicas: int = REPLICAS, *, seed: in
 
     The first equal those of pwm_replicas for the same seed.
     """
-    x = _sorted(sample, replicas)
-    base, span, gaps = _gaps(x)
+    x, base, span, gaps = _prepare(sample, replicas)
     # Centred on the median, so that a resample without the outliers keeps its digits.
     centre = float(x[x.size // 2])
     z = (x - centre) / span
@@ -68,15 +66,13 @@ def resample_counts(n: int, replicas: int, seed: int) -> Iterator[npt.NDArray[np
         yield np.bincount(slots.ravel(), minlength=count * n).reshape(count, n)
 
 
-def _sorted(sample: npt.ArrayLike, replicas: int) -> Floats:
+def _prepare(sample: npt.ArrayLike, replicas: int) -> tuple[Floats, float, float, Floats]:
+    """The sorted sample, its smallest value, its range or 1, and its gaps in units of the range."""
     if replicas < 1:
         raise ValueError(f"replicas are {replicas}, expected at least 1")
-    return np.sort(check_sample(sample, MINIMUM_SAMPLES))
-
-
-def _gaps(x: Floats) -> tuple[float, float, Floats]:
+    x = np.sort(check_sample(sample, MINIMUM_SAMPLES))
     base, span = (float(v[0]) for v in base_and_span(x[None]))
-    return base, span or 1.0, np.diff(x) / (span or 1.0)
+    return x, base, span or 1.0, np.diff(x) / (span or 1.0)
 
 
 def _gap_sums(counts: npt.NDArray[np.int64], gaps: Floats) -> Floats:
