@@ -39,8 +39,8 @@ def scaling_curve(predictor: Predictor, problem: str, runs: Runs) -> ScalingCurv
     beyond = [run[-1] * 2**step for step in range(1, DOUBLINGS + 1)]
     points = []
     for ranks in [*run, *(ranks for ranks in beyond if ranks <= MOST_RANKS)]:
-        there = predictor.predict(problem, ranks)
-        if isinstance(there, Prediction):
-            points.append(Point(ranks, there.lower_seconds, there.expected_seconds, there.upper_seconds))
+        prediction = predictor.predict(problem, ranks)
+        if isinstance(prediction, Prediction):
+            points.append(Point(ranks, prediction.lower_seconds, prediction.expected_seconds, prediction.upper_seconds))
     medians = [(ranks, float(np.median(runs.seconds[runs.ranks == ranks]))) for ranks in run]
     return ScalingCurve(problem, points, medians)

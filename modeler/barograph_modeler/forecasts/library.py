@@ -51,10 +51,10 @@ def publish(
     predictor = fit(problems, seed=seed)
     seen = []
     for place in places[-SEEN:]:
-        there = predictor.predict(place.problem, place.ranks, place.known_nodes)
-        if isinstance(there, Prediction):
-            speedup = smallest_scale(problems[place.problem])[1] / there.expected_seconds
-            limits = (there.lower_seconds, there.expected_seconds, there.upper_seconds)
+        prediction = predictor.predict(place.problem, place.ranks, place.known_nodes)
+        if isinstance(prediction, Prediction):
+            speedup = smallest_scale(problems[place.problem])[1] / prediction.expected_seconds
+            limits = (prediction.lower_seconds, prediction.expected_seconds, prediction.upper_seconds)
             seen.append(WorkloadPrediction(place.workload, *limits, speedup))
     problem = places[-1].problem
     return Published(application, predictor, problems, seen, scaling_curve(predictor, problem, problems[problem]))

@@ -9,6 +9,7 @@ from typing import Final
 from barograph_agent.protocol.wire import Column
 from barograph_modeler.learning.pending import BlockBatch, EndedJob, JobEnd, PendingJob
 from barograph_modeler.pace.windows import blocks_by_job
+from barograph_modeler.state import lru
 
 VERDICT_SECONDS: Final = 10.0
 """How long an ended run waits for its final score; after that it is assumed that no alerts daemon runs."""
@@ -67,7 +68,5 @@ class PendingJobs:
 
     def _job(self, job: str) -> PendingJob:
         if job not in self._pending:
-            self._pending[job] = PendingJob(self._window_seconds)
-            if len(self._pending) > JOBS:
-                self._pending.popitem(last=False)
+            lru.store(self._pending, job, PendingJob(self._window_seconds), JOBS)
         return self._pending[job]

@@ -56,14 +56,14 @@ def drift_output(workload: str, class_id: int, regime: Regime, now: float) -> Ou
     detail = {
         "reason": "drift",
         "class": f"{class_id:016x}",
-        "since": _known(regime.since),
-        "until": _known(regime.until),
-        "old_mean_seconds": _known(moments.mean),
-        "new_mean_seconds": _known(regime.next_level),
-        "old_deviation_seconds": _known(math.sqrt(moments.variance)),
-        "old_skewness": _known(moments.skewness),
-        "old_lower_seconds": _known(regime.lower),
-        "old_upper_seconds": _known(regime.upper),
+        "since": _json_number(regime.since),
+        "until": _json_number(regime.until),
+        "old_mean_seconds": _json_number(moments.mean),
+        "new_mean_seconds": _json_number(regime.next_level),
+        "old_deviation_seconds": _json_number(math.sqrt(moments.variance)),
+        "old_skewness": _json_number(moments.skewness),
+        "old_lower_seconds": _json_number(regime.lower),
+        "old_upper_seconds": _json_number(regime.upper),
     }
     return _event(workload, moments.count, detail, now)
 
@@ -73,8 +73,8 @@ def accepted_output(workload: str, old: list[float], new: list[float], now: floa
     detail = {
         "reason": "accepted",
         "withheld_runs": len(new),
-        "old_mean_seconds": _known(float(np.mean(old)) if old else math.nan),
-        "new_mean_seconds": _known(float(np.mean(new)) if new else math.nan),
+        "old_mean_seconds": _json_number(float(np.mean(old)) if old else math.nan),
+        "new_mean_seconds": _json_number(float(np.mean(new)) if new else math.nan),
     }
     return _event(workload, len(old), detail, now)
 
@@ -84,6 +84,6 @@ def _event(workload: str, values: int, detail: Mapping[str, object], now: float)
     return Output("events", 1, {"source": workload, "kind": "regime-closed", "rows": values, "detail": text, "at": now})
 
 
-def _known(value: float) -> float | None:
-    """JSON has no NaN."""
+def _json_number(value: float) -> float | None:
+    """The value to 9 digits; None for NaN, which JSON lacks."""
     return float(f"{value:.9g}") if math.isfinite(value) else None

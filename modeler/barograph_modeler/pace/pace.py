@@ -7,8 +7,9 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Self
+from typing import Annotated, Any, Final, NamedTuple, Self
 
+import msgspec
 import numpy as np
 
 from barograph_modeler.maxima.sample import Floats
@@ -79,23 +80,17 @@ class Pace:
 def means_of_text(text: str) -> dict[int, float]:
     """The inverse of Pace.means_text. Raises ValueError."""
     try:
-        means = {int(class_id): float(mean) for class_id, mean in json.loads(text).items()}
-    except (ValueError, TypeError, AttributeError):
+        return msgspec.json.decode(text, type=dict[int, Annotated[float, msgspec.Meta(ge=0)]])
+    except msgspec.MsgspecError:
         raise ValueError(f"means are {text[:140]!r}, expected a JSON object of class ids and seconds") from None
-    if any(not (math.isfinite(mean) and mean >= 0) for mean in means.values()):
-        raise ValueError(f"means are {text[:140]!r}, expected finite seconds of at least 0")
-    return means
 
 
 def residuals_of_text(text: str) -> Floats:
     """The inverse of Pace.residuals_text, sorted. Raises ValueError."""
     try:
-        residuals = np.sort(np.array(json.loads(text), dtype=np.float64))
-    except (ValueError, TypeError):
-        residuals = np.array(np.nan)
-    if residuals.ndim != 1 or not np.isfinite(residuals).all():
-        raise ValueError(f"residuals are {text[:140]!r}, expected a JSON array of finite numbers")
-    return residuals
+        return np.sort(np.array(msgspec.json.decode(text, type=list[float]), dtype=np.float64))
+    except msgspec.MsgspecError:
+        raise ValueError(f"residuals are {text[:140]!r}, expected a JSON array of finite numbers") from None
 
 
 def fit_pace(runs: Sequence[RunPace]) -> Pace:

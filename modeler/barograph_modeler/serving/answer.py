@@ -49,35 +49,35 @@ def find_application(published: Mapping[Application, T], question: Question) -> 
 def answer(known: Published, question: Question) -> dict[str, Any]:
     """The prediction, speedup, scale where it stops paying, and on request the curve. Raises BadQuestion."""
     query = _ProblemQuery(known, question)
-    there = query.predict(question.ranks)
+    prediction = query.predict(question.ranks)
     reply: dict[str, Any] = {
         "cluster": known.application.cluster,
         "app": known.application.app,
         "params": dict(question.params),
         "ranks": question.ranks,
         "nodes": question.nodes,
-        "refusal": there.reason if isinstance(there, Refusal) else None,
+        "refusal": prediction.reason if isinstance(prediction, Refusal) else None,
         "others": query.others(),
     }
-    if isinstance(there, Prediction):
-        limit = there.quantile(1 - question.risk)
+    if isinstance(prediction, Prediction):
+        limit = prediction.quantile(1 - question.risk)
         reply |= {
-            "expected_seconds": there.expected_seconds,
-            "lower_seconds": there.lower_seconds,
-            "upper_seconds": there.upper_seconds,
+            "expected_seconds": prediction.expected_seconds,
+            "lower_seconds": prediction.lower_seconds,
+            "upper_seconds": prediction.upper_seconds,
             "level": LEVEL,
             "limit": {"risk": question.risk, "seconds": limit, "request_seconds": round_up_limit(limit)},
-            "speedup": query.speedup(there),
+            "speedup": query.speedup(prediction),
             "pays": query.pays(),
             "basis": {
-                "model": there.model,
-                "runs": there.runs,
-                "scales": there.scales,
-                "largest_ranks": there.largest_ranks,
-                "pooled_from": there.pooled_from,
+                "model": prediction.model,
+                "runs": prediction.runs,
+                "scales": prediction.scales,
+                "largest_ranks": prediction.largest_ranks,
+                "pooled_from": prediction.pooled_from,
             },
-            "conditions": list(there.conditions),
-            "warnings": list(there.warnings),
+            "conditions": list(prediction.conditions),
+            "warnings": list(prediction.warnings),
         }
     if question.curve:
         reply |= {"curve": query.curve(), "observed": query.observed()}
@@ -124,7 +124,7 @@ class _ProblemQuery:
             return []
         return [name.removeprefix(str(self._application)).strip() for name in self._names[-OTHERS:]]
 
-    def speedup(self, there: Prediction) -> dict[str, Any] | None:
+    def speedup(self, prediction: Prediction) -> dict[str, Any] | None:
         """Speedup over the smallest scale: over the median of its runs, else over its prediction."""
         ranks = self._smallest
         if self._runs is not None:
@@ -133,7 +133,7 @@ class _ProblemQuery:
             seconds = at.expected_seconds
         else:
             return None
-        ratio = seconds / there.expected_seconds
+        ratio = seconds / prediction.expected_seconds
         return {
             "base_ranks": ranks,
             "base_seconds": seconds,
@@ -150,12 +150,12 @@ class _ProblemQuery:
         if isinstance(here, Refusal):
             return None
         while 2 * ranks <= MOST_RANKS:
-            there = self.predict(2 * ranks)
-            if isinstance(there, Refusal):
+            prediction = self.predict(2 * ranks)
+            if isinstance(prediction, Refusal):
                 return {"until_ranks": ranks, "ends": "refusal", "gain": MIN_GAIN}
-            if here.expected_seconds < MIN_GAIN * there.expected_seconds:
+            if here.expected_seconds < MIN_GAIN * prediction.expected_seconds:
                 return {"until_ranks": ranks, "ends": "rule", "gain": MIN_GAIN}
-            ranks, here = 2 * ranks, there
+            ranks, here = 2 * ranks, prediction
         return {"until_ranks": ranks, "ends": "refusal", "gain": MIN_GAIN}
 
     def curve(self) -> list[list[float]]:
@@ -164,9 +164,9 @@ class _ProblemQuery:
         scales = np.unique(np.rint(np.geomspace(self._smallest, last, POINTS)).astype(int)).tolist()
         every = ((ranks, self.predict(ranks)) for ranks in sorted({*scales, self._question.ranks}))
         return [
-            [ranks, there.lower_seconds, there.expected_seconds, there.upper_seconds]
-            for ranks, there in every
-            if isinstance(there, Prediction)
+            [ranks, prediction.lower_seconds, prediction.expected_seconds, prediction.upper_seconds]
+            for ranks, prediction in every
+            if isinstance(prediction, Prediction)
         ]
 
     def observed(self) -> list[list[float]]:
