@@ -93,8 +93,8 @@ class Attribution:
             return Cause("unknown")
         if len(names) == 1:
             return Cause("all-slow", ("all",))
-        own = {n: _rate(during[n].own, during[n]) - _rate(before[n].own, before[n]) for n in names}
-        wait = {n: _rate(during[n].wait, during[n]) - _rate(before[n].wait, before[n]) for n in names}
+        own = {n: during[n].own / during[n].syncs - before[n].own / before[n].syncs for n in names}
+        wait = {n: during[n].wait / during[n].syncs - before[n].wait / before[n].syncs for n in names}
         lost = math.fsum(own.values()) / len(names) + math.fsum(wait.values()) / len(names)
         numbers = {"lost": lost, "own": max(own.values()), "wait": max(wait.values())}
         if max(own.values()) < OWN * lost:
@@ -142,10 +142,6 @@ def _blamed(
 def _shares(names: list[str], sums: Mapping[str, Sums]) -> dict[str, float]:
     total = math.fsum(sums[name].blame for name in names)
     return {name: sums[name].blame / total if total > 0 else 1 / len(names) for name in names}
-
-
-def _rate(seconds: float, sums: Sums) -> float:
-    return seconds / sums.syncs
 
 
 def _sum(spans: Iterable[WorkSpan], into: dict[str, Sums]) -> dict[str, Sums]:

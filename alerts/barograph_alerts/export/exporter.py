@@ -75,7 +75,7 @@ class AlertsExporter(Collector):
         text = "When the slowdown began, in Unix seconds"
         yield gauge("barograph_job_onset_timestamp_seconds", text, onset, "job")
         yield gauge("barograph_job_info", "1 for each job exposed", info, "job", "workload", "app", "state")
-        text = "1 where the evidence against the job stands up among that of all running jobs"
+        text = "1 if the evidence against the job is significant among all running jobs"
         yield gauge("barograph_job_discovered", text, discovered, "job")
         text = "1 while the job is disturbed, with the cause, the ranks or nodes it is put down to, and the sentence"
         labels = ("job", *extra, "state", "cause", "members", "sentence")
@@ -83,11 +83,11 @@ class AlertsExporter(Collector):
 
     def _fleet(self) -> Iterator[Metric]:
         ranking = self._scorer.nodes.ranking(MAX_NODES)
-        text = "Evidence that the node holds up its jobs, over all of them; above 1 it does"
+        text = "Evidence that the node delays its jobs, over all of them; above 1 is significant"
         yield gauge("barograph_node_straggler_score", text, (([node], score) for node, _, score in ranking), "node")
         yield gauge(
             "barograph_node_straggler_jobs",
-            "Jobs with a straggler that the node took part in, and those where it was the one",
+            "Jobs with a straggler that used the node, and those in which the node was the straggler",
             (
                 ([node, part], count)
                 for node, record, _ in ranking

@@ -60,8 +60,8 @@ class Pace:
             windows=int(row["windows"]),
             window_seconds=float(row["window_seconds"]),
             spread=float(row["spread"]),
-            means=means_of_text(row["means"]),
-            residuals=residuals_of_text(row["residuals"]),
+            means=means_of_text(str(row["means"])),
+            residuals=residuals_of_text(str(row["residuals"])),
         )
 
     def log_ratio(self, window: Window) -> PaceRatio:

@@ -175,7 +175,7 @@ def _conditions(series: ScalingSeries | None, size: float | None) -> tuple[str, 
     elif SIZE_GROWS in series.parts:
         texts.append("Size grows with the ranks as it did.")
     if size is not None:
-        texts.append(f"Size {size:g} was never run: it is foretold from the nearest sizes that were.")
+        texts.append(f"Size {size:g} was never run: it is predicted from the nearest sizes that were.")
     return tuple(texts)
 
 

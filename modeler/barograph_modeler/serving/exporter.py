@@ -53,11 +53,13 @@ class ModelerExporter(Collector):
         yield from forecast_families(self._forecaster)
         yield from feature_families(self._features)
         by_result = ((["learned"], learner.learned_intervals), (["withheld"], learner.withheld_intervals))
-        yield counter("barograph_modeler_intervals_total", "Intervals by what became of them.", by_result, "result")
+        yield counter(
+            "barograph_modeler_intervals_total", "Intervals that were learned or withheld.", by_result, "result"
+        )
         yield counter("barograph_modeler_runs_total", "Healthy runs learned from.", learner.learned_runs)
         text = "Jobs that have begun and are not learned yet."
         yield gauge("barograph_modeler_held_jobs", text, learner.held_jobs)
-        yield gauge("barograph_modeler_classes", "Classes there are.", learner.classes)
+        yield gauge("barograph_modeler_classes", "Classes with a model.", learner.classes)
         yield gauge("barograph_modeler_refit_backlog", "Classes waiting to be fitted again.", len(learner.backlog))
         by_reason = (([reason], learner.closed_regimes[reason]) for reason in ("accepted", "drift"))
         yield counter(
@@ -131,7 +133,7 @@ class ModelerExporter(Collector):
             "kind",
             "result",
         )
-        text = "Intervals that fell out of the band of their class."
+        text = "Intervals outside the band of their class."
         yield counter("barograph_job_out_of_interval_total", text, outside, "workload")
 
 

@@ -40,9 +40,9 @@ def forecast_families(forecaster: Forecaster) -> Iterator[Metric]:
     yield from _curves(forecaster)
     yield from _scores(forecaster.predictions.scoreboard, "barograph_prediction", "predicted runtimes")
     library = forecaster.library
-    text = "Jobs of known applications for which no prediction was dared."
+    text = "Jobs of known applications whose prediction was refused."
     yield counter("barograph_modeler_predictions_refused_total", text, forecaster.refused)
-    yield counter("barograph_modeler_fits_failed_total", "Fits of applications that broke.", library.failed)
+    yield counter("barograph_modeler_fits_failed_total", "Fits of applications that failed.", library.failed)
     yield gauge("barograph_modeler_applications", "Applications with a predictor.", len(library))
     text = "Applications with one set of parameters each, of known runs."
     yield gauge("barograph_modeler_problems", text, len(forecaster.history))
@@ -80,7 +80,9 @@ def feature_families(features: FeatureForecaster) -> Iterator[Metric]:
     )
     text = "Applications with a model of features."
     yield gauge("barograph_modeler_feature_models", text, len(library.published))
-    yield counter("barograph_modeler_feature_fits_failed_total", "Fits of features that broke.", library.failed)
+    yield counter(
+        "barograph_modeler_feature_fits_failed_total", "Fits of models of features that failed.", library.failed
+    )
     text = "Applications whose features wait to be learned."
     yield gauge("barograph_modeler_feature_fit_backlog", text, library.waiting)
 
