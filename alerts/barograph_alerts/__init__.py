@@ -1,7 +1,6 @@
-"""The alerts daemon: judges running jobs by the history of their workload and by themselves, and says why.
+"""The alerts daemon: tests running jobs against the history of their workload and their own past, and finds causes.
 
-One job: `sequential` is one test, `level`, `change`, `foretold` and `stall` ask four questions, `evidence` puts them
-together, `cause` looks for who is to blame and `coincidence` for what else changed, `trial` is all of that, `verdict`
-puts it in words, `rows` into the log. All jobs: `scorer` keeps trials, `fleet` looks at many, `daemon` connects them to
-the log and `exporter` to Prometheus. `backtest` measures how right all of this is.
+`detection` has the statistical tests of one job and combines them into evidence. `attribution` finds the nodes or ranks
+that cause a slowdown, coincident changes, and patterns over the fleet. `job` monitors one job, and makes sentences and
+rows of the log. `processor` monitors all jobs, `export` exposes metrics, `studies` back-tests.
 """

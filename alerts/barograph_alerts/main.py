@@ -35,7 +35,7 @@ def _serve(configuration: Configuration[AlertsSettings]) -> int:
         exporter.labels = now.labels
 
     def prepare(follower: Follower, reader: LogReader) -> None:
-        # Jobs with a final verdict are not judged again, and nothing before the first job without one is read.
+        # Jobs with a final verdict are not judged again, and blocks before the first job without one are not read.
         for table in ("scores", "jobs"):
             for page in reader.read_all(table):
                 scorer.observe(table, page.columns, time.time())

@@ -1,5 +1,5 @@
-"""The modeler: learns from the log how long intervals and runs should take, and writes that back.
+"""The modeler: learns expected interval lengths and runtimes from the log and writes bands and predictions back.
 
-`maxima` fits intervals, `runtime` whole runs, `pace` how fast a workload goes; `learner` keeps what they need,
-`daemon` connects it to the log, `exporter` to Prometheus.
+`maxima` and `bands` fit intervals, `pace` the speed of a workload, `scaling` and `features` whole runs. `learning` and
+`forecasts` keep the histories, `state` the snapshot; `serving` exposes metrics and `/predict`.
 """

@@ -24,14 +24,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _serve(configuration: Configuration[ModelerSettings]) -> int:
     from barograph_modeler.features.forecaster import FeatureForecaster
     from barograph_modeler.features.library import FeatureLibrary
-    from barograph_modeler.features.train_worker import Apart
+    from barograph_modeler.features.train_worker import TrainWorker
     from barograph_modeler.forecasts.forecaster import Forecaster
-    from barograph_modeler.forecasts.library import Library
+    from barograph_modeler.forecasts.library import PredictorLibrary
     from barograph_modeler.learning.learner import Learner
     from barograph_modeler.processor import ModelerProcessor
     from barograph_modeler.serving.exporter import ModelerExporter
     from barograph_modeler.serving.page import PredictPage
-    from barograph_modeler.state.snapshot import Keeper
+    from barograph_modeler.state.snapshot import SnapshotKeeper
 
     settings = configuration.settings
     if settings.state is not None:
@@ -48,17 +48,17 @@ def _serve(configuration: Configuration[ModelerSettings]) -> int:
         accept=settings.accept,
         refit_seconds=settings.refit,
     )
-    with ThreadPoolExecutor(1, "fit") as executor, ThreadPoolExecutor(1, "features") as waiting:
-        forecaster = Forecaster(Library(executor, settings.seed))
-        apart = Apart()
-        features = FeatureForecaster(FeatureLibrary(apart.learn, waiting, settings.seed))
-        processor, exporter = (
-            ModelerProcessor(learner, forecaster, features),
-            ModelerExporter(learner, forecaster, features),
-        )
+    with ThreadPoolExecutor(1, "fit") as executor, ThreadPoolExecutor(1, "features") as feature_executor:
+        forecaster = Forecaster(PredictorLibrary(executor, settings.seed))
+        worker = TrainWorker()
+        features = FeatureForecaster(FeatureLibrary(worker.learn, feature_executor, settings.seed))
+        processor = ModelerProcessor(learner, forecaster, features)
+        exporter = ModelerExporter(learner, forecaster, features)
         keeper = None
         if settings.state is not None:
-            keeper = Keeper(settings.state, processor, f"window of {settings.window:g} s", gate=forecaster.library.gate)
+            keeper = SnapshotKeeper(
+                settings.state, processor, f"window of {settings.window:g} s", gate=forecaster.library.gate
+            )
         try:
             return serve(
                 processor,
@@ -71,7 +71,7 @@ def _serve(configuration: Configuration[ModelerSettings]) -> int:
                 each_cycle=access.poll if access else lambda: None,
             )
         finally:
-            apart.stop()
+            worker.stop()
             executor.shutdown(wait=False, cancel_futures=True)
 
 

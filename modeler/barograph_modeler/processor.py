@@ -10,11 +10,13 @@ from barograph_collector.daemon.runner import Output
 from barograph_modeler.features.forecaster import FeatureForecaster
 from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.learning.learner import Learner
+from barograph_modeler.state.stateful import Stateful
 
 
-class ModelerProcessor:
-    """Passes rows to all three, and the runs that the learner has seen end to the forecasters, which know runs by their
-    scales and by their features."""
+class ModelerProcessor(Stateful):
+    """Passes rows to the learner and to both forecasters, and ended runs from the learner to the forecasters."""
+
+    STATE = ("learner", "forecaster", "features")
 
     def __init__(self, learner: Learner, forecaster: Forecaster, features: FeatureForecaster) -> None:
         self.learner = learner
@@ -28,7 +30,7 @@ class ModelerProcessor:
         self.features.read(table, columns)
 
     def step(self, now: float) -> list[Output]:
-        """Learn what may be learned by now, and return the rows to write. now: Unix seconds."""
+        """Learn from jobs whose health is known, and return the rows to write. now: Unix seconds."""
         outputs = self.learner.step(now)
         for ended in self.learner.ended:
             self.forecaster.end(ended, now)
@@ -40,13 +42,10 @@ class ModelerProcessor:
         return [*outputs, *self.forecaster.step(now), *self.features.step(now)]
 
     def state(self) -> dict[str, Any]:
-        """Everything learned and held, as it is now: not a copy. For `restore`."""
-        return {name: part.state() for name, part in self._parts().items()}
+        """The states of all parts."""
+        return {name: getattr(self, name).state() for name in self.STATE}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `state` returned, under the same arguments."""
-        for name, part in self._parts().items():
-            part.restore(state[name])
-
-    def _parts(self) -> dict[str, Learner | Forecaster | FeatureForecaster]:
-        return {"learner": self.learner, "forecaster": self.forecaster, "features": self.features}
+        """Replace the states of all parts."""
+        for name in self.STATE:
+            getattr(self, name).restore(state[name])

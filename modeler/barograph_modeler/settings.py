@@ -13,7 +13,7 @@ from barograph_modeler.pace.windows import WINDOW_SECONDS, check_window_seconds
 
 
 def window_seconds(value: str) -> float:
-    """Check the length of windows. Raises ValueError."""
+    """Parse the length of windows. Raises ArgumentTypeError or ValueError."""
     try:
         seconds = float(value)
     except ValueError:
@@ -22,7 +22,7 @@ def window_seconds(value: str) -> float:
 
 
 class ModelerSettings(FollowerSettings, frozen=True):
-    """Bands, paces and `/predict`. `barograph modeler` has each key as an option."""
+    """The settings of the modeler. `barograph modeler` has each key as an option."""
 
     table = "modeler"
 

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from barograph_alerts.attribution.cause import RECENT, Attribution, phase_cause
-from barograph_alerts.attribution.work import Stretch, Work
+from barograph_alerts.attribution.work import Work, WorkSpan
 
 ONSET = 1030.0
 
@@ -21,7 +21,7 @@ def attribution(*, exact: bool = True, seconds: int = 60, **members: tuple[tuple
             Work(name, 100, *(value * 0.1 for value in (before if at <= ONSET else since)))
             for name, (before, since) in members.items()
         )
-        made.add(Stretch(at, works, exact), ONSET if at > ONSET + 10 else math.inf)
+        made.add(WorkSpan(at, works, exact), ONSET if at > ONSET + 10 else math.inf)
     return made
 
 
@@ -79,8 +79,8 @@ def test_one_phase_is_named_where_it_has_nearly_all_of_the_loss_and_is_not_nearl
 
 def test_after_a_disturbance_what_was_normal_before_it_is_still_known():
     made = attribution(a=((4, 1, 0), (4, 5, 0)), b=((4, 1, 0), (8, 1, 4)))
-    made.forget_since(ONSET)
+    made.end_disturbance(ONSET)
     assert made.cause(2000.0).kind == "unknown"
     for i in range(10):
-        made.add(Stretch(2001.0 + i, (Work("a", 100, 0.8, 0.1, 0.3), Work("b", 100, 0.4, 0.5, 0.0)), exact=True))
+        made.add(WorkSpan(2001.0 + i, (Work("a", 100, 0.8, 0.1, 0.3), Work("b", 100, 0.4, 0.5, 0.0)), exact=True))
     assert made.cause(2000.0).members == ("a",)

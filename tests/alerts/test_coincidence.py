@@ -8,36 +8,36 @@ import json
 import numpy as np
 import pytest
 
-from barograph_alerts.attribution.coincidence import Neighbour, Surroundings
+from barograph_alerts.attribution.coincidence import Coincidences, Neighbour
 from barograph_alerts.processor import Scorer
 from helpers.jobs import Simulation, part
 
 ONSET = 1000.0
 
 
-def after_runs(count: int = 4) -> Surroundings:
+def after_runs(count: int = 4) -> Coincidences:
     """Runs of one workload on n1 and n2, the last of which ended at 900."""
-    surroundings = Surroundings()
+    surroundings = Coincidences()
     for number in range(count):
         surroundings.ended("w", ("n1", "n2"), 900.0 - 10 * number)
     return surroundings
 
 
-def texts(surroundings: Surroundings, hosts: str, blamed: str = "", near: tuple[Neighbour, ...] = ()) -> list[str]:
-    found = surroundings.coincidences("w", hosts.split(), blamed.split(), ONSET, near)
+def texts(surroundings: Coincidences, hosts: str, blamed: str = "", near: tuple[Neighbour, ...] = ()) -> list[str]:
+    found = surroundings.find("w", hosts.split(), blamed.split(), ONSET, near)
     return [one.text for one in found]
 
 
 def test_a_node_that_no_earlier_run_was_on_is_said():
     assert texts(after_runs(), "n1 n2") == []
     assert texts(after_runs(), "n1 n3") == ["first run on n3 (4 runs before)"]
-    [one] = after_runs().coincidences("w", ["n1", "n3"], [], ONSET, [])
+    [one] = after_runs().find("w", ["n1", "n3"], [], ONSET, [])
     assert one.numbers == {"new_nodes": 1, "earlier_runs": 4}
 
 
 def test_after_few_runs_every_node_is_new_and_nothing_is_said():
     assert texts(after_runs(2), "n3") == []
-    assert texts(Surroundings(), "n3") == []
+    assert texts(Coincidences(), "n3") == []
 
 
 def test_where_a_node_is_to_blame_only_that_one_is_looked_at():

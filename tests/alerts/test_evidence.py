@@ -180,11 +180,11 @@ def test_work_that_comes_once_is_not_what_a_job_is_measured_with():
 
 def test_a_silence_is_an_alarm_of_its_own_and_ends_with_the_next_interval():
     evidence = judged(known_pace(), [1.0] * 30)
-    evidence.silent(0.5, 1030.0, 1040.0)
+    evidence.add_silence(0.5, 1030.0, 1040.0)
     assert evidence.state == "healthy"
-    evidence.silent(1.5, 1030.0, 1090.0)
+    evidence.add_silence(1.5, 1030.0, 1090.0)
     assert (evidence.state, evidence.onset_at, evidence.alarmed_at) == ("stalled", 1030, 1090)
-    evidence.silent(0.0, 1100.0, 1100.0)
+    evidence.add_silence(0.0, 1100.0, 1100.0)
     assert evidence.open is None
     assert evidence.score < 1
 

@@ -18,7 +18,7 @@ from barograph_alerts.job.progress import Problem, ProgressHistory
 from barograph_alerts.processor import Scorer
 from barograph_collector.daemon.runner import Output
 from barograph_modeler.forecasts.forecaster import Forecaster
-from barograph_modeler.forecasts.library import Library
+from barograph_modeler.forecasts.library import PredictorLibrary
 from barograph_modeler.learning.learner import Learner
 from barograph_modeler.processor import ModelerProcessor
 from helpers.executor import Inline
@@ -32,7 +32,7 @@ SECONDS = 20.0
 """What a job of `Simulation` takes."""
 
 
-def foretell(
+def expect_runtime(
     scorer: Scorer, job: dict, factor: float = 1.0, runs: int = 12, scales: int = 3, method: str = "scaling"
 ) -> None:
     limits = {"lower_seconds": 0.9, "expected_seconds": 1.0, "upper_seconds": 1.15}
@@ -77,7 +77,7 @@ def test_the_test_alarms_exactly_where_p_falls_below_the_risk_and_never_below_th
 def test_a_size_never_seen_that_takes_far_longer_than_foretold_alarms_while_it_runs_and_says_by_what():
     simulation = Simulation()
     job, scorer = simulation.job(slow_from=0, factor=2.0), Scorer()
-    foretell(scorer, job)
+    expect_runtime(scorer, job)
     scores = judge(scorer, job)
     started = job["jobs"]["started_at"][0]
     [first, *_] = [score for score in scores if score["state"] == "slow"]
@@ -95,7 +95,7 @@ def test_a_size_never_seen_that_takes_far_longer_than_foretold_alarms_while_it_r
 
 
 def test_what_the_modeler_writes_is_what_a_size_never_seen_is_judged_by():
-    forecaster, campaign = Forecaster(Library(Inline(), worked=lambda: 0.0)), Campaign()
+    forecaster, campaign = Forecaster(PredictorLibrary(Inline(), worked=lambda: 0.0)), Campaign()
     modeler = ModelerProcessor(Learner(), forecaster, inline_features())
 
     def said_of(*pieces: tuple[str, dict]) -> list[Output]:
@@ -120,7 +120,7 @@ def test_what_the_modeler_writes_is_what_a_size_never_seen_is_judged_by():
 def test_what_is_foretold_from_the_run_itself_does_not_judge_it():
     simulation = Simulation(intervals=2000)  # 5 s
     job, scorer = simulation.job(), Scorer()
-    foretell(scorer, job, factor=0.05, method="features")
+    expect_runtime(scorer, job, factor=0.05, method="features")
     assert "foretold" not in judge(scorer, job)[-1]["sentence"]
 
 
@@ -128,7 +128,7 @@ def test_where_runs_at_other_scales_agree_on_how_much_there_is_to_do_it_alarms_h
     simulation = Simulation()
     job, scorer = simulation.job(slow_from=0, factor=2.0), Scorer()
     other_scales(scorer, {4: 8000, 8: 8000})
-    foretell(scorer, job)
+    expect_runtime(scorer, job)
     [first, *_] = [score for score in judge(scorer, job) if score["state"] == "slow"]
     assert first["alarmed_at"] - job["jobs"]["started_at"][0] == pytest.approx(SECONDS, abs=2)
 
@@ -136,7 +136,7 @@ def test_where_runs_at_other_scales_agree_on_how_much_there_is_to_do_it_alarms_h
 def test_a_size_never_seen_that_takes_as_long_as_foretold_is_healthy_also_when_it_is_too_short_for_windows():
     simulation = Simulation(intervals=2000)  # 5 s
     job, scorer = simulation.job(), Scorer()
-    foretell(scorer, job, factor=0.25)
+    expect_runtime(scorer, job, factor=0.25)
     final = judge(scorer, job)[-1]
     assert (final["state"], final["basis"]) == ("healthy", "scaling")
     assert final["score"] < 1
@@ -144,7 +144,7 @@ def test_a_size_never_seen_that_takes_as_long_as_foretold_is_healthy_also_when_i
     assert final["slowdown"] == pytest.approx(1.0, rel=0.03)
     long = Simulation().job()
     scorer = Scorer()
-    foretell(scorer, long)
+    expect_runtime(scorer, long)
     final = judge(scorer, long)[-1]
     assert (final["state"], final["basis"]) == ("healthy", "own")
     assert "; 20.00 s foretold by scaling from 12 runs at 3 scales" in final["sentence"]
@@ -154,15 +154,15 @@ def test_a_forecast_does_not_judge_where_there_is_a_history():
     simulation = Simulation()
     scorer = prepared(simulation)
     job = simulation.job()
-    foretell(scorer, job, factor=0.2)
+    expect_runtime(scorer, job, factor=0.2)
     assert judge(scorer, job)[-1]["state"] == "healthy"
 
 
 def test_a_projection_that_comes_back_ends_the_alarm():
     evidence = Evidence(None, ALPHA)
-    evidence.foretell(RuntimePrior(90.0, 100.0, 110.0, 5, 2))
+    evidence.expect_runtime(RuntimePrior(90.0, 100.0, 110.0, 5, 2))
     for at, seconds in ((60, 200.0), (70, 150.0), (80, 100.0)):
-        evidence.lasts(seconds, 0.0, float(at))
+        evidence.set_runtime(seconds, 0.0, float(at))
     [alarm] = evidence.alarms
     assert (alarm.detected_at, alarm.ended_at, alarm.basis) == (60, 80, "scaling")
     assert evidence.score < 1
@@ -171,10 +171,10 @@ def test_a_projection_that_comes_back_ends_the_alarm():
 def test_a_job_that_was_found_to_have_become_slower_is_not_called_late_once_more():
     simulation = Simulation()
     job, scorer = simulation.job(slow_from=6400, factor=5.0), Scorer()
-    foretell(scorer, job, factor=1.2)
+    expect_runtime(scorer, job, factor=1.2)
     final = judge(scorer, job)[-1]
     assert (final["state"], final["basis"]) == ("slow", "own")
-    assert scorer.ended[final["job"]][0].trial.evidence.total.score > 1
+    assert scorer.ended[final["job"]][0].monitor.evidence.runtime_test.score > 1
     assert "its own first windows since" in final["sentence"]
 
 
@@ -200,8 +200,8 @@ def test_how_much_there_is_to_do_is_known_from_two_scales_that_agree():
 
 def test_what_nobody_can_use_of_a_forecast_is_left_out():
     job, scorer = Simulation().job(), Scorer()
-    foretell(scorer, job, factor=math.nan)
+    expect_runtime(scorer, job, factor=math.nan)
     scorer.observe("jobs", job["jobs"], 0.0)
     scorer.observe("blocks", part(job["blocks"], 0, 10), 0.0)
     scorer.step(0.0)
-    assert scorer.jobs[job["jobs"]["job"][0]].foretold is None
+    assert scorer.jobs[job["jobs"]["job"][0]].runtime_prior is None

@@ -18,7 +18,7 @@ from barograph_modeler.bands.moments import Blocks
 from barograph_modeler.learning.learner import CLASSES, Learner
 from barograph_modeler.learning.workload import CLASSES as WORKLOAD_CLASSES
 from barograph_modeler.learning.workload import Workload
-from barograph_modeler.state.forked_task import Aside
+from barograph_modeler.state.forked_task import ForkedTask
 from barograph_modeler.state.snapshot import read_snapshot, write_snapshot
 from helpers.printed import show
 
@@ -62,11 +62,11 @@ def test_a_hundred_thousand_classes(tmp_path: Path) -> None:
     start = time.perf_counter()
     write_snapshot(path, {}, "", learner.state())
     wrote = time.perf_counter() - start
-    task = Aside()
+    task = ForkedTask()
     start = time.perf_counter()
     task.start(partial(write_snapshot, path, {}, "", learner.state()))
     paused = time.perf_counter() - start
-    assert task.ended(wait=True) == ""
+    assert task.result(wait=True) == ""
     wrote_in_child = time.perf_counter() - start
     start = time.perf_counter()
     _, state = read_snapshot(path, "")

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 from barograph_collector.daemon.service import serve_metrics
 from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.forecasts.history import Application, WorkloadPlace, problem_name
-from barograph_modeler.forecasts.library import Library
+from barograph_modeler.forecasts.library import PredictorLibrary
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.predictor import fit
 from barograph_modeler.serving.page import PredictPage
@@ -33,7 +33,7 @@ QUESTIONS = 2_000
 
 def full() -> Forecaster:
     """A forecaster with APPLICATIONS x PROBLEMS x SCALES workloads of one run each."""
-    forecaster, rng = Forecaster(Library(Inline())), np.random.default_rng(1)
+    forecaster, rng = Forecaster(PredictorLibrary(Inline())), np.random.default_rng(1)
     for number in range(APPLICATIONS):
         application = Application("lab", f"app{number}")
         for n in range(1, PROBLEMS + 1):

@@ -32,12 +32,12 @@ from barograph_collector.storage.layout import OWN_COLUMNS
 from barograph_modeler.features.forecaster import FeatureForecaster
 from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.forecasts.history import Application
-from barograph_modeler.forecasts.library import Library
+from barograph_modeler.forecasts.library import PredictorLibrary
 from barograph_modeler.learning.learner import Learner
 from barograph_modeler.processor import ModelerProcessor
 from barograph_modeler.serving.answer import answer
 from barograph_modeler.serving.exporter import ModelerExporter
-from barograph_modeler.serving.page import Families
+from barograph_modeler.serving.page import AnswerFamilies
 from barograph_modeler.serving.question import Question
 from helpers.executor import Inline
 from helpers.features import Solves, inline_features
@@ -126,7 +126,7 @@ def filled() -> tuple[Learner, Scorer]:
 def foretelling() -> FeatureForecaster:
     """The same of features: one that has a model of them, and has predicted a run that has ended."""
     solves, features = Solves(), inline_features()
-    processor = ModelerProcessor(Learner(), Forecaster(Library(Inline())), features)
+    processor = ModelerProcessor(Learner(), Forecaster(PredictorLibrary(Inline())), features)
     for _ in range(30):
         for table, columns in solves.run().items():
             processor.observe(table, columns, 0.0)
@@ -141,7 +141,7 @@ def foretelling() -> FeatureForecaster:
 
 def forecasting() -> Forecaster:
     """A forecaster that has learned an application, predicted one of its runs and seen it end."""
-    campaign, forecaster = Campaign(), Forecaster(Library(Inline()))
+    campaign, forecaster = Campaign(), Forecaster(PredictorLibrary(Inline()))
     processor = ModelerProcessor(Learner(), forecaster, inline_features())
     for ranks in (1, 2, 4, 8):
         for table, columns in campaign.run(ranks).items():
@@ -168,10 +168,10 @@ def exposed() -> dict[str, list[Metric]]:
         "Every daemon": [daemon],
         "Collector": [Exporter(Counters(), Path("nowhere/log.duckdb"))],
         "Modeler": [
-            ModelerExporter(Learner(), Forecaster(Library(Inline())), inline_features()),
+            ModelerExporter(Learner(), Forecaster(PredictorLibrary(Inline())), inline_features()),
             ModelerExporter(learner, forecaster, foretelling()),
         ],
-        "Answers of the modeler": [Families(answer(known, Question("solver", 64, params={"n": "1"})))],
+        "Answers of the modeler": [AnswerFamilies(answer(known, Question("solver", 64, params={"n": "1"})))],
         "Alerts": [AlertsExporter(Scorer(), lambda: now), AlertsExporter(scorer, lambda: now)],
     }
     return {name: [metric for one in each for metric in one.collect()] for name, each in exporters.items()}

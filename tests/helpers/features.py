@@ -18,19 +18,19 @@ from helpers.scaling import Columns, finished
 
 
 def learn_here(runs: Sequence[FeatureRun], seed: int) -> Any:
-    """As `Apart` does, without a process of its own. The same runs are learned once: a fit is seconds of work."""
+    """As `TrainWorker` does, without a process of its own. The same runs are learned once: a fit is seconds of work."""
     return _learned(pickle.dumps((list(runs), seed)))
 
 
 @lru_cache
 def _learned(work: bytes) -> Any:
-    from barograph_modeler.features.columns import Useless
+    from barograph_modeler.features.columns import UninformativeFeatures
     from barograph_modeler.features.model import learn
 
     runs, seed = pickle.loads(work)
     try:
         return learn(runs, seed=seed)
-    except Useless as error:
+    except UninformativeFeatures as error:
         return str(error)
 
 

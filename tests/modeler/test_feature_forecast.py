@@ -11,17 +11,17 @@ import pytest
 
 from barograph_collector.daemon.runner import Output
 from barograph_modeler.features import history as bounds
-from barograph_modeler.features.columns import Useless, choose
+from barograph_modeler.features.columns import UninformativeFeatures, select_features
 from barograph_modeler.features.forecaster import FeatureForecaster
 from barograph_modeler.features.history import FeatureRunHistory
 from barograph_modeler.features.library import FeatureLibrary
-from barograph_modeler.features.model import Expected
-from barograph_modeler.features.train_worker import Apart, Failed
+from barograph_modeler.features.model import FeaturePrediction
+from barograph_modeler.features.train_worker import TrainingFailed, TrainWorker
 from barograph_modeler.forecasts import running as running_bounds
 from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.forecasts.history import Application
-from barograph_modeler.forecasts.library import Library
-from barograph_modeler.forecasts.run import FeatureRun, Known, Value
+from barograph_modeler.forecasts.library import PredictorLibrary
+from barograph_modeler.forecasts.run import FeatureRun, RunFeatures, Value
 from barograph_modeler.forecasts.running import RunningJobs
 from barograph_modeler.learning.learner import Learner
 from barograph_modeler.main import TABLES
@@ -41,7 +41,7 @@ class Life:
     def __init__(self) -> None:
         self.fits = 0
         self.features = FeatureForecaster(FeatureLibrary(self._fit, Inline(), clock=lambda: 0.0))
-        self.processor = ModelerProcessor(Learner(), Forecaster(Library(Inline())), self.features)
+        self.processor = ModelerProcessor(Learner(), Forecaster(PredictorLibrary(Inline())), self.features)
         self.said: list[Output] = []
 
     def _fit(self, runs: Any, seed: int) -> Any:
@@ -155,7 +155,7 @@ def test_where_scales_foretell_as_well_features_are_not_asked():
 def runs(count: int, **values: Any) -> list[FeatureRun]:
     """Runs of one scale whose features are functions of a number from 1 on."""
     return [
-        FeatureRun(Known({n: v(i) for n, v in values.items()}, {"late": 9.0 * i}, "lab/a", 4, 1), 10.0 * i)
+        FeatureRun(RunFeatures({n: v(i) for n, v in values.items()}, {"late": 9.0 * i}, "lab/a", 4, 1), 10.0 * i)
         for i in range(1, count + 1)
     ]
 
@@ -170,8 +170,8 @@ def test_texts_are_labels_and_what_is_late_constant_or_gone_is_not_used():
         old=float,
     )
     for run in made[-5:]:
-        del run.known.values["old"]  # type: ignore[attr-defined]
-    columns, sample = choose(made)
+        del run.features.values["old"]  # type: ignore[attr-defined]
+    columns, sample = select_features(made)
     assert set(columns.names) <= {"mesh", "n"}
     assert "n" in columns.names
     assert sample.values[:, columns.names.index("n")].tolist() == list(range(1, 41))
@@ -186,15 +186,15 @@ def test_texts_are_labels_and_what_is_late_constant_or_gone_is_not_used():
     ],
 )
 def test_runs_whose_features_say_nothing_make_no_model(made, why):
-    with pytest.raises(Useless, match=why):
-        choose(made)
+    with pytest.raises(UninformativeFeatures, match=why):
+        select_features(made)
 
 
 def test_a_run_that_lacks_a_feature_or_lies_where_none_has_been_is_refused_by_name():
     model = learn_here(runs(40, n=float, ranks=lambda i: 4.0, mesh=lambda i: "ab"[i % 2]), 0)
     values: dict[str, Value] = {"n": 7.0, "ranks": 4.0, "mesh": "a"}
     inside = model.predict(values)
-    assert isinstance(inside, Expected)
+    assert isinstance(inside, FeaturePrediction)
     assert inside.lower < 70 < inside.upper
     assert model.predict({"ranks": 4.0, "mesh": "a"}) == Refusal("1 of 1 features are missing: n")
     assert model.predict(values | {"n": 99.0}) == Refusal("no run has been there: n is 99, expected 1 to 40")
@@ -203,16 +203,16 @@ def test_a_run_that_lacks_a_feature_or_lies_where_none_has_been_is_refused_by_na
 
 
 def test_a_model_comes_from_a_process_apart_as_it_would_from_here_and_a_broken_one_is_said():
-    made, apart = runs(30, n=float), Apart()
+    made, apart = runs(30, n=float), TrainWorker()
     model = apart.learn(made, 0)
     here = learn_here(made, 0)
     assert not isinstance(model, str)
     assert model.version == here.version
     assert model.predict({"n": 5.5}) == here.predict({"n": 5.5})
-    with pytest.raises(Failed, match=r"its process ended with status 1: .*finite time above 0"):
+    with pytest.raises(TrainingFailed, match=r"its process ended with status 1: .*finite time above 0"):
         apart.learn([run._replace(runtime_seconds=-1.0) for run in made], 0)
     apart.stop()
-    with pytest.raises(Failed, match="ending"):
+    with pytest.raises(TrainingFailed, match="ending"):
         apart.learn(made, 0)
 
 
@@ -221,7 +221,7 @@ def test_a_fit_that_breaks_is_counted_and_the_last_model_stays(caplog):
     model = life.features.library.published[SOLVER]
 
     def broken(runs: Any, seed: int) -> Any:
-        raise Failed("its process ended with status -9: it said nothing")
+        raise TrainingFailed("its process ended with status -9: it said nothing")
 
     life.features.library._learn = broken
     life.observe(*Solves(seed=5, _made=100).run().items())
@@ -251,4 +251,4 @@ def test_what_is_held_of_runs_and_jobs_is_bounded(monkeypatch):
         columns = {"job": [f"lab/{number}"] * 50, "host": ["n1"] * 50, "name": names}
         jobs.read_features(columns | {"value": np.ones(50), "known_seconds": np.zeros(50)})
     assert [name for name, _ in jobs] == ["lab/17", "lab/18", "lab/19"]
-    assert all(set(job.known.values) == {"ranks", "nodes", *(f"f{i}" for i in range(10))} for _, job in jobs)
+    assert all(set(job.features.values) == {"ranks", "nodes", *(f"f{i}" for i in range(10))} for _, job in jobs)

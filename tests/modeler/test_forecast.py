@@ -13,7 +13,7 @@ from barograph_modeler.forecasts import history as bounds
 from barograph_modeler.forecasts import library as module
 from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.forecasts.history import Application, WorkloadHistory, WorkloadPlace, problem_name
-from barograph_modeler.forecasts.library import Library
+from barograph_modeler.forecasts.library import PredictorLibrary
 from barograph_modeler.forecasts.scoreboard import Forecast, Scoreboard
 from barograph_modeler.learning.jobs import VERDICT_SECONDS
 from barograph_modeler.learning.learner import Learner
@@ -31,7 +31,7 @@ class Life:
     """One life of a modeler: takes pieces of the log and keeps what it wrote."""
 
     def __init__(self, executor: Any = None) -> None:
-        self.forecaster = Forecaster(Library(executor or Inline(), worked=lambda: 0.0))
+        self.forecaster = Forecaster(PredictorLibrary(executor or Inline(), worked=lambda: 0.0))
         self.processor = ModelerProcessor(Learner(accept=3), self.forecaster, inline_features())
         self.said: list[Output] = []
 
@@ -243,7 +243,7 @@ def test_a_fit_that_breaks_is_counted_and_said_and_the_last_predictor_stays(monk
 def test_an_application_rests_in_proportion_to_its_fit_so_that_a_flood_costs_little():
     now = [0.0]
     life, campaign = Life(), Campaign()
-    life.forecaster = Forecaster(Library(Inline(), clock=lambda: now[0], worked=lambda: now[0]))
+    life.forecaster = Forecaster(PredictorLibrary(Inline(), clock=lambda: now[0], worked=lambda: now[0]))
     fits = []
     real = module.publish
 
@@ -278,9 +278,9 @@ def test_history_is_bounded_in_every_direction(monkeypatch):
     assert len(history) == 5
     assert Application("lab", "app3") in history
     scales = history.scales(Application("lab", "app3"))
-    assert max(scale.place.ranks for scale in scales) == bounds.SCALES + 2
-    assert min(scale.place.ranks for scale in scales) == 3
-    assert all(len(scale.seconds) == bounds.RUNS for scale in scales)
+    assert max(place.ranks for place, _ in scales) == bounds.SCALES + 2
+    assert min(place.ranks for place, _ in scales) == 3
+    assert all(len(seconds) == bounds.RUNS for _, seconds in scales)
     assert sum(map(len, history.runs(Application("lab", "app3")).values())) <= bounds.FIT_RUNS
 
 

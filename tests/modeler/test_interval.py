@@ -7,11 +7,11 @@ import pytest
 
 from barograph_modeler.bands.class_model import REGIMES, WINDOW, ClassModel
 from barograph_modeler.bands.moments import Blocks
-from barograph_modeler.bands.regime import Closed
+from barograph_modeler.bands.regime import Regime
 from barograph_modeler.maxima.distribution import Gevs
 
 
-def learn(interval: ClassModel, values: np.ndarray, start: int = 0) -> list[Closed]:
+def learn(interval: ClassModel, values: np.ndarray, start: int = 0) -> list[Regime]:
     """Learn values that came one per second from `start`, in pieces."""
     closed = []
     for at in range(0, values.size, 37):
@@ -36,13 +36,12 @@ def test_a_lasting_change_of_level_closes_the_regime_and_the_next_band_is_of_wha
     assert learn(interval, values[:3000]) == []
     interval.refit(0)
     before = interval.bands[0]
-    (closed,) = learn(interval, values[3000:], 3000)
-    regime = closed.regime
+    (regime,) = learn(interval, values[3000:], 3000)
     assert 3000 <= regime.until < 3300
     assert regime.since == 0
     assert (regime.lower, regime.upper) == (before.lower, before.upper)
     assert regime.moments.mean == pytest.approx(1.0, rel=0.02)
-    assert closed.level == pytest.approx(factor, rel=0.04)
+    assert regime.next_level == pytest.approx(factor, rel=0.04)
     assert interval.since == regime.until
     assert interval.moments.count + regime.moments.count == 4000
     interval.refit(0)
@@ -65,7 +64,7 @@ def test_no_more_than_the_last_regimes_are_kept():
     interval = ClassModel()
     closed = learn(interval, correlated(800 * 12, 2) * np.repeat(1.5 ** np.arange(12), 800))
     assert len(closed) > REGIMES
-    assert interval.regimes == tuple(one.regime for one in closed[-REGIMES:])
+    assert interval.regimes == tuple(closed[-REGIMES:])
 
 
 def test_blocks_of_many_go_into_the_moments_and_not_into_the_window():

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from barograph_agent.protocol.tables import TEXT_LIMIT
 from barograph_agent.reduce.blocks import Intervals, reduce
+from barograph_alerts.detection.tolerance import tolerance
 from barograph_modeler.pace.pace import Pace, fit_pace, means_of_text, residuals_of_text
 from barograph_modeler.pace.windows import RunPace, Window, Windower
 
@@ -80,7 +81,7 @@ def test_a_long_run_keeps_evenly_spread_windows_and_the_sums_of_all():
 def test_spread_is_the_deviation_between_runs_and_residuals_are_within_them():
     factors = np.exp([-0.03, 0.0, 0.03, 0.01])
     pace = fit_pace([steady(f) for f in factors])
-    assert (pace.runs, pace.windows, pace.usable) == (4, 40, True)
+    assert (pace.runs, pace.windows) == (4, 40)
     assert pace.spread == pytest.approx(np.log(factors).std(ddof=1), rel=0.02)
     assert pace.residuals == pytest.approx(np.zeros(40), abs=1e-12)
     assert pace.means == pytest.approx({1: 0.01 * factors.mean(), 2: 0.02 * factors.mean()})
@@ -118,29 +119,16 @@ def test_classes_that_no_other_run_has_are_left_out_on_both_sides():
     assert mixed.means[99] == pytest.approx(0.275)
 
 
-def test_runs_with_nothing_in_common_do_not_make_a_usable_pace():
-    strangers = fit_pace([steady(1.0, classes=(i,)) for i in range(5)])
-    assert (strangers.runs, strangers.usable, strangers.residuals.size) == (1, False, 0)
-    assert math.isnan(strangers.spread)
+def test_runs_with_nothing_in_common_count_as_one():
+    unrelated = fit_pace([steady(1.0, classes=(i,)) for i in range(5)])
+    assert (unrelated.runs, unrelated.residuals.size) == (1, 0)
+    assert math.isnan(unrelated.spread)
     assert fit_pace([RunPace(), RunPace()]).runs == 0
-    with pytest.raises(ValueError, match=r"^pace has 1 runs, expected at least 2 for a tolerance$"):
-        strangers.tolerance(0.05, 0.01)
 
 
 def test_runs_cut_differently_are_not_mixed():
     with pytest.raises(ValueError, match=r"^window lengths of 2 runs are \[1.0, 2.0\], expected one length for all$"):
         fit_pace([RunPace(1.0), RunPace(2.0)])
-
-
-def test_tolerance_is_the_prediction_limit_but_at_least_the_margin():
-    pace = Pace(8, 240, 1.0, 0.02, {}, np.zeros(0))
-    # t(7, 0.995) = 3.499483
-    assert pace.tolerance(0.05, 0.005) == pytest.approx(3.499483 * 0.02 * math.sqrt(9 / 8), rel=1e-6)
-    assert pace.tolerance(0.30, 0.005) == pytest.approx(math.log(1.3))
-    with pytest.raises(ValueError, match=r"^margin is -0.1, expected a finite number of at least 0$"):
-        pace.tolerance(-0.1, 0.01)
-    with pytest.raises(ValueError, match=r"^alpha is 1, expected a number between 0 and 1, both excluded$"):
-        pace.tolerance(0.05, 1)
 
 
 def test_a_healthy_next_run_exceeds_the_tolerance_as_seldom_as_alpha_says():
@@ -150,7 +138,7 @@ def test_a_healthy_next_run_exceeds_the_tolerance_as_seldom_as_alpha_says():
         *past, following = rng.normal(0, 0.03, 6)
         pace = fit_pace([steady(math.exp(e), windows=1, classes=(1,)) for e in past])
         [window] = steady(math.exp(following), windows=1, classes=(1,)).windows
-        exceeded += pace.log_ratio(window).log > pace.tolerance(0.0, 0.1)
+        exceeded += pace.log_ratio(window).log > tolerance(pace, 0.0, 0.1)
     # Standard error 0.0067.
     assert exceeded / 2000 == pytest.approx(0.1, abs=0.02)
 

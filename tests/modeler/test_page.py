@@ -22,13 +22,13 @@ from barograph_collector.auth import http_access, keys
 from barograph_collector.daemon.service import MetricsServer, serve_metrics
 from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.forecasts.history import Application
-from barograph_modeler.forecasts.library import Library, Published
+from barograph_modeler.forecasts.library import PredictorLibrary, Published
 from barograph_modeler.learning.learner import Learner
 from barograph_modeler.processor import ModelerProcessor
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.mixture import Mixture
 from barograph_modeler.scaling.predictor import Prediction, Refusal
-from barograph_modeler.serving.answer import PAYS, answer, request
+from barograph_modeler.serving.answer import MIN_GAIN, answer, round_up_limit
 from barograph_modeler.serving.page import PredictPage
 from barograph_modeler.serving.question import BadQuestion, Question, parse_question
 from helpers.executor import Inline, Slow
@@ -38,7 +38,7 @@ from helpers.scaling import Campaign, law
 
 def forecaster(*campaigns: Campaign) -> Forecaster:
     """One that has learned these, at five scales each."""
-    made = Forecaster(Library(Inline(), worked=lambda: 0.0))
+    made = Forecaster(PredictorLibrary(Inline(), worked=lambda: 0.0))
     processor = ModelerProcessor(Learner(), made, inline_features())
     for campaign in campaigns:
         for ranks in (1, 2, 4, 8, 16):
@@ -105,7 +105,7 @@ def test_a_question_that_nobody_can_answer_is_a_400_with_a_sentence(server, quer
 
 def test_what_is_being_learned_is_a_503_and_the_command_waits_for_it(capsys):
     executor = Slow()
-    made, campaign = Forecaster(Library(executor)), Campaign()
+    made, campaign = Forecaster(PredictorLibrary(executor)), Campaign()
     processor = ModelerProcessor(Learner(), made, inline_features())
     for ranks in (1, 2, 4, 8, 16):
         for table, columns in campaign.run(ranks).items():
@@ -231,9 +231,9 @@ def asked(seconds: Mapping[int, float], ranks: int) -> dict[str, Any]:
 def test_more_ranks_pay_until_twice_as_many_are_less_than_a_quarter_faster():
     """By hand: 100/51 and 51/40 are 1.96 and 1.275, 40/33 is 1.21: below 1.25, so from 4 ranks on they do not pay."""
     said = asked({1: 100.0, 2: 51.0, 4: 40.0, 8: 33.0, 16: 20.0}, 8)
-    assert said["pays"] == {"until_ranks": 4, "ends": "rule", "gain": PAYS}
+    assert said["pays"] == {"until_ranks": 4, "ends": "rule", "gain": MIN_GAIN}
     assert said["speedup"] == {"base_ranks": 1, "base_seconds": 102.0, "ratio": 102 / 33, "efficiency": 102 / 33 / 8}
-    assert asked({1: 100.0, 2: 51.0, 4: 30.0}, 2)["pays"] == {"until_ranks": 4, "ends": "refusal", "gain": PAYS}
+    assert asked({1: 100.0, 2: 51.0, 4: 30.0}, 2)["pays"] == {"until_ranks": 4, "ends": "refusal", "gain": MIN_GAIN}
 
 
 def test_a_refusal_is_an_answer_and_says_why():
@@ -243,7 +243,7 @@ def test_a_refusal_is_an_answer_and_says_why():
 
 
 def test_limits_are_rounded_up_to_what_people_ask_for():
-    assert [request(seconds) for seconds in (0.2, 60.0, 3600.0, 3600.1, 21_600.0, 21_600.1, 90_000.0)] == [
+    assert [round_up_limit(seconds) for seconds in (0.2, 60.0, 3600.0, 3600.1, 21_600.0, 21_600.1, 90_000.0)] == [
         60, 60, 3600, 3900, 21_600, 22_500, 90_000,
     ]  # fmt: skip
 

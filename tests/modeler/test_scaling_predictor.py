@@ -14,7 +14,7 @@ from barograph_modeler.scaling.evidence import ShapeEvidence
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.mixture import Mixture
 from barograph_modeler.scaling.pool import Pool, posterior
-from barograph_modeler.scaling.predictor import Prediction, Predictor, Refusal, fit, unpack
+from barograph_modeler.scaling.predictor import Prediction, Predictor, Refusal, fit
 from barograph_modeler.scaling.shapes import SHAPES, log_prior, log_times
 
 Law = Callable[[np.ndarray], np.ndarray]
@@ -159,11 +159,10 @@ def test_learning_run_by_run_comes_to_the_same_as_learning_at_once():
         assert one.upper_seconds == pytest.approx(other.upper_seconds, rel=1e-6)
 
 
-def test_state_survives_packing_and_pickling():
+def test_state_survives_pickling():
     predictor = fit({"a": runs(amdahl(1, 100)), "b": runs(amdahl(2, 300))})
     expected = predictor.predict("a", 64)
-    for copy in (unpack(predictor.pack()), pickle.loads(pickle.dumps(predictor))):
-        assert copy.predict("a", 64) == expected
+    assert pickle.loads(pickle.dumps(predictor)).predict("a", 64) == expected
 
 
 @settings(deadline=None, max_examples=20)

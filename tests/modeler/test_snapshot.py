@@ -18,7 +18,13 @@ from barograph_collector.daemon.runner import Runner
 from barograph_modeler.learning.learner import Learner
 from barograph_modeler.state import snapshot as module
 from barograph_modeler.state.gate import Gate
-from barograph_modeler.state.snapshot import SNAPSHOT_SECONDS, Keeper, UnusableSnapshot, read_snapshot, write_snapshot
+from barograph_modeler.state.snapshot import (
+    SNAPSHOT_SECONDS,
+    SnapshotKeeper,
+    UnusableSnapshot,
+    read_snapshot,
+    write_snapshot,
+)
 from helpers.jobs import Simulation, part, verdict
 
 TABLES = ["jobs", "blocks", "runs", "scores"]
@@ -79,7 +85,7 @@ class Life:
     def __init__(self, log: FakeLog, directory: Path, clock: Any = lambda: 0.0) -> None:
         self.learner = Learner(accept=2, refit_seconds=math.inf)
         self.follower = Follower(log, TABLES, page=300)
-        self.keeper = Keeper(directory, self.learner, SETTINGS, clock)
+        self.keeper = SnapshotKeeper(directory, self.learner, SETTINGS, clock)
         self.keeper.restore(self.follower, log)
         self.station = Runner(self.learner, self.follower, Sink(), clock=lambda: 1e6)  # type: ignore[arg-type]
 
@@ -186,7 +192,7 @@ SPOILED = {
     "empty": (lambda life: b"", "its first line is no header"),
     "noise": (lambda life: bytes(range(256)) * 9, "its first line is no header"),
     "cut": (lambda life: life.keeper.path.read_bytes()[:-7], "its digest is not that of its content"),
-    "another format": (lambda life: rewritten(life, format=99), "its format are 99, expected 3"),
+    "another format": (lambda life: rewritten(life, format=99), "its format are 99, expected 4"),
     "another version": (lambda life: rewritten(life, versions={"barograph": "9"}), "its versions are"),
     "another window": (lambda life: rewritten(life, settings="window of 2 s"), "its settings are 'window of 2 s'"),
     "other tables": (lambda life: rewritten(life, offsets={"jobs": 1}), "it is of tables ['jobs'], expected"),
@@ -235,7 +241,7 @@ def test_snapshots_are_written_when_due_and_at_the_end_and_a_full_disk_stops_not
     assert not life.keeper.path.exists()
     now[0] = SNAPSHOT_SECONDS
     life.keeper.keep(life.follower.delivered, False)
-    life.keeper.settle(wait=True)
+    life.keeper.poll(wait=True)
     life.keeper.path.unlink()
     life.keeper.keep(life.follower.delivered, False)
     assert not life.keeper.path.exists()
@@ -257,7 +263,7 @@ def test_a_snapshot_written_aside_is_of_the_instant_it_was_ordered_at(tmp_path):
     now[0] = SNAPSHOT_SECONDS
     life.keeper.keep(life.follower.delivered, False)
     life.learner.workloads.clear()
-    life.keeper.settle(wait=True)
+    life.keeper.poll(wait=True)
     assert repr_rounded(known(Life(log, tmp_path).learner)) == expected
 
 
@@ -265,13 +271,13 @@ def test_no_snapshot_is_begun_while_another_thread_reckons(tmp_path, monkeypatch
     monkeypatch.setattr(module, "GATE_SECONDS", 0.0)
     now, gate = [0.0], Gate()
     life = Life(FakeLog(history([None])), tmp_path, clock=lambda: now[0])
-    keeper = Keeper(tmp_path, life.learner, SETTINGS, lambda: now[0], gate)
+    keeper = SnapshotKeeper(tmp_path, life.learner, SETTINGS, lambda: now[0], gate)
     now[0] = SNAPSHOT_SECONDS
     with gate.passing():
         keeper.keep(life.follower.delivered, False)
     assert not keeper.path.exists()
     keeper.keep(life.follower.delivered, False)
-    keeper.settle(wait=True)
+    keeper.poll(wait=True)
     assert keeper.path.exists()
 
 
@@ -281,7 +287,7 @@ def test_a_snapshot_aside_that_meets_a_full_disk_or_dies_costs_the_snapshot_and_
     life.keeper.path.with_name("modeler.snapshot.part").mkdir()
     now[0] = SNAPSHOT_SECONDS
     life.keeper.keep(life.follower.delivered, False)
-    life.keeper.settle(wait=True)
+    life.keeper.poll(wait=True)
     assert caplog.messages == [f"snapshot {life.keeper.path} is not written: Is a directory"]
     now[0] = 2 * SNAPSHOT_SECONDS
     life.keeper.keep(life.follower.delivered, False)

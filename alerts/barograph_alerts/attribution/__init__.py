@@ -1,1 +1,1 @@
-"""Why a job is slow: which rank or node the others wait for, and what changed at that time."""
+"""Causes of a slowdown: the rank or node that the others wait for, and coincident changes."""

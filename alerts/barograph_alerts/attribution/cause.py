@@ -1,33 +1,34 @@
-"""Why a job is slow: who has more work since the onset, who waits, and for whom."""
+"""The cause of a slowdown, from the growth of own work and of waiting of each rank or node since the onset."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from barograph_alerts.attribution.work import Stretch
+from barograph_alerts.attribution.work import WorkSpan
 
 RECENT: Final = 64
-"""Stretches kept apart, so that an onset may be found some time after it was."""
+"""Newest work spans kept one by one, since an onset is detected some time later."""
 SHARE: Final = 0.5
-"""A member is among those to blame where it has at least this share of what the worst one has."""
+"""A member is a straggler if it has at least this share of the worst member's growth."""
 OWN: Final = 0.2
-"""Less than this share of the lost time in anybody's own work means that nobody works more: it is lost between them."""
+"""If no member's own work grew by this share of the lost time, the time is lost in communication."""
 PHASE: Final = 0.8
-"""One phase is to blame where it has this share of the lost time, and at most PHASE_BEFORE of the expected time."""
+"""A single class is the cause if it has this share of the lost time, and at most PHASE_BEFORE of the expected time."""
 PHASE_BEFORE: Final = 0.6
 FEWEST: Final = 20
-"""Sync points needed on either side of the onset."""
+"""Least number of sync points before and after the onset."""
 
 Kind: TypeAlias = Literal["straggler", "all-slow", "network", "one-phase", "stall", "fast", "unknown"]
 
 
 @dataclass(frozen=True)
 class Cause:
-    """What an alarm is put down to. members: names, or ("all",). numbers: the evidence."""
+    """The cause of an alarm. members: names, or ("all",). numbers: the evidence."""
 
     kind: Kind
     members: tuple[str, ...] = ()
@@ -37,14 +38,14 @@ class Cause:
 
 
 class Sums:
-    """Sums over stretches, of one member."""
+    """Sums over the work spans of one member."""
 
-    __slots__ = ("blame", "own", "said", "syncs", "wait")
+    __slots__ = ("blame", "labels", "own", "syncs", "wait")
 
     def __init__(self) -> None:
         self.syncs = 0
         self.own = self.wait = self.blame = 0.0
-        self.said: Counter[str] = Counter()
+        self.labels: Counter[str] = Counter()
 
 
 class Attribution:
@@ -52,66 +53,60 @@ class Attribution:
 
     def __init__(self) -> None:
         self._before: dict[str, Sums] = {}
-        self._recent: deque[Stretch] = deque()
+        self._recent: deque[WorkSpan] = deque()
         self._exact = True
 
-    def add(self, stretch: Stretch, onset_at: float = math.inf) -> None:
-        """Take the next stretch. onset_at: of an open alarm; nothing that ended later is ever taken for normal."""
-        self._exact = stretch.exact
-        self._recent.append(stretch)
+    def add(self, span: WorkSpan, onset_at: float = math.inf) -> None:
+        """Add the next work span. onset_at: of an open alarm; later spans are not counted as normal."""
+        self._exact = span.exact
+        self._recent.append(span)
         if len(self._recent) > RECENT:
             oldest = self._recent.popleft()
             if oldest.ended_at <= onset_at:
                 _sum((oldest,), self._before)
 
-    def forget_since(self, onset_at: float) -> None:
-        """A disturbance that began then is over: what was kept apart is normal up to it, and forgotten from it on."""
-        _sum((stretch for stretch in self._recent if stretch.ended_at <= onset_at), self._before)
+    def end_disturbance(self, onset_at: float) -> None:
+        """End a disturbance: recent spans before `onset_at` are counted as normal, later ones are dropped."""
+        _sum((span for span in self._recent if span.ended_at <= onset_at), self._before)
         self._recent.clear()
 
     def members(self) -> tuple[str, ...]:
-        """Names of all members met."""
+        """Names of all members so far."""
         names = dict.fromkeys(self._before)
-        names.update(dict.fromkeys(work.name for stretch in self._recent for work in stretch.members))
+        names.update(dict.fromkeys(work.name for span in self._recent for work in span.members))
         return tuple(names)
 
     def cause(self, onset_at: float) -> Cause:
-        """Who or what the time since `onset_at` was lost to.
+        """The cause of the time lost since `onset_at`.
 
-        All figures are seconds per sync point, since the onset less before it. With d_m the growth of member m's own
-        work and w_m that of its waiting, every member has lost d_m + w_m, and their mean is what the job has lost.
-        straggler: at most half of the members have SHARE of the largest d_m or more. network: no d_m comes to OWN of
-        the loss, so the waiting has grown alone. all-slow: anything else. Where own work holds waiting for messages it
-        grows for everybody; there the straggler is who the others wait for: exchangeable members share the blame as
-        before, one that has taken half of what was left to take is none.
+        All figures are differences in seconds per sync point, since the onset minus before it. With d_m the growth of
+        member m's own work and w_m that of its waiting, the job has lost the mean of d_m + w_m over members.
+        straggler: at most half of the members have SHARE of the largest d_m or more. network: no d_m reaches OWN of the
+        loss, so only waiting has grown. all-slow: otherwise. If own work includes waiting for messages it grows for all
+        members; then the straggler is the member that came last much more often: its share of the waiting of others
+        has grown by at least half of what it lacked to 1.
         """
-        before: dict[str, Sums] = {}
-        during: dict[str, Sums] = {}
-        for name, sums in self._before.items():
-            before[name] = sums
-        earlier = _sum((s for s in self._recent if s.ended_at <= onset_at), {})
-        for name, sums in earlier.items():
-            before[name] = _added(before.get(name), sums)
-        _sum((s for s in self._recent if s.ended_at > onset_at), during)
+        before = _sum((s for s in self._recent if s.ended_at <= onset_at), deepcopy(self._before))
+        during = _sum((s for s in self._recent if s.ended_at > onset_at), {})
         names = [n for n in during if n in before and min(before[n].syncs, during[n].syncs) >= FEWEST]
         if not names:
             return Cause("unknown")
         if len(names) == 1:
             return Cause("all-slow", ("all",))
-        own = {n: _rate(during[n].own, during[n]) - _rate(before[n].own, before[n]) for n in names}
-        wait = {n: _rate(during[n].wait, during[n]) - _rate(before[n].wait, before[n]) for n in names}
+        own = {n: during[n].own / during[n].syncs - before[n].own / before[n].syncs for n in names}
+        wait = {n: during[n].wait / during[n].syncs - before[n].wait / before[n].syncs for n in names}
         lost = math.fsum(own.values()) / len(names) + math.fsum(wait.values()) / len(names)
         numbers = {"lost": lost, "own": max(own.values()), "wait": max(wait.values())}
         if max(own.values()) < OWN * lost:
             return Cause("network", ("all",), numbers)
-        guilty = _most_work(own) if self._exact else _blamed(names, before, during, numbers)
-        if guilty and len(guilty) <= len(names) / 2:
-            return Cause("straggler", tuple(_said(name, during[name]) for name in guilty), numbers)
+        blamed_members = _most_work(own) if self._exact else _blamed(names, before, during, numbers)
+        if blamed_members and len(blamed_members) <= len(names) / 2:
+            return Cause("straggler", tuple(_label(name, during[name]) for name in blamed_members), numbers)
         return Cause("all-slow", ("all",), numbers)
 
 
 def phase_cause(seconds: Mapping[int, tuple[float, float]]) -> Cause | None:
-    """One class that has nearly all of the lost time, or None. seconds: class id -> actual and expected."""
+    """The class that has nearly all of the lost time, or None. seconds: class id -> actual and expected."""
     expected = math.fsum(e for _, e in seconds.values())
     lost = {class_id: a - e for class_id, (a, e) in seconds.items()}
     total = math.fsum(lost.values())
@@ -124,9 +119,9 @@ def phase_cause(seconds: Mapping[int, tuple[float, float]]) -> Cause | None:
     return Cause("one-phase", ("all",), {"share": lost[worst] / total, "share_before": before}, worst)
 
 
-def _said(name: str, sums: Sums) -> str:
-    """What a member is called in most of its stretches."""
-    return sums.said.most_common(1)[0][0] if sums.said else name
+def _label(name: str, sums: Sums) -> str:
+    """The most frequent label of a member, else its name."""
+    return sums.labels.most_common(1)[0][0] if sums.labels else name
 
 
 def _most_work(own: Mapping[str, float]) -> tuple[str, ...]:
@@ -137,7 +132,7 @@ def _most_work(own: Mapping[str, float]) -> tuple[str, ...]:
 def _blamed(
     names: list[str], before: Mapping[str, Sums], during: Mapping[str, Sums], numbers: dict[str, float]
 ) -> tuple[str, ...]:
-    """The one for whom the others wait much more than they did, or nobody."""
+    """The member whose share of the waiting of others has grown much, or none."""
     was, now = _shares(names, before), _shares(names, during)
     worst = max(names, key=lambda name: now[name] - was[name])
     numbers.update(blame_before=was[worst], blame=now[worst])
@@ -149,29 +144,15 @@ def _shares(names: list[str], sums: Mapping[str, Sums]) -> dict[str, float]:
     return {name: sums[name].blame / total if total > 0 else 1 / len(names) for name in names}
 
 
-def _rate(seconds: float, sums: Sums) -> float:
-    return seconds / sums.syncs
-
-
-def _added(a: Sums | None, b: Sums) -> Sums:
-    both = Sums()
-    for sums in (a, b):
-        if sums is not None:
-            both.syncs += sums.syncs
-            both.own += sums.own
-            both.wait += sums.wait
-            both.blame += sums.blame
-    return both
-
-
-def _sum(stretches: Iterable[Stretch], into: dict[str, Sums]) -> dict[str, Sums]:
-    for stretch in stretches:
-        for work in stretch.members:
+def _sum(spans: Iterable[WorkSpan], into: dict[str, Sums]) -> dict[str, Sums]:
+    """Add spans to the sums of their members, in place."""
+    for span in spans:
+        for work in span.members:
             sums = into.setdefault(work.name, Sums())
             sums.syncs += work.syncs
             sums.own += work.own_seconds
             sums.wait += work.wait_seconds
             sums.blame += work.blame_seconds
-            if work.said:
-                sums.said[work.said] += work.syncs
+            if work.label:
+                sums.labels[work.label] += work.syncs
     return into

@@ -1,6 +1,6 @@
-"""What changed about the time a job became slow: a new node, a neighbour, a change of level elsewhere.
+"""Changes at the time of an onset: new nodes, neighbouring jobs, changes of level of other workloads.
 
-These are not causes, but what an operator would check first.
+Coincidences are not causes, but what an operator would check first.
 """
 
 from __future__ import annotations
@@ -9,35 +9,37 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from barograph_modeler.state import lru
+
 WORKLOADS: Final = 10_000
 HOSTS: Final = 4_096
-"""Nodes remembered of one workload; those not used for the longest go first."""
+"""Nodes kept per workload; the least recently used are evicted."""
 CHANGES: Final = 1_000
-"""Changes of level remembered, over all workloads."""
+"""Changes of level kept, over all workloads."""
 FEWEST_RUNS: Final = 3
-"""Below so many earlier runs every node is new."""
+"""Fewest earlier runs for a node to count as new."""
 BEFORE_SECONDS: Final = 30.0
 AFTER_SECONDS: Final = 2.0
-"""A neighbour that began so long before the onset coincides with it; an onset is known to two windows."""
+"""A neighbour coincides if it began within these times before or after the onset, which is known to two windows."""
 NAMES: Final = 3
 
 
 class Coincidence(NamedTuple):
-    """One change, in words that follow "coincides with", and its figures."""
+    """One change: words to follow "coincides with", and figures."""
 
     text: str
     numbers: Mapping[str, float]
 
 
 class Neighbour(NamedTuple):
-    """Another running job: its nodes, and when it began in Unix seconds."""
+    """Another running job, its nodes, and its start in Unix seconds."""
 
     job: str
     hosts: frozenset[str]
     started_at: float
 
 
-class Past:
+class WorkloadPast:
     """Earlier runs of one workload."""
 
     __slots__ = ("ended_at", "hosts", "runs")
@@ -48,39 +50,32 @@ class Past:
         self.hosts: OrderedDict[str, None] = OrderedDict()
 
 
-class Surroundings:
-    """Where workloads ran before, and which changed their level when."""
+class Coincidences:
+    """Nodes of earlier runs by workload, and changes of level, to find coincidences."""
 
     def __init__(self) -> None:
-        self._pasts: OrderedDict[str, Past] = OrderedDict()
+        self._pasts: OrderedDict[str, WorkloadPast] = OrderedDict()
         self._changes: deque[tuple[str, float]] = deque(maxlen=CHANGES)
 
-    def ended(self, workload: str, hosts: Iterable[str], at: float) -> None:
-        """A run of the workload is over. hosts: its nodes, may be empty where nobody told; at: Unix seconds."""
-        past = self._pasts.setdefault(workload, Past())
-        self._pasts.move_to_end(workload)
+    def ended(self, workload: str, hosts: Sequence[str], at: float) -> None:
+        """Record an ended run. hosts: its nodes, empty if unknown. at: Unix seconds."""
+        past = lru.get(self._pasts, workload, WorkloadPast, WORKLOADS)
         past.ended_at = max(past.ended_at, at)
-        names = list(hosts)
-        past.runs += bool(names)
-        for name in names:
-            past.hosts[name] = None
-            past.hosts.move_to_end(name)
-        while len(past.hosts) > HOSTS:
-            past.hosts.popitem(last=False)
-        if len(self._pasts) > WORKLOADS:
-            self._pasts.popitem(last=False)
+        past.runs += bool(hosts)
+        for name in hosts:
+            lru.store(past.hosts, name, None, HOSTS)
 
     def changed(self, workload: str, at: float) -> None:
-        """The modeler closed a regime of the workload. at: Unix seconds."""
+        """Record a regime of the workload closed by the modeler. at: Unix seconds."""
         self._changes.append((workload, at))
 
-    def coincidences(
+    def find(
         self, workload: str, hosts: Iterable[str], blamed: Iterable[str], onset_at: float, near: Iterable[Neighbour]
     ) -> list[Coincidence]:
-        """What coincides with an onset, the most telling first.
+        """What coincides with an onset, the most specific first.
 
-        hosts: nodes of the job; blamed: those that hold it up, none where nobody or everybody does. Where somebody does
-        only they are looked at. near: other running jobs.
+        hosts: nodes of the job. blamed: stragglers among them; if there are any, only they are considered. near: other
+        running jobs.
         """
         watched = frozenset(blamed) & frozenset(hosts) or frozenset(hosts)
         return [*_began(watched, onset_at, near), *self._new(workload, watched), *self._since(workload, onset_at)]

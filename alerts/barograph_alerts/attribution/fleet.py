@@ -1,4 +1,4 @@
-"""Beyond the single job: which alarms to believe among many, slow nodes across jobs, slowdowns of everybody."""
+"""Evidence over many jobs: false-discovery control of alarms, straggling nodes, and slowdowns of the whole facility."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from barograph_modeler.state import lru
+
 FALSE_DISCOVERIES: Final = 0.1
-"""Of the jobs called slow at any time, at most this share is expected to be healthy."""
+"""Expected share of healthy jobs among discoveries, at most."""
 FACILITY_JOBS: Final = 3
 FACILITY_SHARE: Final = 0.5
-"""So many jobs, and this share of all, slow at once have one cause."""
+"""This many slow jobs at once, and this share of all, suggest a common cause."""
 NODES: Final = 10_000
-"""Nodes remembered; those not heard of for the longest go first."""
+"""Nodes kept; the least recently used are evicted."""
 BET: Final = 0.5
-"""What is bet on a node's being blamed again."""
+"""Share bet on a node being blamed again."""
 
 
 def e_bh(log_e: Mapping[str, float], q: float = FALSE_DISCOVERIES) -> frozenset[str]:
-    """The e-BH procedure (Wang and Ramdas 2022, JRSS B 84(3)): names whose e-values survive among all of them.
+    """The e-BH procedure (Wang and Ramdas 2022, JRSS B 84(3)): the names of the rejected null hypotheses.
 
-    With e_(1) >= e_(2) >= ..., those of the largest k with e_(k) >= n / (q k). The share of null ones among them is at
-    most q in expectation, however they depend on each other.
+    With e_(1) >= e_(2) >= ..., the first k, for the largest k with e_(k) >= n / (q k). The false-discovery rate is at
+    most q under any dependence.
 
     >>> sorted(e_bh({"a": math.log(40), "b": math.log(25), "c": 0.0, "d": 0.0}, 0.1))
     ['a', 'b']
@@ -36,26 +38,26 @@ def e_bh(log_e: Mapping[str, float], q: float = FALSE_DISCOVERIES) -> frozenset[
 
 
 def facility_share(slow: int, judged: int) -> float:
-    """Which share of the jobs is slow, if those are so many that one cause is likely; else 0."""
+    """The share of slow jobs if a common cause is likely; else 0."""
     share = slow / judged if judged else 0.0
     return share if slow >= FACILITY_JOBS and share >= FACILITY_SHARE else 0.0
 
 
 class NodeRecord(NamedTuple):
-    """One node over all its jobs that had a straggler: how often it was the one, of how many, and log E of that."""
+    """A node's jobs with a straggler: how often the node was it, of how many, and the log e-value."""
 
     blamed: int
     jobs: int
     log_e: float
 
 
-class Nodes:
+class NodeRanking:
     """Which nodes are blamed in job after job.
 
     In a job of m nodes with a straggler, an ordinary node is the one with probability 1 / m. The bet BET on "blamed"
     gives e = BET m where it was and (1 - BET) m / (m - 1) where it was not, of mean 1; their product over the node's
-    jobs is an e-process. score is log E over log(nodes / alpha): above 1 the node is slow, and the chance that this is
-    ever said of any ordinary node is at most alpha.
+    jobs is an e-process. score is log E over log(nodes / alpha): above 1 the node is slow. The probability that any
+    ordinary node ever scores above 1 is at most alpha.
     """
 
     def __init__(self, alpha: float) -> None:
@@ -63,21 +65,18 @@ class Nodes:
         self._records: OrderedDict[str, NodeRecord] = OrderedDict()
 
     def add(self, members: Sequence[str], blamed: Iterable[str]) -> None:
-        """Take the straggler of one job. members: all its nodes, two or more; blamed: some of them."""
-        guilty, m = set(blamed), len(members)
+        """Add a job with a straggler. members: all its nodes, two or more; blamed: some of them."""
+        blamed_members, m = set(blamed), len(members)
         if m < 2:
             return
         for name in members:
-            record = self._records.pop(name, NodeRecord(0, 0, 0.0))
-            e = BET * m / len(guilty) if name in guilty else (1 - BET) * m / (m - len(guilty))
-            self._records[name] = NodeRecord(
-                record.blamed + (name in guilty), record.jobs + 1, record.log_e + math.log(e)
-            )
-            if len(self._records) > NODES:
-                self._records.popitem(last=False)
+            record = self._records.get(name, NodeRecord(0, 0, 0.0))
+            e = BET * m / len(blamed_members) if name in blamed_members else (1 - BET) * m / (m - len(blamed_members))
+            record = NodeRecord(record.blamed + (name in blamed_members), record.jobs + 1, record.log_e + math.log(e))
+            lru.store(self._records, name, record, NODES)
 
     def ranking(self, count: int) -> list[tuple[str, NodeRecord, float]]:
-        """The nodes with the most evidence against them, at most `count`: name, record and score."""
+        """The nodes with the largest e-values, at most `count`: name, record and score."""
         limit = math.log(max(len(self._records), 1) / self.alpha)
         worst = sorted(self._records.items(), key=lambda item: -item[1].log_e)[:count]
         return [(name, record, max(0.0, record.log_e / limit)) for name, record in worst if record.blamed]

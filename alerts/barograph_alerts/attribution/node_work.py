@@ -1,4 +1,4 @@
-"""From rows of `node_blocks` to the work of a job's nodes, or of the ranks of its only node."""
+"""The work of a job's nodes, or of the ranks of its only node, from rows of `node_blocks`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from barograph_alerts.attribution.work import Stretch, Work
+from barograph_alerts.attribution.work import Work, WorkSpan
 
 WAITING: Final = 64
-"""Blocks of one job that wait for rows of further nodes; the oldest go first."""
+"""Incomplete blocks kept per job; the oldest are dropped."""
 BUSIEST: Final = "the busiest rank"
 OTHERS: Final = "the other ranks"
 
@@ -17,18 +17,18 @@ Row = Mapping[str, Any]
 
 
 class NodeWork:
-    """Puts together what the nodes of one job say of the same sync points.
+    """Joins the rows of all nodes of one job for the same sync points.
 
-    nodes: how many the job has; a block is complete once so many have told of it. Of a job on one node the row says who
-    of its ranks worked most, so its members are that one, under the name BUSIEST, and the mean of the others.
+    nodes: number of nodes; a block is complete with a row of each. In a job on one node the row has the rank with the
+    most work: the members are that rank, named BUSIEST, and the mean of the others.
     """
 
     def __init__(self, nodes: int) -> None:
         self._nodes = nodes
         self._waiting: OrderedDict[tuple[int, int, int], list[Row]] = OrderedDict()
 
-    def add(self, row: Row) -> Stretch | None:
-        """Take a row of `node_blocks`; returns the stretch it completes."""
+    def add(self, row: Row) -> WorkSpan | None:
+        """Add a row of `node_blocks`; returns the work span that it completes."""
         if self._nodes <= 1:
             return _of_ranks(row)
         key = int(row["world"]), int(row["first_index"]), int(row["length"])
@@ -39,11 +39,11 @@ class NodeWork:
                 self._waiting.popitem(last=False)
             return None
         del self._waiting[key]
-        return Stretch(max(float(one["ended_at"]) for one in rows), tuple(_of_nodes(rows)), exact=True)
+        return WorkSpan(max(float(one["ended_at"]) for one in rows), tuple(_of_nodes(rows)), exact=True)
 
 
 def _of_nodes(rows: list[Row]) -> Iterator[Work]:
-    """The node whose last rank waited least is the one that the others waited for."""
+    """The work of each node. The others waited for the node whose last rank waited least."""
     waits = [float(row["least_wait_seconds"]) for row in rows]
     least = min(waits)
     blame = (sum(waits) - least) / (len(rows) - 1) - least
@@ -54,7 +54,7 @@ def _of_nodes(rows: list[Row]) -> Iterator[Work]:
         yield Work(str(row["host"]), int(row["count"]), float(row["own_seconds"]) / ranks, waited, last)
 
 
-def _of_ranks(row: Row) -> Stretch | None:
+def _of_ranks(row: Row) -> WorkSpan | None:
     ranks, count = int(row["ranks"]), int(row["count"])
     if ranks < 2:
         return None
@@ -64,4 +64,4 @@ def _of_ranks(row: Row) -> Stretch | None:
     others = (waited - least) / (ranks - 1)
     first = Work(BUSIEST, count, busiest, least, others, f"rank {int(row['own_rank'])}")
     rest = Work(OTHERS, count, (own - busiest) / (ranks - 1), others, 0.0)
-    return Stretch(float(row["ended_at"]), (first, rest), exact=True)
+    return WorkSpan(float(row["ended_at"]), (first, rest), exact=True)

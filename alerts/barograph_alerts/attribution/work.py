@@ -1,6 +1,6 @@
-"""Who did how much: what the ranks or nodes of a job did over a stretch of time. The input of attribution.
+"""The work of the ranks or nodes of a job over a span of time: the input of attribution.
 
-Recordings have it per rank, the log per node; what is made of it is the same.
+Recordings have it per rank, the log per node.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 
 class Work(NamedTuple):
-    """One member of a job, a rank or a node, over one stretch.
+    """One member of a job, a rank or a node, over one span.
 
-    syncs: sync points. own_seconds: work of its own between them. wait_seconds: time in sync points and waiting for
-    messages. blame_seconds: how long the others waited in those sync points to which it came last, their mean.
-    said: what to call it where its name says only which part it plays, such as "the busiest rank".
+    syncs: number of sync points. own_seconds: own work between them. wait_seconds: time in sync points and waiting for
+    messages. blame_seconds: mean time that the others waited in sync points to which this member came last.
+    label: display name if `name` is a role such as "the busiest rank".
     """
 
     name: str
@@ -21,13 +21,13 @@ class Work(NamedTuple):
     own_seconds: float
     wait_seconds: float
     blame_seconds: float
-    said: str = ""
+    label: str = ""
 
 
-class Stretch(NamedTuple):
+class WorkSpan(NamedTuple):
     """All members over the same sync points, which ended at `ended_at` (Unix seconds).
 
-    exact: own_seconds holds no waiting for messages. Where point-to-point calls were not timed it does.
+    exact: whether own_seconds excludes waiting for messages; it does if point-to-point calls were timed.
     """
 
     ended_at: float

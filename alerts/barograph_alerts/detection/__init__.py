@@ -1,1 +1,1 @@
-"""Tests of one job: level, change, stall, runtime; combined into one evidence."""
+"""Statistical tests of one job (level, change, stall, runtime), and their combination."""

@@ -1,4 +1,4 @@
-"""What an alarm is."""
+"""Alarms, and the states of a job."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ Basis: TypeAlias = Literal["its history", "its own first windows", "scaling"]
 class Alarm:
     """One disturbance of one job. Times are Unix seconds; `ended_at` is None while it lasts.
 
-    slowdown: actual over expected time from the onset to where the evidence was strongest; NaN for a stall.
-    basis: what it is slower or faster than.
+    slowdown: actual over expected time, from the onset to the strongest evidence; NaN for a stall.
+    basis: the reference of the comparison.
     """
 
     kind: Kind

@@ -1,4 +1,4 @@
-"""The baseline of a job's windows: the history's mean per class, or the job's own first windows."""
+"""Expected durations of a job's windows: means per class from the history, or from the job's own first windows."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from barograph_modeler.pace.pace import MINIMUM_SHARE, PaceRatio
 from barograph_modeler.pace.windows import Window
 
 FIRST: Final = 15
-"""So many of its own windows a job, or a class that the history lacks, is learned from."""
+"""Own windows from which a job, or a class without history, is learned."""
 REPEATED: Final = 5
-"""A class of a job's own counts once it came in so many windows: what comes once, at the start, measures nothing."""
+"""Fewest windows with a class for its mean to be used; classes of the start-up phase occur once."""
 CLASSES: Final = 256
-"""Classes of its own that a job may have."""
+"""Most classes learned from the job itself."""
 
 
 class Baseline:
-    """Expected seconds of a window: by the history where it knows a class, by the job's own windows where it does not.
+    """Expected seconds of a window, by class from the history, else from the job's own windows.
 
-    means: class id -> mean seconds in the history, empty where there is none.
+    means: class id -> mean seconds in the history, empty without one.
     """
 
     __slots__ = ("_history", "_learning", "_own")
@@ -31,7 +31,7 @@ class Baseline:
         self._learning: dict[int, tuple[int, float, int]] = {}
 
     def learn(self, window: Window) -> None:
-        """Learn classes that the history lacks; after FIRST windows a class is known and does not change."""
+        """Learn classes without history; after FIRST windows the mean of a class is fixed."""
         for class_id, count in window.counts.items():
             if class_id in self._history or class_id in self._own:
                 continue
@@ -46,14 +46,14 @@ class Baseline:
                 self._own[class_id] = seconds / counts
 
     def settle(self) -> None:
-        """Know from now on the classes that came REPEATED times or more so far."""
+        """Fix the means of classes that occurred in at least REPEATED windows so far."""
         for class_id, (counts, seconds, windows) in list(self._learning.items()):
             if windows >= REPEATED:
                 self._own[class_id] = seconds / counts
                 del self._learning[class_id]
 
     def repeats(self, window: Window) -> bool:
-        """Whether at least half of the window's seconds are of classes that are known or would be by `settle`."""
+        """Whether at least half of the window's seconds are in classes that are known or become known by `settle`."""
         known = 0.0
         for class_id, seconds in window.seconds.items():
             windows = self._learning.get(class_id, (0, 0.0, 0))[2]
@@ -62,13 +62,13 @@ class Baseline:
         return known >= MINIMUM_SHARE * window.actual_seconds
 
     def by_history(self, window: Window) -> float:
-        """Which share of the window's seconds is of classes that the history knows, 0 to 1."""
+        """Share of the window's seconds in classes of the history, 0 to 1."""
         known = math.fsum(s for class_id, s in window.seconds.items() if class_id in self._history)
         total = window.actual_seconds
         return known / total if total > 0 else 0.0
 
     def compare(self, window: Window) -> PaceRatio:
-        """The window against what it should have taken, over the classes that are known."""
+        """Compare the window with its expected seconds, over known classes."""
         actual = expected = total = 0.0
         for class_id, seconds in window.seconds.items():
             total += seconds
@@ -82,7 +82,7 @@ class Baseline:
         return PaceRatio(log, actual / total if total > 0 else 0.0, actual, expected)
 
     def add_phases(self, window: Window, reference: float, into: dict[int, tuple[float, float]]) -> None:
-        """Add each known class's actual and expected seconds. reference: log ratio at which the job is as usual."""
+        """Add actual and expected seconds of each known class. reference: log ratio at which the job is as usual."""
         usual = math.exp(reference)
         for class_id, seconds in window.seconds.items():
             mean = self._history.get(class_id, self._own.get(class_id))

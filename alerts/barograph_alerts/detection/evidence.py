@@ -1,4 +1,4 @@
-"""The evidence about one job, window by window: is it slower or faster than it should be, and since when?"""
+"""The combined evidence that one job is slower or faster than expected, and its alarms."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ALPHA: Final = 0.01
 MARGIN: Final = 0.05
 MINIMUM_RESIDUALS: Final = 20
 RECOVERED: Final = 5
-"""An alarm is over after so many windows in a row that are nearer to the reference than to the slowdown."""
+"""An alarm ends after this many consecutive windows that are nearer to the reference than to the slowdown."""
 
 Seconds: TypeAlias = tuple[float, float]
 """Actual and expected."""
@@ -27,13 +27,13 @@ Seconds: TypeAlias = tuple[float, float]
 class Evidence:
     """Combines the tests of one job; together they falsely alarm in a share alpha of healthy jobs.
 
-    Each window is a log ratio of actual to expected seconds over all its classes; each test is a `Sequential` on
-    conformal p-values. Of alpha, `Level` has a half, `Change` a quarter, stalls (`Stall`) an eighth.
-    Without a history `Change` judges, with a wider margin and the job's own class means, and `Total`, with the half of
-    `Level`, once something is foretold of the whole run.
+    A window is the log ratio of actual to expected seconds over its classes; each test is a `Sequential` on conformal
+    p-values. `Level` spends half of alpha, `SelfChange` a quarter, `Stall` an eighth. Without a history `SelfChange`
+    has a wider margin and the job's own class means, and `RuntimeTest` has the half of `Level` once there is a
+    prediction of the runtime.
 
-    Windows are not quite independent: they are autocorrelated and share the finite residuals. What that costs was
-    measured: tests/benchmarks/test_alerts.py, docs/engineer/alerts.md.
+    Windows are autocorrelated and share the finite residuals. The effect on false alarms is measured in
+    tests/benchmarks/test_alerts.py and docs/engineer/alerts.md.
 
     pace: None without a history. alpha: bound on the probability that a healthy job ever alarms, between 0 and 1.
     margin: slowdown that does not matter, 0.05 is 5 %. Raises ValueError for other values.
@@ -49,14 +49,14 @@ class Evidence:
         self.highest = 0.0
         self.alarms: list[Alarm] = []
         self.phases: dict[int, Seconds] = {}
-        """Seconds of each class since the latest onset."""
+        """Actual and expected seconds of each class since the latest onset."""
         usable = pace is not None and pace.runs >= 1 and pace.residuals.size >= MINIMUM_RESIDUALS
         self._level = Level(pace, alpha / 2, margin) if pace is not None and usable else None
-        self._yardstick = Baseline(pace.means if pace is not None and usable else {})
+        self._baseline = Baseline(pace.means if pace is not None and usable else {})
         history = self._level.p_value if self._level is not None else None
-        self._change = SelfChange(self._yardstick, alpha / 4, margin, history)
-        self.total: RuntimeTest | None = None
-        """The test of the whole run, where there is no history but a forecast."""
+        self._change = SelfChange(self._baseline, alpha / 4, margin, history)
+        self.runtime_test: RuntimeTest | None = None
+        """The test of the whole run, if there is a prediction and no history."""
         self._alpha = alpha
         self._margin = margin
         self._stall_score = 0.0
@@ -64,43 +64,43 @@ class Evidence:
         self._near_since = math.nan
         self._whole = (0.0, 0.0)
         self.over = False
-        """True once it is known how long the whole run took."""
+        """Whether the runtime is final."""
 
     @property
     def score(self) -> float:
-        """log E over its threshold, of the test that says most, or a silence over what is allowed.
+        """The largest score of all tests: log E over its threshold, or silence over the allowed silence.
 
-        Above 1 while there is an alarm and only then: strong evidence for less than the margin is 1.
+        Above 1 if and only if there is an alarm: strong evidence of less than the margin scores 1.
         """
         level = max(self._level.slow.score, self._level.fast.score) if self._level is not None else 0.0
-        total = self.total.score if self.total is not None else 0.0
+        total = self.runtime_test.score if self.runtime_test is not None else 0.0
         highest = max(level, total, self._change.slow.score, self._stall_score)
         return min(highest, 1.0) if self.open is None else highest
 
     @property
     def log_e(self) -> float:
-        """Logarithm of the evidence that the job is slow, an e-value: the mean of those of its tests."""
+        """Log e-value of the hypothesis that the job is not slow: the mean e-value of its tests."""
         logs = [self._change.slow.log_e]
         logs += [self._level.slow.log_e] if self._level is not None else []
-        logs += [self.total.log_e] if self.total is not None else []
+        logs += [self.runtime_test.log_e] if self.runtime_test is not None else []
         highest = max(logs)
         return highest + math.log(math.fsum(math.exp(log - highest) for log in logs) / len(logs))
 
     @property
     def open(self) -> Alarm | None:
-        """The alarm that lasts, or None."""
+        """The current alarm, or None."""
         return self.alarms[-1] if self.alarms and self.alarms[-1].ended_at is None else None
 
     @property
     def state(self) -> State:
-        """The verdict so far: unknown until a window could be judged; after an alarm what that was, to the end."""
+        """The verdict so far: unknown until a window was compared; from an alarm on, the kind of the latest one."""
         if self.alarms:
             return self.alarms[-1].kind
         return "healthy" if self.windows or self.over else "unknown"
 
     @property
     def basis(self) -> Basis:
-        """What the job is judged by."""
+        """The reference that the job is compared with."""
         if (self.alarms and self.alarms[-1].basis == "scaling") or (self.over and not self.windows):
             return "scaling"
         return "its own first windows" if self._change.cold else "its history"
@@ -112,18 +112,22 @@ class Evidence:
 
     @property
     def onset_at(self) -> float | None:
-        """When the latest disturbance most likely began, in Unix seconds; None before an alarm."""
+        """Most likely begin of the latest disturbance, in Unix seconds; None before an alarm."""
         return self.alarms[-1].onset_at if self.alarms else None
 
     @property
     def slowdown(self) -> float:
         """Actual over expected seconds: of the whole job before an alarm, then of the latest disturbance.
 
-        1.34 is 34 % slower than what it is judged by. NaN before the first window that could be compared.
+        1.34 is 34 % slower than the reference. NaN before the first comparable window.
         """
         if self.alarms:
             return self.alarms[-1].slowdown
-        return self.total.slowdown if self.basis == "scaling" and self.total is not None else self.whole_slowdown
+        return (
+            self.runtime_test.slowdown
+            if self.basis == "scaling" and self.runtime_test is not None
+            else self.whole_slowdown
+        )
 
     @property
     def whole_slowdown(self) -> float:
@@ -133,15 +137,15 @@ class Evidence:
 
     @property
     def expected_seconds(self) -> float:
-        """What the windows so far should have taken."""
+        """Expected seconds of the windows so far."""
         return self._whole[1]
 
     def add(self, window: Window) -> None:
-        """Take the job's next window. Where less than half of it is of known classes it is passed over.
+        """Add the job's next window. It is skipped if less than half of it is in known classes.
 
-        `windows` counts those that were judged.
+        `windows` counts the others.
         """
-        # Before the change test takes the window: it may be the first one of an excursion.
+        # Before the change test adds the window, which may be the first of an excursion.
         if self._change.slow.quiet and self.open is None:
             self.phases.clear()
         level = self._level.add(window) if self._level is not None else None
@@ -151,41 +155,42 @@ class Evidence:
         self.windows += 1
         self._whole = self._whole[0] + ratio.actual_seconds, self._whole[1] + ratio.expected_seconds
         if change is not None:
-            self._yardstick.add_phases(window, self._change.reference, self.phases)
+            self._baseline.add_phases(window, self._change.reference, self.phases)
         if self.open is None:
             self._look_for_alarm(window)
         else:
             self._follow(self.alarms[-1], window, ratio)
         self.highest = max(self.highest, self.score)
 
-    def foretell(self, foretold: RuntimePrior) -> None:
-        """Judge the whole run by a forecast from now on, unless there is a history."""
-        if self._level is None and self.total is None:
-            self.total = RuntimeTest(foretold, self._alpha / 2, self._margin * COLD_MARGIN)
+    def expect_runtime(self, prior: RuntimePrior) -> None:
+        """Test the whole run against a prediction from now on, unless there is a history."""
+        if self._level is None and self.runtime_test is None:
+            self.runtime_test = RuntimeTest(prior, self._alpha / 2, self._margin * COLD_MARGIN)
 
-    def lasts(self, seconds: float, since: float, now: float, *, over: bool = False) -> None:
-        """Take how long the whole run takes: at least, projected, or exactly where it is over.
+    def set_runtime(self, seconds: float, since: float, now: float, *, over: bool = False) -> None:
+        """Set the runtime of the whole run: a lower bound, a projection, or, if `over`, the final value.
 
-        since: when it began; now: Unix seconds both. A run that has alarmed already is not called slow once more for
-        being late because of that.
+        since: start of the run, now: Unix seconds both. A run with another alarm does not alarm again for the delay.
         """
-        if self.total is None or not seconds > 0:
+        if self.runtime_test is None or not seconds > 0:
             return
-        self.total.update(seconds)
+        self.runtime_test.update(seconds)
         self.over = self.over or over
         alarm = self.alarms[-1] if self.alarms else None
         if alarm is not None and alarm.basis != "scaling":
             pass
         elif alarm is not None and alarm.ended_at is None:
-            alarm.slowdown, alarm.score = self.total.slowdown, max(alarm.score, self.total.score)
-            if self.total.score <= 1:
+            alarm.slowdown, alarm.score = self.runtime_test.slowdown, max(alarm.score, self.runtime_test.score)
+            if self.runtime_test.score <= 1:
                 alarm.ended_at = now
-        elif self.total.score > 1:
-            self.alarms.append(Alarm("slow", "scaling", since, now, self.total.slowdown, self.total.score))
+        elif self.runtime_test.score > 1:
+            self.alarms.append(
+                Alarm("slow", "scaling", since, now, self.runtime_test.slowdown, self.runtime_test.score)
+            )
         self.highest = max(self.highest, self.score)
 
-    def silent(self, score: float, since: float, now: float) -> None:
-        """Take how long the job has been silent, as a score of `Stall`; since, now: Unix seconds."""
+    def add_silence(self, score: float, since: float, now: float) -> None:
+        """Add a score of `Stall` for the current silence. since, now: Unix seconds."""
         self._stall_score = score
         if (alarm := self.open) is None:
             if score > 1:
@@ -206,11 +211,11 @@ class Evidence:
             test.trim()
             if kind == "fast" or test.slowdown >= 1 + self._change.margin:
                 self.alarms.append(Alarm(kind, basis, test.started_at, window.ended_at, test.slowdown, test.score))
-                self._change.forget_held()
+                self._change.drop_held()
                 return
 
     def _follow(self, alarm: Alarm, window: Window, ratio: PaceRatio) -> None:
-        """Keep an open alarm up to date, and close it when the job has recovered."""
+        """Update an open alarm, and close it once the job has recovered."""
         if alarm.kind == "stalled" or alarm.basis == "scaling":
             return
         reference = self._change.reference if alarm.basis == "its own first windows" else 0.0
@@ -233,7 +238,7 @@ class Evidence:
         return self._level.slow if alarm.kind == "slow" else self._level.fast
 
     def _close(self, alarm: Alarm, at: float) -> None:
-        """The disturbance is over; what comes after it is judged afresh."""
+        """End the disturbance and reset the tests."""
         alarm.ended_at = at
         self._near = 0
         self._change.slow.reset()

@@ -1,4 +1,4 @@
-"""Is the job slower, or suspiciously faster, than its history?"""
+"""The tests for a job that is slower, or suspiciously faster, than its history."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from barograph_modeler.pace.pace import MINIMUM_SHARE, Pace, PaceRatio
 from barograph_modeler.pace.windows import Window
 
 FAST_MARGIN: Final = 0.5
-"""A job is suspiciously fast where it does 1.5 times the work per second, or more where its history says so."""
+"""A job is suspiciously fast at 1.5 times the work per second, or more if its history is more variable."""
 
 
 class Level:
     """Two `Sequential` tests of a job's windows against the pace of its history.
 
-    With x the log ratio of actual to expected seconds, residuals those of the pace and T its tolerance, p-values are
-    conformal: for `slow` of x - T among the residuals, for `fast` of -x less T or log(1 + FAST_MARGIN), whichever is
-    larger, among the residuals with their signs changed.
+    With x the log ratio of actual to expected seconds and T the tolerance of the pace, p-values are conformal: for
+    `slow` of x - T among the residuals of the pace, for `fast` of -x - max(T, log(1 + FAST_MARGIN)) among the negated
+    residuals.
 
-    alpha: a quarter of it is spent on the tolerance on either side, a quarter on either test.
+    alpha: a quarter is spent on each test, and a quarter on the tolerance of each side.
     """
 
     __slots__ = ("_fast_tolerance", "_mirrored", "_pace", "_residuals", "_tolerance", "fast", "slow")
@@ -36,7 +36,7 @@ class Level:
         self.slow, self.fast = Sequential(alpha / 4), Sequential(alpha / 4)
 
     def add(self, window: Window) -> PaceRatio | None:
-        """Take the next window; None where less than half of it is of classes the history knows."""
+        """Add the next window; returns None if less than half of it is in classes of the history."""
         ratio = self._pace.log_ratio(window)
         if ratio.share < MINIMUM_SHARE or math.isnan(ratio.log):
             return None
@@ -46,5 +46,5 @@ class Level:
         return ratio
 
     def p_value(self, excess: float) -> float:
-        """How seldom a healthy window of the history leaves so much or more."""
+        """The p-value of an excess among the residuals of the history."""
         return p_value(self._residuals, excess)

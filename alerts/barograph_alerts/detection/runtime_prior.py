@@ -1,4 +1,4 @@
-"""Cold start: how long a workload never seen should take, from what the application took at other scales."""
+"""The test of a whole run without history, against the runtime predicted from other scales of its application."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Final, NamedTuple
 from scipy.special import stdtr, stdtrit
 
 FREEDOM: Final = 4
-"""Degrees of freedom of the tail beyond the 95 % limits: as heavy as that of the prior of `tolerance`."""
+"""Degrees of freedom of the tail beyond the 95 % limits, as in the prior of `tolerance`."""
 LIMIT: Final = float(stdtrit(FREEDOM, 0.975))
 FROM_FEATURES: Final = "features"
-"""The method of rows of `predictions` that were made of the run's own features."""
+"""The method of rows of `predictions` made from the run's own features."""
 KAPPA: Final = 0.1
-"""The calibrator's exponent: small, for there is one p-value a job and it may be very small."""
+"""The calibrator's exponent: small, since there is one p-value per job, which may be very small."""
 
 
 class RuntimePrior(NamedTuple):
-    """A row of `predictions`: seconds that hold 95 % of runs and their median, from `runs` runs at `scales` scales.
+    """A row of `predictions`: median and 95 % limits in seconds, from `runs` runs at `scales` scales.
 
-    runs and scales are 0 where only other problems of the application are known.
+    runs and scales are 0 if only other problems of the application have run.
     """
 
     lower_seconds: float
@@ -30,17 +30,17 @@ class RuntimePrior(NamedTuple):
 
     @property
     def basis(self) -> str:
-        """What it rests on, in words."""
+        """The data of the prediction, in words."""
         if not self.scales:
             return "scaling from other problems of the application"
         runs = "1 run" if self.runs == 1 else f"{self.runs} runs"
         return f"scaling from {runs} at {self.scales} scale{'s' * (self.scales > 1)}"
 
     def p_value(self, seconds: float) -> float:
-        """How seldom a healthy run takes so long or longer.
+        """Probability that a healthy run takes this long or longer.
 
-        Logarithms are taken to follow Student's t with FREEDOM degrees of freedom about the median, whose 97.5 %
-        quantile is the upper limit: 99.5 % are within 1.66 times the distance, where a normal distribution has 1.31.
+        Log runtimes are assumed to follow Student's t with FREEDOM degrees of freedom about the median, with the upper
+        limit as 97.5 % quantile: 99.5 % are within 1.66 times the distance, against 1.31 for a normal distribution.
         """
         reach = math.log(self.upper_seconds / self.expected_seconds)
         excess = math.log(seconds / self.expected_seconds)
@@ -50,34 +50,34 @@ class RuntimePrior(NamedTuple):
 
 
 class RuntimeTest:
-    """A test of the whole run: how long it takes, against what is foretold.
+    """A test of the runtime of a whole run against its prediction.
 
-    While a job runs it has taken at least what has passed, so the p-value only falls and this is one test, however
-    often one looks: it exceeds the risk in the end or never. A projection of the total may move; `take` says how.
+    Elapsed time is a lower bound of the runtime, so the p-value only decreases while a job runs: repeated evaluation is
+    still one test. A projected runtime may also decrease.
 
     risk: between 0 and 1. margin: slowdown that does not matter, 0.05 is 5 %.
     """
 
-    __slots__ = ("_margin", "_risk", "foretold", "seconds")
+    __slots__ = ("_margin", "_risk", "prior", "seconds")
 
-    def __init__(self, foretold: RuntimePrior, risk: float, margin: float) -> None:
-        self.foretold = foretold
+    def __init__(self, prior: RuntimePrior, risk: float, margin: float) -> None:
+        self.prior = prior
         self.seconds = math.nan
         self._risk = risk
         self._margin = margin
 
     def update(self, seconds: float) -> None:
-        """Take how long the run takes at least, or will: the latest word counts. seconds: above 0."""
+        """Set the runtime, or its lower bound or projection. seconds: above 0."""
         self.seconds = seconds
 
     @property
     def slowdown(self) -> float:
-        """Actual over foretold seconds; NaN before the first."""
-        return self.seconds / self.foretold.expected_seconds
+        """Actual over predicted seconds; NaN before the first update."""
+        return self.seconds / self.prior.expected_seconds
 
     @property
     def score(self) -> float:
-        """log p over log risk, 0 before the first: above 1 alarms. At most 1 where the slowdown is below the margin."""
+        """log p over log risk, 0 before the first update: above 1 alarms. At most 1 if the slowdown is below margin."""
         if math.isnan(self.seconds):
             return 0.0
         score = math.log(max(self._p, 1e-300)) / math.log(self._risk)
@@ -85,11 +85,11 @@ class RuntimeTest:
 
     @property
     def log_e(self) -> float:
-        """Logarithm of KAPPA p**(KAPPA - 1), an e-value (Vovk and Wang 2021, section 2); 0 before the first."""
+        """Logarithm of the e-value KAPPA p**(KAPPA - 1) (Vovk and Wang 2021, section 2); 0 before the first update."""
         if math.isnan(self.seconds):
             return 0.0
         return math.log(KAPPA) + (KAPPA - 1) * math.log(max(self._p, 1e-300))
 
     @property
     def _p(self) -> float:
-        return self.foretold.p_value(self.seconds)
+        return self.prior.p_value(self.seconds)

@@ -1,4 +1,4 @@
-"""One sequential test: evidence that windows have left the null hypothesis, at whichever window that began."""
+"""A sequential test of windows against a null hypothesis, with unknown time of change."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from collections.abc import Sequence
 from typing import Final
 
 KAPPA: Final = 0.5
-"""The calibrator's exponent. Smaller bets more on the smallest p-values; a slowdown of 10 % makes moderate ones: of
-1,000 simulated ones 0.5 finds 92 %; 0.4 finds 88 %, and large slowdowns one window sooner (docs/engineer/alerts.md)."""
+"""The calibrator's exponent. A smaller one bets more on the smallest p-values, but those of a slowdown of 10 % are
+moderate: of 1,000 simulated ones 0.5 detects 92 %; 0.4 detects 88 %, and large slowdowns one window sooner
+(docs/engineer/alerts.md)."""
 FLOOR: Final = 0.01
-"""The smallest p-value that counts: no window is worth more, so that a burst of three cannot alarm."""
+"""Lower bound of p-values, which limits the evidence of a window: a burst of three cannot alarm."""
 
 EXCURSION: Final = 64
-"""Windows of an excursion that are kept apart."""
+"""Windows of an excursion kept one by one."""
 STEP: Final = 0.5
-"""Share of the variance that a step must explain to be one."""
+"""Least share of the variance that a step must explain."""
 
 
 def p_value(residuals: Sequence[float], excess: float) -> float:
@@ -30,7 +31,7 @@ def p_value(residuals: Sequence[float], excess: float) -> float:
 
 
 class Sequential:
-    """An e-process over all windows where a change may have begun.
+    """An e-process, mixed over all windows at which a change may have begun.
 
     Per window, p becomes e = KAPPA max(p, FLOOR)**(KAPPA - 1). p is super-uniform under the null hypothesis, and the
     integral of KAPPA p**(KAPPA - 1) over [0, 1] is 1, so E[e] <= 1 (Vovk and Wang 2021, Annals of Statistics 49(3),
@@ -41,8 +42,8 @@ class Sequential:
     is the weighted mean of all products e_s ... e_t, and a supermartingale that starts at 1 where windows are
     independent. By Ville's inequality it ever exceeds 1 / alpha with probability at most alpha.
 
-    Beside it runs Page's CUSUM of log e, the excursion: where the change began, and the actual and expected seconds
-    from there to where the evidence was strongest.
+    Page's CUSUM of log e, the excursion, gives the begin of the change, and the actual and expected seconds from there
+    to the strongest evidence.
 
     alpha: between 0 and 1.
     """
@@ -66,7 +67,7 @@ class Sequential:
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything: the test begins with the next window."""
+        """Restart the test with the next window."""
         self.log_e = 0.0
         self.started_at = math.nan
         self.peak_seconds = (0.0, 0.0)
@@ -84,7 +85,7 @@ class Sequential:
 
     @property
     def quiet(self) -> bool:
-        """True while nothing speaks for a change."""
+        """Whether the excursion is empty: there is no evidence of a change."""
         return self._sum <= 0
 
     @property
@@ -94,7 +95,7 @@ class Sequential:
         return actual / expected if expected > 0 else math.nan
 
     def add(self, p: float, started_at: float, actual: float, expected: float) -> None:
-        """Take the next window: its p-value, when it began (Unix seconds), its seconds and those of the null."""
+        """Add the next window: p-value, begin in Unix seconds, actual seconds, and expected seconds under the null."""
         log_e = math.log(KAPPA) + (KAPPA - 1) * math.log(max(p, FLOOR))
         self._t += 1
         t = self._t
@@ -113,7 +114,7 @@ class Sequential:
             self._peak, self.peak_seconds = self._sum, (self._actual, self._expected)
 
     def trim(self) -> None:
-        """Take from the front of the excursion what was not the change yet, only restlessness before it."""
+        """Remove windows before the change point from the front of the excursion."""
         first = change_point([abs(math.log(actual / expected)) for _, actual, expected in self._excursion])
         for _, actual, expected in self._excursion[:first]:
             self._actual -= actual
@@ -124,10 +125,10 @@ class Sequential:
 
 
 def change_point(values: Sequence[float]) -> int:
-    """Where the one step up in a series is, as the index of the first value after it; 0 where there is none.
+    """The index of the first value after the single upward step of a series; 0 if there is none.
 
-    The split that explains most of the variance, if it explains most of it and what is before it is less than a third
-    of what is after it.
+    It is the split that explains the most variance, if it explains at least the share STEP and the mean before it is
+    less than a third of the mean after it.
 
     >>> change_point([0.1, 0.2, 0.1, 0.6, 0.5, 0.6])
     3

@@ -1,4 +1,4 @@
-"""Stalls: a job that says nothing for much longer than it ever took from one sync point to the next."""
+"""Stalls: no sync point for much longer than the longest interval so far."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Final
 
 FEWEST_SECONDS: Final = 30.0
 COLD_SECONDS: Final = 60.0
-"""A silence shorter than this is no stall; the second where the job has no history."""
+"""Least silence that is a stall, with and without a history."""
 TIMELY_SECONDS: Final = 60.0
-"""Intervals older than this on arrival come from a spool: their job's silence is the network's, not its own."""
+"""Intervals older than this on arrival come from a spool: the silence is due to the network, not to the job."""
 
 
 class Stall:
-    """When to call a silence a stall, at a risk of its own.
+    """A test of the current silence, with a bound on false alarms.
 
-    Where the longest of N intervals took m seconds, and the tail beyond falls at least as fast as 1 / t**2 (means
-    exist), a further interval exceeds c m with probability 1 / (N c**2) or less. A job has no more intervals than the
-    N it is judged by, so c = 1 / sqrt(risk) keeps the share of healthy jobs that are ever called stalled below risk.
+    If the longest of N intervals took m seconds, and the tail beyond decreases at least as fast as 1 / t**2 (the mean
+    exists), a further interval exceeds c m with probability at most 1 / (N c**2). A job has at most about N further
+    intervals, so c = 1 / sqrt(risk) keeps the share of healthy jobs that ever alarm below risk.
 
-    risk: between 0 and 1. known_seconds: the longest interval that is usual in the history, 0 where there is none.
+    risk: between 0 and 1. known_seconds: the longest usual interval of the history, 0 without one.
     """
 
     __slots__ = ("_factor", "_fewest", "_last", "_longest", "_timely")
@@ -32,18 +32,18 @@ class Stall:
         self._timely = False
 
     def add(self, ended_at: float, longest_seconds: float, now: float) -> None:
-        """Take the last end and the longest duration of some new intervals, which arrived at `now`."""
+        """Add new intervals: the end of the last, the longest duration, and the time of arrival."""
         self._last = ended_at
         self._longest = max(self._longest, longest_seconds)
         self._timely = now - ended_at < TIMELY_SECONDS
 
     @property
     def began_at(self) -> float:
-        """When the last interval ended, in Unix seconds; NaN before the first."""
+        """End of the last interval, in Unix seconds; NaN before the first."""
         return self._last
 
     def score(self, now: float) -> float:
-        """Silence over what is allowed: above 1 it is a stall. 0 where nothing can be said."""
+        """Silence over the allowed silence: above 1 is a stall. 0 if unknown."""
         if not self._timely or math.isnan(self._last):
             return 0.0
         return max(0.0, now - self._last) / max(self._fewest, self._factor * self._longest)

@@ -1,4 +1,4 @@
-"""How far a healthy run may be from the mean of its history, also where the history is one run."""
+"""The deviation of a healthy run from its history, also for a history of one run."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ from barograph_modeler.pace.pace import Pace
 
 PRIOR_SPREAD: Final = 0.03
 PRIOR_RUNS: Final = 4
-"""What is taken for known before a second run: a spread of 3 %, worth as much as four degrees of freedom.
+"""The prior of the spread between runs: 3 %, with the weight of four degrees of freedom.
 
-Of 350 repeated configurations of public studies (docs/engineer/alerts.md) half spread by less than 1.4 %, a quarter by
-more than 4 %, a tenth by more than 11 %.
+In 350 repeated configurations of public studies (docs/engineer/alerts.md) half have a spread below 1.4 %, a quarter
+above 4 %, a tenth above 11 %.
 """
 
 
 def tolerance(pace: Pace, margin: float, alpha: float) -> float:
-    """How much slower than the mean, as a logarithm, a healthy run may be: exceeded by a share alpha of them.
+    """The log ratio of a run to the mean that a share alpha of healthy runs exceeds.
 
-    The upper prediction limit of Student's t for one more run, with a spread that begins at the prior's and becomes
-    the history's own (the posterior under a scaled inverse chi-square prior, Gelman et al., Bayesian Data Analysis,
-    section 2.6):
+    The upper prediction limit of Student's t for one more run, with the posterior spread under a scaled inverse
+    chi-square prior (Gelman et al., Bayesian Data Analysis, section 2.6):
 
         s**2 = (PRIOR_RUNS PRIOR_SPREAD**2 + (n - 1) spread**2) / (PRIOR_RUNS + n - 1)
         t(PRIOR_RUNS + n - 1, 1 - alpha) s sqrt(1 + 1 / n)

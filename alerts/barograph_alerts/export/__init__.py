@@ -1,1 +1,1 @@
-"""Prometheus metrics of running jobs."""
+"""Metrics of running jobs."""

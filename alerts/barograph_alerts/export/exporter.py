@@ -1,4 +1,4 @@
-"""What the alerts daemon shows Prometheus: one set of series per job while it runs, or while its alarm is news."""
+"""The alerts daemon's metrics: one set of series per job while it runs, and for some time after an alarm."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from barograph_collector.daemon.families import counter, gauge
 MAX_JOBS: Final = 1000
 MAX_NODES: Final = 100
 ENDED_SECONDS: Final = 180.0
-"""How long an ended job that was slow stays exposed: three scrapes a minute apart."""
+"""How long an ended job with an alarm stays exposed: three scrapes at intervals of a minute."""
 SILENT_SECONDS: Final = 900.0
-"""A running job that has said nothing for this long is no longer exposed."""
+"""A running job without news for this long is no longer exposed."""
 
 
 class AlertsExporter(Collector):
-    """Scores of jobs, slow ones first, and the daemon's own counts.
+    """Metric families of jobs, those with the highest scores first, of nodes, and of the daemon's own state.
 
-    clock: Unix seconds. labels: what is told of alarmed jobs besides, out of `settings.LABELS`.
+    clock: Unix seconds. labels: further labels of alarmed jobs, see `AlertsSettings.labels`.
     """
 
     def __init__(self, scorer: Scorer, clock: Callable[[], float] = time.time, *, labels: Sequence[str] = ()) -> None:
@@ -36,8 +36,8 @@ class AlertsExporter(Collector):
         self._clock = clock
 
     def collect(self) -> Iterable[Metric]:
-        """Build families, add samples, return."""
-        # Healthy jobs must not take turns with every scrape: each turn is a new series for Prometheus.
+        """All metric families."""
+        # The order is stable between scrapes, since each change of the exposed jobs makes new series in Prometheus.
         jobs = sorted(self._exposed(), key=lambda item: (-(item[1].score // REPORT_STEP), item[1].offset))
         shown = jobs[:MAX_JOBS]
         yield from self._jobs(shown)
@@ -55,9 +55,9 @@ class AlertsExporter(Collector):
         score, slowdown, onset, info, alarm, discovered = [], [], [], [], [], []
         for name, job in jobs:
             info.append(([name, job.workload, job.app, job.state], 1))
-            if job.trial is None or job.state == "unknown":
+            if job.monitor is None or job.state == "unknown":
                 continue
-            evidence = job.trial.evidence
+            evidence = job.monitor.evidence
             score.append(([name], job.score))
             if math.isfinite(evidence.slowdown):
                 slowdown.append(([name], evidence.slowdown))
@@ -65,9 +65,9 @@ class AlertsExporter(Collector):
                 onset.append(([name], evidence.onset_at))
             discovered.append(([name], int(name in self._scorer.discovered or (job.ended and job.score > 1))))
             if job.score > 1:
-                cause = job.trial.cause
-                told = [getattr(job, label) for label in extra]
-                alarm.append(([name, *told, job.state, cause.kind, " ".join(cause.members), job.sentence], 1))
+                cause = job.monitor.cause
+                values = [getattr(job, label) for label in extra]
+                alarm.append(([name, *values, job.state, cause.kind, " ".join(cause.members), job.sentence], 1))
         text = "Evidence that the job is slower than its history; above 1 alarms"
         yield gauge("barograph_job_score", text, score, "job")
         text = "Actual over expected time, since the onset of an alarm, as a ratio"
@@ -75,7 +75,7 @@ class AlertsExporter(Collector):
         text = "When the slowdown began, in Unix seconds"
         yield gauge("barograph_job_onset_timestamp_seconds", text, onset, "job")
         yield gauge("barograph_job_info", "1 for each job exposed", info, "job", "workload", "app", "state")
-        text = "1 where the evidence against the job stands up among that of all running jobs"
+        text = "1 if the evidence against the job is significant among all running jobs"
         yield gauge("barograph_job_discovered", text, discovered, "job")
         text = "1 while the job is disturbed, with the cause, the ranks or nodes it is put down to, and the sentence"
         labels = ("job", *extra, "state", "cause", "members", "sentence")
@@ -83,11 +83,11 @@ class AlertsExporter(Collector):
 
     def _fleet(self) -> Iterator[Metric]:
         ranking = self._scorer.nodes.ranking(MAX_NODES)
-        text = "Evidence that the node holds up its jobs, over all of them; above 1 it does"
+        text = "Evidence that the node delays its jobs, over all of them; above 1 is significant"
         yield gauge("barograph_node_straggler_score", text, (([node], score) for node, _, score in ranking), "node")
         yield gauge(
             "barograph_node_straggler_jobs",
-            "Jobs with a straggler that the node took part in, and those where it was the one",
+            "Jobs with a straggler that used the node, and those in which the node was the straggler",
             (
                 ([node, part], count)
                 for node, record, _ in ranking
@@ -101,7 +101,7 @@ class AlertsExporter(Collector):
 
     def _exposed(self) -> Iterator[tuple[str, WatchedJob]]:
         now = self._clock()
-        # The scorer runs in another thread: lists are copied in one step each.
+        # The scorer runs in another thread: list() copies atomically.
         for name, job in list(self._scorer.jobs.items()):
             if job.workload and now - job.changed_at < SILENT_SECONDS:
                 yield name, job

@@ -1,4 +1,4 @@
-"""What Prometheus sees of a running job beside its score: when it will end, and the intervals of its classes."""
+"""Metric families of a running job beside its score: projected runtime, and intervals of its classes."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from barograph_alerts.processor import Scorer
 from barograph_collector.daemon.families import gauge
 
 CLASSES: Final = 8
-"""Classes shown of one job, those with the most time."""
+"""Classes exposed per job, those with the most time."""
 MAX_CLASSES: Final = 4000
-"""Classes shown of all jobs: those of the jobs with the highest score first."""
+"""Classes exposed over all jobs, those of the jobs with the highest scores first."""
 
 
 def run_families(jobs: Sequence[tuple[str, WatchedJob]], scorer: Scorer, now: float) -> Iterator[Metric]:
-    """When running jobs began and how long they will take. now: Unix seconds."""
+    """Start and projected runtime of running jobs. now: Unix seconds."""
     began, projected = [], []
     for name, job in jobs:
-        if job.ended or job.trial is None or math.isnan(job.trial.began_at):
+        if job.ended or job.monitor is None or math.isnan(job.monitor.began_at):
             continue
-        began.append(([name], job.trial.began_at))
+        began.append(([name], job.monitor.began_at))
         if math.isfinite(seconds := scorer.projected_seconds(job, now)):
             projected.append(([name], seconds))
     text = "When the job's first interval began, in Unix seconds"
@@ -37,7 +37,7 @@ def run_families(jobs: Sequence[tuple[str, WatchedJob]], scorer: Scorer, now: fl
 
 
 def class_families(jobs: Sequence[tuple[str, WatchedJob]], scorer: Scorer) -> Iterator[Metric]:
-    """Intervals of the classes in which the jobs spend most of their time. jobs: those to be shown first come first."""
+    """Intervals of the classes in which the jobs spend most of their time. jobs: in order of priority."""
     intervals = SummaryMetricFamily(
         "barograph_job_interval_seconds",
         "Intervals of the job so far, of the classes in which it spent most of its time, in seconds",
@@ -46,14 +46,14 @@ def class_families(jobs: Sequence[tuple[str, WatchedJob]], scorer: Scorer) -> It
     shown: set[int] = set()
     left, hidden = MAX_CLASSES, 0
     for name, job in jobs:
-        if job.trial is None:
+        if job.monitor is None:
             continue
-        longest = job.trial.class_times.longest(min(CLASSES, left))
+        longest = job.monitor.class_times.longest(min(CLASSES, left))
         for class_id, time in longest:
             intervals.add_metric([name, f"{class_id:016x}"], time.intervals, time.seconds)
             shown.add(class_id)
         left -= len(longest)
-        hidden += len(job.trial.class_times) - len(longest)
+        hidden += len(job.monitor.class_times) - len(longest)
     yield intervals
     text = "1 for each of these classes, with the call sites in words"
     sites = (([f"{class_id:016x}", scorer.class_name(class_id)], 1) for class_id in sorted(shown))
@@ -62,7 +62,7 @@ def class_families(jobs: Sequence[tuple[str, WatchedJob]], scorer: Scorer) -> It
 
 
 def running_family(jobs: Sequence[tuple[str, WatchedJob]]) -> Metric:
-    """Running jobs by state, without any limit."""
+    """Number of running jobs by state, including hidden ones."""
     states = Counter(job.state for _, job in jobs if not job.ended)
     by_state = (([state], states[state]) for state in get_args(State))
     return gauge("barograph_alerts_running_jobs", "Jobs that run, by state.", by_state, "state")

@@ -1,1 +1,1 @@
-"""The state of one watched job: monitor, progress, verdict, rows of `scores`."""
+"""One watched job: its monitor, progress, verdict, and rows of `scores`."""

@@ -8,11 +8,11 @@ from typing import Final, NamedTuple
 from barograph_modeler.pace.windows import Window
 
 CLASSES: Final = 512
-"""Classes kept of one job, as of one workload; further ones are only counted."""
+"""Classes kept per job, as per workload; further ones are only counted."""
 
 
 class ClassTime(NamedTuple):
-    """Intervals of one class, and the seconds they took together."""
+    """Number and total duration of the intervals of one class."""
 
     intervals: int
     seconds: float
@@ -40,5 +40,5 @@ class ClassTimes:
             self._times[class_id] = ClassTime(before.intervals + count, before.seconds + window.seconds[class_id])
 
     def longest(self, number: int) -> list[tuple[int, ClassTime]]:
-        """The classes with the most time, so many at most, the longest first."""
+        """The `number` classes with the most time, descending."""
         return heapq.nlargest(number, list(self._times.items()), key=lambda item: item[1].seconds)

@@ -1,4 +1,4 @@
-"""What the log has said of one job, and its trial."""
+"""One watched job: its data from the log, and its monitor."""
 
 from __future__ import annotations
 
@@ -11,82 +11,82 @@ import numpy.typing as npt
 
 from barograph_alerts.attribution.coincidence import Coincidence
 from barograph_alerts.attribution.node_work import NodeWork
-from barograph_alerts.attribution.work import Stretch
+from barograph_alerts.attribution.work import WorkSpan
 from barograph_alerts.detection.runtime_prior import RuntimePrior
 from barograph_alerts.job.monitor import JobMonitor
 from barograph_alerts.job.progress import Problem
 from barograph_modeler.pace.windows import JobBlocks
 
 REPORT_STEP: Final = 0.25
-"""A running job's score is written again once it has moved by this much."""
+"""Change of a running job's score that makes a new row of `scores`."""
 
 
 class WatchedJob:
-    """What the log has said of one job, and its trial."""
+    """A job's data from the log, its monitor, and the last report."""
 
     def __init__(self) -> None:
         self.offset = 0
         self.workload = ""
         self.app = ""
         self.user = ""
-        self.trial: JobMonitor | None = None
+        self.monitor: JobMonitor | None = None
         self.waiting: list[tuple[JobBlocks, float, float]] = []
-        self.work: list[Stretch] = []
+        self.work: list[WorkSpan] = []
         self.nodes = 0
         self.host = ""
         self.started_at = math.nan
         self.problem: Problem | None = None
-        self.foretold: RuntimePrior | None = None
-        self.reached: dict[int, int] = {}
-        """Sync points so far, by world."""
+        self.runtime_prior: RuntimePrior | None = None
+        self.sync_points: dict[int, int] = {}
+        """Number of sync points so far, by world communicator."""
         self.coincidences: list[Coincidence] = []
         self.explained: tuple[object, ...] = ()
         self.node_work: NodeWork | None = None
         self.runtime_seconds = math.nan
         self.ended = False
-        self.written: tuple[object, ...] = ()
+        self.reported: tuple[object, ...] = ()
         self.changed_at = 0.0
         self.sentence = ""
 
     def begin(self, row: Mapping[str, Any]) -> None:
-        """Read its row of `jobs`."""
+        """Read the job's row of `jobs`."""
         self.workload, self.app, self.user = row["workload"], row["app"], row["user"]
         self.nodes, self.host, self.started_at = int(row["nodes"]), row["host"], float(row["started_at"])
         self.problem = Problem(row["cluster"], row["app"], row["params"])
         self.node_work = self.node_work or NodeWork(self.nodes)
 
     def reach(self, worlds: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
-        """Record progress: the worlds of blocks, and the sync points of these that they reach."""
+        """Record progress. worlds: world communicators of blocks; ends: index after the last sync point of each."""
         for world in np.unique(worlds).tolist():
             end = int(ends[worlds == world].max())
-            self.reached[world] = max(end, self.reached.get(world, 0))
+            self.sync_points[world] = max(end, self.sync_points.get(world, 0))
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Names of its nodes as far as they are known."""
+        """Names of its known nodes."""
         # On one node the members are ranks.
-        members = self.trial.members if self.trial is not None and self.nodes > 1 else ()
+        members = self.monitor.members if self.monitor is not None and self.nodes > 1 else ()
         return members or ((self.host,) if self.host and self.nodes <= 1 else ())
 
     @property
     def score(self) -> float:
-        """Above 1 while the job is disturbed. -1 where nothing can be said."""
-        if self.trial is None or self.state == "unknown":
+        """Above 1 while the job is disturbed; -1 if unknown."""
+        if self.monitor is None or self.state == "unknown":
             return -1.0
         # A job that ended disturbed keeps its alarm as it was.
-        evidence = self.trial.evidence
+        evidence = self.monitor.evidence
         return evidence.highest if self.ended and evidence.open is not None else evidence.score
 
     @property
     def state(self) -> str:
         """unknown, healthy, slow, fast or stalled."""
-        return self.trial.evidence.state if self.trial else "unknown"
+        return self.monitor.evidence.state if self.monitor else "unknown"
 
     @property
-    def said(self) -> tuple[object, ...] | None:
-        """What a written score would say, but for its exact figures; None while nothing can be said."""
-        if self.trial is None or self.state == "unknown":
+    def report_key(self) -> tuple[object, ...] | None:
+        """A key whose change makes a new row of `scores`; None while the state is unknown."""
+        if self.monitor is None or self.state == "unknown":
             return None
-        evidence, cause = self.trial.evidence, self.trial.cause
+        evidence, cause = self.monitor.evidence, self.monitor.cause
         ended = bool(evidence.alarms) and evidence.open is None
         return len(evidence.alarms), ended, cause.kind, cause.members, evidence.score // REPORT_STEP

@@ -1,4 +1,4 @@
-"""Monitors one job: combines evidence, stalls, attribution and projection."""
+"""The monitor of one job: evidence, stalls, attribution and projected runtime."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from barograph_alerts.attribution.cause import Attribution, Cause, phase_cause
-from barograph_alerts.attribution.work import Stretch
+from barograph_alerts.attribution.work import WorkSpan
 from barograph_alerts.detection.alarm import Alarm
 from barograph_alerts.detection.evidence import Evidence
 from barograph_alerts.detection.stall import Stall
@@ -19,17 +19,17 @@ from barograph_modeler.pace.windows import WINDOW_SECONDS, JobBlocks, Windower
 Band = tuple[float, float, float]
 """Lower, expected and upper seconds."""
 SETTLED: Final = 30.0
-"""A cause is looked for again until so many seconds since the onset are known: intervals, and what the nodes did."""
+"""The cause is recomputed until intervals and node work of this many seconds after the onset are known."""
 WORK: Final = 1024
-"""Stretches that wait for windows of their time; the oldest go first."""
+"""Work spans held until the windows of their time arrive; the oldest are dropped."""
 PROJECTED: Final = 0.5
-"""Share of a run from which on the rest of it is projected against what scaling foretells."""
+"""Completed share of a run from which on its projected runtime is tested."""
 
 
 class JobMonitor:
-    """Evidence, stall, attribution, time by class and projected total of one job.
+    """Evidence, stall test, attribution, time by class and projected runtime of one job.
 
-    pace: what there was when the job began, None without a history. longest_seconds: of its intervals in the history.
+    pace: as of the begin of the job, None without a history. longest_seconds: longest interval in the history.
     """
 
     def __init__(self, pace: Pace | None, alpha: float, margin: float, longest_seconds: float) -> None:
@@ -41,20 +41,20 @@ class JobMonitor:
         self._stall = Stall(alpha / 8, longest_seconds)
         self._attribution = Attribution()
         self._until = -math.inf
-        self._work: deque[Stretch] = deque(maxlen=WORK)
+        self._work: deque[WorkSpan] = deque(maxlen=WORK)
         self._worked_until = -math.inf
         self._explained = 0
         self._explained_work = -math.inf
         self._disturbed = False
 
     def add(self, blocks: JobBlocks, longest: float, now: float) -> None:
-        """Add blocks in the order they came. longest: of all their intervals, seconds. now: Unix seconds."""
+        """Add blocks in order of arrival. longest: their longest interval, seconds. now: Unix seconds."""
         ended_at = blocks.ended_at
         if math.isnan(self.began_at):
             first = 1 if blocks.counts is None else blocks.counts[0]
             self.began_at = float(ended_at[0] - blocks.seconds[0] * first)
         self._stall.add(float(ended_at[-1]), longest, now)
-        # Window by window, so that a log that is read again after a restart leads to the same alarm and the same cause.
+        # Window by window, so that rereading the log after a restart gives the same alarm and the same cause.
         for window in self._windower.add(*blocks):
             self._until = window.ended_at
             self._take_work()
@@ -63,35 +63,35 @@ class JobMonitor:
             self._explain()
         self._until = float(ended_at[-1])
 
-    def add_work(self, stretches: Iterable[Stretch]) -> None:
-        """Add the work of ranks or nodes, in the order of time. It is evaluated with the windows of its time."""
-        self._work.extend(stretches)
+    def add_work(self, spans: Iterable[WorkSpan]) -> None:
+        """Add the work of ranks or nodes in order of time. It is evaluated with the windows of its time."""
+        self._work.extend(spans)
 
     def _take_work(self) -> None:
         onset_at = self.evidence.alarms[-1].onset_at if self._disturbed else math.inf
         while self._work and self._work[0].ended_at <= self._until:
-            stretch = self._work.popleft()
-            self._worked_until = stretch.ended_at
-            self._attribution.add(stretch, onset_at)
+            span = self._work.popleft()
+            self._worked_until = span.ended_at
+            self._attribution.add(span, onset_at)
 
-    def last(self, started_at: float, share: float, runtime_seconds: float = math.nan) -> None:
-        """Judge how long the run takes. share: of its sync points that are done, NaN if unknown.
+    def judge_runtime(self, started_at: float, share: float, runtime_seconds: float = math.nan) -> None:
+        """Test the runtime of the whole run. share: completed share of its sync points, NaN if unknown.
 
-        From half of them on the rest is taken to go on as they did; before, only what has passed counts.
-        runtime_seconds: once it is over.
+        From the share PROJECTED on the runtime is projected linearly; before, it is the elapsed time.
+        runtime_seconds: of an ended run.
         """
         if math.isfinite(runtime_seconds):
-            self.evidence.lasts(runtime_seconds, started_at, started_at + runtime_seconds, over=True)
+            self.evidence.set_runtime(runtime_seconds, started_at, started_at + runtime_seconds, over=True)
             return
         seconds = self._until - started_at
         if PROJECTED <= share <= 1:
             seconds += (self._until - self.began_at) * (1 / share - 1)
-        self.evidence.lasts(seconds, started_at, self._until)
+        self.evidence.set_runtime(seconds, started_at, self._until)
 
     def step(self, now: float) -> None:
-        """Look for a stall, and for the cause of an alarm while there is more to know. now: Unix seconds."""
+        """Test for a stall, and update the cause of an alarm. now: Unix seconds."""
         if not math.isnan(self._stall.began_at):
-            self.evidence.silent(self._stall.score(now), self._stall.began_at, now)
+            self.evidence.add_silence(self._stall.score(now), self._stall.began_at, now)
         self._take_work()
         self._explain()
 
@@ -106,15 +106,15 @@ class JobMonitor:
             self._explained_work = self._worked_until
         was, self._disturbed = self._disturbed, alarm.ended_at is None
         if was and not self._disturbed:
-            self._attribution.forget_since(alarm.onset_at)
+            self._attribution.end_disturbance(alarm.onset_at)
 
     def _is_settled(self, alarm: Alarm) -> bool:
-        # What nodes did may come late: a sidecar delivers from its spool once the collector is there again.
+        # Node work may arrive late: sidecars deliver from their spools once the collector is available again.
         is_late = self._explained_work < min(self._worked_until, alarm.onset_at + SETTLED)
         return self._until - alarm.onset_at >= SETTLED and not is_late
 
     def projected_seconds(self, band: Band | None, now: float) -> float:
-        """How long the whole run will take: what has passed, and what is left at the pace so far; NaN if unknown."""
+        """Projected runtime: elapsed time, plus the rest at the pace so far; NaN if unknown."""
         expected = self.evidence.expected_seconds
         if band is None or math.isnan(self.began_at) or self.evidence.basis != "its history" or not expected:
             return math.nan
@@ -123,14 +123,14 @@ class JobMonitor:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """Ranks or nodes whose work is known."""
+        """Names of ranks or nodes whose work is known."""
         return self._attribution.members()
 
     def _why(self, alarm: Alarm) -> Cause:
         if alarm.kind != "slow":
             return Cause("stall" if alarm.kind == "stalled" else "fast", ("all",))
         if alarm.basis == "scaling":
-            return Cause("unknown")  # there is no time before it to compare with
+            return Cause("unknown")  # there is no time before the onset to compare with
         cause = self._attribution.cause(alarm.onset_at)
         if cause.kind in ("all-slow", "unknown") and (phase := phase_cause(self.evidence.phases)) is not None:
             return phase

@@ -1,4 +1,4 @@
-"""The number of sync points that runs of a problem have, where it does not depend on the scale."""
+"""The number of sync points of a problem's runs, if it does not depend on the scale."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from barograph_agent.protocol.wire import Column
+from barograph_modeler.state import lru
 
 JOBS: Final = 20_000
 PROBLEMS: Final = 10_000
 SCALES: Final = 64
 FEWEST_SCALES: Final = 2
 EQUAL: Final = 1.02
-"""Counts within this ratio are the same work."""
+"""Counts within this ratio count as equal."""
 
 
 class Problem(NamedTuple):
-    """What an application was asked to do, at any scale."""
+    """An application and its parameters on a cluster, at any scale."""
 
     cluster: str
     app: str
@@ -25,7 +26,7 @@ class Problem(NamedTuple):
 
 
 class ProgressHistory:
-    """Sync points of the last run that ended well, by problem and ranks."""
+    """Sync points of the last successful run, by problem and ranks."""
 
     def __init__(self) -> None:
         self._open: OrderedDict[str, tuple[Problem, int]] = OrderedDict()
@@ -35,9 +36,7 @@ class ProgressHistory:
         """Read rows of `jobs`."""
         names = ("job", "cluster", "app", "params", "ranks")
         for job, cluster, app, params, ranks in zip(*(columns[name] for name in names), strict=True):
-            self._open[job] = Problem(cluster, app, params), int(ranks)
-            if len(self._open) > JOBS:
-                self._open.popitem(last=False)
+            lru.store(self._open, job, (Problem(cluster, app, params), int(ranks)), JOBS)
 
     def read_runs(self, columns: Mapping[str, Column]) -> None:
         """Read rows of `runs`."""
@@ -46,17 +45,11 @@ class ProgressHistory:
             problem, ranks = self._open.pop(job, (None, 0))
             if problem is None or status != 0 or intervals < 1:
                 continue
-            scales = self._known.setdefault(problem, OrderedDict())
-            scales[ranks] = int(intervals)
-            scales.move_to_end(ranks)
-            self._known.move_to_end(problem)
-            if len(scales) > SCALES:
-                scales.popitem(last=False)
-            if len(self._known) > PROBLEMS:
-                self._known.popitem(last=False)
+            scales: OrderedDict[int, int] = lru.get(self._known, problem, OrderedDict, PROBLEMS)
+            lru.store(scales, ranks, int(intervals), SCALES)
 
     def sync_points(self, problem: Problem) -> int:
-        """How many a run will have; 0 where not two scales or more agree that it does not depend on the scale."""
+        """Sync points of a run; 0 unless FEWEST_SCALES scales are known and all agree."""
         counts = list(self._known.get(problem, OrderedDict()).values())
         if len(counts) < FEWEST_SCALES or max(counts) > EQUAL * min(counts):
             return 0

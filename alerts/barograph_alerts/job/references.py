@@ -1,4 +1,4 @@
-"""What the modeler has written about workloads, and the names of classes."""
+"""Reference values of workloads, written by the modeler, and names of classes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Final
 from barograph_agent.protocol.wire import Column
 from barograph_alerts.job.monitor import Band
 from barograph_modeler.pace.pace import Pace
+from barograph_modeler.state import lru
 
 SITES: Final = 100_000
-"""Classes whose names are kept; the oldest go first."""
+"""Names of classes kept; the oldest are evicted."""
 
 
 class References:
-    """Paces, runtime bands and longest intervals by workload, and names of classes, as the log has them."""
+    """Paces, runtime bands and longest intervals by workload, and names of classes."""
 
     def __init__(self) -> None:
         self.paces: dict[str, Pace] = {}
@@ -24,24 +25,26 @@ class References:
         self._sites: OrderedDict[int, str] = OrderedDict()
 
     def longest_seconds(self, workload: str) -> float:
-        """The largest upper limit of the workload's classes; 0 where none is known."""
+        """The largest upper limit of the workload's classes; 0 if unknown."""
         return self._longest.get(workload, 0.0)
 
     def name(self, class_id: int) -> str:
-        """A class in words: the innermost frames of the call paths it lies between."""
+        """The name of a class: the innermost frames of the call paths before and after it."""
         return self._sites.get(class_id, f"class {class_id:016x}")
 
     def read(self, table: str, columns: Mapping[str, Column]) -> None:
         """Read rows of `paces`, `bands` or `sites`."""
-        {"paces": self._read_paces, "bands": self._read_bands, "sites": self._read_sites}[table](columns)
-
-    def _read_paces(self, columns: Mapping[str, Column]) -> None:
-        """Read rows of `paces`; the latest of a workload counts."""
-        for row, workload in enumerate(columns["workload"]):
-            self.paces[workload] = Pace.from_row({name: values[row] for name, values in columns.items()})
+        match table:
+            case "paces":
+                for row, workload in enumerate(columns["workload"]):
+                    self.paces[workload] = Pace.from_row({name: values[row] for name, values in columns.items()})
+            case "bands":
+                self._read_bands(columns)
+            case "sites":
+                for class_id, before, at in zip(columns["class_id"], columns["before"], columns["at"], strict=True):
+                    lru.store(self._sites, int(class_id), f"{_innermost(before)} -> {_innermost(at)}", SITES)
 
     def _read_bands(self, columns: Mapping[str, Column]) -> None:
-        """Read rows of `bands`."""
         for row, (workload, kind) in enumerate(zip(columns["workload"], columns["kind"], strict=True)):
             lower, expected, upper = (float(columns[f"{c}_seconds"][row]) for c in ("lower", "expected", "upper"))
             if kind == "runtime":
@@ -49,22 +52,15 @@ class References:
             else:
                 self._longest[workload] = max(self._longest.get(workload, 0.0), upper)
 
-    def _read_sites(self, columns: Mapping[str, Column]) -> None:
-        """Read rows of `sites`."""
-        for class_id, before, at in zip(columns["class_id"], columns["before"], columns["at"], strict=True):
-            self._sites[int(class_id)] = f"{_innermost(before)} -> {_innermost(at)}"
-            if len(self._sites) > SITES:
-                self._sites.popitem(last=False)
-
 
 def changed_workloads(columns: Mapping[str, Column]) -> list[tuple[str, float]]:
-    """Workloads of which rows of `events` say that a regime was closed, and when, in Unix seconds."""
+    """Workloads with a closed regime in rows of `events`, and the times in Unix seconds."""
     rows = zip(columns["source"], columns["kind"], columns["at"], strict=True)
     return [(source, float(at)) for source, kind, at in rows if kind == "regime-closed"]
 
 
 def accepted_workloads(columns: Mapping[str, Column]) -> set[str]:
-    """Workloads of which rows of `events` say that alarmed runs have become the history."""
+    """Workloads whose alarmed runs have become the history, by rows of `events`."""
     rows = zip(columns["source"], columns["kind"], columns["detail"], strict=True)
     return {source for source, kind, detail in rows if kind == "regime-closed" and '"accepted"' in detail}
 

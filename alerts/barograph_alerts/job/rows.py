@@ -1,4 +1,4 @@
-"""From a trial to a row of `scores`, and back to what of it outlives a restart."""
+"""Rows of `scores`: written from the monitor of a job, and read back after a restart."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from barograph_alerts.detection.evidence import Evidence
 from barograph_alerts.job.job import WatchedJob
 from barograph_alerts.job.monitor import JobMonitor
 from barograph_alerts.job.references import References
-from barograph_alerts.job.verdict import foretold_clause, runtime_clause, sentence
+from barograph_alerts.job.verdict import prediction_clause, runtime_clause, sentence
 from barograph_collector.daemon.runner import Output
 
 BASES: Final[Mapping[Basis, str]] = {"its history": "history", "its own first windows": "own", "scaling": "scaling"}
 
 
 class JobVerdict(NamedTuple):
-    """What stays of a job that is over. hosts: its nodes; empty where they were too many for one value of the log."""
+    """The final verdict of a job. hosts: its nodes; empty if they were too many for one value of the log."""
 
     job: str
     workload: str
@@ -31,14 +31,14 @@ class JobVerdict(NamedTuple):
     at: float
 
 
-def score_output(name: str, job: WatchedJob, trial: JobMonitor, known: References, now: float) -> Output:
-    """The row of `scores` that says how the job stands. It also leaves the sentence with the job."""
-    evidence, cause = trial.evidence, trial.cause
+def score_output(name: str, job: WatchedJob, monitor: JobMonitor, known: References, now: float) -> Output:
+    """The row of `scores` of a job. Also sets the sentence of the job."""
+    evidence, cause = monitor.evidence, monitor.cause
     alarm = evidence.alarms[-1] if evidence.alarms else None
     judged = evidence.state != "unknown"
     phase = known.name(cause.phase) if cause.phase is not None else ""
     first = job.coincidences[0].text if job.coincidences else ""
-    job.sentence = sentence(evidence, job.workload, cause, phase, _runtime(job, trial, known, now), first)
+    job.sentence = sentence(evidence, job.workload, cause, phase, _runtime(job, monitor, known, now), first)
     columns = {
         "job": name,
         "workload": job.workload,
@@ -53,7 +53,7 @@ def score_output(name: str, job: WatchedJob, trial: JobMonitor, known: Reference
         "at": now,
         "cause": cause.kind if alarm else "none",
         "members": _listed(cause.members if alarm else ()),
-        "evidence": json.dumps(_numbers(job, trial), separators=(",", ":")),
+        "evidence": json.dumps(_numbers(job, monitor), separators=(",", ":")),
         "basis": BASES[evidence.basis],
         "recovered_at": alarm.ended_at if alarm and alarm.ended_at is not None else math.nan,
         "hosts": _listed(job.hosts if job.ended else ()),
@@ -62,34 +62,34 @@ def score_output(name: str, job: WatchedJob, trial: JobMonitor, known: Reference
 
 
 def verdicts(columns: Mapping[str, Column]) -> Iterator[JobVerdict]:
-    """The final rows of `scores`."""
+    """The final verdicts in rows of `scores`."""
     names = ("final", "job", "workload", "cause", "members", "hosts", "at")
     for final, job, workload, cause, members, hosts, at in zip(*(columns[name] for name in names), strict=True):
         if final:
             yield JobVerdict(job, workload, cause, _names(members), _names(hosts), float(at))
 
 
-def _runtime(job: WatchedJob, trial: JobMonitor, known: References, now: float) -> str:
-    """A clause about the whole run."""
+def _runtime(job: WatchedJob, monitor: JobMonitor, known: References, now: float) -> str:
+    """A clause about the runtime of the whole run."""
     band = known.runtimes.get(job.workload)
     if job.ended:
         clause = runtime_clause(job.runtime_seconds, band)
     else:
-        clause = runtime_clause(trial.projected_seconds(band, now), band, "will take")
-    if trial.evidence.total is None:
+        clause = runtime_clause(monitor.projected_seconds(band, now), band, "will take")
+    if monitor.evidence.runtime_test is None:
         return clause
-    return "; ".join(filter(None, (clause, foretold_clause(trial.evidence.total.foretold))))
+    return "; ".join(filter(None, (clause, prediction_clause(monitor.evidence.runtime_test.prior))))
 
 
-def _numbers(job: WatchedJob, trial: JobMonitor) -> dict[str, float]:
-    evidence: Evidence = trial.evidence
+def _numbers(job: WatchedJob, monitor: JobMonitor) -> dict[str, float]:
+    evidence: Evidence = monitor.evidence
     numbers: dict[str, Any] = {}
     if evidence.alarms:
-        numbers.update(trial.cause.numbers)
+        numbers.update(monitor.cause.numbers)
         for coincidence in job.coincidences:
             numbers.update(coincidence.numbers)
-    if evidence.basis == "scaling" and evidence.total is not None:
-        lower, expected, upper, runs, scales = evidence.total.foretold
+    if evidence.basis == "scaling" and evidence.runtime_test is not None:
+        lower, expected, upper, runs, scales = evidence.runtime_test.prior
         numbers.update(foretold=expected, foretold_lower=lower, foretold_upper=upper, runs=runs, scales=scales)
     return {key: round(value, 9) for key, value in numbers.items()}
 
@@ -100,5 +100,5 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    # Rows of an earlier version have no such column: its value is empty.
+    # In rows of earlier versions the column is empty.
     return tuple(json.loads(text)) if text else ()

@@ -1,4 +1,4 @@
-"""A score in words: one sentence that an operator or a user can act on."""
+"""The verdict of a job as one sentence."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from barograph_alerts.detection.evidence import MINIMUM_RESIDUALS, Evidence
 from barograph_alerts.detection.runtime_prior import RuntimePrior
 
 MEMBERS = 3
-"""Names said in a sentence; further ones are counted."""
+"""Names listed in a sentence; further ones are counted."""
 
 
 def sentence(
     evidence: Evidence, workload: str, cause: Cause, phase: str = "", runtime: str = "", coincidence: str = ""
 ) -> str:
-    """What is to be said of a job.
+    """The verdict of a job in words.
 
-    cause: of its latest alarm. phase: the slow class in words, where one is. runtime: a clause about its whole run.
-    coincidence: what coincides with the onset, in words.
+    cause: of its latest alarm. phase: name of the slow class, if one is. runtime: a clause about the whole run.
+    coincidence: text of the first coincidence with the onset.
     """
     tail = f"; {runtime}" if runtime else ""
     if evidence.state == "unknown":
@@ -43,21 +43,21 @@ def sentence(
     return f"{alarm.kind}: {alarm.slowdown:.2f}x {alarm.basis} since {since}{why} {score}{coincides}{tail}"
 
 
-def foretold_clause(foretold: RuntimePrior) -> str:
-    """What scaling says of a whole run."""
-    lower, expected, upper = foretold[:3]
-    return f"{expected:.2f} s foretold by {foretold.basis} (95 %: {lower:.2f} to {upper:.2f} s)"
+def prediction_clause(prior: RuntimePrior) -> str:
+    """A clause about the runtime predicted by scaling."""
+    lower, expected, upper = prior[:3]
+    return f"{expected:.2f} s foretold by {prior.basis} (95 %: {lower:.2f} to {upper:.2f} s)"
 
 
 def _by_scaling(evidence: Evidence) -> str:
-    """How a run that is judged as a whole did."""
-    if (total := evidence.total) is None:
+    """A clause about a run that is tested as a whole."""
+    if (total := evidence.runtime_test) is None:
         return "by scaling"
     score = evidence.alarms[-1].score if evidence.alarms else total.score
     verb = "ran" if evidence.over else "takes"
     return (
         f"{total.slowdown:.2f}x what was foretold (score {score:.2f}, slow above 1); "
-        f"{verb} {total.seconds:.2f} s, {foretold_clause(total.foretold)}"
+        f"{verb} {total.seconds:.2f} s, {prediction_clause(total.prior)}"
     )
 
 
@@ -66,7 +66,7 @@ def _coincides(text: str) -> str:
 
 
 def missing(evidence: Evidence, workload: str) -> str:
-    """Why a job is not judged by a history."""
+    """The reason that a job is not compared with a history."""
     pace = evidence.pace
     if pace is None or pace.runs < 1:
         history = f"0 healthy runs of {workload} in the history, 1 needed"
@@ -83,12 +83,12 @@ def _why(cause: Cause, phase: str) -> str:
     numbers = cause.numbers
     if cause.kind == "straggler":
         more = f" and {len(cause.members) - MEMBERS} more" if len(cause.members) > MEMBERS else ""
-        who = ", ".join(cause.members[:MEMBERS]) + more
+        names = ", ".join(cause.members[:MEMBERS]) + more
         if "blame" in numbers:
             return (
-                f": {who} came last, with {numbers['blame']:.0%} of the waiting against {numbers['blame_before']:.0%}"
+                f": {names} came last, with {numbers['blame']:.0%} of the waiting against {numbers['blame_before']:.0%}"
             )
-        return f": {who} worked {1e3 * numbers['own']:.3g} ms longer per sync point, the others waited"
+        return f": {names} worked {1e3 * numbers['own']:.3g} ms longer per sync point, the others waited"
     if cause.kind == "network":
         return f": waiting grew by {1e3 * numbers['wait']:.3g} ms per sync point, nobody's own work did"
     if cause.kind == "one-phase":
@@ -103,7 +103,7 @@ def _clock(at: float, convert: Callable[[float], time.struct_time] = time.localt
 
 
 def runtime_clause(runtime_seconds: float, band: tuple[float, float, float] | None, verb: str = "ran") -> str:
-    """How long the run took beside how long it should; band: lower, expected, upper seconds. Empty if unknown."""
+    """A clause with actual and expected runtime, empty if unknown. band: lower, expected, upper seconds."""
     if not math.isfinite(runtime_seconds):
         return ""
     if band is None:

@@ -1,4 +1,4 @@
-"""What tells slow jobs from healthy ones, on series of log ratios: our score, and what people use elsewhere."""
+"""Detectors of slow jobs on series of log ratios: Barograph's score and its rivals."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from barograph_modeler.pace.windows import RunPace, Window
 Floats = npt.NDArray[np.float64]
 BANDS: Final = 3.0
 RUN: Final = 5
-"""The rule of bands: so many deviations above the median, for so many windows in a row, as `for: 5s` would."""
+"""The rule of `bands`: BANDS deviations above the median for RUN consecutive windows, as with `for: 5s`."""
 OWN: Final = 30
-"""Without a history the rivals learn from so many first windows of the job."""
+"""First windows of the job that the rivals learn from without a history."""
 CLASS: Final = 1
 
 
 @dataclass(frozen=True)
 class JobCase:
-    """One job: log ratios of its windows to what is usual, those of earlier runs of the same, and where it turns slow.
+    """One job: log ratios of its windows to the usual duration, and those of earlier runs.
 
     history: may be empty. onset: index of the first slow window, None for a healthy job.
     """
@@ -40,7 +40,7 @@ Detect = Callable[[JobCase], list[int]]
 
 
 class Detector(NamedTuple):
-    """One way to find slow jobs. help: what it does."""
+    """A detector of slow jobs. help: a description."""
 
     name: str
     help: str
@@ -48,13 +48,13 @@ class Detector(NamedTuple):
 
 
 def windows_of(series: Iterable[float]) -> Iterator[Window]:
-    """Log ratios as windows of one class and a second each."""
+    """Log ratios as windows of one class and nominally one second each."""
     for i, seconds in enumerate(np.exp(np.asarray(series, np.float64)).tolist()):
         yield Window({CLASS: 100}, {CLASS: seconds}, float(i), i + 1.0)
 
 
 def pace_of(history: Sequence[Floats]) -> Pace | None:
-    """What the modeler would have learned of earlier runs; None for none."""
+    """The pace that the modeler would fit to earlier runs; None for none."""
     runs = []
     for series in history:
         run = RunPace()
@@ -64,7 +64,7 @@ def pace_of(history: Sequence[Floats]) -> Pace | None:
 
 
 def score(alpha: float = ALPHA, margin: float = MARGIN) -> Detector:
-    """Our own. alpha, margin: as the alerts daemon has them."""
+    """Barograph's detector. alpha, margin: as in the settings of the alerts daemon."""
 
     def detect(job: JobCase) -> list[int]:
         evidence = Evidence(pace_of(job.history), alpha, margin)
@@ -80,7 +80,7 @@ def bands(job: JobCase) -> list[int]:
     known = _known(job)
     limit = np.median(known) + BANDS * 1.4826 * np.median(np.abs(known - np.median(known)))
     over = np.convolve(job.windows > limit, np.ones(RUN), "valid") == RUN
-    # One alarm for each time that the rule begins to hold.
+    # One alarm each time the rule begins to hold.
     begins = np.flatnonzero(over & ~np.concatenate(([False], over[:-1])))
     return (begins + RUN).tolist()
 

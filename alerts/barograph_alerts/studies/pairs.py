@@ -1,4 +1,4 @@
-"""From measurements to jobs: healthy ones, disturbed ones, and ones that turn slow."""
+"""Jobs made from measurements: healthy, disturbed, and slow from an onset on."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 from barograph_alerts.studies.detectors import Floats, JobCase
 
 FEWEST: Final = 30
-"""Windows of a run below which it is left out."""
+"""Fewest windows of a run; shorter runs are left out."""
 
 
 class MeasuredRun(NamedTuple):
-    """One run of a workload: its values in the order of time, each above 0, and whether it is known to be disturbed."""
+    """One run of a workload: its values in order of time, each above 0, and whether it is known to be disturbed."""
 
     workload: str
     name: str
@@ -32,14 +32,14 @@ class Case(NamedTuple):
 
 
 def windows(values: Floats, size: int) -> Floats:
-    """Means of `size` neighbours; what is left over at the end is dropped."""
+    """Means of `size` consecutive values; an incomplete window at the end is dropped."""
     count = len(values) // size
     means: Floats = values[: count * size].reshape(count, size).mean(axis=1)
     return means
 
 
 def cases(runs: Sequence[MeasuredRun], size: int) -> Iterator[Case]:
-    """All jobs that runs of one workload make. size: values per window.
+    """All jobs made from runs of one workload. size: values per window.
 
     healthy-run: a healthy run after the other healthy ones. healthy-half: the second half of a healthy run after its
     first. disturbed-run: a disturbed run after all healthy ones, slow from its first window. onset: the second half of

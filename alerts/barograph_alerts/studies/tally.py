@@ -1,4 +1,4 @@
-"""Counting: false alarms with their interval, detections and their delay."""
+"""Counts of false alarms, detections and delays."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from barograph_alerts.studies.detectors import Detect, JobCase
 
 @dataclass
 class DetectorTally:
-    """What one detector did. delays: windows from the onset to the alarm, one per job found."""
+    """Results of one detector. delays: windows from onset to alarm, one per detected job."""
 
     healthy: int = 0
     false: int = 0
     disturbed: int = 0
     delays: list[int] = field(default_factory=list)
     early: int = 0
-    """Disturbed jobs that alarmed before the onset too."""
+    """Disturbed jobs that also alarmed before the onset."""
 
     def count(self, detect: Detect, job: JobCase) -> None:
         """Run a detector on one job and count its alarms."""
@@ -39,17 +39,17 @@ class DetectorTally:
 
     @property
     def found(self) -> int:
-        """Disturbed jobs that alarmed after their onset."""
+        """Number of disturbed jobs that alarmed after the onset."""
         return len(self.delays)
 
     @property
     def delay(self) -> float | None:
-        """Median windows from onset to alarm; None where none was found."""
+        """Median windows from onset to alarm; None without detections."""
         return float(np.median(self.delays)) if self.delays else None
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % of Clopper and Pearson for the share of healthy jobs that ever alarm."""
+        """95 % Clopper-Pearson interval of the share of healthy jobs that ever alarm."""
         k, n = self.false, self.healthy
         low = float(beta.ppf(0.025, k, n - k + 1)) if k else 0.0
         high = float(beta.ppf(0.975, k + 1, n - k)) if k < n else 1.0

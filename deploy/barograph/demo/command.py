@@ -21,9 +21,11 @@ from barograph.demo.outcome import DemoOutcome, headline, learned, write_page
 from barograph.demo.runs import DemoRun, newest_job, read_band, read_run, wait_intervals, wait_learned
 from barograph.demo.service import MARGIN, Service
 from barograph_alerts.detection.evidence import ALPHA
+from barograph_alerts.detection.tolerance import tolerance
 from barograph_collector.client.log_reader import LogReader
 
 RUN_SECONDS: Final = 8.0
+FEWEST_RUNS: Final = 3
 LEARNING_RUNS: Final = 5
 MAX_LEARNING_RUNS: Final = 8
 CLEAR: Final = math.log(2.0)
@@ -65,9 +67,9 @@ class Demo:
             run, _ = self._run(f"healthy {len(runs) + 1}")
             runs.append(run)
             pace = wait_learned(self._reader, run.workload, (pace.runs if pace else 0) + 1, 15.0)
-            if pace is not None and pace.runs >= LEARNING_RUNS and pace.tolerance(MARGIN, ALPHA / 2) < CLEAR:
+            if pace is not None and pace.runs >= LEARNING_RUNS and tolerance(pace, MARGIN, ALPHA / 8) < CLEAR:
                 break
-        if pace is None or not pace.usable:
+        if pace is None or pace.runs < FEWEST_RUNS:
             raise DemoError(f"only {pace.runs if pace else 0} of {len(runs)} healthy runs were learned from")
         return runs
 

@@ -1,4 +1,4 @@
-"""One class of one workload: the window its band is fitted to, its moments, and its closed regimes."""
+"""The model of one call-site class: a window of values, exact moments, bands, and closed regimes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from barograph_modeler.bands.moments import Blocks, Moments
-from barograph_modeler.bands.regime import Closed, LevelChange, Regime
+from barograph_modeler.bands.regime import LevelChange, Regime
 from barograph_modeler.maxima.band import Band, band_of_gev
 from barograph_modeler.maxima.fits.pwm import MINIMUM_SAMPLES
 from barograph_modeler.maxima.predictive import Predictive
@@ -16,49 +16,37 @@ from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.maxima.trust import judge
 
 WINDOW: Final = 256
-"""Values looked back on: 6 beyond each limit of the band, and 4 KiB. With everything else a class takes 10 kB
-(`tests/benchmarks/test_modeler.py` measures it)."""
+"""Values in the window: 6 lie beyond each limit of the band. They take 4 KiB, a whole class 10 kB
+(`tests/benchmarks/test_modeler.py`)."""
 REFIT_SHARE: Final = 0.25
-"""A class is worth another fit once this share of its window is new, so fits grow with the logarithm of a young
-history and are one for every 64 values of an old one."""
+"""A class is refitted once this share of its window is new: the number of fits grows with the logarithm of a short
+history, and is one per 64 values of a long one."""
 REGIMES: Final = 8
-"""Closed regimes kept of each class."""
-
-
-class WindowedPredictive(Predictive):
-    """A Predictive whose window can be read."""
-
-    def __init__(self) -> None:
-        super().__init__(window=WINDOW)
-
-    @property
-    def values(self) -> Floats:
-        """The values held, ascending: a copy."""
-        return np.array(self._recent.ordered, dtype=np.float64)
+"""Closed regimes kept per class."""
 
 
 class ClassModel:
-    """What is known of one class.
+    """Window, moments, bands and closed regimes of one class.
 
-    Blocks of one, raw intervals, go into window and moments. A block of more goes into the moments only: its maximum
-    is no interval, and among intervals it would lift the band; of its intervals the log does not know more.
+    Blocks of one interval enter window and moments. Larger blocks enter the moments only: the log has their sums and
+    extremes, and a block maximum among raw intervals would raise the band.
     """
 
     __slots__ = ("_change", "bands", "fresh", "history", "moments", "regimes", "seconds", "since", "trusted", "until")
 
     def __init__(self) -> None:
         self.bands: tuple[Band, ...] = ()
-        """As last fitted: the non-parametric one first, if there is one, then the GEV's."""
+        """Of the last fit: the non-parametric band first, if any, then that of the GEV."""
         self.trusted = False
-        """Whether the GEV's fits by PWM and MOM agreed."""
+        """Whether the PWM and MOM fits of the GEV agreed."""
         self.regimes: tuple[Regime, ...] = ()
-        """Closed ones, oldest first."""
+        """Closed regimes, oldest first."""
         self.seconds = 0.0
-        """Time spent in this class, in all regimes."""
+        """Total time in this class, over all regimes."""
         self._open()
 
     def _open(self) -> None:
-        self.history = WindowedPredictive()
+        self.history = Predictive(window=WINDOW)
         self.moments = Moments()
         self.since = self.until = math.nan
         self.fresh = 0
@@ -66,28 +54,28 @@ class ClassModel:
 
     @property
     def held(self) -> int:
-        """Values in the window."""
+        """Number of values in the window."""
         return min(self.history.count, WINDOW)
 
     @property
     def due(self) -> bool:
-        """Whether enough of the window is new to matter."""
+        """Whether enough of the window is new for a refit."""
         return self.fresh >= max(1.0, REFIT_SHARE * self.held)
 
     @property
     def staleness(self) -> float:
-        """Values learned since the last fit per value held: 0 right after it."""
+        """Values learned since the last fit, per value in the window."""
         return self.fresh / max(1, self.held)
 
     def inside(self, values: Floats) -> int | None:
-        """How many values the non-parametric band holds as it was last published; None where there is none."""
+        """How many of the values lie inside the last published non-parametric band; None without a band."""
         for band in self.bands:
             if band.method != "gev":
                 return int(((values >= band.lower) & (values <= band.upper)).sum())
         return None
 
-    def learn(self, blocks: Blocks, ended_at: Floats) -> list[Closed]:
-        """Learn blocks in the order they came; returns the regimes that changes among them have closed.
+    def learn(self, blocks: Blocks, ended_at: Floats) -> list[Regime]:
+        """Learn blocks in order of arrival; returns the regimes closed by changes of level among them.
 
         ended_at: Unix seconds, one per block.
         """
@@ -95,22 +83,21 @@ class ClassModel:
         while (split := self._change.find(_single(blocks))) is not None:
             at = int(np.flatnonzero(blocks.counts == 1)[split])
             self._learn(blocks.select(slice(0, at)), ended_at[:at])
-            level = self._change.level
-            closed.append(Closed(self.close(float(ended_at[at])), level))
+            closed.append(self.close(float(ended_at[at]), self._change.level))
             blocks, ended_at = blocks.select(slice(at, None)), ended_at[at:]
         self._learn(blocks, ended_at)
         return closed
 
-    def close(self, until: float) -> Regime:
-        """End the present regime, keep it, and begin with nothing."""
+    def close(self, until: float, next_level: float = math.nan) -> Regime:
+        """Close the current regime, keep it, and start a new one without values."""
         limits = [(b.lower, b.expected, b.upper) for b in self.bands if b.method != "gev"] or [(math.nan,) * 3]
-        regime = Regime(self.since, until, self.moments, *limits[0])
+        regime = Regime(self.since, until, self.moments, *limits[0], next_level)
         self.regimes = (*self.regimes, regime)[-REGIMES:]
         self._open()
         return regime
 
     def refit(self, seed: int) -> None:
-        """Fit both bands to the window. seed: of the bootstrap that the trust in the GEV rests on."""
+        """Fit both bands to the window. seed: of the bootstrap that decides whether the GEV is trusted."""
         self.fresh = 0
         self.trusted = False
         bands = [band] if (band := self.history.band()) is not None else []

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Coverage:
-    """Values inside and outside of a band, counted before they were learned; those of jobs that alarmed apart."""
+    """Counts of values inside and outside the band in force before they were learned; alarmed jobs are kept apart."""
 
     inside: int = 0
     outside: int = 0
@@ -17,7 +17,7 @@ class Coverage:
 
     @property
     def ratio(self) -> float:
-        """Share of the healthy values that lay inside; NaN before the first."""
+        """Share of healthy values inside; NaN before the first."""
         judged = self.inside + self.outside
         return self.inside / judged if judged else math.nan
 

@@ -1,4 +1,4 @@
-"""Exact moments of an endless series, from blocks: what is merged is distances from means, so nothing cancels."""
+"""Exact moments of an unbounded series, merged from blocks as sums about the mean, so that no digits cancel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from barograph_modeler.maxima.sample import Floats
 
 
 class Blocks(NamedTuple):
-    """Values reduced to blocks, arrays of one length: how many, sums of powers, extremes."""
+    """Values reduced to blocks: columns of counts, sums of powers, minima and maxima, all of one length."""
 
     counts: Floats
     sums: Floats
@@ -24,21 +24,21 @@ class Blocks(NamedTuple):
 
     @classmethod
     def of_values(cls, values: Floats) -> Blocks:
-        """Each value a block of its own."""
+        """One block per value."""
         return cls(np.ones(values.size), values, values**2, values**3, values, values)
 
     def select(self, rows: slice | npt.NDArray[np.intp]) -> Blocks:
-        """Some of the blocks: `rows` as numpy indexes."""
+        """A subset of the blocks. rows: a numpy index."""
         return Blocks(*(column[rows] for column in self))
 
 
 @dataclass(slots=True)
 class Moments:
-    """Count, mean and extremes of all values seen, with the sums of squared and cubed distances from the mean.
+    """Count, mean, extremes, and sums of squared and cubed deviations from the mean.
 
-    Merging is Chan, Golub and LeVeque (1979) and, for the cubes, Pebay (2008, Sandia report SAND2008-6212). A block of
-    one value is exact. A larger block arrives as sums of powers about zero: its own variance carries a relative error
-    of about 1e-16 mean**2 / variance, which later blocks do not add to.
+    Merging follows Chan, Golub and LeVeque (1979) and, for the cubes, Pebay (2008, Sandia report SAND2008-6212). A
+    block of one value is exact. A larger block holds sums of powers about zero: its variance has a relative error of
+    about 1e-16 mean**2 / variance, which does not accumulate.
 
     >>> moments = Moments()
     >>> moments.add(Blocks.of_values(np.array([1e9 + 1, 1e9 + 2, 1e9 + 3])))
@@ -65,11 +65,11 @@ class Moments:
 
     @property
     def skewness(self) -> float:
-        """Third central moment over the 3/2 power of the second, of the values as they are; NaN where all are equal."""
+        """Third central moment over the 3/2 power of the second (population moments); NaN if all values are equal."""
         return math.sqrt(self.count) * self.cubes / self.squares**1.5 if self.squares > 0 else math.nan
 
     def add(self, blocks: Blocks) -> None:
-        """See blocks of finite values, each of at least one."""
+        """Add blocks of finite values, each of at least one value."""
         if not blocks.counts.size:
             return
         n = blocks.counts

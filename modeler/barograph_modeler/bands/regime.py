@@ -1,4 +1,4 @@
-"""A regime: a stretch in which a class keeps its level, and how its end is noticed."""
+"""A regime, a period in which a class keeps its level, and the detection of its end."""
 
 from __future__ import annotations
 
@@ -13,22 +13,25 @@ from barograph_modeler.bands.moments import Moments
 from barograph_modeler.maxima.sample import Floats
 
 BLOCK: Final = 16
-"""Values whose mean is looked at: neighbours are correlated, means of 16 hardly, and the look costs a 16th."""
+"""Values averaged before testing: neighbouring values are correlated, means of 16 hardly, and the cost is a 16th."""
 WARM: Final = 16
-"""Blocks that say how much a level scatters before changes are looked for."""
+"""Warm-up blocks, from which the scatter of the level is estimated."""
 DELTA: Final = 0.002
 """ADWIN's bound on the probability of a false cut."""
 MARGIN: Final = 0.05
-"""A change of level by less than this ratio is no new regime, however certain it is."""
+"""A smaller relative change of level does not start a new regime, however significant it is."""
 LAST: Final = 3
-"""Blocks that the new level is read from."""
+"""Blocks that define the new level."""
 LEAST_SCATTER: Final = 0.01
-"""Discrete clocks may show none at all for a while."""
+"""Lower bound of the scatter, since values of a coarse clock may be equal for a while."""
 _TICK: Final = 1e-9
 
 
 class Regime(NamedTuple):
-    """A closed regime of one class: what it was like, the band that stood last (NaN for none), Unix times."""
+    """A closed regime: its period in Unix seconds, its moments, and the limits of its last band (NaN without one).
+
+    next_level: level in seconds after the change that closed it; NaN if no change of level did.
+    """
 
     since: float
     until: float
@@ -36,22 +39,16 @@ class Regime(NamedTuple):
     lower: float
     expected: float
     upper: float
-
-
-class Closed(NamedTuple):
-    """A regime that has ended, and the level in seconds that followed it."""
-
-    regime: Regime
-    level: float
+    next_level: float
 
 
 class LevelChange:
-    """Watches one class for a lasting change of level.
+    """Detects a lasting change of level of one class.
 
-    The logarithms of block means, less the median of the first WARM of them and in units of their median absolute
-    deviation, go to ADWIN (Bifet and Gavalda 2007, SIAM SDM), which cuts its window where two parts of it differ by
-    more than chance explains. ADWIN lets go of what was in several cuts, so none of them says how large the change is:
-    a cut counts where the median of the last LAST blocks differs by MARGIN from the mean of all blocks before them.
+    The logarithms of block means, standardised by the median and the median absolute deviation of the first WARM of
+    them, are passed to ADWIN (Bifet and Gavalda 2007, SIAM SDM), which cuts its window where two parts differ
+    significantly. ADWIN discards old values in several cuts, and none of them measures the size of the change: a cut
+    counts as a change if the median of the last LAST blocks differs by MARGIN from the mean of all blocks before them.
     """
 
     def __init__(self) -> None:
@@ -67,13 +64,13 @@ class LevelChange:
 
     @property
     def level(self) -> float:
-        """The median of the last LAST blocks, in the unit of the values; NaN while there are fewer."""
+        """Median of the last LAST blocks, in the unit of the values; NaN while there are fewer."""
         return math.exp(sorted(self._last)[LAST // 2]) if len(self._last) == LAST else math.nan
 
     def find(self, values: Floats) -> int | None:
-        """Look at further values, in order; where a change is noticed, how many of them come before that block.
+        """Add values in order until a change is detected; returns how many come before its block, None without change.
 
-        What follows the change has not been looked at then: it belongs to another one's watch.
+        Values from that block on are not used: they belong to the next regime's detector.
         """
         at = 0
         while at < values.size:
@@ -82,12 +79,12 @@ class LevelChange:
             self._count += piece.size
             if self._count == BLOCK:
                 mean, self._sum, self._count = self._sum / BLOCK, 0.0, 0
-                if self._see(math.log(max(mean, _TICK))):
+                if self._add(math.log(max(mean, _TICK))):
                     return at
             at += piece.size
         return None
 
-    def _see(self, level: float) -> bool:
+    def _add(self, level: float) -> bool:
         if self._detector is None:
             self._warm.append(level)
             if len(self._warm) == WARM:
@@ -105,7 +102,7 @@ class LevelChange:
     def _start(self) -> None:
         logs = np.array(self._warm)
         self._middle = float(np.median(logs))
-        # 1.4826 makes the median absolute deviation of a normal sample its standard deviation.
+        # 1.4826 times the median absolute deviation of a normal sample estimates its standard deviation.
         self._scatter = max(1.4826 * float(np.median(np.abs(logs - self._middle))), LEAST_SCATTER)
         self._detector = ADWIN(delta=DELTA, clock=1, min_window_length=5, grace_period=10)
         self._warm = []

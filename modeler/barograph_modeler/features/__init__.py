@@ -1,1 +1,1 @@
-"""Runtime from features: values a program has early in its run, and how long such runs took."""
+"""Prediction of runtimes from features, values that a program has early in its run."""

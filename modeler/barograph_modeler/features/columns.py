@@ -1,4 +1,4 @@
-"""Which features of past runs a model may use, and how the values of one run become a row of numbers."""
+"""Selection of the features that a model uses, and encoding of a run's features as numbers."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from barograph_modeler.features.sample import Sample
 from barograph_modeler.forecasts.run import FeatureRun, Value
 from barograph_modeler.maxima.sample import Floats
 
-FEWEST: Final = 20
-"""Runs that a model learns at least; conformal limits of 95 % need 19."""
-EARLY: Final = 0.1
-"""Of the mean runtime, within which features used are known: they are told at twice that age, and a prediction that
-comes when a fifth of the run has gone is still one."""
-MOST: Final = 24
-"""Features that a model uses at most, the most important ones."""
+MINIMUM_RUNS: Final = 20
+"""Fewest runs that a model is fitted to; conformal limits of 95 % need 19."""
+EARLY_SHARE: Final = 0.1
+"""Share of the mean runtime within which a feature must be known. Features are reported at twice their age, so the
+prediction comes after a fifth of the run."""
+MAX_FEATURES: Final = 24
+"""Features that a model uses at most: the most important ones."""
 MARGIN: Final = 0.1
-"""Of the range of a feature, beyond which it is a place where no run has been."""
+"""Share of a feature's range by which a value may lie outside of the range."""
 
 UNSEEN: Final = -1.0
-"""The number of a text that was never learned."""
+"""Code of a text that did not occur in the training data."""
 
 
-class Useless(Exception):
-    """Runs whose features say nothing. The text says why."""
+class UninformativeFeatures(Exception):
+    """No model can be fitted to the features of these runs. The message has the reason."""
 
 
 @dataclass(frozen=True)
 class FeatureColumns:
-    """names: of the features used. codes: of each feature of texts, the number of each text that was learned.
+    """names: the features used. codes: for each text feature, the code of each text in the training data.
 
-    low, high: the least and largest value learned of each feature, also of those that never changed and are not used.
+    low, high: range of each feature in the training data, including constant features, which are not used.
     """
 
     names: tuple[str, ...]
@@ -45,11 +45,11 @@ class FeatureColumns:
     high: Mapping[str, float]
 
     def missing(self, values: Mapping[str, Value]) -> list[str]:
-        """Names of the features used that are not among these, or are no numbers where numbers were learned."""
+        """Used features that are absent from `values`, or not a number where numbers are expected."""
         return [name for name in self.names if math.isnan(self._number(name, values.get(name)))]
 
     def outside(self, values: Mapping[str, Value]) -> list[str]:
-        """Features where no run has been: a sentence for each, with value and range."""
+        """Features outside of the training data: a clause for each, with value and range."""
         found = []
         for name, low in self.low.items():
             high, number = self.high[name], self._number(name, values.get(name))
@@ -60,7 +60,7 @@ class FeatureColumns:
         return found
 
     def row(self, values: Mapping[str, Value]) -> Floats:
-        """One row: (1, m)."""
+        """The values as one row of numbers: (1, m)."""
         return np.array([[self._number(name, values[name]) for name in self.names]])
 
     def _number(self, name: str, value: Value | None) -> float:
@@ -70,7 +70,7 @@ class FeatureColumns:
 
 
 def number(value: Value) -> float:
-    """A value as a finite number; NaN where it is none."""
+    """A value as a finite number, else NaN."""
     try:
         parsed = float(value)
     except ValueError:
@@ -78,17 +78,17 @@ def number(value: Value) -> float:
     return parsed if math.isfinite(parsed) else math.nan
 
 
-def choose(runs: Sequence[FeatureRun], *, seed: int = 0) -> tuple[FeatureColumns, Sample]:
-    """The features that the runs have in common, that differ, are known early, and tell something; and the sample.
+def select_features(runs: Sequence[FeatureRun], *, seed: int = 0) -> tuple[FeatureColumns, Sample]:
+    """Select the features that are common to the runs, vary, are known early and are important; and make the sample.
 
-    runs: the newest last. A source that was edited gives its features other names: those of the newest FEWEST runs
-    count, and older runs without them are left out. Raises Useless.
+    runs: newest last. Editing a source renames its features: the names in the newest MINIMUM_RUNS runs are used, and
+    older runs without them are left out. Raises UninformativeFeatures.
     """
-    if len(runs) < FEWEST:
-        raise Useless(f"{len(runs)} runs, expected at least {FEWEST}")
-    names = set.intersection(*(set(run.known.values) for run in runs[-FEWEST:]))
-    usable = [run for run in runs if names <= run.known.values.keys()]
-    columns = {name: [run.known.values[name] for run in usable] for name in sorted(names)}
+    if len(runs) < MINIMUM_RUNS:
+        raise UninformativeFeatures(f"{len(runs)} runs, expected at least {MINIMUM_RUNS}")
+    names = set.intersection(*(set(run.features.values) for run in runs[-MINIMUM_RUNS:]))
+    usable = [run for run in runs if names <= run.features.values.keys()]
+    columns = {name: [run.features.values[name] for run in usable] for name in sorted(names)}
     codes = {name: _codes(cells) for name, cells in columns.items() if any(math.isnan(number(c)) for c in cells)}
     numbers = {
         name: np.array([codes[name][str(c)] if name in codes else number(c) for c in cells])
@@ -96,15 +96,15 @@ def choose(runs: Sequence[FeatureRun], *, seed: int = 0) -> tuple[FeatureColumns
     }
     varied = [name for name, column in numbers.items() if np.ptp(column) > 0]
     if not varied:
-        raise Useless("no feature differs between runs")
+        raise UninformativeFeatures("no feature differs between runs")
     seconds = np.array([run.runtime_seconds for run in usable])
-    known_at = np.array([[run.known.seconds.get(name, 0.0) for name in varied] for run in usable])
-    early = by_time(known_at, seconds, EARLY)
+    known_at = np.array([[run.features.seconds.get(name, 0.0) for name in varied] for run in usable])
+    early = by_time(known_at, seconds, EARLY_SHARE)
     if not early.size:
-        raise Useless(f"no feature that differs is known within {EARLY:.0%} of the runtime")
+        raise UninformativeFeatures(f"no feature that differs is known within {EARLY_SHARE:.0%} of the runtime")
     timely = tuple(varied[i] for i in early)
     sample = Sample(timely, np.column_stack([numbers[name] for name in timely]), seconds)
-    best = by_importance(sample, seed=seed)[:MOST]
+    best = by_importance(sample, seed=seed)[:MAX_FEATURES]
     chosen = tuple(timely[i] for i in best)
     watched = [*chosen, *(name for name in numbers if name not in varied)]
     low, high = ({name: float(f(numbers[name])) for name in watched} for f in (np.min, np.max))

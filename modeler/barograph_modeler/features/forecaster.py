@@ -1,4 +1,4 @@
-"""Predicts the runtimes of jobs from their features, while they run; learns from jobs that ended well."""
+"""Predicts the runtimes of running jobs from their features, and learns from healthy jobs."""
 
 from __future__ import annotations
 
@@ -12,31 +12,30 @@ from barograph_agent.protocol.wire import Column
 from barograph_collector.daemon.runner import Output
 from barograph_modeler.features.history import FeatureRunHistory
 from barograph_modeler.features.library import FeatureLibrary
-from barograph_modeler.forecasts.bounded import remember
 from barograph_modeler.forecasts.history import Application
 from barograph_modeler.forecasts.predictions import JOBS, Predictions
 from barograph_modeler.forecasts.run import FeatureRun
 from barograph_modeler.forecasts.running import RunningJob, RunningJobs
-from barograph_modeler.learning.pending import Ended
+from barograph_modeler.learning.pending import EndedJob
 from barograph_modeler.scaling.answer import Refusal
+from barograph_modeler.state import lru
 from barograph_modeler.state.stateful import Stateful
 
 METHOD: Final = "features"
 PREDICTIONS: Final = 10
-"""Made in one step at most: one takes some hundredths of a second."""
+"""Predictions per step at most: one takes some hundredths of a second."""
 VERSIONS: Final = 1_000
 
 
 class FeatureForecaster(Stateful):
-    """No I/O. `read` rows of `jobs`, `features`, `runs`, `predictions`, `outcomes` and `models` as the log has them,
-    `end` each job that is over, `step` whenever everything up to some offset has been read.
+    """Reads rows of `jobs`, `features`, `runs`, `predictions`, `outcomes` and `models`; no I/O. Call `end` for each
+    ended job, and `step` whenever everything up to some offset has been read.
 
-    A job is predicted once its features have arrived, while its end is not in the log, and where the application's
-    model of features has predicted its newest runs better than scales alone. What is in the log already is not written
-    again.
+    A job is predicted once its features are known and before its end is in the log, if the application's model of
+    features has predicted its newest runs better than scaling. Rows that are in the log are not written again.
     """
 
-    KEPT = ("history", "predictions", "_running", "_ended", "_versions")
+    STATE = ("history", "predictions", "_running", "_ended", "_versions")
 
     def __init__(self, library: FeatureLibrary) -> None:
         self.library = library
@@ -48,7 +47,7 @@ class FeatureForecaster(Stateful):
         self._more = False
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `state` returned. Models are fitted again: they follow from the runs."""
+        """Replace the state by what `state` returned. Models are refitted from the history."""
         super().restore(state)
         for application, seen in self.history.seen.items():
             self.library.mark_changed(application, seen)
@@ -63,26 +62,26 @@ class FeatureForecaster(Stateful):
                 self._running.read_features(columns)
             case "runs":
                 for job in columns["job"]:
-                    if (gone := self._running.pop(job)) is not None:
-                        remember(self._ended, job, gone, JOBS)
+                    if (running := self._running.pop(job)) is not None:
+                        lru.store(self._ended, job, running, JOBS)
             case "predictions" | "outcomes":
                 self.predictions.read(table, columns)
             case "models":
                 for application, version in zip(columns["application"], columns["version"], strict=True):
-                    remember(self._versions, application, version, VERSIONS)
+                    lru.store(self._versions, application, version, VERSIONS)
 
-    def end(self, ended: Ended, now: float) -> None:
-        """Score the prediction of a job, then learn from the job if it was healthy. now: Unix seconds."""
+    def end(self, ended: EndedJob, now: float) -> None:
+        """Score the prediction of an ended job, then learn from the job if it was healthy. now: Unix seconds."""
         self.predictions.score(ended, now)
-        gone = self._ended.pop(ended.job, None)
-        if gone is None or gone.application is None or not gone.told or ended.fate != "healthy":
+        job = self._ended.pop(ended.job, None)
+        if job is None or job.application is None or not job.has_features or ended.verdict != "healthy":
             return
         if 0 < ended.runtime_seconds < math.inf:
-            self.history.learn(gone.application, FeatureRun(gone.known, ended.runtime_seconds))
-            self.library.mark_changed(gone.application, self.history.seen[gone.application])
+            self.history.learn(job.application, FeatureRun(job.features, ended.runtime_seconds))
+            self.library.mark_changed(job.application, self.history.seen[job.application])
 
     def step(self, now: float) -> list[Output]:
-        """Publish fits; where the log has been read to its end, start fits, predict and report. now: Unix seconds."""
+        """Publish finished fits; at the end of the log start fits, predict and report. now: Unix seconds."""
         outputs = list(self._report_models(self.library.publish_fitted(), now))
         if self._more:
             self._more = False
@@ -97,10 +96,10 @@ class FeatureForecaster(Stateful):
             model = None if running.application is None else self.library.published.get(running.application)
             if model is None or model.backtest.chosen != METHOD or job in self.predictions:
                 continue
-            if running.tried == (model.version, running.size):
+            if running.attempted == (model.version, running.size):
                 continue
-            running.tried = (model.version, running.size)
-            answer = model.predict(running.known.values)
+            running.attempted = (model.version, running.size)
+            answer = model.predict(running.features.values)
             if isinstance(answer, Refusal):
                 continue
             row = {
@@ -118,12 +117,12 @@ class FeatureForecaster(Stateful):
                 return
 
     def _report_models(self, applications: Iterable[Application], now: float) -> Iterator[Output]:
-        """A row for each new model, unless the log has it: after a restart the same model is fitted again."""
+        """A row per new model, unless it is in the log: after a restart the same models are fitted again."""
         for application in applications:
             model, name = self.library.published[application], str(application)
             if self._versions.get(name) == model.version:
                 continue
-            remember(self._versions, name, model.version, VERSIONS)
+            lru.store(self._versions, name, model.version, VERSIONS)
             columns = {
                 "application": name,
                 "version": model.version,

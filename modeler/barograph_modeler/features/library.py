@@ -1,4 +1,4 @@
-"""Models of features by application."""
+"""Published models of features, by application."""
 
 from __future__ import annotations
 
@@ -18,23 +18,21 @@ if TYPE_CHECKING:
     from barograph_modeler.features.model import FeatureModel
 
 FEWEST_RUNS: Final = 30
-"""Runs that an application needs before a model is tried."""
+"""Fewest runs of an application that a model is fitted to."""
 RENEWED_SHARE: Final = 0.1
-"""A model is fitted again after this share of further runs."""
+"""A model is refitted after this share of further runs."""
 MODELS: Final = 32
-"""Models kept; one takes up to 30 MB. The least recently fitted go first."""
+"""Models kept; one takes up to 30 MB. The least recently fitted are evicted."""
 Learn: TypeAlias = "Callable[[Sequence[FeatureRun], int], FeatureModel | str]"
 
 _log = logging.getLogger(__name__)
 
 
 class FeatureLibrary(FitQueue["FeatureModel | str"]):
-    """The models of features of all applications, fitted again when there are enough further runs.
+    """The models of features of all applications, refitted when there are enough further runs.
 
-    published: replaced, never modified, so that readers in other threads see the old mapping or the new one.
-
-    learn: runs, the newest last, and a seed to a model, or to the reason why the features say nothing. executor: its
-    thread waits for `learn`. seed: of all random numbers.
+    published: replaced, never modified, so that other threads read either the old mapping or the new one.
+    learn: fits a model to runs, newest last, with a seed; returns the model, or the reason why there is none.
     """
 
     most = 1
@@ -50,13 +48,13 @@ class FeatureLibrary(FitQueue["FeatureModel | str"]):
         self._fitted: dict[Application, int] = {}
 
     def mark_changed(self, application: Application, runs: int) -> None:
-        """There have been so many runs of an application by now."""
+        """Mark an application for a refit if it has enough further runs. runs: number of its runs so far."""
         before = self._fitted.get(application, 0)
         if runs >= FEWEST_RUNS and runs >= (1 + RENEWED_SHARE) * before:
             self._due[application] = None
 
     def start_fits(self, history: FeatureRunHistory) -> None:
-        """Start the next fit that is due and has rested."""
+        """Start the next due fit."""
 
         def prepare(application: Application) -> Callable[[], FeatureModel | str]:
             self._fitted[application] = history.seen.get(application, 0)
@@ -65,7 +63,7 @@ class FeatureLibrary(FitQueue["FeatureModel | str"]):
         self._start(prepare)
 
     def publish_fitted(self) -> list[Application]:
-        """Publish what has been fitted by now; returns the applications that have a new model."""
+        """Publish finished fits; returns the applications that have a new model."""
         fresh = []
         for application, model in self._finished().items():
             others = {name: one for name, one in self.published.items() if name != application}

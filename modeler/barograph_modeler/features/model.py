@@ -1,4 +1,4 @@
-"""A model of one application's features: fitted, back-tested, and with prediction limits."""
+"""A fitted and back-tested model of one application's features, with prediction limits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
-from barograph_modeler.features.columns import FEWEST, FeatureColumns, Useless, choose
+from barograph_modeler.features.columns import MINIMUM_RUNS, FeatureColumns, UninformativeFeatures, select_features
 from barograph_modeler.features.estimators.conformal import Conformal
 from barograph_modeler.features.estimators.stack import Stack
 from barograph_modeler.features.estimators.trees import importances
@@ -20,16 +20,15 @@ from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.predictor import Predictor, fit
 
 SCORED_SHARE: Final = 1 / 3
-"""Of the runs, the newest, that models of the older ones are scored on."""
-FEWEST_SCORED: Final = 10
-FEWEST_RUNS: Final = FEWEST + FEWEST_SCORED
+"""Share of the runs, the newest, on which models of the older runs are back-tested."""
+MINIMUM_SCORED: Final = 10
+TRAINING_RUNS: Final = MINIMUM_RUNS + MINIMUM_SCORED
 LEAST_ANSWERED: Final = 0.5
-"""Of the scored runs that a model must have an answer for."""
+"""Share of the scored runs that a model must predict."""
 
 
-class Expected(NamedTuple):
-    """Seconds; the limits hold 95 %. limit: what a run exceeds with the probability asked for; infinite where the runs
-    are too few to say."""
+class FeaturePrediction(NamedTuple):
+    """Seconds; the limits hold 95 %. limit: exceeded with the requested risk; infinite if there are too few runs."""
 
     lower: float
     expected: float
@@ -38,10 +37,10 @@ class Expected(NamedTuple):
 
 
 class Backtest(NamedTuple):
-    """Errors are means of abs(log(predicted / actual)) over runs that the models had not learned, which came later.
+    """Errors are means of abs(log(predicted / actual)) over later runs that were not in the training data.
 
-    scored: runs that both models had an answer for, or the features alone where scales had one for fewer than half.
-    scaling_error: NaN then.
+    scored: runs that both models predicted; if scaling predicted fewer than half, those predicted from features.
+    scaling_error: NaN in that case.
     """
 
     scored: int
@@ -50,13 +49,13 @@ class Backtest(NamedTuple):
 
     @property
     def chosen(self) -> Literal["features", "scaling"]:
-        """Which model is asked."""
+        """The model with the smaller error."""
         return "scaling" if math.isnan(self.error) or self.error >= self.scaling_error else "features"
 
 
 @dataclass(frozen=True)
 class FeatureModel:
-    """version: a digest of what was learned. importance: of each feature used, adding up to 1. runs: learned."""
+    """version: digest of the training data. importance: by feature, with sum 1. runs: number of training runs."""
 
     version: str
     columns: FeatureColumns
@@ -66,33 +65,33 @@ class FeatureModel:
     stack: Stack = field(repr=False)
     conformal: Conformal = field(repr=False)
 
-    def predict(self, values: Mapping[str, Value], risk: float = 0.01) -> Expected | Refusal:
-        """Seconds for a run with these features. Refused where some are missing, or no run has been there."""
+    def predict(self, values: Mapping[str, Value], risk: float = 0.01) -> FeaturePrediction | Refusal:
+        """Predict the runtime. Refuses if features are missing or outside of the training data."""
         if missing := self.columns.missing(values):
             return Refusal(f"{len(missing)} of {len(self.columns.names)} features are missing: {', '.join(missing)}")
         if outside := self.columns.outside(values):
             return Refusal(f"no run has been there: {'; '.join(outside)}")
         return self._expected(values, risk)
 
-    def _expected(self, values: Mapping[str, Value], risk: float) -> Expected:
+    def _expected(self, values: Mapping[str, Value], risk: float) -> FeaturePrediction:
         row = self.columns.row(values)
         predicted = self.stack.predict(row)
         limits = self.conformal.limits(row, predicted)
-        # Half of what falls outside of central limits lies above them.
+        # Half of the runs outside of central limits lie above them.
         limit = self.conformal.limits(row, predicted, 1 - 2 * risk).upper
-        return Expected(*(float(one[0]) for one in (limits.lower, predicted, limits.upper, limit)))
+        return FeaturePrediction(*(float(one[0]) for one in (limits.lower, predicted, limits.upper, limit)))
 
 
 def learn(runs: Sequence[FeatureRun], *, seed: int = 0) -> FeatureModel:
-    """Learn from runs, the newest last, and back-test on the newest. Raises Useless."""
-    if len(runs) < FEWEST_RUNS:
-        raise Useless(f"{len(runs)} runs, expected at least {FEWEST_RUNS}")
-    scored = max(round(SCORED_SHARE * len(runs)), FEWEST_SCORED)
-    return _learned(runs, compare(runs[:-scored], runs[-scored:], seed=seed), seed)
+    """Fit a model to runs, newest last, and back-test it on the newest. Raises UninformativeFeatures."""
+    if len(runs) < TRAINING_RUNS:
+        raise UninformativeFeatures(f"{len(runs)} runs, expected at least {TRAINING_RUNS}")
+    scored = max(round(SCORED_SHARE * len(runs)), MINIMUM_SCORED)
+    return _learned(runs, back_test(runs[:-scored], runs[-scored:], seed=seed), seed)
 
 
-def compare(older: Sequence[FeatureRun], newer: Sequence[FeatureRun], *, seed: int = 0) -> Backtest:
-    """How well models of features and of scales that have learned the older runs foretell the newer ones."""
+def back_test(older: Sequence[FeatureRun], newer: Sequence[FeatureRun], *, seed: int = 0) -> Backtest:
+    """Errors of models of features and of scaling, fitted to the older runs, on the newer ones."""
     model, predictor = _learned(older, Backtest(0, math.nan, math.nan), seed), _scaling(older)
     errors = np.array([(_error_of(model, run), _scaling_error(predictor, run)) for run in newer])
     answered, scaled = ~np.isnan(errors[:, 0]), ~np.isnan(errors[:, 1])
@@ -105,7 +104,7 @@ def compare(older: Sequence[FeatureRun], newer: Sequence[FeatureRun], *, seed: i
 
 
 def _learned(runs: Sequence[FeatureRun], backtest: Backtest, seed: int) -> FeatureModel:
-    columns, sample = choose(runs, seed=seed)
+    columns, sample = select_features(runs, seed=seed)
     stack = Stack(seed=seed).fit(sample)
     weights = importances(sample, seed=seed)
     return FeatureModel(
@@ -120,31 +119,22 @@ def _learned(runs: Sequence[FeatureRun], backtest: Backtest, seed: int) -> Featu
 
 
 def _scaling(runs: Sequence[FeatureRun]) -> Predictor:
-    problems: dict[str, list[FeatureRun]] = {}
-    for run in runs:
-        if run.known.ranks >= 1:
-            problems.setdefault(run.known.problem, []).append(run)
-    return fit(
-        {
-            problem: Runs.of(
-                [run.known.ranks for run in those],
-                [run.runtime_seconds for run in those],
-                nodes=[run.known.nodes if 1 <= run.known.nodes <= run.known.ranks else math.nan for run in those],
-            )
-            for problem, those in problems.items()
-        }
-    )
+    rows: dict[str, list[tuple[float, float, float]]] = {}
+    for (_, _, problem, ranks, nodes), seconds in runs:
+        if ranks >= 1:
+            rows.setdefault(problem, []).append((ranks, seconds, nodes if 1 <= nodes <= ranks else math.nan))
+    return fit({problem: Runs.of_rows(some) for problem, some in rows.items()})
 
 
 def _error_of(model: FeatureModel, run: FeatureRun) -> float:
-    answer = model.predict(run.known.values)
+    answer = model.predict(run.features.values)
     return math.nan if isinstance(answer, Refusal) else abs(math.log(answer.expected / run.runtime_seconds))
 
 
 def _scaling_error(predictor: Predictor, run: FeatureRun) -> float:
-    if run.known.ranks < 1:
+    if run.features.ranks < 1:
         return math.nan
-    answer = predictor.predict(run.known.problem, run.known.ranks)
+    answer = predictor.predict(run.features.problem, run.features.ranks)
     if not isinstance(answer, Prediction):
         return math.nan
     return abs(math.log(answer.expected_seconds / run.runtime_seconds))

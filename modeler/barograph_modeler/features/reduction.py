@@ -1,4 +1,4 @@
-"""Which features are worth their price: known early, and telling (Sun et al. 2020, section 2.4)."""
+"""Reduction to features that are known early and are important (Sun et al. 2020, section 2.4)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Indices = npt.NDArray[np.intp]
 
 
 def by_time(known_at: Floats, seconds: Floats, share: float = TIME_SHARE) -> Indices:
-    """Features known early: mean time until known over mean runtime is at most `share`.
+    """Indices of the features known early: mean time until known over mean runtime is at most `share`.
 
-    known_at: (n, m) seconds from the start of run i to the last change of feature j. seconds: n runtimes. A ratio of
-    means, so that long runs count more, as the paper wants it. Returns columns in order.
+    known_at: (n, m) seconds from the start of run i to the last change of feature j. seconds: n runtimes. As in the
+    paper this is a ratio of means, in which long runs have more weight.
     """
     if not 0 < share <= 1:
         raise ValueError(f"time share is {share}, expected above 0 and at most 1")
@@ -28,10 +28,10 @@ def by_time(known_at: Floats, seconds: Floats, share: float = TIME_SHARE) -> Ind
 
 
 def by_importance(sample: Sample, share: float = IMPORTANCE_SHARE, *, seed: int = 0) -> Indices:
-    """The most important features that together reach at least `share` of all importance, most important first.
+    """Indices of the most important features that together have at least `share` of the importance, descending.
 
-    The paper keeps features "with accumulative importance not greater than the threshold", which keeps none where one
-    feature alone exceeds it; the one that crosses the threshold is kept here too.
+    The paper keeps features "with accumulative importance not greater than the threshold", which is none if one
+    feature alone exceeds it; here the feature that crosses the threshold is kept too.
     """
     if not 0 < share <= 1:
         raise ValueError(f"importance share is {share}, expected above 0 and at most 1")

@@ -1,4 +1,4 @@
-"""Runs as rows of features with their runtimes, and what such a sample must be."""
+"""A validated sample of runs: rows of features, and runtimes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy.typing as npt
 from barograph_modeler.maxima.sample import Floats
 
 FEWEST: int = 10
-"""Runs a model of features needs."""
+"""Fewest runs for an estimator."""
 
 
 @dataclass(frozen=True)
 class Sample:
     """n runs. names: m features. values: (n, m), finite. seconds: n runtimes, each finite and above 0.
 
-    Raises ValueError that names the run, counted from 0, the feature and the value.
+    Raises ValueError with the run, counted from 0, the feature and the value.
     """
 
     names: tuple[str, ...]
@@ -38,7 +38,7 @@ class Sample:
         return len(self.seconds)
 
     def select(self, rows: npt.NDArray[np.intp]) -> Sample:
-        """Some of the runs."""
+        """A subset of the runs."""
         return Sample(self.names, self.values[rows], self.seconds[rows])
 
 

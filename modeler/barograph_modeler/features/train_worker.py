@@ -1,7 +1,7 @@
-"""Learns models in a process of its own, `python -m barograph_modeler.features.train_worker`, within time and memory.
+"""Fits models in a separate process, `python -m barograph_modeler.features.train_worker`.
 
-A fit is seconds of work in several numerical libraries. In a thread of the modeler it would delay what the modeler
-reports of running jobs, and could neither be stopped nor kept from taking all memory.
+A fit takes seconds in several numerical libraries. In a thread of the modeler it would delay reports on running jobs,
+and could be neither stopped nor limited in time and memory.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ NICENESS: Final = 10
 _ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
-class Failed(Exception):
-    """A model could not be learned. The text says why."""
+class TrainingFailed(Exception):
+    """A fit failed. The message has the reason."""
 
 
-class Apart:
-    """Learns models, one at a time. `stop` may be called from another thread."""
+class TrainWorker:
+    """Fits models, one at a time. `stop` may be called from another thread."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped = False
 
     def learn(self, runs: Sequence[FeatureRun], seed: int) -> FeatureModel | str:
-        """A model of these runs, or why their features say nothing. Raises Failed."""
+        """Fit a model; returns the reason if the features are uninformative. Raises TrainingFailed."""
         if self._stopped:
-            raise Failed("the modeler is ending")
+            raise TrainingFailed("the modeler is ending")
         process = self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "barograph_modeler.features.train_worker"],
             stdin=subprocess.PIPE,
@@ -52,37 +52,37 @@ class Apart:
             process.kill()
         with process:
             try:
-                learned, said = process.communicate(pickle.dumps((list(runs), seed)), timeout=SECONDS)
+                learned, errors = process.communicate(pickle.dumps((list(runs), seed)), timeout=SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
-                raise Failed(f"it was not done within {SECONDS:g} seconds") from None
+                raise TrainingFailed(f"it was not done within {SECONDS:g} seconds") from None
         if process.returncode:
-            last = said.decode(errors="replace").strip().rpartition("\n")[2]
-            raise Failed(f"its process ended with status {process.returncode}: {last[:500] or 'it said nothing'}")
-        # From a process of our own, which has read what we gave it.
+            last = errors.decode(errors="replace").strip().rpartition("\n")[2][:500] or "it said nothing"
+            raise TrainingFailed(f"its process ended with status {process.returncode}: {last}")
+        # The pickle is trusted: it comes from a child process that read only our own data.
         model: FeatureModel | str = pickle.loads(learned)
         return model
 
     def stop(self) -> None:
-        """Refuse further fits, and kill the one under way."""
+        """Refuse further fits, and kill the running one."""
         self._stopped = True
         if self._process is not None:
             self._process.kill()
 
 
 def main() -> int:
-    """Runs and seed as a pickle on standard input; a model or a sentence as a pickle on standard output."""
+    """Read runs and seed as a pickle from standard input; write the model, or the reason for none, as a pickle."""
     os.nice(NICENESS)
     resource.setrlimit(resource.RLIMIT_CPU, (PROCESSOR_SECONDS, PROCESSOR_SECONDS))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    from barograph_modeler.features.columns import Useless
+    from barograph_modeler.features.columns import UninformativeFeatures
     from barograph_modeler.features.model import learn
 
     runs, seed = pickle.load(sys.stdin.buffer)
     learned: FeatureModel | str
     try:
         learned = learn(runs, seed=seed)
-    except Useless as error:
+    except UninformativeFeatures as error:
         learned = str(error)
     pickle.dump(learned, sys.stdout.buffer)
     return 0

@@ -1,1 +1,1 @@
-"""Predictions of whole runs: history, published predictors, and how good their predictions were."""
+"""Predictions of runtimes: histories of runs, published predictors, and the accuracy of predictions."""

@@ -1,4 +1,4 @@
-"""The scaling curve of a problem: predictions at the scales that were run, and somewhat beyond."""
+"""The scaling curve of a problem: predictions at the scales that were run, and a few beyond."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from barograph_modeler.scaling.history import MOST_RANKS, Runs
 from barograph_modeler.scaling.predictor import Prediction, Predictor
 
 SCALES: Final = 8
-"""Scales that were run, the largest ones."""
+"""Largest scales that were run, at most this many."""
 DOUBLINGS: Final = 3
-"""Scales beyond them, each twice the one before."""
+"""Scales beyond them, each double the previous one."""
 
 
 class Point(NamedTuple):
-    """What is predicted at one scale, in seconds."""
+    """The prediction at one scale, in seconds."""
 
     ranks: int
     lower: float
@@ -26,21 +26,21 @@ class Point(NamedTuple):
 
 
 class ScalingCurve(NamedTuple):
-    """points: by ranks, without those where a prediction is refused. medians: of the runs, seconds by ranks."""
+    """points: in order of ranks, without refused predictions. medians: ranks and median seconds of the runs."""
 
     problem: str
     points: Sequence[Point]
     medians: Sequence[tuple[int, float]]
 
 
-def draw(predictor: Predictor, problem: str, runs: Runs) -> ScalingCurve:
+def scaling_curve(predictor: Predictor, problem: str, runs: Runs) -> ScalingCurve:
     """The curve of a problem that has been run."""
     run = [int(ranks) for ranks in runs.scales[-SCALES:]]
     beyond = [run[-1] * 2**step for step in range(1, DOUBLINGS + 1)]
     points = []
     for ranks in [*run, *(ranks for ranks in beyond if ranks <= MOST_RANKS)]:
-        there = predictor.predict(problem, ranks)
-        if isinstance(there, Prediction):
-            points.append(Point(ranks, there.lower_seconds, there.expected_seconds, there.upper_seconds))
+        prediction = predictor.predict(problem, ranks)
+        if isinstance(prediction, Prediction):
+            points.append(Point(ranks, prediction.lower_seconds, prediction.expected_seconds, prediction.upper_seconds))
     medians = [(ranks, float(np.median(runs.seconds[runs.ranks == ranks]))) for ranks in run]
     return ScalingCurve(problem, points, medians)

@@ -1,4 +1,4 @@
-"""Models are fitted in an executor, when their applications have further runs."""
+"""The queue of applications whose models are to be fitted in an executor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import ClassVar, Final, Generic, TypeVar
 from barograph_modeler.forecasts.history import Application
 
 REST: Final = 20.0
-"""An application rests this many times as long as its last fit took: a flood of ends costs 5 % of a core."""
+"""Pause between fits of an application, in durations of its last fit: a flood of ended jobs costs 5 % of a core."""
 
 Fitted = TypeVar("Fitted")
 
@@ -20,15 +20,15 @@ _log = logging.getLogger(__name__)
 
 
 class FitQueue(Generic[Fitted]):
-    """Applications whose model is out of date, and the fits under way. failed: fits that raised an exception.
+    """Applications with outdated models, and running fits. failed: number of fits that raised an exception.
 
-    executor: where fits run. clock: seconds. cost: seconds that the calling thread has spent on fits.
+    clock: seconds. cost: seconds that the calling thread has spent on fits.
     """
 
     most: ClassVar[int]
-    """Fits under way at once."""
+    """Limit on concurrent fits."""
     failure: ClassVar[str]
-    """The log message for a fit that raised; its arguments are the application and the exception."""
+    """Log message for a fit that raised; its arguments are the application and the exception."""
 
     def __init__(
         self, executor: Executor, clock: Callable[[], float] = time.monotonic, cost: Callable[[], float] | None = None
@@ -43,15 +43,15 @@ class FitQueue(Generic[Fitted]):
 
     @property
     def waiting(self) -> int:
-        """Number of applications whose latest runs are in no model yet."""
+        """Number of applications whose newest runs are in no model yet."""
         return len(self._due.keys() | self._fitting.keys())
 
     def is_behind(self, application: Application) -> bool:
-        """Whether the latest runs of an application are in no model yet."""
+        """Whether the newest runs of an application are in no model yet."""
         return application in self._due or application in self._fitting
 
     def _start(self, prepare: Callable[[Application], Callable[[], Fitted] | None]) -> None:
-        """Start fits that are due, as far as `most` allows. prepare: gives the fit, None where no runs are left."""
+        """Start due fits, at most `most` at once. prepare: returns the fit, or None without runs."""
         now = self._clock()
         for application in list(self._due):
             if len(self._fitting) >= self.most:
@@ -63,7 +63,7 @@ class FitQueue(Generic[Fitted]):
                 self._fitting[application] = self._executor.submit(self._timed, fit)
 
     def _finished(self) -> dict[Application, Fitted]:
-        """Remove and return the fits that are done; one that raised is counted and logged."""
+        """Remove and return finished fits; failed ones are counted and logged."""
         done = {}
         for application, future in list(self._fitting.items()):
             if not future.done():

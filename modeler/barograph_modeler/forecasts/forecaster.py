@@ -1,4 +1,4 @@
-"""Predicts the runtimes of jobs from the scales that were run, while they run; learns from jobs that ended well."""
+"""Predicts the runtimes of running jobs from runs at other scales, and learns from healthy jobs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from barograph_agent.protocol.wire import Column
 from barograph_collector.daemon.runner import Output
-from barograph_modeler.forecasts.bounded import remember
 from barograph_modeler.forecasts.history import Application, WorkloadHistory, WorkloadPlace, parse_params, problem_name
-from barograph_modeler.forecasts.library import Library
+from barograph_modeler.forecasts.library import PredictorLibrary
 from barograph_modeler.forecasts.predictions import JOBS, Predictions
-from barograph_modeler.learning.pending import Ended
+from barograph_modeler.learning.pending import EndedJob
 from barograph_modeler.scaling.predictor import Prediction
+from barograph_modeler.state import lru
 from barograph_modeler.state.stateful import Stateful
 
 METHOD: Final = "scaling"
@@ -21,19 +21,18 @@ WORKLOADS: Final = 50_000
 
 
 class Forecaster(Stateful):
-    """No I/O. `read` rows of `jobs`, `runs`, `predictions` and `outcomes` as the log has them, `end` each job that is
-    over, `step` whenever everything up to some offset has been read.
+    """Reads rows of `jobs`, `runs`, `predictions` and `outcomes`; no I/O. Call `end` for each ended job, and `step`
+    whenever everything up to some offset has been read.
 
-    A job is predicted only once the whole log has been read and the job's end is not in it. What is in the log already
-    is not written again. library: where the predictors come from.
+    A job is predicted once the whole log has been read without its end. Rows that are in the log are not written again.
     """
 
-    KEPT = ("history", "predictions", "refused", "_places", "_open")
+    STATE = ("history", "predictions", "refused", "_places", "_open")
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: PredictorLibrary) -> None:
         self.history = WorkloadHistory()
         self.library = library
-        # Rows of earlier versions have no method.
+        # In rows of earlier versions the method is empty.
         self.predictions = Predictions(METHOD, "")
         self.refused = 0
         self._places: OrderedDict[str, WorkloadPlace] = OrderedDict()
@@ -41,14 +40,14 @@ class Forecaster(Stateful):
         self._more = False
 
     def is_learning(self, cluster: str, app: str) -> bool:
-        """Whether runs of an application are known, on this cluster or any, and its first predictor is to come."""
+        """Whether an application, on this cluster or any if empty, has runs and no predictor yet."""
         return any(
             one.app == app and one.cluster == (cluster or one.cluster) and one not in self.library.published
             for one in self.history.applications()
         )
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `state` returned. Predictors are fitted again: they follow from the history."""
+        """Replace the state by what `state` returned. Predictors are refitted from the history."""
         super().restore(state)
         self.library.mark_changed(self.history.applications())
 
@@ -65,22 +64,22 @@ class Forecaster(Stateful):
                 for job in self.predictions.read(table, columns):
                     self._open.pop(job, None)
 
-    def end(self, ended: Ended, now: float) -> None:
-        """Score the prediction of a job, then learn from the job if it was healthy. now: Unix seconds."""
+    def end(self, ended: EndedJob, now: float) -> None:
+        """Score the prediction of an ended job, then learn from the job if it was healthy. now: Unix seconds."""
         self.predictions.score(ended, now)
         place = self._places.get(ended.workload)
-        if place is not None and ended.fate == "healthy":
+        if place is not None and ended.verdict == "healthy":
             self.history.learn(place, ended.runtime_seconds)
             self.library.mark_changed([place.application])
 
     def accept(self, workload: str, runtimes: list[float]) -> None:
-        """A workload's withheld runs have become its history; seconds."""
+        """Replace the history of a workload by its withheld runs. runtimes: seconds."""
         if (place := self._places.get(workload)) is not None:
             self.history.replace(place, runtimes)
             self.library.mark_changed([place.application])
 
     def step(self, now: float) -> list[Output]:
-        """Publish fits; where the log has been read to its end, start fits, predict and report. now: Unix seconds."""
+        """Publish finished fits; at the end of the log start fits, predict and report. now: Unix seconds."""
         self.library.publish_fitted(self.history)
         if self._more:
             self._more = False
@@ -99,19 +98,13 @@ class Forecaster(Stateful):
         names = ("job", "workload", "cluster", "app", "params", "ranks", "nodes")
         for job, workload, cluster, app, params, ranks, nodes in zip(*(columns[n] for n in names), strict=True):
             if ranks < 1:
-                continue  # no MPI process was seen
-            if workload not in self._places:
-                application = Application(cluster, app)
-                problem = problem_name(application, parse_params(params))
-                remember(
-                    self._places,
-                    workload,
-                    WorkloadPlace(workload, application, problem, int(ranks), int(nodes)),
-                    WORKLOADS,
-                )
-            self._places.move_to_end(workload)
+                continue  # not an MPI job
+            application = Application(cluster, app)
+            problem = problem_name(application, parse_params(params))
+            place = WorkloadPlace(workload, application, problem, int(ranks), int(nodes))
+            lru.store(self._places, workload, place, WORKLOADS)
             if job not in self.predictions:
-                remember(self._open, job, workload, JOBS)
+                lru.store(self._open, job, workload, JOBS)
 
     def _predict(self, job: str, place: WorkloadPlace | None, now: float) -> list[Output]:
         known = None if place is None else self.library.published.get(place.application)
@@ -135,6 +128,6 @@ class Forecaster(Stateful):
 
 
 def model_text(prediction: Prediction) -> str:
-    """The laws a prediction came from, with their shares."""
+    """The kinds of shapes of a prediction and their weights."""
     shares = ((law, weight) for law, weight in prediction.model.items() if weight >= 0.005)
     return ", ".join(f"{weight:.0%} {law}" for law, weight in shares)

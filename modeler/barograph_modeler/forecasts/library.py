@@ -1,4 +1,4 @@
-"""Predictors of runtimes by application, with what is shown of them."""
+"""Published predictors of runtimes, by application."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from barograph_modeler.forecasts.curve import ScalingCurve, draw
+from barograph_modeler.forecasts.curve import ScalingCurve, scaling_curve
 from barograph_modeler.forecasts.fitting import FitQueue
 from barograph_modeler.forecasts.history import Application, WorkloadHistory, WorkloadPlace
 from barograph_modeler.scaling.history import Runs
@@ -18,14 +18,13 @@ from barograph_modeler.scaling.predictor import Prediction, Predictor, fit
 from barograph_modeler.state.gate import Gate
 
 FITS: Final = 16
-"""Fits under way at once, one after another; each uses the runs that were known when it was started."""
+"""Fits submitted at once; each uses the runs known when it was submitted."""
 SEEN: Final = 32
-"""Number of workloads of an application, the latest, whose predictions are kept for the metrics."""
+"""Newest workloads of an application whose predictions are exposed as metrics."""
 
 
-class Seen(NamedTuple):
-    """The prediction for a workload that has been run, in seconds. speedup: over the smallest scale of its problem that
-    has been run."""
+class WorkloadPrediction(NamedTuple):
+    """The prediction for a workload that has run, in seconds. speedup: over the smallest scale of its problem."""
 
     workload: str
     lower: float
@@ -35,45 +34,43 @@ class Seen(NamedTuple):
 
 
 class Published(NamedTuple):
-    """One application: its predictor, the runs it was fitted to by problem, predictions for its latest workloads, and
-    the scaling curve of its latest problem."""
+    """The predictor of one application, the runs it was fitted to by problem, predictions for its newest workloads, and
+    the scaling curve of its newest problem."""
 
     application: Application
     predictor: Predictor
     problems: Mapping[str, Runs]
-    seen: Sequence[Seen]
+    seen: Sequence[WorkloadPrediction]
     curve: ScalingCurve | None = None
 
 
 def publish(
     application: Application, problems: Mapping[str, Runs], places: Sequence[WorkloadPlace], seed: int
 ) -> Published:
-    """Fit an application to its runs. places: its workloads, the latest last. seed: of all random numbers."""
+    """Fit a predictor to the runs of an application. places: its workloads, newest last."""
     predictor = fit(problems, seed=seed)
     seen = []
     for place in places[-SEEN:]:
-        there = predictor.predict(place.problem, place.ranks, place.known_nodes)
-        if isinstance(there, Prediction):
-            speedup = base(problems[place.problem])[1] / there.expected_seconds
-            limits = (there.lower_seconds, there.expected_seconds, there.upper_seconds)
-            seen.append(Seen(place.workload, *limits, speedup))
+        prediction = predictor.predict(place.problem, place.ranks, place.known_nodes)
+        if isinstance(prediction, Prediction):
+            speedup = smallest_scale(problems[place.problem])[1] / prediction.expected_seconds
+            limits = (prediction.lower_seconds, prediction.expected_seconds, prediction.upper_seconds)
+            seen.append(WorkloadPrediction(place.workload, *limits, speedup))
     problem = places[-1].problem
-    return Published(application, predictor, problems, seen, draw(predictor, problem, problems[problem]))
+    return Published(application, predictor, problems, seen, scaling_curve(predictor, problem, problems[problem]))
 
 
-def base(runs: Runs) -> tuple[int, float]:
-    """The smallest scale that was run: its ranks, and the median of its runtimes in seconds."""
+def smallest_scale(runs: Runs) -> tuple[int, float]:
+    """Ranks of the smallest scale, and the median of its runtimes in seconds."""
     ranks = runs.scales[0]
     return int(ranks), float(np.median(runs.seconds[runs.ranks == ranks]))
 
 
-class Library(FitQueue[Published]):
-    """The predictors of all applications, fitted again when there are further runs.
+class PredictorLibrary(FitQueue[Published]):
+    """The predictors of all applications, refitted when there are further runs.
 
-    published: replaced, never modified, so that readers in other threads see the old mapping or the new one.
-
-    seed: of all random numbers. worked: CPU seconds of the calling thread: on a busy machine a fit takes longer and
-    costs no more.
+    published: replaced, never modified, so that other threads read either the old mapping or the new one.
+    worked: CPU seconds of the calling thread, so that the pause after a fit does not depend on the load of the machine.
     """
 
     most = FITS
@@ -89,29 +86,29 @@ class Library(FitQueue[Published]):
         super().__init__(executor, clock, worked)
         self.published: Mapping[Application, Published] = {}
         self.gate = Gate()
-        """Entered by every thread that computes, apart from the main thread."""
+        """Held by all threads but the main thread while they compute."""
         self._seed = seed
 
     def __len__(self) -> int:
         return len(self.published)
 
     def mark_changed(self, applications: Iterable[Application]) -> None:
-        """There are further runs of these."""
+        """Mark applications that have further runs."""
         self._due.update(dict.fromkeys(applications))
 
     def start_fits(self, history: WorkloadHistory) -> None:
-        """Start fits of what has changed, as far as there is room."""
+        """Start fits of changed applications."""
 
         def prepare(application: Application) -> Callable[[], Published] | None:
             if application not in history:
                 return None
-            places = [scale.place for scale in history.scales(application)]
+            places = [place for place, _ in history.scales(application)]
             return partial(self._fit, application, history.runs(application), places)
 
         self._start(prepare)
 
     def publish_fitted(self, history: WorkloadHistory) -> None:
-        """Publish what has been fitted by now, and drop applications that the history holds no longer."""
+        """Publish finished fits, and drop applications that are no longer in the history."""
         if fresh := self._finished():
             old = self.published.items()
             self.published = {name: one for name, one in old if name in history and name not in fresh} | fresh

@@ -1,4 +1,4 @@
-"""The predictions that one forecaster has made of running jobs, and what became of them."""
+"""Predictions that one forecaster has made for jobs, and their outcomes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Final
 
 from barograph_agent.protocol.wire import Column
 from barograph_collector.daemon.runner import Output
-from barograph_modeler.forecasts.bounded import remember
 from barograph_modeler.forecasts.scoreboard import Forecast, Scoreboard
-from barograph_modeler.learning.pending import Ended
+from barograph_modeler.learning.pending import EndedJob
+from barograph_modeler.state import lru
 
 JOBS: Final = 20_000
 Limits = tuple[float, float, float]
@@ -19,10 +19,10 @@ Limits = tuple[float, float, float]
 
 
 class Predictions:
-    """Writes the rows of `predictions` and `outcomes` of one method and reads them after a restart, so that no job
+    """Makes the rows of `predictions` and `outcomes` of one method, and reads them back after a restart, so that no job
     is predicted or scored twice.
 
-    methods: values of the column `method` that are this method's; the first one is written.
+    methods: accepted values of the column `method`; the first is written.
     """
 
     def __init__(self, *methods: str) -> None:
@@ -35,7 +35,7 @@ class Predictions:
         return job in self._forecasts
 
     def read(self, table: str, columns: Mapping[str, Column]) -> list[str]:
-        """Read rows of `predictions` or `outcomes`; returns the jobs among them that this method has predicted."""
+        """Read rows of `predictions` or `outcomes`; returns the jobs among them predicted by this method."""
         rows = [row for row, method in enumerate(columns["method"]) if method in self._methods]
         jobs = [columns["job"][row] for row in rows]
         if table == "outcomes":
@@ -44,23 +44,23 @@ class Predictions:
             return []
         for job, row in zip(jobs, rows, strict=True):
             limits = (float(columns[f"{limit}_seconds"][row]) for limit in ("lower", "expected", "upper"))
-            remember(self._forecasts, job, Forecast(columns["application"][row], *limits), JOBS)
+            lru.store(self._forecasts, job, Forecast(columns["application"][row], *limits), JOBS)
         return jobs
 
     def predict(self, job: str, limits: Limits, row: Mapping[str, object], now: float) -> Output:
-        """Record a prediction; returns its row of `predictions`. row: the columns that are not the limits'."""
-        remember(self._forecasts, job, Forecast(str(row["application"]), *limits), JOBS)
+        """Record a prediction; returns its row of `predictions`. row: the columns other than the limits."""
+        lru.store(self._forecasts, job, Forecast(str(row["application"]), *limits), JOBS)
         seconds = dict(zip(("lower_seconds", "expected_seconds", "upper_seconds"), limits, strict=True))
         return Output("predictions", 1, {"job": job, **row, **seconds, "made_at": now, "method": self._methods[0]})
 
-    def score(self, ended: Ended, now: float) -> None:
-        """Score the prediction of a job that has ended, if there is one and the runtime is known."""
+    def score(self, ended: EndedJob, now: float) -> None:
+        """Score the prediction of an ended job, if it has one and its runtime is known."""
         forecast = self._forecasts.pop(ended.job, None)
         if forecast is not None and 0 < ended.runtime_seconds < math.inf:
-            remember(self._outcomes, ended.job, self.scoreboard.outcome(ended, forecast, self._methods[0], now), JOBS)
+            lru.store(self._outcomes, ended.job, self.scoreboard.outcome(ended, forecast, self._methods[0], now), JOBS)
 
     def take_outcomes(self) -> list[Output]:
-        """Remove and return the rows of `outcomes` that are not in the log yet."""
+        """Remove and return the rows of `outcomes` to be written."""
         outcomes = list(self._outcomes.values())
         self._outcomes.clear()
         return outcomes

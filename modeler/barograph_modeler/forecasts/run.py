@@ -1,4 +1,4 @@
-"""One run as a model of features sees it: what was known of it early, and how long it took."""
+"""One run as a row of training data for models of features."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
 Value: TypeAlias = float | str
-"""A number, or a text that is a label without order."""
+"""A number, or a text as an unordered label."""
 
 
-class Known(NamedTuple):
-    """What is known of a run before its end.
+class RunFeatures(NamedTuple):
+    """Features of a run known before its end.
 
-    values: features by name, parameters among them as `param.NAME`, and `ranks` and `nodes`. seconds: how long after
-    its start each was known, 0 for those that are not here. problem, ranks, nodes: its place in scaling; nodes 0 where
-    they are not known.
+    values: features by name, including `ranks`, `nodes` and parameters as `param.NAME`. seconds: time from the start of
+    the run until each was known; 0 if absent. problem, ranks, nodes: its place in scaling; nodes 0 if unknown.
     """
 
     values: Mapping[str, Value]
@@ -25,13 +24,15 @@ class Known(NamedTuple):
 
 
 class FeatureRun(NamedTuple):
-    """A run that ended well, and how long it took, in seconds."""
+    """The features and runtime of a healthy run."""
 
-    known: Known
+    features: RunFeatures
     runtime_seconds: float
 
 
-def given(ranks: int, nodes: int, params: Mapping[str, str], noted: Mapping[str, Value]) -> dict[str, Value]:
-    """All features of a run by name. A parameter that is a number in all runs is used as one."""
+def feature_values(
+    ranks: int, nodes: int, params: Mapping[str, str], features: Mapping[str, Value]
+) -> dict[str, Value]:
+    """All features of a run by name. Parameters stay texts; one that is a number in all runs is used as a number."""
     fixed: dict[str, Value] = {"ranks": float(ranks), "nodes": float(nodes)}
-    return fixed | {f"param.{name}": text for name, text in params.items()} | dict(noted)
+    return fixed | {f"param.{name}": text for name, text in params.items()} | dict(features)

@@ -1,4 +1,4 @@
-"""The scoreboard of predictions: how far off they were, and whether their limits held."""
+"""The accuracy of predictions: relative errors, and coverage of their limits."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from collections import Counter, OrderedDict, deque
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from barograph_collector.daemon.runner import Output
-from barograph_modeler.learning.pending import Ended
+from barograph_modeler.learning.pending import EndedJob
+from barograph_modeler.state import lru
 
 APPLICATIONS: Final = 1_000
-"""Applications kept; the least recently scored go first."""
+"""Applications kept; the least recently scored are evicted."""
 ERRORS: Final = 200
-"""Latest errors of an application that its median is of."""
+"""Errors kept per application, the newest."""
 
 Result: TypeAlias = Literal["inside", "outside", "withheld", "failed"]
 RESULTS: Final[tuple[Result, ...]] = ("inside", "outside", "withheld", "failed")
 
 
 class Forecast(NamedTuple):
-    """What was said of a job while it ran; seconds, the limits hold 95 %."""
+    """The prediction made for a running job, in seconds; the limits hold 95 %."""
 
     application: str
     lower: float
@@ -28,12 +29,12 @@ class Forecast(NamedTuple):
     upper: float
 
     def relative_error(self, actual_seconds: float) -> float:
-        """expected / actual - 1: above 0 where the job was faster than expected."""
+        """expected / actual - 1: above 0 if the job was faster than expected."""
         return self.expected / actual_seconds - 1
 
 
 class ForecastScore:
-    """What came of the predictions of one application."""
+    """Results and errors of the predictions of one application."""
 
     def __init__(self) -> None:
         self.results: Counter[str] = Counter()
@@ -41,12 +42,12 @@ class ForecastScore:
 
     @property
     def median_error(self) -> float:
-        """Median of the latest absolute relative errors; NaN before the first."""
+        """Median of the newest absolute relative errors; NaN before the first."""
         return statistics.median(self.errors) if self.errors else math.nan
 
     @property
     def coverage(self) -> float:
-        """Share of the runs that ended well within the limits; NaN before the first."""
+        """Share of healthy runs within the limits; NaN before the first."""
         judged = self.results["inside"] + self.results["outside"]
         return self.results["inside"] / judged if judged else math.nan
 
@@ -57,12 +58,12 @@ class Scoreboard:
     def __init__(self) -> None:
         self.scores: OrderedDict[str, ForecastScore] = OrderedDict()
 
-    def outcome(self, ended: Ended, forecast: Forecast, method: str, now: float) -> Output:
-        """Score a prediction on the end of its job, and the row of `outcomes` that says so. now: Unix seconds."""
+    def outcome(self, ended: EndedJob, forecast: Forecast, method: str, now: float) -> Output:
+        """Score a prediction; returns the row of `outcomes`. now: Unix seconds."""
         columns = {
             "job": ended.job,
             "application": forecast.application,
-            "result": self.judge(forecast, ended.runtime_seconds, ended.fate),
+            "result": self.judge(forecast, ended.runtime_seconds, ended.verdict),
             "expected_seconds": forecast.expected,
             "actual_seconds": ended.runtime_seconds,
             "relative_error": forecast.relative_error(ended.runtime_seconds),
@@ -72,17 +73,14 @@ class Scoreboard:
         return Output("outcomes", 1, columns)
 
     def judge(
-        self, forecast: Forecast, actual_seconds: float, fate: Literal["healthy", "withheld", "failed"]
+        self, forecast: Forecast, actual_seconds: float, verdict: Literal["healthy", "withheld", "failed"]
     ) -> Result:
-        """Score a prediction on the end of its job; says what came of it."""
-        result: Result = fate if fate != "healthy" else "outside"
-        if fate == "healthy" and forecast.lower <= actual_seconds <= forecast.upper:
+        """Score a prediction by the runtime and verdict of its job."""
+        result: Result = verdict if verdict != "healthy" else "outside"
+        if verdict == "healthy" and forecast.lower <= actual_seconds <= forecast.upper:
             result = "inside"
-        score = self.scores.setdefault(forecast.application, ForecastScore())
-        self.scores.move_to_end(forecast.application)
-        if len(self.scores) > APPLICATIONS:
-            self.scores.popitem(last=False)
+        score = lru.get(self.scores, forecast.application, ForecastScore, APPLICATIONS)
         score.results[result] += 1
-        if fate == "healthy":
+        if verdict == "healthy":
             score.errors.append(abs(forecast.relative_error(actual_seconds)))
         return result

@@ -1,1 +1,1 @@
-"""What is learned from healthy runs: jobs, workloads, and rows for the log."""
+"""Learning from healthy runs: pending jobs, workloads, and rows for the log."""

@@ -1,4 +1,4 @@
-"""The queue of classes to be fitted again."""
+"""The queue of classes to be refitted."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _STALE: Final = 64
 
 
 class Backlog:
-    """Returns the class of the highest priority and the class that has waited longest, alternately.
+    """Alternately returns the class of the highest priority and the class that has waited longest.
 
-    So important classes are fresh, and none is starved: with n classes before it, a class is among the next 2 n + 2
-    that are returned, whatever else is added meanwhile.
+    No class is starved: with n classes before it, a class is among the next 2 n + 2 that are returned, whatever is
+    added meanwhile.
 
     >>> backlog = Backlog()
     >>> for class_id, priority in ((1, 0.1), (2, 0.9), (3, 0.5)):
@@ -34,20 +34,20 @@ class Backlog:
         return len(self._waiting)
 
     def add(self, key: Key, priority: float) -> None:
-        """Add a class, or change the priority of one that waits, which keeps its place among the waiting."""
+        """Add a class, or change the priority of a waiting one, which keeps its waiting time."""
         self._waiting[key] = priority
         heapq.heappush(self._heap, (-priority, key))
-        # Entries that a later priority or a turn has outdated are passed over when met, and swept when they are many.
+        # Outdated entries are skipped by `pop`, and removed here once they are many.
         if len(self._heap) > 4 * len(self._waiting) + _STALE:
             self._heap = [(-other, waiting) for waiting, other in self._waiting.items()]
             heapq.heapify(self._heap)
 
     def discard(self, key: Key) -> None:
-        """Remove a class, if it waits."""
+        """Remove a class if it is waiting."""
         self._waiting.pop(key, None)
 
     def pop(self) -> Key | None:
-        """Remove and return the next class; None where none waits."""
+        """Remove and return the next class; None if none is waiting."""
         if not self._waiting:
             return None
         key = next(iter(self._waiting)) if self._oldest_next else self._most_urgent()

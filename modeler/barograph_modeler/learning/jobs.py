@@ -1,4 +1,4 @@
-"""Jobs that have begun and are not learned yet."""
+"""Jobs that are not learned yet."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from barograph_agent.protocol.wire import Column
-from barograph_modeler.learning.pending import BlockBatch, Ended, JobEnd, Pending
+from barograph_modeler.learning.pending import BlockBatch, EndedJob, JobEnd, PendingJob
 from barograph_modeler.pace.windows import blocks_by_job
+from barograph_modeler.state import lru
 
 VERDICT_SECONDS: Final = 10.0
-"""How long the end of a run waits for its final score; after that no alerts daemon is taken to be running."""
+"""How long an ended run waits for its final score; after that it is assumed that no alerts daemon runs."""
 JOBS: Final = 20_000
-"""Jobs held; those that began first go first."""
+"""Jobs held; the oldest are evicted."""
 
 
-class Jobs:
+class PendingJobs:
     """Reads rows of `jobs`, `blocks`, `runs` and `scores` as the log has them."""
 
     def __init__(self, window_seconds: float) -> None:
         self._window_seconds = window_seconds
-        self._pending: OrderedDict[str, Pending] = OrderedDict()
+        self._pending: OrderedDict[str, PendingJob] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -46,8 +47,8 @@ class Jobs:
                         self._pending[job].score = max(self._pending[job].score, float(score))
                         self._pending[job].final |= bool(final)
 
-    def turns(self, now: float) -> Iterator[tuple[Pending, Ended | None]]:
-        """Each job of a known workload, and how it ended if it has and its verdict is due: it is held no longer then.
+    def poll(self, now: float) -> Iterator[tuple[PendingJob, EndedJob | None]]:
+        """All jobs of known workloads, each with its end if its verdict is known; those jobs are removed.
 
         now: Unix seconds.
         """
@@ -55,17 +56,17 @@ class Jobs:
             if not pending.workload:
                 continue
             end = pending.end
-            # No final score need be waited for where nothing was there to be scored.
-            due = end is not None and (pending.final or not pending.spoken or now - end.seen_at > VERDICT_SECONDS)
+            # Without intervals there is no score to wait for.
+            due = end is not None and (
+                pending.final or not pending.has_intervals or now - end.seen_at > VERDICT_SECONDS
+            )
             if end is not None and due:
                 del self._pending[job]
                 yield pending, pending.ended(job, end)
             else:
                 yield pending, None
 
-    def _job(self, job: str) -> Pending:
+    def _job(self, job: str) -> PendingJob:
         if job not in self._pending:
-            self._pending[job] = Pending(self._window_seconds)
-            if len(self._pending) > JOBS:
-                self._pending.popitem(last=False)
+            lru.store(self._pending, job, PendingJob(self._window_seconds), JOBS)
         return self._pending[job]

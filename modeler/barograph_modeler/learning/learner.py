@@ -1,4 +1,4 @@
-"""The learner: rows in, rows out, no I/O. Everything the modeler daemon knows is here."""
+"""The learner of bands, runtimes and paces: rows in, rows out, no I/O."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Final
 from barograph_agent.protocol.wire import Column
 from barograph_collector.daemon.runner import Output
 from barograph_modeler.learning.backlog import Backlog, Key
-from barograph_modeler.learning.jobs import Jobs
-from barograph_modeler.learning.pending import BlockBatch, Ended, Pending
+from barograph_modeler.learning.jobs import PendingJobs
+from barograph_modeler.learning.pending import BlockBatch, EndedJob, PendingJob
 from barograph_modeler.learning.rows import accepted_output, bands_output, drift_output, pace_output
 from barograph_modeler.learning.workload import CLASSES as WORKLOAD_CLASSES
 from barograph_modeler.learning.workload import EndedRun, Workload
@@ -21,7 +21,7 @@ from barograph_modeler.pace.windows import WINDOW_SECONDS
 from barograph_modeler.state.stateful import Stateful
 
 HOLD_SECONDS: Final = 60.0
-"""How long intervals of a running job wait before they are learned: an alarm by then keeps them out."""
+"""How long intervals of a running job are held before they are learned; an alarm within that time excludes them."""
 WORKLOADS: Final = 5_000
 CLASSES: Final = 100_000
 ACCEPT: Final = 5
@@ -29,17 +29,17 @@ REFIT_SECONDS: Final = 0.2
 
 
 class Learner(Stateful):
-    """Learns from healthy runs; returns what it has learned as rows.
+    """Learns from healthy runs, and returns bands, paces and events as rows.
 
-    `take` rows of `jobs`, `blocks`, `runs` and `scores` as the log has them, `step` whenever everything up to some
-    offset has been taken.
+    Call `observe` with rows of `jobs`, `blocks`, `runs` and `scores`, and `step` whenever everything up to some offset
+    has been read.
 
-    classes: kept in all, at least 1; the least recently learned go first. accept: so many runs in a row that alarmed
-    and agree with each other become the history; 0 for never. refit_seconds: of `clock` per step, after which classes
-    wait for the next one; each step fits at least one. seed: of the bootstraps.
+    classes: limit on classes over all workloads, at least 1; the least recently learned are evicted. accept: number of
+    consecutive alarmed runs that, if they agree with each other, replace the history; 0: never. refit_seconds: limit
+    on `clock` per step for fits; each step fits at least one class. seed: of the bootstraps.
     """
 
-    KEPT = (
+    STATE = (
         "workloads",
         "backlog",
         "withheld_intervals",
@@ -66,26 +66,26 @@ class Learner(Stateful):
         self.learned_intervals = 0
         self.learned_runs = 0
         self.closed_regimes: Counter[str] = Counter()
-        self.ended: list[Ended] = []
+        self.ended: list[EndedJob] = []
         """Jobs that have ended since the list was last cleared."""
         self.accepted: list[tuple[str, list[float]]] = []
-        """Workloads whose withheld runs became their history, and the runtimes of these: likewise."""
+        """Workloads whose withheld runs became their history, with the runtimes, since the list was last cleared."""
         self._seed = seed
         self._classes = classes
         self._accept = accept
         self._refit_seconds = refit_seconds
         self._clock = clock
-        self._jobs = Jobs(window_seconds)
+        self._jobs = PendingJobs(window_seconds)
         self._recent: OrderedDict[Key, None] = OrderedDict()
 
     @property
     def held_jobs(self) -> int:
-        """Jobs that have begun and are not learned yet."""
+        """Number of jobs that are not learned yet."""
         return len(self._jobs)
 
     @property
     def classes(self) -> int:
-        """Classes there are, over all workloads."""
+        """Number of classes, over all workloads."""
         return len(self._recent)
 
     def observe(self, table: str, columns: Mapping[str, Column], now: float) -> None:
@@ -93,23 +93,23 @@ class Learner(Stateful):
         self._jobs.read(table, columns, now)
 
     def step(self, now: float) -> list[Output]:
-        """Learn what may be learned by now, fit for a while, and return what came of it. now: Unix seconds."""
+        """Learn from jobs whose health is known, refit classes, and return the rows to write. now: Unix seconds."""
         events: list[Output] = []
         new_runs: dict[str, None] = {}
-        for pending, ended in self._jobs.turns(now):
+        for pending, ended in self._jobs.poll(now):
             learn = self._learn_suspect if pending.suspect and self._has_pace(pending) else self._learn_healthy
             events += learn(pending, ended is not None, new_runs, now)
             if ended is not None:
                 self.ended.append(ended)
-                self.withheld_intervals += pending.forgotten
+                self.withheld_intervals += pending.dropped
         return [*events, *self._outputs(new_runs, now)]
 
-    def _has_pace(self, pending: Pending) -> bool:
-        """Whether the job was judged by more than its own first windows, which are no reason to refuse it."""
+    def _has_pace(self, pending: PendingJob) -> bool:
+        """Whether the job's workload has a pace; an alarm of a job judged by its own first windows does not count."""
         workload = self.workloads.get(pending.workload)
         return workload is not None and workload.pace is not None
 
-    def _learn_healthy(self, pending: Pending, over: bool, new_runs: dict[str, None], now: float) -> list[Output]:
+    def _learn_healthy(self, pending: PendingJob, over: bool, new_runs: dict[str, None], now: float) -> list[Output]:
         batches = pending.release(math.inf if over else now - HOLD_SECONDS)
         if not (batches or over):
             return []
@@ -137,17 +137,17 @@ class Learner(Stateful):
                 importance = interval.seconds / workload.seconds if workload.seconds else 0.0
                 self.backlog.add(key, interval.staleness * importance)
         while len(workload.intervals) > WORKLOAD_CLASSES:
-            self._forget((name, next(iter(workload.intervals))))
+            self._evict((name, next(iter(workload.intervals))))
         while len(self._recent) > self._classes:
-            self._forget(next(iter(self._recent)))
+            self._evict(next(iter(self._recent)))
         self.learned_intervals += batch.total
         return events
 
-    def _learn_suspect(self, pending: Pending, over: bool, new_runs: dict[str, None], now: float) -> list[Output]:
-        """Learn nothing, unless the job is the last of a row of withheld runs that agree."""
+    def _learn_suspect(self, pending: PendingJob, over: bool, new_runs: dict[str, None], now: float) -> list[Output]:
+        """Withhold the job, unless it completes a series of withheld runs that agree."""
         name, workload = pending.workload, self._workload(pending.workload)
         if not over and 0 < self._accept <= len(workload.withheld) + 1:
-            return []  # held, for it may yet be learned
+            return []  # held, since it may still be learned
         batches = pending.release(math.inf)
         for batch in batches:
             workload.judge(batch, healthy=False)
@@ -197,7 +197,7 @@ class Learner(Stateful):
                 break
         return {name: rows for name, rows in bands.items() if rows}
 
-    def _forget(self, key: Key) -> None:
+    def _evict(self, key: Key) -> None:
         name, class_id = key
         del self.workloads[name].intervals[class_id]
         del self._recent[key]
@@ -209,15 +209,15 @@ class Learner(Stateful):
             if len(self.workloads) > WORKLOADS:
                 oldest = next(iter(self.workloads))
                 for class_id in list(self.workloads[oldest].intervals):
-                    self._forget((oldest, class_id))
+                    self._evict((oldest, class_id))
                 del self.workloads[oldest]
         self.workloads.move_to_end(name)
         return self.workloads[name]
 
 
-def _run(pending: Pending) -> EndedRun | None:
+def _run(pending: PendingJob) -> EndedRun | None:
     end = pending.end
     if end is None or end.exit_status != 0:
-        return None  # how long a failed run took says nothing about the next one
+        return None  # the runtime of a failed run does not predict the next one
     usable = math.isfinite(end.runtime_seconds) and end.runtime_seconds > 0
     return EndedRun(end.runtime_seconds if usable else None, pending.pace)

@@ -1,4 +1,4 @@
-"""Intervals of a job that are held back until the job is known to be healthy."""
+"""A job whose intervals are held until it is known to be healthy."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from barograph_modeler.bands.moments import Blocks
 from barograph_modeler.pace.windows import JobBlocks, RunPace, Windower
 
 HELD_INTERVALS: Final = 262_144
-"""Blocks held per job: older ones are forgotten, not learned, so that a flood costs history and not memory."""
+"""Blocks held per job; older ones are dropped without being learned, which bounds the memory."""
 
 
 class BlockBatch(NamedTuple):
-    """Blocks of one job in the order they came. reduced: their sums and extremes; None where each is one interval."""
+    """Blocks of one job in order of arrival. reduced: their sums and extremes; None if each is one interval."""
 
     intervals: JobBlocks
     reduced: Blocks | None = None
 
     @classmethod
     def of_rows(cls, columns: Mapping[str, Column], rows: slice, intervals: JobBlocks) -> BlockBatch:
-        """Rows of the table `blocks`, as `blocks_by_job` has cut them."""
+        """Rows of the table `blocks`, as cut by `blocks_by_job`."""
         if intervals.counts is None:
             return cls(intervals)
         names = ("sum_seconds", "sum_squares", "sum_cubes", "min_seconds", "max_seconds")
@@ -33,39 +33,39 @@ class BlockBatch(NamedTuple):
 
     @property
     def blocks(self) -> Blocks:
-        """The blocks with all they carry."""
+        """The blocks with sums and extremes."""
         return Blocks.of_values(self.intervals.seconds) if self.reduced is None else self.reduced
 
     @property
     def size(self) -> int:
-        """How many blocks there are."""
+        """Number of blocks."""
         return len(self.intervals.seconds)
 
     @property
     def total(self) -> int:
-        """How many intervals the blocks stand for."""
+        """Number of intervals in the blocks."""
         return self.size if self.reduced is None else int(self.reduced.counts.sum())
 
 
 class JobEnd(NamedTuple):
-    """How a job ended."""
+    """The end of a job, as in the table `runs`."""
 
     runtime_seconds: float
     exit_status: int
     seen_at: float
-    """When this daemon read it."""
+    """When it was read, in Unix seconds."""
 
 
-class Ended(NamedTuple):
-    """A job that has ended, and whether it is learned from; runtime in seconds, NaN where it is unknown."""
+class EndedJob(NamedTuple):
+    """An ended job, and whether it is learned; runtime_seconds: NaN if unknown."""
 
     job: str
     workload: str
     runtime_seconds: float
-    fate: Literal["healthy", "withheld", "failed"]
+    verdict: Literal["healthy", "withheld", "failed"]
 
 
-class Pending:
+class PendingJob:
     """One job between its first interval and its verdict."""
 
     def __init__(self, window_seconds: float) -> None:
@@ -74,36 +74,36 @@ class Pending:
         self.final = False
         self.end: JobEnd | None = None
         self.pace = RunPace(window_seconds)
-        self.forgotten = 0
-        self.spoken = False
-        """True once there was an interval: a job without any cannot alarm."""
+        self.dropped = 0
+        self.has_intervals = False
+        """Whether there was an interval; a job without any cannot alarm."""
         self._windower = Windower(window_seconds)
         self._held: deque[tuple[float, BlockBatch]] = deque()
         self._count = 0
 
     @property
     def suspect(self) -> bool:
-        """True once the job has alarmed: nothing of it may be learned."""
+        """Whether the job has alarmed, so that it must not be learned."""
         return self.score > 1
 
-    def ended(self, job: str, end: JobEnd) -> Ended:
-        """The job as one that has ended."""
-        fate: Literal["healthy", "withheld", "failed"] = "failed" if end.exit_status != 0 else "healthy"
-        return Ended(job, self.workload, end.runtime_seconds, "withheld" if self.suspect else fate)
+    def ended(self, job: str, end: JobEnd) -> EndedJob:
+        """The job with its verdict."""
+        verdict: Literal["healthy", "withheld", "failed"] = "failed" if end.exit_status != 0 else "healthy"
+        return EndedJob(job, self.workload, end.runtime_seconds, "withheld" if self.suspect else verdict)
 
     def add(self, batch: BlockBatch, now: float) -> None:
-        """Hold further intervals, which came at Unix time `now`: what a spool delivers late has ended long before."""
-        self.spoken = True
+        """Hold further intervals. now: time of arrival, Unix seconds; intervals from a spool ended long before."""
+        self.has_intervals = True
         self.pace.add(self._windower.add(*batch.intervals))
         self._held.append((now, batch))
         self._count += batch.size
         while self._count > HELD_INTERVALS:
-            gone = self._held.popleft()[1]
-            self._count -= gone.size
-            self.forgotten += gone.total
+            oldest = self._held.popleft()[1]
+            self._count -= oldest.size
+            self.dropped += oldest.total
 
     def release(self, before: float) -> list[BlockBatch]:
-        """Remove and return what arrived before this Unix time, oldest first."""
+        """Remove and return batches that arrived before this Unix time, oldest first."""
         released = []
         while self._held and self._held[0][0] < before:
             released.append(self._held.popleft()[1])

@@ -1,4 +1,4 @@
-"""Rows of the log that the modeler writes."""
+"""Rows that the learner writes to the log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from barograph_collector.daemon.runner import Output
-from barograph_modeler.bands.regime import Closed
+from barograph_modeler.bands.regime import Regime
 from barograph_modeler.maxima.band import Band
 from barograph_modeler.pace.pace import Pace
 
@@ -50,20 +50,20 @@ def pace_output(workload: str, pace: Pace, now: float) -> Output:
     return Output("paces", 1, columns)
 
 
-def drift_output(workload: str, class_id: int, closed: Closed, now: float) -> Output:
-    """The row of `events` for a class that has changed its level."""
-    regime, moments = closed.regime, closed.regime.moments
+def drift_output(workload: str, class_id: int, regime: Regime, now: float) -> Output:
+    """The row of `events` for a class whose level has changed."""
+    moments = regime.moments
     detail = {
         "reason": "drift",
         "class": f"{class_id:016x}",
-        "since": _known(regime.since),
-        "until": _known(regime.until),
-        "old_mean_seconds": _known(moments.mean),
-        "new_mean_seconds": _known(closed.level),
-        "old_deviation_seconds": _known(math.sqrt(moments.variance)),
-        "old_skewness": _known(moments.skewness),
-        "old_lower_seconds": _known(regime.lower),
-        "old_upper_seconds": _known(regime.upper),
+        "since": _json_number(regime.since),
+        "until": _json_number(regime.until),
+        "old_mean_seconds": _json_number(moments.mean),
+        "new_mean_seconds": _json_number(regime.next_level),
+        "old_deviation_seconds": _json_number(math.sqrt(moments.variance)),
+        "old_skewness": _json_number(moments.skewness),
+        "old_lower_seconds": _json_number(regime.lower),
+        "old_upper_seconds": _json_number(regime.upper),
     }
     return _event(workload, moments.count, detail, now)
 
@@ -73,8 +73,8 @@ def accepted_output(workload: str, old: list[float], new: list[float], now: floa
     detail = {
         "reason": "accepted",
         "withheld_runs": len(new),
-        "old_mean_seconds": _known(float(np.mean(old)) if old else math.nan),
-        "new_mean_seconds": _known(float(np.mean(new)) if new else math.nan),
+        "old_mean_seconds": _json_number(float(np.mean(old)) if old else math.nan),
+        "new_mean_seconds": _json_number(float(np.mean(new)) if new else math.nan),
     }
     return _event(workload, len(old), detail, now)
 
@@ -84,6 +84,6 @@ def _event(workload: str, values: int, detail: Mapping[str, object], now: float)
     return Output("events", 1, {"source": workload, "kind": "regime-closed", "rows": values, "detail": text, "at": now})
 
 
-def _known(value: float) -> float | None:
-    """JSON has no NaN."""
+def _json_number(value: float) -> float | None:
+    """The value to 9 digits; None for NaN, which JSON lacks."""
     return float(f"{value:.9g}") if math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""The history of one workload: its healthy runs and, class by class, its intervals."""
+"""The history of one workload: its healthy runs, and the models of its classes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from barograph_modeler.bands.class_model import ClassModel
 from barograph_modeler.bands.coverage import Coverage
 from barograph_modeler.bands.moments import Blocks
-from barograph_modeler.bands.regime import Closed
+from barograph_modeler.bands.regime import Regime
 from barograph_modeler.learning.pending import BlockBatch
 from barograph_modeler.maxima.band import Band
 from barograph_modeler.maxima.runtime import runtime_band
@@ -21,20 +21,20 @@ from barograph_modeler.pace.pace import Pace, fit_pace
 from barograph_modeler.pace.windows import RunPace, Window
 
 RUNS: Final = 64
-"""Past runs that count: enough for a spread, few enough to follow a machine that changes."""
+"""Runs kept: enough to estimate a spread, few enough to follow a changing machine."""
 CLASSES: Final = 512
-"""Classes per workload, so that one of endless call sites drives out its own: the least recently met go first."""
+"""Classes kept per workload, so that unbounded call sites evict classes of their own workload only."""
 
 
 class EndedRun(NamedTuple):
-    """A run that has ended with status 0. runtime_seconds: None where the log has no usable one."""
+    """A run that ended with status 0. runtime_seconds: None if the log has no usable one."""
 
     runtime_seconds: float | None
     pace: RunPace
 
 
 class Workload:
-    """The history of one workload."""
+    """Runs, runtime band, pace, classes and out-of-sample coverage of one workload."""
 
     def __init__(self) -> None:
         self.runtimes: deque[float] = deque(maxlen=RUNS)
@@ -43,11 +43,11 @@ class Workload:
         self.runtime: Band | None = None
         self.pace: Pace | None = None
         self.seconds = 0.0
-        """Time spent in intervals that were learned."""
+        """Total of the learned intervals."""
         self.interval_coverage = Coverage()
         self.runtime_coverage = Coverage()
         self.withheld: list[EndedRun] = []
-        """Runs that alarmed since the last one that did not, the newest last."""
+        """Alarmed runs since the last healthy one, newest last."""
 
     def judge(self, batch: BlockBatch, *, healthy: bool) -> None:
         """Score the published bands on new intervals."""
@@ -62,8 +62,8 @@ class Workload:
             inside = int(self.runtime.lower <= runtime_seconds <= self.runtime.upper)
             self.runtime_coverage.count(inside, 1 - inside, healthy=healthy)
 
-    def learn_intervals(self, batch: BlockBatch) -> Iterator[tuple[int, list[Closed]]]:
-        """Learn intervals of a healthy run; yields each class with the regimes that this has closed."""
+    def learn_intervals(self, batch: BlockBatch) -> Iterator[tuple[int, list[Regime]]]:
+        """Learn intervals of a healthy run; yields each class with the regimes closed by them."""
         for class_id, blocks, ended_at in _by_class(batch):
             interval = self.intervals.setdefault(class_id, ClassModel())
             self.intervals.move_to_end(class_id)
@@ -73,15 +73,15 @@ class Workload:
     def learn_run(self, run: EndedRun) -> None:
         """Learn a healthy run that has ended."""
         self.withheld.clear()
-        self._remember(run)
+        self._add_run(run)
 
     def withhold(self, run: EndedRun, accept: int) -> bool:
-        """Record a run that alarmed; True where the last `accept` of them agree with each other: see `accept`."""
+        """Record an alarmed run; True if the last `accept` of them agree with each other."""
         self.withheld = [*self.withheld, run][-accept:] if accept else []
         return accept > 0 and len(self.withheld) == accept and self._agree()
 
     def accept(self) -> list[int]:
-        """Close the old regime, of the runs and of every class, and learn the withheld runs. Returns the classes."""
+        """Close the regime of the runs and of every class, and learn the withheld runs. Returns the class ids."""
         runs, self.withheld = self.withheld, []
         self.runtimes.clear()
         self.runs.clear()
@@ -91,17 +91,17 @@ class Workload:
                 interval.close(interval.until)
             interval.bands = ()
         for run in runs:
-            self._remember(run)
+            self._add_run(run)
         return list(self.intervals)
 
     def _agree(self) -> bool:
-        """Whether withheld runs differ from each other by less than the nearest of them from the history."""
+        """Whether the withheld runs differ from each other by less than the nearest of them from the history."""
         if self.pace is None:
             return False
         logs = [self.pace.log_ratio(_whole(run.pace)).log for run in self.withheld]
         return all(math.isfinite(x) for x in logs) and max(logs) - min(logs) < min(abs(x) for x in logs)
 
-    def _remember(self, run: EndedRun) -> None:
+    def _add_run(self, run: EndedRun) -> None:
         if run.runtime_seconds is not None:
             self.runtimes.append(run.runtime_seconds)
             self.runtime = runtime_band(self.runtimes)

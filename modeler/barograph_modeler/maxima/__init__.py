@@ -1,1 +1,1 @@
-"""The distribution of interval maxima: fits and bands."""
+"""Bands for interval maxima: GEV fits, distribution-free bands, and the band for whole runs."""

@@ -1,4 +1,4 @@
-"""The generalized extreme value distribution, one at a time and many at once.
+"""The generalized extreme value distribution, single and vectorised.
 
 The sign of the shape is Hosking's k, which is scipy's `genextreme(c=k)`: k > 0 is bounded above, k < 0 heavy-tailed.
 Coles and most R packages print xi = -k.
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from barograph_modeler.maxima.sample import Floats
 
 GUMBEL_SHAPE: Final = 1e-8
-"""Shapes closer to 0 are fitted and named as Gumbel: the general formulas lose more to rounding than the limit does."""
+"""Shapes closer to 0 are fitted and named as Gumbel: the general formulas lose more to rounding than the limit."""
 
 TypeName = Literal["gumbel", "frechet", "weibull"]
 
@@ -25,8 +25,8 @@ TypeName = Literal["gumbel", "frechet", "weibull"]
 class Gev:
     """F(x) = exp(-(1 - k (x - location) / scale) ** (1 / k)), and exp(-exp(-(x - location) / scale)) where k = 0.
 
-    shape: Hosking's k, without unit. location, scale: in the unit of the sample; scale >= 0.
-    A scale of 0 is a constant: every quantile is the location, the distribution function steps from 0 to 1 there.
+    shape: Hosking's k, dimensionless. location, scale: in the unit of the sample; scale >= 0.
+    Scale 0 is a constant: every quantile is the location, where the distribution function steps from 0 to 1.
 
     >>> round(Gev(0.0, 2.0, 0.5).quantile(0.975), 4)
     3.8381
@@ -51,19 +51,19 @@ class Gev:
         return "frechet" if self.shape < 0 else "weibull"
 
     def quantile(self, q: float) -> float:
-        """The value that a share q of the distribution lies at or below. Raises ValueError unless 0 < q < 1."""
+        """The q-quantile. Raises ValueError unless 0 < q < 1."""
         if not 0 < q < 1:
             raise ValueError(f"quantile level is {q}, expected a number between 0 and 1, both excluded")
         return self._at(-math.log(-math.log(q)))
 
     def return_level(self, period: float) -> float:
-        """The value exceeded once in `period` draws on average. Raises ValueError unless period > 1."""
+        """The value exceeded on average once in `period` draws. Raises ValueError unless period > 1."""
         if not 1 < period < math.inf:
             raise ValueError(f"return period is {period}, expected a finite number above 1")
         return self._at(-math.log(-math.log1p(-1 / period)))
 
     def cdf(self, x: float) -> float:
-        """The share of the distribution at or below x."""
+        """The distribution function at x."""
         if self.scale == 0:
             return float(x >= self.location)
         z = (x - self.location) / self.scale
@@ -76,8 +76,8 @@ class Gev:
     def scaled_up(self, factor: float) -> Gev:
         """The distribution of the maximum of `factor` independent draws: F ** factor, by max-stability again a GEV.
 
-        The shape stays, the scale becomes a m**-k, the location xi + a (1 - m**-k) / k. factor m: above 0, below 1 it
-        scales down. Raises ValueError for others.
+        The shape stays, the scale becomes a m**-k, the location xi + a (1 - m**-k) / k. factor m: above 0; below 1 it
+        scales down. Raises ValueError otherwise.
         """
         check_factor(factor)
         return Gev(self.shape, self._at(math.log(factor)), self.scale * factor**-self.shape)
@@ -90,9 +90,9 @@ class Gev:
 
 @dataclass(frozen=True, eq=False)
 class Gevs:
-    """Many GEVs, fits of many samples or of bootstrap replicas: `shape`, `location`, `scale`, each of shape (count,).
+    """Many GEVs, such as the fits of bootstrap replicas: `shape`, `location` and `scale`, each of shape (count,).
 
-    `gevs[i]` is one of them as a Gev.
+    `gevs[i]` is the i-th as a Gev.
     """
 
     shape: Floats
@@ -113,7 +113,7 @@ class Gevs:
         return self._at(y) if levels.ndim == 0 else self.column()._at(y)
 
     def scaled_up(self, factor: float) -> Gevs:
-        """Each as Gev.scaled_up."""
+        """Gev.scaled_up of each."""
         check_factor(factor)
         return Gevs(self.shape, self._at(np.log(factor)), self.scale * factor**-self.shape)
 
@@ -122,7 +122,7 @@ class Gevs:
         return self.column()._at(-np.log(rng.standard_exponential((len(self), size))))
 
     def column(self) -> Gevs:
-        """The same with parameters of shape (count, 1), to meet rows of values."""
+        """The same GEVs with parameters of shape (count, 1), to broadcast against rows of values."""
         return Gevs(self.shape[:, None], self.location[:, None], self.scale[:, None])
 
     def _at(self, y: npt.ArrayLike) -> Floats:
@@ -132,7 +132,7 @@ class Gevs:
 
 
 def check_levels(levels: Floats) -> None:
-    """Raises ValueError unless all are between 0 and 1."""
+    """Raises ValueError unless all levels are between 0 and 1."""
     if not (good := (levels > 0) & (levels < 1)).all():
         raise ValueError(f"quantile level is {levels[~good].flat[0]}, expected a number between 0 and 1, both excluded")
 

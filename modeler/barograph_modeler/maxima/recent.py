@@ -1,4 +1,4 @@
-"""The last values of an endless series, in the order of their size."""
+"""A sliding window over a series, sorted."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from array import array
 from bisect import bisect_left, insort
 
 
-class Recent:
-    """At most `capacity` values, the newest; `ordered` holds them ascending.
+class SortedWindow:
+    """The newest `capacity` values; `ordered` holds them ascending.
 
-    An update is two binary searches and two moves of at most 8 * capacity bytes: about a microsecond. 16 bytes a value.
-    capacity: at least 1.
+    An update is two binary searches and two moves of at most 8 * capacity bytes: about a microsecond. A value takes 16
+    bytes. capacity: at least 1.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -22,7 +22,7 @@ class Recent:
         self._oldest = 0
 
     def add(self, value: float) -> None:
-        """Take a value; when full, the oldest goes. value: not NaN, which has no place in an order."""
+        """Add a value; when full, the oldest is removed. value: not NaN, which cannot be ordered."""
         if len(self._ring) < self.capacity:
             self._ring.append(value)
         else:
@@ -32,9 +32,9 @@ class Recent:
         insort(self.ordered, value)
 
     def at(self, position: float) -> float:
-        """The value at a position of the order, 0 the smallest, interpolated between neighbours; at least 1 value held.
+        """The value at a position in ascending order, interpolated between neighbours. Needs at least 1 value.
 
-        A position below 0 or above the last gives the smallest or the largest.
+        Position 0 is the smallest; positions outside the window give the smallest or the largest value.
         """
         last = len(self.ordered) - 1
         if position <= 0:

@@ -1,4 +1,4 @@
-"""The band for a whole run: how long the next run of a workload will take."""
+"""The band for the runtime of a workload's next run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MINIMUM_RUNS: Final = 3
 
 
 def runtime_band(runtimes: npt.ArrayLike, level: float = LEVEL) -> Band | None:
-    """The interval the next runtime falls into with probability `level`, or None for fewer than MINIMUM_RUNS runs.
+    """The prediction interval for the next runtime, or None for fewer than MINIMUM_RUNS runs.
 
     runtimes: seconds of past runs, each finite and above 0. With m and s the mean and sample standard deviation of
     their logarithms, the limits are exp(m -+ t s sqrt(1 + 1/n)), t the (1 + level) / 2 quantile of Student's t with

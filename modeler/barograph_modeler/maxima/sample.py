@@ -1,4 +1,4 @@
-"""What a sample must be before anything is computed from it."""
+"""Validation of samples."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def check_samples(samples: npt.ArrayLike, minimum: int) -> Floats:
 
 
 def base_and_span(ascending: Floats) -> tuple[Floats, Floats]:
-    """Smallest value and range of each row of sorted values. Raises ValueError where the range is beyond a float."""
+    """Smallest value and range of each row of sorted values. Raises ValueError if a range overflows."""
     base = ascending[:, 0]
     with np.errstate(over="ignore"):
         span = ascending[:, -1] - base

@@ -1,8 +1,8 @@
-"""Whether a sample may be described by a GEV at all, and by which type.
+"""Whether a GEV describes a sample, and of which type.
 
-Two fits that look at a sample differently, by probability-weighted moments and by moments, come to the same shape
-where the sample is of a GEV and to different ones where it is a mixture or has outliers. So their agreement is the
-paper's sign of trust; here it is judged by what their bootstrap errors allow.
+The fits by probability-weighted moments and by moments have the same shape if the sample is of a GEV, and different
+ones if it is a mixture or has outliers. The paper trusts a fit where both agree; here agreement is tested against
+their bootstrap errors.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ ERROR_REPLICAS: Final = 200
 
 @dataclass(frozen=True)
 class Shape:
-    """A fitted shape k with its standard error, and the type that is certain at a level.
+    """A fitted shape k with its standard error, confidence limits and type.
 
-    type_name: "gumbel" where 0 lies within `lower` to `upper`, that is: where the sample does not say on which side.
+    type_name: "gumbel" if 0 lies within `lower` to `upper`, so that the sign of k is not significant.
     """
 
     k: float
@@ -40,9 +40,9 @@ class Shape:
 
 @dataclass(frozen=True)
 class FitVerdict:
-    """Both fits of a sample with their shapes, and whether they are trusted. reason: one line, in words and numbers.
+    """Both fits of a sample with their shapes, whether the GEV is trusted, and why: one line with the numbers.
 
-    Where not trusted, bands should be non-parametric.
+    If it is not trusted, bands should be non-parametric.
     """
 
     pwm: Gev
@@ -54,7 +54,7 @@ class FitVerdict:
 
 
 def classify(k: float, error: float, level: float = 0.95) -> Shape:
-    """The type of a shape k known to a standard error, by the normal interval of `level`, between 0 and 1."""
+    """The type of a shape k with a standard error, by the normal interval of `level`, between 0 and 1."""
     if not (error >= 0 and math.isfinite(error)):
         raise ValueError(f"standard error is {error}, expected a finite number of at least 0")
     if not 0 < level < 1:
@@ -66,13 +66,13 @@ def classify(k: float, error: float, level: float = 0.95) -> Shape:
 
 
 def judge(sample: npt.ArrayLike, *, seed: int, replicas: int = ERROR_REPLICAS, level: float = 0.95) -> FitVerdict:
-    """Fit a sample twice and say whether the fits agree.
+    """Fit a sample by PWM and by moments, and decide whether the fits agree.
 
-    Neither may lie at an end of its range: there the sample asks for a shape that the fit cannot give, and the errors
-    are so large that everything agrees. They agree on k where the difference lies within the `level` interval of its
-    error, sqrt(e1**2 + e2**2), and on the type unless one is certain of Frechet and the other of Weibull.
+    Neither shape may lie at an end of its range: the true shape may be outside, and the errors are too large to reject
+    anything. The fits agree on k if the difference lies within the `level` interval of its error,
+    sqrt(e1**2 + e2**2), and on the type unless one is significantly Frechet and the other Weibull.
     sample: as for fit_pwm. replicas: at least 2.
-    A constant sample is not trusted: it has no shape. Raises ValueError for other arguments.
+    A constant sample has no shape and is not trusted. Raises ValueError for other arguments.
     """
     if replicas < 2:
         raise ValueError(f"replicas are {replicas}, expected at least 2")
@@ -96,8 +96,8 @@ def _compare(pwm: Shape, mom: Shape, level: float) -> tuple[bool, str]:
         return False, f"PWM says {pwm.type_name}, MOM says {mom.type_name}"
     apart = abs(pwm.k - mom.k)
     reach = float(ndtri((1 + level) / 2)) * math.hypot(pwm.error, mom.error)
-    said = f"shapes {pwm.k:.3f} (PWM) and {mom.k:.3f} (MOM) differ by {apart:.3f}"
-    return (True, f"{said}, within {reach:.3f}") if apart <= reach else (False, f"{said}, more than {reach:.3f}")
+    text = f"shapes {pwm.k:.3f} (PWM) and {mom.k:.3f} (MOM) differ by {apart:.3f}"
+    return (True, f"{text}, within {reach:.3f}") if apart <= reach else (False, f"{text}, more than {reach:.3f}")
 
 
 def _error(replicas: Gevs) -> float:

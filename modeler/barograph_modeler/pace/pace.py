@@ -1,4 +1,4 @@
-"""The pace of a workload: how fast its healthy runs go, window by window, and how far they spread."""
+"""The pace of a workload: mean interval per class over healthy runs, and the spread of runs and windows about it."""
 
 from __future__ import annotations
 
@@ -7,28 +7,27 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Self
+from typing import Annotated, Any, Final, NamedTuple, Self
 
+import msgspec
 import numpy as np
-from scipy.special import stdtrit
 
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.pace.windows import RunPace, Window
 
-MINIMUM_RUNS: Final = 3
 MINIMUM_SHARE: Final = 0.5
-"""A window counts where at least this share of its seconds is of classes with a known mean."""
+"""Least share of a window's seconds in classes with a known mean for the window to count."""
 
 MAX_RESIDUALS: Final = 512
 MAX_CLASSES: Final = 1024
-"""A pace keeps the classes that take most of the time, so that its means fit one text value of the log."""
+"""Classes kept, those with the most time, so that the means fit one text value of the log."""
 
 
 class PaceRatio(NamedTuple):
-    """A window against a pace, over the classes whose mean is known.
+    """A window relative to a pace, over the classes with a known mean.
 
-    log: logarithm of actual over expected seconds (NaN where nothing is known). share: of the window's seconds that
-    are of known classes, 0 to 1. The seconds are those of known classes.
+    log: logarithm of actual over expected seconds; NaN without known classes. share: of the window's seconds in known
+    classes, 0 to 1. The seconds are those of known classes.
     """
 
     log: float
@@ -39,11 +38,11 @@ class PaceRatio(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Pace:
-    """How fast healthy runs of one workload go.
+    """The pace of healthy runs of one workload.
 
-    runs, windows: how many it was learned from. spread: standard deviation between runs of the logarithm of their
-    pace (NaN below 2 runs). means: class id -> mean seconds. residuals: ascending log ratios of windows to the pace
-    of their own run, at most MAX_RESIDUALS.
+    runs, windows: numbers fitted to. spread: standard deviation between runs of the logarithm of their pace, NaN below
+    2 runs. means: class id -> mean seconds. residuals: ascending log ratios of windows to the pace of their run, at
+    most MAX_RESIDUALS.
     """
 
     runs: int
@@ -55,39 +54,18 @@ class Pace:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """A pace as a row of the table `paces` holds it. Raises ValueError for texts that are not what they must be."""
+        """Read a row of the table `paces`. Raises ValueError for malformed texts."""
         return cls(
             runs=int(row["runs"]),
             windows=int(row["windows"]),
             window_seconds=float(row["window_seconds"]),
             spread=float(row["spread"]),
-            means=means_of_text(row["means"]),
-            residuals=residuals_of_text(row["residuals"]),
+            means=means_of_text(str(row["means"])),
+            residuals=residuals_of_text(str(row["residuals"])),
         )
 
-    @property
-    def usable(self) -> bool:
-        """False while there are too few runs to judge another one by."""
-        return self.runs >= MINIMUM_RUNS
-
-    def tolerance(self, margin: float, alpha: float) -> float:
-        """How much slower than the mean, as a logarithm, a healthy run may be: exceeded by a share alpha of them.
-
-        The upper prediction limit of Student's t for one more run, t(runs - 1, 1 - alpha) spread sqrt(1 + 1 / runs),
-        but at least log(1 + margin): a slowdown of up to the margin (0.05 is 5 %) does not matter to anybody.
-        Raises ValueError below 2 runs, for a negative margin and unless 0 < alpha < 1.
-        """
-        if self.runs < 2:
-            raise ValueError(f"pace has {self.runs} runs, expected at least 2 for a tolerance")
-        if not (margin >= 0 and math.isfinite(margin)):
-            raise ValueError(f"margin is {margin}, expected a finite number of at least 0")
-        if not 0 < alpha < 1:
-            raise ValueError(f"alpha is {alpha}, expected a number between 0 and 1, both excluded")
-        reach = float(stdtrit(self.runs - 1, 1 - alpha)) * self.spread * math.sqrt(1 + 1 / self.runs)
-        return max(math.log1p(margin), reach)
-
     def log_ratio(self, window: Window) -> PaceRatio:
-        """How much slower (> 0) or faster (< 0) than expected a window was."""
+        """Compare a window: its `log` is above 0 if it is slower than expected."""
         return _compare(window.counts, window.seconds, self.means)
 
     def means_text(self) -> str:
@@ -100,41 +78,35 @@ class Pace:
 
 
 def means_of_text(text: str) -> dict[int, float]:
-    """Read what Pace.means_text wrote. Raises ValueError for anything else."""
+    """The inverse of Pace.means_text. Raises ValueError."""
     try:
-        means = {int(class_id): float(mean) for class_id, mean in json.loads(text).items()}
-    except (ValueError, TypeError, AttributeError):
+        return msgspec.json.decode(text, type=dict[int, Annotated[float, msgspec.Meta(ge=0)]])
+    except msgspec.MsgspecError:
         raise ValueError(f"means are {text[:140]!r}, expected a JSON object of class ids and seconds") from None
-    if any(not (math.isfinite(mean) and mean >= 0) for mean in means.values()):
-        raise ValueError(f"means are {text[:140]!r}, expected finite seconds of at least 0")
-    return means
 
 
 def residuals_of_text(text: str) -> Floats:
-    """Read what Pace.residuals_text wrote, sorted. Raises ValueError for anything else."""
+    """The inverse of Pace.residuals_text, sorted. Raises ValueError."""
     try:
-        residuals = np.sort(np.array(json.loads(text), dtype=np.float64))
-    except (ValueError, TypeError):
-        residuals = np.array(np.nan)
-    if residuals.ndim != 1 or not np.isfinite(residuals).all():
-        raise ValueError(f"residuals are {text[:140]!r}, expected a JSON array of finite numbers")
-    return residuals
+        return np.sort(np.array(msgspec.json.decode(text, type=list[float]), dtype=np.float64))
+    except msgspec.MsgspecError:
+        raise ValueError(f"residuals are {text[:140]!r}, expected a JSON array of finite numbers") from None
 
 
 def fit_pace(runs: Sequence[RunPace]) -> Pace:
-    """Learn the pace of a workload from its healthy runs.
+    """Fit the pace of a workload to its healthy runs.
 
-    Each run is judged by the class means of the *other* runs, as a future run will be; classes that no other run has
-    are left out on both sides. With L_r the log ratio of run r and R_rw that of its window w,
+    Each run is compared with the class means of the *other* runs, as a future run will be; classes that no other run
+    has are left out on both sides. With L_r the log ratio of run r and R_rw that of its window w,
 
         spread    = (n - 1) / n sqrt(sum L_r**2 / (n - 1))
         residuals = log R_rw - L_r, pooled
 
     L_r is 0 in expectation, hence no mean is subtracted. For n runs of equal length it is n / (n - 1) times the run's
-    distance from the mean of all, which the factor undoes: spread is then the sample standard deviation.
+    deviation from the mean of all; the factor (n - 1) / n makes spread the sample standard deviation.
     Runs without a window, or without classes in common with the others, do not count. The means are over all runs.
-    A lone run is compared with itself: that gives residuals, and no spread.
-    Raises ValueError for no runs at all and for runs cut into windows of different length.
+    A single run is compared with itself, which gives residuals and no spread.
+    Raises ValueError without runs, and for runs with windows of different lengths.
     """
     lengths = {run.window_seconds for run in runs}
     if len(lengths) != 1:
@@ -149,7 +121,7 @@ def fit_pace(runs: Sequence[RunPace]) -> Pace:
     effects: list[float] = []
     residuals: list[float] = []
     for run in runs:
-        # Rounding may leave a hair below 0 of a class whose other intervals took no time.
+        # The difference may round to below 0 if the other intervals of a class took no time.
         others = {
             c: max(0.0, seconds[c] - run.seconds[c]) / (counts[c] - n) for c, n in run.counts.items() if counts[c] > n
         }
@@ -190,5 +162,5 @@ def _compare(counts: Mapping[int, int], seconds: Mapping[int, float], means: Map
 def _thin(ascending: Floats) -> Floats:
     if ascending.size <= MAX_RESIDUALS:
         return ascending
-    # Both extremes stay: without the largest ones a healthy job's slowest windows would look unheard of.
+    # Both extremes are kept, so that a healthy job's slowest windows do not exceed all residuals.
     return ascending[np.linspace(0, ascending.size - 1, MAX_RESIDUALS).round().astype(np.intp)]

@@ -1,4 +1,4 @@
-"""Windows: a job's intervals cut into pieces long enough to compare, and what is kept of a run of them."""
+"""Windows: consecutive intervals of a job, long enough to compare, and their sums over a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_WINDOWS: Final = 512
 class Window:
     """Consecutive intervals of one job.
 
-    counts and seconds: for each class id, how many intervals and how long together. Times are Unix seconds.
+    counts, seconds: number and total duration of intervals by class id. Times are Unix seconds.
     """
 
     counts: dict[int, int]
@@ -32,14 +32,14 @@ class Window:
 
     @property
     def actual_seconds(self) -> float:
-        """How long the window's intervals took together."""
+        """Total duration of the intervals."""
         return math.fsum(self.seconds.values())
 
 
 class JobBlocks(NamedTuple):
-    """Blocks of one job in the order they came: arrays of one length, times in Unix seconds.
+    """Blocks of one job in order of arrival: arrays of one length, times in Unix seconds.
 
-    seconds: mean interval of each block. counts: intervals that each block stands for; None where each is one.
+    seconds: mean interval of each block. counts: intervals in each block; None if each is one.
     """
 
     class_ids: npt.NDArray[np.uint64]
@@ -49,7 +49,7 @@ class JobBlocks(NamedTuple):
 
 
 def blocks_by_job(columns: Mapping[str, Column]) -> Iterator[tuple[str, slice, JobBlocks]]:
-    """Rows of the table `blocks`, cut where the job changes: the job, which rows, and what they hold."""
+    """Split rows of the table `blocks` where the job changes: the job, the rows, and their blocks."""
     start = 0
     for job, same in itertools.groupby(columns["job"]):
         rows = slice(start, start + sum(1 for _ in same))
@@ -61,11 +61,11 @@ def blocks_by_job(columns: Mapping[str, Column]) -> Iterator[tuple[str, slice, J
 
 
 class Windower:
-    """Cuts the intervals of one job into windows, in the order they come.
+    """Cuts the intervals of one job into windows, in order of arrival.
 
-    A window closes with the block that brings the sum of its durations to `window_seconds` or more, so a block longer
-    than that closes its window at once. What is left open at the end of a job never becomes a window.
-    Feeding blocks one by one or in batches gives the same windows.
+    A window closes with the block that brings the sum of its durations to `window_seconds` or more; a longer block
+    closes its window at once. An open window at the end of a job is discarded. Batches of any size give the same
+    windows.
     """
 
     def __init__(self, window_seconds: float = WINDOW_SECONDS) -> None:
@@ -87,9 +87,9 @@ class Windower:
     ) -> list[Window]:
         """Add blocks, given as arrays of one length, and return the windows that they close.
 
-        seconds: mean durations, finite and at least 0. ended_at: Unix seconds. counts: how many intervals each block
-        stands for, at least 1; None where each is one.
-        Raises ValueError for other durations and for unequal lengths, and then has added none of them.
+        seconds: mean durations, finite and at least 0. ended_at: Unix seconds. counts: intervals in each block, at
+        least 1; None if each is one.
+        Raises ValueError for other durations and for unequal lengths, and then adds no block.
         """
         counts = np.ones(len(class_ids), np.int64) if counts is None else counts
         if not len(class_ids) == len(seconds) == len(ended_at) == len(counts):
@@ -101,7 +101,7 @@ class Windower:
             i = int(np.argmax(bad))
             raise ValueError(f"duration {i} is {seconds[i]} seconds, expected a finite number of at least 0")
         closed = []
-        # A plain loop takes millions of intervals a second, and the sums do not depend on how batches were cut.
+        # A plain loop handles millions of intervals per second, and its sums do not depend on the batches.
         columns = (class_ids, counts, seconds * counts, ended_at)
         for class_id, count, duration, end in zip(*(column.tolist() for column in columns), strict=True):
             if not self._counts:
@@ -116,10 +116,10 @@ class Windower:
 
 
 class RunPace:
-    """What is kept of one run: per class the count and the seconds, and at most MAX_WINDOWS of its windows.
+    """Sums of one run: count and seconds by class over all windows, and at most MAX_WINDOWS of its windows.
 
-    The sums are of all windows. When the windows outgrow the limit every second one goes, and from then on only every
-    2nd, 4th, 8th ... is kept: at any time they are evenly spread over the run.
+    When the windows exceed the limit every second one is dropped, and from then on only every 2nd, 4th, 8th ... is
+    kept, so that they are evenly spread over the run.
     """
 
     def __init__(self, window_seconds: float = WINDOW_SECONDS) -> None:
@@ -145,7 +145,7 @@ class RunPace:
 
 
 def check_window_seconds(window_seconds: float) -> float:
-    """The argument itself. Raises ValueError unless it is finite and above 0."""
+    """The argument. Raises ValueError unless it is finite and above 0."""
     if not (window_seconds > 0 and math.isfinite(window_seconds)):
         raise ValueError(f"window length is {window_seconds} seconds, expected a finite number above 0")
     return window_seconds

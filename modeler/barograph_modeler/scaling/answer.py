@@ -1,4 +1,4 @@
-"""What a predictor answers: a distribution of the runtime, or the reason why there is none."""
+"""The answer of a predictor: a distribution of the runtime, or the reason for none."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from barograph_modeler.scaling.mixture import Mixture
 class Prediction:
     """A distribution of the runtime at one scale: expected_seconds is its median, the limits hold 95 % of it.
 
-    model: the kinds of shapes that made it and their weights, largest first, which sum to 1. runs, scales,
-    largest_ranks: what it rests on; all 0 where the problem itself was never seen. pooled_from: other problems of the
-    application that had a part. conditions: what must hold for it to be right; warnings: what speaks against it.
+    model: weights of the kinds of shapes, largest first, with sum 1. runs, scales, largest_ranks: of the problem in the
+    history; all 0 for a problem without runs. pooled_from: number of other problems of the application used.
+    conditions: assumptions; warnings: reasons for doubt.
     """
 
     expected_seconds: float
@@ -29,10 +29,10 @@ class Prediction:
     conditions: tuple[str, ...]
     warnings: tuple[str, ...]
     logarithms: Mixture = field(repr=False, compare=False)
-    """Of log seconds."""
+    """The distribution of log seconds."""
 
     def quantile(self, p: float) -> float:
-        """Seconds that the run stays below with probability p. p: between 0 and 1, both excluded."""
+        """The p-quantile of the runtime in seconds. p: between 0 and 1, both excluded."""
         if not 0 < p < 1:
             raise ValueError(f"p is {p}, expected a number between 0 and 1, both excluded")
         return float(np.exp(self.logarithms.quantile(p)))

@@ -1,9 +1,9 @@
 """The likelihood of each shape given the runs of one problem, and each shape's prediction at other scales.
 
-Log time is modelled as a shape, plus a random walk over log ranks for what no shape fits, plus noise. So each step
-between two scales counts by itself, an error at small scales is not carried on, the prediction starts from the last
-scales, and its variance grows with the distance. The likelihood is then a product of one-step forecasts, each scale
-predicted from the smaller ones (Dawid 1984): shapes are weighted by how well they extrapolate.
+Log time is modelled as a shape, plus a random walk over log ranks for the misfit of the shape, plus noise. Steps
+between scales are independent, errors at small scales do not propagate, the prediction starts from the nearest scales,
+and its variance grows with the distance. The likelihood is a product of one-step forecasts, each scale predicted from
+the smaller ones (Dawid 1984): shapes are weighted by how well they extrapolate.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from barograph_modeler.scaling.shapes import log_times
 
 Rows: TypeAlias = slice | npt.NDArray[np.intp]
 NOISE: Final = 0.08
-"""Variance of a run, in units of the walk's over a factor of e in ranks: divided by the runs at a scale."""
+"""Variance of a run relative to that of the walk over a factor of e in ranks; divided by the runs at a scale."""
 STAYS: Final = 0.05
-"""Share of that variance that more runs do not reduce."""
+"""Share of that variance that repeated runs do not reduce."""
 NO_REPEATS: Final = 2.0
-"""Pseudo-observations without variance added to the repeats, so that two repeats do not set the variance."""
+"""Pseudo-observations without variance that are added to the repeats, so that two repeats do not set the variance."""
 FREEDOM: Final = 4.0
 """Degrees of freedom of the prior on the spread."""
 
 
 class ShapeForecast(NamedTuple):
-    """Log seconds at one scale, predicted by each shape."""
+    """Log seconds at one scale, as predicted by each shape."""
 
     means: Floats
     spreads: Floats
 
 
 class ShapeEvidence:
-    """Evidence from the runs of one problem and one size. Columns: a row per shape."""
+    """Evidence from the runs of one problem and one size. Arrays have a row per shape."""
 
     def __init__(self, runs: Runs) -> None:
         self.scales = runs.scales
@@ -52,7 +52,7 @@ class ShapeEvidence:
         self._one = self._inverse.sum(axis=1)
         residuals = self._residuals(slice(None))
         self.level: Floats = residuals @ self._one / (self._one @ self._one)
-        """Logarithm of the seconds of all work on one rank."""
+        """Log seconds of the whole work on one rank."""
         self._squares: Floats = ((residuals - self.level[:, None] * self._one) ** 2).sum(axis=1)
 
     @property
@@ -69,7 +69,7 @@ class ShapeEvidence:
         return np.asarray(-self.freedom * np.log(self.spread(expected)))
 
     def at(self, ranks: float, expected: float, chosen: Rows = slice(None)) -> ShapeForecast:
-        """Log seconds of another run at so many ranks. expected: as for spread. chosen: the shapes to predict with."""
+        """Log seconds of another run on `ranks` ranks. expected: as for spread. chosen: the shapes to predict with."""
         x = float(np.log(ranks))
         # Below the smallest scale the walk is independent of the walk above it.
         shared = self._inverse @ np.maximum(np.minimum(self._x, x) - self._x[0], 0.0)
@@ -81,12 +81,12 @@ class ShapeEvidence:
         return ShapeForecast(means, np.sqrt(self.spread(expected)[chosen] ** 2 * variance + self._repeats))
 
     def _residuals(self, chosen: Rows) -> Floats:
-        """Of log times over log shapes, decorrelated: (shapes, scales). Not stored: they are large."""
+        """Decorrelated differences of log times and log shapes: (shapes, scales). Not stored, since they are large."""
         shapes = np.stack([log_times(float(scale))[chosen] for scale in self.scales], axis=1)
         return np.asarray((self._y - shapes) @ self._inverse.T)
 
 
 def _variance(logs: list[Floats]) -> float:
-    """Variance of repeats, in log seconds, shrunk to 0 where there are few."""
+    """Variance of repeats in log seconds, shrunk towards 0 if there are few."""
     squares = sum(float(((some - some.mean()) ** 2).sum()) for some in logs)
     return squares / (sum(some.size - 1 for some in logs) + NO_REPEATS)

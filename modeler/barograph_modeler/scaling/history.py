@@ -1,7 +1,8 @@
-"""The finished runs of one problem: what every law and model of scaling is fitted to."""
+"""The finished runs of one problem, to which laws and models of scaling are fitted."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -12,15 +13,15 @@ import numpy.typing as npt
 from barograph_modeler.maxima.sample import Floats
 
 MOST_RANKS: Final = 100_000_000
-"""More ranks than any machine has: a larger number is another quantity, or another unit."""
+"""Upper limit on plausible numbers of ranks."""
 
 
 @dataclass(frozen=True)
 class Runs:
-    """Runs of one problem: an application with one set of parameters on one machine. Columns of one length, above 0.
+    """Runs of one problem, an application with one set of parameters on one machine. Columns of one length, above 0.
 
-    ranks: whole, or the nodes where ranks are not known. nodes: whole, NaN where not known. size: the size of the
-    problem in any unit, 1 where it has none. seconds: wall-clock time. The columns are copies and cannot be written.
+    ranks: whole numbers; of nodes if ranks are unknown. nodes: whole numbers, NaN if unknown. size: problem size in any
+    unit, 1 without one. seconds: wall-clock time. The columns are read-only copies.
     """
 
     ranks: Floats
@@ -37,7 +38,7 @@ class Runs:
         nodes: npt.ArrayLike | None = None,
         size: npt.ArrayLike | None = None,
     ) -> Runs:
-        """Check the columns and keep them. nodes: may hold NaN. Raises ValueError with row, value and expectation.
+        """Validate and copy the columns. Raises ValueError with row, value and expectation.
 
         >>> Runs.of([1, 2, 0], [4.0, 2.1, 1.0])
         Traceback (most recent call last):
@@ -65,6 +66,12 @@ class Runs:
             column.flags.writeable = False
         return cls(**columns)
 
+    @classmethod
+    def of_rows(cls, rows: Sequence[tuple[float, float, float]]) -> Runs:
+        """Runs from rows of ranks, seconds and nodes; values and errors as for `of`."""
+        ranks, seconds, nodes = zip(*rows, strict=True)
+        return cls.of(ranks, seconds, nodes=nodes)
+
     def __len__(self) -> int:
         return self.ranks.size
 
@@ -74,17 +81,13 @@ class Runs:
         return np.unique(self.ranks)
 
     def select(self, rows: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Runs:
-        """Some of the runs."""
+        """A subset of the runs."""
         return Runs(self.ranks[rows], self.nodes[rows], self.size[rows], self.seconds[rows])
 
     def joined(self, other: Runs) -> Runs:
-        """These runs, then the other's."""
-        return Runs(
-            np.concatenate([self.ranks, other.ranks]),
-            np.concatenate([self.nodes, other.nodes]),
-            np.concatenate([self.size, other.size]),
-            np.concatenate([self.seconds, other.seconds]),
-        )
+        """These runs, followed by the other's."""
+        columns = ((getattr(runs, name) for runs in (self, other)) for name in ("ranks", "nodes", "size", "seconds"))
+        return Runs(*(np.concatenate(list(both)) for both in columns))
 
 
 def _column(name: str, values: npt.ArrayLike) -> Floats:

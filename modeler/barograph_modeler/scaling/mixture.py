@@ -1,4 +1,4 @@
-"""A weighted mixture of Student's t distributions: the prediction when several shapes are possible."""
+"""A weighted mixture of Student's t distributions, one per possible shape."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PRECISION: Final = 1e-9
 
 @dataclass(frozen=True)
 class Mixture:
-    """Columns of one length; weights sum to 1. freedom: degrees, of all components."""
+    """Columns of one length; weights have sum 1. freedom: degrees of freedom of all components."""
 
     weights: Floats
     means: Floats
@@ -25,7 +25,7 @@ class Mixture:
 
     @classmethod
     def single(cls, mean: float, spread: float, freedom: float) -> Mixture:
-        """One component."""
+        """A mixture of one component."""
         return cls(np.ones(1), np.array([mean]), np.array([spread]), freedom)
 
     def widened(self, factor: float) -> Mixture:
@@ -34,9 +34,9 @@ class Mixture:
         return Mixture(self.weights, median + factor * (self.means - median), factor * self.spreads, self.freedom)
 
     def quantile(self, p: float) -> float:
-        """The value that has a share p of the distribution below it. p: between 0 and 1, both excluded."""
+        """The p-quantile. p: between 0 and 1, both excluded."""
         reach = self.spreads * float(stdtrit(self.freedom, p))
-        # The mixture's quantile lies between the least and the largest of its components'.
+        # The quantile of a mixture lies between the smallest and the largest of its components' quantiles.
         low, high = float((self.means + reach).min()), float((self.means + reach).max())
         return float(brentq(lambda x: self._below(x) - p, low - PRECISION, high + PRECISION, xtol=PRECISION))
 

@@ -1,9 +1,9 @@
-"""Empirical Bayes over the problems of an application: which shapes they have, and how long their overhead takes.
+"""Empirical Bayes over the problems of an application: the kinds of their shapes, and the levels of their overhead.
 
-Overhead is pooled in seconds, not as a share of the work: a halo exchange or a serial part takes as long beside much
-work as beside little. Each problem adds its posterior to a table over (level of work, kind of shape, level of
-overhead). A problem's prior is then a mixture of the other problems' posteriors, weighted by how near their work is to
-its own, and the general prior of any application (`shapes.log_prior`). This is one step of EM.
+Overhead is pooled in seconds, not as a share of the work: a halo exchange or a serial part does not depend on the
+amount of work. Each problem adds its posterior to a table over (level of work, kind of shape, level of overhead). The
+prior of a problem is a mixture of the other problems' posteriors, weighted by the similarity of their work, and the
+general prior of all applications (`shapes.log_prior`). This is one step of EM.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ GENERAL: Final = 1.0
 NEAR: Final = 1.0
 """Width of the similarity kernel over levels of work, in log seconds."""
 FAR: Final = 0.1
-"""Weight of a problem at any distance."""
+"""Least weight of a problem, at any distance."""
 TINY: Final = 1e-300
 LOWEST: Final = -40.0
 HIGHEST: Final = 40.0
-"""Levels of work and of overhead that are told apart, in log seconds."""
+"""Range of the levels of work and of overhead in the table, in log seconds."""
 _CELLS: Final = int((HIGHEST - LOWEST) / STEP) + 1
 
 
 class Pool:
-    """The posteriors of problems of one application, added up."""
+    """The sum of the posteriors of an application's problems."""
 
     def __init__(self) -> None:
         self.problems = 0
@@ -68,14 +68,14 @@ class Pool:
 
 
 def posterior(log_likelihood: Floats, log_prior: Floats) -> Floats:
-    """Weights of shapes, which sum to 1."""
+    """Weights of shapes, with sum 1."""
     weights = log_likelihood + log_prior
     weights = np.exp(weights - weights.max())
     return np.asarray(weights / weights.sum())
 
 
 def _overhead(evidence: ShapeEvidence) -> Floats:
-    """Log seconds of overhead at one rank; 0 where a shape has none: they are a kind of their own."""
+    """Log seconds of overhead at one rank; 0 for shapes without overhead, which are kinds of their own."""
     return np.where(NO_OVERHEAD_AT_ALL, 0.0, evidence.level + SHAPES.overhead)
 
 
@@ -87,7 +87,7 @@ def _table(evidence: ShapeEvidence, weights: Floats) -> Floats:
 
 
 def _level(evidence: ShapeEvidence, weights: Floats) -> dict[int, float]:
-    """How much of a problem falls to each level of work."""
+    """Shares of a problem in each level of work."""
     return {int(cell[0]): float(share[0]) for cell, share in _split(np.array([weights @ evidence.level]))}
 
 
@@ -96,7 +96,7 @@ def _log_spread(evidence: ShapeEvidence, weights: Floats) -> float:
 
 
 def _split(values: Floats) -> list[tuple[np.ndarray, Floats]]:
-    """The two cells beside each value, and how much of it falls to each."""
+    """The two cells next to each value, and its share in each."""
     position = np.clip((values - LOWEST) / STEP, 0.0, _CELLS - 1.001)
     lower = position.astype(np.intp)
     share = position - lower

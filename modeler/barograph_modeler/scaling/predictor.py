@@ -1,15 +1,14 @@
-"""Predictions of runtime at a scale, with an interval, or the reason why there is none.
+"""Predictions of runtime at a scale, with an interval, or the reason for none.
 
-Each problem and size has its evidence (`evidence.py`) about the shapes of curves (`shapes.py`). The application's pool
-(`pool.py`) gives it a prior, made from the other problems. The weights of shapes follow from both. The prediction is
-the mixture of the predictions of the shapes. A size that was never run is predicted from the nearest others
-(`strangers.py`).
+Each problem and size has evidence (`evidence.py`) about the shapes of curves (`shapes.py`), and a prior from the other
+problems of the application (`pool.py`). Both give the weights of the shapes; the prediction is the mixture of the
+predictions of all shapes. Sizes and problems without runs are predicted from others (`unseen.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,33 +19,33 @@ from barograph_modeler.scaling.evidence import ShapeEvidence
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.mixture import Mixture
 from barograph_modeler.scaling.pool import Pool, posterior
-from barograph_modeler.scaling.series import ALONG, ScalingSeries, series_of
-from barograph_modeler.scaling.shapes import log_prior, named
-from barograph_modeler.scaling.strangers import across_sizes, of_the_others
+from barograph_modeler.scaling.series import SIZE_GROWS, ScalingSeries, series_of
+from barograph_modeler.scaling.shapes import log_prior, weights_by_kind
+from barograph_modeler.scaling.unseen import from_other_problems, from_other_sizes
 
-__all__ = ["Prediction", "Predictor", "Refusal", "fit", "unpack"]
+__all__ = ["Prediction", "Predictor", "Refusal", "fit"]
 
 FARTHEST: Final = 100
-"""Times the largest number of ranks seen beyond which there is no prediction; the same below the smallest."""
+"""Largest ratio of predicted to largest known ranks, and of smallest known to predicted ranks."""
 WIDEST: Final = 400.0
-"""Upper limit over lower limit beyond which the interval is too wide to be of use."""
+"""Largest ratio of upper to lower limit; wider predictions are refused."""
 NEAREST_SIZES: Final = 4
 OTHERS: Final = 8
-"""Problems of an application that one never seen is predicted from, at most."""
+"""Most problems of an application from which a problem without runs is predicted."""
 FEWEST_OTHERS: Final = 3
 NEGLIGIBLE: Final = 1e-3
-"""Share of the largest weight below which a shape does not count."""
+"""Shapes with a smaller share of the largest weight are left out."""
 TAIL: Final = 0.025
 WIDENED: Final = 1.4
-"""Half-widths of the computed interval that hold 95 % of runs at scales above the largest seen: split-conformal, from
-public runs of other applications (docs/engineer/scaling.md)."""
+"""Factor by which intervals are widened to hold 95 % of runs at larger scales than the largest known: split-conformal,
+from public runs of other applications (docs/engineer/scaling.md)."""
 
 Key = tuple[str, float]
 """A problem and a size."""
 
 
-class Belief(NamedTuple):
-    """The posterior of one problem and size. chosen: the shapes that count, with their weights. spread: expected."""
+class Posterior(NamedTuple):
+    """The posterior of one problem and size. chosen: shapes of relevant weight. spread: expected spread of the walk."""
 
     chosen: npt.NDArray[np.intp]
     weights: Floats
@@ -54,16 +53,16 @@ class Belief(NamedTuple):
 
 
 class Predictor:
-    """A model of how one application scales. It learns run by run, can be pickled, and is deterministic."""
+    """A model of the scaling of one application: incremental, deterministic, and can be pickled."""
 
     def __init__(self) -> None:
         self._problems: dict[str, ScalingSeries] = {}
         self._evidence: dict[Key, ShapeEvidence] = {}
         self._pool = Pool()
-        self._beliefs: dict[Key, Belief] = {}
+        self._posteriors: dict[Key, Posterior] = {}
 
     def update(self, problem: str, runs: Runs) -> None:
-        """Learn finished runs. Only their problem is fitted again; the others' priors follow when needed."""
+        """Learn finished runs. Only their problem is refitted; priors of the others are updated lazily."""
         if not len(runs):
             return
         known = self._problems.get(problem)
@@ -74,20 +73,20 @@ class Predictor:
         for size, part in series.parts.items():
             self._evidence[problem, size] = evidence = ShapeEvidence(part)
             self._pool_evidence(evidence)
-        self._beliefs.clear()
+        self._posteriors.clear()
 
     def predict(
         self, problem: str, ranks: float, nodes: float | None = None, size: float | None = None
     ) -> Prediction | Refusal:
-        """The runtime of `problem` on so many ranks. A problem never seen rests on the others of the application.
+        """The runtime of `problem` on `ranks` ranks. A problem without runs is predicted from the others.
 
-        nodes: checked, not used: what a rank costs is taken not to depend on how many share a node. size: as it was
-        given with the runs; may be left out where they all have one. Raises ValueError for numbers that are none.
+        nodes: validated, not used: the cost of a rank is assumed not to depend on the ranks per node. size: in the unit
+        of the runs; may be omitted if they have one size. Raises ValueError for invalid numbers.
         """
         Runs.of([ranks], [1.0], nodes=None if nodes is None else [nodes], size=None if size is None else [size])
         series = self._problems.get(problem)
         if series is None:
-            return self._stranger(problem, ranks)
+            return self._predict_unseen(problem, ranks)
         found = series.locate(ranks, size)
         if isinstance(found, Refusal):
             return found
@@ -103,32 +102,25 @@ class Predictor:
             return self._answer(self._mixture(key, ranks), series, [key], ranks)
         sizes = sorted(series.parts, key=lambda one: abs(np.log(one / found)))[:NEAREST_SIZES]
         near = [(one, self._mixture((problem, one), ranks)) for one in sizes]
-        return self._answer(across_sizes(found, near), series, [(problem, one) for one in sizes], ranks, found)
-
-    def pack(self) -> dict[str, Any]:
-        """The runs as plain containers and arrays: what unpack takes."""
-        return {
-            name: {"ranks": r.ranks, "nodes": r.nodes, "size": r.size, "seconds": r.seconds}
-            for name, r in ((name, series.runs) for name, series in self._problems.items())
-        }
+        return self._answer(from_other_sizes(found, near), series, [(problem, one) for one in sizes], ranks, found)
 
     def _pool_evidence(self, evidence: ShapeEvidence, sign: int = 1) -> None:
         self._pool.add(evidence, log_prior(float(evidence.scales[-1])), sign)
 
-    def _belief(self, key: Key) -> Belief:
-        if key not in self._beliefs:
+    def _posterior(self, key: Key) -> Posterior:
+        if key not in self._posteriors:
             evidence = self._evidence[key]
             prior, spread = self._pool.prior(evidence, log_prior(float(evidence.scales[-1])))
             weights = posterior(evidence.log_likelihood(spread), prior)
             chosen = np.flatnonzero(weights > NEGLIGIBLE * weights.max())
-            self._beliefs[key] = Belief(chosen, weights[chosen] / weights[chosen].sum(), spread)
-        return self._beliefs[key]
+            self._posteriors[key] = Posterior(chosen, weights[chosen] / weights[chosen].sum(), spread)
+        return self._posteriors[key]
 
     def _mixture(self, key: Key, ranks: float) -> Mixture:
-        evidence, belief = self._evidence[key], self._belief(key)
-        return Mixture(belief.weights, *evidence.at(ranks, belief.spread, belief.chosen), evidence.freedom)
+        evidence, posterior_ = self._evidence[key], self._posterior(key)
+        return Mixture(posterior_.weights, *evidence.at(ranks, posterior_.spread, posterior_.chosen), evidence.freedom)
 
-    def _stranger(self, problem: str, ranks: float) -> Prediction | Refusal:
+    def _predict_unseen(self, problem: str, ranks: float) -> Prediction | Refusal:
         keys = list(self._evidence)
         keys = [keys[i] for i in np.unique(np.linspace(0, len(keys) - 1, OTHERS).astype(int))] if keys else []
         keys = [key for key in keys if self._too_far(self._evidence[key].scales, ranks) is None]
@@ -137,7 +129,7 @@ class Predictor:
                 f"{problem} was never seen, and {len(keys)} other problems of the application were seen near {ranks:g}"
                 f" ranks, expected {FEWEST_OTHERS}"
             )
-        mixture = of_the_others([self._mixture(key, ranks) for key in keys])
+        mixture = from_other_problems([self._mixture(key, ranks) for key in keys])
         return self._answer(mixture, None, keys, ranks)
 
     def _too_far(self, scales: Floats, ranks: float) -> str | None:
@@ -157,15 +149,15 @@ class Predictor:
                 f"the runs are too few or too irregular to say how they go on: at {ranks:g} ranks the 95 % interval"
                 f" would reach from {lower:.3g} s to {upper:.3g} s"
             )
-        beliefs = [self._belief(key) for key in keys]
-        chosen = np.concatenate([belief.chosen for belief in beliefs])
-        weights = np.concatenate([belief.weights for belief in beliefs]) / len(beliefs)
+        posteriors = [self._posterior(key) for key in keys]
+        chosen = np.concatenate([posterior_.chosen for posterior_ in posteriors])
+        weights = np.concatenate([posterior_.weights for posterior_ in posteriors]) / len(posteriors)
         runs = None if series is None else series.runs
         return Prediction(
             middle,
             lower,
             upper,
-            named(chosen, weights),
+            weights_by_kind(chosen, weights),
             0 if runs is None else len(runs),
             0 if runs is None else int(runs.scales.size),
             0 if runs is None else int(runs.scales[-1]),
@@ -177,37 +169,32 @@ class Predictor:
 
 
 def _conditions(series: ScalingSeries | None, size: float | None) -> tuple[str, ...]:
-    said = ["The machine and the program are as they were."]
+    texts = ["The machine and the program are as they were."]
     if series is None:
-        said.append("This problem was never seen: it is taken to be one more like the others of the application.")
-    elif ALONG in series.parts:
-        said.append("Size grows with the ranks as it did.")
+        texts.append("This problem was never seen: it is taken to be one more like the others of the application.")
+    elif SIZE_GROWS in series.parts:
+        texts.append("Size grows with the ranks as it did.")
     if size is not None:
-        said.append(f"Size {size:g} was never run: it is foretold from the nearest sizes that were.")
-    return tuple(said)
+        texts.append(f"Size {size:g} was never run: it is predicted from the nearest sizes that were.")
+    return tuple(texts)
 
 
 def _warnings(runs: Runs, ranks: float) -> tuple[str, ...]:
-    said = []
+    texts = []
     scales = runs.scales
     if scales.size < 3:
-        said.append(f"Only {scales.size} scale{'s' * (scales.size > 1)} of it seen: the curve is mostly a guess.")
+        texts.append(f"Only {scales.size} scale{'s' * (scales.size > 1)} of it seen: the curve is mostly a guess.")
     if ranks > 8 * scales[-1]:
-        said.append(f"{ranks / scales[-1]:.3g} times as many ranks as were ever seen.")
-    return tuple(said)
+        texts.append(f"{ranks / scales[-1]:.3g} times as many ranks as were ever seen.")
+    return tuple(texts)
 
 
 def fit(problems: Mapping[str, Runs], *, seed: int = 0) -> Predictor:
-    """Learn how an application scales from the runs of its problems, which are pooled.
+    """Fit a predictor to the runs of an application's problems, which are pooled.
 
-    seed: not used, since the model is deterministic; models with randomness have it.
+    seed: not used, since the model is deterministic; other models of scaling use it.
     """
     predictor = Predictor()
     for problem, runs in problems.items():
         predictor.update(problem, runs)
     return predictor
-
-
-def unpack(state: Mapping[str, Mapping[str, Any]]) -> Predictor:
-    """The predictor that pack described, fitted again."""
-    return fit({name: Runs(**columns) for name, columns in state.items()})

@@ -1,4 +1,4 @@
-"""The runs of one problem, split into series over scale: one per size, or one along which size and scale grow."""
+"""The runs of one problem as series over scale: one per size, or one in which size grows with scale."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ import numpy as np
 from barograph_modeler.scaling.answer import Refusal
 from barograph_modeler.scaling.history import Runs
 
-ALONG: Final = 0.0
-"""Key of a series whose size grows with its scale."""
+SIZE_GROWS: Final = 0.0
+"""Key of a series in which size grows with scale."""
 OFF: Final = 0.05
-"""How far a size may be off the line of such a series, in logarithms."""
+"""Largest deviation of a size from the line of such a series, in logarithms."""
 
 
 @dataclass(frozen=True)
 class ScalingSeries:
-    """runs: all of the problem. parts: by size, or all under ALONG."""
+    """runs: all runs of the problem. parts: runs by size, or all under SIZE_GROWS."""
 
     runs: Runs
     parts: dict[float, Runs]
 
     def locate(self, ranks: float, size: float | None) -> float | Refusal:
-        """The requested size: a key of parts, or a size that was never run."""
-        if ALONG in self.parts:
-            return ALONG if size is None or self._on_line(ranks, size) else self._off_line(size)
+        """The requested size: a key of parts, or a size without runs."""
+        if SIZE_GROWS in self.parts:
+            return SIZE_GROWS if size is None or self._on_line(ranks, size) else self._off_line(size)
         if size is not None:
             return size
         if len(self.parts) == 1:
@@ -46,9 +46,9 @@ class ScalingSeries:
 
 
 def series_of(runs: Runs) -> ScalingSeries:
-    """Split the runs of a problem; one series where no size was run at two scales, and no scale at two sizes."""
+    """Split the runs of a problem; one series if no size was run at two scales, and no scale at two sizes."""
     sizes = np.unique(runs.size)
     pairs = np.unique(np.stack([runs.ranks, runs.size]), axis=1).shape[1]
     if sizes.size > 1 and pairs == sizes.size == runs.scales.size:
-        return ScalingSeries(runs, {ALONG: runs})
+        return ScalingSeries(runs, {SIZE_GROWS: runs})
     return ScalingSeries(runs, {float(size): runs.select(runs.size == size) for size in sizes})

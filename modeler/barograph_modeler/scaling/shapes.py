@@ -1,16 +1,16 @@
-"""The shapes that a curve of runtime over ranks may have: work that is divided, and overhead that is not.
+"""The grid of shapes of runtime over ranks: work that is divided among ranks, and overhead that is not.
 
     T(p) = w (work(p)**blend + (overhead p**growth)**blend) ** (1 / blend)
     work(p) = p**-fall (1 + contention p / (p + half))
 
-fall: 1 where work is divided evenly; above 1 where caches begin to hold it, below where it is divided badly.
-growth: 0 for a floor, such as a serial part or a latency; above 0 for overhead that grows with the ranks, 0.15
-as slowly as a logarithm over the scales of a history.
-contention, half: ranks that share memory bandwidth slow each other down, by up to 1 + contention once a node is full;
-half of that from `half` ranks on. 0 in most shapes.
-blend: 1 where overhead is added, 3 where it overlaps with work, below 1 where each makes the other longer.
-overhead: its time at one rank over the work w; none in shapes without. Where fall = blend = 1 and growth =
-contention = 0, the shape is Amdahl's law s + w/p.
+fall: 1 if work is divided evenly; above 1 if it begins to fit caches, below 1 if it is divided badly.
+growth: 0 for a floor, such as a serial part or a latency; above 0 for overhead that grows with the ranks. 0.15 is
+about as slow as a logarithm over the scales of a history.
+contention, half: ranks that share memory bandwidth slow each other down, by up to a factor of 1 + contention on a full
+node; half of contention is reached at `half` ranks. 0 in most shapes.
+blend: 1 if overhead is added to work, 3 if it overlaps with work, below 1 if each prolongs the other.
+overhead: its time on one rank over the work w; absent in some shapes. With fall = blend = 1 and growth = contention = 0
+the shape is Amdahl's law s + w/p.
 """
 
 from __future__ import annotations
@@ -29,25 +29,24 @@ GROWTHS: Final = (0.0, 0.15, 0.5)
 BLENDS: Final = (0.7, 1.0, 3.0)
 CONTENTIONS: Final = tuple(product((0.5, 1.0, 2.0), (2.0, 8.0, 32.0)))
 STEP: Final = 0.5
-"""Between overheads, in natural logarithms: neighbours differ by a factor of 1.65."""
+"""Step between overheads, in natural logarithms: neighbours differ by a factor of 1.65."""
 LEAST: Final = -16.0
 MOST: Final = 4.0
 NONE: Final = -60.0
 
-# The prior, as odds against the plain shape. Chosen on public runs of several applications together:
-# docs/engineer/scaling.md.
+# The prior, as odds against the plain shape, chosen on public runs of several applications (docs/engineer/scaling.md).
 FALL_SPREAD: Final = 0.15
 GROWING: Final = 0.2
 CONTENDED: Final = 0.1
 UNUSUAL_BLEND: Final = 0.5
 NO_OVERHEAD: Final = 0.6
 TURN: Final = 1.0
-"""Prior mean of the scale where overhead is as long as work, above the largest scale seen, in log ranks."""
+"""Prior mean of the scale where overhead equals work, relative to the largest known scale, in log ranks."""
 TURN_SPREAD: Final = 2.0
 
 
 class Shapes(NamedTuple):
-    """Columns of one length, a row per shape. overhead: logarithm. kind: a number for all but the overhead."""
+    """Columns of one length, a row per shape. overhead: its logarithm. kind: index of all parameters but overhead."""
 
     fall: Floats
     growth: Floats
@@ -76,7 +75,7 @@ NO_OVERHEAD_AT_ALL: Final = SHAPES.overhead == NONE
 
 @lru_cache(maxsize=512)
 def log_times(ranks: float) -> Floats:
-    """The logarithm of T / w at so many ranks, one per shape. Cached for the most recent numbers of ranks."""
+    """The logarithm of T / w on `ranks` ranks, one per shape. Cached for recently used numbers of ranks."""
     x = float(np.log(ranks))
     shared = np.log1p(SHAPES.contention * ranks / (ranks + SHAPES.half))
     work, overhead = shared - SHAPES.fall * x, SHAPES.overhead + SHAPES.growth * x
@@ -88,8 +87,8 @@ def log_times(ranks: float) -> Floats:
 def log_prior(largest_ranks: float) -> Floats:
     """Log prior of each shape, given the largest scale of the runs.
 
-    `fall` is centred on 1, with a Cauchy's tails. The turn, the scale where overhead is as long as work, is expected
-    near the largest scale seen: users run up to where more ranks stop paying.
+    `fall` has a Cauchy distribution about 1. The turn, the scale where overhead equals work, is expected near the
+    largest known scale: users run up to the scale where more ranks stop paying.
     """
     x = float(np.log(largest_ranks))
     falls = -np.log1p(((SHAPES.fall - 1) / FALL_SPREAD) ** 2)
@@ -102,8 +101,8 @@ def log_prior(largest_ranks: float) -> Floats:
     return total
 
 
-def named(chosen: npt.NDArray[np.intp], weights: Floats) -> dict[str, float]:
-    """Weights of some shapes, added up by the kinds that users see, largest first."""
+def weights_by_kind(chosen: npt.NDArray[np.intp], weights: Floats) -> dict[str, float]:
+    """Weights of shapes, added up by the kinds shown to users, largest first."""
     without = float(weights[NO_OVERHEAD_AT_ALL[chosen]].sum())
     growing = float(weights[SHAPES.growth[chosen] > 0].sum())
     names = {"power law": without, "floor": max(0.0, 1 - without - growing), "growing overhead": growing}

@@ -1,1 +1,1 @@
-"""What the modeler shows: metrics, and `/predict`."""
+"""Metrics of the modeler, and the page `/predict`."""

@@ -1,4 +1,4 @@
-"""Answers to questions about runtimes, as plain values that JSON can hold."""
+"""Answers to questions about runtimes, as plain JSON values."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from barograph_modeler.forecasts.history import Application, problem_name
-from barograph_modeler.forecasts.library import Published, base
+from barograph_modeler.forecasts.library import Published, smallest_scale
 from barograph_modeler.scaling.history import MOST_RANKS
 from barograph_modeler.scaling.predictor import Prediction, Refusal
 from barograph_modeler.serving.question import BadQuestion, Question
 
 LEVEL: Final = 0.95
-PAYS: Final = 1.25
-"""Twice as many ranks pay where they make the run this many times as fast."""
+MIN_GAIN: Final = 1.25
+"""Doubling the ranks pays if it makes the run at least this many times as fast."""
 POINTS: Final = 40
 OBSERVED: Final = 2_000
 OTHERS: Final = 5
 _STEPS: Final = ((3600, 60), (6 * 3600, 300), (math.inf, 900))
-"""Limits up to so many seconds are rounded up to so many."""
+"""Time limits up to the first number of seconds are rounded up to multiples of the second."""
 
 T = TypeVar("T")
 
 
-class Unknown(LookupError):
+class UnknownApplication(LookupError):
     """An unknown application. The text names it."""
 
 
-def find(published: Mapping[Application, T], question: Question) -> tuple[Application, T]:
-    """What is published of the application. Raises Unknown, and BadQuestion where it is on several clusters."""
+def find_application(published: Mapping[Application, T], question: Question) -> tuple[Application, T]:
+    """The published entry of the application in question. Raises UnknownApplication, and BadQuestion if ambiguous."""
     if question.cluster:
         application = Application(question.cluster, question.app)
         if application not in published:
-            raise Unknown(f"no finished run of {question.app!r} on {question.cluster!r} is known")
+            raise UnknownApplication(f"no finished run of {question.app!r} on {question.cluster!r} is known")
         return application, published[application]
     every = [(application, one) for application, one in published.items() if application.app == question.app]
     if not every:
-        raise Unknown(f"no finished run of {question.app!r} is known")
+        raise UnknownApplication(f"no finished run of {question.app!r} is known")
     if len(every) > 1:
         clusters = ", ".join(sorted(application.cluster for application, _ in every))
         raise BadQuestion(f"cluster is missing, expected one of {clusters}: {question.app} has run on each")
@@ -47,55 +47,55 @@ def find(published: Mapping[Application, T], question: Question) -> tuple[Applic
 
 
 def answer(known: Published, question: Question) -> dict[str, Any]:
-    """The prediction and what follows from it. Raises BadQuestion."""
-    asked = _Asked(known, question)
-    there = asked.predict(question.ranks)
-    said: dict[str, Any] = {
+    """The prediction, speedup, scale where it stops paying, and on request the curve. Raises BadQuestion."""
+    query = _ProblemQuery(known, question)
+    prediction = query.predict(question.ranks)
+    reply: dict[str, Any] = {
         "cluster": known.application.cluster,
         "app": known.application.app,
         "params": dict(question.params),
         "ranks": question.ranks,
         "nodes": question.nodes,
-        "refusal": there.reason if isinstance(there, Refusal) else None,
-        "others": asked.others(),
+        "refusal": prediction.reason if isinstance(prediction, Refusal) else None,
+        "others": query.others(),
     }
-    if isinstance(there, Prediction):
-        limit = there.quantile(1 - question.risk)
-        said |= {
-            "expected_seconds": there.expected_seconds,
-            "lower_seconds": there.lower_seconds,
-            "upper_seconds": there.upper_seconds,
+    if isinstance(prediction, Prediction):
+        limit = prediction.quantile(1 - question.risk)
+        reply |= {
+            "expected_seconds": prediction.expected_seconds,
+            "lower_seconds": prediction.lower_seconds,
+            "upper_seconds": prediction.upper_seconds,
             "level": LEVEL,
-            "limit": {"risk": question.risk, "seconds": limit, "request_seconds": request(limit)},
-            "speedup": asked.speedup(there),
-            "pays": asked.pays(),
+            "limit": {"risk": question.risk, "seconds": limit, "request_seconds": round_up_limit(limit)},
+            "speedup": query.speedup(prediction),
+            "pays": query.pays(),
             "basis": {
-                "model": there.model,
-                "runs": there.runs,
-                "scales": there.scales,
-                "largest_ranks": there.largest_ranks,
-                "pooled_from": there.pooled_from,
+                "model": prediction.model,
+                "runs": prediction.runs,
+                "scales": prediction.scales,
+                "largest_ranks": prediction.largest_ranks,
+                "pooled_from": prediction.pooled_from,
             },
-            "conditions": list(there.conditions),
-            "warnings": list(there.warnings),
+            "conditions": list(prediction.conditions),
+            "warnings": list(prediction.warnings),
         }
     if question.curve:
-        said |= {"curve": asked.curve(), "observed": asked.observed()}
-    return said
+        reply |= {"curve": query.curve(), "observed": query.observed()}
+    return reply
 
 
-def request(seconds: float) -> int:
+def round_up_limit(seconds: float) -> int:
     """A time limit in whole seconds, rounded up: to minutes within an hour, to 5 within 6 hours, to 15 beyond.
 
-    >>> request(61.0), request(3601.0), request(22000.0)
+    >>> round_up_limit(61.0), round_up_limit(3601.0), round_up_limit(22000.0)
     (120, 3900, 22500)
     """
     step = next(step for limit, step in _STEPS if seconds <= limit)
     return math.ceil(seconds / step) * step
 
 
-class _Asked:
-    """One problem of an application, with as many ranks to a node as asked for."""
+class _ProblemQuery:
+    """One problem of an application, at the ranks per node of the question."""
 
     def __init__(self, known: Published, question: Question) -> None:
         self._question = question
@@ -109,7 +109,7 @@ class _Asked:
         self._largest = int(max(runs.scales[-1] for runs in every))
 
     def predict(self, ranks: int) -> Prediction | Refusal:
-        """The runtime on so many ranks. Raises BadQuestion."""
+        """The runtime on `ranks` ranks. Raises BadQuestion."""
         nodes = self._question.nodes
         if nodes is not None and ranks != self._question.ranks:
             nodes = max(1, round(ranks * nodes / self._question.ranks))
@@ -119,21 +119,21 @@ class _Asked:
             raise BadQuestion(str(error)) from None
 
     def others(self) -> list[str]:
-        """Parameters that have been run, OTHERS of them at most, where those asked for have not."""
+        """If the problem has not run, parameters of the newest problems that have, at most OTHERS."""
         if self._runs is not None:
             return []
         return [name.removeprefix(str(self._application)).strip() for name in self._names[-OTHERS:]]
 
-    def speedup(self, there: Prediction) -> dict[str, Any] | None:
-        """Against the smallest scale: its median where it was run, else what is predicted for it."""
+    def speedup(self, prediction: Prediction) -> dict[str, Any] | None:
+        """Speedup over the smallest scale: over the median of its runs, else over its prediction."""
         ranks = self._smallest
         if self._runs is not None:
-            seconds = base(self._runs)[1]
+            seconds = smallest_scale(self._runs)[1]
         elif isinstance(at := self.predict(ranks), Prediction):
             seconds = at.expected_seconds
         else:
             return None
-        ratio = seconds / there.expected_seconds
+        ratio = seconds / prediction.expected_seconds
         return {
             "base_ranks": ranks,
             "base_seconds": seconds,
@@ -142,35 +142,35 @@ class _Asked:
         }
 
     def pays(self) -> dict[str, Any] | None:
-        """The number of ranks from which on twice as many do not pay; `ends` says by what the search ended.
+        """The largest number of ranks up to which doubling pays. `ends` is the reason that the search ended:
 
-        rule: twice as many are less than PAYS times as fast. refusal: further out nothing can be said.
+        rule: doubling is less than MIN_GAIN times as fast. refusal: there is no prediction beyond.
         """
         ranks, here = self._smallest, self.predict(self._smallest)
         if isinstance(here, Refusal):
             return None
         while 2 * ranks <= MOST_RANKS:
-            there = self.predict(2 * ranks)
-            if isinstance(there, Refusal):
-                return {"until_ranks": ranks, "ends": "refusal", "gain": PAYS}
-            if here.expected_seconds < PAYS * there.expected_seconds:
-                return {"until_ranks": ranks, "ends": "rule", "gain": PAYS}
-            ranks, here = 2 * ranks, there
-        return {"until_ranks": ranks, "ends": "refusal", "gain": PAYS}
+            prediction = self.predict(2 * ranks)
+            if isinstance(prediction, Refusal):
+                return {"until_ranks": ranks, "ends": "refusal", "gain": MIN_GAIN}
+            if here.expected_seconds < MIN_GAIN * prediction.expected_seconds:
+                return {"until_ranks": ranks, "ends": "rule", "gain": MIN_GAIN}
+            ranks, here = 2 * ranks, prediction
+        return {"until_ranks": ranks, "ends": "refusal", "gain": MIN_GAIN}
 
     def curve(self) -> list[list[float]]:
-        """Ranks, lower, expected and upper seconds from the smallest scale to the largest or the one asked for."""
+        """Ranks, lower, expected and upper seconds from the smallest scale to the largest, or to the requested one."""
         last = max(self._largest, self._question.ranks)
         scales = np.unique(np.rint(np.geomspace(self._smallest, last, POINTS)).astype(int)).tolist()
         every = ((ranks, self.predict(ranks)) for ranks in sorted({*scales, self._question.ranks}))
         return [
-            [ranks, there.lower_seconds, there.expected_seconds, there.upper_seconds]
-            for ranks, there in every
-            if isinstance(there, Prediction)
+            [ranks, prediction.lower_seconds, prediction.expected_seconds, prediction.upper_seconds]
+            for ranks, prediction in every
+            if isinstance(prediction, Prediction)
         ]
 
     def observed(self) -> list[list[float]]:
-        """Ranks and seconds of the runs of this problem, the newest of them."""
+        """Ranks and seconds of the newest runs of the problem."""
         if self._runs is None:
             return []
         pairs = zip(self._runs.ranks.tolist(), self._runs.seconds.tolist(), strict=True)

@@ -1,4 +1,4 @@
-"""What the modeler exposes to Prometheus. Scraping changes nothing; series are bounded, what is left out is counted."""
+"""The modeler's metrics. Scraping changes no state; the number of series is bounded, and omitted ones are counted."""
 
 from __future__ import annotations
 
@@ -16,10 +16,15 @@ from barograph_modeler.features.forecaster import FeatureForecaster
 from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.learning.learner import Learner
 from barograph_modeler.maxima.band import Band
-from barograph_modeler.serving.forecast_metrics import PROBABILITIES, feature_families, forecast_families, latest
+from barograph_modeler.serving.forecast_metrics import (
+    PROBABILITIES,
+    feature_families,
+    forecast_families,
+    latest_predictions,
+)
 
 MAX_BANDS: Final = 2000
-"""Classes shown, those of the most recently learned workloads first: ten series each at most."""
+"""Classes exposed, those of the most recently learned workloads first; each has at most ten series."""
 _LIMITS: Final = {
     "lower": "Lower limit of the 95 % band in seconds",
     "expected": "Median of the interval in seconds",
@@ -33,7 +38,7 @@ _GEV: Final = {
 
 
 class ModelerExporter(Collector):
-    """Bands, predictions and the modeler's own state."""
+    """Metric families of bands, predictions and the modeler's own state."""
 
     def __init__(self, learner: Learner, forecaster: Forecaster, features: FeatureForecaster) -> None:
         self._learner = learner
@@ -41,18 +46,20 @@ class ModelerExporter(Collector):
         self._features = features
 
     def collect(self) -> Iterable[Metric]:
-        """Build families, add samples, return."""
+        """All metric families."""
         learner = self._learner
         yield from self._bands()
         yield from self._workloads()
         yield from forecast_families(self._forecaster)
         yield from feature_families(self._features)
         by_result = ((["learned"], learner.learned_intervals), (["withheld"], learner.withheld_intervals))
-        yield counter("barograph_modeler_intervals_total", "Intervals by what became of them.", by_result, "result")
+        yield counter(
+            "barograph_modeler_intervals_total", "Intervals that were learned or withheld.", by_result, "result"
+        )
         yield counter("barograph_modeler_runs_total", "Healthy runs learned from.", learner.learned_runs)
         text = "Jobs that have begun and are not learned yet."
         yield gauge("barograph_modeler_held_jobs", text, learner.held_jobs)
-        yield gauge("barograph_modeler_classes", "Classes there are.", learner.classes)
+        yield gauge("barograph_modeler_classes", "Classes with a model.", learner.classes)
         yield gauge("barograph_modeler_refit_backlog", "Classes waiting to be fitted again.", len(learner.backlog))
         by_reason = (([reason], learner.closed_regimes[reason]) for reason in ("accepted", "drift"))
         yield counter(
@@ -78,15 +85,15 @@ class ModelerExporter(Collector):
         yield gauge("barograph_modeler_classes_hidden", text, max(0, len(every) - MAX_BANDS))
 
     def _every_class(self) -> Iterator[tuple[str, str, tuple[Band, ...], bool]]:
-        # The learner runs in another thread: lists are copied in one step each.
+        # The learner runs in another thread: list() copies atomically.
         for name, workload in reversed(list(self._learner.workloads.items())):
             for class_id, interval in list(workload.intervals.items()):
                 if bands := interval.bands:
                     yield name, f"{class_id:016x}", bands, interval.trusted
 
     def _workloads(self) -> Iterator[Metric]:
-        # Three runs of a workload say more about the next one than all other scales.
-        limits = {one.workload: one[1:4] for one in latest(self._forecaster)}
+        # The band of a workload's own runs, at least three, takes precedence over a prediction by scaling.
+        limits = {one.workload: one[1:4] for one in latest_predictions(self._forecaster)}
         coverage, judged, outside = [], [], []
         for name, workload in itertools.islice(reversed(list(self._learner.workloads.items())), MAX_BANDS):
             if (band := workload.runtime) is not None:
@@ -126,7 +133,7 @@ class ModelerExporter(Collector):
             "kind",
             "result",
         )
-        text = "Intervals that fell out of the band of their class."
+        text = "Intervals outside the band of their class."
         yield counter("barograph_job_out_of_interval_total", text, outside, "workload")
 
 

@@ -1,4 +1,4 @@
-"""What a model of features answers to a question: the same plain values that `answer.py` has, as far as they apply."""
+"""Answers of models of features: the fields of `answer.py` that apply."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from barograph_modeler.features.forecaster import FeatureForecaster
 from barograph_modeler.features.library import FEWEST_RUNS
-from barograph_modeler.forecasts.run import given
+from barograph_modeler.forecasts.run import feature_values
 from barograph_modeler.scaling.answer import Refusal
-from barograph_modeler.serving.answer import LEVEL, Unknown, find, request
+from barograph_modeler.serving.answer import LEVEL, UnknownApplication, find_application, round_up_limit
 from barograph_modeler.serving.question import Question
 
 if TYPE_CHECKING:
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 
 def answer_of_features(features: FeatureForecaster, question: Question) -> dict[str, Any]:
-    """The prediction, and which features it had or lacked. Raises Unknown and BadQuestion."""
+    """The prediction, with missing and unused features. Raises UnknownApplication and BadQuestion."""
     try:
-        application, model = find(features.library.published, question)
-    except Unknown:
+        application, model = find_application(features.library.published, question)
+    except UnknownApplication:
         runs = max((seen for name, seen in features.history.seen.items() if name.app == question.app), default=0)
-        raise Unknown(
+        raise UnknownApplication(
             f"there is no model of features of {question.app!r}: {runs} finished runs with features are known,"
             f" expected {FEWEST_RUNS}, and features that differ between them and are known early"
         ) from None
-    values = given(question.ranks, question.nodes or 0, question.params, question.features)
+    values = feature_values(question.ranks, question.nodes or 0, question.params, question.features)
     if question.nodes is None:
         del values["nodes"]
-    said: dict[str, Any] = {
+    reply: dict[str, Any] = {
         "cluster": application.cluster,
         "app": application.app,
         "params": dict(question.params),
@@ -44,11 +44,11 @@ def answer_of_features(features: FeatureForecaster, question: Question) -> dict[
     }
     expected = model.predict(values, question.risk)
     if isinstance(expected, Refusal):
-        return said | {"refusal": expected.reason}
+        return reply | {"refusal": expected.reason}
     limit: Mapping[str, Any] | None = None
     if math.isfinite(expected.limit):
-        limit = {"risk": question.risk, "seconds": expected.limit, "request_seconds": request(expected.limit)}
-    return said | {
+        limit = {"risk": question.risk, "seconds": expected.limit, "request_seconds": round_up_limit(expected.limit)}
+    return reply | {
         "refusal": None,
         "expected_seconds": expected.expected,
         "lower_seconds": expected.lower,

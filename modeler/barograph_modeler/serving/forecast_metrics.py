@@ -1,4 +1,4 @@
-"""The forecasters' metric families: predictions of whole runs, and how good they were."""
+"""Metric families of the forecasters: predicted runtimes, and the accuracy of predictions."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from prometheus_client.metrics_core import Metric
 from barograph_collector.daemon.families import counter, gauge
 from barograph_modeler.features.forecaster import FeatureForecaster
 from barograph_modeler.forecasts.forecaster import Forecaster
-from barograph_modeler.forecasts.library import Seen
+from barograph_modeler.forecasts.library import WorkloadPrediction
 from barograph_modeler.forecasts.scoreboard import RESULTS, Scoreboard
 
 MAX_WORKLOADS: Final = 2000
-"""Workloads shown, those of the most recently learned applications first."""
+"""Workloads exposed, those of the most recently learned applications first."""
 MAX_CURVES: Final = 200
-"""Applications whose curve is shown, the most recently learned ones: 41 series each at most."""
+"""Applications whose curve is exposed, the most recently learned first; each has at most 41 series."""
 PROBABILITIES: Final = ("0.025", "0.5", "0.975")
-"""Of the lower limit, the median and the upper limit."""
+"""Label values for lower limit, median and upper limit."""
 
 
-def latest(forecaster: Forecaster) -> list[Seen]:
-    """The workloads shown."""
+def latest_predictions(forecaster: Forecaster) -> list[WorkloadPrediction]:
+    """Predictions of the exposed workloads."""
     every = (one for known in reversed(list(forecaster.library.published.values())) for one in reversed(known.seen))
     return list(itertools.islice(every, MAX_WORKLOADS))
 
 
 def forecast_families(forecaster: Forecaster) -> Iterator[Metric]:
-    """All families but predicted runtimes, which also come from the learner's bands."""
+    """All families but predicted runtimes, which include the learner's bands."""
     yield gauge(
         "barograph_speedup_predicted_ratio",
         "Time on the fewest ranks this problem was run on over the time expected here, as a ratio",
-        (([one.workload], one.speedup) for one in latest(forecaster)),
+        (([one.workload], one.speedup) for one in latest_predictions(forecaster)),
         "workload",
     )
     yield from _curves(forecaster)
     yield from _scores(forecaster.predictions.scoreboard, "barograph_prediction", "predicted runtimes")
     library = forecaster.library
-    text = "Jobs of known applications for which no prediction was dared."
+    text = "Jobs of known applications whose prediction was refused."
     yield counter("barograph_modeler_predictions_refused_total", text, forecaster.refused)
-    yield counter("barograph_modeler_fits_failed_total", "Fits of applications that broke.", library.failed)
+    yield counter("barograph_modeler_fits_failed_total", "Fits of applications that failed.", library.failed)
     yield gauge("barograph_modeler_applications", "Applications with a predictor.", len(library))
     text = "Applications with one set of parameters each, of known runs."
     yield gauge("barograph_modeler_problems", text, len(forecaster.history))
@@ -73,14 +73,16 @@ def _curves(forecaster: Forecaster) -> Iterator[Metric]:
 
 
 def feature_families(features: FeatureForecaster) -> Iterator[Metric]:
-    """The same of predictions that were made from features."""
+    """Families of predictions from features."""
     library = features.library
     yield from _scores(
         features.predictions.scoreboard, "barograph_feature_prediction", "runtimes predicted from features"
     )
     text = "Applications with a model of features."
     yield gauge("barograph_modeler_feature_models", text, len(library.published))
-    yield counter("barograph_modeler_feature_fits_failed_total", "Fits of features that broke.", library.failed)
+    yield counter(
+        "barograph_modeler_feature_fits_failed_total", "Fits of models of features that failed.", library.failed
+    )
     text = "Applications whose features wait to be learned."
     yield gauge("barograph_modeler_feature_fit_backlog", text, library.waiting)
 

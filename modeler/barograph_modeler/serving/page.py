@@ -1,4 +1,4 @@
-"""`GET /predict`: questions over HTTP, answers as JSON or as Prometheus text."""
+"""`GET /predict`: predictions over HTTP, as JSON or Prometheus text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from barograph_collector.auth.http_access import Access
 from barograph_collector.daemon.families import gauge
 from barograph_modeler.features.forecaster import FeatureForecaster
 from barograph_modeler.forecasts.forecaster import Forecaster
-from barograph_modeler.serving.answer import Unknown, answer, find
+from barograph_modeler.serving.answer import UnknownApplication, answer, find_application
 from barograph_modeler.serving.feature_answer import answer_of_features
 from barograph_modeler.serving.question import BadQuestion, Question, parse_question
 
@@ -38,9 +38,9 @@ _SPEEDUPS: Final = (
 
 
 class PredictPage:
-    """A WSGI application over what two forecasters have published. Any thread may call it; it changes nothing.
+    """A WSGI application over the published predictors and models. Thread-safe; it changes no state.
 
-    access: whose token lets in; None for everybody who can connect.
+    access: accepted tokens; None accepts every client.
     """
 
     def __init__(self, forecaster: Forecaster, features: FeatureForecaster, *, access: Access | None = None) -> None:
@@ -51,71 +51,75 @@ class PredictPage:
     def __call__(self, request: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer one request."""
         accept = request.get("HTTP_ACCEPT", "")
-        if not self._lets_in(request):
-            said = {"error": "no token, or one that is not let in, expected the header Authorization: Bearer TOKEN"}
-            return _send(start_response, HTTPStatus.UNAUTHORIZED, said, [("WWW-Authenticate", "Bearer")])
+        if not self._is_authorized(request):
+            reply = {"error": "no token, or one that is not let in, expected the header Authorization: Bearer TOKEN"}
+            return _send(start_response, HTTPStatus.UNAUTHORIZED, reply, [("WWW-Authenticate", "Bearer")])
         try:
             if request["REQUEST_METHOD"] != "GET":
                 raise BadQuestion(f"the method is {request['REQUEST_METHOD'][:20]!r}, expected GET")
             question = parse_question(request.get("QUERY_STRING", ""))
-            said = self._answer(question)
+            reply = self._answer(question)
         except BadQuestion as error:
             return _send(start_response, HTTPStatus.BAD_REQUEST, {"error": str(error)})
-        except Unknown as error:
+        except UnknownApplication as error:
             return _send(start_response, HTTPStatus.NOT_FOUND, {"error": str(error)})
-        except _Learning as error:
-            again = [("Retry-After", "1")]
-            return _send(start_response, HTTPStatus.SERVICE_UNAVAILABLE, {"error": str(error)}, again)
+        except _NotFitted as error:
+            headers = [("Retry-After", "1")]
+            return _send(start_response, HTTPStatus.SERVICE_UNAVAILABLE, {"error": str(error)}, headers)
         if question.text or accept.strip().startswith(_TEXTS):
-            return _send_text(start_response, said, accept)
-        return _send(start_response, HTTPStatus.OK, said)
+            registry = CollectorRegistry()
+            registry.register(AnswerFamilies(reply))
+            encode, content_type = choose_encoder(accept)
+            start_response("200 OK", [("Content-Type", content_type)])
+            return [encode(registry)]
+        return _send(start_response, HTTPStatus.OK, reply)
 
-    def _lets_in(self, request: WSGIEnvironment) -> bool:
+    def _is_authorized(self, request: WSGIEnvironment) -> bool:
         if self._access is None:
             return True
-        shown = request.get("HTTP_AUTHORIZATION", ""), request.get("HTTP_COOKIE", "")
-        return self._access.authenticate(*shown) is not None
+        credentials = request.get("HTTP_AUTHORIZATION", ""), request.get("HTTP_COOKIE", "")
+        return self._access.authenticate(*credentials) is not None
 
     def _answer(self, question: Question) -> dict[str, Any]:
         if question.features:
             with self._forecaster.library.gate.passing():
                 return answer_of_features(self._features, question)
-        # Asked first: what is learned by the time that it is looked for is there, or was being learned.
+        # Read before the lookup, or a predictor published in between would give 404.
         is_learning = self._forecaster.is_learning(question.cluster, question.app)
         try:
-            _, known = find(self._forecaster.library.published, question)
-        except Unknown:
+            _, known = find_application(self._forecaster.library.published, question)
+        except UnknownApplication:
             if is_learning:
-                raise _Learning(f"{question.app} is being learned at this moment") from None
+                raise _NotFitted(f"{question.app} is being learned at this moment") from None
             raise
         with self._forecaster.library.gate.passing():
             return answer(known, question)
 
 
-class _Learning(Exception):
+class _NotFitted(Exception):
     pass
 
 
-class Families(Collector):
+class AnswerFamilies(Collector):
     """An answer as metric families."""
 
-    def __init__(self, said: Mapping[str, Any]) -> None:
-        self._said = said
+    def __init__(self, reply: Mapping[str, Any]) -> None:
+        self._reply = reply
 
     def collect(self) -> Iterator[Metric]:
-        """The families; only the first where the question was refused."""
-        said = self._said
-        params = " ".join(f"{name}={value}" for name, value in sorted(said["params"].items()))
-        labels = [said["cluster"], said["app"], params, str(said["ranks"]), str(said["nodes"] or "")]
+        """All families; if the prediction was refused, only the first has a sample."""
+        reply = self._reply
+        params = " ".join(f"{name}={value}" for name, value in sorted(reply["params"].items()))
+        labels = [reply["cluster"], reply["app"], params, str(reply["ranks"]), str(reply["nodes"] or "")]
         text = "Whether there is a prediction: 1, or 0 where it is refused"
-        yield gauge("barograph_predict_success", text, [(labels, int(said["refusal"] is None))], *_LABELS)
+        yield gauge("barograph_predict_success", text, [(labels, int(reply["refusal"] is None))], *_LABELS)
         quantiles, speedup = [], None
-        if said["refusal"] is None:
-            limits = (said["lower_seconds"], said["expected_seconds"], said["upper_seconds"])
+        if reply["refusal"] is None:
+            limits = (reply["lower_seconds"], reply["expected_seconds"], reply["upper_seconds"])
             quantiles = list(zip((0.025, 0.5, 0.975), limits, strict=True))
-            if (limit := said["limit"]) is not None:
+            if (limit := reply["limit"]) is not None:
                 quantiles.append((1 - limit["risk"], limit["seconds"]))
-            speedup = said["speedup"]
+            speedup = reply["speedup"]
         yield gauge(
             "barograph_runtime_predicted_seconds",
             "Quantile of the runtime in seconds",
@@ -128,16 +132,8 @@ class Families(Collector):
 
 
 def _send(
-    start_response: StartResponse, status: HTTPStatus, said: Mapping[str, Any], headers: Sequence[tuple[str, str]] = ()
+    start_response: StartResponse, status: HTTPStatus, reply: Mapping[str, Any], headers: Sequence[tuple[str, str]] = ()
 ) -> list[bytes]:
-    body = json.dumps(said).encode() + b"\n"
+    body = json.dumps(reply).encode() + b"\n"
     start_response(f"{status.value} {status.phrase}", [("Content-Type", "application/json"), *headers])
     return [body]
-
-
-def _send_text(start_response: StartResponse, said: Mapping[str, Any], accept: str) -> list[bytes]:
-    registry = CollectorRegistry()
-    registry.register(Families(said))
-    encode, content_type = choose_encoder(accept)
-    start_response("200 OK", [("Content-Type", content_type)])
-    return [encode(registry)]

@@ -1,4 +1,4 @@
-"""Questions to the predictors, parsed from the query of a URL."""
+"""Questions about runtimes, parsed from the query string of a URL."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ MOST_FIELDS: Final = 500
 
 
 class BadQuestion(ValueError):
-    """An invalid question. The text names the field, its value and what was expected."""
+    """An invalid question. The message has the field, its value and the expected values."""
 
 
 class Question(NamedTuple):
-    """How long does app take on so many ranks? cluster: empty for the only one. nodes: None where they are not given.
+    """A request for the runtime of an application at a scale. cluster: may be empty if the application has only one.
 
-    risk: probability with which the time limit may be exceeded. curve: whether other scales are to be answered too.
+    risk: probability of exceeding the time limit. curve: whether to predict other scales too.
     """
 
     app: str
@@ -35,13 +35,13 @@ class Question(NamedTuple):
     risk: float = RISK
     curve: bool = False
     text: bool = False
-    """Whether the answer is to be Prometheus text."""
+    """Whether to answer as Prometheus text."""
     features: Mapping[str, float] = {}
-    """What is known of the run: it is answered from them where there are any."""
+    """Features of the run; if there are any, the model of features answers."""
 
 
 def parse_question(query: str) -> Question:
-    """A question from the query of a URL. Raises BadQuestion."""
+    """Parse a query string. Raises BadQuestion."""
     fields: dict[str, str] = {}
     try:
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=MOST_FIELDS)
@@ -68,7 +68,7 @@ def parse_question(query: str) -> Question:
         nodes=nodes,
         cluster=fields.get("cluster", ""),
         params={name.removeprefix(_PARAM): value for name, value in fields.items() if name.startswith(_PARAM)},
-        risk=_risk(fields.get("risk", str(RISK))),
+        risk=_number("risk", fields.get("risk", str(RISK)), 1e-6, 0.5, "a probability from 0.000001 to 0.5"),
         curve=_choice("curve", fields.get("curve", "0"), ("0", "1")) == "1",
         text=_choice("format", fields.get("format", "json"), ("json", "prometheus")) == "prometheus",
         features={
@@ -85,13 +85,13 @@ def _is_field(name: str) -> bool:
     return name in _NAMES or 0 < len(name.removeprefix(_FEATURE)) < len(name)
 
 
-def _number(name: str, text: str) -> float:
+def _number(name: str, text: str, low: float = -math.inf, high: float = math.inf, wanted: str = "") -> float:
     try:
         number = float(text)
     except ValueError:
         number = math.nan
-    if not math.isfinite(number):
-        raise BadQuestion(f"{name[:80]} is {text[:80]!r}, expected a finite number")
+    if not (math.isfinite(number) and low <= number <= high):
+        raise BadQuestion(f"{name[:80]} is {text[:80]!r}, expected {wanted or 'a finite number'}")
     return number
 
 
@@ -100,16 +100,6 @@ def _count(name: str, text: str) -> int:
     if not 1 <= number <= MOST_RANKS:
         raise BadQuestion(f"{name} is {text[:80]!r}, expected a whole number from 1 to {MOST_RANKS}")
     return number
-
-
-def _risk(text: str) -> float:
-    try:
-        risk = float(text)
-    except ValueError:
-        risk = math.nan
-    if not 1e-6 <= risk <= 0.5:
-        raise BadQuestion(f"risk is {text[:80]!r}, expected a probability from 0.000001 to 0.5")
-    return risk
 
 
 def _choice(name: str, text: str, known: tuple[str, ...]) -> str:

@@ -1,1 +1,1 @@
-"""Snapshots of the modeler's state, written by a forked child."""
+"""The modeler's state in memory and on disk: bounded dictionaries, and snapshots written by a forked child."""

@@ -1,4 +1,4 @@
-"""Runs a task in a forked child, which sees the memory as it was at the fork, while the parent continues."""
+"""Runs a task in a forked child, on the memory as of the fork, while the parent continues."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NICENESS: Final = 10
 _BROKEN: Final = 255
 
 
-class Aside:
+class ForkedTask:
     """Runs one task at a time. Not thread-safe."""
 
     def __init__(self) -> None:
@@ -21,19 +21,19 @@ class Aside:
 
     @property
     def busy(self) -> bool:
-        """Whether a task was started and `ended` has not returned its result yet."""
+        """Whether a task was started whose result has not been fetched by `result`."""
         return self._child != 0
 
     def start(self, work: Callable[[], None]) -> None:
-        """Start a task. `work` may write files and must touch no socket, thread or lock of the parent. During the fork
-        no other thread may be inside a numerical library: see `Gate`."""
-        # Threads that serve metrics may run: they hold no lock that pickling or writing a file wants.
+        """Start a task. `work` may write files but not use sockets, threads or locks of the parent. During the fork no
+        other thread may be inside a numerical library: see `Gate`."""
+        # Threads that serve metrics may run: they hold no lock needed to pickle or write a file.
         child = os.fork()
         if child == 0:
             _work(work)
         self._child = child
 
-    def ended(self, *, wait: bool = False) -> str | None:
+    def result(self, *, wait: bool = False) -> str | None:
         """The result of the task: None while it runs, empty on success, else the reason of the failure."""
         child, status = os.waitpid(self._child, 0 if wait else os.WNOHANG)
         if child == 0:
@@ -48,7 +48,7 @@ class Aside:
         """Kill the task if one runs."""
         if self.busy:
             os.kill(self._child, signal.SIGKILL)
-            self.ended(wait=True)
+            self.result(wait=True)
 
 
 def _work(work: Callable[[], None]) -> NoReturn:
@@ -56,7 +56,7 @@ def _work(work: Callable[[], None]) -> NoReturn:
     try:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
-        # Collecting garbage would touch, and so copy, every page of what the child shares with its parent.
+        # Garbage collection would write to, and so copy, every page that the child shares with its parent.
         gc.disable()
         os.nice(NICENESS)
         work()

@@ -1,4 +1,4 @@
-"""A shared lock that many threads hold at once, and that one thread can hold alone."""
+"""A lock that many threads hold at once, or one thread exclusively."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 
 class Gate:
-    """Prevents a fork during numerical work in other threads.
+    """Prevents a fork while other threads are inside numerical libraries.
 
-    OpenBLAS ends its threads when a process forks, in the parent too: a call that is under way then never returns.
+    When a process forks, OpenBLAS ends its threads, also in the parent: a call in progress would never return.
     """
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class Gate:
 
     @contextmanager
     def passing(self) -> Iterator[None]:
-        """Hold the gate; waits while it is closed."""
+        """Hold the gate with other threads; waits while it is closed."""
         with self._changed:
             self._changed.wait_for(lambda: not self._closed)
             self._inside += 1
@@ -33,7 +33,7 @@ class Gate:
 
     @contextmanager
     def closed(self, seconds: float) -> Iterator[bool]:
-        """Close the gate and wait at most this long until no thread holds it; yields whether none does."""
+        """Close the gate, and wait at most `seconds` until no thread holds it; yields whether none does."""
         with self._changed:
             self._closed = True
             empty = self._changed.wait_for(lambda: self._inside == 0, seconds)

@@ -13,18 +13,20 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from barograph_agent.deliver.spool import replace_file
 from barograph_collector.client.follow import Follower, LogReading
-from barograph_modeler.state.forked_task import Aside
+from barograph_modeler.state.forked_task import ForkedTask
 from barograph_modeler.state.gate import Gate
+from barograph_modeler.state.stateful import Stateful
 
 FILE_NAME: Final = "modeler.snapshot"
 SNAPSHOT_SECONDS: Final = 300.0
 GATE_SECONDS: Final = 1.0
-"""How long a snapshot waits for a fit to end before it tries again in the next cycle."""
-FORMAT: Final = 3
+"""Longest wait for running fits; a snapshot that times out is tried again in the next cycle."""
+FORMAT: Final = 4
+"""To be raised when classes in the state, or their attributes, are renamed: older snapshots are ignored."""
 _ALLOWED: Final = {
     ("array", "array"),
     ("barograph_collector.daemon.runner", "Output"),
@@ -44,14 +46,14 @@ _log = logging.getLogger(__name__)
 
 
 class UnusableSnapshot(Exception):
-    """A snapshot that cannot be used. The text says why."""
+    """A snapshot cannot be used. The message has the reason."""
 
 
 def write_snapshot(path: Path, offsets: Mapping[str, int], settings: str, state: Any) -> None:
-    """Put state and offsets into a file, which at any instant is the old one or the new one. Raises OSError.
+    """Replace the file atomically. Raises OSError.
 
-    The file: a line of JSON with format, versions, settings, offsets and the BLAKE2b digest of what follows; then the
-    state as a pickle.
+    Layout: a line of JSON with format, versions, settings, offsets and the BLAKE2b digest of the rest; then the state
+    as a pickle.
     """
     body = pickle.dumps(state, protocol=5)
     head = {
@@ -65,9 +67,9 @@ def write_snapshot(path: Path, offsets: Mapping[str, int], settings: str, state:
 
 
 def read_snapshot(path: Path, settings: str) -> tuple[dict[str, int], Any]:
-    """Offsets and state. Raises FileNotFoundError where there is none, Unusable for any other that cannot be used.
+    """Offsets and state. Raises FileNotFoundError, and UnusableSnapshot with the reason.
 
-    Nothing but the modeler's own classes and plain containers is ever made from a file, whatever it says.
+    Only the modeler's own classes and plain containers are ever unpickled.
     """
     try:
         with path.open("rb") as file:
@@ -94,45 +96,33 @@ def read_snapshot(path: Path, settings: str) -> tuple[dict[str, int], Any]:
         raise UnusableSnapshot(f"its content is not readable: {error}") from None
 
 
-class Kept(Protocol):
-    """An object whose state is kept."""
+class SnapshotKeeper:
+    """Writes snapshots of an object's state to a directory, and restores them.
 
-    def state(self) -> Any:
-        """Everything, as it is now: not a copy."""
-        ...
-
-    def restore(self, state: Any) -> None:
-        """Go on from what `state` gave."""
-        ...
-
-
-class Keeper:
-    """Keeps a snapshot of an object's state in a directory, and restores it.
-
-    settings: whatever must be the same for a snapshot to be of use. clock: seconds, for when the next one is due.
-    gate: what other threads pass while they must not be forked.
+    settings: settings that the state depends on; a snapshot with others is ignored. clock: seconds.
+    gate: held by other threads while the process must not fork.
     """
 
     def __init__(
         self,
         directory: Path,
-        processor: Kept,
+        processor: Stateful,
         settings: str,
         clock: Callable[[], float] = time.monotonic,
         gate: Gate | None = None,
     ) -> None:
         self.path = directory / FILE_NAME
         self._processor = processor
-        self._aside = Aside()
+        self._task = ForkedTask()
         self._gate = gate or Gate()
         self._settings = settings
         self._clock = clock
         self._due = clock() + SNAPSHOT_SECONDS
 
     def restore(self, follower: Follower, reader: LogReading) -> None:
-        """Go on from the snapshot, if there is one of this version and of this log; else say why not, once.
+        """Continue from the snapshot if it is of this version and this log; otherwise log a warning.
 
-        Raises what `reader` raises, and then has done nothing.
+        Exceptions of `reader` are raised before anything is changed.
         """
         try:
             offsets, state = read_snapshot(self.path, self._settings)
@@ -147,41 +137,33 @@ class Keeper:
         _log.info("going on from snapshot %s at offset %d", self.path, max(offsets.values(), default=0))
 
     def keep(self, offsets: Mapping[str, int], closing: bool) -> None:
-        """Write a snapshot if one is due, or this is the last chance. A full disk costs the snapshot and no more.
-
-        One that is due is written aside, so that the caller goes on at once.
-        """
+        """Write a snapshot if one is due, in a forked child; or at once if `closing`. Failures are only logged."""
         if closing:
-            self._aside.stop()
-            self._say(self._written(offsets))
-        elif self._aside.busy:
-            self.settle()
+            self._task.stop()
+            try:
+                write_snapshot(self.path, offsets, self._settings, self._processor.state())
+            except OSError as error:
+                self._log_failure(str(error.strerror))
+        elif self._task.busy:
+            self.poll()
         elif self._clock() >= self._due:
             with self._gate.closed(GATE_SECONDS) as alone:
                 if alone:
                     state = self._processor.state()
-                    self._aside.start(partial(write_snapshot, self.path, offsets, self._settings, state))
+                    self._task.start(partial(write_snapshot, self.path, offsets, self._settings, state))
                     self._due = self._clock() + SNAPSHOT_SECONDS
 
-    def settle(self, *, wait: bool = False) -> None:
-        """Take note of the end of a snapshot under way, if it has come by now."""
-        if self._aside.busy and (reason := self._aside.ended(wait=wait)) is not None:
-            self._say(reason)
+    def poll(self, *, wait: bool = False) -> None:
+        """Fetch the result of the snapshot being written, if it has finished."""
+        if self._task.busy and (reason := self._task.result(wait=wait)):
+            self._log_failure(reason)
 
-    def _written(self, offsets: Mapping[str, int]) -> str:
-        try:
-            write_snapshot(self.path, offsets, self._settings, self._processor.state())
-        except OSError as error:
-            return str(error.strerror)
-        return ""
-
-    def _say(self, reason: str) -> None:
-        if reason:
-            _log.warning("snapshot %s is not written: %s", self.path, reason)
+    def _log_failure(self, reason: str) -> None:
+        _log.warning("snapshot %s is not written: %s", self.path, reason)
 
 
 def _check_log(reader: LogReading, follower: Follower, offsets: Mapping[str, int]) -> None:
-    """A log that was replaced by another one has no row of the same table at the same offset, but by rare chance."""
+    """Check for a replaced log, which rarely has a row of the same table at the same offset."""
     if offsets.keys() != follower.offsets.keys():
         raise UnusableSnapshot(f"it is of tables {sorted(offsets)}, expected {sorted(follower.offsets)}")
     for table, offset in offsets.items():
@@ -209,5 +191,5 @@ def _digest(body: bytes) -> str:
 
 
 def _versions() -> dict[str, str]:
-    # Whose objects are inside: what another version makes of them nobody has tested.
+    # The packages whose objects are pickled; reading them with other versions is not tested.
     return {name: importlib.metadata.version(name) for name in ("barograph", "numpy", "river")}

@@ -7,15 +7,15 @@ from typing import Any, ClassVar
 
 
 class Stateful:
-    """Has its state in the attributes named in KEPT."""
+    """An object whose state is in the attributes named in STATE."""
 
-    KEPT: ClassVar[tuple[str, ...]]
+    STATE: ClassVar[tuple[str, ...]]
 
     def state(self) -> dict[str, Any]:
-        """Everything learned and held, as it is now: not a copy. For `restore`."""
-        return {name: getattr(self, name) for name in self.KEPT}
+        """The whole state, by reference: for `restore`."""
+        return {name: getattr(self, name) for name in self.STATE}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `state` returned, under the same arguments."""
-        for name in self.KEPT:
+        """Replace the state by what `state` returned. The constructor's arguments must be the same."""
+        for name in self.STATE:
             setattr(self, name, state[name])

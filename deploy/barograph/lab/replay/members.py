@@ -8,14 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from barograph.lab.replay.trace import RankTrace, Trace
-from barograph_alerts.attribution.work import Stretch, Work
+from barograph_alerts.attribution.work import Work, WorkSpan
 
 STRETCH_SECONDS: Final = 1.0
 
 Floats = npt.NDArray[np.float64]
 
 
-def stretches(trace: Trace) -> list[Stretch]:
+def stretches(trace: Trace) -> list[WorkSpan]:
     """The work of all recorded ranks in the order of time. Empty if only rank 0 of several was recorded.
 
     The i-th sync point is the same collective on every rank, so no clocks are compared: the rank with the shortest wait
@@ -50,7 +50,7 @@ def stretches(trace: Trace) -> list[Stretch]:
             )
             for row, number in enumerate(parts)
         )
-        found.append(Stretch(float(ended_at[part.stop - 1]), members, exact))
+        found.append(WorkSpan(float(ended_at[part.stop - 1]), members, exact))
     return found
 
 

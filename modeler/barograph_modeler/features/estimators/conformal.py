@@ -1,4 +1,4 @@
-"""Intervals that hold the share of new runs that they promise, whatever the learner."""
+"""Conformal prediction intervals: they hold their nominal share of new runs, for any learner."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from barograph_modeler.maxima.sample import Floats
 
 RUNS_PER_LEAF: Final = 10
 FEWEST_FOR_DIFFICULTY: Final = 100
-"""Runs from which on errors are taken to differ from place to place; before that there is one width for all."""
+"""Fewest runs for which the width depends on the features; with fewer runs it is constant."""
 LEAST_DIFFICULTY: Final = 0.1
-"""Of the median one."""
+"""Lower bound of the difficulty, as a share of its median."""
 
 
 class RuntimeLimits(NamedTuple):
@@ -30,11 +30,11 @@ class RuntimeLimits(NamedTuple):
 class Conformal:
     """Limits around predictions, from the errors on held-out runs.
 
-    The score of a run is |log(predicted / observed)| over its difficulty: the size of error that a forest expects
-    there, learned on the other runs' errors (out of bag). A new run from where the learned ones came falls inside with
-    probability `level`, up to what separates learners that have seen all runs from those that have seen four fifths.
+    The score of a run is |log(predicted / observed)| over its difficulty, the error that a forest predicts for its
+    features out of bag. An exchangeable new run falls inside with probability `level`, up to the difference between
+    learners fitted to all runs and to four fifths of them.
 
-    sample: the runs. held_out: seconds for each, by learners that had not learned it.
+    held_out: predicted seconds of each run of the sample, by learners not fitted to it.
     """
 
     def __init__(self, sample: Sample, held_out: Floats, *, seed: int = 0) -> None:
@@ -46,15 +46,15 @@ class Conformal:
             self._forest = RandomForestRegressor(
                 200, min_samples_leaf=RUNS_PER_LEAF, oob_score=True, random_state=seed
             ).fit(logarithms(sample.values), errors)
-            # No place is so easy that a run there counts as arbitrarily strange.
+            # The bound keeps the score of a run with tiny predicted difficulty finite.
             self._least = LEAST_DIFFICULTY * float(np.median(self._forest.oob_prediction_))
             difficulty = np.maximum(self._forest.oob_prediction_, self._least)
         self._scores = np.sort(errors / difficulty)
 
     def limits(self, values: Floats, predicted: Floats, level: float = LEVEL) -> RuntimeLimits:
-        """Limits for rows of features and the seconds predicted for them.
+        """Limits for rows of features and their predicted seconds.
 
-        Infinite where `level` asks for more runs than there are: below level / (1 - level), 19 at 95 %.
+        Infinite for fewer than level / (1 - level) runs, 19 at 95 %.
         """
         check_level(level)
         rank = math.ceil((len(self._scores) + 1) * level)

@@ -1,4 +1,4 @@
-"""What features look like to a learner: logarithms, and logarithms of products and ratios."""
+"""Expansion of features: logarithms, and logarithms of products and ratios."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import numpy as np
 from barograph_modeler.maxima.sample import Floats
 
 WIDEST: Final = 16
-"""Features up to which products and ratios are formed: m of them become m * m columns."""
+"""Most features for which products and ratios are formed: m features become m * m columns."""
 
 
 def logarithms(values: Floats) -> Floats:
-    """Each feature and beside it sign(x) log(1 + |x|): (n, m) to (n, 2 m). Counts span decades, and may be 0."""
+    """Each feature, and sign(x) log(1 + |x|): (n, m) to (n, 2 m). Counts span decades, and may be 0."""
     return np.hstack([values, _logarithm(values)])
 
 
 def ratios(values: Floats) -> Floats:
-    """Logarithms of all features, their products and their ratios: (n, m) to (n, m * m); see WIDEST for many features.
+    """Logarithms of features, products and ratios: (n, m) to (n, m * m); only of features for m > WIDEST.
 
-    Work per rank is a ratio and the size of a grid a product: a tree that splits on one column at a time needs many
-    splits to say what one split on such a column says.
+    Work per rank is a ratio, the size of a grid a product: one split of a tree on such a column replaces many splits on
+    single features.
     """
     logs = _logarithm(values)
     if logs.shape[1] > WIDEST:

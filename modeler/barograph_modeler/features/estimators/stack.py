@@ -1,4 +1,4 @@
-"""Barograph's own model of features: learners of the logarithm, weighted by how well each predicts held-out runs."""
+"""Barograph's model of features: learners of the logarithm, weighted by their errors on held-out runs."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from barograph_modeler.maxima.sample import Floats
 FOLDS: Final = 5
 MEMBERS: Final = tuple(maker for maker in LEARNERS if maker.name in ("trees-log", "boosting-log", "svr-log"))
 _SUM_TO_ONE: Final = 1e3
-"""Weight of the equation that makes weights add up to 1, against one run's."""
+"""Weight of the equation for the sum of the weights, relative to the equation of one run."""
 
 
 class Stack:
-    """Geometric mean of its members' predictions, with weights of at least 0 that add up to 1.
+    """Weighted geometric mean of its members' predictions; the weights are at least 0, with sum 1.
 
-    Trees hold against strange features, boosting resolves many runs, support vectors draw smooth surfaces: which is
-    best differs from program to program by a factor of two, so each is asked for runs that it has not learned.
-    weights: by member, once fitted. held_out: seconds for each learned run, by members that had not learned it.
+    Trees are robust against irrelevant features, boosting resolves many runs, support vectors give smooth surfaces.
+    Their errors differ by a factor of two between programs, so weights are fitted to held-out predictions.
+    weights: by member, once fitted. held_out: predicted seconds of each training run, by members not fitted to it.
     """
 
     def __init__(self, members: Sequence[Maker] = MEMBERS, seed: int = 0) -> None:
@@ -36,7 +36,7 @@ class Stack:
         self.held_out: Floats = np.empty(0)
 
     def fit(self, sample: Sample) -> Self:
-        """Learn from at least FEWEST runs."""
+        """Fit to at least FEWEST runs."""
         logs = np.log(np.column_stack([held_out(maker, sample, self._seed) for maker in self._makers]))
         equations = np.vstack([logs, np.full(logs.shape[1], _SUM_TO_ONE)])
         weights = nnls(equations, np.append(np.log(sample.seconds), _SUM_TO_ONE))[0]
@@ -51,28 +51,25 @@ class Stack:
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        # What was learned can be pickled; what makes learners cannot.
+        # The factories cannot be pickled.
         return {name: value for name, value in self.__dict__.items() if name != "_makers"}
 
     def predict(self, values: Floats) -> Floats:
-        """Seconds for each row of features."""
+        """Predicted seconds for each row of features."""
         logs = np.column_stack([np.log(member.predict(values)) for _, member in self._members])
         predicted: Floats = np.exp(logs @ np.array([weight for weight, _ in self._members]))
         return predicted
 
 
 def folds(n: int, seed: int) -> list[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:
-    """Rows to learn and rows to predict, FOLDS times: each of n runs is predicted once.
-
-    Raises ValueError for fewer than FEWEST runs.
-    """
+    """Training rows and test rows of FOLDS folds: each of n runs is tested once. Raises ValueError for n < FEWEST."""
     if n < FEWEST:
         raise ValueError(f"{n} runs, expected at least {FEWEST}")
     return list(KFold(FOLDS, shuffle=True, random_state=seed).split(np.empty(n)))
 
 
 def held_out(maker: Maker, sample: Sample, seed: int) -> Floats:
-    """Seconds for each run, by a learner that has not learned it."""
+    """Predicted seconds of each run, by a learner not fitted to it."""
     seconds = np.empty(len(sample))
     for learned, rest in folds(len(sample), seed):
         seconds[rest] = maker.make(seed).fit(sample.select(learned)).predict(sample.values[rest])

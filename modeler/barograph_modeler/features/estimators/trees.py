@@ -18,9 +18,9 @@ from barograph_modeler.maxima.sample import Floats
 
 TREES: Final = 100
 LEAST_VARIANCE: Final = 0.01
-"""Of a leaf with one run, in seconds squared, as the paper sets it."""
+"""Variance of a leaf with one run, in seconds squared, as in the paper."""
 WIDEST_EXPANSION: Final = 1_000
-"""Columns of an expansion at most; the paper keeps below 20 features so that order 3 stays below 1,771."""
+"""Most columns of an expansion; the paper uses fewer than 20 features, so that order 3 has fewer than 1,771."""
 
 
 class EnsembleMoments(NamedTuple):
@@ -31,10 +31,9 @@ class EnsembleMoments(NamedTuple):
 
 
 class Trees:
-    """The model of the paper's section 2.3. Seconds in, seconds out.
+    """The model of the paper's section 2.3, in seconds.
 
-    order: of the polynomial expansion, d >= 1, equation 4; lowered, down to 1, until the expansion has at most
-    WIDEST_EXPANSION columns.
+    order: of the polynomial expansion, d >= 1, equation 4; lowered until it has at most WIDEST_EXPANSION columns.
     """
 
     def __init__(self, order: int = 3, *, trees: int = TREES, seed: int = 0) -> None:
@@ -45,16 +44,15 @@ class Trees:
         self._names: tuple[str, ...] = ()
 
     def fit(self, sample: Sample) -> Trees:
-        """Learn from runs."""
+        """Fit to a sample."""
         self._names = sample.names
-        while self.order > 1 and expanded_columns(len(sample.names), self.order) > WIDEST_EXPANSION:
-            self.order -= 1
+        self.order = expansion_order(len(sample.names), self.order)
         self._expand = make_pipeline(StandardScaler(), PolynomialFeatures(self.order, include_bias=False))
         self._forest.fit(self._expand.fit_transform(sample.values), sample.seconds)
         return self
 
     def predict(self, values: Floats) -> Floats:
-        """Seconds for each row of features."""
+        """Predicted seconds for each row of features."""
         return self.moments(values).mean
 
     def moments(self, values: Floats) -> EnsembleMoments:
@@ -81,11 +79,16 @@ def expanded_columns(features: int, order: int) -> int:
     return math.comb(features + order, order) - 1
 
 
-def importances(sample: Sample, *, trees: int = TREES, seed: int = 0) -> Floats:
-    """Importance of each feature, adding up to 1, of a forest on the raw features (algorithm 1).
+def expansion_order(features: int, order: int) -> int:
+    """The largest order, at most `order` and at least 1, whose expansion has at most WIDEST_EXPANSION columns."""
+    return next((d for d in range(order, 1, -1) if expanded_columns(features, d) <= WIDEST_EXPANSION), 1)
 
-    Each tree's reduction of squared error is taken as it is, not normalised tree by tree as scikit-learn does it.
-    All 0 where nothing was to be learned: all runtimes equal.
+
+def importances(sample: Sample, *, trees: int = TREES, seed: int = 0) -> Floats:
+    """Importance of each feature, with sum 1, in a forest on the raw features (algorithm 1).
+
+    Reductions of squared error are averaged over trees without normalising each tree as scikit-learn does. All 0 if
+    all runtimes are equal.
     """
     forest = ExtraTreesRegressor(trees, random_state=seed).fit(sample.values, sample.seconds)
     total: Floats = np.mean([tree.tree_.compute_feature_importances(normalize=False) for tree in forest], axis=0)

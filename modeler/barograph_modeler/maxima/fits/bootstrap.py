@@ -1,8 +1,8 @@
-"""Bootstrap replicas of the fits, without sorting again.
+"""Bootstrap replicas of the fits, without sorting each resample.
 
-A resample of a sorted sample is a count per order statistic. Summed up, the counts say how many of the resampled values
-lie at or below each gap between neighbours, and the probability-weighted moments are weighted sums over the gaps
-(module pwm). So a replica costs its random numbers and a few passes over them.
+A resample of a sorted sample is a count per order statistic. Cumulative counts are the numbers of resampled values
+below each gap between neighbours, and the probability-weighted moments are weighted sums over the gaps (module pwm).
+The cost of a replica is that of its random numbers and a few passes over them.
 """
 
 from __future__ import annotations
@@ -22,29 +22,27 @@ REPLICAS: Final = 1000
 """Efron (1987) asks for 1,000 or more for the limits of an interval, 200 for a standard error."""
 
 CHUNK: Final = 1 << 15
-"""Random numbers drawn at once: few enough to stay in the cache, and the bound on memory."""
+"""Random numbers drawn at once: they fit the cache and bound the memory."""
 
 
 def pwm_replicas(sample: npt.ArrayLike, replicas: int = REPLICAS, *, seed: int) -> Gevs:
     """Fits by probability-weighted moments of `replicas` resamples of the sample.
 
-    sample: at least MINIMUM_SAMPLES finite values in any order, left as they are. replicas: at least 1. The same
-    content and seed give the same fits. Raises ValueError for other arguments.
+    sample: at least MINIMUM_SAMPLES finite values in any order; not modified. replicas: at least 1. Equal values and
+    seed give equal fits. Raises ValueError for other arguments.
     """
-    x = _sorted(sample, replicas)
-    base, span, gaps = _gaps(x)
+    x, base, span, gaps = _prepare(sample, replicas)
     sums = np.concatenate([_gap_sums(counts, gaps) for counts in resample_counts(x.size, replicas, seed)])
     return gevs_of_sums(x.size, base, span, (sums[:, 0], sums[:, 1], sums[:, 2]))
 
 
 def paired_replicas(sample: npt.ArrayLike, replicas: int = REPLICAS, *, seed: int) -> tuple[Gevs, Gevs]:
-    """Fits by probability-weighted moments and by moments of the same resamples; arguments as pwm_replicas.
+    """Fits by probability-weighted moments and by moments of the same resamples; arguments as for pwm_replicas.
 
-    The first are those of pwm_replicas for the same seed.
+    The first equal those of pwm_replicas for the same seed.
     """
-    x = _sorted(sample, replicas)
-    base, span, gaps = _gaps(x)
-    # From the middle, so that a resample without an outlier keeps the digits of the rest.
+    x, base, span, gaps = _prepare(sample, replicas)
+    # Centred on the median, so that a resample without the outliers keeps its digits.
     centre = float(x[x.size // 2])
     z = (x - centre) / span
     matrix = np.stack([z, z**2, z**3], axis=1)
@@ -58,7 +56,7 @@ def paired_replicas(sample: npt.ArrayLike, replicas: int = REPLICAS, *, seed: in
 
 
 def resample_counts(n: int, replicas: int, seed: int) -> Iterator[npt.NDArray[np.int64]]:
-    """How often each of n values is drawn in n draws with replacement, replica by replica: chunks of (rows, n)."""
+    """Counts of each of n values in n draws with replacement: chunks of (rows, n), one row per replica."""
     rng = np.random.default_rng(seed)
     rows = max(1, CHUNK // n)
     for start in range(0, replicas, rows):
@@ -68,15 +66,13 @@ def resample_counts(n: int, replicas: int, seed: int) -> Iterator[npt.NDArray[np
         yield np.bincount(slots.ravel(), minlength=count * n).reshape(count, n)
 
 
-def _sorted(sample: npt.ArrayLike, replicas: int) -> Floats:
+def _prepare(sample: npt.ArrayLike, replicas: int) -> tuple[Floats, float, float, Floats]:
+    """The sorted sample, its smallest value, its range or 1, and its gaps in units of the range."""
     if replicas < 1:
         raise ValueError(f"replicas are {replicas}, expected at least 1")
-    return np.sort(check_sample(sample, MINIMUM_SAMPLES))
-
-
-def _gaps(x: Floats) -> tuple[float, float, Floats]:
+    x = np.sort(check_sample(sample, MINIMUM_SAMPLES))
     base, span = (float(v[0]) for v in base_and_span(x[None]))
-    return base, span or 1.0, np.diff(x) / (span or 1.0)
+    return x, base, span or 1.0, np.diff(x) / (span or 1.0)
 
 
 def _gap_sums(counts: npt.NDArray[np.int64], gaps: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""The inverse of a function that only falls, for many values at once."""
+"""The vectorised inverse of a strictly decreasing function."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 from barograph_modeler.maxima.sample import Floats
 
 STEPS: Final = 4
-"""Each step leaves about a hundredth of the error; a table of 2,000 cells starts at 1e-5."""
+"""Each step reduces the error about a hundredfold; a table of 2,000 cells starts at 1e-5."""
 
 
 class FallingInverse:
-    """Solves f(x) = y for x between the ends of `grid`, by table and then by chords of the table's cells.
+    """Solves f(x) = y for x within `grid`, by table lookup and then by chords with the slopes of the table's cells.
 
-    f: strictly falling over the grid and vectorised. grid: ascending, dense enough that f is nearly straight from
-    each point to the next. A y that f does not take there gives the nearer end.
+    f: strictly decreasing over the grid, vectorised. grid: ascending, dense enough that f is nearly linear between
+    neighbours. A y outside the range of f gives the nearer end.
     """
 
     def __init__(self, f: Callable[[Floats], Floats], grid: Floats) -> None:
@@ -29,7 +29,7 @@ class FallingInverse:
         self._slopes = np.diff(self._values) / np.diff(grid)
 
     def __call__(self, y: Floats) -> Floats:
-        """x for every y, of its shape; NaN for NaN."""
+        """x for every y, of the same shape; NaN for NaN."""
         low, high = self._grid[0], self._grid[-1]
         x = np.interp(-y, -self._values, self._grid)
         cell = np.clip(np.searchsorted(self._grid, x, side="right") - 1, 0, self._slopes.size - 1)

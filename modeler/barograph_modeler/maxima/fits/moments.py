@@ -1,9 +1,8 @@
 """The fit by the method of moments: Madsen, Rasmussen and Rosbjerg (1997), Water Resources Research 33(4).
 
 Mean, standard deviation (n - 1) and skewness (the bias-adjusted n sum (x - mean)**3 / ((n - 1) (n - 2) s**3)) of the
-sample are those of the distribution. The third moment exists for k > -1/3 only, so a heavier tail than that is not
-in reach of this fit, whatever the sample says. The skewness falls as k grows, and the root is solved directly;
-the exponent of the variance in the scale is 1/2.
+sample are equated to those of the distribution. The third moment exists for k > -1/3 only, so heavier tails cannot be
+fitted. The skewness decreases in k, and the root is solved directly; the exponent of the variance in the scale is 1/2.
 """
 
 from __future__ import annotations
@@ -22,26 +21,26 @@ from barograph_modeler.maxima.fits.pwm import MINIMUM_SAMPLES
 from barograph_modeler.maxima.sample import Floats, base_and_span, check_sample, check_samples
 
 HEAVIEST: Final = -1 / 3
-"""Shapes at or below have no skewness."""
+"""Shapes at or below this have no skewness."""
 SHAPE_ENDS: Final = (HEAVIEST + 1e-9, 8.0)
 NEAR_GUMBEL: Final = 1e-4
 GUMBEL_SKEWNESS: Final = 12 * math.sqrt(6) * float(zeta(3)) / math.pi**3
 
 
 def fit_mom(sample: npt.ArrayLike) -> Gev:
-    """Fit one sample by its first three moments; sample, constant samples and errors as fit_pwm."""
+    """Fit one sample by its first three moments; sample, constant samples and errors as for fit_pwm."""
     return _fit_rows(check_sample(sample, MINIMUM_SAMPLES)[None])[0]
 
 
 def fit_moms(samples: npt.ArrayLike) -> Gevs:
-    """Fit many samples of one size, one per row: (count, n) -> count fits."""
+    """Fit many samples of one size, one per row: (count, n) to count fits."""
     return _fit_rows(check_samples(samples, MINIMUM_SAMPLES))
 
 
 def skewness(shape: Floats) -> Floats:
-    """The skewness of GEVs of these shapes, each above -1/3: falls from infinity through 1.1395 at 0."""
+    """The skewness of GEVs of these shapes, each above -1/3: decreases from infinity, 1.1395 at 0."""
     near = np.abs(shape) < NEAR_GUMBEL
-    # The parabola through 0 and both borders: the formula's digits go with k, and at 0 none is left.
+    # Near 0 the formula cancels: there it is replaced by the parabola through 0 and both borders.
     low, high = _skewness(np.array([-NEAR_GUMBEL, NEAR_GUMBEL]))
     t = np.where(near, shape, 0.0) / NEAR_GUMBEL
     parabola = GUMBEL_SKEWNESS + t * ((high - low) / 2 + t * ((high + low) / 2 - GUMBEL_SKEWNESS))
@@ -64,11 +63,11 @@ def gevs_of_moments(mean: Floats, deviation: Floats, skew: Floats) -> Gevs:
 
 
 def gevs_of_powers(n: int, centre: float | Floats, unit: float | Floats, powers: Floats) -> Gevs:
-    """The fits that follow from the means of z, z**2 and z**3, z = (x - centre) / unit: powers (count, 3)."""
+    """The fits for the means of z, z**2 and z**3 with z = (x - centre) / unit. powers: (count, 3)."""
     first, second, third = powers.T
     m2 = np.maximum(second - first**2, 0.0)
     m3 = third - 3 * first * second + 2 * first**3
-    varied = m2 > 1e-14 * np.maximum(second, 1e-280)  # below, a spread is the rounding of a constant
+    varied = m2 > 1e-14 * np.maximum(second, 1e-280)  # a smaller spread is the rounding error of a constant
     with np.errstate(divide="ignore", invalid="ignore"):
         skew = np.where(varied, math.sqrt(n * (n - 1)) / (n - 2) * m3 / m2**1.5, 0.0)
     deviation = np.where(varied, np.sqrt(m2 * n / (n - 1)), 0.0)
@@ -77,7 +76,7 @@ def gevs_of_powers(n: int, centre: float | Floats, unit: float | Floats, powers:
 
 
 def _fit_rows(samples: Floats) -> Gevs:
-    x = np.sort(samples, axis=1)  # the same sums in whatever order the values came
+    x = np.sort(samples, axis=1)  # makes the sums independent of the order of the values
     base, span = base_and_span(x)
     z = (x - base[:, None]) / np.where(span > 0, span, 1.0)[:, None]
     middle = z.mean(axis=1)
@@ -94,7 +93,7 @@ def _skewness(shape: Floats) -> Floats:
 
 
 def _log_gamma(t: Floats) -> Floats:
-    """log G(1 + t) + gamma t, by its series near 0, where the sum of the two would keep no digits."""
+    """log G(1 + t) + gamma t; near 0, where the two terms cancel, by its series."""
     order = np.arange(2, 26)
     near = np.abs(t) < 0.2
     series = np.polyval(np.append((zeta(order) / order)[::-1], [0.0, 0.0]), np.where(near, -t, 0.0))
@@ -103,6 +102,6 @@ def _log_gamma(t: Floats) -> Floats:
 
 @cache
 def _inverse() -> FallingInverse:
-    """log(k + 1/3) of a skewness: the logarithm, since the skewness grows as 1 / (k + 1/3) towards the heavy end."""
+    """log(k + 1/3) of a skewness. The skewness grows as 1 / (k + 1/3) towards the heavy end, hence the logarithm."""
     low, high = (math.log(k - HEAVIEST) for k in SHAPE_ENDS)
     return FallingInverse(lambda u: skewness(np.exp(u) + HEAVIEST), np.linspace(low, high, 4097))

@@ -4,9 +4,9 @@ The unbiased moments b0, b1, b2 give the shape as the root of (1 - 3**-k) / (1 -
 The 1985 paper's k = 7.8590 c + 2.9554 c**2 approximates that root to 9e-4 for |k| < 1/2; here it is solved, since a
 heavy tail needs the rest of the range.
 
-With the sorted values x(1) <= ... <= x(n) and d(i) = x(i+1) - x(i), of which C values lie below and W = n - C above:
+With the sorted values x(1) <= ... <= x(n) and gaps d(i) = x(i+1) - x(i), C values below a gap and W = n - C above it:
 b0 - x(1) = sum d W / n, 2 b1 - b0 = sum d W C / (n (n-1)), 3 b2 - b0 = sum d W C (n - 3 + C) / (n (n-1) (n-2)).
-Every term is at least 0, so nothing cancels; and where the values come from a bootstrap, only C and W change.
+All terms are at least 0, so nothing cancels; in a bootstrap only C and W change.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ MINIMUM_SAMPLES: Final = 15
 """Hosking, Wallis and Wood (1985) studied the estimator down to this size; below it the shape is mostly noise."""
 
 SHAPE_RANGE: Final = (-0.95, 8.0)
-"""Fitted shapes stay inside: at -1 the mean stops existing, and samples of two distinct values lie at both ends."""
+"""Range of fitted shapes: at -1 the mean does not exist, and samples of two distinct values lie at both ends."""
 
 
 def fit_pwm(sample: npt.ArrayLike) -> Gev:
     """Fit one sample by probability-weighted moments.
 
-    sample: at least MINIMUM_SAMPLES finite values in any order and unit, of any sign; it is left as it is.
+    sample: at least MINIMUM_SAMPLES finite values in any order, unit and sign; not modified.
     A constant sample gives scale 0 and shape 0. Raises ValueError for too few values and for values not finite.
     """
     return _fit_rows(check_sample(sample, MINIMUM_SAMPLES)[None])[0]
 
 
 def fit_pwms(samples: npt.ArrayLike) -> Gevs:
-    """Fit many samples of one size, one per row: (count, n) -> count fits. Rows and errors as fit_pwm."""
+    """Fit many samples of one size, one per row: (count, n) to count fits. Rows and errors as for fit_pwm."""
     return _fit_rows(check_samples(samples, MINIMUM_SAMPLES))
 
 
@@ -60,7 +60,7 @@ def gevs_of_l_moments(mean: Floats, l_scale: Floats, l_skewness: Floats) -> Gevs
 
 
 def gevs_of_sums(n: int, base: float | Floats, span: float | Floats, sums: tuple[Floats, Floats, Floats]) -> Gevs:
-    """The fits that follow from sum d W, sum d W C and sum d W W C, d in units of `span`, values from `base` up."""
+    """The fits for sum d W, sum d W C and sum d W W C. base: smallest value. span: unit of the gaps d."""
     first, second, third = sums
     with np.errstate(divide="ignore", invalid="ignore"):  # a constant sample: 0 / 0
         ratio = (2 * n - 3 - third / second) / (n - 2)
@@ -72,7 +72,7 @@ def _fit_rows(samples: Floats) -> Gevs:
     x = np.sort(samples, axis=1)  # np.sort copies
     n = x.shape[1]
     base, span = base_and_span(x)
-    # Distances in units of the span keep their digits where spread is small against level.
+    # Gaps in units of the span keep their digits if the spread is small against the level.
     d = np.diff(x, axis=1) / np.where(span > 0, span, 1.0)[:, None]
     below = np.arange(1, n, dtype=np.float64)
     above = n - below
