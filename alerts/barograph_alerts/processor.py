@@ -111,6 +111,11 @@ class Scorer:
         """A class in words."""
         return self._known.name(class_id)
 
+    @property
+    def idle(self) -> bool:
+        """Whether no job is watched: the silence of a job is judged as time passes."""
+        return not self.jobs
+
     def step(self, now: float) -> list[Output]:
         """Judge what has come in; returns the scores worth writing. now: Unix seconds."""
         scores = []

@@ -40,8 +40,9 @@ from barograph_collector.net.penalties import RejectionLimiter
 from barograph_collector.net.receiver import Receiver
 from barograph_collector.net.requests import QUERIES_WAITING, READS_WAITING, RequestRouter
 from barograph_collector.net.router_socket import RouterSocket
+from barograph_collector.net.waiting_reads import WaitingReads
 from barograph_collector.net.wakeup_queue import WakeupQueue
-from barograph_collector.query.reader import read_page
+from barograph_collector.query.reader import answer_read
 from barograph_collector.query.sql import THREADS as QUERY_THREADS
 from barograph_collector.query.sql import Querier
 from barograph_collector.storage.messages import Item
@@ -116,12 +117,20 @@ class Collector:
         streams = Streams()
         admission = self._admission = self._make_admission()
         limiter = RejectionLimiter(time.monotonic)
-        answer_read = functools.partial(read_page, self._store, self._writer.settle)
-        reads = Answerer(answer_read, lambda reply: self._call(router.send_answer, reply), READS_WAITING)
+        read = functools.partial(answer_read, self._store, self._writer.settle)
+        reads = Answerer(read, lambda reply: self._call(router.send_answer, reply), READS_WAITING)
         queries = Answerer(self._querier.answer, lambda reply: self._call(router.send_answer, reply), QUERIES_WAITING)
         hellos: queue.SimpleQueue[HelloRequest | None] = queue.SimpleQueue()
         router = self._router = RequestRouter(
-            socket, streams, admission, self.counters, limiter, reads=reads, queries=queries, hellos=hellos
+            socket,
+            streams,
+            admission,
+            self.counters,
+            limiter,
+            reads=reads,
+            waiting=WaitingReads(self._store.has_rows, time.monotonic),
+            queries=queries,
+            hellos=hellos,
         )
         authenticator = Authenticator(
             self._verifier(), self._store.marks, hellos, functools.partial(self._call, router.open_stream)

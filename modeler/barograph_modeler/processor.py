@@ -27,6 +27,11 @@ class ModelerProcessor:
         self.forecaster.read(table, columns)
         self.features.read(table, columns)
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is due later, and no model waits to be fitted."""
+        return self.learner.idle and not (self.forecaster.library.waiting or self.features.library.waiting)
+
     def step(self, now: float) -> list[Output]:
         """Learn what may be learned by now, and return the rows to write. now: Unix seconds."""
         outputs = self.learner.step(now)

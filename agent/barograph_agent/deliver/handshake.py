@@ -32,6 +32,8 @@ class Handshakes:
         """The last failure, for people; empty after a success."""
         self.is_hopeless = False
         """True after a failure that another attempt with the same keys would repeat."""
+        self.connections = 0
+        """How often a connection was established, as far as events were read."""
         self._socket = socket
         # The connection of a client without a key may be closed before the client has read why.
         keyless = {zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: _TROUBLES[zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL]}
@@ -43,6 +45,7 @@ class Handshakes:
         given_up = False
         while self._monitor.poll(0):
             event = parse_monitor_message(self._monitor.recv_multipart())["event"]
+            self.connections += event == zmq.EVENT_HANDSHAKE_SUCCEEDED
             self.trouble = self._troubles.get(event, self.trouble)
             self.is_hopeless = event in (zmq.EVENT_HANDSHAKE_FAILED_AUTH, zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
             given_up = event == zmq.EVENT_HANDSHAKE_FAILED_AUTH
@@ -64,6 +67,11 @@ class Handshakes:
     def wait(self, seconds: float) -> bool:
         """Wait until the socket has something to receive; False when the time is over, or waiting is hopeless."""
         return self._wait(zmq.POLLIN, seconds)
+
+    def register(self, poller: zmq.Poller) -> None:
+        """Let a poller wait for messages and events."""
+        poller.register(self._socket, zmq.POLLIN)
+        poller.register(self._monitor, zmq.POLLIN)
 
     def close(self) -> None:
         """Stop watching; before the socket closes."""

@@ -5,7 +5,7 @@ Every ZeroMQ message is one frame, one msgpack map with a `type` field. From a c
     hello   stream version credential number           -> welcome, or refuse
     append  stream seq table rows columns              -> ack once durable, or refuse
     skip    stream seq rows reason                     -> ack: everything up to seq is dropped by its producer
-    read    request table after limit job              -> rows
+    read    request table after limit job tables seconds  -> rows
     sql     request query limit seconds                -> result
 
 From the collector:
@@ -93,6 +93,10 @@ class Read(msgspec.Struct, tag="read", tag_field="type", frozen=True):
     """Asks for at most `limit` rows with offset > `after`; a negative `after` means the last -after rows.
 
     A non-empty `job` keeps only that job's rows (tables with a job column).
+
+    With `tables` it asks for a round: of each of these tables the rows beyond the offset given for it, all of them up
+    to one offset. `table`, `after` and `job` are empty or 0 then. While no table has such a row the answer waits, at
+    most `seconds`.
     """
 
     request: int
@@ -100,6 +104,8 @@ class Read(msgspec.Struct, tag="read", tag_field="type", frozen=True):
     after: int
     limit: int = 10_000
     job: str = ""
+    tables: dict[str, int] | None = None
+    seconds: float = 0.0
 
 
 class Sql(msgspec.Struct, tag="sql", tag_field="type", frozen=True):
@@ -144,7 +150,11 @@ class Refuse(msgspec.Struct, tag="refuse", tag_field="type", frozen=True):
 
 
 class Rows(msgspec.Struct, tag="rows", tag_field="type", frozen=True):
-    """Answer to read. Columns are those of the table and `offset`; `error` is non-empty where the read failed."""
+    """Answer to read. Columns are those of the table and `offset`; `error` is non-empty where the read failed.
+
+    Of a round, `columns` has such columns by table, for the tables that have rows, `rows` counts all of them, and no
+    further row of the tables that were asked for has an offset up to `next_offset`.
+    """
 
     request: int
     table: str
@@ -316,9 +326,9 @@ def _check_text(name: str, value: Wire, kind: Kind, rows: int, strict: bool) -> 
                 raise Invalid(f"column {name!r} has {len(text)} characters, expected {kind.text}")
 
 
-def table_of(message: Append | Read) -> Table:
-    """The table a message names. Raises Invalid for one that does not exist."""
-    table = TABLES.get(message.table)
+def table_named(name: str) -> Table:
+    """The table of this name. Raises Invalid for one that does not exist."""
+    table = TABLES.get(name)
     if table is None:
-        raise Invalid(f"unknown table {message.table[:140]!r}, expected one of {', '.join(TABLES)}")
+        raise Invalid(f"unknown table {name[:140]!r}, expected one of {', '.join(TABLES)}")
     return table

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from wsgiref.types import WSGIApplication
 
 import numpy as np
+import zmq
 from prometheus_client.registry import Collector as Exporter
 
 from barograph_agent.protocol.tables import TABLES, Kind
@@ -23,6 +24,9 @@ from barograph_collector.daemon.service import Exit, Shutdown, daemon_registry, 
 from barograph_collector.daemon.settings import FollowerSettings, load_key
 
 CYCLE_SECONDS: Final = 0.5
+"""The pause between cycles while the processor has work that depends on time, or rows are not acknowledged."""
+WAIT_SECONDS: Final = 5.0
+"""How long a read waits for rows. A daemon that has nothing to do completes a cycle as often."""
 READ_SECONDS: Final = 2.0
 STOP_SECONDS: Final = 3.0
 """Wait for the last acknowledgements. Without them no snapshot is kept, and the sync of a busy disk takes time."""
@@ -82,6 +86,11 @@ class Processor(Protocol):
         """The rows to write, now that all rows up to some offset of the log are learned."""
         ...
 
+    @property
+    def idle(self) -> bool:
+        """Whether `step` has nothing to do before there are new rows."""
+        ...
+
 
 class RowSink(Protocol):
     """What appends rows to the log, as Writer does."""
@@ -92,6 +101,11 @@ class RowSink(Protocol):
 
     def pump(self) -> None:
         """Send and receive without blocking."""
+        ...
+
+    @property
+    def idle(self) -> bool:
+        """True once all rows are acknowledged."""
         ...
 
 
@@ -114,8 +128,14 @@ class Runner:
         self._clock = clock
         self._away = False
 
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to do before something is received."""
+        return not self._away and self._processor.idle and self._writer.idle
+
     def step(self) -> None:
         """One cycle. While the collector cannot be reached no row is read, and none is lost."""
+        self._writer.pump()
         try:
             for round_ in self._follower.poll():
                 for table, columns in round_:
@@ -175,12 +195,12 @@ def serve(
         exposition = serve_metrics(registry, *settings.metrics, pages)
         _log.info("following the log at %s, metrics on %s", settings.collector, exposition.url)
         notifier.ready()
-        follower = Follower(reader, tables)
+        follower = Follower(reader, tables, wait_seconds=WAIT_SECONDS)
         # Each process writes a stream of its own: what the former one did not deliver is computed again.
         writer = LogWriter(settings.collector, f"{key.name if key else name}/{time.time_ns()}", key)
-        station = Runner(processor, follower, writer, beat=beat)
+        runner = Runner(processor, follower, writer, beat=beat)
         prepared = prepare is None
-        while not shutdown.wait(CYCLE_SECONDS):
+        while not _wait(shutdown, reader, writer, WAIT_SECONDS + READ_SECONDS if runner.idle else CYCLE_SECONDS):
             beat()
             each_cycle()
             if shutdown.hung_up():
@@ -191,7 +211,7 @@ def serve(
                     prepared = True
             except LogUnavailable:
                 continue
-            station.step()
+            runner.step()
             if keep is not None and writer.idle:
                 keep(follower.delivered, False)
         notifier.stopping()
@@ -200,3 +220,13 @@ def serve(
             keep(follower.delivered, True)
         exposition.stop()
     return Exit.OK
+
+
+def _wait(shutdown: Shutdown, reader: LogReader, writer: LogWriter, seconds: float) -> bool:
+    """Wait at most `seconds` for a message of the collector or a signal; whether the shutdown is requested."""
+    poller = zmq.Poller()
+    poller.register(shutdown.fileno(), zmq.POLLIN)
+    reader.register(poller)
+    writer.link.register(poller)
+    poller.poll(int(1000 * seconds))
+    return shutdown.wait(0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import queue
 from collections.abc import Callable
 from typing import Final
@@ -71,7 +72,9 @@ class Receiver:
             if has_room != had_room:
                 poller.register(self._socket.raw, zmq.POLLIN if has_room else 0)
                 had_room = has_room
-            ready = dict(poller.poll())
+            seconds = self._router.seconds_to_wait()
+            ready = dict(poller.poll(None if seconds is None else math.ceil(1000 * seconds)))
+            self._router.answer_due()
             if self._mailbox.fileno() in ready:
                 for call in self._mailbox.take():
                     call()
@@ -90,11 +93,12 @@ class Receiver:
             self._socket.send(*reply)
 
     def stored(self, items: list[messages.Item]) -> None:
-        """Release the memory of items that are in the database."""
+        """Release the memory of items that are in the database, and answer reads that wait for their rows."""
         self._queued_bytes -= sum(item.size for item in items)
         self._counters.queue_rows -= sum(item.entry.rows for item in items)
         for item in items:
             self._streams.stored(item.stream, item.seq)
+        self._router.answer_ready()
 
     def stop_intake(self) -> None:
         """Receive nothing more; still send answers."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 from collections import Counter
+from collections.abc import Iterable
 from typing import Final
 
 from barograph_agent.protocol import wire
@@ -14,12 +15,14 @@ from barograph_collector.ingest.streams import Reply, Streams
 from barograph_collector.net.answerer import Answerer
 from barograph_collector.net.penalties import HELLO_COST, RejectionLimiter
 from barograph_collector.net.router_socket import RouterSocket
+from barograph_collector.net.waiting_reads import WaitingRead, WaitingReads
 from barograph_collector.query import reader, sql
 from barograph_collector.storage import messages
 
 READS_WAITING: Final = 256
 QUERIES_WAITING: Final = 16
 HELLOS_WAITING: Final = 20_000
+_TOO_MANY: Final = "too many of its kind are waiting, ask again later"
 REQUESTS_OF_ONE: Final = 4
 """Reads and queries of one connection that may be unanswered at once."""
 
@@ -36,6 +39,7 @@ class RequestRouter:
         limiter: RejectionLimiter,
         *,
         reads: Answerer[wire.Read],
+        waiting: WaitingReads,
         queries: Answerer[wire.Sql],
         hellos: queue.SimpleQueue[HelloRequest | None],
     ) -> None:
@@ -46,6 +50,7 @@ class RequestRouter:
         self._limiter = limiter
         self._unanswered: Counter[bytes] = Counter()
         self._reads = reads
+        self._waiting = waiting
         self._queries = queries
         self._hellos = hellos
 
@@ -87,22 +92,37 @@ class RequestRouter:
             self._socket.send(*reply)
 
     def route_request(self, peer: bytes, key: str, request: wire.Read | wire.Sql) -> None:
-        """Queue a request for the threads that answer its kind."""
+        """Queue a request for the threads that answer its kind, or let it wait for rows."""
         try:
             self._admission.check_read(peer, key, request)
             if self._unanswered[peer] >= REQUESTS_OF_ONE:
                 raise Refused("rate", f"{REQUESTS_OF_ONE} requests of this connection are waiting, ask again later")
-            if isinstance(request, wire.Read):
-                queued = self._reads.put(peer, request)
-            else:
+            if isinstance(request, wire.Sql):
                 queued = self._queries.put(peer, request)
+            elif self._waiting.must_wait(request):
+                self._answer(self._waiting.add(peer, key, request))
+                queued = True
+            else:
+                queued = self._reads.put(peer, request)
             if not queued:
-                raise Refused("rate", "too many of its kind are waiting, ask again later")
+                raise Refused("rate", _TOO_MANY)
             self._unanswered[peer] += 1
         except Refused as error:
             self._counters.rejected[error.reason] += 1
             self._limiter.charge(peer)
             self._socket.send(peer, _failed(request, str(error)))
+
+    def seconds_to_wait(self) -> float | None:
+        """The time until a read has waited long enough; None where none waits."""
+        return self._waiting.seconds()
+
+    def answer_due(self) -> None:
+        """Answer the reads that have waited long enough."""
+        self._answer(self._waiting.take_due())
+
+    def answer_ready(self) -> None:
+        """Answer the waiting reads for which there are rows by now."""
+        self._answer(self._waiting.take_ready())
 
     def send_answer(self, answer: Reply) -> None:
         """Send the answer to a request."""
@@ -117,10 +137,16 @@ class RequestRouter:
         self._socket.send(peer, wire.Refuse(stream[:128], seq, reason, detail))
 
     def end(self) -> None:
-        """End the threads that answer."""
+        """End the threads that answer. Reads that wait are answered before."""
+        self._answer(self._waiting.take_all())
         self._reads.end()
         self._queries.end()
         self._hellos.put(None)
+
+    def _answer(self, waited: Iterable[WaitingRead]) -> None:
+        for peer, _, read, _ in waited:
+            if not self._reads.put(peer, read):
+                self.send_answer(Reply(peer, reader.failed(read, _TOO_MANY)))
 
     def _refuse_hello(self, peer: bytes, hello: wire.Hello, reason: str, detail: str) -> None:
         self._limiter.charge(peer)

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -18,6 +18,7 @@ from typing import Any, Final, Self
 import duckdb
 
 from barograph_agent.protocol import wire
+from barograph_agent.protocol.wire import Column
 from barograph_collector.storage.database import JOURNAL, Database, StoreError, StoreHeld, first_line
 from barograph_collector.storage.journal import Journal
 from barograph_collector.storage.messages import Undecodable, replayed
@@ -91,13 +92,20 @@ class Store:
 
     def read(self, table: str, after: int, limit: int, job: str = "") -> LogPage:
         """A page of the log, as Pages.read gives it. Raises duckdb.Error and StoreError."""
-        with self._swap:
-            try:
-                return self.database.pages.read(table, after, limit, job)
-            except OutOfOrder:
-                raise StoreError(
-                    f"table {table!r} in {self.path} is not in the order of its offsets; the file is damaged"
-                ) from None
+        with self._opened() as database:
+            return database.pages.read(table, after, limit, job)
+
+    def has_rows(self, offsets: Mapping[str, int]) -> bool:
+        """Whether any of these tables has rows beyond its offset, True for a table that is unknown; any thread."""
+        heads = self.database.heads
+        return any(table not in heads or heads[table] > after for table, after in offsets.items())
+
+    def read_round(self, offsets: Mapping[str, int], limit: int) -> tuple[int, dict[str, dict[str, Column]]]:
+        """A round of several tables, as Pages.read_round gives it. Raises duckdb.Error and StoreError."""
+        with self._opened() as database:
+            head = database.head
+            news = {table: after for table, after in offsets.items() if database.heads[table] > after}
+            return database.pages.read_round(news, head, limit)
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """A new connection to the same database, for one thread; the caller closes it."""
@@ -145,6 +153,17 @@ class Store:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[Database]:
+        """The database, which stays open meanwhile. Raises StoreError for a table that is damaged."""
+        with self._swap:
+            try:
+                yield self.database
+            except OutOfOrder as error:
+                raise StoreError(
+                    f"table {str(error)!r} in {self.path} is not in the order of its offsets; the file is damaged"
+                ) from None
 
     def _tidy(self) -> None:
         """Compact the marks and checkpoint. Postponed where the disk is full."""
