@@ -197,7 +197,12 @@ def test_each_role_may_do_its_own_and_nothing_else(facility: Facility) -> None:
         agent.hello(facility.proof())
         agent.send(wire.Read(1, "scores", 0, 1, JOB))
         assert agent.receive(wire.Rows).error == ""
-        for request in (wire.Read(2, "scores", 0, 1, "lab/1.0.0"), wire.Read(3, "jobs", 0, 1, JOB)):
+        for request in (
+            wire.Read(2, "scores", 0, 1, "lab/1.0.0"),
+            wire.Read(3, "jobs", 0, 1, JOB),
+            wire.Read(4, "", 0, 1, tables={"scores": 0}),
+            wire.Read(5, "scores", 0, 1, JOB, {"scores": 0}, 5.0),
+        ):
             agent.send(request)
             assert agent.receive(wire.Rows).error.startswith(f"an agent may read the scores of its own job, {JOB}")
         with pytest.raises(ReadRefused, match="an agent may read the scores of its own job, none yet"):
