@@ -32,13 +32,13 @@ class Handshakes:
         """The last failure, for people; empty after a success."""
         self.is_hopeless = False
         """True after a failure that another attempt with the same keys would repeat."""
-        self.connections = 0
-        """How often a connection was established, as far as events were read."""
         self._socket = socket
         # The connection of a client without a key may be closed before the client has read why.
         keyless = {zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: _TROUBLES[zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL]}
         self._troubles = _TROUBLES if socket.mechanism == zmq.CURVE else _TROUBLES | keyless
         self._monitor = socket.get_monitor_socket(_WATCHED)
+        self.connections = 0
+        """How often a connection was established, as far as events were read."""
 
     def gave_up(self) -> bool:
         """Read the monitor's events. True where ZeroMQ does not connect again by itself: after a key was rejected."""
@@ -68,11 +68,6 @@ class Handshakes:
         """Wait until the socket has something to receive; False when the time is over, or waiting is hopeless."""
         return self._wait(zmq.POLLIN, seconds)
 
-    def register(self, poller: zmq.Poller) -> None:
-        """Let a poller wait for messages and events."""
-        poller.register(self._socket, zmq.POLLIN)
-        poller.register(self._monitor, zmq.POLLIN)
-
     def close(self) -> None:
         """Stop watching; before the socket closes."""
         self._socket.disable_monitor()
@@ -89,3 +84,8 @@ class Handshakes:
                 return self._socket in ready
             self.gave_up()
         return False
+
+    def register(self, poller: zmq.Poller) -> None:
+        """Let a poller wait for messages and events."""
+        poller.register(self._socket, zmq.POLLIN)
+        poller.register(self._monitor, zmq.POLLIN)

@@ -93,10 +93,6 @@ class Read(msgspec.Struct, tag="read", tag_field="type", frozen=True):
     """Asks for at most `limit` rows with offset > `after`; a negative `after` means the last -after rows.
 
     A non-empty `job` keeps only that job's rows (tables with a job column).
-
-    With `tables` it asks for a round: of each of these tables the rows beyond the offset given for it, all of them up
-    to one offset. `table`, `after` and `job` are empty or 0 then. While no table has such a row the answer waits, at
-    most `seconds`.
     """
 
     request: int
@@ -105,7 +101,10 @@ class Read(msgspec.Struct, tag="read", tag_field="type", frozen=True):
     limit: int = 10_000
     job: str = ""
     tables: dict[str, int] | None = None
+    """For a round: the offsets of several tables, in place of `table`, `after` and `job`, which are empty or 0. The
+    answer has the rows of these tables beyond their offsets, all of them up to one offset."""
     seconds: float = 0.0
+    """How long a round is waited for, while none of its tables has a row beyond its offset."""
 
 
 class Sql(msgspec.Struct, tag="sql", tag_field="type", frozen=True):
@@ -150,17 +149,15 @@ class Refuse(msgspec.Struct, tag="refuse", tag_field="type", frozen=True):
 
 
 class Rows(msgspec.Struct, tag="rows", tag_field="type", frozen=True):
-    """Answer to read. Columns are those of the table and `offset`; `error` is non-empty where the read failed.
-
-    Of a round, `columns` has such columns by table, for the tables that have rows, `rows` counts all of them, and no
-    further row of the tables that were asked for has an offset up to `next_offset`.
-    """
+    """Answer to read. Columns are those of the table and `offset`; `error` is non-empty where the read failed."""
 
     request: int
     table: str
     rows: int
     columns: dict[str, Any]  # of Wire, which the decoder cannot check: unpack does
+    """Of a round: such columns by table, for the tables that have rows."""
     next_offset: int
+    """The offset to continue after. Of a round: no further row of its tables has an offset up to it."""
     error: str = ""
 
 
