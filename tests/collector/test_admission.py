@@ -209,6 +209,19 @@ def test_each_role_may_do_its_own_and_nothing_else(facility: Facility) -> None:
             stranger.query("SELECT 1")
 
 
+def test_a_read_that_waits_is_refused_once_its_key_is_revoked(facility: Facility) -> None:
+    gone = facility.key("reader", "gone")
+    with facility.agent() as agent, Producer(facility.collector.endpoint, "reader", gone) as reader:
+        agent.hello(facility.proof())
+        reader.send(wire.Read(1, "", 0, 10, tables={"blocks": 0}, seconds=50.0))
+        wait_until(lambda: len(facility.collector._router._waiting), "it waits")
+        keys.revoke(facility.directory, "gone")
+        facility.refresh()
+        agent.append(1, "blocks", 1, blocks(1, job=JOB))
+        answer = reader.receive(wire.Rows)
+        assert (answer.rows, answer.error) == (0, "this key is not let in, or no longer")
+
+
 def test_a_key_that_is_revoked_is_shut_out_over_connections_it_has(facility: Facility) -> None:
     gone = facility.key("reader", "gone")
     with facility.agent(key="old") as agent, LogReader(facility.collector.endpoint, 30, gone) as reader:

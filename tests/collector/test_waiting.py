@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -231,10 +232,15 @@ def test_a_wait_is_sent_again_over_a_new_connection_and_given_up_when_its_answer
             poller.poll(20)
             return reader.follow({"blocks": 0}, 10, LONG) is not None
 
+        def is_bound(socket: zmq.Socket[bytes]) -> bool:
+            with contextlib.suppress(zmq.ZMQError):
+                socket.bind(endpoint)
+            return bool(socket.LAST_ENDPOINT)
+
         numbers = []
         for _ in range(2):
             with context.socket(zmq.ROUTER) as silent:
-                silent.bind(endpoint)
+                wait_until(lambda: is_bound(silent), "the former socket has left the address")
                 wait_until(lambda: wait() or silent.poll(0), "the request arrives")
                 numbers.append(wire.decode_from_client(silent.recv_multipart()[1]).request)
         assert numbers[0] < numbers[1]

@@ -144,9 +144,15 @@ class RequestRouter:
         self._hellos.put(None)
 
     def _answer(self, waited: Iterable[WaitingRead]) -> None:
-        for peer, _, read, _ in waited:
-            if not self._reads.put(peer, read):
-                self.send_answer(Reply(peer, reader.failed(read, _TOO_MANY)))
+        for peer, key, read, _ in waited:
+            try:
+                # The key may have been revoked meanwhile.
+                self._admission.check_read(peer, key, read)
+                if not self._reads.put(peer, read):
+                    raise Refused("rate", _TOO_MANY)
+            except Refused as error:
+                self._counters.rejected[error.reason] += 1
+                self.send_answer(Reply(peer, reader.failed(read, str(error))))
 
     def _refuse_hello(self, peer: bytes, hello: wire.Hello, reason: str, detail: str) -> None:
         self._limiter.charge(peer)

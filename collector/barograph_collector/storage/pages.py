@@ -62,8 +62,9 @@ class PageReader:
         READ_BYTES. A table without rows is left out.
         """
         found: dict[str, pa.Table] = {}
-        # The tables that grow fastest come first: where their rows are cut, those of the others end too.
-        for table in sorted(offsets, key=lambda name: name not in DAILY):
+        # Where the rows of a table are cut, those of the others end too. So the table that is furthest behind is first,
+        # and of several the one that grows fastest.
+        for table in sorted(offsets, key=lambda name: (offsets[name], name not in DAILY)):
             if offsets[table] < upto:
                 found[table], cut = self._first_rows(
                     table, offsets[table], limit, upto=upto, room=READ_BYTES / len(offsets)
