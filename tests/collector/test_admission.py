@@ -219,7 +219,8 @@ def test_a_read_that_waits_is_refused_once_its_key_is_revoked(facility: Facility
         facility.refresh()
         agent.append(1, "blocks", 1, blocks(1, job=JOB))
         answer = reader.receive(wire.Rows)
-        assert (answer.rows, answer.error) == (0, "this key is not let in, or no longer")
+        assert answer.rows == 0
+        assert answer.error.startswith("this key is ")
 
 
 def test_a_key_that_is_revoked_is_shut_out_over_connections_it_has(facility: Facility) -> None:

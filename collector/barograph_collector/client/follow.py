@@ -36,7 +36,7 @@ class RowPage(Protocol):
 
 
 class LogReading(Protocol):
-    """The reading half of the log, as LogReader has it."""
+    """What a follower reads from, such as LogReader."""
 
     def read(self, table: str, after: int, limit: int = ..., job: str = ...) -> RowPage:
         """At most `limit` rows with an offset above `after`."""
@@ -90,7 +90,7 @@ class Follower:
 
 
 class LogWriter:
-    """A producer of rows that it can compute again: they are held in memory until acknowledged."""
+    """A producer of rows that can be computed again: they are in memory until acknowledged."""
 
     def __init__(self, endpoint: str, stream: str, key: ClientKey | None = None) -> None:
         self._outbox = Memory()
@@ -111,7 +111,7 @@ class LogWriter:
         return self.link.idle
 
     def close(self, seconds: float) -> bool:
-        """Wait until all rows are acknowledged, at most this long, and disconnect; says whether they were."""
+        """Wait at most `seconds` until all rows are acknowledged, and disconnect. Returns whether they are."""
         delivered = self.link.wait_idle(seconds)
         self.link.close()
         return delivered

@@ -1,4 +1,4 @@
-"""The loop of a daemon on the log, modeler or alerts: read new rows, process them, write the results back."""
+"""The main loop of a daemon that follows the log: read new rows, process them, append the results."""
 
 from __future__ import annotations
 
@@ -79,11 +79,11 @@ class Processor(Protocol):
     """Turns rows of the log into rows for the log, without I/O and without a clock. Times are Unix seconds."""
 
     def observe(self, table: str, columns: Mapping[str, Column], now: float) -> None:
-        """Learn some rows of one table."""
+        """Process rows of one table."""
         ...
 
     def step(self, now: float) -> list[Output]:
-        """The rows to write, now that all rows up to some offset of the log are learned."""
+        """The rows to write, now that all rows up to some offset of the log are processed."""
         ...
 
     @property
@@ -93,7 +93,7 @@ class Processor(Protocol):
 
 
 class RowSink(Protocol):
-    """What appends rows to the log, as Writer does."""
+    """What appends rows to the log, such as LogWriter."""
 
     def put(self, table: str, rows: int, columns: Mapping[str, Any]) -> None:
         """Queue rows to append."""
@@ -173,12 +173,13 @@ def serve(
 ) -> int:
     """Run a daemon until SIGTERM or SIGINT; returns an `Exit`. Raises CannotStart.
 
-    tables: what it reads, in the order in which a round hands rows over.
-    apply: called when the configuration has been read again.
-    prepare: called before the first cycle, to skip what need not be read again; called once more after LogUnavailable.
-    keep: called between cycles with the offsets that the processor has learned, and with True at the end: writes a
-    snapshot. Called only while all outputs are acknowledged, since a restored processor does not write them again.
-    pages: what is served beside /metrics, by path.
+    tables: to read, in the order of the rows of a round.
+    apply: called after a reload of the configuration.
+    prepare: called before the first cycle, to set the offsets to read from; repeated after LogUnavailable.
+    keep: writes a snapshot; called after a cycle with the offsets of the rows that were processed, and with True at the
+    end, only while all outputs are acknowledged: a restored processor does not write them again.
+    pages: applications that are served beside /metrics, by path.
+    each_cycle: called before each cycle.
     """
     name, settings = configuration.section.table, configuration.settings
     notifier = Notifier(os.environ)
@@ -196,7 +197,7 @@ def serve(
         _log.info("following the log at %s, metrics on %s", settings.collector, exposition.url)
         notifier.ready()
         follower = Follower(reader, tables, wait_seconds=WAIT_SECONDS)
-        # Each process writes a stream of its own: what the former one did not deliver is computed again.
+        # Each process writes a stream of its own: rows that the former one did not deliver are computed again.
         writer = LogWriter(settings.collector, f"{key.name if key else name}/{time.time_ns()}", key)
         runner = Runner(processor, follower, writer, beat=beat)
         prepared = prepare is None

@@ -1,4 +1,4 @@
-"""Routing of hellos and requests: messages that are not rows. Part of the receive thread, which never blocks."""
+"""Routing of hellos, reads and queries, in the receive thread, which never blocks."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Final
 from barograph_agent.protocol import wire
 from barograph_collector.auth.authenticator import HelloRequest
 from barograph_collector.auth.authorization import Authorization, Claim, Refused
+from barograph_collector.auth.rate_limit import TokenBuckets
 from barograph_collector.ingest.counters import Counters
 from barograph_collector.ingest.streams import Reply, Streams
 from barograph_collector.net.answerer import Answerer
-from barograph_collector.net.penalties import HELLO_COST, RejectionLimiter
 from barograph_collector.net.router_socket import RouterSocket
 from barograph_collector.net.waiting_reads import WaitingRead, WaitingReads
 from barograph_collector.query import reader, sql
@@ -22,13 +22,19 @@ from barograph_collector.storage import messages
 READS_WAITING: Final = 256
 QUERIES_WAITING: Final = 16
 HELLOS_WAITING: Final = 20_000
-_TOO_MANY: Final = "too many of its kind are waiting, ask again later"
 REQUESTS_OF_ONE: Final = 4
 """Reads and queries of one connection that may be unanswered at once."""
+REJECTED_PER_SECOND: Final = 100.0
+"""Limit on the rejected and duplicate messages of a connection, on average; `rate_limit.BURST_SECONDS` times that at
+once. ZeroMQ cannot close one connection of a socket, so messages beyond the limit are received and dropped unread. To a
+client they look lost: it sends hello after a timeout, and resends."""
+HELLO_COST: Final = 0.1
+"""Cost of a hello in rejected messages: an import opens thousands of streams, one for each run."""
+_TOO_MANY: Final = "too many of its kind are waiting, ask again later"
 
 
 class RequestRouter:
-    """Opens streams for clients that may have them, and passes reads and queries to the threads that answer them."""
+    """Opens streams, and passes reads and queries to the threads that answer them."""
 
     def __init__(
         self,
@@ -36,7 +42,7 @@ class RequestRouter:
         streams: Streams,
         admission: Authorization,
         counters: Counters,
-        limiter: RejectionLimiter,
+        limiter: TokenBuckets,
         *,
         reads: Answerer[wire.Read],
         waiting: WaitingReads,
@@ -55,16 +61,16 @@ class RequestRouter:
         self._hellos = hellos
 
     def route_hello(self, peer: bytes, key: str, hello: wire.Hello) -> None:
-        """Open a stream at once, or pass the hello on where a credential or the database has to be looked at first."""
+        """Open a stream; through the authenticator where a credential or the database is to be consulted."""
         try:
             if hello.version != wire.VERSION:
                 raise Refused("version", f"version is {hello.version}, expected {wire.VERSION}")
             messages.check_stream(hello.stream)
             request = HelloRequest(peer, key, hello, self._admission.needs_credential(key))
             # Verifying a credential may take a request to MUNGE.
-            self._limiter.charge(peer, 1.0 if request.needs_credential else HELLO_COST)
+            self._limiter.consume(peer, 1.0 if request.needs_credential else HELLO_COST)
             if self._hellos.qsize() >= HELLOS_WAITING:
-                raise Refused("rate", "too many hellos are waiting, say it again later")
+                raise Refused("rate", "too many hellos are waiting, send it again later")
             if self._streams.is_opening(peer, hello.stream):
                 return
             known = self._streams.begin_opening(peer, hello.stream)
@@ -78,7 +84,7 @@ class RequestRouter:
             self._refuse_hello(peer, hello, "invalid", str(error))
 
     def open_stream(self, request: HelloRequest, claim: Claim | Refused | None, stored: int) -> None:
-        """Open a stream, or refuse it. `claim` and `stored` as the authenticator gives them."""
+        """Open a stream, or refuse it. claim, stored: results of the authenticator."""
         peer, key, hello, _ = request
         try:
             if isinstance(claim, Refused):
@@ -109,7 +115,7 @@ class RequestRouter:
             self._unanswered[peer] += 1
         except Refused as error:
             self._counters.rejected[error.reason] += 1
-            self._limiter.charge(peer)
+            self._limiter.consume(peer, 1.0)
             self._socket.send(peer, _failed(request, str(error)))
 
     def seconds_to_wait(self) -> float | None:
@@ -155,7 +161,7 @@ class RequestRouter:
                 self.send_answer(Reply(peer, reader.failed(read, str(error))))
 
     def _refuse_hello(self, peer: bytes, hello: wire.Hello, reason: str, detail: str) -> None:
-        self._limiter.charge(peer)
+        self._limiter.consume(peer, 1.0)
         self.refuse(peer, hello.stream, 0, reason, detail)
 
 
