@@ -24,6 +24,8 @@ BACKLOG_ROWS: Final = 4 * BATCH_ROWS
 """A backlog is committed in batches of up to this size: each commit costs syncs."""
 BATCH_SECONDS: Final = 0.2
 """Time between two batches of rows that keep coming."""
+GATHER_SECONDS: Final = 0.02
+"""How long the first rows after a pause wait for others."""
 CHECKPOINT_BYTES: Final = 256 * 2**20
 """The approximate size of the journal at which a checkpoint allows to truncate it."""
 RETRY_SECONDS: Final = 0.5
@@ -107,8 +109,7 @@ class DatabaseWriter:
                 self._waiting.append(group)
                 break
             if not batch:
-                # Rows that come alone are committed at once, those that keep coming in batches.
-                deadline = self._written_at + BATCH_SECONDS
+                deadline = max(self._written_at + BATCH_SECONDS, time.monotonic() + GATHER_SECONDS)
                 self._counters.waiting_since = group.at
             batch.append(group)
             rows += sum(item.entry.rows for item in group.items)
