@@ -1,7 +1,7 @@
-"""The agent: what runs beside one job on a compute node.
+"""The agent: the part of Barograph that runs on compute nodes.
 
-ring -> harvest -> spool -> link: read what the shim wrote, turn it into rows, make them durable, deliver them once.
-`launch` starts a command under the shim, `sidecar` does the rest in a process of its own.
+ring -> reduce -> spool -> link: reads the records of the shim, reduces them to rows, makes these durable and delivers
+each once. `launch` starts a command under the shim; `sidecar` does the rest in a separate process.
 """
 
 from barograph_agent.api.features import features

@@ -1,6 +1,6 @@
-"""`barograph run`: one command under the shim, its sidecar beside it, and three lines at the end.
+"""`barograph run`: runs a command under the shim with a sidecar, and prints a summary at the end.
 
-The command runs even where watching it fails, and its exit status is the exit status.
+The command runs even if watching it fails, and its exit status is returned.
 """
 
 from __future__ import annotations
@@ -15,25 +15,22 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TextIO
 
 from barograph_agent import shim
 from barograph_agent.job.identity import Job
-from barograph_agent.job.rules import Findings, RulesError
-from barograph_agent.reduce.blocks import ROWS_PER_SECOND
+from barograph_agent.job.rules import RulesError
 from barograph_agent.settings import places
 from barograph_agent.sidecar.plan import END as END_FILE
 from barograph_agent.sidecar.plan import (
-    PLAN,
     REPORT,
     RING_VARIABLE,
     CommandEnd,
     DeliveryReport,
-    RunPlan,
+    RunOptions,
+    begin_run,
     load_report,
-    myself,
     save,
 )
 
@@ -43,23 +40,12 @@ _FORWARDED: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUS
 _CHECK_SECONDS: Final = 0.25
 _RESTART_SECONDS: Final = 1.0
 _ANSWER_SECONDS: Final = 20.0
-"""How long to wait for the sidecar's report beyond the time for delivery: a busy node starts it late."""
+"""Timeout for the sidecar's report, added to the time for delivery: a loaded node delays the sidecar's start."""
 _TERMINAL: Final = (signal.SIGINT, signal.SIGQUIT)
 
 
-@dataclass(frozen=True)
-class RunOptions:
-    """Settings of `barograph run` for watching."""
-
-    endpoint: str
-    drain_seconds: float = 10.0
-    spool_bytes: int = 256 * 2**20
-    rows_per_second: float = ROWS_PER_SECOND
-    findings: Findings = field(default_factory=Findings)
-
-
 def run(command: Sequence[str], job: Job, settings: RunOptions, environment: Mapping[str, str], out: TextIO) -> int:
-    """Run `command` watched; returns its exit status as a shell reports it, 126 or 127 where it cannot be started."""
+    """Run and watch `command`; returns its exit status as a shell reports it, 126 or 127 if it cannot be started."""
     guard = None
     try:
         _check_startable(command[0], environment)
@@ -78,24 +64,24 @@ def run(command: Sequence[str], job: Job, settings: RunOptions, environment: Map
         try:
             _summarize(guard.finish(CommandEnd(time.time(), runtime, status)), runtime, guard, settings, out)
         except KeyboardInterrupt:
-            print("barograph: interrupted; the sidecar goes on and delivers what it can", file=out)
+            print("barograph: interrupted; the sidecar continues delivery in the background", file=out)
     return status
 
 
 def _wanted(job: Job, settings: RunOptions, environment: Mapping[str, str], out: TextIO) -> bool:
-    """False where the user has disabled watching, or watches other applications only."""
-    if environment.get("BAROGRAPH_DISABLE", "0") not in ("", "0"):
+    """False if the user has disabled watching, or watches other applications only."""
+    if shim.is_disabled(environment):
         return False
     apps = environment.get("BAROGRAPH_APPS", "")
     try:
-        return not apps or re.fullmatch(apps, settings.findings.settle(job, "").app) is not None
+        return not apps or re.fullmatch(apps, settings.findings.apply_to(job, "").app) is not None
     except (re.error, RulesError) as error:
         print(f"barograph: not watching this run: BAROGRAPH_APPS is {apps!r}: {error}", file=out)
         return False
 
 
 class CannotLaunch(Exception):
-    """A command that cannot be started. The text says why; `status` is the exit status of a shell."""
+    """A command cannot be started. The text states the reason; `status`: the exit status a shell would return."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -112,58 +98,40 @@ class SidecarGuard:
         unique = f"{job.key.replace('/', '-')}-{secrets.token_hex(4)}"
         self.spool = places.private_directory(places.spool_root(environment)) / unique
         rings = places.private_directory(places.ring_root(environment)) / unique
-        self.spool.mkdir(mode=0o700)
         rings.mkdir(mode=0o700)
-        launcher, launcher_born = myself()
-        given = environment.get("BAROGRAPH_FEATURES")
+        given = environment.get("BAROGRAPH_FEATURES", "")
         # A hook of a batch system sets one folder for all programs of a job step: this run uses its own.
-        if given == environment.get(RING_VARIABLE):
-            given = None
-        features = str(Path(given or rings).absolute())
-        self.plan = RunPlan(
-            job=job,
-            stream=f"{job.key}/{secrets.token_hex(4)}",
-            endpoint=settings.endpoint,
-            ring_directory=str(rings),
-            started_at=time.time(),
-            launcher=launcher,
-            launcher_born=launcher_born,
-            drain_seconds=settings.drain_seconds,
-            spool_bytes=settings.spool_bytes,
-            findings=settings.findings,
-            rows_per_second=settings.rows_per_second,
-            feature_directory=features,
-        )
-        save(self.spool, PLAN, self.plan)
-        # All ranks record unless the user wants fewer: finding the slow rank needs all of them.
-        ranks = environment.get("BAROGRAPH_RANKS") or "all"
+        own = not given or given == environment.get(RING_VARIABLE)
+        features = (rings if own else Path(given)).absolute()
+        self.plan = begin_run(self.spool, job, rings, settings, feature_directory=str(features))
         self.environment = {
             **environment,
             "LD_PRELOAD": preload,
             RING_VARIABLE: str(rings),
-            "BAROGRAPH_RANKS": ranks,
-            "BAROGRAPH_FEATURES": features,
+            # All ranks record unless the user wants fewer: finding the slow rank needs all of them.
+            "BAROGRAPH_RANKS": environment.get("BAROGRAPH_RANKS") or "all",
+            "BAROGRAPH_FEATURES": str(features),
         }
         self._start()
 
     def check(self) -> None:
-        """Start the sidecar again where it has died."""
+        """Restart the sidecar if it has died."""
         if self._process.poll() is None or time.monotonic() - self._started <= _RESTART_SECONDS:
             return
         if not (self.spool / REPORT).exists():
             self._start()
 
     def cancel(self) -> None:
-        """Stop the sidecar and delete the files of a run that did not begin."""
+        """Stop the sidecar and delete the files of a run whose command was not started."""
         self._process.kill()
         self._process.wait()
         self._clear()
 
     def finish(self, end: CommandEnd) -> DeliveryReport | None:
-        """Tell the sidecar how the run ended and wait for its report, for as long as the plan allows."""
+        """Write the run's end for the sidecar and wait for its report; None after a timeout."""
         with contextlib.suppress(OSError):
             save(self.spool, END_FILE, end)
-        # The verdict comes after delivery. A sidecar that takes longer is stopped, and reports what it has.
+        # The verdict follows delivery. A sidecar that exceeds the deadline is stopped, and reports its counts so far.
         deadline = time.monotonic() + self.plan.drain_seconds + _ANSWER_SECONDS
         terminated = False
         while (report := load_report(self.spool)) is None:
@@ -174,17 +142,17 @@ class SidecarGuard:
                 terminated, deadline = True, deadline + 2.0
                 self._process.terminate()
             time.sleep(0.02)
-        # The sidecar may live on: it delivers what earlier runs have left.
+        # The sidecar may still run, to deliver the spools of earlier runs.
         if report is not None and report.delivered:
             self._clear()
         return report
 
     def _start(self) -> None:
-        # A session of its own: Ctrl-C in the terminal goes to the command and must not end the sidecar.
+        # In a session of its own: Ctrl-C in the terminal is for the command and must not end the sidecar.
         self._started = time.monotonic()
         with (self.spool / "sidecar.log").open("ab") as log:
             self._process = subprocess.Popen(
-                # -P: the working directory may hold modules named like those of Python.
+                # -P: the working directory may contain modules that shadow Python's.
                 [sys.executable, "-P", "-m", "barograph_agent.sidecar.main", str(self.spool)],
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
@@ -212,18 +180,18 @@ def _check_startable(program: str, environment: Mapping[str, str]) -> None:
 def _run_command(
     command: Sequence[str], environment: Mapping[str, str], guard: SidecarGuard | None
 ) -> tuple[int, float]:
-    """Exit status and runtime in seconds of a command, to which signals to this process are forwarded."""
+    """Run a command, forwarding signals to it; returns its exit status and its runtime in seconds."""
     started = time.monotonic()
-    with _signals_held() as held:
+    with _forwarded_signals() as forwarder:
         try:
             process = subprocess.Popen(command, env=dict(environment))
         except OSError as error:
             text = f"command {command[0]!r} cannot be run: {error.strerror}, expected an executable program"
             raise CannotLaunch(NOT_EXECUTABLE, text) from error
-        held.begin(process)
-        # A thread, because Popen.wait with a timeout polls and would make the runtime up to 50 ms too long.
+        forwarder.begin(process)
+        # A thread, because Popen.wait with a timeout polls, which adds up to 50 ms to the runtime.
         waiter = threading.Thread(target=process.wait, daemon=True)
-        # Where no thread can be started the command still runs, with a sidecar that is not restarted.
+        # If no thread can be started the command still runs, but the sidecar is not restarted.
         with contextlib.suppress(RuntimeError):
             waiter.start()
         while waiter.is_alive():
@@ -235,13 +203,13 @@ def _run_command(
     return (status if status >= 0 else 128 - status), time.monotonic() - started
 
 
-class _Held:
+class _SignalForwarder:
     def __init__(self) -> None:
         self._target: subprocess.Popen[bytes] | None = None
         self._early: list[int] = []
 
     def begin(self, process: subprocess.Popen[bytes]) -> None:
-        """Forward signals to this process, including those that came while it was being started."""
+        """Forward signals to this process, including those received while it was being started."""
         self._target = process
         for number in self._early:
             process.send_signal(number)
@@ -252,19 +220,20 @@ class _Held:
         else:
             self._target.send_signal(number)
 
-    def ignore(self, number: int, frame: Any) -> None:
-        """Ignore a signal that the terminal sends to the command too. SIG_IGN would be inherited by the command."""
+
+def _ignore(number: int, frame: Any) -> None:
+    """Ignore a signal that the terminal sends to the command too. The command would inherit SIG_IGN."""
 
 
 @contextlib.contextmanager
-def _signals_held() -> Iterator[_Held]:
-    held = _Held()
-    handlers = dict.fromkeys(_FORWARDED, held.forward) | dict.fromkeys(_TERMINAL, held.ignore)
-    # Signals that are ignored stay ignored, here and in the command, as under nohup.
+def _forwarded_signals() -> Iterator[_SignalForwarder]:
+    forwarder = _SignalForwarder()
+    handlers = dict.fromkeys(_FORWARDED, forwarder.forward) | dict.fromkeys(_TERMINAL, _ignore)
+    # Ignored signals stay ignored, here and in the command, as under nohup.
     handled = {number: handler for number, handler in handlers.items() if signal.getsignal(number) != signal.SIG_IGN}
     before = {number: signal.signal(number, handler) for number, handler in handled.items()}
     try:
-        yield held
+        yield forwarder
     finally:
         for number, handler in before.items():
             # None: a handler installed by a preloaded library, which Python cannot restore.
@@ -274,15 +243,13 @@ def _signals_held() -> Iterator[_Held]:
 def _summarize(
     report: DeliveryReport | None, runtime: float, guard: SidecarGuard, settings: RunOptions, out: TextIO
 ) -> None:
-    lines = {"runtime": f"{runtime:.2f} s"}
-    if report is None:
-        lines["intervals"] = f"unknown: the sidecar did not answer, see {guard.spool}/sidecar.log"
-        lines["verdict"] = "unknown: nothing was reported"
-    else:
-        lines["intervals"] = _intervals(report, guard)
-        lines["verdict"] = _verdict(report, settings)
-    for name in ("intervals", "runtime", "verdict"):
-        print(f"barograph: {name:<9} {lines[name]}", file=out)
+    intervals = f"unknown: the sidecar did not answer, see {guard.spool}/sidecar.log"
+    verdict = "unknown: nothing was reported"
+    if report is not None:
+        intervals, verdict = _intervals(report, guard), _verdict(report, settings)
+    print(f"barograph: intervals {intervals}", file=out)
+    print(f"barograph: runtime   {runtime:.2f} s", file=out)
+    print(f"barograph: verdict   {verdict}", file=out)
     for note in report.notes if report else []:
         print(f"barograph: note      {note}", file=out)
 

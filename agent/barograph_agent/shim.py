@@ -1,24 +1,30 @@
-"""The installed shim, the shared object that is preloaded into applications. Its sources are in agent/shim."""
+"""The installed shim: the shared object that is preloaded into applications. Its sources are in agent/shim."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 LIBRARY = "libbarograph.so"
 
 
 def preload(path: Path, others: str) -> str:
-    """The value of LD_PRELOAD: this shim, then what else is preloaded. Raises ValueError for an unusable path."""
+    """The value of LD_PRELOAD: the shim, then the libraries in `others`. Raises ValueError for an unusable path."""
     if {" ", ":"} & set(str(path)):
         raise ValueError(f"the shim is {str(path)!r}, expected a path without space or colon, which cut LD_PRELOAD")
     return " ".join(filter(None, [str(path), others]))
 
 
-def library() -> Path:
-    """The installed shim.
+def is_disabled(environment: Mapping[str, str]) -> bool:
+    """Whether the user has disabled recording, by BAROGRAPH_DISABLE."""
+    return environment.get("BAROGRAPH_DISABLE", "0") not in ("", "0")
 
-    Raises FileNotFoundError where the installation has none: the package was copied instead of installed.
+
+def library() -> Path:
+    """The path of the installed shim.
+
+    Raises FileNotFoundError if there is none: the package was copied instead of installed.
     """
     path = Path(__file__).resolve().with_name(LIBRARY)
     if not path.is_file():

@@ -26,27 +26,27 @@ void *probe(void) { return dlsym(RTLD_NEXT, "probe"); }
 
 
 class CompilerError(RuntimeError):
-    """No C compiler, or one that cannot build the shim."""
+    """There is no C compiler, or it cannot build the shim."""
 
 
 def find_compiler() -> list[str]:
-    """The command of a C compiler: $CC as it is, else the first of cc, gcc, clang that works, else ziglang's.
+    """The command of a C compiler: $CC unchecked, else the first of cc, gcc, clang that works, else ziglang's.
 
-    Raises CompilerError naming what was tried.
+    Raises CompilerError, which names the candidates.
     """
     tried: list[str] = []
     command = system_compiler(tried)
     if command is not None:
         return command
     if importlib.util.find_spec("ziglang") is not None:
-        # An old glibc as the target, so that the result also runs on nodes older than this one.
+        # For an old glibc, so that the result also runs on older nodes.
         return [sys.executable, "-m", "ziglang", "cc", "-target", f"{platform.machine()}-linux-gnu.2.17"]
     tried.append(f"{sys.executable} has no module ziglang")
     raise CompilerError(f"no C compiler for the shim: {'; '.join(tried)}. Install one, or `pip install ziglang`")
 
 
 def system_compiler(tried: list[str]) -> list[str] | None:
-    """find_compiler() without ziglang; appends to `tried` why each candidate is not it."""
+    """find_compiler() without ziglang. Appends to `tried` the reason why each candidate was rejected."""
     if os.environ.get("CC", "").strip():
         return shlex.split(os.environ["CC"])
     tried.append("CC is not set")
@@ -62,9 +62,9 @@ def system_compiler(tried: list[str]) -> list[str] | None:
 
 
 def build(output: Path, compiler: list[str] | None = None) -> None:
-    """Compiles the shim to `output`, replacing it in one step: running programs may have the old one mapped.
+    """Compile the shim to `output`, replacing it atomically: running programs may have the old file mapped.
 
-    Raises CompilerError with the compiler's own words.
+    Raises CompilerError with the compiler's messages.
     """
     command = find_compiler() if compiler is None else compiler
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ def build(output: Path, compiler: list[str] | None = None) -> None:
         try:
             _compile([*command, "-flto", *rest])
         except CompilerError:
-            _compile([*command, *rest])  # a linker without the compiler's plugin: half the speed, the same shim
+            _compile([*command, *rest])  # a linker without the compiler's plugin: half as fast, otherwise the same
         result.replace(output)
 
 
@@ -101,7 +101,7 @@ def _works(compiler: list[str]) -> bool:
 
 
 def main() -> int:
-    """Entry point."""
+    """Build the shim; returns the exit status."""
     if len(sys.argv) != 2:
         print(f"usage: {sys.argv[0]} OUTPUT", file=sys.stderr)
         return 2

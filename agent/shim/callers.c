@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unwind.h>
 
-#ifndef UNWINDER /* tests name one that is not there */
+#ifndef UNWINDER /* tests set one that does not exist */
 #define UNWINDER "libgcc_s.so.1"
 #endif
 
@@ -19,7 +19,7 @@ static backtrace_function *backtrace_;
 static ip_function *get_ip;
 static cfa_function *get_cfa;
 
-/* Opened at run time, as glibc's own backtrace() does: a node without libgcc_s loses the path, not the job. */
+/* Loaded at run time, as by glibc's backtrace(): without libgcc_s the call path is lost, but the job runs. */
 void callers_prepare(void)
 {
     void *library = dlopen(UNWINDER, RTLD_LAZY | RTLD_LOCAL);
@@ -36,7 +36,7 @@ struct search {
     struct caller from;
 };
 
-/* Frames come innermost first; a frame's address is that of the return into it, its CFA that of the frame it called. */
+/* Called innermost frame first. A frame's address is the return address into it, its CFA that of its callee. */
 static _Unwind_Reason_Code visit(struct _Unwind_Context *context, void *data)
 {
     struct search *search = data;
@@ -72,7 +72,7 @@ void callers_find_stack(void)
     pthread_attr_t attributes;
     void *address;
     size_t size;
-    callers_stack.end = (const char *)1; /* nothing lies below: unknown */
+    callers_stack.end = (const char *)1; /* no frame is below: unknown */
     if (pthread_getattr_np(pthread_self(), &attributes) != 0)
         return;
     if (pthread_attr_getstack(&attributes, &address, &size) == 0) {

@@ -1,4 +1,4 @@
-/* Return addresses of the functions that called a wrapper, by the unwind tables: exact, and 1 us slow. */
+/* Return addresses of the callers of a wrapper, from the unwind tables: exact, but takes 1 us. */
 #ifndef BAROGRAPH_CALLERS_H
 #define BAROGRAPH_CALLERS_H
 
@@ -16,13 +16,13 @@ struct caller {
 struct callers {
     int count;
     const void *address[RING_FRAMES]; /* the first is the caller's own */
-    const char *slot[RING_FRAMES];    /* where on the stack each is stored; NULL where it is not as expected */
+    const char *slot[RING_FRAMES];    /* address on the stack where each is stored; NULL if that is unknown */
 };
 
-/* Finds the unwinder, once. Without libgcc_s there is none, and callers_find finds nothing. */
+/* Loads the unwinder, once. Without libgcc_s there is none, and callers_find returns a count of 0. */
 void callers_prepare(void);
 
-/* The call path of a wrapper in this thread's stack, up to RING_FRAMES; count is 0 where it cannot be told. */
+/* The call path of a wrapper on this thread's stack, up to RING_FRAMES frames; count is 0 if it is unknown. */
 void callers_find(struct callers *callers, struct caller from);
 
 /* Bounds of a thread's stack. */
@@ -33,10 +33,10 @@ struct stack {
 
 extern _Thread_local struct stack callers_stack __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
-/* Asks the C library, which costs the first thread some 30 us. */
+/* Determines the bounds with the C library, which takes about 30 us in the first thread. */
 void callers_find_stack(void);
 
-/* Where this thread's stack ends; NULL where the frame is not in it: a coroutine has a stack of its own. */
+/* End of this thread's stack; NULL if the frame is not on it: a coroutine has a stack of its own. */
 static inline const char *callers_stack_end(const char *frame)
 {
     if (__builtin_expect(!callers_stack.end, 0))

@@ -1,4 +1,4 @@
-/* The wrappers around the beginning and the end of MPI. */
+/* Wrappers of the functions that initialize and finalize MPI. */
 #include "wrappers.h"
 
 #define LIST(...) __VA_ARGS__
@@ -61,7 +61,7 @@ EXPORT int MPI_Session_finalize(word session)
     return result;
 }
 
-/* Collectives that callbacks make inside MPI_Finalize come after the end of the recording, so they are not counted. */
+/* Collectives called by callbacks in MPI_Finalize are not counted: the recording has ended. */
 EXPORT int MPI_Finalize(void)
 {
     FORWARD(MPI_Finalize, void);

@@ -1,4 +1,4 @@
-/* dl_iterate_phdr rather than dladdr: dladdr also searches the object's symbols, 15 us in a big library. */
+/* dl_iterate_phdr, because dladdr also searches the symbols of the object, which takes 15 us in a large library. */
 #define _GNU_SOURCE
 #include "module.h"
 

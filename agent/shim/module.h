@@ -7,10 +7,10 @@
 
 struct module {
     uint64_t base;    /* load address: addresses in the file plus this are addresses in the process */
-    const char *path; /* as the loader knows it, "" for the program; valid while the object stays loaded */
+    const char *path; /* as known to the loader, "" for the program; valid while the object is loaded */
 };
 
-/* Finds the object whose segments hold the address; false where none does (generated code). */
+/* Finds the object whose segments contain the address; false if there is none (generated code). */
 bool module_find(const void *address, struct module *module);
 
 #endif

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-/* Copies 64-bit counts or displacements into ints; a null pointer stays one. False where a value does not fit. */
+/* Copies 64-bit counts or displacements to ints; a null pointer remains null. False if a value does not fit. */
 static bool narrow(const int64_t *values, int count, int *room, word *narrowed)
 {
     *narrowed = (word)(values ? room : NULL);
@@ -14,7 +14,7 @@ static bool narrow(const int64_t *values, int count, int *room, word *narrowed)
     return true;
 }
 
-/* Narrows `arrays` argument arrays of `count` values each, in place of the pointers; ints to be freed, or NULL. */
+/* Narrows `arrays` arrays of `count` values and replaces their pointers; returns ints to be freed, or NULL. */
 static int *narrow_all(word *pointers[], int arrays, int count)
 {
     int *room = malloc((size_t)arrays * (size_t)count * sizeof(int));
@@ -33,7 +33,7 @@ static int query(const char *name, const void *caller, word comm)
     return function && function(comm, &value) == 0 ? value : 0;
 }
 
-/* Ranks that a communicator's count arrays have an entry for: the other group's in an intercommunicator. */
+/* Length of count arrays for a communicator: for an intercommunicator the size of the remote group. */
 static int peers(const void *caller, word comm)
 {
     bool inter = query("PMPI_Comm_test_inter", caller, comm) != 0;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Reads "4" or "4-7" and moves on behind it. */
+/* Parses "4" or "4-7" and advances past it. */
 static bool read_range(const char **text, long *first, long *last)
 {
     char *end;

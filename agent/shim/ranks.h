@@ -1,4 +1,4 @@
-/* Which ranks of the world record. */
+/* Selection of the ranks that record. */
 #ifndef BAROGRAPH_RANKS_H
 #define BAROGRAPH_RANKS_H
 

@@ -16,14 +16,14 @@ static struct world world;
 static struct types types;
 static struct writer writer;
 static _Atomic(struct writer *) recording; /* &writer, or NULL */
-static atomic_int alive;                   /* MPI_Init and sessions that were not finalized yet */
+static atomic_int alive;                   /* MPI_Init and sessions not finalized yet */
 static struct reading prepared;            /* of both clocks, before MPI was initialized */
 
-/* Wrapped calls this thread is in. initial-exec: a preloaded object has its place in the static TLS block, so this is
- * one instruction and cannot call the allocator. */
+/* Nesting depth of wrapped calls in this thread. initial-exec: a preloaded object is in the static TLS block, so access
+ * is one instruction and cannot call the allocator. */
 static _Thread_local int depth __attribute__((tls_model("initial-exec")));
 
-/* Ticks this thread spent in blocking calls of MPI since its last record. */
+/* Ticks spent by this thread in blocking MPI calls since its last record. */
 static _Thread_local uint64_t elsewhere __attribute__((tls_model("initial-exec")));
 
 static uint32_t capacity(void)
@@ -41,13 +41,13 @@ static bool disabled(void)
     return text && *text && strcmp(text, "0") != 0;
 }
 
-/* A child made by fork shares the mapping, and with it the ring has one producer too many. */
+/* The child of a fork shares the mapping, but a ring has one producer. */
 static void stop_in_child(void)
 {
     atomic_store_explicit(&recording, NULL, memory_order_relaxed);
 }
 
-/* A child made by fork has no ring by then. */
+/* The child of a fork no longer has a ring. */
 static void note_exit(int status, void *nothing)
 {
     (void)nothing;
@@ -63,7 +63,7 @@ void recorder_prepare(void)
 
 static void start(const char *directory, const void *session, const void *caller)
 {
-    /* Rank 0 sees every interval as long as the slowest rank made it; who that was, only all ranks together can tell. */
+    /* The intervals of rank 0 are as long as those of the slowest rank; finding that rank requires all of them. */
     bool found = session ? world_find_in_session(&world, session, caller) : world_find(&world, caller);
     if (!found || !ranks_name(getenv("BAROGRAPH_RANKS"), world.rank) || pthread_atfork(NULL, NULL, stop_in_child) != 0)
         return;
@@ -80,7 +80,7 @@ void recorder_start(const void *session, const void *caller)
 {
     const char *directory = getenv("BAROGRAPH_RING_DIR");
     if (depth > 0)
-        return; /* Fortran's MPI_Init called C's, and does this itself */
+        return; /* called by Fortran's MPI_Init, whose wrapper starts the recording */
     atomic_fetch_add(&alive, 1);
     struct writer *ring = atomic_load(&recording);
     if (ring) {
@@ -100,7 +100,7 @@ uint64_t recorder_enter(void)
     return ring ? ticker_now(&ring->ticker) : 0;
 }
 
-/* The record of a collective takes the time that this thread spent in other calls since its last one. */
+/* The record of a collective includes the time of this thread in other calls since its previous record. */
 static void put(struct writer *ring, uint64_t entered, uint64_t left, struct collective call, struct caller from)
 {
     uint64_t bytes = types_bytes(&types, call.count, call.datatype);
@@ -121,7 +121,7 @@ void recorder_leave(uint64_t entered, struct collective call, int result, struct
         elsewhere += left - entered;
 }
 
-/* Fortran's handles, as C has them. */
+/* Converts Fortran's handles to those of C. */
 static word from_fortran(word (*f2c)(int), word reference)
 {
     int handle = *(const int *)reference;

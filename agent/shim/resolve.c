@@ -12,11 +12,11 @@
 
 char target_missing;
 
-/* The object through whose scope MPI is found where the global scope does not have it. */
+/* The object in whose scope MPI is looked up if it is not in the global scope. */
 static _Atomic(void *) library;
 
-/* A handle of a loaded object from whose scope libmpi can be seen, or NULL. It is never closed: what was found through
- * it must stay loaded. */
+/* A handle of a loaded object with libmpi in its scope, or NULL. Never closed: objects found through it must stay
+ * loaded. */
 static void *open_loaded(const char *path)
 {
     void *handle = path[0] ? dlopen(path, RTLD_NOLOAD | RTLD_LAZY) : NULL;
@@ -29,14 +29,14 @@ static int visit(struct dl_phdr_info *object, size_t size, void *data)
     const char *slash = strrchr(object->dlpi_name, '/');
     if (!slash || strncmp(slash, "/libmpi", 7) != 0)
         return 0;
-    /* Opened by the caller: the loader is locked here. */
+    /* The caller opens the object, because the loader is locked here. */
     snprintf(data, PATH_MAX, "%s", object->dlpi_name);
     return 1;
 }
 
-/* Python loads mpi4py, and with it libmpi, RTLD_LOCAL: neither is in the global scope. The object that makes the call
- * depends on libmpi, so its own scope has it. The return address does not always lie in that object: mpi4py ends in a
- * tail call of MPI_Finalize. Then any loaded libmpi will do. */
+/* Python loads mpi4py, and with it libmpi, with RTLD_LOCAL: neither is in the global scope. The calling object depends
+ * on libmpi, so libmpi is in its scope. The return address is not always in that object, since mpi4py tail-calls
+ * MPI_Finalize. In that case any loaded libmpi is used. */
 static void *find_library(const void *caller)
 {
     struct module module;
@@ -59,24 +59,24 @@ static void *search(void *scope, const char *name, const void *caller)
         }
         symbol = handle ? dlsym(handle, name) : NULL;
     }
-    /* The Fortran interface is a library of its own, which not every object that uses MPI depends on. */
+    /* The Fortran interface is a separate library, on which not every object that uses MPI depends. */
     struct module module;
     if (!symbol && module_find(caller, &module)) {
         void *handle = open_loaded(module.path);
         symbol = handle ? dlsym(handle, name) : NULL;
     }
-    dlerror(); /* the application must not see our errors in its own dlerror() */
+    dlerror(); /* the application must not see errors of the shim in dlerror() */
     errno = saved;
     return symbol;
 }
 
-/* RTLD_NEXT: the next MPI_X in line may be another PMPI tool's, which goes on working. */
+/* RTLD_NEXT: the next MPI_X may be that of another PMPI tool, which keeps working. */
 void *resolve_function(const char *name, const void *caller)
 {
     return search(RTLD_NEXT, name, caller);
 }
 
-/* RTLD_DEFAULT: the program may hold the live copy of a library's variable (COPY relocation). */
+/* RTLD_DEFAULT: the program may contain the active copy of a library's variable (COPY relocation). */
 void *resolve_data(const char *name, const void *caller)
 {
     return search(RTLD_DEFAULT, name, caller);

@@ -1,4 +1,4 @@
-/* The ring: one file per recording rank, written by the application's process, readable by anybody at any instant.
+/* The ring: one file per recording rank, written by the application's process, consistent for readers at any time.
  *
  * Single producer (the shim), single consumer (the sidecar). The file is
  *
@@ -8,7 +8,7 @@
  *     struct ring_record        x capacity
  *
  * all little-endian, in this order. `barograph_agent/ring/reader.py` reads the same layout; a test compares the two.
- * Nothing in it is a pointer, so a copy of the file means the same as the file.
+ * It contains no pointers, so a copy of the file is valid.
  */
 #ifndef BAROGRAPH_RING_H
 #define BAROGRAPH_RING_H
@@ -22,18 +22,18 @@
 #define RING_PATH_BYTES 256u
 #define RING_FRAMES 3
 
-/* Both are nanoseconds of CLOCK_MONOTONIC; the second is read from the time stamp counter and kept within 100 ns of it. */
+/* Both in nanoseconds of CLOCK_MONOTONIC; the second is derived from the time stamp counter, within 100 ns. */
 enum ring_clock { RING_CLOCK_MONOTONIC = 1, RING_CLOCK_TSC = 2 };
 enum ring_state { RING_RUNNING = 1, RING_FINALIZED = 2 };
 
-/* One synchronizing collective. It begins when the application calls it and ends when MPI returns. With the record before
- * (index one less) it makes an interval: gap = enter - exit before, own work = gap - p2p, wait = exit - enter. */
+/* One synchronizing collective, from the application's call to MPI's return. With the previous record (index one less)
+ * it forms an interval: gap = enter - previous exit, own work = gap - p2p, wait = exit - enter. */
 struct ring_record {
     uint64_t enter_ns; /* clock of the header, nanoseconds; not above exit_ns */
-    uint64_t exit_ns;  /* not below the record's before */
-    uint64_t p2p_ns;   /* of the gap, in blocking MPI calls that do not synchronize the world; not above the gap */
-    uint64_t bytes;    /* count times size of the type, where the call has one count; else RING_BYTES_UNKNOWN */
-    uint64_t index;    /* synchronizing collectives before this one in this process, dropped ones included */
+    uint64_t exit_ns;  /* not below that of the previous record */
+    uint64_t p2p_ns;   /* time within the gap in blocking MPI calls that do not synchronize the world */
+    uint64_t bytes;    /* count times size of the datatype, if the call has one count; else RING_BYTES_UNKNOWN */
+    uint64_t index;    /* number of earlier synchronizing collectives in this process, including dropped ones */
     uint32_t site;     /* index into the site table */
     uint16_t op;       /* enum ring_op */
     uint16_t flags;    /* 0 */
@@ -42,21 +42,21 @@ struct ring_record {
 #define RING_BYTES_UNKNOWN UINT64_MAX
 #define RING_EXITED 256u
 
-/* Where in the program a collective was called from: a call path, innermost frame first. */
+/* The call path of a collective, innermost frame first. */
 struct ring_site {
     uint64_t offset[RING_FRAMES]; /* return address minus the module's load address, or RING_NAMED */
     uint32_t module[RING_FRAMES]; /* index into the module table */
-    uint32_t frames;              /* how many of them there are */
+    uint32_t frames;              /* number of frames */
 };
 
-#define RING_NAMED UINT64_MAX /* the module is no file but a name that the application has given the place */
+#define RING_NAMED UINT64_MAX /* the module is not a file but the name of a site, given by the application */
 
 struct ring_module {
-    char path[RING_PATH_BYTES]; /* NUL-terminated; cut from the left where longer */
+    char path[RING_PATH_BYTES]; /* NUL-terminated; truncated on the left */
 };
 
 struct ring_header {
-    char magic[8]; /* RING_MAGIC, written last: a file without it is not ready */
+    char magic[8]; /* RING_MAGIC, written last: a file without it is incomplete */
     uint32_t version;
     uint32_t header_bytes;
     uint32_t record_bytes;
@@ -73,22 +73,22 @@ struct ring_header {
 
     /* Written by the shim, each on a cache line of its own. */
     _Alignas(64) _Atomic uint64_t head; /* records ever written; record i is at i % capacity */
-    _Atomic uint64_t dropped;           /* collectives seen while the ring was full and not written */
+    _Atomic uint64_t dropped;           /* collectives not recorded because the ring was full */
     _Atomic uint32_t state;             /* enum ring_state */
     _Atomic uint32_t sites;             /* entries valid in the site table */
     _Atomic uint32_t modules;           /* entries valid in the module table */
-    _Atomic uint32_t exit;              /* RING_EXITED + exit status; 0 before, and for ever where a signal or _exit ends it */
-    _Atomic uint64_t exited_ns;         /* header clock when the process called exit() or returned from main; before `exit` */
+    _Atomic uint32_t exit;              /* RING_EXITED + exit status; stays 0 if a signal or _exit ends the process */
+    _Atomic uint64_t exited_ns;         /* header clock when the process called exit() or returned from main; stored before `exit` */
 
     /* Written by the sidecar. */
-    _Alignas(64) _Atomic uint64_t tail; /* records read and safe elsewhere; may be overwritten */
+    _Alignas(64) _Atomic uint64_t tail; /* records read and durable; may be overwritten */
 };
 
 _Static_assert(sizeof(struct ring_record) == 48, "record layout");
 _Static_assert(sizeof(struct ring_site) == 40, "site layout");
 _Static_assert(sizeof(struct ring_header) <= RING_HEADER_BYTES, "header layout");
 
-/* What ended the interval: the numbers are stored, so they only ever grow. */
+/* The operation that ends the interval. The numbers are stored, so existing ones never change. */
 enum ring_op {
     OP_INTERVAL = 1, /* no collective: timed by the application itself, barograph_agent.interval() */
     OP_BARRIER = 8,

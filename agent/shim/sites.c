@@ -34,7 +34,7 @@ void sites_init(struct sites *sites, struct ring_header *header)
     atomic_store_explicit(&header->sites, 1, memory_order_relaxed);
 }
 
-/* Index of the module in the ring's table, 0 where the table is full. */
+/* Index of the module in the ring's table, 0 if the table is full. */
 static uint32_t module_index(struct sites *sites, const struct module *module)
 {
     struct ring_header *header = sites->header;
@@ -49,12 +49,12 @@ static uint32_t module_index(struct sites *sites, const struct module *module)
         return 0;
     sites->bases[count] = module->base;
     memcpy(sites->modules[count].path, field, sizeof field);
-    /* Release: a reader that sees the count sees the entry. The same for sites and records. */
+    /* Release: a reader that sees the count also sees the entry. The same applies to sites and records. */
     atomic_store_explicit(&header->modules, count + 1, memory_order_release);
     return count;
 }
 
-/* A new site for the path that ends in this node. */
+/* Adds a site for the path that ends in this node. */
 static uint32_t add_site(struct sites *sites, uint32_t node)
 {
     uint32_t count = atomic_load_explicit(&sites->header->sites, memory_order_relaxed);
@@ -97,7 +97,7 @@ static int depth_of(const struct sites *sites, uint32_t node)
     return depth;
 }
 
-/* Where the frame after the node's is stored, relative to the wrapper's; 0 where the path is to end. */
+/* Location of the frame after the node's, relative to the wrapper's; 0 if the path ends. */
 static int64_t distance(const struct sites *sites, const struct callers *callers, int depth, struct caller from)
 {
     struct module module;
@@ -107,8 +107,8 @@ static int64_t distance(const struct sites *sites, const struct callers *callers
     return callers->slot[depth] - from.frame;
 }
 
-/* The first visit of `address` after `parent`: a new node, or 0 where it is not what an unwind finds there, or where no
- * room is left. */
+/* Adds a node at the first use of `address` after `parent`; 0 if an unwind finds another address there, or the table is
+ * full. */
 __attribute__((noinline)) static uint32_t add_node(struct sites *sites, uint32_t parent, const void *address, struct caller from, uint32_t slot)
 {
     if (sites->nodes_used >= NODE_CAPACITY)
@@ -143,13 +143,13 @@ static uint32_t child(struct sites *sites, uint32_t parent, const void *address,
     return add_node(sites, parent, address, from, slot);
 }
 
-/* The word may be anything: the frame below it may turn out to have no fixed size. */
+/* The word may have any value, as the frame below may not have a fixed size. */
 __attribute__((no_sanitize("address"))) static const void *load(const char *word)
 {
     return *(const void *const volatile *)word;
 }
 
-/* For tests: each path that was put together is compared with an unwind, each time. */
+/* For tests: compares each path with an unwind, at each use. */
 #ifdef BAROGRAPH_VERIFY_PATHS
 #include <stdio.h>
 #include <stdlib.h>
@@ -168,7 +168,7 @@ static void verify(const struct recent *path, struct caller from)
 #define verify(path, from) ((void)0)
 #endif
 
-/* Finds the path by its nodes, and remembers it where it is whole. */
+/* Finds the path by its nodes, and caches it if it is complete. */
 __attribute__((noinline)) static uint32_t look_up(struct sites *sites, struct recent *recent, const char *end,
                                                   struct caller from)
 {
@@ -202,8 +202,8 @@ static inline bool is_at(const struct recent *path, int i, const char *end, stru
            load(from.frame + path->next[i - 1]) == path->address[i];
 }
 
-/* A library that is unloaded and another loaded in its place may reuse an address; its calls then carry the old site.
- * Programs that unload code between collectives are too rare to pay a check per call for. */
+/* If a library is unloaded and another is loaded at the same address, calls of the latter have the old site. Programs
+ * that unload code between collectives are too rare to justify a check per call. */
 uint32_t sites_index(struct sites *sites, struct caller from)
 {
     const char *end = callers_stack_end(from.frame);

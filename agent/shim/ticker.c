@@ -10,10 +10,10 @@
 #include <cpuid.h>
 #endif
 
-#ifndef CLOCKSOURCE /* tests name one that is not there */
+#ifndef CLOCKSOURCE /* tests set one that does not exist */
 #define CLOCKSOURCE "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 #endif
-#define SHORTEST_NS 1000000u /* below, the 20 ns that a reading may be off are a slope no use can be made of */
+#define SHORTEST_NS 1000000u /* below, the error of 20 ns per reading makes the slope useless */
 #define LONGEST_NS 1000000000u
 #define ATTEMPTS 5
 
@@ -37,7 +37,7 @@ bool ticker_tsc_usable(void)
 #endif
 }
 
-/* The attempt with the fewest ticks between the readings: it was not interrupted between the two clocks. */
+/* Keeps the attempt with the fewest ticks between the readings, which was not interrupted between the two clocks. */
 struct reading ticker_read(void)
 {
     struct reading best = {0, 0};
@@ -54,7 +54,7 @@ struct reading ticker_read(void)
     return best;
 }
 
-/* Slope of the line through both; 0 where time did not pass. */
+/* Slope of the line through both readings; 0 if no time has passed. */
 static uint64_t slope(struct reading first, struct reading second)
 {
     int64_t ticks = (int64_t)(second.tick - first.tick), ns = (int64_t)(second.ns - first.ns);
@@ -81,7 +81,7 @@ void ticker_start(struct ticker *ticker, bool usable, struct reading first, stru
     go_on_from(ticker, second, span);
 }
 
-/* CLOCK_MONOTONIC is steered by at most 0.05 %, so a slope that differs by more is a jump and no slope. */
+/* CLOCK_MONOTONIC is slewed by at most 0.05 %: a slope that differs by more is due to a jump. */
 bool ticker_follow(struct ticker *ticker, struct reading reading)
 {
     uint64_t rate = slope(ticker->at, reading), span = reading.ns - ticker->at.ns;

@@ -1,9 +1,9 @@
-/* The clock of the records: nanoseconds of CLOCK_MONOTONIC, read from the time stamp counter where that can be trusted.
+/* The clock of the records: nanoseconds of CLOCK_MONOTONIC, derived from the time stamp counter if it is reliable.
  *
- * A straight line through one reading of both clocks turns ticks into nanoseconds. The line is laid anew, through a
- * fresh reading, by the first conversion that lies a period away from the last one; the period doubles up to a second.
- * So ticks are never extrapolated far, and a jump of the counter (a suspended node, a migrated virtual machine) has no
- * effect after the next reading. */
+ * Ticks are converted to nanoseconds by a straight line through a reading of both clocks. The line is updated with a
+ * new reading by the first conversion a period away from the last reading; the period doubles up to a second. So ticks
+ * are never extrapolated far, and a jump of the counter (a suspended node, a migrated virtual machine) has no effect
+ * after the next reading. */
 #ifndef BAROGRAPH_TICKER_H
 #define BAROGRAPH_TICKER_H
 
@@ -21,11 +21,11 @@ struct reading {
 };
 
 struct ticker {
-    bool tsc;            /* ticks are the time stamp counter's; else they are nanoseconds already */
+    bool tsc;            /* whether ticks are those of the time stamp counter; else nanoseconds */
     struct reading at;   /* a point of the line */
     uint64_t rate;       /* its slope, nanoseconds per tick in units of 2^-32 */
-    uint64_t period;     /* ticks for which the line holds, on both sides of the point */
-    uint64_t longest_ns; /* that the period may grow to */
+    uint64_t period;     /* ticks for which the line is valid, on both sides of the point */
+    uint64_t longest_ns; /* limit of the period */
 };
 
 static inline uint64_t clock_ns(clockid_t clock)
@@ -45,20 +45,20 @@ static inline uint64_t ticker_now(const struct ticker *ticker)
     return clock_ns(CLOCK_MONOTONIC);
 }
 
-/* Whether the counter runs at one rate on all cores, the kernel itself keeps time by it, and it may be read. */
+/* Whether the counter has the same rate on all cores, is the clock source of the kernel, and is readable. */
 bool ticker_tsc_usable(void);
 
-/* Both clocks at one instant: some 20 ns apart. */
+/* A reading of both clocks, about 20 ns apart. */
 struct reading ticker_read(void);
 
-/* Lays the first line through two readings, the farther apart the better; by CLOCK_MONOTONIC alone where the counter
- * is not usable or the two make no line. */
+/* Computes the first line from two readings, the farther apart the better. Falls back to CLOCK_MONOTONIC if the counter
+ * is not usable or the readings define no line. */
 void ticker_start(struct ticker *ticker, bool usable, struct reading first, struct reading second);
 
-/* Lays the line through a new reading. False where the counter jumped: then ticks before it cannot be converted. */
+/* Updates the line with a new reading. False if the counter jumped: earlier ticks cannot be converted then. */
 bool ticker_follow(struct ticker *ticker, struct reading reading);
 
-/* Whether the line is too old, or the counter too far off, to convert this tick. */
+/* Whether the tick is outside of the period for which the line is valid. */
 static inline bool ticker_lags(const struct ticker *ticker, uint64_t tick)
 {
     return ticker->tsc && tick - ticker->at.tick + ticker->period >= 2 * ticker->period;
@@ -72,7 +72,7 @@ static inline uint64_t ticker_ns(const struct ticker *ticker, uint64_t tick)
     return ticker->at.ns + (uint64_t)((ticks * (__int128)ticker->rate) >> 32);
 }
 
-/* How long so many ticks last. */
+/* Duration of a number of ticks. */
 static inline uint64_t ticker_span_ns(const struct ticker *ticker, uint64_t ticks)
 {
     return ticker->tsc ? (uint64_t)(((unsigned __int128)ticks * ticker->rate) >> 32) : ticks;

@@ -4,7 +4,7 @@
 
 #include "ring.h"
 
-#define HANDLE_BITS 48 /* of an address on x86-64 and AArch64 Linux */
+#define HANDLE_BITS 48 /* size of an address on x86-64 and AArch64 Linux */
 #define HANDLE_MASK (((uint64_t)1 << HANDLE_BITS) - 1)
 
 void types_find(struct types *types, word mask, const void *caller)
@@ -15,7 +15,7 @@ void types_find(struct types *types, word mask, const void *caller)
     types->f2c = resolve_function("PMPI_Type_f2c", caller);
 }
 
-/* Only a predefined type was constructed from no integers, addresses or types. */
+/* Only a predefined type has an envelope without integers, addresses and types. */
 static bool is_predefined(const struct types *types, word datatype)
 {
     int integers = -1, addresses = -1, datatypes = -1, combiner;

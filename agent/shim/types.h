@@ -10,17 +10,17 @@
 #define COUNT_UNKNOWN (-1)
 
 struct types {
-    word mask;                                                     /* the bits of a handle that count */
+    word mask;                                                     /* the significant bits of a handle */
     int (*size)(word datatype, int *size);                         /* PMPI_Type_size */
     int (*envelope)(word datatype, int *, int *, int *, int *);    /* PMPI_Type_get_envelope */
-    word (*f2c)(int datatype);                                     /* PMPI_Type_f2c, NULL where handles are the same */
+    word (*f2c)(int datatype);                                     /* PMPI_Type_f2c, NULL if handles are the same */
     _Atomic uint64_t remembered[TYPES_REMEMBERED];                 /* size and handle of predefined types in one word */
 };
 
 void types_find(struct types *types, word mask, const void *caller);
 
-/* count times the size of the type, RING_BYTES_UNKNOWN where that cannot be told. Asks MPI, which is local: for a
- * predefined type once, for others each time, since their handles are freed and given to other types. */
+/* count times the size of the datatype, RING_BYTES_UNKNOWN if unknown. Calls MPI, a local operation: once for a
+ * predefined type, each time for others, whose handles may be freed and reused. */
 uint64_t types_bytes(struct types *types, int64_t count, word datatype);
 
 #endif

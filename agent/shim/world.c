@@ -1,7 +1,7 @@
 #include "world.h"
 
 /* Open MPI's handle is the address of a variable; the MPI-5 ABI and the MPICH family (MPICH, Intel, MVAPICH, Cray)
- * define constants. MPICH's handles are ints, so the upper half of the word is whatever the register held. */
+ * define constants. MPICH's handles are ints, so the upper half of the word is undefined. */
 static void find_handle(struct world *world, const void *caller)
 {
     void *variable = resolve_data("ompi_mpi_comm_world", caller);
@@ -12,7 +12,7 @@ static void find_handle(struct world *world, const void *caller)
     }
     int (*abi_version)(int *, int *) = resolve_function("MPI_Abi_get_version", caller);
     int major = 0, minor = 0;
-    /* MPICH built with its own ABI has the function too, and answers -1. */
+    /* MPICH built with its own ABI has the function too, but returns -1. */
     bool standard = abi_version && abi_version(&major, &minor) == 0 && major > 0;
     world->handle = standard ? 0x101 : 0x44000000;
     world->mask = standard ? ~(word)0 : 0xffffffff;

@@ -1,7 +1,7 @@
 """The MPI functions that the shim wraps, and the C source of their wrappers: python wrappers.py prints it.
 
-Every function is wrapped under each name that a language or an MPI gives it. All wrappers do the same: find the real
-function, enter, forward, leave, return the result untouched. What is recorded is decided in recorder.c.
+Every function is wrapped under each of its names in the languages and MPI implementations. All wrappers do the same:
+find the real function, enter, forward, leave, return the result unchanged. recorder.c decides what is recorded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Alltoallw             sendbuf sendcounts sdispls sendtypes recvbuf recvcounts rd
 Reduce_scatter        sendbuf recvbuf recvcounts datatype op comm
 Reduce_scatter_block  sendbuf recvbuf recvcount datatype op comm
 """
-"""No rank leaves before all have come. A record each, where the communicator is as large as the world."""
+"""No rank returns before all have called. Recorded if the communicator is as large as the world."""
 
 BLOCKING = """
 Send                  buf count datatype dest tag comm
@@ -51,10 +51,10 @@ Neighbor_alltoall     sendbuf sendcount sendtype recvbuf recvcount recvtype comm
 Neighbor_alltoallv    sendbuf sendcounts sdispls sendtype recvbuf recvcounts rdispls recvtype comm
 Neighbor_alltoallw    sendbuf sendcounts sdispls sendtypes recvbuf recvcounts rdispls recvtypes comm
 """
-"""Some rank waits for some other. Their time is no work of this rank's; no record."""
+"""One rank waits for another. Not recorded; their time does not count as the rank's own work."""
 
-# By what the int version is reached where the library has no MPI_X_c: functions of narrow.c. The others with arrays of
-# counts have no large-count wrapper, those with none at all no large-count version.
+# Functions of narrow.c that call the int version if the library has no MPI_X_c. Other functions with arrays of counts
+# have no large-count wrapper, and functions without counts have no large-count version.
 NARROW = {
     "Allgatherv": "narrow_allgatherv",
     "Alltoallv": "narrow_alltoallv",
@@ -110,17 +110,17 @@ class Function:
 
     @property
     def has_arrays(self) -> bool:
-        """Whether there are arrays of counts."""
+        """Whether the function has arrays of counts."""
         return any(argument in ("sendcounts", "recvcounts") for argument in self.arguments)
 
     def payload(self, cast: str) -> str:
-        """Count and type that say how many bytes there are, as C expressions."""
+        """Count and datatype, which determine the number of bytes, as C expressions."""
         count = next((name for name in ("count", "recvcount") if name in self.arguments), None)
         datatype = next((name for name in ("datatype", "recvtype") if name in self.arguments), None)
         return f"{cast}{count}, {datatype}" if count and datatype else "COUNT_UNKNOWN, 0"
 
     def fields(self, **more: str) -> dict[str, str]:
-        """What the templates have in common."""
+        """Fields common to the templates."""
         return {
             "parameters": ", ".join(f"word {argument}" for argument in self.arguments),
             "words": ", ".join("word" for _ in self.arguments),
@@ -129,14 +129,14 @@ class Function:
         }
 
     def leave(self, cast: str) -> str:
-        """How a C wrapper leaves."""
+        """The leave statement of a C wrapper."""
         if not self.synchronizing:
             return "recorder_leave_other(entered)"
         call = f"(struct collective){{OP_{self.name.upper()}, comm, {self.payload(cast)}}}"
         return f"recorder_leave(entered, {call}, result, FROM)"
 
     def leave_fortran(self, large: bool) -> str:
-        """How a Fortran wrapper leaves: its arguments are addresses."""
+        """The leave statement of a Fortran wrapper, whose arguments are addresses."""
         if not self.synchronizing:
             return "recorder_leave_other(entered)"
         payload = self.payload("").replace("COUNT_UNKNOWN", "0")
@@ -144,23 +144,23 @@ class Function:
         return f"recorder_leave_fortran(entered, {call}, FROM)"
 
     def narrowed(self) -> str:
-        """The call of MPI_X with the arguments of MPI_X_c."""
+        """The call of MPI_X with the arguments of MPI_X_c, as a C expression."""
         arguments = ", ".join(self.arguments)
         if self.name in NARROW:
             return f"{NARROW[self.name]}(with_ints, CALLER, {arguments})"
-        # The count of a send buffer that is MPI_IN_PLACE says nothing.
+        # With MPI_IN_PLACE as the send buffer its count is undefined.
         in_place = {"sendcount": "narrow_in_place(sendbuf) || "}
         fit = " && ".join(f"({in_place.get(count, '')}narrow_fits({count}))" for count in self.counts)
         return f"{fit} ? with_ints({arguments}) : ERR_COUNT"
 
     def wrappers(self) -> Iterator[str]:
-        """C source, one definition after the other."""
+        """C source of all wrappers of this function, one definition at a time."""
         name, lower = f"MPI_{self.name}", f"mpi_{self.name.lower()}"
         yield C.format(name=name, **self.fields(leave=self.leave("(int)")))
         if self.name in NARROW or (self.counts and not self.has_arrays):
             yield LARGE.format(name=name, **self.fields(leave=self.leave("(int64_t)"), narrowed=self.narrowed()))
-        # What Fortran compilers make of MPI_X, and what mpi_f08 of Open MPI (f08) and MPICH (f08ts) calls. A program
-        # can only call those its library has.
+        # Names of MPI_X as Fortran compilers mangle it, and those that mpi_f08 of Open MPI (f08) and MPICH (f08ts)
+        # calls. A program can only call names that its library has.
         spellings = {f"{lower}_": "NULL", f"{lower}__": f'"{lower}_"', name.upper(): f'"{lower}_"'}
         spellings |= {f"{lower}_f08{end}_": "NULL" for end in ("", "ts", "ts_large")}
         for spelling, instead in spellings.items():
@@ -169,7 +169,7 @@ class Function:
 
 
 def functions() -> list[Function]:
-    """Both tables."""
+    """The functions of both tables."""
     tables = {True: SYNCHRONIZING, False: BLOCKING}
     rows = [(line.split(), kind) for kind, table in tables.items() for line in table.strip().splitlines()]
     return [Function(name, tuple(arguments), kind) for (name, *arguments), kind in rows]

@@ -10,18 +10,18 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define MOST_NAMES 100 /* to try for one ring */
+#define MOST_NAMES 100 /* names tried for one ring */
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the ring is little-endian");
 
-/* Beyond this limit ftruncate does not only fail, it kills the process with SIGXFSZ. */
+/* Beyond this limit ftruncate raises SIGXFSZ, which ends the process. */
 static bool within_file_size_limit(size_t bytes)
 {
     struct rlimit limit;
     return getrlimit(RLIMIT_FSIZE, &limit) == 0 && (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= bytes);
 }
 
-/* Reserves every page now: on a full /dev/shm this fails here, where a later store would raise SIGBUS. */
+/* Reserves all pages: on a full /dev/shm this fails, whereas a later store would raise SIGBUS. */
 static bool reserve(int file, size_t bytes)
 {
     int error;
@@ -71,8 +71,8 @@ static bool map(struct writer *writer, int file, size_t bytes)
     return true;
 }
 
-/* Gives the finished file its name. Not by rename(): the ring of a program that this process ran before exec, or of a
- * process of the same number in another container, must not be replaced. */
+/* Gives the complete file its name. Not with rename(), which could replace the ring of a program that this process ran
+ * before exec, or of a process with the same id in another container. */
 static bool publish(int folder, const char *draft, int rank)
 {
     char name[64];
@@ -89,7 +89,7 @@ static bool publish(int folder, const char *draft, int rank)
     return false;
 }
 
-/* A file nobody else has open. It must not be there: where it is, a process of the same number makes its ring now. */
+/* Creates a new file. If it exists, a process with the same id in another container is creating its ring. */
 static int create(int folder, char draft[64], int rank)
 {
     struct timespec now;
@@ -129,11 +129,11 @@ static void acquire(atomic_flag *lock)
 {
     for (int spins = 1; atomic_flag_test_and_set_explicit(lock, memory_order_acquire); spins++)
         if (spins % 64 == 0)
-            sched_yield(); /* the holder may wait for this core */
+            sched_yield(); /* the owner of the lock may wait for this core */
 }
 
-/* Ticks to nanoseconds, such that exits never go back, no record ends before it begins and no gap is shorter than what
- * is in it: another thread's later exit may have come first, since ticks are read outside the lock; and clocks jump. */
+/* Converts ticks to nanoseconds such that exits are monotonic, no record ends before it begins and no gap is shorter
+ * than the p2p time in it. Without this, ticks read outside the lock may arrive out of order, and clocks may jump. */
 static void convert(struct writer *writer, struct timed *timed)
 {
     struct ticker *ticker = &writer->ticker;
@@ -141,7 +141,7 @@ static void convert(struct writer *writer, struct timed *timed)
     uint64_t wait = timed->exit > timed->enter ? ticker_span_ns(ticker, timed->exit - timed->enter) : 0;
     timed->exit = ticker_ns(ticker, timed->exit);
     timed->enter = steady ? timed->exit - wait : writer->last_exit_ns;
-    timed->p2p = (int64_t)timed->p2p > 0 ? ticker_span_ns(ticker, timed->p2p) : 0; /* the counter may have gone back */
+    timed->p2p = (int64_t)timed->p2p > 0 ? ticker_span_ns(ticker, timed->p2p) : 0; /* the counter may have jumped back */
     if (timed->exit < writer->last_exit_ns)
         timed->exit = writer->last_exit_ns;
     if (timed->enter > timed->exit)

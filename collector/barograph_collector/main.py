@@ -1,7 +1,9 @@
-"""`barograph collector`: starts store, server and metrics, and stops them in order."""
+"""`barograph collector`: starts store, server and metrics, and stops them in reverse order."""
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import logging
 import os
 import resource
@@ -9,10 +11,10 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from barograph_agent.settings.sources import Configuration
 from barograph_collector.auth.keys import Keyring, KeysError
-from barograph_collector.daemon.memory import keep_few_arenas
 from barograph_collector.daemon.notify import Notifier
 from barograph_collector.daemon.options import run_daemon
 from barograph_collector.daemon.reload import Reload
@@ -20,13 +22,15 @@ from barograph_collector.daemon.service import CannotListen, CannotStart, Exit, 
 from barograph_collector.exporter import Exporter
 from barograph_collector.server import Collector
 from barograph_collector.settings import CollectorSettings
-from barograph_collector.storage.database import StoreError
+from barograph_collector.storage.connection import StoreError
 from barograph_collector.storage.retention import Retention
 from barograph_collector.storage.store import Store
 
-HEARTBEAT_SECONDS = 5.0
+ARENAS: Final = 2
+HEARTBEAT_SECONDS: Final = 5.0
 LEAVE_SECONDS = 2.0
-"""Time limit after SIGTERM, below the kill timeout of supervisors: a kill loses nothing but is reported as an error."""
+"""Time limit after SIGTERM, below the kill timeout of supervisors: a kill loses nothing but counts as a failure."""
+_M_ARENA_MAX: Final = -8  # malloc.h
 _log = logging.getLogger(__name__)
 
 
@@ -42,15 +46,11 @@ def _start(configuration: Configuration[CollectorSettings]) -> int:
         raise CannotStart(str(error), Exit.STATE) from None
 
 
-def _raise_descriptor_limit() -> None:
-    """Raise the soft limit of descriptors to the hard one: each connection needs one."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
 def _serve(configuration: Configuration[CollectorSettings]) -> int:
-    _raise_descriptor_limit()
-    keep_few_arenas()
+    # Each connection needs a descriptor.
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
+    limit_arenas()
     settings = configuration.settings
     notifier = Notifier(os.environ)
     state = settings.state or Path()
@@ -89,52 +89,43 @@ def _serve(configuration: Configuration[CollectorSettings]) -> int:
             collector.endpoint,
             store.path,
             exposition.url,
-            _clients(keyring, settings.keys),
+            "no keys: any client on this host may connect"
+            if keyring is None
+            else f"client keys in {settings.keys}: {len(keyring)}",
         )
         notifier.ready()
         while not shutdown.wait(min(HEARTBEAT_SECONDS, notifier.alive_seconds)):
-            # The main thread only waits, so the heartbeat is that of the receive thread.
+            # The main thread only waits: the heartbeat is that of the receive thread.
             if collector.pulse():
                 beat()
                 notifier.alive()
             if shutdown.hung_up():
                 reload.run()
             if keyring is not None:
-                _refresh(keyring, settings.keys)
+                keyring.poll()
         notifier.stopping()
-        _exit_after(LEAVE_SECONDS)
+        timer = threading.Timer(LEAVE_SECONDS, _leave)
+        timer.daemon = True
+        timer.start()
         in_time = collector.stop(2 * LEAVE_SECONDS)
         exposition.stop()
     return Exit.OK if in_time and collector.failure is None else Exit.FAILED
 
 
-def _exit_after(seconds: float) -> None:
-    """Exit after this time even while a thread waits for a commit, a checkpoint or the disk.
+def limit_arenas() -> None:
+    """Let all threads share ARENAS arenas of glibc, which has up to eight per core. Call it before threads start.
 
-    What was acknowledged is in the journal, and the next start brings it into the database.
+    Memory of a connection is allocated by one thread and freed by another, so with 10,000 connections the arenas grow
+    to several times the memory in use.
     """
-
-    def leave() -> None:
-        _log.warning("not done within %g s: the next start brings into the database what the journal has", seconds)
-        os._exit(Exit.OK)
-
-    timer = threading.Timer(seconds, leave)
-    timer.daemon = True
-    timer.start()
+    with contextlib.suppress(OSError, AttributeError):  # a C library without mallopt
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, ARENAS)
 
 
-def _clients(keyring: Keyring | None, directory: Path | None) -> str:
-    if keyring is None:
-        return "no keys: everybody on this host is let in, and nobody else, for only loopback addresses are taken"
-    return f"clients let in: {len(keyring)}, by the keys in {directory}"
-
-
-def _refresh(keyring: Keyring, directory: Path | None) -> None:
-    try:
-        if keyring.refresh():
-            _log.info("the keys have changed: %s", _clients(keyring, directory))
-    except KeysError as error:
-        _log.error("%s; those who were let in before still are", error)
+def _leave() -> None:
+    """Exit even while a thread waits for a commit, a checkpoint or the disk: acknowledged rows are in the journal."""
+    _log.warning("not done within %g s: the next start commits the rest of the journal to the database", LEAVE_SECONDS)
+    os._exit(Exit.OK)
 
 
 if __name__ == "__main__":

@@ -30,15 +30,15 @@ def tcp_endpoint(value: str) -> str:
 
 
 class CollectorSettings(DaemonSettings, frozen=True):
-    """The log. `barograph collector` has each key as an option, with hyphens."""
+    """Settings of the log. `barograph collector` has each key as an option, with hyphens."""
 
     table = "collector"
 
-    state: Annotated[Directory, Option("where the log is kept", otherwise=REQUIRED)] = None
+    state: Annotated[Directory, Option("directory of the log", otherwise=REQUIRED)] = None
     listen: Annotated[
         str,
         Form("ENDPOINT", "tcp://ADDRESS:PORT", tcp_endpoint),
-        Option("where clients connect; without keys a loopback address"),
+        Option("address for clients; without keys a loopback address"),
     ] = DEFAULT_ENDPOINT
     keys: Annotated[
         Path | None,
@@ -48,27 +48,27 @@ class CollectorSettings(DaemonSettings, frozen=True):
     munge: Annotated[
         str | None,
         Form("SOCKET", "a socket, or an empty text for the host's munged"),
-        Option("take MUNGE credentials, by this munged or the host's", otherwise="not taken", alone=""),
+        Option("accept MUNGE credentials, verified by this munged or the host's", otherwise="not accepted", alone=""),
     ] = None
     rate: Annotated[
         float,
         Meta(gt=0),
         Form("ROWS", "rows a second, above 0"),
-        Option("rows per second that one job may append over time", reloads=True),
+        Option("sustained rows per second of one job", reloads=True),
     ] = 100_000.0
     keep_days: Annotated[
         int,
         Meta(ge=0),
         Form("N", "days, 0 for all"),
-        Option("days before today whose raw rows are kept; class and hour sums stay; 0: all", reloads=True),
+        Option("days before today whose raw rows are kept, beside the sums by class and hour; 0: all", reloads=True),
     ] = 0
     keep_bytes: Annotated[
         Size,
-        Option("limit of the database, as in 500G; beyond, the oldest day is deleted; 0: no limit", reloads=True),
+        Option("size of the database, as in 500G, above which the oldest day is deleted; 0: no limit", reloads=True),
     ] = 0
-    reserve: Annotated[
-        Size, Option("with less than this free on the disk rows are refused, and reads go on", reloads=True)
-    ] = 512 * 2**20
+    reserve: Annotated[Size, Option("free disk space below which rows are refused; reads continue", reloads=True)] = (
+        512 * 2**20
+    )
     metrics: Metrics = ("127.0.0.1", 7451)
 
     def check(self) -> None:
@@ -78,4 +78,4 @@ class CollectorSettings(DaemonSettings, frozen=True):
                 f"listen: {self.listen!r} is not a loopback address, expected tcp://127.0.0.1:PORT, or keys with it"
             )
         if self.munge is not None and self.keys is None:
-            raise ConfigError("munge: expected keys with it: without keys nobody is asked who he is")
+            raise ConfigError("munge: expected keys with it: without keys no credential is verified")

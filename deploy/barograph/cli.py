@@ -1,6 +1,6 @@
-"""The `barograph` command: finds the subcommand and imports only the module of that.
+"""The `barograph` command: dispatches to a subcommand and imports only that subcommand's module.
 
-A compute node has the agent alone, so a subcommand that needs more names the extra to install.
+A compute node has only the agent installed. A subcommand with further dependencies names the extra to install.
 """
 
 from __future__ import annotations
@@ -11,16 +11,33 @@ import signal
 import sys
 from typing import Final, NamedTuple
 
+DESCRIPTION: Final = "Watches MPI jobs from outside and says when one is slower than its history."
 USAGE_ERROR: Final = 2
 MISSING_EXTRA: Final = 3
+DATA_ERROR: Final = 65
+
+
+class CommandError(Exception):
+    """A subcommand has no result. The text is its one line on standard error, `status` its exit status."""
+
+    status: int = DATA_ERROR
+
+    def __init__(self, text: str, status: int | None = None) -> None:
+        super().__init__(text)
+        if status is not None:
+            self.status = status
 
 
 class Command(NamedTuple):
-    """A subcommand: where its `main(argv) -> int` is, the extra it needs, and its line in the help."""
+    """A subcommand. module: has `main(argv) -> int`. extra: of the package, to install. help: line in --help."""
 
     module: str
     extra: str
     help: str
+
+    def lacks(self, error: ModuleNotFoundError) -> bool:
+        """Whether the module that is not found belongs to the extra."""
+        return bool(self.extra) and not (error.name or "").partition(".")[0].startswith("barograph")
 
 
 COMMANDS: Final[dict[str, Command]] = {
@@ -28,40 +45,34 @@ COMMANDS: Final[dict[str, Command]] = {
     "up": Command("barograph.operate.up", "server", "run collector, modeler, alerts and page on this host, supervised"),
     "status": Command("barograph.commands.status", "server", "show jobs, bands and alarms"),
     "page": Command("barograph.site", "server", "serve a web page of jobs, alarms, applications and predictions"),
-    "sql": Command("barograph.commands.sql", "server", "ask the log with a SELECT"),
+    "sql": Command("barograph.commands.sql", "server", "query the log with a SELECT"),
     "export": Command("barograph.commands.export", "server", "write rows of the log to a file: Parquet, CSV, Extra-P"),
     "predict": Command(
-        "barograph.commands.predict", "server", "how long a run will take, also at a scale nobody has run yet"
+        "barograph.commands.predict", "server", "predict the runtime of a run, also at scales that have not been run"
     ),
-    "report": Command("barograph.report", "report", "write a page about an application or a job, to look at or mail"),
+    "report": Command("barograph.report", "server", "write a page about an application or a job, to look at or mail"),
     "import": Command("barograph.imports", "server", "put run history into the log: sacct, SWF, CSV"),
-    "demo": Command("barograph.demo", "demo", "watch real LAMMPS runs, disturb one, and tell the story"),
-    "config": Command(
-        "barograph.operate.config", "server", "show the settings of all daemons, or check a file of them"
-    ),
-    "keys": Command("barograph.operate.keys", "server", "say who may use the log: keys and job tokens"),
-    "collector": Command("barograph_collector.main", "server", "the log: takes rows, keeps them, gives them back"),
+    "demo": Command("barograph.demo", "demo", "watch LAMMPS runs, disturb one, and show how it is detected"),
+    "config": Command("barograph.operate.config", "server", "show the settings of all daemons, or check a file"),
+    "keys": Command("barograph.operate.keys", "server", "manage access to the log: keys and job tokens"),
+    "collector": Command("barograph_collector.main", "server", "the log: stores rows and serves reads"),
     "modeler": Command("barograph_modeler.main", "server", "learns bands from the log and writes them back"),
     "alerts": Command("barograph_alerts.main", "server", "scores running jobs against their bands"),
     "backtest": Command("barograph.lab.backtest.command", "server", "score bands and models on past measurements"),
-    "bench": Command("barograph.lab.bench.command", "server", "measure how much a collector takes on this machine"),
+    "bench": Command("barograph.lab.bench.command", "server", "measure a collector's throughput on this machine"),
     "plan": Command("barograph.lab.plan", "server", "propose the runs to measure for a model of weak scaling"),
     "study": Command("barograph.lab.study", "server", "make the tables of the papers on scaling from your own runs"),
-    "replay": Command("barograph.lab.replay.command", "server", "judge a recorded run as if it happened now"),
-    "record": Command("barograph.lab.replay.record", "", "make such a recording of a live job"),
-    "canary": Command(
-        "barograph.operate.canary", "server", "prove with a made-up job that an alarm would come through"
-    ),
-    "instrument": Command("barograph.instrument", "instrument", "put probes into C and C++ sources: features of a run"),
-    "features": Command("barograph.lab.features", "server", "from instrumented runs to the features worth keeping"),
+    "replay": Command("barograph.lab.replay.command", "server", "score a recorded run as if it were live"),
+    "record": Command("barograph.lab.replay.record", "", "record a live job for `barograph replay`"),
+    "canary": Command("barograph.operate.canary", "server", "check alarms end to end with a synthetic job"),
+    "instrument": Command("barograph.instrument", "instrument", "insert probes of run features into C and C++ sources"),
+    "features": Command("barograph.lab.features", "server", "tabulate and select features of instrumented runs"),
     "bsp": Command("barograph.lab.bsp.command", "harness", "measure intervals of a known workload, under mpiexec"),
     "spool": Command("barograph.operate.spool", "", "list or deliver what earlier runs could not deliver"),
     "doctor": Command("barograph.operate.doctor", "", "check whether runs on this node can be watched"),
-    "ring": Command("barograph.commands.ring", "", "print what a ring file holds"),
-    "files": Command("barograph.operate.files", "", "say where units, hooks, rules and dashboards were installed"),
-    "completion": Command(
-        "barograph.commands.completion", "server", "print a script that completes commands in a shell"
-    ),
+    "ring": Command("barograph.commands.ring", "", "print the contents of a ring file"),
+    "files": Command("barograph.operate.files", "", "list the installed units, hooks, rules and dashboards"),
+    "completion": Command("barograph.commands.completion", "server", "print a shell completion script"),
 }
 
 
@@ -72,12 +83,12 @@ def usage() -> str:
         [
             "usage: barograph COMMAND [ARGUMENT...]",
             "",
-            "Watches MPI jobs from outside and says when one is slower than its history.",
+            DESCRIPTION,
             "",
             "commands:",
             *lines,
             "",
-            "`barograph COMMAND --help` tells more about one of them.",
+            "`barograph COMMAND --help` describes one of them.",
         ]
     )
 
@@ -89,7 +100,7 @@ def main(arguments: list[str] | None = None) -> int:
         status = _run(words)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader, such as `head`, has closed the pipe. The flush when Python ends must not fail again.
+        # The reader, such as `head`, has closed the pipe. The flush at interpreter exit must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     return status
@@ -111,7 +122,7 @@ def _run(words: list[str]) -> int:
     try:
         status: int = importlib.import_module(command.module).main(words[1:])
     except ModuleNotFoundError as error:
-        if not command.extra or (error.name or "").partition(".")[0].startswith("barograph"):
+        if not command.lacks(error):
             raise
         print(
             f"barograph: `{words[0]}` needs the module {error.name!r}, which is not installed here: "
@@ -119,4 +130,7 @@ def _run(words: list[str]) -> int:
             file=sys.stderr,
         )
         return MISSING_EXTRA
+    except CommandError as error:
+        print(f"barograph {words[0]}: {error}", file=sys.stderr)
+        return error.status
     return status

@@ -1,1 +1,1 @@
-"""Grafana's dashboards as code: `python -m barograph_dashboards` writes the JSON in `deploy/grafana/dashboards`."""
+"""Grafana dashboards as TOML: `python -m barograph_dashboards` writes the JSON in `deploy/grafana/dashboards`."""

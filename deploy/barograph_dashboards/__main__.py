@@ -1,4 +1,4 @@
-"""`python -m barograph_dashboards [DIR]`: writes the dashboards as Grafana provisions them."""
+"""`python -m barograph_dashboards [DIR]`: writes the dashboards as JSON that Grafana provisions."""
 
 from __future__ import annotations
 
@@ -7,20 +7,17 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from grafana_foundation_sdk.builders.dashboard import Dashboard
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
-from barograph_dashboards.application import application
-from barograph_dashboards.facility import facility
-from barograph_dashboards.job import job
+from barograph_dashboards.board import dashboard
 
-DASHBOARDS: Final = {"facility": facility, "job": job, "application": application}
+DASHBOARDS: Final = ("facility", "job", "application")
 DIRECTORY: Final = Path(__file__).parents[1] / "grafana/dashboards"
 
 
-def text(dashboard: Dashboard) -> str:
-    """The dashboard as JSON, the same for the same dashboard. Panels are numbered, so that links to one stay."""
-    built = dashboard.build()
+def text(name: str) -> str:
+    """A dashboard as deterministic JSON. Panels are numbered in order, so that links to a panel remain valid."""
+    built = dashboard(Path(__file__).with_name(f"{name}.toml")).build()
     for number, panel in enumerate(built.panels or [], 1):
         panel.id_val = number
     return json.dumps(built, cls=JSONEncoder, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
@@ -29,8 +26,8 @@ def text(dashboard: Dashboard) -> str:
 def main(directory: Path) -> None:
     """Write all dashboards."""
     directory.mkdir(parents=True, exist_ok=True)
-    for name, make in DASHBOARDS.items():
-        (directory / f"{name}.json").write_text(text(make()))
+    for name in DASHBOARDS:
+        (directory / f"{name}.json").write_text(text(name))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Panels as these dashboards use them. Each has a description and asks the data source that the reader has chosen."""
+"""The kinds of panels. Each has a description and queries the data source that the reader has selected."""
 
 from __future__ import annotations
 
@@ -24,13 +24,17 @@ from grafana_foundation_sdk.models.dashboard import (
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 from grafana_foundation_sdk.models.xychart import XYShowMode
 
-from barograph_dashboards.palette import BAD, BLUE, GOOD, GREY, ORANGE
-
-BARS: Final[Mapping[str, object]] = {"custom.drawStyle": "bars"}
-WRAPPED: Final[Mapping[str, object]] = {"custom.cellOptions": {"type": "auto", "wrapText": True}}
-YES_OR_NO: Final[Mapping[str, object]] = {
-    "mappings": [{"type": "value", "options": {"0": {"text": "no"}, "1": {"text": "yes"}}}]
+COLORS: Final = {
+    "blue": "#0072B2",
+    "sky": "#56B4E9",
+    "green": "#009E73",
+    "orange": "#E69F00",
+    "red": "#D55E00",
+    "pink": "#CC79A7",
+    "grey": "#8A8A8A",
 }
+"""Colours that are distinct for any colour vision (Okabe and Ito 2008)."""
+WRAPPED: Final[Mapping[str, object]] = {"custom.cellOptions": {"type": "auto", "wrapText": True}}
 NONE: Final[Mapping[str, Any]] = {}
 DATASOURCE: Final = common.DataSourceRef("prometheus", "${datasource}")
 
@@ -40,16 +44,18 @@ P = TypeVar("P", Stat, Timeseries, Table, Chart)
 
 @dataclass(frozen=True)
 class Query:
-    """What Prometheus is asked, and what the answer is called; `{{label}}` in a name stands for a label's value."""
+    """A PromQL query and the name of its series; `{{label}}` in the name stands for the label's value.
+
+    color: of COLORS. step: minimum time between points; bars of increases need the range of the increase, or events
+    are counted twice. properties: further properties of the field, with Grafana's names.
+    """
 
     expr: str
     name: str
     color: str = ""
     unit: str = ""
     step: str = ""
-    """At least so much time between points; the queries of bars take as much, so that nothing is counted twice."""
     properties: Mapping[str, object] = field(default_factory=dict)
-    """Further properties of the answer's field, as Grafana calls them."""
 
 
 def band(lower: str, expected: str, upper: str, name: str) -> list[Query]:
@@ -59,9 +65,9 @@ def band(lower: str, expected: str, upper: str, name: str) -> list[Query]:
     hidden = {"custom.hideFrom": {"legend": True, "tooltip": False, "viz": False}}
     shaded = {"custom.fillBelowTo": lowest, "custom.fillOpacity": 25}
     return [
-        Query(lower, lowest, GREY, properties=bare | hidden),
-        Query(upper, name, GREY, properties=bare | shaded),
-        Query(expected, "expected", ORANGE),
+        Query(lower, lowest, "grey", properties=bare | hidden),
+        Query(upper, name, "grey", properties=bare | shaded),
+        Query(expected, "expected", "orange"),
     ]
 
 
@@ -69,8 +75,7 @@ def stat(
     title: str, description: str, query: str, *, unit: str = "short", bad_from: float | None = None, empty: str = "-",
     decimals: int | None = None, name: str = "",
 ) -> Stat:  # fmt: skip
-    """One number. bad_from: from here on it is drawn as bad. empty: shown where there is no data. name: shown instead
-    of the number."""
+    """One number. bad_from: smallest bad value. empty: shown without data. name: shown instead of the number."""
     panel = _framed(Stat(), title, description, 4, 3, empty)
     panel.with_target(_target(Query(query, name or title), 0)).unit(unit)
     panel.graph_mode(common.BigValueGraphMode.NONE).thresholds(_thresholds(bad_from))
@@ -85,7 +90,7 @@ def series(
     line_at: float | None = None, minimum: float | None = None, stacked: bool = False,
     empty: str = "No data in this time range",
 ) -> Timeseries:  # fmt: skip
-    """Values over time. line_at: a dashed line at this value, and bad above it."""
+    """Values over time. line_at: a dashed threshold, above which values are bad."""
     panel = _framed(Timeseries(), title, description, span, 8, empty)
     panel.unit(unit).line_width(1).fill_opacity(60 if stacked else 0).show_points(common.VisibilityMode.NEVER)
     panel.legend(_legend()).tooltip(
@@ -109,8 +114,8 @@ def table(
     title: str, description: str, columns: Sequence[str | Query], *, span: int = 24, height: int = 8,
     sort_by: str = "", empty: str, links: Mapping[str, str] = NONE, widths: Mapping[str, int] = NONE,
 ) -> Table:  # fmt: skip
-    """Values at the end of the time range. columns: labels, and queries whose value is shown; all queries have all
-    labels or the first of them. links: column to address, in which `${__value.raw}` is the cell."""
+    """Values at the end of the time range. columns: labels, and queries for values; every query has all labels, or the
+    first of them. links: maps a column to a URL, in which `${__value.raw}` is the cell."""
     panel = _framed(Table(), title, description, span, height, empty)
     for transformation in _one_table(panel, columns):
         panel.with_transformation(transformation)
@@ -150,7 +155,7 @@ def by_ranks(
 
 
 def _framed(panel: P, title: str, description: str, span: int, height: int, empty: str) -> P:
-    """The panel with what every panel has. span, height: in cells of Grafana's grid, which is 24 wide."""
+    """The panel with the common properties. span, height: cells of Grafana's grid, which is 24 wide."""
     panel.title(title).description(description).datasource(DATASOURCE).span(span).height(height).no_value(empty)
     return panel
 
@@ -161,12 +166,12 @@ def _target(query: Query, number: int) -> Dataquery:
 
 
 def _one_table(panel: Table | Chart, columns: Sequence[str | Query]) -> list[DataTransformerConfig]:
-    """Add the queries as instant ones; returns what merges their answers into one table with these columns."""
+    """Add the instant queries; returns the transformations that merge their results into one table."""
     queries = [column for column in columns if isinstance(column, Query)]
     for number, query in enumerate(queries):
         target = Dataquery().expr(query.expr).ref_id(_ref(number)).instant().format(PromQueryFormat.TABLE)
         panel.with_target(target.datasource(DATASOURCE))
-    # Grafana's names for the values depend on how many queries there are.
+    # The value column is named "Value" for one query, "Value #A" and so on for several.
     values = iter(["Value"] if len(queries) == 1 else [f"Value #{_ref(number)}" for number in range(len(queries))])
     names: dict[str, str] = {}
     for column in columns:
@@ -190,7 +195,7 @@ def _properties(query: Query) -> list[DynamicConfigValue]:
     if query.unit:
         found["unit"] = query.unit
     if query.color:
-        found["color"] = FieldColor().mode(FieldColorModeId.FIXED).fixed_color(query.color).build()
+        found["color"] = FieldColor().mode(FieldColorModeId.FIXED).fixed_color(COLORS[query.color]).build()
     return _values(found)
 
 
@@ -199,7 +204,10 @@ def _values(properties: Mapping[str, object]) -> list[DynamicConfigValue]:
 
 
 def _thresholds(bad_from: float | None) -> ThresholdsConfig:
-    steps = [Threshold(None, BLUE)] if bad_from is None else [Threshold(None, GOOD), Threshold(bad_from, BAD)]
+    if bad_from is None:
+        steps = [Threshold(None, COLORS["blue"])]
+    else:
+        steps = [Threshold(None, COLORS["green"]), Threshold(bad_from, COLORS["red"])]
     return ThresholdsConfig().mode(ThresholdsMode.ABSOLUTE).steps(steps)
 
 

@@ -1,9 +1,9 @@
--- For Flux's job shell: put it into /etc/flux/shell/lua.d. It adds to the environment of tasks what task-begin prints.
+-- Plugin for Flux's job shell, in /etc/flux/shell/lua.d. Adds the output of task-begin to the environment of tasks.
 local hooks = "/etc/barograph/hooks"
 local passed = {
     "LD_PRELOAD", "BAROGRAPH_DISABLE", "BAROGRAPH_RANKS", "BAROGRAPH_RING_DIR", "BAROGRAPH_FEATURES", "FLUX_JOB_NNODES",
 }
-local variables -- asked for once: the tasks of a job differ in their numbers alone
+local variables -- read once: they are the same for all tasks of a job
 
 local function quoted(text)
     return "'" .. text:gsub("'", "'\\''") .. "'"
@@ -16,7 +16,7 @@ local function first_line(command)
     return line
 end
 
--- The prefix of an id is a letter beyond ASCII where the locale has it, which need not be the prolog's.
+-- The prefix of an id is a non-ASCII letter in some locales, and the prolog's locale may differ.
 local function name()
     return "flux-" .. task.getenv("FLUX_JOB_ID"):gsub("^ƒ", "f") .. "@" .. first_line("/bin/uname -n")
 end
@@ -38,7 +38,7 @@ plugin.register {
     name = "barograph",
     handlers = {
         {
-            -- Not shell.init: only newer shells know the job's own id by then, others that of a job around it.
+            -- Not shell.init: at that time older shells have the id of the enclosing job.
             topic = "task.init",
             fn = function()
                 pcall(function()

@@ -1,6 +1,6 @@
-"""A hook of PBS for three events of MoM: execjob_begin and execjob_end (root, on each node of a job), execjob_launch.
+"""Hook of PBS for three events of MoM: execjob_begin and execjob_end (root, on each node of a job), execjob_launch.
 
-Install it under `/etc/barograph/hooks` as docs/operator/pbs-flux.md says. Whatever goes wrong, the job goes on.
+For the installation see docs/operator/pbs-flux.md. Errors are logged and never affect the job.
 """
 
 import pwd
@@ -10,18 +10,18 @@ import pbs
 
 HOOKS = "/etc/barograph/hooks"
 SECONDS = 5
-"""Beyond what the hooks allow themselves, 1.5."""
+"""Timeout; exceeds the 1.5 s limit of `bounded`."""
 
 
 def run(words, environment, prefix=()):
-    """One of the hooks; what it prints."""
+    """Run one of the hooks; returns its output."""
     command = [*prefix, "/bin/sh", HOOKS + "/bounded", *words]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, timeout=SECONDS, check=False)
     return done.stdout.decode()
 
 
 def work(event):
-    """Begin, end or launch."""
+    """Call the hook that corresponds to the event."""
     job = event.job
     owner = str(job.euser or job.Job_Owner).partition("@")[0]
     user = pwd.getpwnam(owner)

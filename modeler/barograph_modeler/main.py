@@ -68,7 +68,7 @@ def _serve(configuration: Configuration[ModelerSettings]) -> int:
                 prepare=keeper.restore if keeper else None,
                 keep=keeper.keep if keeper else None,
                 pages={"/predict": PredictPage(forecaster, features, access=access)},
-                each_cycle=access.look if access else lambda: None,
+                each_cycle=access.poll if access else lambda: None,
             )
         finally:
             apart.stop()

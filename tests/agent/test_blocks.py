@@ -1,4 +1,4 @@
-"""Intervals under a budget: moments stay exact, rare classes stay whole, and rows are no more than were paid for."""
+"""Reduction within a budget: moments stay exact, rare classes are not reduced, and rows do not exceed the budget."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ values = st.floats(1e-7, 1e4)
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), values), min_size=1, max_size=300), st.integers(0, 400))
-def test_whatever_is_reduced_counts_sums_and_extremes_of_each_class_are_those_of_its_intervals(
-    pairs: list[tuple[int, float]], rows: int
-) -> None:
+def test_reduction_preserves_counts_sums_and_extremes_of_each_class(pairs: list[tuple[int, float]], rows: int) -> None:
     raw = intervals([c for c, _ in pairs], [s for _, s in pairs])
     blocks = reduce(raw, rows)
     classes = set(raw.class_ids.tolist())
@@ -45,14 +43,14 @@ def test_whatever_is_reduced_counts_sums_and_extremes_of_each_class_are_those_of
 
 
 @given(st.lists(st.integers(1, 10**6), min_size=1, max_size=50), st.integers(0, 10**7))
-def test_a_share_is_the_largest_that_the_rows_allow(counts: list[int], rows: int) -> None:
+def test_share_is_the_largest_limit_within_the_rows(counts: list[int], rows: int) -> None:
     array = np.array(counts)
     q = share(array, rows)
     assert q == 1 or np.minimum(array, q).sum() <= rows
     assert q >= max(counts) or np.minimum(array, q + 1).sum() > rows
 
 
-def test_an_interval_of_a_hundred_seconds_stays_itself_among_millions_of_ten_microseconds() -> None:
+def test_a_rare_class_is_not_reduced_among_millions_of_short_intervals() -> None:
     fast = [1] * 10_000
     raw = intervals([*fast, 2, *fast], [1e-5] * 10_000 + [100.0] + [1e-5] * 10_000)
     blocks = reduce(raw, 41)
@@ -62,7 +60,7 @@ def test_an_interval_of_a_hundred_seconds_stays_itself_among_millions_of_ten_mic
     assert len(blocks["count"]) == 41
 
 
-def test_within_the_budget_each_interval_is_a_block_of_its_own() -> None:
+def test_within_the_budget_nothing_is_reduced() -> None:
     raw = intervals([1, 2, 1, 2])
     blocks = reduce(raw, 4)
     assert blocks["count"].tolist() == [1, 1, 1, 1]
@@ -71,9 +69,7 @@ def test_within_the_budget_each_interval_is_a_block_of_its_own() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 100), st.integers(0, 5000)), max_size=40), st.floats(1, 1000))
-def test_over_any_time_rows_are_no_more_than_rate_times_time_and_one_burst(
-    steps: list[tuple[float, int]], rate: float
-) -> None:
+def test_rows_never_exceed_rate_times_time_plus_one_burst(steps: list[tuple[float, int]], rate: float) -> None:
     budget, now, sent = Budget(), 1e9, 0
     began = None
     for seconds, wanted in steps:
@@ -86,9 +82,9 @@ def test_over_any_time_rows_are_no_more_than_rate_times_time_and_one_burst(
         assert budget.allow(now, rate) >= 0
 
 
-def test_rows_sent_beyond_the_budget_are_owed() -> None:
+def test_rows_beyond_the_budget_are_subtracted_from_later_credit() -> None:
     budget = Budget()
     budget.spend(budget.allow(100.0, 10.0) + 50)
     assert budget.allow(104.0, 10.0) == 0
     assert budget.allow(106.0, 10.0) == 10
-    assert budget.allow(90.0, 10.0) == 10  # another ring's intervals may lie before
+    assert budget.allow(90.0, 10.0) == 10  # intervals of another ring may be earlier

@@ -1,4 +1,4 @@
-"""The measurement program: the same amounts for the same seed, times that add up, and files others can read."""
+"""The measurement program: reproducible amounts, consistent times, and output files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def bsp(mpi: Mpi, ranks: int, *words: str | Path) -> subprocess.CompletedProcess
     assert mpi.python is not None
     environment = {**os.environ, **mpi.environment(), "OMP_NUM_THREADS": "1"}
     if str(mpi.python.parent.parent) != sys.prefix:
-        # That environment has mpi4py and numpy; what else the agent needs comes from this one, behind them.
+        # That environment has mpi4py and numpy; other dependencies of the agent come from this one, after them.
         sources = [Path(__file__).parents[2] / name for name in ("agent", "collector", "deploy")]
         environment["PYTHONPATH"] = ":".join(map(str, [*sources, sysconfig.get_paths()["purelib"]]))
     program = [str(mpi.python), "-m", "barograph", "bsp", *map(str, words)]
@@ -40,7 +40,7 @@ def bsp(mpi: Mpi, ranks: int, *words: str | Path) -> subprocess.CompletedProcess
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
-def test_amounts_follow_from_seed_and_rank_and_have_the_mean_that_was_asked_for(distribution: str) -> None:
+def test_amounts_depend_on_seed_and_rank_and_have_the_requested_mean(distribution: str) -> None:
     values = parameters("ftq", distribution, {})
     drawn = amounts("ftq", distribution, values, 20_000, seed=1, rank=0)
     assert (drawn == amounts("ftq", distribution, values, 20_000, seed=1, rank=0)).all()
@@ -65,7 +65,7 @@ def test_parameters_are_checked_by_name_and_range() -> None:
         assert str(raised.value) == words
 
 
-def test_the_sparse_product_is_that_of_the_five_point_stencil(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sparse_product_equals_the_five_point_stencil(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     original = np.add.reduceat
     monkeypatch.setattr(workloads.np, "add", type("Add", (), {"reduceat": lambda *a: seen.append(original(*a))}))
@@ -75,7 +75,7 @@ def test_the_sparse_product_is_that_of_the_five_point_stencil(monkeypatch: pytes
     assert seen[0].reshape(5, 5) == pytest.approx(4 * x - around)
 
 
-def test_the_barrier_itself_is_what_the_last_rank_spends_in_it() -> None:
+def test_the_cost_of_a_barrier_is_the_time_of_its_last_rank() -> None:
     times = Times(np.array([[4, 8], [6, 2]]) * 10**6, np.array([[3, 1], [1, 7]]) * 10**6, np.array([7, 9]) * 10**6)
     found = report.summary(times)
     assert found["barrier"]["mean"] == pytest.approx(1e-3)
@@ -85,7 +85,7 @@ def test_the_barrier_itself_is_what_the_last_rank_spends_in_it() -> None:
 
 
 @pytest.mark.parametrize("workload", ["ftq", "fwq", "dgemm", "spmv"])
-def test_two_ranks_measure_what_they_do_and_write_it_down(mpi: Mpi, tmp_path: Path, workload: str) -> None:
+def test_two_ranks_measure_and_write_their_times(mpi: Mpi, tmp_path: Path, workload: str) -> None:
     given = ["--param", "size=32"] if workload in workloads.SIZES else ["--dist", "gamma", "--param", "shape=9"]
     words = ["--workload", workload, "--intervals", "20", "--halo", "100", "--json", "--output", tmp_path, *given]
     done = bsp(mpi, 2, *words)
@@ -109,7 +109,7 @@ def test_two_ranks_measure_what_they_do_and_write_it_down(mpi: Mpi, tmp_path: Pa
             assert all(one >= least - 1e-8 for one, least in zip(spent, asked, strict=True))
 
 
-def test_maxima_are_read_by_the_back_test(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_backtest_reads_maxima(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     done = bsp(mpis.find("mpich"), 2, "--workload", "fwq", "--intervals", "60", "--output", tmp_path)
     assert done.returncode == 0
     assert (
@@ -119,7 +119,7 @@ def test_maxima_are_read_by_the_back_test(tmp_path: Path, capsys: pytest.Capture
     assert "same-scale" in capsys.readouterr().out
 
 
-def test_what_cannot_be_used_is_said_once(tmp_path: Path) -> None:
+def test_an_error_is_printed_once(tmp_path: Path) -> None:
     for words, line in [
         (["--workload", "ftq", "--intervals", "0"], "argument --intervals: '0', expected 1 to 10000000"),
         (

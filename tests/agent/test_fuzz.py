@@ -1,4 +1,4 @@
-"""Damaged rings and messages are refused: no other error, no endless work, no memory without bound.
+"""Damaged rings and messages are rejected, without other errors, endless loops or unbounded memory.
 
 `make bench` does a million of each.
 """
@@ -15,16 +15,16 @@ from helpers import fuzz
 COUNT = 2000
 MEGABYTES = 100
 
-# Numbers that wrap around would be a warning.
+# An integer overflow would be a warning.
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
 
 
 def peak() -> int:
-    """The most memory this process has ever had, in megabytes."""
+    """Peak resident memory of this process, in megabytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
-def test_a_mutated_ring_is_read_or_refused(tmp_path: Path) -> None:
+def test_a_mutated_ring_is_read_or_rejected(tmp_path: Path) -> None:
     fuzz.rings(tmp_path, 10, seed=0)
     before = peak()
     found = fuzz.rings(tmp_path, COUNT, seed=3)

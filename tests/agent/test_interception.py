@@ -18,7 +18,7 @@ from helpers.mpi import Mpi
 PROGRAMS = Path(__file__).with_name("programs")
 PAGE = mpis.REPOSITORY / "docs/reference/interception.md"
 ROUNDS = 7
-CALLS = 11 * ROUNDS  # what programs/collectives.* say that a round makes
+CALLS = 11 * ROUNDS  # calls per round, see programs/collectives.*
 BINDINGS = {"mpif.h": 1, "use mpi": 2, "use mpi_f08": 3}
 NAMES = {
     "mpich": "MPICH (PyPI)",
@@ -35,7 +35,7 @@ ENDS = {
     "MPI_Abort": "`MPI_Abort`",
     "kill": "SIGKILL",
 }
-# What programs/collectives.* exit with, where they do; a launcher that learns of it late may say another status.
+# Exit statuses of programs/collectives.*; a launcher that is notified late may return another status.
 STATUSES = {"finalize": 0, "exit": 5}
 # mpi4py finalizes MPI when the interpreter exits.
 FINALIZED = {"C": {"finalize"}, "mpi4py": {"finalize", "exit"}, **{binding: {"finalize"} for binding in BINDINGS}}
@@ -59,7 +59,7 @@ def program(mpi: Mpi, language: str, folder: Path) -> list[str | Path]:
 
 
 def write(row: str) -> None:
-    """Puts the row into the page's table in place of the one with the same first two cells."""
+    """Replace the row of the page's table with the same first two cells."""
     before, rule, table = PAGE.read_text().partition(f"{'|---' * (2 + len(ENDS))}|\n")
     rows = {row, *(line for line in table.splitlines() if line.split("|")[1:3] != row.split("|")[1:3])}
     PAGE.write_text(before + rule + "".join(f"{line}\n" for line in sorted(rows)))
@@ -73,7 +73,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("language", "name"), CASES)
-def test_every_collective_is_in_the_ring_whatever_the_language_the_mpi_and_the_end(
+def test_every_collective_is_recorded_for_each_language_mpi_and_kind_of_end(
     language: str, name: str, tmp_path: Path, library: Path, request: pytest.FixtureRequest
 ) -> None:
     mpi = mpis.find(name)
@@ -89,7 +89,7 @@ def test_every_collective_is_in_the_ring_whatever_the_language_the_mpi_and_the_e
         (path,) = folder.iterdir()
         with Ring(path) as ring:
             assert (ring.head, ring.dropped, ring.finalized) == (CALLS, 0, end in FINALIZED[language])
-            if end != "MPI_Abort":  # by exit() in one MPI, by a signal in another
+            if end != "MPI_Abort":  # ends by exit() in one MPI, by a signal in another
                 assert ring.exit_status == STATUSES.get(end)
             cells.append(f"{ring.head} of {CALLS}{', finalized' if ring.finalized else ''}")
     row = f"| {language} | {NAMES[name]} | {' | '.join(cells)} |"

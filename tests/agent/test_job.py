@@ -1,4 +1,4 @@
-"""Who a run is: job identity from the environment, the application's name, parameters, workload."""
+"""The identity of a run: job, application, parameters, workload."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from barograph.commands import run as command
 from barograph_agent.job.identity import Job, JobError, from_environment, guess_app, parse_params
 from barograph_agent.protocol.tables import IDENTIFIER
+from barograph_agent.settings import places, sources
 
 
 def job(environment: dict[str, str] | None = None, **changes: object) -> Job:
@@ -51,11 +52,11 @@ def job(environment: dict[str, str] | None = None, **changes: object) -> Job:
         ({"BAROGRAPH_CLUSTER": "\u00fc"}, "local/20250101T000000-77.0.0"),
     ],
 )
-def test_a_job_is_who_the_batch_system_says_or_else_itself(environment: dict[str, str], key: str) -> None:
+def test_a_job_is_identified_by_the_batch_system_if_there_is_one(environment: dict[str, str], key: str) -> None:
     assert job(environment).key == key
 
 
-def test_whatever_the_environment_holds_the_names_are_identifiers() -> None:
+def test_names_are_identifiers_for_any_environment() -> None:
     long = "\u00e9 x" * 500
     names = ("BAROGRAPH_CLUSTER", "SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_JOB_ACCOUNT")
     numbers = dict.fromkeys(("SLURM_RESTART_COUNT", "SLURM_STEP_ID", "SLURM_JOB_NUM_NODES"), "4294967290" * 9)
@@ -83,11 +84,11 @@ def test_whatever_the_environment_holds_the_names_are_identifiers() -> None:
         ("./job.sh arg", "job"),
         ("python", "python"),
         ("sh", "sh"),
-        # Programs whose names begin like an interpreter's.
+        # Programs with names that begin like those of interpreters.
         ("mpiexec -n 2 shallow_water input.nml", "shallow_water"),
         ("pythia8 main.cmnd", "pythia8"),
         ("bashful x", "bashful"),
-        # What can only be wrong: `--app` settles it.
+        # Cases that need `--app`.
         ("taskset -c 0,1 lmp", "0-1"),
         ("mpirun --bind-to none -n 4 ./xhpcg", "none"),
         ("mpiexec -n 2", "mpiexec"),
@@ -97,20 +98,20 @@ def test_the_application_is_guessed_from_its_command_line(words: str, app: str) 
     assert guess_app(words.split()) == app
 
 
-def test_without_a_word_the_application_is_unknown_and_a_given_name_wins() -> None:
+def test_an_empty_command_is_unknown_and_a_given_name_takes_precedence() -> None:
     assert guess_app([]) == "unknown"
     assert guess_app(["\u00fc"]) == "unknown"
     assert job(app="LAMMPS@2023+kokkos").app == "LAMMPS@2023+kokkos"
 
 
 @pytest.mark.parametrize("app", ["", "two words", "x" * 41, "\u00fc", "x\n"])
-def test_an_application_name_that_is_no_identifier_is_refused(app: str) -> None:
+def test_an_invalid_application_name_is_rejected(app: str) -> None:
     with pytest.raises(JobError) as raised:
         job(app=app)
     assert str(raised.value) == f"app is {app!r}, expected 1-40 characters from A-Z a-z 0-9 _ . : @ / + -"
 
 
-def test_parameters_are_name_and_value_and_the_last_one_counts() -> None:
+def test_of_repeated_parameters_the_last_one_applies() -> None:
     pairs = ["x=4", "in.file=a=b c", "empty=", "x=5"]
     assert parse_params(pairs) == {"x": "5", "in.file": "a=b c", "empty": ""}
     assert parse_params([]) == {}
@@ -119,7 +120,7 @@ def test_parameters_are_name_and_value_and_the_last_one_counts() -> None:
 @pytest.mark.parametrize(
     ("word", "quoted"), [("x", "x"), ("=4", "=4"), ("a b=4", "'a b=4'"), ("", "''"), ("\u00fc=1", "'\u00fc=1'")]
 )
-def test_a_word_that_is_no_parameter_is_refused(word: str, quoted: str) -> None:
+def test_an_invalid_parameter_is_rejected(word: str, quoted: str) -> None:
     with pytest.raises(JobError) as raised:
         parse_params(["fine=1", word])
     assert str(raised.value) == f"--param is {quoted}, expected NAME=VALUE, such as x=4"
@@ -127,7 +128,7 @@ def test_a_word_that_is_no_parameter_is_refused(word: str, quoted: str) -> None:
 
 def test_runs_are_compared_within_a_workload_of_application_scale_and_parameters() -> None:
     assert job().workload(2, 1) == "local/a.out@2x1"
-    # Bands of last year are found by this, so it may never change: printf '[["steps","100"],["x","4"]]' | b2sum -l 32
+    # Stored bands refer to this name, so it must never change: printf '[["steps","100"],["x","4"]]' | b2sum -l 32
     known = "local/a.out@64x4:94fad9c2"
     assert job(params={"x": "4", "steps": "100"}).workload(64, 4) == known
     assert job(params={"steps": "100", "x": "4"}).workload(64, 4) == known
@@ -135,7 +136,7 @@ def test_runs_are_compared_within_a_workload_of_application_scale_and_parameters
     assert len({job(params=params).workload(64, 4) for params in others} | {known}) == 4
 
 
-def test_a_user_without_a_name_is_known_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_a_name_is_identified_by_uid(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown() -> str:
         raise KeyError("getpwuid(): uid not found: 12345")
 
@@ -153,14 +154,14 @@ def test_a_user_without_a_name_is_known_by_number(monkeypatch: pytest.MonkeyPatc
         ("mine", "/opt/hpcg/bin/xhpcg", "mine"),
     ],
 )
-def test_the_executable_names_an_application_that_was_only_guessed(given, program, app):
+def test_the_executable_replaces_a_guessed_application_name(given, program, app):
     command = ["mpirun", "--bind-to", "none", "xhpcg"]
     job = from_environment({}, command=command, app=given, params={}, user="u", host="h", unique="1")
-    assert job.seen_as(program).app == app
-    assert job.seen_as(program).workload(4, 1) == f"local/{app}@4x1"
+    assert job.named_by(program).app == app
+    assert job.named_by(program).workload(4, 1) == f"local/{app}@4x1"
 
 
-def test_the_batch_system_says_nodes_account_and_the_id_that_never_comes_again(tmp_path: Path) -> None:
+def test_nodes_account_and_unique_id_come_from_the_batch_system(tmp_path: Path) -> None:
     slurm = {"SLURM_JOB_ID": "1", "SLURM_JOB_NUM_NODES": "4", "SLURM_JOB_ACCOUNT": "phys", "SLURM_JOB_SLUID": "sAB1"}
     hosts = tmp_path / "nodes"
     hosts.write_text("n1\nn1\nn2\nn2\n")
@@ -175,3 +176,14 @@ def test_the_batch_system_says_nodes_account_and_the_id_that_never_comes_again(t
     for environment, facts in cases:
         found = job(environment)
         assert (found.scheduler, found.nodes, found.account, found.unique_id) == facts
+
+
+def test_site_files_in_an_inaccessible_directory_count_as_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    # ENAMETOOLONG, as EACCES does not occur for root: Path.exists raises for both.
+    inaccessible = Path("/etc") / ("x" * 300)
+    monkeypatch.setattr(places, "SITE_RULES", inaccessible)
+    monkeypatch.setattr(sources, "SITE_FILE", inaccessible)
+    with pytest.raises(OSError, match="too long"):
+        inaccessible.exists()
+    assert places.rules({}) is None
+    assert sources.site_file({}) is None

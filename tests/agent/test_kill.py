@@ -1,4 +1,4 @@
-"""SIGKILL of everything that can be killed, in the middle: each interval that happened is in the log, and once.
+"""SIGKILL of every process at any time: each interval is in the log exactly once.
 
 The programs say in a file how many barriers have returned, so kills are aimed at seeded points of progress and what
 must be in the log is known without asking the shim.
@@ -29,7 +29,7 @@ BARRIERS = 400
 ENDLESS = 10**6
 PAUSE = "2000"  # microseconds: a run of about a second
 HELD = ["sh", "-c", '"$@" && exec cat', "sh"]
-"""Before a program: its command ends when its input does, so the run lasts until the test has done its worst."""
+"""Prefix of a command that makes it wait for the end of its input, so the run lasts until the test ends it."""
 ROUNDS = 3
 
 
@@ -51,7 +51,7 @@ def node(tmp_path: Path, service: Service) -> Node:
 
 
 class Watched:
-    """A run of the program, started; `app` names it in the log."""
+    """A started run of the program, with the name `app` in the log."""
 
     def __init__(
         self, node: Node, paced: Path, app: str, before: Sequence[str] = HELD, barriers: int = BARRIERS
@@ -63,16 +63,16 @@ class Watched:
         self._memory: set[Path] = set()
 
     def barriers(self) -> int:
-        """How many have returned."""
+        """Number of barriers that have returned."""
         text = self.progress.read_text() if self.progress.exists() else ""
         return int(text or 0)
 
     def wait_for(self, barriers: int) -> None:
-        """Wait until so many barriers have returned."""
+        """Wait until that many barriers have returned."""
         wait_until(lambda: self.barriers() >= barriers, f"{barriers} barriers of {self.app}")
 
     def sidecar(self) -> int:
-        """The process of its sidecar, waiting for one where it is being started again."""
+        """The process of its sidecar; waits during a restart."""
         found: list[int] = []
 
         def there() -> bool:
@@ -96,7 +96,7 @@ class Watched:
         return sorted(found)
 
     def kill(self, pid: int) -> None:
-        """SIGKILL for something that takes the program with it."""
+        """SIGKILL a process, which ends the program too."""
         for rank in self.ranks():
             self._memory |= segments(rank)
         kill(pid)
@@ -107,7 +107,7 @@ class Watched:
             path.unlink(missing_ok=True)
 
     def end(self) -> list[str]:
-        """Let it come to its end; the lines it printed."""
+        """Wait for its end; returns the printed lines."""
         _, said = self.process.communicate(timeout=100)
         return said.splitlines()
 
@@ -129,7 +129,7 @@ def test_a_killed_application_leaves_every_barrier_that_returned(
         run = Watched(node, paced, app, mpis.find("mpich").command(2, []), ENDLESS)
         run.wait_for(rng.randrange(1, BARRIERS))
         if victim == "launcher":
-            for rank in run.ranks():  # they die a moment later, and go on until then
+            for rank in run.ranks():  # they continue until they die shortly after
                 os.kill(rank, signal.SIGSTOP)
             children = Path(f"/proc/{run.process.pid}/task/{run.process.pid}/children").read_text().split()
             (mpiexec,) = (int(pid) for pid in children if int(pid) != run.sidecar())
@@ -141,16 +141,14 @@ def test_a_killed_application_leaves_every_barrier_that_returned(
         wait_until(lambda run=run: run.ranks() == [], "its ranks are gone")
         run.clear()
         count = len(service.indices(run.app))
-        # Killed between the return of a barrier and the note of it, it is one more.
+        # One more if it was killed between the return of a barrier and recording that in the file.
         assert count in (run.barriers(), run.barriers() + 1)
         assert_once(service, run.app, count)
         assert f"barograph: intervals {count:,} seen on 2 ranks, {count:,} stored" in lines
         assert node.waiting() == []
 
 
-def test_a_killed_sidecar_is_started_again_and_nothing_is_lost_or_doubled(
-    node: Node, service: Service, paced: Path
-) -> None:
+def test_a_killed_sidecar_is_restarted_without_loss_or_duplicates(node: Node, service: Service, paced: Path) -> None:
     rng = random.Random(2)
     for round_ in range(ROUNDS):
         run = Watched(node, paced, f"sidecar-{round_}")
@@ -163,7 +161,7 @@ def test_a_killed_sidecar_is_started_again_and_nothing_is_lost_or_doubled(
         assert_once(service, run.app, BARRIERS)
 
 
-def test_a_killed_sidecar_is_back_while_the_command_still_runs(node: Node) -> None:
+def test_a_killed_sidecar_is_restarted_while_the_command_runs(node: Node) -> None:
     run = node.start("cat", stdin=subprocess.PIPE)
     wait_until(lambda: len(sidecars(node.spools)) == 1, "the sidecar is there")
     (first,) = sidecars(node.spools)
@@ -174,7 +172,7 @@ def test_a_killed_sidecar_is_back_while_the_command_still_runs(node: Node) -> No
     assert run.returncode == 0
 
 
-def test_a_sidecar_told_to_stop_in_mid_run_is_started_again_too(node: Node, service: Service, paced: Path) -> None:
+def test_a_terminated_sidecar_is_restarted_while_the_command_runs(node: Node, service: Service, paced: Path) -> None:
     run = Watched(node, paced, "sidecar-term")
     run.wait_for(100)
     sidecar = run.sidecar()
@@ -186,7 +184,7 @@ def test_a_sidecar_told_to_stop_in_mid_run_is_started_again_too(node: Node, serv
     assert node.waiting() == []
 
 
-def test_a_killed_collector_comes_back_and_gets_what_it_lacks_once(node: Node, service: Service, paced: Path) -> None:
+def test_a_restarted_collector_receives_missing_messages_once(node: Node, service: Service, paced: Path) -> None:
     rng = random.Random(3)
     for round_ in range(ROUNDS):
         run = Watched(node, paced, f"collector-{round_}")
@@ -200,9 +198,7 @@ def test_a_killed_collector_comes_back_and_gets_what_it_lacks_once(node: Node, s
         assert_once(service, run.app, BARRIERS)
 
 
-def test_collector_and_sidecar_killed_in_any_order_lose_and_double_nothing(
-    node: Node, service: Service, paced: Path
-) -> None:
+def test_kills_of_collector_and_sidecar_cause_no_loss_or_duplicates(node: Node, service: Service, paced: Path) -> None:
     rng = random.Random(4)
     run = Watched(node, paced, "both")
     for at in sorted(rng.sample(range(BARRIERS), 4)):
@@ -216,11 +212,11 @@ def test_collector_and_sidecar_killed_in_any_order_lose_and_double_nothing(
     assert_once(service, run.app, BARRIERS)
 
 
-def test_when_barograph_run_itself_is_killed_its_sidecar_sees_the_program_to_its_end(
+def test_if_barograph_run_is_killed_its_sidecar_records_the_end_of_the_program(
     node: Node, service: Service, paced: Path
 ) -> None:
     rng = random.Random(5)
-    # At 0 the program has just been started, and MPI_Init is to come.
+    # At 0 the program has just started, before MPI_Init.
     for round_, at in enumerate([0, *rng.sample(range(1, BARRIERS), 2)]):
         run = Watched(node, paced, f"run-{round_}")
         if at:
@@ -236,9 +232,7 @@ def test_when_barograph_run_itself_is_killed_its_sidecar_sees_the_program_to_its
         assert list(node.rings.iterdir()) == []
 
 
-def test_when_its_sidecar_is_killed_too_the_next_run_finishes_the_job(
-    node: Node, service: Service, paced: Path
-) -> None:
+def test_if_launcher_and_sidecar_are_killed_the_next_run_delivers(node: Node, service: Service, paced: Path) -> None:
     rng = random.Random(6)
     for round_ in range(2):
         run = Watched(node, paced, f"orphan-{round_}")
@@ -252,7 +246,7 @@ def test_when_its_sidecar_is_killed_too_the_next_run_finishes_the_job(
         assert_once(service, run.app, BARRIERS)
 
 
-def test_a_run_of_which_everything_was_killed_while_nobody_collected_is_delivered_by_hand(
+def test_a_run_whose_processes_were_all_killed_is_delivered_by_barograph_spool(
     node: Node, service: Service, paced: Path
 ) -> None:
     node.environment["BAROGRAPH_COLLECTOR"] = NOWHERE
@@ -270,7 +264,7 @@ def test_a_run_of_which_everything_was_killed_while_nobody_collected_is_delivere
     assert_once(service, "by-hand", count)
 
 
-# Steps and delivers without a pause, so that a kill at any time falls into some of its work.
+# Steps and delivers without a pause, so that a kill interrupts its work at any point.
 STEPPER = """
 import sys
 from pathlib import Path
@@ -285,17 +279,14 @@ while True:
 """
 
 
-def test_a_watch_killed_in_the_middle_of_its_work_leaves_what_the_next_one_needs(
-    node: Node, service: Service, tmp_path: Path
-) -> None:
+def test_a_watch_killed_at_any_time_is_continued_by_the_next(node: Node, service: Service, tmp_path: Path) -> None:
     rng = random.Random(7)
     directory, rings = tmp_path / "run", tmp_path / "ring"
     rings.mkdir()
     directory.mkdir()
     launcher, born = myself()
     job = Job("lab", "stepper", 0, "0", "ada", "n1", "stepper", {})
-    # Segments are small, so that several are begun and deleted on the way. The cap is far: where the collector is slow,
-    # a spool of a mebibyte drops what it must, which is right and not what is tested here.
+    # Small segments, so that several are opened and deleted. A large cap, so that a slow collector causes no drops.
     plan = RunPlan(
         job, "lab/stepper/1", service.endpoint, str(rings), 0.0, launcher, born, 0.0, 2**26, rows_per_second=1e9
     )
@@ -322,7 +313,7 @@ def test_a_watch_killed_in_the_middle_of_its_work_leaves_what_the_next_one_needs
 
     wait_until(delivered, "everything is delivered")
     report = watch.report()
-    watch.forget()
+    watch.delete()
     assert shim.get("dropped") == 0
     assert (report.seen, report.stored, report.dropped) == (shim.seen, shim.seen, 0)
     assert_once(service, "stepper", shim.seen)

@@ -1,4 +1,4 @@
-"""Application, sidecar and collector killed once each in every order: nothing lost, nothing doubled, nothing invented.
+"""Application, sidecar and collector killed once each in every order, without loss, duplicates or other rows.
 
 `make bench` plays 200 rounds.
 """
@@ -30,7 +30,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("number", range(ROUNDS), ids=lambda number: f"{number}-{'-'.join(ORDERS[number % 6])}")
-def test_whatever_is_killed_in_whatever_order_each_interval_is_stored_once(
+def test_each_interval_is_stored_once_for_any_sequence_of_kills(
     tmp_path: Path, service: Service, program: Path, number: int
 ) -> None:
     outcome = play(Node(tmp_path, service.endpoint), service, program, number, seed=1)

@@ -1,4 +1,4 @@
-"""The link against a collector that says what the test wants, on a clock that only the test moves."""
+"""The link against a scripted collector, on a simulated clock."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from helpers.log import wait_until
 from helpers.up import free_ports
 
 FIRST_BACKOFF = 0.15
-"""The longest wait before the second hello, jitter included, in seconds."""
+"""Upper bound on the wait before the second hello, in seconds."""
 
 
 class Clock:
-    """Seconds, moved by hand, and by `tick` at every look."""
+    """Simulated seconds; each reading adds `tick`."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -35,29 +35,29 @@ class Clock:
 
 
 class Script:
-    """The other end: a ROUTER in this thread that answers only when told to."""
+    """The collector's end: a ROUTER socket in this thread."""
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], endpoint: str) -> None:
         self.socket = context.socket(zmq.ROUTER)
         self.socket.bind(endpoint)
         self.peer = b""
 
-    def heard(self) -> list[wire.FromClient]:
-        """Everything that has arrived since the last call."""
+    def received(self) -> list[wire.FromClient]:
+        """The messages received since the last call."""
         messages = []
         while self.socket.poll(0):
             self.peer, frame = self.socket.recv_multipart()
             messages.append(wire.decode_from_client(frame))
         return messages
 
-    def say(self, *messages: wire.FromCollector | bytes) -> None:
-        """Send these."""
+    def send(self, *messages: wire.FromCollector | bytes) -> None:
+        """Send messages to the link."""
         for message in messages:
             self.socket.send_multipart([self.peer, message if isinstance(message, bytes) else wire.encode(message)])
 
 
 class Pair:
-    """A link with an outbox in memory, and its script."""
+    """A link with an outbox in memory, and its scripted collector."""
 
     def __init__(self, cap_messages: int = 1000) -> None:
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -73,10 +73,10 @@ class Pair:
             self.outbox.put(count, wire.encode(message))
 
     def pump(self, seconds: float = 0.0) -> list[wire.FromClient]:
-        """Let time pass, let the link act; what the collector heard."""
+        """Advance the clock and pump; returns the messages that the collector received."""
         self.clock.now += seconds
         self.link.pump()
-        return self.script.heard()
+        return self.script.received()
 
     def pump_seqs(self, seconds: float = 0.0) -> list[int]:
         messages = self.pump(seconds)
@@ -84,11 +84,11 @@ class Pair:
         return [message.seq for message in messages]
 
     def answer(self, *messages: wire.FromCollector | bytes) -> list[wire.FromClient]:
-        self.script.say(*messages)
+        self.script.send(*messages)
         return self.pump()
 
-    def greet(self, acked: int = 0, credit: int = 64) -> list[int]:
-        """Hello and welcome; the numbers of what is sent upon it."""
+    def open(self, acked: int = 0, credit: int = 64) -> list[int]:
+        """Hello and welcome; returns the numbers of the messages sent thereafter."""
         assert self.pump() == [hello(1)]
         return [message.seq for message in self.answer(welcome(1, acked, credit))]
 
@@ -121,10 +121,10 @@ def refuse(seq: int, reason: wire.Reason, detail: str = "because") -> wire.Refus
     return wire.Refuse("s", seq, reason, detail)
 
 
-def test_it_says_hello_first_and_then_sends_what_the_collector_has_not(pair: Pair) -> None:
+def test_hello_precedes_the_messages_that_the_collector_lacks(pair: Pair) -> None:
     pair.put(1, 2, 3)
     assert not pair.link.connected
-    assert pair.greet(acked=1) == [2, 3]
+    assert pair.open(acked=1) == [2, 3]
     assert pair.link.connected
     assert (pair.link.acked, pair.link.acked_rows, pair.link.idle, pair.outbox.first_seq) == (1, 1, False, 2)
     assert pair.answer(ack(3)) == []
@@ -134,12 +134,12 @@ def test_it_says_hello_first_and_then_sends_what_the_collector_has_not(pair: Pai
     assert pair.pump_seqs() == [4]
 
 
-def test_several_links_are_pumped_together_and_none_at_all_waits_too(pair: Pair) -> None:
+def test_pump_of_several_links_and_of_none_waits(pair: Pair) -> None:
     other = Pair()
     pump([pair.link, other.link], 0.0)
-    assert pair.script.heard() == other.script.heard() == [hello(1)]
+    assert pair.script.received() == other.script.received() == [hello(1)]
     for one in (pair, other):
-        one.script.say(welcome(1, 0))
+        one.script.send(welcome(1, 0))
     links = [pair.link, other.link]
     wait_until(lambda: pump(links, 60.0) or all(link.connected for link in links), "both are welcome")
     other.close()
@@ -148,9 +148,9 @@ def test_several_links_are_pumped_together_and_none_at_all_waits_too(pair: Pair)
     assert time.monotonic() - began >= 0.05
 
 
-def test_it_never_has_more_under_way_than_the_collector_grants(pair: Pair) -> None:
+def test_messages_in_flight_never_exceed_the_credit(pair: Pair) -> None:
     pair.put(*[1] * 10)
-    assert pair.greet(credit=3) == [1, 2, 3]
+    assert pair.open(credit=3) == [1, 2, 3]
     assert pair.pump() == []
     assert [m.seq for m in pair.answer(ack(1, credit=3))] == [4]
     assert [m.seq for m in pair.answer(ack(2, credit=5))] == [5, 6, 7]
@@ -158,23 +158,23 @@ def test_it_never_has_more_under_way_than_the_collector_grants(pair: Pair) -> No
     assert [m.seq for m in pair.answer(ack(7, credit=1))] == [8]
 
 
-def test_after_a_silence_it_says_hello_again_and_resends_from_what_is_durable(pair: Pair) -> None:
+def test_after_a_timeout_hello_is_repeated_and_unacknowledged_messages_resent(pair: Pair) -> None:
     pair.put(1, 1, 1)
-    assert pair.greet() == [1, 2, 3]
+    assert pair.open() == [1, 2, 3]
     assert pair.pump(SILENCE_SECONDS) == []
     assert pair.link.connected
     assert pair.pump(0.01) == [hello(2)]
     assert not pair.link.connected
-    assert pair.pump(1.5) == []  # one hello is enough for one that is only busy
+    assert pair.pump(1.5) == []  # an overloaded collector receives one hello
     assert pair.pump(1.0) == [hello(2)]
     assert [m.seq for m in pair.answer(welcome(2, 1))] == [2, 3]
-    # An answer ends the silence, however long it takes to be complete.
+    # Any answer resets the timeout.
     pair.clock.now += SILENCE_SECONDS
     assert pair.answer(ack(2)) == []
     assert pair.pump(SILENCE_SECONDS) == []
 
 
-def test_a_second_welcome_is_an_acknowledgement_and_no_reason_to_send_again(pair: Pair) -> None:
+def test_a_second_welcome_acknowledges_without_a_resend(pair: Pair) -> None:
     pair.put(1, 1)
     assert pair.pump() == [hello(1)]
     assert pair.pump(FIRST_BACKOFF) == [hello(1)]
@@ -186,7 +186,7 @@ def test_a_second_welcome_is_an_acknowledgement_and_no_reason_to_send_again(pair
     assert pair.pump_seqs() == [3]
 
 
-def test_a_welcome_that_answers_an_earlier_hello_is_an_acknowledgement_and_no_reason_to_send_again(pair: Pair) -> None:
+def test_a_welcome_to_an_earlier_hello_acknowledges_without_a_resend(pair: Pair) -> None:
     pair.put(1, 1)
     assert pair.pump() == [hello(1)]
     assert pair.pump(FIRST_BACKOFF) == [hello(1)]
@@ -199,7 +199,7 @@ def test_a_welcome_that_answers_an_earlier_hello_is_an_acknowledgement_and_no_re
     assert [m.seq for m in pair.answer(welcome(2, 1))] == [2]
 
 
-def test_a_collector_that_does_not_know_of_numbers_is_believed(pair: Pair) -> None:
+def test_a_welcome_without_a_number_is_accepted(pair: Pair) -> None:
     pair.put(1, 1)
     pair.pump()
     assert [m.seq for m in pair.answer(wire.Welcome("s", 0, 64))] == [1, 2]
@@ -207,15 +207,15 @@ def test_a_collector_that_does_not_know_of_numbers_is_believed(pair: Pair) -> No
     assert [m.seq for m in pair.answer(wire.Welcome("s", 1, 64))] == [2]
 
 
-def test_an_answer_that_came_while_the_process_had_no_turn_is_heard_before_it_is_missed(pair: Pair) -> None:
+def test_an_answer_received_during_a_suspension_prevents_the_timeout(pair: Pair) -> None:
     pair.put(1, 1)
-    assert pair.greet() == [1, 2]
-    pair.script.say(ack(1))
+    assert pair.open() == [1, 2]
+    pair.script.send(ack(1))
     assert pair.pump(10 * SILENCE_SECONDS) == []
     assert pair.link.connected
 
 
-def test_however_long_the_way_to_the_collector_is_nothing_is_sent_twice(pair: Pair) -> None:
+def test_nothing_is_sent_twice_for_any_latency(pair: Pair) -> None:
     collector = Ledger(pair)
     there: deque[tuple[float, wire.FromClient]] = deque()
     back: deque[tuple[float, wire.FromCollector]] = deque()
@@ -228,14 +228,14 @@ def test_however_long_the_way_to_the_collector_is_nothing_is_sent_twice(pair: Pa
         while there and there[0][0] <= pair.clock.now:
             back += [(pair.clock.now + 8.0, answer) for answer in collector.answers(there.popleft()[1])]
         while back and back[0][0] <= pair.clock.now:
-            pair.script.say(back.popleft()[1])
+            pair.script.send(back.popleft()[1])
     assert sent == list(range(1, len(sent) + 1))
     assert len(collector.stored) > 100
 
 
-def test_with_nothing_due_a_silence_means_nothing(pair: Pair) -> None:
+def test_there_is_no_timeout_without_unacknowledged_messages(pair: Pair) -> None:
     pair.put(1)
-    assert pair.greet() == [1]
+    assert pair.open() == [1]
     pair.answer(ack(1))
     assert pair.pump(3600) == []
     pair.put(1)
@@ -244,9 +244,9 @@ def test_with_nothing_due_a_silence_means_nothing(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("reason", ["gap", "unknown-stream"])
-def test_refused_it_asks_once_where_the_collector_stands_however_many_refusals_come(pair: Pair, reason: str) -> None:
+def test_any_number_of_refusals_causes_one_hello(pair: Pair, reason: str) -> None:
     pair.put(*[1] * 50)
-    assert len(pair.greet()) == 50
+    assert len(pair.open()) == 50
     assert pair.answer(*(refuse(seq, reason) for seq in range(3, 51))) == []
     assert not pair.link.connected
     assert pair.pump(FIRST_BACKOFF) == [hello(2)]
@@ -254,49 +254,85 @@ def test_refused_it_asks_once_where_the_collector_stands_however_many_refusals_c
     assert pair.link.dropped_rows.total() == 0
 
 
-def test_a_message_refused_as_invalid_is_given_up_counted_and_remembered(pair: Pair) -> None:
+def test_a_message_refused_as_invalid_is_dropped_and_counted(pair: Pair) -> None:
     pair.put(5, 7, 9)
-    assert pair.greet() == [1, 2, 3]
+    assert pair.open() == [1, 2, 3]
     assert pair.answer(refuse(2, "invalid", "column 'x' is bad"), ack(3)) == []
     assert pair.link.connected
     assert pair.link.idle
     assert dict(pair.link.dropped_rows) == {"refused": 7}
     assert pair.link.acked_rows == 14
     assert [refusal.detail for refusal in pair.link.refusals] == ["column 'x' is bad"]
-    pair.answer(refuse(2, "invalid"))  # of what is gone already
+    pair.answer(refuse(2, "invalid"))  # a message that was removed
     assert dict(pair.link.dropped_rows) == {"refused": 7}
 
 
-def test_only_the_last_ten_refusals_are_remembered(pair: Pair) -> None:
+def test_the_last_ten_refusals_are_kept(pair: Pair) -> None:
     pair.put(*[1] * 20)
-    pair.greet()
+    pair.open()
     pair.answer(*(refuse(seq, "invalid", str(seq)) for seq in range(1, 15)))
     assert [refusal.detail for refusal in pair.link.refusals] == [str(seq) for seq in range(5, 15)]
 
 
-def test_a_collector_that_lost_its_database_is_told_what_is_gone_and_gets_the_rest(pair: Pair) -> None:
+def test_a_collector_that_lost_its_log_gets_a_skip_and_the_remaining_messages(pair: Pair) -> None:
     pair.put(1, 2, 3, 4)
-    pair.greet()
+    pair.open()
     pair.answer(ack(3))
     assert pair.pump(SILENCE_SECONDS + 0.01) == [hello(2)]
     skip, rest = pair.answer(welcome(2, 0))
-    assert skip == wire.Skip("s", 3, 0, "forgotten")
+    assert skip == wire.Skip("s", 3, 6, "forgotten")
     assert isinstance(rest, wire.Append)
     assert rest.seq == 4
     pair.answer(ack(4))
     assert pair.link.idle
-    assert (pair.link.acked_rows, pair.link.dropped_rows.total()) == (10, 0)
+    # Sent = acknowledged + dropped with a reason.
+    assert (pair.link.acked_rows, dict(pair.link.dropped_rows)) == (4, {"forgotten": 6})
 
 
-def test_what_the_outbox_had_to_give_up_is_skipped_with_its_rows_and_reason() -> None:
+def test_a_collector_restored_from_a_backup_gets_a_skip_with_the_rows_acknowledged_since(pair: Pair) -> None:
+    pair.put(1, 2, 4, 8)
+    pair.open()
+    pair.answer(ack(1), refuse(2, "invalid"), refuse(2, "invalid"), ack(2), ack(3))
+    assert pair.pump(SILENCE_SECONDS + 0.01) == [hello(2)]
+    assert pair.answer(welcome(2, 1))[0] == wire.Skip("s", 3, 4, "forgotten")
+    # The skip is lost, and the next collector has an empty log.
+    assert pair.pump(SILENCE_SECONDS + 0.01) == [hello(3)]
+    skip, rest = pair.answer(welcome(3, 0))
+    assert skip == wire.Skip("s", 3, 5, "forgotten")
+    assert isinstance(rest, wire.Append)
+    pair.answer(ack(4))
+    assert pair.link.idle
+    assert (pair.link.acked_rows, dict(pair.link.dropped_rows)) == (8, {"refused": 2, "forgotten": 5})
+
+
+def test_rows_lost_with_the_log_and_rows_dropped_since_are_reported_apart() -> None:
+    pair = Pair(cap_messages=2)
+    pair.put(1, 2)
+    pair.open()
+    pair.answer(ack(2))
+    pair.put(4)
+    pair.pump()
+    assert pair.pump(SILENCE_SECONDS + 0.01) == [hello(2)]
+    pair.put(8, 16)  # drops the third message
+    first, second, *rest = pair.answer(welcome(2, 0))
+    assert first == wire.Skip("s", 2, 3, "forgotten")
+    assert second == wire.Skip("s", 3, 4, "memory-cap")
+    assert [message.seq for message in rest] == [4, 5]
+    pair.answer(ack(5))
+    assert pair.link.idle
+    assert (pair.link.acked_rows, dict(pair.link.dropped_rows)) == (24, {"forgotten": 3, "memory-cap": 4})
+    pair.close()
+
+
+def test_messages_dropped_by_the_outbox_are_skipped_with_rows_and_reason() -> None:
     pair = Pair(cap_messages=3)
     pair.put(1, 2, 4, 8, 16)
     assert pair.outbox.first_seq == 3
     pair.pump()
     skip, *rest = pair.answer(welcome(1, 0, credit=2))
     assert skip == wire.Skip("s", 2, 3, "memory-cap")
-    assert rest == []  # the skip itself takes part of the credit
-    assert pair.link.dropped_rows.total() == 0  # nobody has taken note of it yet
+    assert rest == []  # the skip uses part of the credit
+    assert pair.link.dropped_rows.total() == 0  # not acknowledged yet
     (third, fourth) = pair.answer(ack(2, credit=2))
     assert (third.seq, fourth.seq) == (3, 4)
     assert dict(pair.link.dropped_rows) == {"memory-cap": 3}
@@ -309,13 +345,13 @@ def test_what_the_outbox_had_to_give_up_is_skipped_with_its_rows_and_reason() ->
     pair.close()
 
 
-def test_rows_given_up_one_after_the_other_are_told_of_once() -> None:
+def test_rows_of_successive_drops_are_reported_once() -> None:
     pair = Pair(cap_messages=2)
     pair.put(1, 2, 4)
     pair.pump()
     first, *_ = pair.answer(welcome(1, 0))
     assert first == wire.Skip("s", 1, 1, "memory-cap")
-    pair.put(8)  # gives up the second, which is under way and gets lost there
+    pair.put(8)  # drops the second, which is in flight and is lost
     pair.pump()
     assert pair.pump(SILENCE_SECONDS + 1) == [hello(2)]
     second, *rest = pair.answer(welcome(2, 1))
@@ -324,26 +360,26 @@ def test_rows_given_up_one_after_the_other_are_told_of_once() -> None:
     pair.close()
 
 
-def test_a_collector_of_another_version_gets_hellos_and_nothing_else(pair: Pair) -> None:
+def test_a_collector_of_another_version_receives_only_hellos(pair: Pair) -> None:
     pair.put(1)
     assert pair.pump() == [hello(1)]
     hellos = 0
     for _ in range(1000):
-        heard = pair.answer(refuse(0, "version")) + pair.pump(0.1)
-        assert set(heard) <= {hello(1)}
-        hellos += len(heard)
-    # 100 s: the waits are 0.1 s doubling to the limit, with up to half as much again.
+        received = pair.answer(refuse(0, "version")) + pair.pump(0.1)
+        assert set(received) <= {hello(1)}
+        hellos += len(received)
+    # 100 s: the waits are 0.1 s doubling up to the limit, plus up to 50 % jitter.
     assert 100 / (1.5 * BACKOFF_LIMIT_SECONDS) < hellos < 8 + 100 / BACKOFF_LIMIT_SECONDS
 
 
-def test_what_is_no_message_is_passed_over(pair: Pair) -> None:
+def test_invalid_messages_are_ignored(pair: Pair) -> None:
     pair.put(1)
-    pair.greet()
+    pair.open()
     pair.answer(b"", b"\xc1", b"garbage", wire.encode(hello(1)), ack(1))
     assert pair.link.idle
 
 
-def test_hellos_wait_longer_and_longer_up_to_the_limit() -> None:
+def test_the_back_off_of_hellos_doubles_up_to_the_limit() -> None:
     waits = [[backoff(attempt, random.Random(seed)) for seed in range(200)] for attempt in range(12)]
     for attempt, found in enumerate(waits):
         base = min(0.1 * 2**attempt, BACKOFF_LIMIT_SECONDS)
@@ -352,7 +388,7 @@ def test_hellos_wait_longer_and_longer_up_to_the_limit() -> None:
     assert backoff(10**6, random.Random(0)) <= 1.5 * BACKOFF_LIMIT_SECONDS
 
 
-def test_however_long_nobody_was_there_the_first_chance_to_say_hello_is_taken() -> None:
+def test_hello_is_sent_at_once_after_a_late_connection() -> None:
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     port = free_ports(1)
     clock = Clock()
@@ -362,7 +398,7 @@ def test_however_long_nobody_was_there_the_first_chance_to_say_hello_is_taken() 
         link.pump()
     router = context.socket(zmq.ROUTER)
     router.bind(f"tcp://127.0.0.1:{port}")
-    # From here on the clock stands still.
+    # From here on the clock is stopped.
     wait_until(lambda: link.pump(0.02) or router.poll(0), "there is a hello")
     assert wire.decode_from_client(router.recv_multipart(zmq.NOBLOCK)[1]) == hello(1)
     link.close()
@@ -370,47 +406,47 @@ def test_however_long_nobody_was_there_the_first_chance_to_say_hello_is_taken() 
     context.term()
 
 
-def test_a_read_travels_on_the_same_connection_and_ends_when_no_answer_comes(pair: Pair) -> None:
+def test_a_read_uses_the_same_connection_and_has_a_timeout(pair: Pair) -> None:
     pair.clock.tick = 0.1
     assert pair.link.read("scores", -1, 1, "j", 0.5) is None
-    requests = [message for message in pair.script.heard() if isinstance(message, wire.Read)]
+    requests = [message for message in pair.script.received() if isinstance(message, wire.Read)]
     assert requests == [wire.Read(1, "scores", -1, 1, "j")]
     late, answer = (wire.Rows(number, "scores", 0, {}, 7) for number in (1, 2))
-    pair.script.say(late, answer)
+    pair.script.send(late, answer)
     assert pair.link.read("scores", -1, 1, "j", 0.5) == answer
     assert pair.link.wait_idle(0.5) is False
 
 
-def test_waiting_for_idle_ends_as_soon_as_everything_is_acknowledged(pair: Pair) -> None:
+def test_wait_idle_returns_as_soon_as_everything_is_acknowledged(pair: Pair) -> None:
     pair.put(1)
-    pair.greet()
-    pair.script.say(ack(1))
+    pair.open()
+    pair.script.send(ack(1))
     assert pair.link.wait_idle(1e9)
 
 
 class Ledger:
-    """A collector that keeps the protocol, and a network that drops and restarts as it is told."""
+    """A collector that implements the protocol, with simulated message loss and restarts."""
 
     def __init__(self, pair: Pair) -> None:
         self.pair = pair
         self.stored: list[int] = []
-        self.greeted = False
+        self.is_open = False
 
     def serve(self, lossy: Callable[[], bool]) -> None:
-        for message in self.pair.script.heard():
+        for message in self.pair.script.received():
             if lossy():
                 continue
             for answer in self.answers(message):
                 if not lossy():
-                    self.pair.script.say(answer)
+                    self.pair.script.send(answer)
 
     def answers(self, message: wire.FromClient) -> list[wire.FromCollector]:
         acked = len(self.stored)
         if isinstance(message, wire.Hello):
-            self.greeted = True
+            self.is_open = True
             return [welcome(message.number, acked, 4)]
         assert isinstance(message, wire.Append)
-        if not self.greeted:
+        if not self.is_open:
             return [refuse(message.seq, "unknown-stream")]
         if message.seq > acked + 1:
             return [refuse(message.seq, "gap")]
@@ -424,9 +460,7 @@ class Ledger:
     steps=st.lists(st.sampled_from(["put", "pump", "serve", "lose", "restart", "wait"]), max_size=80),
     seed=st.integers(0, 2**32),
 )
-def test_whatever_is_lost_or_restarted_on_the_way_everything_arrives_once_and_in_order(
-    steps: list[str], seed: int
-) -> None:
+def test_everything_arrives_once_and_in_order_despite_losses_and_restarts(steps: list[str], seed: int) -> None:
     pair = Pair()
     ledger = Ledger(pair)
     rng = random.Random(seed)
@@ -435,7 +469,7 @@ def test_whatever_is_lost_or_restarted_on_the_way_everything_arrives_once_and_in
             if step == "put":
                 pair.put(1)
             elif step == "restart":
-                ledger.greeted = False
+                ledger.is_open = False
             elif step == "wait":
                 pair.clock.now += rng.choice([0.1, 1.0, 10.0])
             elif step == "pump":

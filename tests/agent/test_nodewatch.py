@@ -1,4 +1,4 @@
-"""A job's sidecar on one node, in this process: which rings make a run, who speaks for the job, how a run ends."""
+"""A job's sidecar on one node, in this process: assignment of rings to runs, rows of the job, ends of runs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ import pytest
 from barograph_agent.deliver.link import Link
 from barograph_agent.feature_files.writer import SideFileWriter
 from barograph_agent.ring.reader import EXITED
-from barograph_agent.sidecar.nodewatch import NodeWatch
-from barograph_agent.sidecar.plan import RING_VARIABLE
+from barograph_agent.settings import agent
+from barograph_agent.sidecar.nodewatch import NodeWatch, step_options
+from barograph_agent.sidecar.plan import RING_VARIABLE, RunOptions
 from barograph_agent.sidecar.program import Program
 from barograph_agent.sidecar.step import FACTS, StepOptions
 from barograph_collector.client.log_reader import LogReader
@@ -30,7 +31,7 @@ NOWHERE = "tcp://127.0.0.1:1"
 
 
 class Node:
-    """A node with the directories that hooks make, and no Slurm."""
+    """A node with the directories created by hooks, without Slurm."""
 
     def __init__(self, root: Path, endpoint: str, name: str = "n1") -> None:
         self.name = name
@@ -46,7 +47,7 @@ class Node:
         return NodeWatch(
             self.rings,
             self.active,
-            StepOptions(self.spool, endpoint or self.endpoint, "ada", self.name, DEADLINE_SECONDS, 2**20, 250.0),
+            StepOptions(self.spool, "ada", self.name, RunOptions(endpoint or self.endpoint, DEADLINE_SECONDS, 2**20)),
         )
 
     def step(self, name: str = "0.0", facts: str = "") -> Path:
@@ -56,14 +57,14 @@ class Node:
         return directory
 
     def process(self, step: Path, **variables: str) -> int:
-        """A process that waits to be told to end, started as a task of this step."""
+        """A process that lives until it is killed, started as a task of this step."""
         environment = {RING_VARIABLE: str(step), **variables}
         process = subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, env=environment)
         self.processes.append(process)
         return process.pid
 
     def ring(self, step: Path, rank: int = 0, size: int = 1, count: int = 10, **variables: str) -> FakeShim:
-        """The ring of a new process, with so many collectives in it."""
+        """The ring of a new process, with that many collectives."""
         pid = self.process(step, **variables)
         shim = FakeShim(step / f"rank-{rank}.{pid}.draft", pid=pid)
         shim.set(rank=rank, size=size)
@@ -117,14 +118,14 @@ def rows(collector: Collector, table: str) -> list[dict[str, Any]]:
 
 
 def finish(watch: NodeWatch, *nodes: Node) -> None:
-    """The job ends: its processes are killed, the epilog runs, the sidecar does the rest."""
+    """End the job: its processes are killed, the epilog runs, the sidecar finishes."""
     for node in nodes:
         node.end()
         node.active.unlink()
     watch.run()
 
 
-def test_ranks_that_begin_together_are_one_run(node: Node, collector: Collector) -> None:
+def test_ranks_that_start_together_are_one_run(node: Node, collector: Collector) -> None:
     step = node.step(facts="SLURM_JOB_NUM_NODES=1\nSLURM_JOB_ACCOUNT=physics\n")
     shims = [node.ring(step, rank, 2) for rank in (0, 1)]
     watch = node.watch()
@@ -150,7 +151,7 @@ def test_ranks_that_begin_together_are_one_run(node: Node, collector: Collector)
 @pytest.mark.parametrize(
     ("exits", "status"), [((0, 0), 0), ((0, 3), 3), ((None, 3), 3), ((0, None), -1), ((None, None), -1)]
 )
-def test_the_exit_status_is_the_largest_and_unknown_where_one_is(
+def test_the_exit_status_is_the_largest_or_unknown(
     node: Node, collector: Collector, exits: tuple[int | None, ...], status: int
 ) -> None:
     step = node.step()
@@ -162,7 +163,7 @@ def test_the_exit_status_is_the_largest_and_unknown_where_one_is(
     assert [row["exit_status"] for row in rows(collector, "runs")] == [status]
 
 
-def test_a_program_that_follows_another_in_the_same_step_is_a_run_of_its_own(node: Node, collector: Collector) -> None:
+def test_consecutive_programs_of_a_step_are_separate_runs(node: Node, collector: Collector) -> None:
     step, watch = node.step("0.batch"), node.watch()
     for count in (5, 6):
         node.ring(step, count=count)
@@ -176,9 +177,7 @@ def test_a_program_that_follows_another_in_the_same_step_is_a_run_of_its_own(nod
     }
 
 
-def test_programs_that_follow_each_other_faster_than_the_sidecar_looks_are_runs_of_their_own(
-    node: Node, collector: Collector
-) -> None:
+def test_programs_faster_than_the_poll_interval_are_separate_runs(node: Node, collector: Collector) -> None:
     step, watch = node.step("0.batch"), node.watch()
     for _ in range(2):
         for rank in (0, 1):
@@ -193,9 +192,7 @@ def test_programs_that_follow_each_other_faster_than_the_sidecar_looks_are_runs_
     assert sorted(set(ranks)) == [1, 2]
 
 
-def test_what_one_mpirun_starts_is_one_run_whatever_steps_it_uses(
-    make: Callable[..., Node], collector: Collector
-) -> None:
+def test_one_mpirun_is_one_run_across_steps(make: Callable[..., Node], collector: Collector) -> None:
     first, second = make("n1"), make("n2")
     name = {"PMIX_NAMESPACE": "prterun-n1-77@1"}
     first.ring(first.step("0.batch", "SLURM_JOB_NUM_NODES=2"), 0, 2, **name)
@@ -212,7 +209,7 @@ def test_what_one_mpirun_starts_is_one_run_whatever_steps_it_uses(
     }
 
 
-def test_a_node_without_rank_0_tells_of_its_ranks_only(node: Node, collector: Collector) -> None:
+def test_a_node_without_rank_0_delivers_node_blocks_only(node: Node, collector: Collector) -> None:
     node.ring(node.step(), 1, 2)
     watch = node.watch()
     watch.step()
@@ -222,14 +219,30 @@ def test_a_node_without_rank_0_tells_of_its_ranks_only(node: Node, collector: Co
     assert [row["host"] for row in rows(collector, "sidecars")] == ["n1"]
 
 
+def test_the_table_agent_of_the_configuration_applies_under_hooks_below_variables(node: Node, tmp_path: Path) -> None:
+    (tmp_path / "site.toml").write_text(
+        '[agent]\nbudget = 10\nspool_bytes = "1M"\ncluster = "site"\ncollector = "tcp://c:1"\n'
+    )
+    given = {**os.environ, "BAROGRAPH_CONFIG": str(tmp_path / "site.toml"), "BAROGRAPH_COLLECTOR": NOWHERE}
+    environment = agent.environment(given)
+    node.ring(node.step())
+    watch = NodeWatch(node.rings, node.active, step_options(node.spool, node.name, environment), environment)
+    watch.step()
+    plans = [program.plan for program in watch.programs.values()]
+    watch.leave()
+    found = [(plan.rows_per_second, plan.spool_bytes, plan.job.cluster, plan.endpoint) for plan in plans]
+    assert found == [(10.0, 2**20, "site", NOWHERE)]
+
+
 def watch_and_die(node: Node, job: str = "7") -> None:
-    """A sidecar looks at the node's rings and is killed, while the collector is away."""
+    """A sidecar without a collector reads the node's rings and is killed."""
     script = (
         "import os, sys; from pathlib import Path\n"
         "from barograph_agent.sidecar.nodewatch import NodeWatch\n"
-        "from barograph_agent.sidecar.step import StepOptions as Settings\n"
+        "from barograph_agent.sidecar.plan import RunOptions\n"
+        "from barograph_agent.sidecar.step import StepOptions\n"
         "rings, active, spool, endpoint = sys.argv[1:]\n"
-        "settings = Settings(Path(spool), endpoint, 'ada', 'n1', 0.0, 2**20, 250.0)\n"
+        "settings = StepOptions(Path(spool), 'ada', 'n1', RunOptions(endpoint, 0.0, 2**20))\n"
         "watch = NodeWatch(Path(rings), Path(active), settings)\n"
         "watch.step(); watch.step(); os.kill(os.getpid(), 9)\n"
     )
@@ -239,7 +252,7 @@ def watch_and_die(node: Node, job: str = "7") -> None:
     assert done.returncode == -signal.SIGKILL
 
 
-def test_a_sidecar_that_comes_after_a_dead_one_goes_on_where_it_stood(node: Node, collector: Collector) -> None:
+def test_the_successor_of_a_dead_sidecar_continues_its_programs(node: Node, collector: Collector) -> None:
     step = node.step()
     shim = node.ring(step, count=10)
     watch_and_die(node)
@@ -253,7 +266,7 @@ def test_a_sidecar_that_comes_after_a_dead_one_goes_on_where_it_stood(node: Node
     ]
 
 
-def test_what_a_former_job_has_left_is_delivered_though_this_ones_own_is_in_no_time(
+def test_spools_of_earlier_jobs_are_delivered_even_by_a_short_job(
     make: Callable[..., Node], collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     former, node = make("n1"), make("n2")
@@ -265,7 +278,7 @@ def test_what_a_former_job_has_left_is_delivered_though_this_ones_own_is_in_no_t
     pump, end, answers = Link.pump, Program.end, threading.Event()
 
     def pump_all(link: Link, timeout: float = 0.0) -> None:
-        """The collector answers when the program has ended, and then to everything at once."""
+        """The collector answers once the program has ended, and then everything at once."""
         while answers.is_set() and not link.idle:
             pump(link, 0.05)
 
@@ -275,7 +288,7 @@ def test_what_a_former_job_has_left_is_delivered_though_this_ones_own_is_in_no_t
     assert {row["job"] for row in rows(collector, "runs")} == {"lab/6.0.0", "lab/7.0.0"}
 
 
-def test_rules_of_the_site_name_the_program_and_its_parameters(
+def test_the_sites_rules_apply_under_hooks(
     node: Node, collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "rules.toml").write_text(
@@ -289,7 +302,7 @@ def test_rules_of_the_site_name_the_program_and_its_parameters(
     assert [(row["app"], row["params"]) for row in rows(collector, "jobs")] == [("lammps", '{"animal":"cat"}')]
 
 
-def test_a_file_that_is_no_ring_is_put_aside(node: Node, collector: Collector) -> None:
+def test_an_invalid_ring_is_renamed(node: Node, collector: Collector) -> None:
     step = node.step()
     (step / "rank-0.1.ring").write_bytes(b"no ring")
     node.ring(step)
@@ -300,7 +313,7 @@ def test_a_file_that_is_no_ring_is_put_aside(node: Node, collector: Collector) -
     assert [row["intervals"] for row in rows(collector, "runs")] == [10]
 
 
-def test_with_the_spool_gone_rings_are_kept_until_it_is_back(node: Node, collector: Collector) -> None:
+def test_without_a_spool_directory_rings_are_kept(node: Node, collector: Collector) -> None:
     node.ring(node.step())
     watch = node.watch()
     node.spool.rmdir()
@@ -311,7 +324,7 @@ def test_with_the_spool_gone_rings_are_kept_until_it_is_back(node: Node, collect
     assert [row["intervals"] for row in rows(collector, "runs")] == [10]
 
 
-def test_a_ring_that_comes_late_to_a_step_is_found(node: Node, collector: Collector) -> None:
+def test_a_ring_created_late_in_a_step_is_found(node: Node, collector: Collector) -> None:
     step, watch = node.step(), node.watch()
     for _ in range(4):
         watch.step()
@@ -321,7 +334,7 @@ def test_a_ring_that_comes_late_to_a_step_is_found(node: Node, collector: Collec
     assert [row["intervals"] for row in rows(collector, "runs")] == [10]
 
 
-def test_a_step_without_rings_leaves_nothing(node: Node, collector: Collector) -> None:
+def test_a_step_without_rings_leaves_no_files(node: Node, collector: Collector) -> None:
     node.process(node.step())
     finish(node.watch(), node)
     assert rows(collector, "jobs") == rows(collector, "runs") == []
@@ -329,7 +342,7 @@ def test_a_step_without_rings_leaves_nothing(node: Node, collector: Collector) -
     assert os.listdir(node.spool) == []  # noqa: PTH208
 
 
-def test_what_processes_note_of_themselves_goes_to_the_run_that_they_are_of(
+def test_side_files_are_assigned_to_the_runs_of_their_processes(
     node: Node, collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     step, watch = node.step("0.batch"), node.watch()
@@ -341,7 +354,7 @@ def test_what_processes_note_of_themselves_goes_to_the_run_that_they_are_of(
             writer = SideFileWriter(step)
         writer.put({"cells": cells}, time.monotonic_ns())
         watch.step()
-        # The file that the watch has taken is written in place, one with another name takes its place.
+        # The file moved by the watch is written in place; a new name creates a new file.
         writer.put({"cells": cells + 1}, time.monotonic_ns())
         writer.put({"order": 4}, time.monotonic_ns())
         node.end()

@@ -1,4 +1,4 @@
-"""The reading end of a ring: what it gives back, and what it refuses."""
+"""The reader of rings: fields, records, and invalid files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def refusal(path: Path, act: Callable[[Ring], object] = lambda ring: None) -> st
     return words.removeprefix(f"ring {path}: ")
 
 
-def test_the_header_is_told_field_by_field(shim: FakeShim) -> None:
+def test_the_fields_of_the_header_are_read(shim: FakeShim) -> None:
     shim.set(rank=3, size=128, pid=4711, dropped=17, state=2, tail=5, head=9, program=b"/usr/bin/x\0behind")
     with Ring(shim.path) as ring:
         assert (ring.rank, ring.size, ring.pid, ring.dropped, ring.finalized) == (3, 128, 4711, 17, True)
@@ -59,13 +59,13 @@ def test_the_header_is_told_field_by_field(shim: FakeShim) -> None:
         ),
     ],
 )
-def test_a_header_that_says_something_else_is_refused(shim: FakeShim, fields: dict[str, int], words: str) -> None:
+def test_an_invalid_header_is_rejected(shim: FakeShim, fields: dict[str, int], words: str) -> None:
     assert shim.size == 8512
     shim.set(**fields)
     assert refusal(shim.path) == words
 
 
-def test_what_is_no_file_or_a_short_one_is_refused(shim: FakeShim, tmp_path: Path) -> None:
+def test_a_short_file_or_a_directory_is_rejected(shim: FakeShim, tmp_path: Path) -> None:
     wanted = "expected a readable and writable file"
     assert refusal(tmp_path / "none") == f"No such file or directory, {wanted}"
     assert refusal(tmp_path) == f"Is a directory, {wanted}"
@@ -92,12 +92,12 @@ def test_what_is_no_file_or_a_short_one_is_refused(shim: FakeShim, tmp_path: Pat
         (10, 9, "head is 9, expected 10 to 74"),
     ],
 )
-def test_head_and_tail_that_contradict_each_other_are_refused(shim: FakeShim, tail: int, head: int, words: str) -> None:
+def test_inconsistent_head_and_tail_are_an_error(shim: FakeShim, tail: int, head: int, words: str) -> None:
     shim.set(tail=tail, head=head)
     assert refusal(shim.path, lambda ring: ring.head) == words
 
 
-def test_records_cut_off_while_the_ring_is_open_are_an_error_and_no_signal(shim: FakeShim) -> None:
+def test_truncation_of_an_open_ring_is_an_error_without_a_signal(shim: FakeShim) -> None:
     def cut_and_read(ring: Ring) -> None:
         os.truncate(shim.path, shim.size - 48)
         assert len(ring.records(0, 63)) == 63
@@ -121,7 +121,7 @@ def test_records_are_read_around_the_end_of_the_ring_in_order(shim: FakeShim) ->
             assert (records["exit_ns"] - STARTED_NS).tolist() == list(range(start, stop))
 
 
-def test_what_is_released_is_where_the_shim_looks_for_it(shim: FakeShim) -> None:
+def test_release_stores_the_tail_for_the_shim(shim: FakeShim) -> None:
     with Ring(shim.path) as ring:
         ring.release(2**40 + 7)
         assert ring.tail == 2**40 + 7
@@ -143,7 +143,7 @@ def test_a_site_is_named_by_its_module_and_offset(shim: FakeShim) -> None:
     ]
 
 
-def test_sites_and_modules_beyond_their_tables_are_refused(shim: FakeShim) -> None:
+def test_sites_and_modules_beyond_their_tables_are_errors(shim: FakeShim) -> None:
     shim.site(0x20, module=1)
     assert refusal(shim.path, lambda ring: ring.site(3)) == "site is 3, expected less than 3"
     assert refusal(shim.path, lambda ring: ring.site(2)) == "module is 1, expected less than 1"
@@ -157,7 +157,7 @@ def test_sites_and_modules_beyond_their_tables_are_refused(shim: FakeShim) -> No
     assert refusal(shim.path, lambda ring: ring.site(7)) == "module is 4, expected less than 4"
 
 
-def test_the_ring_command_tells_what_a_ring_holds_and_goes_on_after_a_bad_one(
+def test_the_ring_command_prints_rings_and_continues_after_an_invalid_one(
     shim: FakeShim, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shim.set(pid=42, dropped=3)

@@ -1,4 +1,4 @@
-"""A site's rules: names for executables, parameters out of command lines, and nothing else of a command line."""
+"""A site's rules: names of executables, and parameters from command lines."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def job(app: str = "guess", *, guessed: bool = True, **params: str) -> Job:
     return Job("lab", "1", 0, "0", "ada", "n1", app, params, guessed)
 
 
-def test_names_and_parameters_come_from_rules_and_nothing_else_of_the_command_line_is_kept(path: Path) -> None:
+def test_rules_give_names_and_parameters_and_nothing_else_is_stored(path: Path) -> None:
     command = [
         "mpiexec",
         "lmp",
@@ -61,25 +61,25 @@ def test_names_and_parameters_come_from_rules_and_nothing_else_of_the_command_li
     found = apply(read(path), command)
     assert "s3cr3t" not in (kept := msgspec.json.encode(found).decode())
     assert "-in secret" not in kept
-    settled = found.settle(job(), "/opt/lammps-2025/bin/lmp")
+    settled = found.apply_to(job(), "/opt/lammps-2025/bin/lmp")
     assert (settled.app, settled.params) == ("lammps", {"x": "4", "input": "melt.in"})
-    # A rule for one application is not for another, and what the user says goes first.
-    assert found.settle(job(), "/opt/bin/xhpcg").params == {"input": "melt.in"}
-    assert found.settle(job(x="9"), "/opt/lammps/bin/lmp").params == {"x": "9", "input": "melt.in"}
+    # A rule for one application does not apply to another, and the user's values take precedence.
+    assert found.apply_to(job(), "/opt/bin/xhpcg").params == {"input": "melt.in"}
+    assert found.apply_to(job(x="9"), "/opt/lammps/bin/lmp").params == {"x": "9", "input": "melt.in"}
 
 
-def test_a_name_the_user_gave_is_kept_and_a_script_is_matched_by_its_own_name(path: Path) -> None:
+def test_a_given_name_is_kept_and_a_script_is_matched_by_its_name(path: Path) -> None:
     found = apply(read(path), ["python", "train.py"])
-    assert found.settle(job("mine", guessed=False), "/opt/lammps/bin/lmp").app == "mine"
-    assert found.settle(job("train"), "/usr/bin/python3.11").app == "bert"
-    assert found.settle(job("other"), "/usr/bin/python3.11").app == "other"
-    assert Findings().settle(job(), "/opt/bin/xhpcg").app == "xhpcg"
+    assert found.apply_to(job("mine", guessed=False), "/opt/lammps/bin/lmp").app == "mine"
+    assert found.apply_to(job("train"), "/usr/bin/python3.11").app == "bert"
+    assert found.apply_to(job("other"), "/usr/bin/python3.11").app == "other"
+    assert Findings().apply_to(job(), "/opt/bin/xhpcg").app == "xhpcg"
 
 
-def test_of_two_rules_for_one_name_the_first_counts_and_a_long_value_is_cut(tmp_path: Path) -> None:
+def test_the_first_rule_for_a_name_applies_and_long_values_are_truncated(tmp_path: Path) -> None:
     path = tmp_path / "rules.toml"
     path.write_text("[[param]]\nargv='a=(.*)'\nname='a'\n[[param]]\nargv='b=(.*)'\nname='a'\n")
-    assert apply(read(path), ["b=2", "a=" + "x" * 999]).settle(job(), "").params == {"a": "x" * VALUE_LIMIT}
+    assert apply(read(path), ["b=2", "a=" + "x" * 999]).apply_to(job(), "").params == {"a": "x" * VALUE_LIMIT}
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_of_two_rules_for_one_name_the_first_counts_and_a_long_value_is_cut(tmp_
         ("[[param]]\nargv='a'\nname='a'\n", "param rule 'a' has no group, expected one around the value"),
     ],
 )
-def test_rules_that_cannot_be_used_are_one_line_that_names_the_file(tmp_path: Path, text: str, words: str) -> None:
+def test_invalid_rules_are_an_error_that_names_the_file(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "rules.toml"
     path.write_text(text)
     with pytest.raises(RulesError) as raised:
@@ -102,18 +102,18 @@ def test_rules_that_cannot_be_used_are_one_line_that_names_the_file(tmp_path: Pa
     assert "\n" not in str(raised.value)
 
 
-def test_rules_that_are_not_there_or_are_no_text_are_refused(tmp_path: Path) -> None:
+def test_missing_or_undecodable_rules_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     for name, words in [("none", "No such file or directory, expected rules in TOML"), ("binary", "'utf-8' codec")]:
         with pytest.raises(RulesError, match=words):
             read(tmp_path / name)
 
 
-def test_an_expression_that_would_take_for_ever_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expressions_are_limited_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("barograph_agent.job.rules.SEARCH_SECONDS", 0.05)
     path = tmp_path / "rules.toml"
     path.write_text("[[param]]\nargv='((a+)+)b'\nname='a'\n")
     began = time.process_time()
     with pytest.raises(RulesError, match="expected simpler expressions"):
         apply(read(path), ["a" * 60])
-    assert time.process_time() - began < 30  # it would be 2^60 steps
+    assert time.process_time() - began < 30  # unlimited, it would take 2^60 steps

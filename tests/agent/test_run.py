@@ -1,4 +1,4 @@
-"""`barograph run` from outside: the command notices nothing, its intervals are in the log, every failure is said."""
+"""`barograph run` as a process: transparent to the command, exact intervals in the log, a message for every failure."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def paced(compiled: Callable[..., Path]) -> Path:
 
 
 def summary(said: str) -> list[str]:
-    """The three lines, the runtime's number cut out."""
+    """The three lines, without the value of the runtime."""
     return [re.sub(r"runtime   \d+\.\d\d s", "runtime   T s", line) for line in said.splitlines()]
 
 
@@ -83,14 +83,14 @@ def test_the_exit_status_is_the_commands_own(alone: Node, script: str, status: i
     assert summary(done.stderr) == [NONE_SEEN, "barograph: runtime   T s", UNREACHED]
 
 
-def test_input_output_and_arguments_are_the_commands_own(alone: Node) -> None:
+def test_input_output_and_arguments_are_passed_through(alone: Node) -> None:
     script = 'cat; echo "$0|$1|$2"; echo loud >&2'
     done = alone.run("sh", "-c", script, "a b", "--", "--app", drain=0, input="from\0outside\n")
     assert done.stdout == "from\0outside\na b|--|--app\n"
     assert summary(done.stderr) == ["loud", NONE_SEEN, "barograph: runtime   T s", UNREACHED]
 
 
-def test_a_command_that_cannot_be_started_is_one_line_and_a_shells_status(alone: Node, tmp_path: Path) -> None:
+def test_a_command_that_cannot_be_started_exits_as_in_a_shell(alone: Node, tmp_path: Path) -> None:
     text, broken, orphan = tmp_path / "text", tmp_path / "broken", tmp_path / "orphan"
     text.write_text("#!/bin/sh\n")
     broken.write_bytes(b"\x7fELF and nothing else")
@@ -130,9 +130,7 @@ def test_a_wrong_option_is_a_usage_error(alone: Node, words: list[str], line: st
     assert (done.returncode, done.stderr.splitlines()[-1]) == (2, f"barograph run: error: {line}")
 
 
-def test_only_the_command_is_preloaded_and_the_shim_stands_before_what_the_user_preloads(
-    alone: Node, tmp_path: Path
-) -> None:
+def test_the_shim_precedes_the_users_preloads_in_the_command_only(alone: Node, tmp_path: Path) -> None:
     script = (
         "import os; print(os.environ['LD_PRELOAD']); print(os.environ['BAROGRAPH_RING_DIR'], flush=True); "
         "import sys; sys.stdin.read()"
@@ -154,7 +152,7 @@ def test_only_the_command_is_preloaded_and_the_shim_stands_before_what_the_user_
     assert run.returncode == 0
 
 
-def test_disabled_it_only_runs_the_command(alone: Node) -> None:
+def test_if_disabled_the_command_runs_unwatched(alone: Node) -> None:
     alone.environment["BAROGRAPH_DISABLE"] = "1"
     done = alone.run("sh", "-c", 'echo "[$LD_PRELOAD]"; exit 4')
     assert (done.returncode, done.stdout, done.stderr) == (4, "[]\n", "")
@@ -164,9 +162,7 @@ def test_disabled_it_only_runs_the_command(alone: Node) -> None:
 
 
 @pytest.mark.parametrize("variable", ["BAROGRAPH_SPOOL", "BAROGRAPH_RINGS"])
-def test_without_a_place_to_keep_things_the_command_runs_unwatched_and_it_is_said_why(
-    alone: Node, variable: str
-) -> None:
+def test_without_usable_directories_the_command_runs_unwatched_with_a_message(alone: Node, variable: str) -> None:
     alone.environment[variable] = "/dev/null/here"
     done = alone.run("sh", "-c", 'echo "[$LD_PRELOAD]"; exit 5')
     assert (done.returncode, done.stdout) == (5, "[]\n")
@@ -177,7 +173,7 @@ def test_without_a_place_to_keep_things_the_command_runs_unwatched_and_it_is_sai
 
 
 @pytest.mark.parametrize("folder", ["with space", "with:colon"])
-def test_installed_where_ld_preload_cannot_name_it_the_command_runs_unwatched(
+def test_a_shim_path_invalid_in_ld_preload_leaves_the_command_unwatched(
     alone: Node, tmp_path: Path, folder: str
 ) -> None:
     package = Path(barograph_agent.__file__).parent
@@ -195,7 +191,7 @@ def test_installed_where_ld_preload_cannot_name_it_the_command_runs_unwatched(
     assert alone.waiting() == []
 
 
-def test_a_parameter_that_is_no_text_leaves_the_command_unwatched(alone: Node) -> None:
+def test_an_undecodable_parameter_leaves_the_command_unwatched(alone: Node) -> None:
     done = alone.barograph("run", "--param", os.fsdecode(b"x=\xff"), "--", "sh", "-c", "exit 7")
     assert done.returncode == 7
     assert done.stderr.startswith("barograph: not watching this run: 'utf-8' codec can't encode ")
@@ -203,7 +199,7 @@ def test_a_parameter_that_is_no_text_leaves_the_command_unwatched(alone: Node) -
 
 @contextmanager
 def inherited(number: signal.Signals, disposition: signal.Handlers) -> Iterator[None]:
-    """What a process that is started now finds set; where tests run in the background some signals are ignored."""
+    """Signals ignored in a new process: in background jobs some are."""
     before = signal.signal(number, disposition)
     try:
         yield
@@ -225,7 +221,7 @@ def test_signals_reach_the_command(alone: Node, name: str) -> None:
     assert run.returncode == 42
 
 
-def test_ctrl_c_is_left_to_the_command_that_has_got_it_from_the_terminal_too(alone: Node) -> None:
+def test_ctrl_c_is_handled_by_the_command_alone(alone: Node) -> None:
     with inherited(signal.SIGINT, signal.SIG_DFL):
         run = alone.start("sh", "-c", WAIT.format(trap="INT"), drain=0, start_new_session=True)
     assert run.stdout is not None
@@ -236,7 +232,7 @@ def test_ctrl_c_is_left_to_the_command_that_has_got_it_from_the_terminal_too(alo
     assert said.splitlines()[0] == NONE_SEEN
 
 
-def test_a_signal_that_comes_while_the_command_is_being_started_is_kept_for_it(
+def test_signals_during_the_start_are_forwarded_afterwards(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     popen = subprocess.Popen
@@ -249,7 +245,7 @@ def test_a_signal_that_comes_while_the_command_is_being_started_is_kept_for_it(
     assert launch._run_command(["sleep", "60"], os.environ, None)[0] == 128 + signal.SIGTERM
 
 
-def test_a_signal_that_was_ignored_stays_ignored(alone: Node) -> None:
+def test_an_ignored_signal_stays_ignored(alone: Node) -> None:
     script = "echo ready; kill -HUP $$; read line; exit 8"
     with inherited(signal.SIGHUP, signal.SIG_IGN):
         run = alone.start("sh", "-c", script, drain=0, stdin=subprocess.PIPE)
@@ -260,19 +256,19 @@ def test_a_signal_that_was_ignored_stays_ignored(alone: Node) -> None:
     assert run.returncode == 8
 
 
-def test_ctrl_c_while_it_waits_for_the_collector_ends_the_waiting(alone: Node) -> None:
+def test_ctrl_c_during_final_delivery_ends_the_wait(alone: Node) -> None:
     with inherited(signal.SIGINT, signal.SIG_DFL):
         run = alone.start("sh", "-c", "exit 9", drain=60)
     wait_until(lambda: any((path / "end.json").exists() for path in alone.waiting()), "the command has ended")
     run.send_signal(signal.SIGINT)
     _, said = run.communicate(timeout=60)
     assert run.returncode == 9
-    assert said == "barograph: interrupted; the sidecar goes on and delivers what it can\n"
+    assert said == "barograph: interrupted; the sidecar continues delivery in the background\n"
     for pid in sidecars(alone.spools):
         kill(pid)
 
 
-def test_a_working_directory_full_of_pythons_own_names_does_not_confuse_the_sidecar(
+def test_modules_in_the_working_directory_do_not_shadow_those_of_the_sidecar(
     node: Node, service: Service, paced: Path, tmp_path: Path
 ) -> None:
     for name in ("random", "struct", "signal", "zmq", "barograph_agent"):
@@ -286,12 +282,12 @@ def test_a_working_directory_full_of_pythons_own_names_does_not_confuse_the_side
     assert service.indices("names") == list(range(5))
 
 
-def test_the_end_of_a_run_is_three_lines_and_nothing_is_left_behind(
+def test_a_run_ends_with_three_lines_and_leaves_no_files(
     node: Node, service: Service, paced: Path, tmp_path: Path
 ) -> None:
     program = [paced, "1234", "0", tmp_path / "progress"]
     run = node.start("sh", "-c", '"$@" && read line', "sh", *program, app="lines", stdin=subprocess.PIPE)
-    # The end of a run waits for its verdict, but not long.
+    # The end of a run waits briefly for its verdict.
     wait_until(lambda: "lines" in [row["app"] for row in service.rows("jobs")], "the job is known")
     wait_until(lambda: service.rows("scores", "lines"), "there is a verdict")
     out, said = run.communicate("line\n", timeout=100)
@@ -308,7 +304,7 @@ def test_the_end_of_a_run_is_three_lines_and_nothing_is_left_behind(
     assert list(node.rings.iterdir()) == []
 
 
-def test_without_a_collector_the_intervals_wait_and_the_next_run_delivers_them_once(
+def test_without_a_collector_intervals_are_spooled_and_delivered_by_the_next_run(
     node: Node, service: Service, paced: Path, tmp_path: Path
 ) -> None:
     node.environment["BAROGRAPH_COLLECTOR"] = NOWHERE
@@ -321,7 +317,7 @@ def test_without_a_collector_the_intervals_wait_and_the_next_run_delivers_them_o
             "barograph: runtime   T s",
             UNREACHED,
         ]
-    assert list(node.rings.iterdir()) == []  # rings take memory; the spool does not
+    assert list(node.rings.iterdir()) == []  # rings occupy memory, the spool does not
     listed = node.barograph("spool")
     assert listed.returncode == 0
     sizes = [sum(file.stat().st_size for file in path.glob("*.seg")) for path in node.waiting()]
@@ -336,12 +332,12 @@ def test_without_a_collector_the_intervals_wait_and_the_next_run_delivers_them_o
     assert node.barograph("spool").stdout == "nothing is waiting\n"
 
 
-def test_the_spool_command_delivers_once_what_waits(node: Node, service: Service, paced: Path, tmp_path: Path) -> None:
+def test_the_spool_command_delivers_spools_once(node: Node, service: Service, paced: Path, tmp_path: Path) -> None:
     node.run(paced, "70", "0", tmp_path / "progress", app="sent", drain=0, env=node.environment | {
         "BAROGRAPH_COLLECTOR": NOWHERE})  # fmt: skip
     vain = node.barograph("spool", "--send", "--collector", NOWHERE, "--seconds", "0.2")
     assert (vain.returncode, vain.stdout) == (69, "")
-    assert vain.stderr == f"barograph: 1 runs not delivered in 0.2 s to {NOWHERE}\n"
+    assert vain.stderr == f"barograph spool: 1 runs not delivered in 0.2 s to {NOWHERE}\n"
     done = node.barograph("spool", "--send")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"delivered  {service.job('sent')}\n"
@@ -352,7 +348,7 @@ def test_the_spool_command_delivers_once_what_waits(node: Node, service: Service
 
 
 def balanced(service: Service, app: str, count: int, ranks: int, done: Any) -> None:
-    """The log has `count` intervals of this run, each once, and everybody says so."""
+    """The log has `count` intervals of this run, each once, and all counts agree."""
     assert done.returncode == 0, done.stderr
     assert f"barograph: intervals {count:,} seen on {ranks} ranks, {count:,} stored" in done.stderr.splitlines()
     assert service.indices(app) == list(range(count))
@@ -376,7 +372,7 @@ def test_rows_in_the_log_equal_what_an_independent_witness_counts_in_a_c_program
     balanced(service, app, count, 2, done)
 
 
-def test_an_application_without_a_name_gets_that_of_its_executable_whatever_the_launchers_options(
+def test_the_application_is_named_after_its_executable_for_any_launcher_options(
     node: Node, service: Service, compiled: Callable[..., Path]
 ) -> None:
     mpi = mpis.find("openmpi")
@@ -429,7 +425,7 @@ def test_rows_in_the_log_equal_what_the_witness_counts_in_lammps(
     balanced(service, app, count, 2, done)
 
 
-def test_a_ring_too_small_for_a_busy_program_is_counted_and_never_blocks_it(
+def test_a_full_ring_counts_drops_and_never_blocks_the_program(
     node: Node, service: Service, paced: Path, tmp_path: Path
 ) -> None:
     node.environment["BAROGRAPH_RING_RECORDS"] = "64"
@@ -449,9 +445,7 @@ def test_a_ring_too_small_for_a_busy_program_is_counted_and_never_blocks_it(
     assert service.rows("runs", "small")[0]["dropped"] == dropped
 
 
-def test_a_sites_rules_name_the_run_and_bad_rules_are_one_line_and_the_run_goes_on(
-    node: Node, service: Service
-) -> None:
+def test_rules_apply_to_a_run_and_invalid_rules_are_one_line(node: Node, service: Service) -> None:
     rules = node.spools.with_name("rules.toml")
     rules.write_text("[[app]]\nmatch='^rules-'\nname='ruled'\n[[param]]\nargv='-x ([0-9]+)'\nname='x'\n")
     node.environment["BAROGRAPH_RULES"] = str(rules)
@@ -469,7 +463,7 @@ def test_a_sites_rules_name_the_run_and_bad_rules_are_one_line_and_the_run_goes_
     assert summary(done.stderr)[1] == NONE_SEEN
 
 
-def test_beyond_its_budget_a_run_sends_blocks_and_every_interval_is_in_one(
+def test_beyond_the_budget_every_interval_is_in_a_block(
     node: Node, service: Service, compiled: Callable[..., Path]
 ) -> None:
     mpi = mpis.find("mpich")
@@ -481,7 +475,7 @@ def test_beyond_its_budget_a_run_sends_blocks_and_every_interval_is_in_one(
     assert done.returncode == 0, done.stderr
     blocks, ranks = service.rows("blocks", "reduced"), service.rows("node_blocks", "reduced")
     assert sum(row["count"] for row in blocks) == 400 > len(blocks)
-    # Twenty seconds' worth at first; then the budget, or one for the class at each of five looks a second.
+    # A burst of 20 s at first; then the budget, or one row per class at each of five steps per second.
     seconds = max(row["ended_at"] for row in blocks) - min(row["ended_at"] for row in blocks)
     assert len(blocks) <= 2 * 20 + 5 * (seconds + 1)
     assert [row["count"] for row in blocks if row["first_index"] == 0] == [1]  # the first class has one interval
@@ -492,7 +486,7 @@ def test_beyond_its_budget_a_run_sends_blocks_and_every_interval_is_in_one(
     assert told == "barograph: BAROGRAPH_BUDGET is 'many', expected rows a second, above 0 and at most 1e+06; using 250"
 
 
-def test_applications_that_are_not_asked_for_are_not_watched(alone: Node) -> None:
+def test_applications_not_selected_are_not_watched(alone: Node) -> None:
     for apps, app, words in [
         ("lmp|xhpcg", "lmp", "barograph: verdict"),
         ("lmp|xhpcg", "lmp2", ""),
@@ -505,7 +499,7 @@ def test_applications_that_are_not_asked_for_are_not_watched(alone: Node) -> Non
         assert words or not done.stderr
 
 
-def test_the_runtime_ends_with_the_command_also_on_a_kernel_without_pidfd(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_runtime_is_exact_on_a_kernel_without_pidfd(monkeypatch: pytest.MonkeyPatch) -> None:
     def old(pid: int) -> int:
         raise OSError(38, "Function not implemented")
 

@@ -1,4 +1,4 @@
-"""The shim under real MPIs: what it records, and that the application does not notice it."""
+"""The shim under real MPIs: exact records, and no effect on the application."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from helpers.mpi import Mpi
 PROGRAMS = Path(__file__).with_name("programs")
 SOURCES = mpis.REPOSITORY / "agent/shim"
 
-# What one round of programs/collectives.c makes on rank 0, in order; collectives.py makes a different eleven.
+# Collectives of one round of programs/collectives.c on rank 0, in order; collectives.py has a different eleven.
 ROUND = [
     "Barrier",
     "Allreduce",
@@ -58,7 +58,7 @@ ELSEWHERE = ["Send", "Bsend", "Rsend", "Ssend", "Recv", "Sendrecv", "Sendrecv_re
              "Wait", "Waitall", "Waitany", "Waitsome", "Bcast", "Reduce", "Scan", "Exscan", "Gather", "Gatherv",
              "Scatter", "Scatterv", *(f"Neighbor_{name}" for name in ("allgather", "allgatherv", "alltoall",
                                                                       "alltoallv", "alltoallw"))]  # fmt: skip
-# mpi4py calls these wherever they are, so each needs a way to do without the library's.
+# mpi4py calls these if they are defined, so the shim must work without the library's.
 LARGE = ["Allreduce", "Allgather", "Allgatherv", "Alltoall", "Alltoallv", "Alltoallw", "Reduce_scatter",
          "Reduce_scatter_block", "Send", "Bsend", "Rsend", "Ssend", "Recv", "Sendrecv", "Sendrecv_replace", "Mrecv",
          "Bcast", "Reduce", "Scan", "Exscan", "Gather", "Scatter", "Neighbor_allgather",
@@ -89,7 +89,7 @@ def shim_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def verifying_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A shim that unwinds at every collective, and aborts where a call path is not what it had put together."""
+    """A shim that unwinds at every collective, and aborts if the call path differs from the one it composed."""
     output = tmp_path_factory.mktemp("verifying") / "libbarograph.so"
     done = run_build(output, CC="cc -Werror -DBAROGRAPH_VERIFY_PATHS")
     assert done.returncode == 0, done.stderr
@@ -187,7 +187,7 @@ def assert_in_order(seen: Seen) -> None:
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
-def test_every_collective_of_world_size_is_recorded_once_in_order_and_on_rank_0_alone(
+def test_collectives_of_world_size_are_recorded_once_in_order_on_rank_0_only(
     mpi: Mpi, compiled: Callable[..., Path], env: dict[str, str], folder: Path, ranks: int
 ) -> None:
     done = mpi.run(ranks, [compiled("collectives.c"), "20", "finalize"], env)
@@ -197,24 +197,24 @@ def test_every_collective_of_world_size_is_recorded_once_in_order_and_on_rank_0_
     assert seen.bytes == BYTES * 20
     assert_in_order(seen)
     assert (seen.rank, seen.size, seen.dropped, seen.finalized) == (0, ranks, 0, True)
-    assert len(set(seen.sites)) == len(ROUND)  # eleven places in the source, the same in each round
+    assert len(set(seen.sites)) == len(ROUND)  # eleven call sites, the same in each round
     assert seen.sites == seen.sites[: len(ROUND)] * 20
     assert {site.split("+")[0] for site in seen.sites} == {"collectives"}
 
 
 @pytest.mark.parametrize("end", ["exit", "_exit", "abort", "kill", "fork"])
-def test_the_ring_is_exact_however_the_program_ends(
+def test_the_ring_is_exact_for_any_end_of_the_program(
     mpi: Mpi, compiled: Callable[..., Path], env: dict[str, str], folder: Path, end: str
 ) -> None:
     done = mpi.run(1, [compiled("collectives.c"), "7", end], env)
     assert (done.returncode == 0) == (end == "fork")
     assert "bad=0" in done.stdout
     seen = only_ring(folder)
-    assert seen.operations == ROUND * 7  # the forked child's Barrier is not among them
+    assert seen.operations == ROUND * 7  # without the Barrier of the forked child
     assert seen.finalized == (end == "fork")
 
 
-def test_the_time_in_calls_that_wait_for_others_is_told_apart_from_the_ranks_own_work(
+def test_time_in_waiting_calls_is_separate_from_own_work(
     mpi: Mpi, compiled: Callable[..., Path], env: dict[str, str], folder: Path
 ) -> None:
     done = mpi.run(2, [compiled("blocking.c")], env)
@@ -224,7 +224,7 @@ def test_the_time_in_calls_that_wait_for_others_is_told_apart_from_the_ranks_own
 
 
 @pytest.mark.parametrize("mpi", ["mpich", "openmpi"], indirect=True)
-def test_the_same_is_told_apart_in_mpi4py(mpi: Mpi, env: dict[str, str], folder: Path) -> None:
+def test_time_in_waiting_calls_is_separate_in_mpi4py(mpi: Mpi, env: dict[str, str], folder: Path) -> None:
     assert mpi.python is not None
     done = mpi.run(2, [mpi.python, PROGRAMS / "blocking.py"], env)
     assert done.returncode == 0, done.stderr
@@ -234,7 +234,7 @@ def test_the_same_is_told_apart_in_mpi4py(mpi: Mpi, env: dict[str, str], folder:
 @pytest.mark.integration
 @pytest.mark.parametrize("mpi", ["debian-mpich", "debian-openmpi"], indirect=True)
 @pytest.mark.parametrize("binding", FORTRAN)
-def test_the_same_is_told_apart_in_fortran(
+def test_time_in_waiting_calls_is_separate_in_fortran(
     mpi: Mpi, tmp_path: Path, env: dict[str, str], folder: Path, binding: str
 ) -> None:
     program = mpi.compile_fortran(PROGRAMS / "blocking.F90", tmp_path / "fortran", f"-DBINDING={FORTRAN[binding]}")
@@ -244,9 +244,7 @@ def test_the_same_is_told_apart_in_fortran(
 
 
 @pytest.mark.parametrize("mpi", ["mpich", "openmpi"], indirect=True)
-def test_mpi4py_is_seen_through_the_large_count_functions_or_without_them(
-    mpi: Mpi, env: dict[str, str], folder: Path
-) -> None:
+def test_mpi4py_is_recorded_with_and_without_large_count_functions(mpi: Mpi, env: dict[str, str], folder: Path) -> None:
     assert mpi.python is not None
     done = mpi.run(2, [mpi.python, PROGRAMS / "collectives.py", "5", "finalize"], env)
     assert (done.returncode, done.stdout.split()) == (0, ["bad=0"] * 2), done.stderr
@@ -254,7 +252,7 @@ def test_mpi4py_is_seen_through_the_large_count_functions_or_without_them(
     assert seen.operations == ROUND_MPI4PY * 5
     assert seen.bytes == BYTES_MPI4PY * 5
     assert_in_order(seen)
-    assert seen.finalized  # mpi4py finalizes at exit by a tail call, from where its own scope is out of sight
+    assert seen.finalized  # mpi4py finalizes at exit by a tail call, which hides its own scope
 
 
 @pytest.mark.parametrize("optimize", ["-O0", "-O2", "-O2 -march=native", "-O2 -fno-omit-frame-pointer"])
@@ -267,7 +265,7 @@ def test_a_site_is_the_call_path_and_ends_where_a_frame_has_no_fixed_size(
     seen = only_ring(folder)
     assert len(seen.sites) == 1200
     assert {frame.split("+")[0] for site in seen.sites for frame in site.split(" < ")} == {"paths"}
-    # From the second round on, what is dynamic is known to be.
+    # From the second round on, frames of dynamic size are known.
     paths = [tuple(site.split(" < ")) for site in seen.sites[12:]]
     for at in range(6):
         assert len(set(paths[at::12])) == 1
@@ -315,7 +313,7 @@ def test_every_call_path_through_python_is_what_an_unwind_finds(
 @pytest.mark.integration
 @pytest.mark.parametrize("mpi", ["debian-mpich", "debian-openmpi"], indirect=True)
 @pytest.mark.parametrize("binding", [*FORTRAN, "mpif.h, two underscores"])
-def test_fortran_is_seen_by_its_own_entry_points_and_counted_once(
+def test_fortran_entry_points_are_recorded_once(
     mpi: Mpi, tmp_path: Path, env: dict[str, str], folder: Path, verifying_library: Path, binding: str
 ) -> None:
     include, *underscores = binding.split(", ")
@@ -345,7 +343,7 @@ def test_a_program_that_never_initializes_mpi_has_no_ring(
 
 
 @pytest.mark.parametrize(("life", "finalized"), [("late", True), ("return", False)])
-def test_mpi_may_begin_late_in_any_thread_and_need_not_be_finalized(
+def test_mpi_may_be_initialized_late_in_any_thread_and_never_finalized(
     mpi: Mpi, compiled: Callable[..., Path], env: dict[str, str], folder: Path, life: str, finalized: bool
 ) -> None:
     done = mpi.run(1, [compiled("life.c", "-pthread"), life], env)
@@ -355,7 +353,7 @@ def test_mpi_may_begin_late_in_any_thread_and_need_not_be_finalized(
     assert_in_order(seen)
 
 
-def test_sessions_are_a_beginning_and_an_end_too(
+def test_sessions_start_and_end_the_recording(
     mpi: Mpi, compiled: Callable[..., Path], env: dict[str, str], folder: Path
 ) -> None:
     # A second one crashes Open MPI 5.0 and MPICH 4.0, with the shim and without.
@@ -371,7 +369,7 @@ def test_sessions_are_a_beginning_and_an_end_too(
     assert_in_order(seen)
 
 
-def test_handles_that_are_freed_and_given_out_again_mean_what_they_are_now(
+def test_freed_and_reused_handles_are_resolved_anew(
     mpi: Mpi, compiled: Callable[..., Path], env: dict[str, str], folder: Path
 ) -> None:
     done = mpi.run(2, [compiled("handles.c"), "20"], env)
@@ -382,7 +380,7 @@ def test_handles_that_are_freed_and_given_out_again_mean_what_they_are_now(
     assert seen.bytes == [bytes_ for k in range(1, 21) for bytes_ in (None, 4 * k)]
 
 
-def test_collectives_that_do_not_block_are_not_counted_but_their_waiting_is_time_elsewhere(
+def test_nonblocking_collectives_are_not_counted_but_their_waits_are_p2p_time(
     mpi: Mpi, compiled: Callable[..., Path], env: dict[str, str], folder: Path
 ) -> None:
     done = mpi.run(2, [compiled("nonblocking.c")], env)
@@ -392,7 +390,7 @@ def test_collectives_that_do_not_block_are_not_counted_but_their_waiting_is_time
     assert_time_elsewhere_is_known(done.stdout, seen)
 
 
-def test_several_programs_in_one_world_have_one_ring_each_rank(
+def test_several_programs_in_one_world_have_one_ring_per_rank(
     mpi: Mpi, compiled: Callable[..., Path], env: dict[str, str], folder: Path, tmp_path: Path
 ) -> None:
     program = compiled("collectives.c")
@@ -409,10 +407,10 @@ def test_several_programs_in_one_world_have_one_ring_each_rank(
     assert programs == {"rank-0": ("collectives", 55), "rank-1": ("other", 55), "rank-2": ("other", 55)}
 
 
-def test_a_ring_of_a_process_of_the_same_number_is_left_alone(
+def test_the_ring_of_a_process_with_the_same_id_is_not_replaced(
     mpi: Mpi, compiled: Callable[..., Path], env: dict[str, str], folder: Path
 ) -> None:
-    # As in two containers that share the folder and not their process numbers.
+    # As in two containers that share the folder but not the process ids.
     shell = f'echo other > {folder}/rank-0.$$.ring; exec "$0" 1 finalize'
     done = mpi.run(1, ["bash", "-c", shell, compiled("collectives.c")], env)
     assert done.returncode == 0, done.stderr
@@ -422,7 +420,7 @@ def test_a_ring_of_a_process_of_the_same_number_is_left_alone(
     assert read(second).operations == ROUND
 
 
-def test_mpi_is_found_where_neither_the_global_scope_nor_the_caller_has_it(
+def test_mpi_is_found_outside_of_the_global_and_the_callers_scope(
     mpi: Mpi, compiled: Callable[..., Path], env: dict[str, str], folder: Path
 ) -> None:
     library = compiled("tail.c", "-O2", "-shared", "-fPIC")
@@ -432,7 +430,7 @@ def test_mpi_is_found_where_neither_the_global_scope_nor_the_caller_has_it(
     assert only_ring(folder).operations == ["Barrier"]
 
 
-def test_threads_that_call_at_once_lose_and_disorder_nothing(
+def test_concurrent_calls_of_threads_are_all_recorded_in_order(
     mpi: Mpi, compiled: Callable[..., Path], env: dict[str, str], folder: Path
 ) -> None:
     done = mpi.run(1, [compiled("threads.c", "-pthread"), "4", "5000"], env)
@@ -454,7 +452,7 @@ def test_threads_that_call_at_once_lose_and_disorder_nothing(
     ],
     ids=["disabled", "missing", "not a directory", "empty"],
 )
-def test_without_a_place_for_a_ring_the_program_runs_as_if_alone(
+def test_without_a_usable_ring_directory_the_program_is_not_affected(
     mpi: Mpi, compiled: Callable[..., Path], env: dict[str, str], folder: Path, change: dict[str, str]
 ) -> None:
     env |= {key: value.format(folder=folder) for key, value in change.items()}
@@ -482,7 +480,7 @@ WITHOUT_MPI = [
 
 @pytest.fixture(scope="module", params=SANITIZERS)
 def alone(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Compiles a program with the ring's writing end and no MPI anywhere; all of it again under the sanitizers."""
+    """Compiles a program with the ring's writer and without MPI; with and without sanitizers."""
     folder = tmp_path_factory.mktemp("alone")
 
     def compile_once(name: str, *flags: str) -> Path:
@@ -508,7 +506,7 @@ def ring_alone(alone: Callable[..., Path], folder: Path) -> Callable[..., Seen]:
 
 
 @pytest.mark.parametrize("jump", [0, 3600 * 10**10, -3600 * 10**10, 10**6, -(10**6)])
-def test_the_ring_keeps_to_the_kernels_clock_and_never_goes_back_whatever_the_counter_does(
+def test_times_follow_the_kernels_clock_and_are_monotonic_for_any_counter(
     alone: Callable[..., Path], folder: Path, jump: int
 ) -> None:
     said = subprocess.run([alone("clock.c"), folder, "500", str(jump)], capture_output=True, text=True, check=True)
@@ -517,7 +515,7 @@ def test_the_ring_keeps_to_the_kernels_clock_and_never_goes_back_whatever_the_co
     seen = only_ring(folder)
     assert seen.clock == "CLOCK_MONOTONIC by the time stamp counter"
     assert_in_order(seen)
-    # The program says 2000 ns of each gap were in other calls, and that the jump was in one of them.
+    # According to the program 2000 ns of each gap are in other calls, and the jump is in one of them.
     gaps = seen.records["enter_ns"][1:].astype(np.int64) - seen.records["exit_ns"][:-1].astype(np.int64)
     off = seen.records["p2p_ns"][1:].astype(np.int64) - np.clip(gaps, 0, 2000)
     assert np.abs(np.delete(off, 249)).max() <= 20
@@ -525,7 +523,7 @@ def test_the_ring_keeps_to_the_kernels_clock_and_never_goes_back_whatever_the_co
     exits = seen.records["exit_ns"].astype(np.int64)
     off = np.maximum(np.maximum(before - exits, exits - after), 0)
     assert off[:250].max() < 10_000
-    # A long jump is found by the first tick after it; a short one looks like time passing until the next reading.
+    # A long jump is detected by the first tick after it; a short one looks like elapsed time until the next reading.
     assert off.max() < 10_000 + (0 if abs(jump) > 10**9 else 2 * abs(jump))
 
 
@@ -541,7 +539,7 @@ def test_the_ring_keeps_to_the_kernels_clock_and_never_goes_back_whatever_the_co
         *((nonsense, [0]) for nonsense in ("6-4x", "1,", ",1", "-3", "4-", "every", "1;2", "1 2")),
     ],
 )
-def test_a_list_names_ranks_and_nonsense_names_rank_0(
+def test_a_list_selects_ranks_and_an_invalid_one_rank_0(
     alone: Callable[..., Path], ranks: str, named: Iterable[int]
 ) -> None:
     program = alone("ranks.c")
@@ -549,7 +547,7 @@ def test_a_list_names_ranks_and_nonsense_names_rank_0(
     assert [rank for rank in range(9) if said[rank] == b"1\n"] == list(named)
 
 
-def test_all_ranks_record_where_that_is_asked_for(
+def test_all_ranks_record_if_selected(
     mpi: Mpi, compiled: Callable[..., Path], env: dict[str, str], folder: Path
 ) -> None:
     done = mpi.run(3, [compiled("collectives.c"), "5", "finalize"], {**env, "BAROGRAPH_RANKS": "all"})
@@ -561,7 +559,7 @@ def test_all_ranks_record_where_that_is_asked_for(
     assert all(ring.records["index"].tolist() == list(range(55)) for ring in seen)
 
 
-def test_predefined_types_are_asked_about_once_and_derived_ones_each_time(alone: Callable[..., Path]) -> None:
+def test_sizes_of_predefined_types_are_cached_and_of_derived_ones_are_not(alone: Callable[..., Path]) -> None:
     said = subprocess.run([alone("types.c")], capture_output=True, text=True, check=True)
     assert [tuple(map(int, line.split())) for line in said.stdout.splitlines()] == [
         (24, 1),
@@ -575,7 +573,7 @@ def test_predefined_types_are_asked_about_once_and_derived_ones_each_time(alone:
     ]
 
 
-def test_without_a_counter_to_trust_times_are_the_kernels(
+def test_without_a_reliable_counter_times_are_the_kernels(
     mpi: Mpi, compiled: Callable[..., Path], tmp_path: Path, env: dict[str, str], folder: Path
 ) -> None:
     library = tmp_path / "libbarograph.so"
@@ -588,7 +586,7 @@ def test_without_a_counter_to_trust_times_are_the_kernels(
     assert_time_elsewhere_is_known(done.stdout, seen)
 
 
-def test_a_full_ring_counts_what_it_drops_and_goes_on_once_the_reader_has_read(
+def test_a_full_ring_counts_drops_and_continues_after_a_release(
     ring_alone: Callable[..., Seen],
 ) -> None:
     # 64 slots and 200 records: 0..63 are kept, 64..99 find no room; then the reader frees 10, which 100..109 take.
@@ -599,12 +597,12 @@ def test_a_full_ring_counts_what_it_drops_and_goes_on_once_the_reader_has_read(
     assert seen.bytes == seen.records["index"].tolist()
 
 
-def test_an_exit_earlier_than_the_last_one_is_moved_to_it(ring_alone: Callable[..., Seen]) -> None:
+def test_an_exit_before_the_previous_one_is_set_to_it(ring_alone: Callable[..., Seen]) -> None:
     seen = ring_alone(64, 20, 1)
     assert seen.operations == ["Barrier"] * 10 + ["Allreduce"]
     last = seen.records[-1]
     assert (last["enter_ns"], last["exit_ns"]) == (seen.started_ns, seen.started_ns + 20)
-    assert last["p2p_ns"] == 0  # the program says 7, in a gap of none
+    assert last["p2p_ns"] == 0  # 7 according to the program, in a gap of 0
 
 
 def test_sites_beyond_the_table_are_recorded_as_unknown(ring_alone: Callable[..., Seen]) -> None:
@@ -615,7 +613,7 @@ def test_sites_beyond_the_table_are_recorded_as_unknown(ring_alone: Callable[...
     assert seen.sites[0].startswith("ring_alone+0x")
 
 
-def test_reader_and_writer_have_one_layout(tmp_path: Path) -> None:
+def test_reader_and_writer_have_the_same_layout(tmp_path: Path) -> None:
     program = tmp_path / "layout"
     subprocess.run(["cc", f"-I{SOURCES}", "-o", program, PROGRAMS / "layout.c"], check=True)
     lines = subprocess.run([program], capture_output=True, text=True, check=True).stdout.splitlines()
@@ -658,7 +656,7 @@ def test_a_missing_compiler_is_named(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_package_without_the_library_says_how_to_build_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_without_the_library_explains_how_to_build_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shim, "LIBRARY", "absent.so")
     with pytest.raises(FileNotFoundError, match=r"the shim is not installed: .*/absent\.so does not exist.*build\.py"):
         shim.library()

@@ -1,4 +1,4 @@
-"""The shim does nothing undefined inside a real MPI program: under the compiler's sanitizers, and under valgrind."""
+"""The shim in a real MPI program under the compiler's sanitizers and under valgrind."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from barograph_agent.ring.reader import Ring
 from helpers import mpi as mpis
 
 PROGRAMS = Path(__file__).with_name("programs")
-# With the records of rank 0 after them.
+# Followed by the records of rank 0.
 RUNS = {"collectives.c": (["20", "finalize"], 220), "blocking.c": ([], 61), "threads.c": (["4", "200"], 800)}
 RUNS |= {"paths.c": (["50"], 600), "handles.c": (["20"], 60)}
 
 programs = pytest.mark.parametrize("name", RUNS)
-# Where a frame has no fixed size the shim compares a word of the stack that may be anything, to find just that out.
+# To detect a frame without a fixed size, the shim compares a word of the stack that may be uninitialized.
 without_dynamic_frames = pytest.mark.parametrize("name", [name for name in RUNS if name != "paths.c"])
 
 
@@ -49,7 +49,7 @@ def records(folder: Path) -> int:
 
 @programs
 @pytest.mark.parametrize("mpi_name", ["mpich", "openmpi"])
-def test_the_sanitizers_have_nothing_to_say(mpi_name: str, name: str, tmp_path: Path, sanitized: Path) -> None:
+def test_the_sanitizers_report_nothing(mpi_name: str, name: str, tmp_path: Path, sanitized: Path) -> None:
     mpi = mpis.find(mpi_name)
     arguments, count = RUNS[name]
     program = mpi.compile(PROGRAMS / name, tmp_path / "program", "-pthread")
@@ -57,7 +57,7 @@ def test_the_sanitizers_have_nothing_to_say(mpi_name: str, name: str, tmp_path: 
     runtime = subprocess.run(["cc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
     env = {
         "LD_PRELOAD": f"{runtime.stdout.strip()}:{sanitized}",
-        "ASAN_OPTIONS": "detect_leaks=0",  # MPI's own
+        "ASAN_OPTIONS": "detect_leaks=0",  # MPI has leaks
         "BAROGRAPH_RING_DIR": str(tmp_path / "rings"),
     }
     done = mpi.run(1, [program, *arguments], env)
@@ -67,7 +67,7 @@ def test_the_sanitizers_have_nothing_to_say(mpi_name: str, name: str, tmp_path: 
 
 
 def complaints(log: str) -> list[str]:
-    """Errors and leaks that valgrind found in code of the shim, or that the C library made for it."""
+    """Errors and leaks in code of the shim, or of the C library called by it."""
     found = []
     for block in re.split(r"(?m)^==\d+== $\n", log):
         frames = re.findall(r"(?:at|by) 0x[0-9A-F]+: (.*)", block)
@@ -79,7 +79,7 @@ def complaints(log: str) -> list[str]:
 
 @pytest.mark.integration
 @without_dynamic_frames
-def test_valgrind_finds_nothing_in_the_shim(name: str, tmp_path: Path, plain: Path) -> None:
+def test_valgrind_reports_nothing_in_the_shim(name: str, tmp_path: Path, plain: Path) -> None:
     if not shutil.which("valgrind"):
         mpis.missing("no valgrind on PATH (Debian package valgrind)")
     mpi = mpis.find("mpich")
@@ -96,7 +96,7 @@ def test_valgrind_finds_nothing_in_the_shim(name: str, tmp_path: Path, plain: Pa
     assert records(tmp_path / "rings") == count
 
 
-def test_a_complaint_of_valgrind_is_told_from_those_about_mpi() -> None:
+def test_valgrind_errors_in_the_shim_are_distinguished_from_those_in_mpi() -> None:
     ours = "==7== Invalid read of size 8\n==7==    at 0x4: memcpy (in /lib/x86_64-linux-gnu/libc.so.6)\n"
     ours += "==7==    by 0x48A: writer_put (writer.c:120)\n==7==    by 0x1: main\n==7== \n"
     theirs = "==7== Invalid read of size 8\n==7==    at 0x4: MPIR_Init (in /x/libmpi.so.12)\n"

@@ -1,4 +1,4 @@
-"""The spool: what it gives back after a kill, a damaged byte, a full disk; what it drops, and that it says so."""
+"""The spool: recovery after kills, damage and full disks, and counts of drops."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from barograph_agent.deliver.spool import Spool, SpoolError
 
 
 def held(spool: Spool) -> list[tuple[int, bytes]]:
-    """What the spool would send, by number."""
+    """The messages in the spool, by number."""
     return [(seq, spool.get(seq)) for seq in range(spool.first_seq, spool.last_seq + 1)]
 
 
@@ -36,7 +36,7 @@ def segments(directory: Path) -> list[str]:
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[Callable[..., Spool]]:
-    """Opens a spool (again), having closed what was open before."""
+    """Opens a spool, after closing the one open before."""
     current: list[Spool] = []
 
     def open_(directory: Path = tmp_path / "spool", **options: int) -> Spool:
@@ -50,7 +50,7 @@ def opened(tmp_path: Path) -> Iterator[Callable[..., Spool]]:
         current.pop().close()
 
 
-def test_messages_count_once_they_are_committed_and_come_back_with_their_mark(opened: Callable[..., Spool]) -> None:
+def test_committed_messages_are_recovered_with_their_mark(opened: Callable[..., Spool]) -> None:
     spool = opened()
     assert (spool.first_seq, spool.last_seq, spool.next_seq, spool.mark, spool.rows) == (1, 0, 1, b"", 0)
     spool.put(3, b"one")
@@ -60,7 +60,7 @@ def test_messages_count_once_they_are_committed_and_come_back_with_their_mark(op
     spool.put(5, b"never committed")
     spool = opened()
     assert held(spool) == [(1, b"one"), (2, b"two")]
-    assert (spool.mark, spool.next_seq, spool.rows, spool.rows_in(2)) == (b"read up to 7", 3, 7, 4)
+    assert (spool.mark, spool.next_seq, spool.rows, spool.discount(2)) == (b"read up to 7", 3, 7, 4)
     commit(spool, b"read up to 9", b"three")
     assert held(opened()) == [(1, b"one"), (2, b"two"), (3, b"three")]
 
@@ -70,7 +70,7 @@ GROUPS = [(b"m1", [b"a" * 5, b"bb"]), (b"m2 is longer", []), (b"m3", [b"", b"c" 
 
 
 def whole_groups(directory: Path) -> tuple[list[int], list[tuple[bytes, list[bytes]]]]:
-    """Writes GROUPS; returns how many bytes the last segment has after each, and what is then in the spool."""
+    """Writes GROUPS; returns the size of the last segment after each, and the content of the spool."""
     spool = Spool(directory)
     ends, states = [spool.size], [(b"", list[bytes]())]
     for mark, messages in GROUPS:
@@ -81,7 +81,7 @@ def whole_groups(directory: Path) -> tuple[list[int], list[tuple[bytes, list[byt
     return ends, states
 
 
-def test_cut_at_any_byte_it_holds_the_whole_groups_before_the_cut_and_goes_on(tmp_path: Path) -> None:
+def test_truncated_at_any_byte_it_recovers_the_complete_groups_and_continues(tmp_path: Path) -> None:
     ends, states = whole_groups(tmp_path / "whole")
     (name,) = segments(tmp_path / "whole")
     data = (tmp_path / "whole" / name).read_bytes()
@@ -100,7 +100,7 @@ def test_cut_at_any_byte_it_holds_the_whole_groups_before_the_cut_and_goes_on(tm
         spool.close()
 
 
-def test_a_byte_damaged_anywhere_costs_its_group_and_what_follows_and_invents_nothing(tmp_path: Path) -> None:
+def test_damage_to_any_byte_loses_its_group_and_later_ones_only(tmp_path: Path) -> None:
     ends, states = whole_groups(tmp_path / "whole")
     (name,) = segments(tmp_path / "whole")
     data = (tmp_path / "whole" / name).read_bytes()
@@ -112,7 +112,7 @@ def test_a_byte_damaged_anywhere_costs_its_group_and_what_follows_and_invents_no
         last = max((i for i, end in enumerate(ends) if end <= at), default=0)
         mark, messages = states[last]
         assert (spool.mark, held(spool)) == (mark, list(enumerate(messages, 1))), at
-        # The same once more in its place: what had stood behind it must not come back to life.
+        # The same again in its place: the data after it must not become valid again.
         if last < len(GROUPS):
             commit(spool, GROUPS[last][0], *GROUPS[last][1])
             spool.close()
@@ -123,7 +123,7 @@ def test_a_byte_damaged_anywhere_costs_its_group_and_what_follows_and_invents_no
         shutil.rmtree(directory)
 
 
-def test_killed_while_it_opens_a_segment_it_still_knows_its_mark_when_the_older_ones_are_gone(tmp_path: Path) -> None:
+def test_a_kill_while_opening_a_segment_preserves_the_mark(tmp_path: Path) -> None:
     whole = tmp_path / "whole"
     spool = Spool(whole, segment_bytes=1)
     commit(spool, b"a mark", b"one")
@@ -145,7 +145,7 @@ def test_killed_while_it_opens_a_segment_it_still_knows_its_mark_when_the_older_
     assert first == "000000000001.seg"
 
 
-def test_acknowledged_segments_go_and_the_mark_and_the_numbers_stay(opened: Callable[..., Spool]) -> None:
+def test_acknowledged_segments_are_deleted_but_mark_and_numbers_kept(opened: Callable[..., Spool]) -> None:
     spool = opened(segment_bytes=100)
     for i in range(1, 11):
         commit(spool, b"mark %d" % i, b"x" * 40, b"y" * 40)
@@ -155,7 +155,7 @@ def test_acknowledged_segments_go_and_the_mark_and_the_numbers_stay(opened: Call
     assert spool.ack(5) == 0
     assert [seq for seq, _ in held(spool)] == list(range(6, 21))
     spool = opened(segment_bytes=100)
-    assert spool.first_seq == 5  # the collector will say again that it has it
+    assert spool.first_seq == 5  # the collector acknowledges it again
     assert spool.ack(20) == 16 * 40
     assert segments(spool.directory) == ["000000000021.seg"]
     spool = opened(segment_bytes=100)
@@ -163,7 +163,7 @@ def test_acknowledged_segments_go_and_the_mark_and_the_numbers_stay(opened: Call
     assert spool.dropped is None
 
 
-def test_beyond_its_cap_it_drops_the_oldest_and_still_knows_after_a_restart(opened: Callable[..., Spool]) -> None:
+def test_drops_beyond_the_cap_are_remembered_after_a_restart(opened: Callable[..., Spool]) -> None:
     spool = opened(cap_bytes=4000, segment_bytes=1000)
     for i in range(1, 101):
         commit(spool, b"%d" % i, b"%03d" % i * 33)
@@ -182,7 +182,7 @@ def test_beyond_its_cap_it_drops_the_oldest_and_still_knows_after_a_restart(open
     assert opened(cap_bytes=4000, segment_bytes=1000).dropped is None
 
 
-def test_killed_between_noting_a_drop_and_deleting_the_segment_it_drops_it_once(opened: Callable[..., Spool]) -> None:
+def test_a_kill_after_recording_a_drop_counts_it_once(opened: Callable[..., Spool]) -> None:
     spool = opened(segment_bytes=1)
     for message in (b"one", b"three"):
         commit(spool, b"", message)
@@ -195,7 +195,7 @@ def test_killed_between_noting_a_drop_and_deleting_the_segment_it_drops_it_once(
 
 
 @pytest.mark.parametrize("damaged", [0, 1, 2])
-def test_a_damaged_segment_costs_what_stands_before_the_next_one_and_is_reported(
+def test_a_damaged_segment_loses_messages_up_to_the_next_one_and_is_reported(
     opened: Callable[..., Spool], damaged: int
 ) -> None:
     spool = opened(segment_bytes=100)
@@ -214,7 +214,7 @@ def test_a_damaged_segment_costs_what_stands_before_the_next_one_and_is_reported
     assert opened(segment_bytes=100).last_seq == 7
 
 
-def test_a_rollback_forgets_what_was_put_and_a_kill_after_it_brings_nothing_back(opened: Callable[..., Spool]) -> None:
+def test_a_rollback_discards_uncommitted_messages_even_after_a_kill(opened: Callable[..., Spool]) -> None:
     spool = opened()
     commit(spool, b"m1", b"one")
     size = spool.size
@@ -229,11 +229,11 @@ def test_a_rollback_forgets_what_was_put_and_a_kill_after_it_brings_nothing_back
     assert (spool.mark, held(spool)) == (b"m2", [(1, b"one"), (2, b"2")])
 
 
-@pytest.mark.parametrize("call", ["pwrite", "fsync", "open"])
-def test_a_disk_that_is_full_at_any_one_moment_loses_nothing_and_doubles_nothing(
+@pytest.mark.parametrize("call", ["pwritev", "fsync", "open"])
+def test_a_full_disk_at_any_call_causes_no_loss_or_duplicates(
     call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each system call in turn fails once; its caller rolls back and does the same again, as Watch does."""
+    """Each system call in turn fails once; the caller rolls back and retries, as Watch does."""
     real = getattr(os, call)
     countdown = -1
 
@@ -241,9 +241,9 @@ def test_a_disk_that_is_full_at_any_one_moment_loses_nothing_and_doubles_nothing
         nonlocal countdown
         countdown -= 1
         if countdown == 0:
-            if call == "pwrite":
+            if call == "pwritev":
                 file, data, at = arguments
-                real(file, data[: len(data) // 2], at)
+                real(file, [b"".join(data)[: sum(map(len, data)) // 2]], at)
             raise OSError(errno.ENOSPC, "No space left on device")
         return real(*arguments, **named)
 
@@ -262,7 +262,7 @@ def test_a_disk_that_is_full_at_any_one_moment_loses_nothing_and_doubles_nothing
                     commit(spool, b"%d" % i, *groups[i])
                     break
                 except OSError:
-                    assert spool.mark != b"%d" % i  # what is durable does not raise
+                    assert spool.mark != b"%d" % i  # a durable commit does not raise
                     spool.rollback()
                     failures += 1
         assert held(spool) == expected, moment
@@ -271,10 +271,10 @@ def test_a_disk_that_is_full_at_any_one_moment_loses_nothing_and_doubles_nothing
         spool = Spool(directory, segment_bytes=20)
         assert (held(spool), spool.mark, spool.dropped) == (expected, b"11", None), moment
         spool.close()
-    assert failures > 0 or call == "open"  # opening a segment can wait: the one before it grows
+    assert failures > 0 or call == "open"  # opening a segment may be postponed: the current one grows
 
 
-def test_a_spool_has_one_owner_and_is_free_again_once_that_has_let_go(tmp_path: Path) -> None:
+def test_a_spool_has_one_owner_until_it_is_closed(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "s")
     with pytest.raises(SpoolError) as raised:
         Spool(tmp_path / "s")
@@ -283,9 +283,7 @@ def test_a_spool_has_one_owner_and_is_free_again_once_that_has_let_go(tmp_path: 
     Spool(tmp_path / "s").close()
 
 
-def test_removing_it_leaves_nothing_and_keeps_others_out_until_everything_is_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_remove_keeps_the_lock_until_everything_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spool = Spool(tmp_path / "s", segment_bytes=1)
     commit(spool, b"", b"one")
     (tmp_path / "s" / "plan.json").write_text("{}")
@@ -306,7 +304,7 @@ def test_removing_it_leaves_nothing_and_keeps_others_out_until_everything_is_gon
 
 
 class Model(RuleBasedStateMachine):
-    """A spool beside a list. Kills, segments that fill up, acknowledgements, marks without messages."""
+    """A spool compared with a list: kills, full segments, acknowledgements, marks without messages."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -344,7 +342,7 @@ class Model(RuleBasedStateMachine):
         self.spool.close()
         self.spool = Spool(self.spool.directory, segment_bytes=self.segment_bytes)
         self.waiting = []
-        # Acknowledged messages of a segment that is still needed come back; the collector acknowledges them again.
+        # Acknowledged messages of a segment still in use are recovered; the collector acknowledges them again.
         assert self.spool.first_seq <= self.acked + 1
         self.spool.ack(self.acked)
 

@@ -1,4 +1,4 @@
-"""Functions for places in modules: of real objects, and nothing at all of whatever is no object."""
+"""Function names of addresses in real and in damaged objects."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def compile_source(folder: Path, *flags: str) -> Path:
 
 
 def addresses(program: Path) -> dict[str, tuple[int, int]]:
-    """Where nm says functions are, and how long."""
+    """Addresses and sizes of functions, from nm."""
     done = subprocess.run(["nm", "-S", program], capture_output=True, text=True, check=True)
     rows = [line.split() for line in done.stdout.splitlines()]
     return {row[3]: (int(row[0], 16), int(row[1], 16)) for row in rows if len(row) == 4 and row[2] == "T"}
@@ -40,16 +40,16 @@ def addresses(program: Path) -> dict[str, tuple[int, int]]:
 @pytest.mark.parametrize(
     ("flags", "base"), [(["-pie", "-fPIE"], 0), (["-no-pie"], 0x400000), (["-shared", "-fPIC"], 0)]
 )
-def test_functions_are_where_nm_says_they_are(tmp_path: Path, flags: list[str], base: int) -> None:
+def test_function_addresses_agree_with_nm(tmp_path: Path, flags: list[str], base: int) -> None:
     program = compile_source(tmp_path, *flags)
     for name, (start, size) in addresses(program).items():
         assert symbol(str(program), start - base + 1) == f"{name}+0x1"
-        # A call at the very end of a function returns to the byte behind it.
+        # A call at the end of a function returns to the byte after it.
         assert symbol(str(program), start - base + size) == f"{name}+{size:#x}"
     assert symbol(str(program), 2**40) == ""
 
 
-def test_a_stripped_program_a_script_and_a_cut_path_have_no_names(tmp_path: Path) -> None:
+def test_stripped_programs_scripts_and_truncated_paths_have_no_names(tmp_path: Path) -> None:
     program = compile_source(tmp_path, "-s")
     script, empty = tmp_path / "script", tmp_path / "empty"
     script.write_text("#!/bin/sh\n")
@@ -58,7 +58,7 @@ def test_a_stripped_program_a_script_and_a_cut_path_have_no_names(tmp_path: Path
         assert symbol(str(path), 0x1140) == ""
 
 
-def test_a_mangled_name_is_read_as_it_was_written() -> None:
+def test_a_mangled_name_is_demangled() -> None:
     assert demangle(b"MPI_Init") == "MPI_Init"
     if symbols._cxx() is None:
         pytest.skip("no libstdc++ here")
@@ -66,7 +66,7 @@ def test_a_mangled_name_is_read_as_it_was_written() -> None:
     assert demangle(b"_Zzz") == "_Zzz"
 
 
-def test_sites_are_readable_and_class_ids_are_still_of_offsets(tmp_path: Path) -> None:
+def test_sites_have_function_names_and_class_ids_derive_from_offsets(tmp_path: Path) -> None:
     program = compile_source(tmp_path)
     (outer, _), (main, _) = (addresses(program)[name] for name in ("outer", "main"))
     shim = FakeShim(tmp_path / "0.ring")
@@ -91,7 +91,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 @given(
     st.lists(st.tuples(st.integers(0, 2**14), st.binary(min_size=1, max_size=8)), min_size=1, max_size=20), st.data()
 )
-def test_a_damaged_object_gives_a_name_or_none_and_never_an_error(
+def test_a_damaged_object_never_raises(
     whole: bytes, tmp_path_factory: pytest.TempPathFactory, damage: list[tuple[int, bytes]], data: st.DataObject
 ) -> None:
     broken = bytearray(whole)

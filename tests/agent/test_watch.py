@@ -1,4 +1,4 @@
-"""One run's rings, spool and link together, in this process: what survives a full disk, a bad ring, a late rank."""
+"""Rings, spool and link of one run in this process, with full disks, damaged rings and late ranks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NOW = 1_700_000_100.0
 
 
 class Run:
-    """A watched run without a launcher, a sidecar process or an application: only their files."""
+    """The files of a watched run, without launcher, sidecar and application."""
 
     def __init__(self, root: Path, name: str = "run", endpoint: str = NOWHERE, **changes: Any) -> None:
         self.directory = root / "spools" / name
@@ -69,7 +69,7 @@ class Run:
 
 
 def put(shim: FakeShim, count: int) -> int:
-    """So many collectives; how many the ring had room for."""
+    """Write that many collectives; returns the number that the ring had room for."""
     return sum(shim.put(1000 * (shim.seen + 1)) for _ in range(count))
 
 
@@ -105,10 +105,10 @@ def indices(collector: Collector, world: int = 0) -> list[int]:
     return [row["first_index"] for row in rows(collector, "blocks") if row["world"] == world]
 
 
-def test_a_run_is_a_job_its_sites_its_intervals_and_an_end(run: Run, collector: Collector) -> None:
+def test_a_run_is_delivered_as_job_sites_blocks_and_end(run: Run, collector: Collector) -> None:
     shim = run.ring()
     watch = run.watch(collector.endpoint)
-    watch.step()  # before the first collective: the job is announced
+    watch.step()  # before the first collective: delivers the row of jobs
     for _ in range(3):
         put(shim, 40)
         watch.step()
@@ -132,49 +132,49 @@ def test_a_run_is_a_job_its_sites_its_intervals_and_an_end(run: Run, collector: 
     assert sum(row["count"] for row in done) == 120
     assert {row["host"] for row in done} == {"n1"}
     assert [row["offset"] for row in (job, end)] == [1, 1 + 2 + 120 + len(done) + 1]
-    assert not run.rings.exists()  # a ring takes memory, and nobody needs it now
+    assert not run.rings.exists()  # rings occupy memory and are no longer needed
 
 
-def test_a_run_without_mpi_is_a_job_of_no_ranks(run: Run, collector: Collector) -> None:
+def test_a_run_without_mpi_is_a_job_with_0_ranks(run: Run, collector: Collector) -> None:
     run.end()
     watch = run.watch(collector.endpoint)
     deliver(watch)
     assert (watch.report().ranks, watch.report().seen) == (0, 0)
-    watch.forget()
+    watch.delete()
     assert rows(collector, "jobs")[0]["ranks"] == 0
     assert rows(collector, "runs")[0]["intervals"] == 0
     assert not run.directory.exists()
 
 
-def test_the_mpi_worlds_of_one_run_are_numbered_as_they_began(run: Run, collector: Collector) -> None:
+def test_mpi_worlds_are_numbered_in_the_order_of_their_start(run: Run, collector: Collector) -> None:
     for name, started_ns, count in [("a.ring", 3 * 10**9, 5), ("b.ring", 2 * 10**9, 7)]:
         put(run.ring(name, started_ns=started_ns), count)
     watch = run.watch(collector.endpoint)
     watch.step()
-    put(run.ring("0.ring", started_ns=10**9), 9)  # found later: a number once given stays
+    put(run.ring("0.ring", started_ns=10**9), 9)  # found later: assigned numbers do not change
     run.end()
     deliver(watch)
     watch.close()
     assert [indices(collector, world) for world in (0, 1, 2)] == [list(range(n)) for n in (7, 5, 9)]
 
 
-def test_what_a_full_ring_dropped_is_in_the_balance_of_report_and_log(run: Run, collector: Collector) -> None:
+def test_drops_of_a_full_ring_are_counted_in_report_and_log(run: Run, collector: Collector) -> None:
     shim = run.ring()
     watch = run.watch(collector.endpoint)
-    put(shim, 100)  # room for 64
+    put(shim, 100)  # capacity 64
     watch.step()
     put(shim, 10)
     run.end()
     deliver(watch)
     report = watch.report()
     watch.close()
-    # 36 dropped, and of the next one nobody knows where it began.
+    # 36 dropped, and the start of the next one is unknown.
     assert (report.seen, report.stored, report.dropped) == (110, 73, 37)
     assert indices(collector) == [*range(64), *range(101, 110)]
     assert (rows(collector, "runs")[0]["intervals"], rows(collector, "runs")[0]["dropped"]) == (110, 37)
 
 
-def test_a_full_disk_leaves_the_intervals_in_the_ring_until_there_is_room(
+def test_on_a_full_disk_intervals_stay_in_the_ring(
     run: Run, collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shim = run.ring()
@@ -185,15 +185,15 @@ def test_a_full_disk_leaves_the_intervals_in_the_ring_until_there_is_room(
     def full(*arguments: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    for call in ("pwrite", "fsync"):
+    for call in ("pwritev", "fsync"):
         with monkeypatch.context() as patch:
             patch.setattr(spool_module.os, call, full)
             put(shim, 15)
             (run.rings / f"{call}.ring").write_text("no ring")
             watch.step()
             watch.step()
-        assert shim.get("tail") == 15  # 16 of 20 made a block of the node, and its last one is still needed
-    assert watch.notes[0].startswith(f"ring {run.rings}/pwrite.ring: 7 bytes, expected")
+        assert shim.get("tail") == 15  # 16 of 20 are a block of the node, whose last record is still needed
+    assert watch.notes[0].startswith(f"ring {run.rings}/pwritev.ring: 7 bytes, expected")
     assert f"spool {run.directory}: No space left on device; holding intervals in memory rings" in watch.notes
     run.end()
     deliver(watch)
@@ -203,14 +203,14 @@ def test_a_full_disk_leaves_the_intervals_in_the_ring_until_there_is_room(
     assert indices(collector) == list(range(50))
 
 
-def test_made_again_at_any_point_a_watch_goes_on_where_the_last_one_was(run: Run, collector: Collector) -> None:
+def test_a_new_watch_continues_where_the_last_one_stopped(run: Run, collector: Collector) -> None:
     shim = run.ring()
     for _ in range(6):
         put(shim, 10)
         watch = run.watch(collector.endpoint)
         watch.step()
         watch.link.pump(0.05)
-        watch.close()  # as good as killed: nothing is written here
+        watch.close()  # equivalent to a kill: nothing is written
     run.end()
     watch = run.watch(collector.endpoint)
     watch.step()
@@ -225,9 +225,7 @@ def test_made_again_at_any_point_a_watch_goes_on_where_the_last_one_was(run: Run
     assert (len(rows(collector, "jobs")), len(rows(collector, "runs"))) == (1, 1)
 
 
-def test_rings_that_cannot_be_read_are_reported_and_the_others_are_not_disturbed(
-    run: Run, collector: Collector
-) -> None:
+def test_unreadable_rings_are_reported_and_do_not_affect_others(run: Run, collector: Collector) -> None:
     good, broken = run.ring("good.ring", started_ns=4 * 10**9), run.ring("later.ring")
     (run.rings / "garbage.ring").write_bytes(b"x" * 9000)
     (run.rings / "empty.ring").touch()
@@ -256,9 +254,7 @@ def test_rings_that_cannot_be_read_are_reported_and_the_others_are_not_disturbed
     assert [indices(collector, world) for world in (0, 1)] == [list(range(20)), list(range(10))]
 
 
-def test_beyond_the_cap_the_oldest_intervals_are_dropped_and_the_balance_still_holds(
-    tmp_path: Path, collector: Collector
-) -> None:
+def test_intervals_dropped_beyond_the_cap_are_counted(tmp_path: Path, collector: Collector) -> None:
     run = Run(tmp_path, spool_bytes=20_000)
     shim = run.ring()
     watch = run.watch()
@@ -285,15 +281,15 @@ def test_beyond_the_cap_the_oldest_intervals_are_dropped_and_the_balance_still_h
     assert (event["kind"], event["detail"], event["rows"]) == ("dropped", "spool-cap", report.dropped)
 
 
-def test_a_slow_collector_costs_nothing_as_long_as_rings_have_room(
+def test_a_slow_collector_causes_no_drops_while_rings_have_room(
     tmp_path: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link, "SILENCE_SECONDS", DEADLINE_SECONDS)  # slow is not away, however busy the machine
+    monkeypatch.setattr(link, "SILENCE_SECONDS", DEADLINE_SECONDS)  # no timeout, even on a loaded machine
     run = Run(tmp_path, endpoint=collector.endpoint, spool_bytes=100_000)
     shim = run.ring(capacity=4096)
     watch = run.watch()
     wait_until(lambda: watch.link.pump(0.01) or watch.link.connected, "the collector has welcomed the run")
-    for _ in range(18):  # nothing is delivered meanwhile
+    for _ in range(18):  # without delivery
         put(shim, 100)
         watch.step()
     run.end()
@@ -304,15 +300,13 @@ def test_a_slow_collector_costs_nothing_as_long_as_rings_have_room(
     assert indices(collector) == list(range(1800))
 
 
-def test_an_hour_without_a_collector_fills_the_spool_to_its_cap_and_every_drop_is_reported_later(
-    tmp_path: Path, collector: Collector
-) -> None:
+def test_drops_during_an_hour_without_a_collector_are_reported_later(tmp_path: Path, collector: Collector) -> None:
     cap, second = 2 * 2**20, 10**9
     run = Run(tmp_path, spool_bytes=cap)
     shim = run.ring(capacity=2048)
     watch = run.watch()
     largest = 0
-    for _ in range(360):  # ten seconds each, a hundred intervals a second
+    for _ in range(360):  # ten seconds each, 100 intervals per second
         for _ in range(1000):
             shim.put(shim.seen * second // 100)
         watch.step()
@@ -335,8 +329,8 @@ def test_an_hour_without_a_collector_fills_the_spool_to_its_cap_and_every_drop_i
     assert (event["kind"], event["detail"], event["rows"]) == ("dropped", "spool-cap", report.dropped)
 
 
-def test_what_the_collector_refuses_is_noted_and_in_the_balance(tmp_path: Path, collector: Collector) -> None:
-    run = Run(tmp_path, name="bad name", stream="lab/s/1")  # no identifier: `from_environment` would not make it
+def test_refused_rows_are_noted_and_counted(tmp_path: Path, collector: Collector) -> None:
+    run = Run(tmp_path, name="bad name", stream="lab/s/1")  # not an identifier, which `from_environment` would prevent
     put(run.ring(), 12)
     run.end()
     watch = run.watch(collector.endpoint)
@@ -344,12 +338,12 @@ def test_what_the_collector_refuses_is_noted_and_in_the_balance(tmp_path: Path, 
     report = watch.report()
     watch.close()
     assert (report.seen, report.stored, report.dropped) == (12, 0, 12)
-    assert len(report.notes) == 1  # jobs, blocks, node_blocks, runs and sidecars, in the same words
+    assert len(report.notes) == 1  # the same text for jobs, blocks, node_blocks, runs and sidecars
     assert all(note.startswith("refused by the collector: column 'job' is 'lab/bad name.0.0'") for note in report.notes)
 
 
 def started_with(run: Run) -> subprocess.Popen[bytes]:
-    """A process like a rank: it carries the run's variable, and lives until its input is closed."""
+    """A process with the run's variable in its environment, which lives until its input is closed."""
     environment = {**os.environ, "BAROGRAPH_RING_DIR": str(run.rings)}
     command = [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()"]
     process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -358,7 +352,7 @@ def started_with(run: Run) -> subprocess.Popen[bytes]:
     return process
 
 
-def test_an_end_waits_a_little_for_ranks_that_outlive_the_command(run: Run) -> None:
+def test_the_end_waits_briefly_for_ranks_that_outlive_the_command(run: Run) -> None:
     shim = run.ring()
     now = NOW
     watch = Watch(run.directory, run.plan, clock=lambda: now)
@@ -375,7 +369,7 @@ def test_an_end_waits_a_little_for_ranks_that_outlive_the_command(run: Run) -> N
     watch.close()
 
 
-def test_an_end_does_not_wait_for_what_the_command_left_running(run: Run) -> None:
+def test_the_end_does_not_wait_for_daemons_started_by_the_command(run: Run) -> None:
     now = NOW
     watch = Watch(run.directory, run.plan, clock=lambda: now)
     with started_with(run) as left:
@@ -389,12 +383,12 @@ def test_an_end_does_not_wait_for_what_the_command_left_running(run: Run) -> Non
     watch.close()
 
 
-def test_a_run_whose_launcher_is_gone_ends_with_its_last_process(run: Run, collector: Collector) -> None:
-    run.plan = msgspec.structs.replace(run.plan, launcher_born=0)  # the number is another process's now
+def test_a_run_without_its_launcher_ends_with_its_last_process(run: Run, collector: Collector) -> None:
+    run.plan = msgspec.structs.replace(run.plan, launcher_born=0)  # the id now belongs to another process
     watch = run.watch(collector.endpoint)
     with started_with(run) as rank:
         watch.step()
-        assert not watch.ended  # it may be about to call MPI_Init
+        assert not watch.ended  # it may still call MPI_Init
         shim = run.ring()
         put(shim, 10)
         rank.communicate()
@@ -405,9 +399,9 @@ def test_a_run_whose_launcher_is_gone_ends_with_its_last_process(run: Run, colle
     assert (end["exit_status"], end["runtime_seconds"] != end["runtime_seconds"], end["ended_at"]) == (-1, True, NOW)
 
 
-def test_a_process_is_known_by_its_birth_and_a_zombie_is_dead(tmp_path: Path) -> None:
+def test_a_process_is_identified_by_its_start_time_and_a_zombie_has_ended(tmp_path: Path) -> None:
     assert born(os.getpid()) == born(os.getpid()) > 0
-    assert born(2**22 + 1) == -1  # beyond what Linux gives out
+    assert born(2**22 + 1) == -1  # beyond the limit of Linux
     program = tmp_path / "a) S 1 (b"
     program.symlink_to("/bin/cat")
     with subprocess.Popen([program], stdin=subprocess.PIPE) as process:
@@ -417,7 +411,7 @@ def test_a_process_is_known_by_its_birth_and_a_zombie_is_dead(tmp_path: Path) ->
         wait_until(lambda: born(process.pid) == -1, "it has ended; nobody has collected it yet")
 
 
-def test_only_runs_without_a_launcher_and_without_a_watch_are_adopted(tmp_path: Path) -> None:
+def test_only_runs_without_launcher_and_watch_are_adopted(tmp_path: Path) -> None:
     running, own = Run(tmp_path, "running"), Run(tmp_path, "own")
     gone, watched = (Run(tmp_path, name, launcher_born=0) for name in ("gone", "watched"))
     root = running.directory.parent
@@ -427,7 +421,7 @@ def test_only_runs_without_a_launcher_and_without_a_watch_are_adopted(tmp_path: 
     (root / "file").touch()
     save(own.directory, PLAN, msgspec.structs.replace(own.plan, launcher_born=0))
     assert list(orphans(root)) == [gone.directory, own.directory, watched.directory]
-    holders = own.watch(), watched.watch()  # own: a sidecar does not adopt what it watches itself
+    holders = own.watch(), watched.watch()  # own: a sidecar does not adopt runs that it watches
     ((directory, adopted),) = adopt(root, "tcp://127.0.0.1:2").items()
     assert directory == gone.directory
     assert adopted.plan == msgspec.structs.replace(load_plan(gone.directory), endpoint="tcp://127.0.0.1:2")
@@ -435,9 +429,7 @@ def test_only_runs_without_a_launcher_and_without_a_watch_are_adopted(tmp_path: 
         watch.close()
 
 
-def test_a_directory_of_somebody_else_or_behind_a_link_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_directory_of_another_user_or_a_link_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = places.private_directory(tmp_path / "a" / "b")
     assert made.stat().st_mode & 0o777 == 0o700
     assert places.private_directory(made) == made

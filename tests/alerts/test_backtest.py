@@ -1,4 +1,4 @@
-"""`barograph backtest alerts`: how runs of a file become jobs, what is counted, what is refused."""
+"""`barograph backtest alerts`: jobs from the runs of a file, counts, and errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def file(tmp_path: Path) -> Path:
         writer = csv.writer(out)
         writer.writerow(["system", "p", "day", "iter", "us"])
         for seed, (key, factor) in enumerate(days.items()):
-            # Backwards: it is --order that counts.
+            # In reverse: --order determines the sequence.
             for i, value in reversed(list(enumerate(measured(seed, factor)))):
                 writer.writerow([*key, i, value])
         writer.writerows(["noisy", 8, "short", i, 5.0] for i in range(50))
@@ -62,11 +62,11 @@ def test_healthy_runs_raise_no_alarm_and_the_disturbed_one_does_from_its_onset_o
     assert set(job["alarms"]) == {detector.name for detector in DETECTORS}
 
 
-def test_the_tables_say_shares_and_intervals(file, capsys):
+def test_the_tables_have_shares_and_intervals(file, capsys):
     assert main(["alerts", str(file), *COLUMNS]) == 0
     out = capsys.readouterr().out
     assert [line.strip() for line in out.splitlines() if "healthy-" in line] == ["healthy-run", "healthy-half"]
-    # Nobody said that Tuesday was disturbed: after Monday it is a false alarm, and Monday is suspiciously fast.
+    # Tuesday is not declared as disturbed: it counts as a false alarm.
     assert re.search(r"│ score +│ +5 │ +1 = 20\.0% │ 0\.5% to 71\.6% │", out)
 
 
@@ -79,7 +79,7 @@ def test_the_tables_say_shares_and_intervals(file, capsys):
         (["--window", "500"], "none of 6 runs by system,p,day has 30 windows of 500 values (--window asks for shorter"),
     ],
 )
-def test_what_cannot_be_judged_is_refused_in_one_line(file, capsys, change, said):
+def test_invalid_input_is_refused_in_one_line(file, capsys, change, said):
     assert main(["alerts", str(file), *COLUMNS, *change]) == 65
     err = capsys.readouterr().err
     assert err.startswith("barograph backtest: ")
@@ -95,7 +95,7 @@ def test_bad_options_are_usage_errors(file, words):
 
 
 @pytest.mark.parametrize("detector", DETECTORS, ids=lambda detector: detector.name)
-def test_every_detector_finds_a_run_twice_as_slow_and_leaves_its_input_alone(detector):
+def test_every_detector_finds_a_run_twice_as_slow_and_does_not_modify_its_input(detector):
     runs = [
         MeasuredRun("w", name, measured(seed, factor), factor > 1)
         for seed, (name, factor) in enumerate([("a", 1), ("b", 2)])

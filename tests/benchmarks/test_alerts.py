@@ -1,6 +1,6 @@
-"""False alarms, detections and delay of the score beside rivals on the same series; its speed and memory.
+"""False alarms, detections and delay of the score and of rivals on the same series; speed and memory of the score.
 
-The series are log ratios of windows to the mean of their workload, one a second. A workload draws how restless it is:
+The series are log ratios of windows to the mean of their workload, one per second. Variability is drawn per workload:
 standard deviation within runs 1 to 4 %, heavy-tailed (Student's t, 5 degrees of freedom), lag-1 correlation 0 to 0.9;
 between runs 0.5 to 4 %. History: 1, 3 or 8 runs of 60 windows, or none. Jobs last 200 windows.
 """
@@ -30,7 +30,7 @@ FACTORS = (1.1, 1.2, 1.5)
 
 @dataclass
 class Workload:
-    """How restless one workload is, its history and its healthy jobs, as log ratios."""
+    """The history and the healthy jobs of one workload as log ratios, and the onsets of disturbances."""
 
     history: list[Floats]
     jobs: list[Floats]

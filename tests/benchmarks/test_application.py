@@ -1,9 +1,9 @@
-"""How much slower LAMMPS is under the shim: paired runs in random order, and what the cost of a collective predicts.
+"""The slowdown of LAMMPS under the shim: paired runs in random order, and the prediction from the cost of a collective.
 
-One rank, because on a busy machine two wait for each other's cores. Processor time, which other programs disturb less
-than the clock on the wall, and the wall. Nothing is asserted about either: the interval printed is what these runs can
-resolve. `make bench PYTEST="-k slower"`; $BAROGRAPH_TEST_PAIRS sets how many pairs, 20 by default. Another program, its
-command in $BAROGRAPH_TEST_APPLICATION, is measured in the same way.
+One rank, because two ranks on a busy machine wait for each other's cores. Measures processor time, which other programs
+affect less, and wall time. Neither is asserted: the printed interval is the resolution of these runs.
+`make bench PYTEST="-k slower"`; $BAROGRAPH_TEST_PAIRS sets the number of pairs, 20 by default. Another program, its
+command in $BAROGRAPH_TEST_APPLICATION, is measured likewise.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ run 3000
 
 
 def seconds(command: list[str], env: dict[str, str], folder: Path) -> tuple[float, float]:
-    """Processor time and wall time of one run, whose files go into the folder."""
+    """Processor time and wall time of one run in the folder."""
     began = time.monotonic()
     process = subprocess.Popen(command, env={**os.environ, **env}, cwd=folder, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
@@ -51,7 +51,7 @@ def seconds(command: list[str], env: dict[str, str], folder: Path) -> tuple[floa
 
 
 def median_interval(values: list[float], confidence: float = 0.95) -> tuple[float, float]:
-    """The distribution-free interval of the median: order statistics, by the binomial distribution."""
+    """The distribution-free confidence interval of the median: order statistics by the binomial distribution."""
     ordered = np.sort(values)
     rank = max(int(binom.ppf((1 - confidence) / 2, len(ordered), 0.5)), 1)
     return float(ordered[rank - 1]), float(ordered[-rank])
@@ -79,7 +79,7 @@ def test_how_much_slower_another_application_is(tmp_path: Path) -> None:
 
 
 def compare(title: str, command: list[str], environment: dict[str, str], folder: Path) -> int:
-    """Runs the command in pairs, watched and not, prints what watching costs; returns its collectives."""
+    """Runs the command in pairs, with and without the shim, and prints the slowdown; returns its collectives."""
     shim = folder / "libbarograph.so"
     subprocess.run([sys.executable, mpis.REPOSITORY / "agent/shim/build.py", shim], check=True)
     order = random.Random(1)

@@ -1,4 +1,4 @@
-"""Two hundred deaths of a collector under load."""
+"""200 kills of a collector under load."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from helpers.chaos import Chaos
+from helpers.printed import show
 
 ROUNDS = 200
 
@@ -18,11 +19,14 @@ def test_two_hundred_deaths_lose_and_double_nothing(tmp_path: Path) -> None:
         chaos.round()
     chaos.settle()
     lost, doubled = chaos.verdict()
-    print(f"\n\n{ROUNDS} deaths of the collector\n" + "-" * 26)
-    for accident, times in chaos.accidents.items():
-        print(f"{accident:50} {times:4}")
-    print(f"{'messages doubled':50} {sum(stream.doubled for stream in chaos.streams):,}")
-    print(f"{'messages swapped':50} {sum(stream.swapped for stream in chaos.streams):,}")
-    print(f"{'rows said and acknowledged':50} {sum(stream.rows for stream in chaos.streams):,}")
-    print(f"{'lost, doubled':50} {lost}, {doubled}")
+    show(
+        f"{ROUNDS} deaths of the collector",
+        [
+            *(f"{accident:50} {times:4}" for accident, times in chaos.accidents.items()),
+            f"{'messages doubled':50} {sum(stream.doubled for stream in chaos.streams):,}",
+            f"{'messages swapped':50} {sum(stream.swapped for stream in chaos.streams):,}",
+            f"{'rows sent and acknowledged':50} {sum(stream.rows for stream in chaos.streams):,}",
+            f"{'lost, doubled':50} {lost}, {doubled}",
+        ],
+    )
     assert (lost, doubled) == (0, 0)

@@ -1,4 +1,4 @@
-"""A million mutated inputs each for the ring reader and for the wire decoders (`helpers.fuzz`)."""
+"""A million mutated inputs for the ring reader and a million for the wire decoders (`helpers.fuzz`)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from helpers import fuzz
 COUNT = 1_000_000
 MEGABYTES = 100
 
-# Numbers that wrap around would be a warning.
+# Integer overflow is a warning.
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
 
 
 def peak() -> int:
-    """The most memory this process has ever had, in megabytes."""
+    """The peak memory of this process, in megabytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 

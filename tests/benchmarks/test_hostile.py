@@ -1,8 +1,8 @@
-"""What honest producers wait for an acknowledgement while somebody attacks their collector.
+"""Append-to-acknowledgement latency of honest producers during an attack on their collector.
 
-Against two things in the same run: peace, in between; and the same attack on another collector on this machine.
-The second is the ratio that is asserted: here attackers and collectors share the processors, so an attack on whomever
-takes its share of them, as it would not from another host.
+Compared in the same run with the latency without an attack and with that during the same attack on another collector on
+this machine. The ratio to the latter is asserted: attackers and collectors share the processors here, so any attack
+takes some of their time, which an attack from another host would not.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from helpers.hostile_wire import mutations
 
 SECONDS = 3.0
 ROUNDS = 5
-"""Each figure is the median of so many: one flush of the disk that takes a quarter of a second is a p99 of its own."""
+"""Rounds per figure, which is their median: a single disk flush of a quarter of a second would dominate a p99."""
 STREAMS = 50
 RECORDS_PER_SECOND = 5_000.0
 RATIO_LIMIT = 3.0
@@ -43,13 +43,13 @@ STREAM = "hostile"
 MUTATIONS = 1_000_000
 
 
-def _attack(name: str, endpoint: str, access: Access | None, begun: Event) -> None:
+def _attack(name: str, endpoint: str, access: Access | None, started: Event) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     over: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: over.append(number))
 
     def stopped() -> bool:
-        begun.set()
+        started.set()
         return bool(over)
 
     if access is None:
@@ -61,10 +61,10 @@ def _attack(name: str, endpoint: str, access: Access | None, begun: Event) -> No
 @contextmanager
 def attacked(name: str, endpoint: str, access: Access | None) -> Iterator[None]:
     processes = multiprocessing.get_context("spawn")
-    begun = processes.Event()
-    attacker = processes.Process(target=_attack, args=(name, endpoint, access, begun))
+    started = processes.Event()
+    attacker = processes.Process(target=_attack, args=(name, endpoint, access, started))
     attacker.start()
-    assert begun.wait(60.0), f"{name} did not begin"
+    assert started.wait(60.0), f"{name} did not start"
     try:
         yield
     finally:
@@ -74,7 +74,7 @@ def attacked(name: str, endpoint: str, access: Access | None) -> Iterator[None]:
 
 @dataclass
 class Site:
-    """A collector to be attacked; with a key directory one that asks everybody who he is."""
+    """A collector to be attacked; with a key directory it authenticates clients."""
 
     collector: MeasuredCollector
     keys: Path | None
@@ -106,7 +106,7 @@ class Site:
             yield
 
     def p99(self, job: str) -> float:
-        """Seconds from append to acknowledgement that 99 % of honest messages stay below, at a steady pace."""
+        """99th percentile of the seconds from append to acknowledgement of honest messages, at a steady pace."""
         honest = self.access("honest", job)
         allowed = {"key": honest.key, "credential": honest.proof} if honest else {}
         load = Load(self.collector.endpoint, STREAMS, 10, job, **allowed)
@@ -118,7 +118,7 @@ class Site:
         return float(np.quantile(report.waits, 0.99))
 
     def refused(self) -> dict[str, int]:
-        """What it has not taken, by reason."""
+        """Number of rejected messages by reason."""
         with urllib.request.urlopen(self.collector.metrics_url) as answer:
             found = re.findall(r'collector_rejected_total{reason="(\S+)"} (\S+)', answer.read().decode())
         return {reason: int(float(count)) for reason, count in found if float(count)}
@@ -127,7 +127,8 @@ class Site:
 @pytest.mark.timeout(1200)
 def test_honest_producers_under_attack(tmp_path: Path) -> None:
     print(f"\n\n{RECORDS_PER_SECOND:,.0f} records/s from {STREAMS} honest streams, p99 from append to ack in ms\n")
-    print(f"{'attack':<24}{'peace':>10}{'neighbour attacked':>20}{'attacked':>10}{'x peace':>9}{'x neighbour':>13}")
+    heads = f"{'attack':<24}{'no attack':>10}{'neighbour attacked':>20}"
+    print(f"{heads}{'attacked':>10}{'x without':>10}{'x neighbour':>13}")
     ratios: dict[str, float] = {}
     for number, name in enumerate([*ATTACKS, *ATTACKS_WITH_A_KEY]):
         with_keys = name in ATTACKS_WITH_A_KEY
@@ -138,16 +139,16 @@ def test_honest_producers_under_attack(tmp_path: Path) -> None:
             here.p99("lab/0")
             rounds: list[tuple[float, float, float]] = []
             for turn in range(ROUNDS):
-                calm = here.p99(f"lab/{turn}1")
+                quiet = here.p99(f"lab/{turn}1")
                 with there.attacked(name):
                     neighbour = here.p99(f"lab/{turn}2")
                 with here.attacked(name):
-                    rounds.append((calm, neighbour, here.p99(f"lab/{turn}3")))
-            peace, beside, under = (statistics.median(figures) for figures in zip(*rounds, strict=True))
+                    rounds.append((quiet, neighbour, here.p99(f"lab/{turn}3")))
+            calm, beside, under = (statistics.median(figures) for figures in zip(*rounds, strict=True))
             peak, refused = here.collector.usage().peak_bytes, here.refused()
         ratios[name] = under / beside
         print(
-            f"{name:<24}{1000 * peace:10.0f}{1000 * beside:20.0f}{1000 * under:10.0f}{under / peace:9.1f}"
+            f"{name:<24}{1000 * calm:10.0f}{1000 * beside:20.0f}{1000 * under:10.0f}{under / calm:10.1f}"
             f"{under / beside:13.1f}   (collector at most {peak / 2**20:,.0f} MiB;"
             f" {', '.join(f'{count:,} {reason}' for reason, count in refused.items())})"
         )
@@ -164,8 +165,8 @@ def test_a_million_mutated_messages() -> None:
         except messages.Undecodable:
             undecodable += 1
             continue
-        if isinstance(message, wire.Append) and message.stream == STREAM:  # others were never opened
+        if isinstance(message, wire.Append) and message.stream == STREAM:  # other streams were never opened
             refused += messages.appended(message, frame, 0.0).refusal is not None
     seconds = time.process_time() - began
-    print(f"\n\n{MUTATIONS:,} mutated messages: {undecodable:,} are none, {refused:,} appends refused,")
-    print(f"{1e6 * seconds / MUTATIONS:.1f} us of CPU time each, the making of them included")
+    print(f"\n\n{MUTATIONS:,} mutated messages: {undecodable:,} undecodable, {refused:,} appends refused,")
+    print(f"{1e6 * seconds / MUTATIONS:.1f} us of CPU time each, including their generation")

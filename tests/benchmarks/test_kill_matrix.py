@@ -1,4 +1,4 @@
-"""200 rounds of the kill matrix (`helpers.kills`): how many intervals happened, and how many were lost or doubled."""
+"""200 rounds of the kill matrix (`helpers.kills`): the number of intervals, and of lost and doubled ones."""
 
 from __future__ import annotations
 

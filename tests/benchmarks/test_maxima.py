@@ -1,6 +1,6 @@
-"""What the statistics of maxima cost, beside the libraries they stand in for, and how far their fits are off.
+"""The cost of the statistics of maxima compared with that of libraries, and the errors of their fits.
 
-Only ratios within one run are asserted, with wide slack: nothing here depends on how fast the machine is.
+Only ratios within one run are asserted, with wide margins, so that nothing depends on the speed of the machine.
 """
 
 import math
@@ -18,6 +18,7 @@ from barograph_modeler.maxima.fits.pwm import fit_pwm, fit_pwms
 from barograph_modeler.maxima.trust import judge
 from barograph_modeler.studies.maxima.likelihood import fit_mles
 from barograph_modeler.studies.maxima.scaling import maximum_band, resampled_maxima
+from helpers.printed import show
 
 lmoments3 = pytest.importorskip("lmoments3.distr", reason="lmoments3 comes with the extra dev")
 
@@ -26,7 +27,7 @@ REPLICAS = 1000
 
 
 def best_seconds(call: Callable[[], object], repeats: int = 15) -> float:
-    """The least of several: what other processes add is not ours."""
+    """The least of several, which excludes the load of other processes."""
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -40,10 +41,6 @@ def drawn(k: float, count: int, n: int, seed: int) -> np.ndarray:
     return truth.draw(n, np.random.default_rng(seed))
 
 
-def shown(title: str, lines: list[str]) -> None:
-    print("\n\n" + "\n".join([title, "-" * len(title), *lines]))
-
-
 def test_bootstrap_against_loops_over_libraries():
     x = drawn(-0.1, 1, N, 1)[0]
     rng = np.random.default_rng(2)
@@ -55,7 +52,7 @@ def test_bootstrap_against_loops_over_libraries():
     both = best_seconds(lambda: paired_replicas(x, REPLICAS, seed=1))
     batch = best_seconds(lambda: fit_pwms(x[rng.integers(0, N, (REPLICAS, N))]), 3)
     likelihood = best_seconds(lambda: fit_mles(x[rng.integers(0, N, (REPLICAS, N))]), 1)
-    # One replica each, the best of several, times the number of replicas: the loops have nothing to share.
+    # The best of several single replicas times the number of replicas: iterations of the loops share no work.
     theirs = best_seconds(lambda: lmoments3.gev.lmom_fit(resample()), 15) * REPLICAS
     scipys = best_seconds(lambda: genextreme.fit(resample()), 7) * REPLICAS
     rows = [
@@ -66,7 +63,7 @@ def test_bootstrap_against_loops_over_libraries():
         ("loop over lmoments3 (1 replica x 1,000)", theirs),
         ("loop over scipy genextreme.fit (1 x 1,000)", scipys),
     ]
-    shown(
+    show(
         f"{REPLICAS} bootstrap replicas of a fit to n = {N}",
         [f"{name:44} {seconds * 1e3:12.2f} ms {seconds / ours:12.1f} x" for name, seconds in rows],
     )
@@ -80,7 +77,7 @@ def test_exact_band_against_resampling():
     exact = best_seconds(lambda: maximum_band(x, 8), 200)
     resampled = best_seconds(lambda: np.quantile(resampled_maxima(x, 8, REPLICAS, seed=1), [0.025, 0.5, 0.975]))
     fit = best_seconds(lambda: fit_pwm(x), 200)
-    shown(
+    show(
         f"band of one sample of n = {N}, scaled up 8-fold",
         [
             f"{'maximum_band (exact order statistics)':44} {exact * 1e6:12.1f} us",
@@ -95,7 +92,7 @@ def test_many_classes_at_once_against_one_by_one():
     x = drawn(-0.1, 2000, 100, 3)
     together = best_seconds(lambda: fit_pwms(x), 5) / len(x)
     alone = best_seconds(lambda: [fit_pwm(row) for row in x[:200]], 5) / 200
-    shown(
+    show(
         "fits of n = 100, for each",
         [
             f"{'fit_pwm':44} {alone * 1e6:12.1f} us",
@@ -106,7 +103,7 @@ def test_many_classes_at_once_against_one_by_one():
 
 
 def test_bias_and_error_of_the_shape():
-    """The table of docs/engineer/variability.md. Errors of maximum likelihood where all fits converge."""
+    """The table of docs/engineer/variability.md. Errors of maximum likelihood are those of converged fits."""
     count = 4000
     lines = ["     k     n |     PWM bias, RMSE |     MOM bias, RMSE |     MLE bias, RMSE, converged"]
     worst = 0.0
@@ -122,7 +119,7 @@ def test_bias_and_error_of_the_shape():
             worst = max(worst, abs(bias) * math.sqrt(n))
             share = f"{mles.converged.mean():8.3f}"
             lines.append(f"{k:6.1f} {n:5d} |  {cells[0]} |  {cells[1]} |  {cells[2]} {share}")
-    shown(f"shape fitted to {count} samples of each kind (MLE: 500)", lines)
+    show(f"shape fitted to {count} samples of each kind (MLE: 500)", lines)
     assert worst < 0.6
 
 
@@ -151,6 +148,6 @@ def test_share_of_samples_that_are_trusted():
             shares[name, n] = sum(v.trusted for v in verdicts) / count
             cells.append(f"{shares[name, n]:8.2f}{f'(same type {same:.2f})':>14}")
         lines.append(f"{name:24}" + "".join(f"{cell:>22}" for cell in cells))
-    shown(f"share of {count} samples trusted", lines)
+    show(f"share of {count} samples trusted", lines)
     assert shares["GEV, k = 0.0", 1000] > 0.85
     assert shares["18 % of steps longer", 1000] < 0.1

@@ -1,7 +1,7 @@
-"""What a question costs where 10,000 workloads are known, and what a finished run costs its application.
+"""The cost of a prediction with 10,000 known workloads, and that of a finished run.
 
-Times asserted are CPU time of this thread, which does not depend on what else the machine does; wall-clock times are
-printed beside them.
+Asserted times are CPU time of this thread, which does not depend on the load of the machine; wall-clock times are
+printed only.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from barograph_modeler.serving.page import PredictPage
 from barograph_modeler.studies.rivals.extrap import search
 from helpers.executor import Inline
 from helpers.features import inline_features
+from helpers.printed import show
 from helpers.scaling import law
 
 APPLICATIONS, PROBLEMS, SCALES = 100, 10, 10
@@ -31,7 +32,7 @@ QUESTIONS = 2_000
 
 
 def full() -> Forecaster:
-    """A forecaster that knows APPLICATIONS x PROBLEMS x SCALES workloads, by one run each."""
+    """A forecaster with APPLICATIONS x PROBLEMS x SCALES workloads of one run each."""
     forecaster, rng = Forecaster(Library(Inline())), np.random.default_rng(1)
     for number in range(APPLICATIONS):
         application = Application("lab", f"app{number}")
@@ -40,7 +41,7 @@ def full() -> Forecaster:
             for ranks in 2 ** np.arange(SCALES):
                 place = WorkloadPlace(f"{application}@{ranks}x1:{n}", application, problem, int(ranks), 1)
                 forecaster.history.learn(place, law(ranks, n) * float(rng.lognormal(0, 0.02)))
-    forecaster.restore(forecaster.state())  # as after a restart: everything is to be fitted
+    forecaster.restore(forecaster.state())  # as after a restart, when everything must be fitted
     while forecaster.library.waiting:
         forecaster.step(0.0)
     return forecaster
@@ -73,13 +74,14 @@ def test_a_question_takes_less_than_20_milliseconds_with_10_000_workloads() -> N
         urllib.request.urlopen(f"http://{host}:{port}/predict?{query}").read()
         wall.append(time.perf_counter() - start)
     served.stop()
-    print(
-        f"\n\n{APPLICATIONS * PROBLEMS * SCALES:,} workloads of {APPLICATIONS} applications, {QUESTIONS:,} questions\n"
-        + "-" * 64
+    show(
+        f"{APPLICATIONS * PROBLEMS * SCALES:,} workloads of {APPLICATIONS} applications, {QUESTIONS:,} questions",
+        [
+            f"learning all of it   {learned:8.2f} s of CPU time",
+            "a question, CPU      {:8.2f} ms median, {:.2f} ms p99".format(*quantiles(cpu)),
+            "over HTTP, wall      {:8.2f} ms median, {:.2f} ms p99".format(*quantiles(wall)),
+        ],
     )
-    print(f"learning all of it   {learned:8.2f} s of CPU time")
-    print("a question, CPU      {:8.2f} ms median, {:.2f} ms p99".format(*quantiles(cpu)))
-    print("over HTTP, wall      {:8.2f} ms median, {:.2f} ms p99".format(*quantiles(wall)))
     assert quantiles(cpu)[1] < 20
 
 
@@ -93,8 +95,10 @@ def test_a_finished_run_updates_an_application_of_1_000_runs_in_less_than_a_seco
     start, began = time.thread_time(), time.perf_counter()
     fit(problems)
     cpu, wall = time.thread_time() - start, time.perf_counter() - began
-    print("\n\n1,000 runs: 10 problems, 10 scales, 10 repeats\n" + "-" * 64)
-    print(f"barograph, all of it {cpu:8.2f} s of CPU time, {wall:.2f} s")
+    show(
+        "1,000 runs: 10 problems, 10 scales, 10 repeats",
+        [f"barograph, in all    {cpu:8.2f} s of CPU time, {wall:.2f} s"],
+    )
     if importlib.util.find_spec("extrap") is None:
         print("Extra-P              not installed: pip install 'barograph[rivals]'")
     else:

@@ -1,4 +1,4 @@
-"""Reading the log as daemons do, against fetching the same rows from DuckDB in one's own process."""
+"""Reading the log like a daemon, compared with fetching the same rows from DuckDB in the same process."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 from barograph.lab.bench.load import Load
 from barograph.lab.bench.measured_collector import MeasuredCollector
 from barograph_collector.client.log_reader import LogReader
+from helpers.printed import show
 
 ROWS = 1_000_000
 FLOOR_ROWS_PER_SECOND = 100_000
@@ -41,12 +42,14 @@ def test_reading_a_million_rows(tmp_path: Path) -> None:
     with duckdb.connect(str(next(tmp_path.glob("*.duckdb"))), read_only=True) as own:
         arrow = timed(lambda: int(own.execute("SELECT * FROM blocks").to_arrow_table().num_rows))
         arrays = timed(lambda: len(np.asarray(own.execute("SELECT * FROM blocks").fetchnumpy()["offset"])))
-    print(f"\n\nreading {stored:,} rows of blocks\n" + "-" * 48)
-    for name, rate in (
-        ("`read`, page by page", through),
-        ("`sql`, 60,000 rows at a time", asked),
-        ("DuckDB in process, Arrow", arrow),
-        ("DuckDB in process, numpy", arrays),
-    ):
-        print(f"{name:<32}{rate:12,.0f} rows/s   x{rate / arrow:.2f} of Arrow in process")
+    rates = {
+        "`read`, page by page": through,
+        "`sql`, 60,000 rows at a time": asked,
+        "DuckDB in process, Arrow": arrow,
+        "DuckDB in process, numpy": arrays,
+    }
+    show(
+        f"reading {stored:,} rows of blocks",
+        [f"{name:<32}{rate:12,.0f} rows/s   x{rate / arrow:.2f} of Arrow in process" for name, rate in rates.items()],
+    )
     assert through > FLOOR_ROWS_PER_SECOND

@@ -1,8 +1,7 @@
-"""What the shim adds to a collective, on one rank: nanoseconds by pairs in one process, instructions by callgrind.
+"""The overhead of the shim per collective on one rank: nanoseconds by pairs in one process, instructions by callgrind.
 
-Rivals in the same run: a library that only forwards, and mpiP where $BAROGRAPH_TEST_MPIP names a libmpiP.so built for
-the MPICH of this environment. Times are printed and not asserted. Asserted are instruction counts, which do not depend
-on the machine's load.
+Rivals in the same run: a library that only forwards and, if $BAROGRAPH_TEST_MPIP names a libmpiP.so built for the MPICH
+of this environment, mpiP. Times are printed. Instruction counts are asserted: they do not depend on the machine's load.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ from helpers.mpi import Mpi
 
 PROGRAMS = Path(__file__).with_name("programs")
 LOOPS = {"Barrier": "barriers", "Allreduce": "allreduces", "Wait": "waits"}
-PAIRS, CALLS = 150, 200  # of all functions together fewer than a ring of default size holds
-COUNTED_PAIRS = 30  # instructions need no more, and callgrind is slow
+PAIRS, CALLS = 150, 200  # in total fewer calls than the capacity of a default ring
+COUNTED_PAIRS = 30  # enough for instruction counts; callgrind is slow
 MOST_INSTRUCTIONS = 400
 
 
@@ -47,7 +46,7 @@ def tools(mpi: Mpi, folder: Path) -> list[Tool]:
     found = [
         Tool("no-op", mpi.compile(PROGRAMS / "noop.c", folder / "noop.so", "-O2", "-shared", "-fPIC")),
         Tool("shim", build(folder / "libbarograph.so")),
-        # As on a node whose counter cannot be trusted.
+        # As on a node with an unreliable TSC.
         Tool("no TSC", build(folder / "no-tsc.so", '-DCLOCKSOURCE="/absent"')),
     ]
     rival = os.environ.get("BAROGRAPH_TEST_MPIP")
@@ -61,7 +60,7 @@ def tools(mpi: Mpi, folder: Path) -> list[Tool]:
 
 @pytest.fixture
 def ring_folder() -> Iterator[Path]:
-    """In memory, where rings are in production."""
+    """In memory, like rings in production."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         yield Path(folder)
 
@@ -72,7 +71,7 @@ def environment(mpi: Mpi, tool: Tool, ring_folder: Path) -> dict[str, str]:
 
 
 def nanoseconds(mpi: Mpi, program: Path, tool: Tool, ring_folder: Path) -> dict[str, list[str]]:
-    """Function -> median, quartiles and control, as the program prints them."""
+    """Median, quartiles and control by function, as printed by the program."""
     command = [program, str(PAIRS), str(CALLS), "1"]
     done = subprocess.run(command, env=environment(mpi, tool, ring_folder), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -81,7 +80,7 @@ def nanoseconds(mpi: Mpi, program: Path, tool: Tool, ring_folder: Path) -> dict[
 
 
 def instructions(mpi: Mpi, program: Path, tool: Tool, ring_folder: Path, function: str) -> int:
-    """Instructions inside the loops that call the function, through the tool and past it."""
+    """Instructions in the loops that call the function, through the tool and without it."""
     options = ["--tool=callgrind", f"--toggle-collect={LOOPS[function]}", "--callgrind-out-file=/dev/null"]
     command = ["valgrind", *options, program, str(COUNTED_PAIRS), str(CALLS), "1"]
     done = subprocess.run(command, env=environment(mpi, tool, ring_folder), capture_output=True, text=True, check=False)

@@ -1,8 +1,7 @@
-"""What a sidecar costs beside 64 ranks that synchronize 1,000 times a second: processor time and memory."""
+"""Processor time and memory of a sidecar of 64 ranks that synchronize 1,000 times a second."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from barograph.lab.bench.measured_collector import Usage
 from barograph_agent.job.identity import Job
 from barograph_agent.ring.reader import BYTES_UNKNOWN
 from barograph_agent.sidecar.plan import PLAN, RunPlan, myself, save
@@ -21,16 +21,16 @@ from helpers.service import Service
 RANKS = 64
 RATE = 1000
 SECONDS = 20.0
-BATCH = 64  # a divisor of the ring's capacity: no batch wraps round
+BATCH = 64  # a divisor of the ring's capacity: no batch wraps around
 GOAL_SHARE = 0.03
 GOAL_BYTES = 60 * 2**20
 
 
 class Rank(FakeShim):
-    """A rank whose records are written by the batch: this process has other things to do."""
+    """A rank that writes records in batches, which takes less time."""
 
     def put_many(self, index: int, ends: np.ndarray, sites: np.ndarray) -> None:
-        """Collectives index, index+1 ... that end at these nanoseconds after the start, all at one slot of the ring."""
+        """Write collectives index, index+1 ... with these ends, in nanoseconds after the start, as one slice."""
         slot = self.get("head") % self.capacity
         records = self.records[slot : slot + len(ends)]
         records["enter_ns"] = STARTED_NS + ends - 50_000
@@ -40,18 +40,6 @@ class Rank(FakeShim):
         records["site"] = sites
         records["op"] = 9
         self.set(head=self.get("head") + len(ends))
-
-
-def used(pid: int) -> float:
-    """Seconds of processor time so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def resident(pid: int) -> int:
-    """Bytes of memory."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:"))
 
 
 @pytest.mark.timeout(600)
@@ -84,11 +72,11 @@ def test_a_sidecar_beside_64_ranks(tmp_path: Path) -> None:
                         index += BATCH
                     time.sleep(0.01)
 
-            play(3.0)  # start-up is not what is measured
-            before, at = used(sidecar.pid), time.monotonic()
+            play(3.0)  # start-up is not measured
+            before, at = Usage.of(sidecar.pid), time.monotonic()
             play(SECONDS)
-            share = (used(sidecar.pid) - before) / (time.monotonic() - at)
-            memory = resident(sidecar.pid)
+            used = Usage.of(sidecar.pid) - before
+            share, memory = used.cpu_seconds / (time.monotonic() - at), used.resident_bytes
             wait_until(lambda: ranks[0].get("tail") > 0.5 * index, "the sidecar keeps up")
         finally:
             sidecar.kill()

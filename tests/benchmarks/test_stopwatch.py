@@ -1,4 +1,4 @@
-"""What timing one interval from Python costs, as a ratio to reading the clock twice, which it cannot do without."""
+"""The cost of timing one interval from Python, relative to two clock readings, its lower bound."""
 
 from __future__ import annotations
 
@@ -66,6 +66,6 @@ def test_the_cost_of_an_interval(tmp_path: Path, watched: bool) -> None:
     for name, cost in (("with", block), ("mark", mark), ("decorated call", call)):
         print(f"; {name} {cost:.0f} ns, {cost / bare:.1f} x", end="")
     print()
-    # The goal is 1,000 ns. It holds for marks and calls where two readings take 85 ns; a block makes an object more.
+    # The goal is 1,000 ns. With two readings at 85 ns, marks and calls meet it; a block creates one more object.
     assert max(mark, call) < (12 if watched else 3) * bare
     assert block < (16 if watched else 4) * bare

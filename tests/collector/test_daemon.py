@@ -22,7 +22,7 @@ from helpers.log import Daemon, Producer, blocks, wait_until
 
 KILLS = 6
 UNLIMITED = ("--rate", "1e9")
-"""These producers send as fast as they can, which is more than one job may."""
+"""Producers here send as fast as possible, above the rate limit of a job."""
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def _logging_restored() -> Iterator[None]:
 
 
 class Stream:
-    """A producer's memory: what it has sent, and what of it was acknowledged, whoever was killed meanwhile."""
+    """The state of a producer, sent and acknowledged messages, which outlives collectors."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -70,8 +70,8 @@ def indices(endpoint: str) -> list[int]:
         return [index for batch in reader.read_all("blocks") for index in batch.columns["first_index"].tolist()]
 
 
-class Patient(Daemon):
-    """A collector that may take its time to end, however loaded the machine is."""
+class Unhurried(Daemon):
+    """A collector without a short time limit of its shutdown, for loaded machines."""
 
     program = (
         "-c",
@@ -80,7 +80,7 @@ class Patient(Daemon):
 
 
 class Stuck(Daemon):
-    """A collector whose database never comes to an end, as on a disk that hangs."""
+    """A collector whose database cannot be closed, as on a disk that hangs."""
 
     program = (
         "-c",
@@ -90,45 +90,45 @@ class Stuck(Daemon):
     )
 
 
-def test_sigterm_ends_it_though_the_database_does_not_come_to_an_end_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_sigterm_ends_the_process_while_the_database_hangs_and_nothing_is_lost(tmp_path: Path) -> None:
     with Stuck(tmp_path) as collector, Producer(collector.endpoint) as producer:
         producer.hello()
         producer.append(1, "blocks", 1000, blocks(1000))
         producer.receive_ack(1)
         assert collector.end(signal.SIGTERM) == Exit.OK
-        assert "the next start brings into the database what the journal has" in collector.log[-1]
+        assert "the next start commits the rest of the journal to the database" in collector.log[-1]
     with Daemon(tmp_path) as collector:
         assert indices(collector.endpoint) == list(range(1000))
 
 
-def test_sigkill_at_any_instant_neither_loses_nor_doubles_a_row(tmp_path: Path) -> None:
+def test_sigkill_at_any_time_neither_loses_nor_duplicates_a_row(tmp_path: Path) -> None:
     stream = Stream(seed=20)
     for _ in range(KILLS):
         with Daemon(tmp_path, *UNLIMITED) as collector:
-            gone = threading.Event()
+            killed = threading.Event()
 
-            def kill(victim: Daemon = collector, gone: threading.Event = gone) -> None:
+            def kill(victim: Daemon = collector, killed: threading.Event = killed) -> None:
                 wait_until(lambda: stream.acked, "something is acknowledged")
                 victim.process.kill()
-                gone.set()
+                killed.set()
 
             timer = threading.Timer(stream.rng.uniform(0.02, 0.5), kill)
             timer.start()
-            stream.pump(collector.endpoint, gone)
+            stream.pump(collector.endpoint, killed)
             timer.join()
     with Daemon(tmp_path, *UNLIMITED) as collector:
         stream.pump(collector.endpoint, threading.Event(), total=len(stream.sizes))
         assert indices(collector.endpoint) == list(range(sum(stream.sizes)))
 
 
-def test_while_files_cannot_grow_nothing_is_acknowledged_reads_go_on_and_afterwards_so_does_the_rest(
+def test_a_full_disk_stops_acknowledgements_but_not_reads_until_there_is_space(
     tmp_path: Path,
 ) -> None:
     stream = Stream(seed=30)
     with Daemon(tmp_path, *UNLIMITED) as collector:
         stream.pump(collector.endpoint, threading.Event(), total=1)
         pid, rows = collector.process.pid, stream.sizes[0]
-        # A segment has its room already; without one nothing more becomes durable.
+        # A segment is preallocated; without one no append becomes durable.
         wait_until(lambda: not any((tmp_path / "log.duckdb.journal").iterdir()), "the journal has no segment")
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (2**20, resource.RLIM_INFINITY))
         full = threading.Event()
@@ -147,8 +147,8 @@ def test_while_files_cannot_grow_nothing_is_acknowledged_reads_go_on_and_afterwa
 
 def test_sigterm_commits_what_was_accepted_and_exits_0(tmp_path: Path) -> None:
     state = tmp_path / "not" / "there"
-    with Patient(state) as collector:
-        assert collector.first_line.endswith("and nobody else, for only loopback addresses are taken\n")
+    with Unhurried(state) as collector:
+        assert collector.first_line.endswith("; no keys: any client on this host may connect\n")
         assert state.stat().st_mode & 0o777 == 0o700
         with Producer(collector.endpoint) as producer:
             producer.hello()
@@ -159,7 +159,7 @@ def test_sigterm_commits_what_was_accepted_and_exits_0(tmp_path: Path) -> None:
     assert sorted(path.name for path in state.rglob("*")) == ["log.duckdb", "log.duckdb.journal"]
 
 
-def test_the_exposition_counts_what_happened(tmp_path: Path) -> None:
+def test_the_exposition_contains_the_counters(tmp_path: Path) -> None:
     with Daemon(tmp_path) as collector, Producer(collector.endpoint) as producer:
         producer.hello()
         producer.append(1, "blocks", 5, blocks(5))
@@ -173,7 +173,7 @@ def test_the_exposition_counts_what_happened(tmp_path: Path) -> None:
         ended = {"job": "test/1.0.0", "ended_at": 1.0, "runtime_seconds": 1.0, "exit_status": 0, "intervals": 13}
         producer.append(5, "runs", 1, {**ended, "dropped": 1})
         producer.receive_ack(5)
-        assert len(indices(collector.endpoint)) == 5  # so all of it is in the database by now
+        assert len(indices(collector.endpoint)) == 5  # a read waits until all of it is in the database
         with urllib.request.urlopen(collector.metrics_url) as answer:
             text = answer.read().decode()
     lines = text.splitlines()
@@ -196,9 +196,7 @@ def test_the_exposition_counts_what_happened(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_logging_restored")
-def test_what_cannot_be_served_is_said_in_one_line_with_its_own_status(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_failed_start_is_one_line_with_its_own_status(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -241,7 +239,7 @@ def test_what_cannot_be_served_is_said_in_one_line_with_its_own_status(
         ),
     ],
 )
-def test_an_address_that_is_none_or_not_loopback_is_a_usage_error(
+def test_an_invalid_or_public_address_is_a_usage_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, value: str, words: str
 ) -> None:
     with pytest.raises(SystemExit) as ended:

@@ -1,4 +1,4 @@
-"""The journal: what was appended is there after any death, and nothing else."""
+"""The journal: appended messages survive any crash, unchanged."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def contents(directory: Path, after: int = 0, last: int = 2**62) -> list[tuple[i
 
 
 @settings(max_examples=60, deadline=None)
-@given(groups=st.lists(FRAMES, max_size=12), cut=st.floats(0, 1), flip=st.booleans(), forget=st.floats(0, 1))
-def test_a_journal_that_is_cut_or_damaged_anywhere_gives_back_whole_groups_from_its_beginning(
-    tmp_path_factory: pytest.TempPathFactory, groups: list[list[bytes]], cut: float, flip: bool, forget: float
+@given(groups=st.lists(FRAMES, max_size=12), cut=st.floats(0, 1), flip=st.booleans(), truncated=st.floats(0, 1))
+def test_a_truncated_or_damaged_journal_yields_its_complete_groups_from_the_beginning(
+    tmp_path_factory: pytest.TempPathFactory, groups: list[list[bytes]], cut: float, flip: bool, truncated: float
 ) -> None:
     directory = tmp_path_factory.mktemp("journal") / "j"
     journal = Journal(directory, segment_bytes=1000)
@@ -29,10 +29,10 @@ def test_a_journal_that_is_cut_or_damaged_anywhere_gives_back_whole_groups_from_
     assert ends == [sum(map(len, groups[: count + 1])) for count in range(len(groups))]
     everything = list(enumerate((frame for group in groups for frame in group), 1))
     assert contents(directory) == everything
-    middle = int(forget * len(everything))
+    middle = int(truncated * len(everything))
     assert contents(directory, after=middle // 2, last=middle) == everything[middle // 2 : middle]
 
-    journal.forget(middle)
+    journal.truncate(middle)
     journal.close()
     kept = contents(directory)
     assert kept == everything[len(everything) - len(kept) :]
@@ -50,7 +50,7 @@ def test_a_journal_that_is_cut_or_damaged_anywhere_gives_back_whole_groups_from_
     assert len(left) in {0, len(kept), *(end - kept[0][0] + 1 for end in ends)}
 
 
-def test_numbers_go_on_after_a_restart_and_over_segments(tmp_path: Path) -> None:
+def test_numbers_continue_after_a_restart_and_across_segments(tmp_path: Path) -> None:
     for first in (1, 4, 7):
         journal = Journal(tmp_path / "j", segment_bytes=200)
         numbers = list(range(first, first + 3))
@@ -59,7 +59,7 @@ def test_numbers_go_on_after_a_restart_and_over_segments(tmp_path: Path) -> None
     assert [number for number, _ in contents(tmp_path / "j")] == list(range(1, 10))
 
 
-def test_what_could_not_be_written_does_not_count_and_can_be_tried_again(tmp_path: Path) -> None:
+def test_a_failed_append_is_not_part_of_the_journal_and_can_be_repeated(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "j", segment_bytes=1000)
     journal.append([b"first"])
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -77,7 +77,7 @@ def test_what_could_not_be_written_does_not_count_and_can_be_tried_again(tmp_pat
     assert contents(tmp_path / "j") == [(1, b"first"), (2, b"x" * 800), (3, b"z")]
 
 
-def test_a_hole_is_said_and_stepped_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_gap_is_logged_and_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     journal = Journal(tmp_path / "j", segment_bytes=100)
     for number in range(1, 6):
         journal.append([b"%d" % number * 60])

@@ -1,4 +1,4 @@
-"""The key directory: who is let in, and that nobody else can read it."""
+"""The key directory: clients, and file modes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from barograph.operate.keys import main
+from barograph.cli import main as barograph
 from barograph_agent.deliver import keys as client_keys
 from barograph_collector.auth import keys
 
@@ -18,7 +18,7 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path / "keys"
 
 
-def test_a_client_is_let_in_from_add_to_revoke(directory: Path) -> None:
+def test_a_client_is_valid_from_add_to_revoke(directory: Path) -> None:
     ring = keys.Keyring(directory)
     key = client_keys.load(keys.add(directory, "writer", "modeler"))
     assert ring.get(key.public) is None
@@ -34,14 +34,14 @@ def test_a_client_is_let_in_from_add_to_revoke(directory: Path) -> None:
     assert not (directory / "modeler.key").exists()
 
 
-def test_every_file_is_for_its_owner_alone_and_nothing_is_left_beside_them(directory: Path) -> None:
+def test_only_the_owner_can_read_the_files_and_no_temporary_file_remains(directory: Path) -> None:
     keys.add(directory, "agent", "nodes")
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()}
     assert modes == {"collector.json": 0o600, "clients.json": 0o600, "nodes.key": 0o600}
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
 
 
-def test_a_whitelist_that_became_unreadable_keeps_those_let_in_who_were(directory: Path) -> None:
+def test_an_unreadable_client_list_keeps_the_former_clients(directory: Path) -> None:
     key = client_keys.load(keys.add(directory, "reader", "staff"))
     ring = keys.Keyring(directory)
     (directory / "clients.json").write_text("[{}]")
@@ -50,7 +50,7 @@ def test_a_whitelist_that_became_unreadable_keeps_those_let_in_who_were(director
     assert ring.get(key.public) is not None
 
 
-def test_a_key_file_is_an_agents_or_closed_to_others(directory: Path) -> None:
+def test_only_key_files_of_agents_may_be_readable_by_others(directory: Path) -> None:
     agent, staff = keys.add(directory, "agent", "nodes"), keys.add(directory, "reader", "staff")
     for path in (agent, staff):
         path.chmod(0o644)
@@ -71,7 +71,7 @@ def test_a_key_file_is_an_agents_or_closed_to_others(directory: Path) -> None:
         ('{"name": "a", "role": "agent", "public": "", "secret": "", "collector": ""}', "expected 40 characters each"),
     ],
 )
-def test_a_file_that_is_no_key_is_named_with_what_was_expected(tmp_path: Path, content: str | None, words: str) -> None:
+def test_an_invalid_key_file_is_named_with_what_was_expected(tmp_path: Path, content: str | None, words: str) -> None:
     path = tmp_path / "a.key"
     if content is not None:
         path.write_bytes(content.encode(errors="surrogateescape"))
@@ -81,7 +81,7 @@ def test_a_file_that_is_no_key_is_named_with_what_was_expected(tmp_path: Path, c
     assert words in str(refusal.value)
 
 
-def test_the_command_says_what_it_did_and_prints_no_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_its_changes_and_no_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory = tmp_path / "keys"
     token = tmp_path / "4711.token"
     where = ["--keys", str(directory)]
@@ -104,7 +104,7 @@ def test_the_command_says_what_it_did_and_prints_no_secret(tmp_path: Path, capsy
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "text"),
     [
         (["init"], "key directory DIR has keys already, expected none: every client holds the old one"),
         (["add", "reader", "../x"], "name is '../x', expected an identifier of 1-128 characters from A-Z a-z 0-9"),
@@ -113,15 +113,19 @@ def test_the_command_says_what_it_did_and_prints_no_secret(tmp_path: Path, capsy
         (["token", "lab/1", "alice", "--output", "/nonexistent/x"], "cannot write /nonexistent/x: No such file"),
     ],
 )
-def test_a_change_that_makes_no_sense_is_one_line_and_status_73(
-    directory: Path, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+def test_an_invalid_change_is_one_line_and_status_73(
+    directory: Path, words: list[str], text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     keys.add(directory, "reader", "staff")
     assert main(["--keys", str(directory), *words]) == 73
-    assert capsys.readouterr().err.startswith(f"barograph keys: {said.replace('DIR', str(directory))}")
+    assert capsys.readouterr().err.startswith(f"barograph keys: {text.replace('DIR', str(directory))}")
 
 
-def test_a_collectors_key_that_others_can_read_is_not_used(directory: Path) -> None:
+def test_a_collector_key_that_others_can_read_is_refused(directory: Path) -> None:
     (directory / "collector.json").chmod(0o640)
     with pytest.raises(keys.KeysError, match=r"collector.json has mode 640, expected 600"):
         keys.Keyring(directory)
+
+
+def main(words: list[str]) -> int:
+    return barograph(["keys", *words])

@@ -1,4 +1,4 @@
-"""Limits that change while the collector serves, as on a reload."""
+"""Changes of limits while the collector serves, as by a reload."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from helpers.log import blocks, collector_on, wait_until
 FAST = 1e9
 
 
-def test_rate_and_reserve_count_from_when_they_are_changed_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_rate_and_reserve_can_be_changed_without_loss(tmp_path: Path) -> None:
     outbox = Memory()
 
     def put(seq: int) -> None:
@@ -34,22 +34,22 @@ def test_rate_and_reserve_count_from_when_they_are_changed_and_nothing_is_lost(t
 
         try:
             put(1)
-            until(lambda: link.idle, "all is taken")
+            until(lambda: link.idle, "all is acknowledged")
             assert collector.counters.rejected["rate"] == 0
             collector.limit(1.0, KEEP_ALL, 0)
             for seq in (2, 3, 4):
                 put(seq)
-            until(lambda: collector.counters.rejected["rate"] > 0, "the rate is noticed")
+            until(lambda: collector.counters.rejected["rate"] > 0, "the rate limit applies")
             collector.limit(FAST, KEEP_ALL, 2**62)
-            until(lambda: collector.counters.rejected["disk-full"] > 0, "the reserve is noticed")
+            until(lambda: collector.counters.rejected["disk-full"] > 0, "the reserve applies")
             collector.limit(FAST, KEEP_ALL, 0)
-            until(lambda: link.idle, "all is taken again")
+            until(lambda: link.idle, "all is acknowledged again")
         finally:
             link.close()
         wait_until(lambda: collector.counters.rows["blocks"] == 4000, "all is in the database")
 
 
-def test_days_that_are_kept_no_longer_go_with_the_next_batch(tmp_path: Path) -> None:
+def test_a_changed_retention_applies_with_the_next_batch(tmp_path: Path) -> None:
     day = 86400.0
     now = 10 * day
     with Store(tmp_path / "log.duckdb", clock=lambda: now) as store:
@@ -73,7 +73,7 @@ def test_days_that_are_kept_no_longer_go_with_the_next_batch(tmp_path: Path) -> 
             assert collector.counters.partitions_dropped == 0
             collector.limit(FAST, Retention(days=1), 0)
             send(3)
-            wait_until(lambda: collector.counters.partitions_dropped == 1, "the old day is gone")
+            wait_until(lambda: collector.counters.partitions_dropped == 1, "the old day is dropped")
         finally:
             link.close()
             assert collector.stop(30)

@@ -1,4 +1,4 @@
-"""What the collector takes for itself: pools of freed memory, and messages that wait."""
+"""Memory of the collector: arenas and queued messages."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 THREADS = """
 import ctypes, sys, threading
-from barograph_collector.daemon.memory import keep_few_arenas
+from barograph_collector.main import limit_arenas
 if sys.argv[1] == "few":
-    assert keep_few_arenas()
+    limit_arenas()
 begin = threading.Barrier(12)
 def work():
     begin.wait()
@@ -27,24 +27,24 @@ ctypes.CDLL(None).malloc_stats()
 
 MESSAGES = """
 import zmq
-from barograph_collector.net.router_socket import RouterSocket as Door
+from barograph_collector.net.router_socket import RouterSocket
 from barograph.lab.bench.measured_collector import Usage
 with zmq.Context() as context, context.socket(zmq.DEALER) as client:
-    door = Door(context, "tcp://127.0.0.1:0", None)
-    client.connect(door.endpoint)
+    router = RouterSocket(context, "tcp://127.0.0.1:0", None)
+    client.connect(router.endpoint)
     before = Usage.of_this_process().resident_bytes
     waiting = []
     for _ in range(5000):
         client.send(bytes(400))
-        waiting.append(door.raw.recv_multipart(copy=False))
+        waiting.append(router.raw.recv_multipart(copy=False))
     print(Usage.of_this_process().resident_bytes - before)
     del waiting
-    door.close()
+    router.close()
 """
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
-def test_threads_share_a_few_pools() -> None:
+def test_threads_share_a_few_arenas() -> None:
     def arenas(how: str) -> int:
         done = subprocess.run([sys.executable, "-c", THREADS, how], capture_output=True, text=True, check=True)
         return done.stderr.count("Arena ")
@@ -52,6 +52,6 @@ def test_threads_share_a_few_pools() -> None:
     assert arenas("few") <= 3 < arenas("many")
 
 
-def test_a_message_that_waits_takes_little_more_than_its_size() -> None:
+def test_a_queued_message_takes_little_more_memory_than_its_size() -> None:
     done = subprocess.run([sys.executable, "-c", MESSAGES], capture_output=True, text=True, check=True)
     assert 400 < int(done.stdout) / 5000 < 2000

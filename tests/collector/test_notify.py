@@ -1,4 +1,4 @@
-"""What a supervisor hears of a daemon, and what lines of a log look like."""
+"""Notifications to a supervisor, and the format of log lines."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Supervisor:
         self.channel.setblocking(False)
         self.environment = {"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": "4000000"}
 
-    def heard(self) -> list[str]:
-        said = []
+    def received(self) -> list[str]:
+        sent = []
         while True:
             try:
-                said.append(self.channel.recv(1024).decode())
+                sent.append(self.channel.recv(1024).decode())
             except BlockingIOError:
-                return said
+                return sent
 
 
 @pytest.fixture
@@ -50,31 +50,31 @@ def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
     one.channel.close()
 
 
-def test_a_loop_that_goes_round_says_so_twice_in_each_interval_and_one_that_stands_still_says_nothing(
+def test_the_watchdog_is_notified_twice_per_timeout(
     supervisor: Supervisor,
 ) -> None:
     now = 100.0
     notifier = Notifier(supervisor.environment, lambda: now)
-    said = []
+    sent = []
     for now in (100.0, 100.5, 101.9, 102.0, 103.0, 104.1, 120.0):  # noqa: B007 - the clock of the notifier
         notifier.alive()
-        said.append(len(supervisor.heard()))
-    assert said == [1, 0, 0, 1, 0, 1, 1]
+        sent.append(len(supervisor.received()))
+    assert sent == [1, 0, 0, 1, 0, 1, 1]
 
 
-def test_nobody_is_told_of_life_who_has_not_asked(supervisor: Supervisor) -> None:
+def test_no_watchdog_no_notification(supervisor: Supervisor) -> None:
     for environment in (
         {"NOTIFY_SOCKET": supervisor.environment["NOTIFY_SOCKET"]},
         supervisor.environment | {"WATCHDOG_PID": "1"},
         supervisor.environment | {"WATCHDOG_USEC": "soon"},
     ):
         Notifier(environment).alive()
-    assert supervisor.heard() == []
+    assert supervisor.received() == []
     Notifier(supervisor.environment | {"WATCHDOG_PID": str(os.getpid())}).alive()
-    assert supervisor.heard() == ["WATCHDOG=1"]
+    assert supervisor.received() == ["WATCHDOG=1"]
 
 
-def test_a_supervisor_that_is_gone_or_does_not_read_keeps_nobody_waiting(supervisor: Supervisor) -> None:
+def test_notifications_never_block_or_fail(supervisor: Supervisor) -> None:
     notifier = Notifier(supervisor.environment)
     for _ in range(2000):
         notifier.ready()
@@ -84,51 +84,53 @@ def test_a_supervisor_that_is_gone_or_does_not_read_keeps_nobody_waiting(supervi
     Notifier({}).stopping()
 
 
-def test_a_reload_is_announced_and_its_end_too(supervisor: Supervisor, tmp_path: Path) -> None:
+def test_the_begin_and_the_end_of_a_reload_are_notified(supervisor: Supervisor, tmp_path: Path) -> None:
     file = tmp_path / "barograph.toml"
     file.write_text("")
     configuration = Configuration(AlertsSettings, environment={}, file=file)
-    taken: list[float] = []
+    applied: list[float] = []
     registry = CollectorRegistry()
     notifier = Notifier(supervisor.environment, lambda: 5.0)
     now = 100.0
-    reload = Reload(configuration, lambda: taken.append(configuration.settings.margin), notifier, registry, lambda: now)
+    reload = Reload(
+        configuration, lambda: applied.append(configuration.settings.margin), notifier, registry, lambda: now
+    )
 
-    def shown() -> tuple[float | None, float | None]:
+    def exported() -> tuple[float | None, float | None]:
         name, labels = "barograph_config_last_reload_success", {"daemon": "alerts"}
         return (
             registry.get_sample_value(f"{name}ful", labels),
             registry.get_sample_value(f"{name}_timestamp_seconds", labels),
         )
 
-    assert shown() == (1, 100)
+    assert exported() == (1, 100)
     now = 200.0
     file.write_text("[alerts]\nmargin = 'x'")
     reload.run()
-    assert (taken, shown()) == ([], (0, 100))
+    assert (applied, exported()) == ([], (0, 100))
     file.write_text("[alerts]\nmargin = 0.5")
     reload.run()
-    assert (taken, shown()) == ([0.5], (1, 200))
-    assert supervisor.heard() == ["RELOADING=1\nMONOTONIC_USEC=5000000", "READY=1"] * 2
+    assert (applied, exported()) == ([0.5], (1, 200))
+    assert supervisor.received() == ["RELOADING=1\nMONOTONIC_USEC=5000000", "READY=1"] * 2
 
 
-def test_a_collector_lives_as_long_as_its_receive_thread_goes_round(tmp_path: Path) -> None:
+def test_the_pulse_of_a_collector_is_that_of_its_receive_thread(tmp_path: Path) -> None:
     with Store(tmp_path / "log.duckdb") as store:
         collector = Collector(store, "tcp://127.0.0.1:0")
         collector.start()
         assert collector.pulse()
         wait_until(collector.pulse, "the receive thread answers")
-        frozen, go_on = threading.Event(), threading.Event()
+        frozen, released = threading.Event(), threading.Event()
 
         def freeze() -> None:
             frozen.set()
-            go_on.wait()
+            released.wait()
 
         collector._mailbox.put(freeze)
         assert frozen.wait(30)
         collector.pulse()
         assert not any(collector.pulse() for _ in range(100))
-        go_on.set()
+        released.set()
         wait_until(collector.pulse, "the receive thread answers again")
         assert collector.stop(30)
 
@@ -148,7 +150,7 @@ def logged(capfd: pytest.CaptureFixture[str]) -> str:
     return capfd.readouterr().err
 
 
-def test_json_lines_are_one_object_each_and_carry_the_trace(capfd: pytest.CaptureFixture[str]) -> None:
+def test_json_lines_are_objects_with_the_trace_of_an_exception(capfd: pytest.CaptureFixture[str]) -> None:
     log_to_stderr("alerts", "json", environment={})
     first, second = map(json.loads, logged(capfd).splitlines())
     assert first.pop("at") > 1e9
@@ -165,7 +167,7 @@ def test_every_line_for_journald_begins_with_its_priority(capfd: pytest.CaptureF
     assert {line[:3] for line in lines[1:]} == {"<3>"}
 
 
-def test_text_has_time_level_and_daemon_also_where_the_journal_is_somebody_elses(
+def test_text_has_time_level_and_daemon_unless_stderr_is_the_journal(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     log_to_stderr("alerts", environment={"JOURNAL_STREAM": "1:2"})

@@ -10,7 +10,7 @@ import pytest
 from barograph_collector.daemon.service import Shutdown
 
 
-def test_sighup_wakes_the_loop_once_and_does_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sighup_ends_a_wait_once_and_not_the_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "isatty", lambda descriptor: False)
     before = signal.getsignal(signal.SIGHUP)
     with Shutdown() as shutdown:
@@ -25,7 +25,7 @@ def test_sighup_wakes_the_loop_once_and_does_not_end_it(monkeypatch: pytest.Monk
     assert signal.getsignal(signal.SIGHUP) is before
 
 
-def test_at_a_terminal_sighup_means_what_it_ever_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sighup_keeps_its_default_action_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "isatty", lambda descriptor: True)
     before = signal.getsignal(signal.SIGHUP)
     with Shutdown():

@@ -1,4 +1,4 @@
-"""The log on disk: what was committed is read back in order, in pages that fit a message."""
+"""The log on disk: committed rows are read back in order, in pages that fit into a message."""
 
 from __future__ import annotations
 
@@ -14,35 +14,14 @@ import pytest
 
 from barograph_agent.protocol import wire
 from barograph_agent.protocol.tables import TABLES, TEXT_LIMIT, Table
-from barograph_collector.storage.database import JOURNAL, StoreError
-from barograph_collector.storage.layout import LOG_COLUMNS
+from barograph_collector.storage.connection import StoreError
+from barograph_collector.storage.layout import JOURNAL, LOG_COLUMNS
 from barograph_collector.storage.migrations import VERSION
 from barograph_collector.storage.pages import READ_BYTES
 from barograph_collector.storage.retention import Retention
 from barograph_collector.storage.rows import CheckedRows
 from barograph_collector.storage.store import Store
 from helpers.log import blocks
-
-VERSION_1 = {
-    "jobs": '"offset" BIGINT, job VARCHAR, cluster VARCHAR, workload VARCHAR, app VARCHAR, "user" VARCHAR,'
-    " params VARCHAR, ranks BIGINT, nodes BIGINT, host VARCHAR, started_at DOUBLE",
-    "sites": '"offset" BIGINT, class_id UBIGINT, "before" VARCHAR, "at" VARCHAR, operation VARCHAR',
-    "blocks": '"offset" BIGINT, job VARCHAR, world BIGINT, class_id UBIGINT, first_index BIGINT, count BIGINT,'
-    " sum_seconds DOUBLE, sum_squares DOUBLE, sum_cubes DOUBLE, min_seconds DOUBLE, max_seconds DOUBLE,"
-    " ended_at DOUBLE",
-    "runs": '"offset" BIGINT, job VARCHAR, ended_at DOUBLE, runtime_seconds DOUBLE, exit_status BIGINT,'
-    " intervals BIGINT, dropped BIGINT",
-    "bands": '"offset" BIGINT, workload VARCHAR, class_id UBIGINT, kind VARCHAR, "method" VARCHAR, samples BIGINT,'
-    " runs BIGINT, lower_seconds DOUBLE, expected_seconds DOUBLE, upper_seconds DOUBLE, shape DOUBLE,"
-    " location_seconds DOUBLE, scale_seconds DOUBLE, fitted_at DOUBLE",
-    "paces": '"offset" BIGINT, workload VARCHAR, runs BIGINT, windows BIGINT, window_seconds DOUBLE, spread DOUBLE,'
-    " means VARCHAR, residuals VARCHAR, fitted_at DOUBLE",
-    "scores": '"offset" BIGINT, job VARCHAR, workload VARCHAR, state VARCHAR, score DOUBLE, slowdown DOUBLE,'
-    ' onset_at DOUBLE, alarmed_at DOUBLE, windows BIGINT, final BIGINT, sentence VARCHAR, "at" DOUBLE',
-    "events": '"offset" BIGINT, source VARCHAR, kind VARCHAR, "rows" BIGINT, detail VARCHAR, "at" DOUBLE',
-    "streams": 'stream VARCHAR, seq BIGINT, "offset" BIGINT',
-}
-"""What version 1 declared, as it stood there."""
 
 
 def entry(table: str, rows: int, values: dict[str, object]) -> CheckedRows:
@@ -53,14 +32,14 @@ def sites(count: int, text: str) -> CheckedRows:
     return entry("sites", count, {"class_id": np.arange(count), "before": text, "at": [text] * count, "operation": "o"})
 
 
-def high_water(store: Store) -> dict[str, int]:
-    """The mark of every stream there is, but the journal's."""
+def marks_of(store: Store) -> dict[str, int]:
+    """The marks of all streams but the journal."""
     with store.cursor() as log:
         names = [name for (name,) in log.execute("SELECT DISTINCT stream FROM streams WHERE stream != ''").fetchall()]
     return store.marks(names)
 
 
-def test_every_value_of_every_kind_comes_back_as_it_was_and_offsets_are_one_sequence(tmp_path: Path) -> None:
+def test_values_of_every_kind_are_read_back_unchanged_and_offsets_are_one_sequence(tmp_path: Path) -> None:
     odd = "quote ' \" \\ newline \n nul \0 snow ☃"
     values = {"source": ["a", "b"], "kind": "k", "rows": np.array([-(2**63), 2**63 - 1]), "detail": odd, "at": np.nan}
     with Store(tmp_path / "log.duckdb") as store:
@@ -78,18 +57,18 @@ def test_every_value_of_every_kind_comes_back_as_it_was_and_offsets_are_one_sequ
         assert {name: list(stored[name]) for name in sent} == {name: list(sent[name]) for name in sent}
 
 
-def test_a_restart_knows_offsets_and_streams(tmp_path: Path) -> None:
+def test_offsets_and_marks_survive_a_restart(tmp_path: Path) -> None:
     with Store(tmp_path / "log.duckdb") as store:
-        assert high_water(store) == {}
+        assert marks_of(store) == {}
         store.commit([entry("blocks", 4, blocks(4))], {"s": 1, "t": 5})
         store.commit([entry("blocks", 1, blocks(1, first=4))], {"s": 2})
     with Store(tmp_path / "log.duckdb") as store:
-        assert high_water(store) == {"s": 2, "t": 5}
+        assert marks_of(store) == {"s": 2, "t": 5}
         assert store.commit([entry("blocks", 1, blocks(1, first=5))], {"s": 3}) == 6
         assert store.read("blocks", 0, 10).columns["first_index"].tolist() == [0, 1, 2, 3, 4, 5]
 
 
-def test_pages_cover_a_table_once_and_the_last_rows_are_counted_from_its_end(tmp_path: Path) -> None:
+def test_pages_cover_a_table_once_and_negative_offsets_count_from_its_end(tmp_path: Path) -> None:
     with Store(tmp_path / "log.duckdb") as store:
         assert store.read("blocks", 0, 10).next_offset == 0
         assert store.read("blocks", -5, 10).next_offset == 0
@@ -113,11 +92,11 @@ def test_pages_cover_a_table_once_and_the_last_rows_are_counted_from_its_end(tmp
         assert store.read("blocks", -60, 10).columns["offset"].tolist() == seen[-60:-50]
         assert store.read("blocks", -60, 100, "test/1").columns["first_index"].tolist() == list(range(8940, 9000))
         assert store.read("blocks", -(10**6), 5).columns["offset"].tolist() == seen[:5]
-        nobody = store.read("blocks", -3, 10, "test/3")
-        assert (nobody.rows, nobody.next_offset) == (0, seen[-1])
+        empty = store.read("blocks", -3, 10, "test/3")
+        assert (empty.rows, empty.next_offset) == (0, seen[-1])
 
 
-def test_a_page_of_long_texts_is_cut_to_what_fits_a_message_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_pages_of_long_texts_fit_into_a_message_and_cover_all_rows(tmp_path: Path) -> None:
     with Store(tmp_path / "log.duckdb") as store:
         for seq in range(1, 5):
             store.commit([sites(25, "\N{SNOWMAN}" * TEXT_LIMIT)], {"s": seq})
@@ -131,7 +110,7 @@ def test_a_page_of_long_texts_is_cut_to_what_fits_a_message_and_nothing_is_lost(
         assert seen == list(range(25)) * 4
 
 
-def test_a_commit_that_fails_leaves_nothing_of_it(tmp_path: Path) -> None:
+def test_a_failed_commit_changes_nothing(tmp_path: Path) -> None:
     good = entry("blocks", 2, blocks(2))
     bad = sites(1, "a")
     with Store(tmp_path / "log.duckdb") as store, store.cursor() as log:
@@ -141,10 +120,10 @@ def test_a_commit_that_fails_leaves_nothing_of_it(tmp_path: Path) -> None:
             store.commit([good, bad], {"s": 2})
         log.execute("ALTER TABLE sites RENAME behind TO before")
     with Store(tmp_path / "log.duckdb") as store:
-        assert (store.head, high_water(store)) == (2, {"s": 1})
+        assert (store.head, marks_of(store)) == (2, {"s": 1})
 
 
-def test_a_file_that_cannot_be_the_log_is_refused_in_one_clear_line(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_log_is_refused_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "log.duckdb"
     holder = subprocess.Popen(
         [sys.executable, "-c", f"import duckdb; c = duckdb.connect({str(path)!r}); print('held', flush=True); input()"],
@@ -184,16 +163,16 @@ def test_a_file_that_cannot_be_the_log_is_refused_in_one_clear_line(tmp_path: Pa
     )
 
 
-# What outlives its death
+# Crashes
 
 
-def journaled(store: Store, first: int, rows: int = 10, stream: str = "s") -> None:
-    """One message in the journal: accepted and acknowledged, and not in the database yet."""
+def append_to_journal(store: Store, first: int, rows: int = 10, stream: str = "s") -> None:
+    """Append one message to the journal, as one acknowledged and not yet in the database."""
     store.journal.append([wire.encode(wire.append(stream, first // rows + 1, "blocks", rows, blocks(rows, first)))])
 
 
 def crash(store: Store, path: Path) -> None:
-    """Leave at `path` what a process leaves that is killed now."""
+    """Copy to `path` the files that a killed process leaves."""
     path.mkdir()
     for name in ("log.duckdb", "log.duckdb.wal", "log.duckdb.journal"):
         source = store.path.with_name(name)
@@ -204,11 +183,11 @@ def crash(store: Store, path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["none", "lost", "cut", "garbage"])
-def test_whatever_happens_to_the_write_ahead_log_the_journal_fills_the_database_up(tmp_path: Path, damage: str) -> None:
+def test_the_journal_restores_a_database_with_a_damaged_write_ahead_log(tmp_path: Path, damage: str) -> None:
     (tmp_path / "a").mkdir()
     with Store(tmp_path / "a/log.duckdb") as store:
         for first in range(0, 50, 10):
-            journaled(store, first)
+            append_to_journal(store, first)
             if first < 30:
                 store.commit([entry("blocks", 10, blocks(10, first))], {"s": first // 10 + 1, JOURNAL: first // 10 + 1})
         crash(store, tmp_path / "b")
@@ -224,14 +203,14 @@ def test_whatever_happens_to_the_write_ahead_log_the_journal_fills_the_database_
         page = store.read("blocks", 0, 100)
         assert page.columns["first_index"].tolist() == list(range(50))
         assert page.columns["offset"].tolist() == list(range(1, 51))
-        assert (store.head, high_water(store)) == (50, {"s": 5})
+        assert (store.head, marks_of(store)) == (50, {"s": 5})
 
 
-def test_opening_again_in_the_middle_takes_from_the_journal_what_the_database_lacks(tmp_path: Path) -> None:
+def test_reopening_replays_the_missing_messages_of_the_journal(tmp_path: Path) -> None:
     with Store(tmp_path / "log.duckdb") as store:
-        journaled(store, 0)
-        journaled(store, 10)
-        journaled(store, 20)
+        append_to_journal(store, 0)
+        append_to_journal(store, 10)
+        append_to_journal(store, 20)
         store.commit([entry("blocks", 10, blocks(10))], {"s": 1, JOURNAL: 1})
         store.reopen(2)
         assert store.read("blocks", 0, 100).columns["first_index"].tolist() == list(range(20))
@@ -240,28 +219,28 @@ def test_opening_again_in_the_middle_takes_from_the_journal_what_the_database_la
         assert store.read("blocks", 0, 100).columns["first_index"].tolist() == list(range(30))
 
 
-def test_a_checkpoint_lets_go_of_the_journal_and_an_orderly_end_leaves_one_file(tmp_path: Path) -> None:
+def test_a_checkpoint_truncates_the_journal_and_a_clean_shutdown_leaves_one_file(tmp_path: Path) -> None:
     with Store(tmp_path / "log.duckdb") as store:
-        journaled(store, 0)
+        append_to_journal(store, 0)
         store.checkpoint()
         assert store.journal.bytes > 0
         store.commit([entry("blocks", 10, blocks(10))], {"s": 1, JOURNAL: 1})
         store.checkpoint()
         assert store.journal.bytes == 0
-        journaled(store, 10)
+        append_to_journal(store, 10)
         store.commit([entry("blocks", 10, blocks(10, 10))], {"s": 2, JOURNAL: 2})
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["log.duckdb", "log.duckdb.journal"]
     with Store(tmp_path / "log.duckdb") as store:
-        journaled(store, 20)
+        append_to_journal(store, 20)
         assert store.journal.last == 3
 
 
-def test_marks_are_folded_and_none_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_marks_are_compacted_without_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("barograph_collector.storage.database.MARKS_LIMIT", 100)
     with Store(tmp_path / "log.duckdb") as store:
         for seq in range(1, 40):
             store.commit([entry("blocks", 1, blocks(1))], {f"s{seq % 7}": seq, "t": seq})
-        assert high_water(store) == {"t": 39, **{f"s{seq % 7}": seq for seq in range(33, 40)}}
+        assert marks_of(store) == {"t": 39, **{f"s{seq % 7}": seq for seq in range(33, 40)}}
         with store.cursor() as cursor:
             assert cursor.execute("SELECT count(*) < 100 FROM streams").fetchone() == (True,)
 
@@ -276,7 +255,7 @@ class Calendar:
         return 86400.0 * self.day + 3600.0
 
 
-def test_days_are_read_as_one_table_and_dropped_whole_and_their_hours_stay(tmp_path: Path) -> None:
+def test_days_are_read_as_one_table_and_dropped_as_a_whole_and_roll_ups_are_kept(tmp_path: Path) -> None:
     calendar = Calendar()
     with Store(tmp_path / "log.duckdb", clock=calendar) as store:
         job = {"job": "test/1.0.0", "cluster": "c", "workload": "w", "app": "a", "user": "u", "params": "", "ranks": 1}
@@ -302,7 +281,7 @@ def test_days_are_read_as_one_table_and_dropped_whole_and_their_hours_stay(tmp_p
             calendar.day = 20_000 + day
             ended = {"ended_at": 86400.0 * calendar.day + 1800.0 * np.arange(100)}
             store.commit([entry("blocks", 100, blocks(100, 100 * day) | ended)], {"s": day + 2, f"of day {day}": 1})
-        calendar.day = 19_000  # a clock that was set back: still the newest day
+        calendar.day = 19_000  # a clock set back: rows belong to the newest day
         store.commit([entry("blocks", 5, blocks(5, 400, "test/2"))], {"s": 9})
         calendar.day = 20_004
 
@@ -325,11 +304,11 @@ def test_days_are_read_as_one_table_and_dropped_whole_and_their_hours_stay(tmp_p
             assert least == 0.1
             assert seconds == pytest.approx(3 * blocks(100)["sum_seconds"].sum())
             assert cursor.execute("SELECT count(*), min(first_index) FROM blocks").fetchone() == (205, 200)
-        assert high_water(store).keys() == {"s", "of day 2", "of day 3"}
+        assert marks_of(store).keys() == {"s", "of day 2", "of day 3"}
         assert store.apply_retention(Retention(days=2)) == 0
-        assert store.apply_retention(Retention(bytes=1)) == 1, "the newest day stays, whatever it takes"
+        assert store.apply_retention(Retention(bytes=1)) == 1, "the newest day is never dropped"
         assert store.head == 406
-        assert high_water(store) == {"s": 9, "of day 3": 1}, "a stream is forgotten with the last day it spoke on"
+        assert marks_of(store) == {"s": 9, "of day 3": 1}, "the mark of a stream is dropped with its last day"
     with Store(tmp_path / "log.duckdb", clock=calendar) as store:
         store.commit([entry("blocks", 1, blocks(1, 405))], {"s": 10})
         assert store.read("blocks", 0, 1000).columns["first_index"].tolist() == list(range(300, 405))
@@ -339,31 +318,7 @@ def test_days_are_read_as_one_table_and_dropped_whole_and_their_hours_stay(tmp_p
 # Other versions
 
 
-def test_a_database_of_version_1_becomes_this_one_with_all_its_rows_and_marks(tmp_path: Path) -> None:
-    """Version 1 had one table each, no days, and no number of itself."""
-    path = tmp_path / "log.duckdb"
-    with duckdb.connect(str(path)) as old:
-        for name, columns in VERSION_1.items():
-            old.execute(f'CREATE TABLE "{name}" ({columns})')
-        old.execute(
-            "INSERT INTO blocks SELECT range + 1, 'test/1', 0, 7, range, 1, .1, .01, .001, .1, .1, 1e9 FROM range(1000)"
-        )
-        old.execute("INSERT INTO events VALUES (1001, 'a', 'dropped', 3, 'x', 0.0)")
-        old.execute("INSERT INTO streams VALUES ('s', 4, 500), ('s', 9, 1000), ('t', 2, 1001)")
-    with Store(path) as store:
-        assert (store.head, high_water(store)) == (1001, {"s": 9, "t": 2})
-        assert store.read("blocks", 0, 65536).columns["first_index"].tolist() == list(range(1000))
-        assert store.commit([entry("blocks", 1, blocks(1, 1000))], {"s": 10}) == 1002
-    with Store(path) as store:
-        assert store.read("blocks", 999, 10).columns["offset"].tolist() == [1000, 1002]
-        assert store.read("events", 0, 10).columns["detail"] == ["x"]
-        with store.cursor() as cursor:
-            assert cursor.execute("SELECT version FROM meta").fetchall() == [(VERSION,)]
-
-
-def test_columns_that_are_new_at_the_end_of_a_table_are_added_everywhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_new_columns_are_added_to_all_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(LOG_COLUMNS, "blocks", dict(list(LOG_COLUMNS["blocks"].items())[:-1]))
     monkeypatch.setitem(TABLES, "blocks", Table("blocks", dict(list(TABLES["blocks"].columns.items())[:-1])))
     with Store(tmp_path / "log.duckdb") as store:
@@ -377,7 +332,7 @@ def test_columns_that_are_new_at_the_end_of_a_table_are_added_everywhere(
             assert cursor.execute("SELECT count(ended_at) FROM blocks").fetchall() == [(4,)]
 
 
-def test_a_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "log.duckdb"
     Store(path).close()
     with duckdb.connect(str(path)) as newer:

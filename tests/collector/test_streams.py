@@ -1,4 +1,4 @@
-"""What the collector makes of a message, given how far its stream has come."""
+"""Decisions on messages by the state of their streams."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def commit(streams: Streams, name: str, seq: int) -> None:
     streams.committed([(name, seq, None)])
 
 
-def test_a_message_is_taken_once_whatever_order_and_number_of_copies_it_comes_in() -> None:
+def test_a_message_is_accepted_once_in_any_order_and_number_of_copies() -> None:
     streams = opened(acked=7)
     assert streams.judge(PEER, "s", 7) is StreamDecision.DUPLICATE
     assert streams.judge(PEER, "s", 0) is StreamDecision.DUPLICATE
@@ -40,7 +40,7 @@ def test_a_message_is_taken_once_whatever_order_and_number_of_copies_it_comes_in
     assert streams.judge(PEER, "s", 8) is StreamDecision.DUPLICATE
 
 
-def test_credit_bounds_what_is_under_way_and_comes_back_with_the_commit() -> None:
+def test_credit_limits_uncommitted_messages_and_returns_with_the_commit() -> None:
     streams = opened()
     for seq in range(1, CREDIT + 1):
         assert streams.judge(PEER, "s", seq) is StreamDecision.ACCEPT
@@ -50,7 +50,7 @@ def test_credit_bounds_what_is_under_way_and_comes_back_with_the_commit() -> Non
     assert streams.judge(PEER, "s", CREDIT + 1) is StreamDecision.ACCEPT
 
 
-def test_a_refusal_comes_before_the_acknowledgement_that_lets_the_producer_forget() -> None:
+def test_a_refusal_is_sent_before_the_acknowledgement_of_its_message() -> None:
     streams = opened()
     refusal = Refuse("s", 1, "invalid", "no")
     for seq in (1, 2):
@@ -59,7 +59,7 @@ def test_a_refusal_comes_before_the_acknowledgement_that_lets_the_producer_forge
     assert answers == [Reply(PEER, refusal), Reply(PEER, Ack("s", 2, CREDIT))]
 
 
-def test_a_skip_may_jump_an_append_may_not() -> None:
+def test_a_skip_may_leave_a_gap_and_an_append_may_not() -> None:
     streams = opened()
     assert streams.judge(PEER, "s", 1000, may_jump=True) is StreamDecision.ACCEPT
     assert streams.judge(PEER, "s", 1000) is StreamDecision.GAP
@@ -68,7 +68,7 @@ def test_a_skip_may_jump_an_append_may_not() -> None:
     assert streams.judge(PEER, "s", 1001) is StreamDecision.ACCEPT
 
 
-def test_a_stream_belongs_to_the_connection_that_said_hello_last() -> None:
+def test_a_stream_belongs_to_the_connection_of_the_last_hello() -> None:
     streams = opened(acked=3)
     open_stream(streams, OTHER, "s")
     assert streams.judge(PEER, "s", 4) is StreamDecision.UNKNOWN
@@ -76,7 +76,7 @@ def test_a_stream_belongs_to_the_connection_that_said_hello_last() -> None:
     assert streams.judge(OTHER, "t", 1) is StreamDecision.UNKNOWN
 
 
-def test_a_hello_that_waits_for_its_answer_needs_no_second_one_from_the_same_connection() -> None:
+def test_a_repeated_hello_of_a_connection_is_not_opened_twice() -> None:
     streams = Streams()
     assert not streams.is_opening(PEER, "s")
     streams.begin_opening(PEER, "s")
@@ -86,7 +86,7 @@ def test_a_hello_that_waits_for_its_answer_needs_no_second_one_from_the_same_con
     assert not streams.is_opening(PEER, "s")
 
 
-def test_the_welcome_waits_for_what_an_earlier_connection_has_under_way() -> None:
+def test_the_welcome_waits_for_uncommitted_messages_of_an_earlier_connection() -> None:
     streams = opened()
     streams.accept("s", 1)
     streams.accept("s", 2)
@@ -96,7 +96,7 @@ def test_the_welcome_waits_for_what_an_earlier_connection_has_under_way() -> Non
     assert streams.committed([("s", 2, None)]) == [Reply(OTHER, Welcome("s", 2, CREDIT, number=7))]
 
 
-def test_streams_that_spoke_last_are_held_and_the_others_have_to_say_hello_again() -> None:
+def test_the_least_recently_used_streams_are_evicted_and_need_another_hello() -> None:
     streams = opened(acked=7, limit=100)
     for number in range(1000):
         open_stream(streams, OTHER, f"other{number}")
@@ -109,7 +109,7 @@ def test_streams_that_spoke_last_are_held_and_the_others_have_to_say_hello_again
     assert streams.open(PEER, "s", 7, 2) == [Reply(PEER, Welcome("s", 7, CREDIT, number=2))]
 
 
-def test_what_the_database_does_not_have_yet_is_not_forgotten() -> None:
+def test_a_stream_is_not_evicted_before_its_messages_are_in_the_database() -> None:
     streams = opened(limit=1)
     streams.accept("s", 1)
     open_stream(streams, OTHER, "t")
@@ -123,9 +123,9 @@ def test_what_the_database_does_not_have_yet_is_not_forgotten() -> None:
     assert streams.judge(PEER, "s", 1) is StreamDecision.UNKNOWN
 
 
-def test_an_answer_of_the_database_that_is_older_than_what_is_known_here_does_not_count() -> None:
+def test_an_outdated_mark_of_the_database_is_ignored() -> None:
     streams = Streams(limit=1)
-    for _ in range(2):  # both hellos are verified while the database has nothing
+    for _ in range(2):  # both hellos are verified before the first commit
         streams.begin_opening(PEER, "s")
     streams.open(PEER, "s", 0, 1)
     commit(streams, "s", 1)
@@ -136,7 +136,7 @@ def test_an_answer_of_the_database_that_is_older_than_what_is_known_here_does_no
 
 
 class Deliveries(RuleBasedStateMachine):
-    """A producer with several connections, a network that doubles, swaps and loses, a collector that may be restarted.
+    """A producer with several connections, a network that duplicates, reorders and loses, a collector that restarts.
 
     `log` is what was committed, in order: it must be 1, 2, 3 ... whatever happened, and as far as any acknowledgement.
     """
@@ -159,8 +159,8 @@ class Deliveries(RuleBasedStateMachine):
         self.welcomed = False
         self.streams.begin_opening(b"%d" % self.peer, "s")
         stored = self.stored
-        self.crowd()
-        self.hear(self.streams.open(b"%d" % self.peer, "s", stored, self.peer))
+        self.evict()
+        self.receive(self.streams.open(b"%d" % self.peer, "s", stored, self.peer))
 
     @precondition(lambda self: self.welcomed)
     @rule(count=st.integers(1, 5), copies=st.integers(1, 2))
@@ -188,7 +188,7 @@ class Deliveries(RuleBasedStateMachine):
         count = data.draw(st.integers(1, len(self.queue)))
         done, self.queue = self.queue[:count], self.queue[count:]
         self.log += done
-        self.hear(self.streams.committed([("s", seq, None) for seq in done]))
+        self.receive(self.streams.committed([("s", seq, None) for seq in done]))
 
     @precondition(lambda self: self.stored < len(self.log))
     @rule()
@@ -197,8 +197,8 @@ class Deliveries(RuleBasedStateMachine):
         self.streams.stored("s", self.stored)
 
     @rule()
-    def crowd(self) -> None:
-        """Other streams come, and this one is forgotten if it can be."""
+    def evict(self) -> None:
+        """Open other streams, so that this one is evicted where possible."""
         for number in range(3):
             open_stream(self.streams, b"other", f"other{number}")
         if "s" not in self.streams._streams:
@@ -211,7 +211,7 @@ class Deliveries(RuleBasedStateMachine):
         self.streams = Streams(limit=0)
         self.stored = len(self.log)
 
-    def hear(self, replies: list[Reply]) -> None:
+    def receive(self, replies: list[Reply]) -> None:
         for peer, message in replies:
             if peer != b"%d" % self.peer:
                 continue
@@ -224,7 +224,7 @@ class Deliveries(RuleBasedStateMachine):
                     self.acked = max(self.acked, message.seq)
 
     @invariant()
-    def the_log_is_gapless_and_holds_what_was_acknowledged(self) -> None:
+    def the_log_is_gapless_and_contains_all_acknowledged_messages(self) -> None:
         assert self.log == list(range(1, len(self.log) + 1))
         assert self.acked <= len(self.log)
 

@@ -40,7 +40,7 @@ def test_each_rule_does_what_its_test_says():
     assert set(alerts) == tested
 
 
-def test_the_example_for_alertmanager_is_one():
+def test_the_alertmanager_example_is_valid():
     done = subprocess.run(
         [tool("amtool"), "check-config", RULES / "alertmanager.example.yml"],
         capture_output=True,
@@ -105,7 +105,7 @@ class Job:
         self.close()
 
 
-def test_a_disturbed_job_is_one_webhook_call_that_says_it_all_and_a_killed_daemon_changes_nothing(service, webhook):
+def test_a_disturbed_job_is_one_complete_webhook_call_despite_a_killed_daemon(service, webhook):
     for number in range(3):
         with Job(service, f"lab/1{number}.0.0") as healthy:
             healthy.run(60)
@@ -143,7 +143,7 @@ def test_a_disturbed_job_is_one_webhook_call_that_says_it_all_and_a_killed_daemo
 
 @pytest.mark.parametrize("name", ["modeler", "collector"])
 @pytest.mark.parametrize("blow", [signal.SIGSTOP, signal.SIGKILL], ids=["stopped", "killed"])
-def test_a_daemon_that_stands_still_or_is_gone_is_reported_until_it_is_back(service, webhook, name, blow):
+def test_a_frozen_or_missing_daemon_is_reported_until_it_is_back(service, webhook, name, blow):
     pid, before = service.pid(name), len(webhook.of("BarographDaemonDown"))
     port = service.port + 1 + ("collector", "modeler", "alerts").index(name)
 
@@ -164,14 +164,14 @@ def test_a_daemon_that_stands_still_or_is_gone_is_reported_until_it_is_back(serv
     wait_until(lambda: is_said_to_be("resolved"), f"the {name} to be back")
 
 
-def test_a_canary_comes_through_and_alarms_nobody(service, webhook):
+def test_a_canary_alarms_and_notifies_nobody(service, webhook):
     done = service.run("canary", "--alertmanager", service.alertmanager, "--seconds=100")
     assert done.returncode == 0, done.stderr
     assert re.match(r"canary/\d+\.0\.0: slow: 3\.00x its own first windows since ", done.stdout)
     assert [call for call in webhook.calls if "canary" in json.dumps(call)] == []
 
 
-def test_a_canary_says_how_far_it_came(tmp_path):
+def test_a_failed_canary_names_the_failed_step(tmp_path):
     command = [
         sys.executable,
         "-m",

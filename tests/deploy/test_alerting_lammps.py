@@ -1,4 +1,4 @@
-"""From real LAMMPS to a webhook call: agent, log, modeler, alerts, Prometheus and Alertmanager, nothing made up.
+"""From real LAMMPS to a webhook call: agent, log, modeler, alerts, Prometheus and Alertmanager, without simulation.
 
 One rank is held up by SIGSTOP most of the time: unlike a CPU hog that slows the run by the same factor on a machine
 that is busy with other things, and the margin is wider than what those may do.
@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from barograph.demo.application import Lammps
-from barograph.demo.chronicle import newest_job, read_chapter, wait_intervals, wait_learned
+from barograph.demo.runs import newest_job, read_run, wait_intervals, wait_learned
 from barograph_collector.client.log_reader import LogReader
 from helpers.alerting import Webhook, wait_until, watched
 from helpers.up import Up
@@ -122,13 +122,11 @@ def machine(tmp_path_factory: pytest.TempPathFactory, webhook: Webhook) -> Itera
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core: a rank cannot be told from the others")
-def test_a_held_up_lammps_run_is_one_call_that_says_it_all_and_a_healthy_one_is_none(
-    machine: Machine, webhook: Webhook
-):
+def test_a_disturbed_lammps_run_is_one_complete_call_and_a_healthy_one_is_none(machine: Machine, webhook: Webhook):
     for runs in (1, 2):
         with machine.run() as (job, process):
             assert process.wait(RUN_LIMIT_SECONDS) == 0
-        chapter = read_chapter(machine.reader, "healthy", job)
+        chapter = read_run(machine.reader, "healthy", job)
         assert chapter.state == "healthy", chapter.sentence
         pace = wait_learned(machine.reader, chapter.workload, runs, LEARNED_SECONDS)
         assert pace is not None

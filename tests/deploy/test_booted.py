@@ -65,7 +65,7 @@ def service(machine: Machine) -> Machine:
     return machine
 
 
-def test_all_four_run_answer_and_keep_the_log_to_themselves(service: Machine) -> None:
+def test_all_daemons_run_and_answer_and_the_log_is_private(service: Machine) -> None:
     assert service.run("systemctl", "is-enabled", "barograph.target").strip() == "enabled"
     assert "Alarms: none" in service.run(str(PREFIX / "bin/barograph"), "status")
     for path in ("/var/lib/barograph", "/etc/barograph/keys"):
@@ -85,7 +85,7 @@ def test_a_reload_reads_the_configuration_again(service: Machine) -> None:
     assert [pid(service, unit) for unit in UNITS] == before
 
 
-def test_one_that_is_killed_or_freezes_is_started_again(service: Machine) -> None:
+def test_a_killed_or_frozen_daemon_is_restarted(service: Machine) -> None:
     unit = UNITS[0]
     service.write(f"/etc/systemd/system/{unit}.d/soon.conf", "[Service]\nWatchdogSec=15s\nTimeoutAbortSec=2s\n")
     service.run("systemctl", "daemon-reload")
@@ -96,7 +96,7 @@ def test_one_that_is_killed_or_freezes_is_started_again(service: Machine) -> Non
         wait_active(service)
 
 
-def test_a_sidecar_runs_in_a_scope_of_its_own_until_the_job_ends(service: Machine) -> None:
+def test_a_sidecar_runs_in_its_own_scope_until_the_job_ends(service: Machine) -> None:
     settings = " ".join(f"{variable}={value}" for variable, value in service.variables.items())
     # Hooks clear what finds this Python's own library.
     service.write("/usr/local/bin/here", f'#!/bin/sh\nexec env {settings} {PREFIX}/bin/python "$@"\n', 0o755)
@@ -124,7 +124,7 @@ def test_a_sidecar_runs_in_a_scope_of_its_own_until_the_job_ends(service: Machin
     wait_until(lambda: not watching() and not scopes(), "sidecar and scope have ended", 60)
 
 
-def test_the_target_stops_all_of_them_in_good_order(service: Machine) -> None:
+def test_the_target_stops_all_units_in_order(service: Machine) -> None:
     service.run("systemctl", "stop", "barograph.target", *UNITS)
     for unit in UNITS:
         assert (service.show(unit, "ActiveState"), service.show(unit, "Result")) == ("inactive", "success")

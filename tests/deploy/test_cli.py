@@ -1,4 +1,4 @@
-"""The `barograph` command line: what it says to those who mistype, and to those who lack an extra."""
+"""The `barograph` command line: usage errors and missing extras."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def agent_only(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_a_reader_who_has_seen_enough_is_no_error():
+def test_a_closed_pipe_is_no_error():
     reads, writes = os.pipe()
     os.close(reads)
     with os.fdopen(writes, "wb") as nobody:
@@ -53,7 +53,7 @@ def test_help_names_every_command():
 
 
 @pytest.mark.parametrize("name", list(cli.COMMANDS))
-def test_every_command_explains_itself(name):
+def test_every_command_has_a_help_text(name):
     done = barograph(name, "--help")
     assert done.returncode == 0
     assert f"barograph {name}" in done.stdout
@@ -79,13 +79,13 @@ def test_run_needs_no_extra(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["run", "status", "spool", "modeler", "alerts"])
-def test_a_collector_that_is_no_address_is_a_usage_error(name):
+def test_an_invalid_collector_address_is_a_usage_error(name):
     done = barograph(name, "--collector", "foo", *(["--", "true"] if name == "run" else []))
     assert done.returncode == 2
     assert "argument --collector: collector is 'foo', expected tcp://HOST:PORT or ipc://PATH\n" in done.stderr
 
 
-def test_a_collector_of_the_environment_that_is_no_address_does_not_keep_the_command_from_running(monkeypatch):
+def test_a_command_runs_despite_an_invalid_collector_address_in_the_environment(monkeypatch):
     monkeypatch.setenv("BAROGRAPH_COLLECTOR", "foo")
     done = barograph("run", "--", "sh", "-c", "exit 5")
     assert (done.returncode, done.stderr) == (

@@ -1,4 +1,4 @@
-"""The parser of the whole command, and what is made of it, without a package being built."""
+"""The parser of the whole command, and the completion scripts made from it."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def test_the_whole_parser_has_each_command_with_its_own_help(capsys):
         assert {option for option in parser._option_string_actions if option not in own} == set(), name
 
 
-def test_a_command_whose_extra_is_not_installed_is_known_by_name(monkeypatch):
+def test_a_command_without_its_extra_has_no_parser(monkeypatch):
     monkeypatch.delitem(sys.modules, "barograph.commands.sql", raising=False)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     assert parser_of(COMMANDS["sql"]) is None
 
 
-def test_a_module_that_parses_nothing_is_an_error_of_ours():
+def test_a_command_that_does_not_parse_is_an_internal_error():
     with pytest.raises(TypeError, match=r"helpers\.silent\.main returned"):
         parser_of(Command("helpers.silent", "", "says nothing"))
 

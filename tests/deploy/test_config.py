@@ -1,4 +1,4 @@
-"""The configuration: where settings come from, what is said of wrong ones, and that a service takes new ones."""
+"""The configuration: sources of settings, errors, and reloads."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def alerts(*words: str, environment: dict[str, str] | None = None) -> Configurat
     return parse(argparse.ArgumentParser(prog="barograph alerts"), AlertsSettings, words, environment or {})
 
 
-def test_command_line_goes_before_environment_before_file_before_default(file: Path) -> None:
+def test_precedence_is_command_line_environment_file_default(file: Path) -> None:
     file.write_text("[alerts]\nalpha = 0.03\nmargin = 1\n")
     at = f"--config={file}"
     sources = [
@@ -81,7 +81,7 @@ def test_command_line_goes_before_environment_before_file_before_default(file: P
         ("[alerts", "Expected ']' at the end of a table declaration"),
     ],
 )  # fmt: skip
-def test_a_wrong_file_is_one_line_that_names_file_key_value_and_expectation(
+def test_an_invalid_file_is_one_line_with_file_key_value_and_expectation(
     file: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
 ) -> None:
     file.write_text(text)
@@ -91,7 +91,7 @@ def test_a_wrong_file_is_one_line_that_names_file_key_value_and_expectation(
     assert error.count("\n") == 1
 
 
-def test_settings_that_do_not_go_together_are_refused(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_contradictory_settings_are_refused(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for section, text, said in [
         ("collector", "listen = 'tcp://0.0.0.0:7450'", "listen: 'tcp://0.0.0.0:7450' is not a loopback address"),
         ("collector", "munge = ''", "munge: expected keys with it"),
@@ -107,7 +107,7 @@ def test_settings_that_do_not_go_together_are_refused(file: Path, capsys: pytest
         assert f"[{section}] {said}" in capsys.readouterr().err
 
 
-def test_a_daemon_whose_configuration_is_wrong_says_so_and_ends_with_status_2(
+def test_a_daemon_with_an_invalid_configuration_ends_with_one_line_and_status_2(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file.write_text("[alerts]\nalpha = 7\n")
@@ -138,7 +138,7 @@ def test_a_required_setting_may_come_from_anywhere(file: Path, capsys: pytest.Ca
     )
 
 
-def test_show_says_what_is_in_force_and_where_it_comes_from(
+def test_show_prints_effective_settings_and_their_origins(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file.write_text('[alerts]\nlabels = ["user"]\n[application."lammps"]\nmargin = 0.1\n')
@@ -154,7 +154,7 @@ def test_show_says_what_is_in_force_and_where_it_comes_from(
 
 
 @given(st.sampled_from([(s, one) for s in config.SECTIONS for one in declared(s).values()]), st.text(max_size=20))
-def test_any_text_for_any_key_is_understood_or_refused_by_its_name(
+def test_any_text_for_any_key_is_accepted_or_refused_with_the_key(
     case: tuple[type[Section], Setting], value: str
 ) -> None:
     section, setting = case
@@ -179,7 +179,7 @@ def test_any_text_for_any_key_is_understood_or_refused_by_its_name(
         (AlertsSettings, "labels", "user, job", "one of user"),
     ],
 )
-def test_what_is_expected_follows_from_the_type_and_its_constraints(
+def test_the_expectation_follows_from_the_type_and_its_constraints(
     section: type[Section], key: str, text: str, expected: str
 ) -> None:
     with pytest.raises(ConfigError) as refusal:
@@ -188,13 +188,13 @@ def test_what_is_expected_follows_from_the_type_and_its_constraints(
     assert str(refusal.value) == f"argument {declared(section)[key].option}: {wrong!r}, expected {expected}"
 
 
-def test_every_default_is_a_value_that_its_key_takes() -> None:
+def test_every_default_is_valid_for_its_key() -> None:
     for section in config.SECTIONS:
         for setting in declared(section).values():
             assert setting.default is None or setting.read(setting.default_text) == setting.default
 
 
-def test_a_reload_takes_what_may_change_all_or_none_of_it(file: Path) -> None:
+def test_a_reload_applies_all_reloadable_keys_or_none(file: Path) -> None:
     file.write_text("[alerts]\nmargin = 0.1\n")
     now = alerts(f"--config={file}", "--alpha=0.2")
     file.write_text('[alerts]\nmargin = 0.3\nmetrics = "127.0.0.1:1"\n[application."x"]\nalpha = 0.5\n')
@@ -207,7 +207,7 @@ def test_a_reload_takes_what_may_change_all_or_none_of_it(file: Path) -> None:
     assert (now.settings.margin, now.applications) == (0.3, {"x": {"alpha": 0.5}})
 
 
-def test_the_table_of_the_agent_stands_in_for_variables_that_the_user_has_not_set(file: Path) -> None:
+def test_the_agent_table_provides_unset_variables(file: Path) -> None:
     file.write_text('[agent]\ncollector = "tcp://log:1"\nbudget = 100\nspool_bytes = "64M"\n')
     given = {"BAROGRAPH_CONFIG": str(file), "BAROGRAPH_BUDGET": "7", "HOME": "/h"}
     found = agent.environment(given)
@@ -218,7 +218,7 @@ def test_the_table_of_the_agent_stands_in_for_variables_that_the_user_has_not_se
     assert complaint == f"{file}: [agent] budget: '-1', expected rows a second, above 0 and at most 1e+06"
 
 
-def test_a_command_takes_the_collector_from_the_file_and_goes_on_where_that_is_wrong(
+def test_a_command_reads_the_collector_from_the_file_and_continues_without_an_invalid_one(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     environment = {"BAROGRAPH_CONFIG": str(file)}
@@ -238,7 +238,7 @@ def run(file: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
 
-def test_a_run_goes_on_whatever_its_facility_has_written(file: Path) -> None:
+def test_a_run_continues_despite_an_invalid_site_file(file: Path) -> None:
     file.write_text("[agent]\nbudget = 'many'\n")
     done = run(file, "--drain", "0", "--", "true")
     assert done.returncode == 0
@@ -246,7 +246,7 @@ def test_a_run_goes_on_whatever_its_facility_has_written(file: Path) -> None:
     assert "; running without this file\n" in done.stderr
 
 
-def test_a_service_takes_new_settings_on_sighup_and_keeps_the_old_where_they_are_wrong(tmp_path: Path) -> None:
+def test_sighup_applies_valid_settings_and_keeps_the_old_ones_if_invalid(tmp_path: Path) -> None:
     file = tmp_path / "barograph.toml"
     file.write_text("[alerts]\nmargin = 0.1\n")
     with Up(tmp_path, f"--config={file}") as service:
@@ -257,11 +257,11 @@ def test_a_service_takes_new_settings_on_sighup_and_keeps_the_old_where_they_are
         file.write_text("[alerts]\nmargin = 0.2\n[collector]\nkeep_days = 3\n[modeler]\nseed = 4\n")
         service.process.send_signal(signal.SIGHUP)
         service.wait_for_metric("alerts", r'barograph_config_last_reload_successful{daemon="alerts"} 1\.0')
-        service.wait_for("modeler changed, and taken after a restart: seed")
+        service.wait_for("modeler changed, needs a restart: seed")
         assert service.process.poll() is None
 
 
-def test_up_puts_everything_where_the_configuration_says(tmp_path: Path) -> None:
+def test_up_uses_addresses_and_directories_of_the_configuration(tmp_path: Path) -> None:
     port = free_ports(5)
     file = tmp_path / "barograph.toml"
     state = tmp_path / "the-state"

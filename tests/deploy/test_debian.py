@@ -66,7 +66,7 @@ def pids(machine: Machine) -> list[str]:
     return [machine.show(u, "MainPID") if machine.show(u, "ActiveState") == "active" else "0" for u in UNITS]
 
 
-def test_the_package_for_the_service_takes_its_place_and_one_command_starts_it(machine: Machine) -> None:
+def test_the_service_package_replaces_the_agent_package_and_one_command_starts_it(machine: Machine) -> None:
     machine.run("/bin/sh", "-c", "apt-get install --yes ./barograph_*.deb")
     assert pids(machine) == ["0"] * 4
     machine.run("systemctl", "enable", "--now", "barograph.target")
@@ -75,7 +75,7 @@ def test_the_package_for_the_service_takes_its_place_and_one_command_starts_it(m
     assert machine.run("stat", "--format=%U %a", "/etc/barograph/keys").strip() == "barograph 700"
 
 
-def test_an_upgrade_restarts_what_runs_and_keeps_the_configuration(machine: Machine) -> None:
+def test_an_upgrade_restarts_running_units_and_keeps_the_configuration(machine: Machine) -> None:
     machine.run("/bin/sh", "-c", "echo '# ours' >> /etc/barograph/barograph.toml")
     before = pids(machine)
     machine.run("/bin/sh", "-c", "apt-get install --yes --reinstall ./barograph_*.deb")

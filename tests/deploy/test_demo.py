@@ -1,4 +1,4 @@
-"""The demo: its story is true exactly when everything it tells happened, and says so by its exit status."""
+"""The demo: it passes exactly if everything it reports happened, and its exit status says so."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from barograph.demo import chronicle
-from barograph.demo.chronicle import Chapter, ClassBand, newest_job, read_band, read_chapter
+from barograph.demo import runs as demo_runs
+from barograph.demo.outcome import DemoOutcome, headline, learned, write_page
 from barograph.demo.picture import draw
-from barograph.demo.story import DemoStory, headline, learned, write_page
+from barograph.demo.runs import ClassBand, DemoRun, newest_job, read_band, read_run
 from barograph_collector.client.log_reader import LogReader
 from helpers.history import CLASSES, runtime, write_history
 from helpers.log import Producer, collector_on, wait_until
@@ -26,10 +26,10 @@ WORKLOAD = "lab/hpcg@8x1"
 BAND = ClassBand(7, "lmp+0x10 and lmp+0x20 (Allreduce)", (0.003, 0.004, 0.006), (9.5, 10.0, 10.5))
 
 
-def chapter(title: str, state: str, alarm_at: float = math.nan, slowdown: float = 1.0) -> Chapter:
+def run(title: str, state: str, alarm_at: float = math.nan, slowdown: float = 1.0) -> DemoRun:
     seconds = np.full(2000, 0.004)
     seconds[1000:] *= slowdown
-    return Chapter(
+    return DemoRun(
         title=title,
         job=f"local/{title}.0.0",
         workload="local/lammps@2x1",
@@ -47,62 +47,66 @@ def chapter(title: str, state: str, alarm_at: float = math.nan, slowdown: float 
     )
 
 
-def good_story() -> DemoStory:
-    learning = [chapter(f"healthy {number}", "unknown") for number in range(5)]
-    return DemoStory(
-        learning, chapter("disturbed", "slow", HOG_AT + 3.5, 7.0), chapter("healthy again", "healthy"), BAND, HOG_AT
+def good_outcome() -> DemoOutcome:
+    learning = [run(f"healthy {number}", "unknown") for number in range(5)]
+    return DemoOutcome(
+        learning, run("disturbed", "slow", HOG_AT + 3.5, 7.0), run("healthy again", "healthy"), BAND, HOG_AT
     )
 
 
-def test_a_story_in_which_everything_happened_is_true():
-    story = good_story()
-    assert story.true
-    assert headline(story) == "Caught: 7.0x slower than its history, alarm 3.5 s after the disturbance began"
-    assert "95 % of healthy intervals take 3.00 to 6.00 ms (median 4.00 ms)" in learned(story.band)
+def test_a_demo_in_which_everything_happened_passes():
+    outcome = good_outcome()
+    assert outcome.passed
+    assert headline(outcome) == "Caught: 7.0x slower than its history, alarm 3.5 s after the disturbance began"
+    assert "95 % of healthy intervals take 3.00 to 6.00 ms (median 4.00 ms)" in learned(outcome.band)
 
 
 @pytest.mark.parametrize(
     ("change", "false_line"),
     [
-        ({"healthy": chapter("healthy again", "slow", HOG_AT + 60, 2.0)}, "the healthy run after it raised none"),
-        ({"healthy": chapter("healthy again", "unknown")}, "the healthy run after it raised none"),
-        ({"disturbed": chapter("disturbed", "healthy")}, "the disturbed run raised an alarm"),
-        ({"disturbed": chapter("disturbed", "slow", HOG_AT - 1, 7.0)}, "the disturbed run raised an alarm"),
+        ({"healthy": run("healthy again", "slow", HOG_AT + 60, 2.0)}, "the healthy run after it raised none"),
+        ({"healthy": run("healthy again", "unknown")}, "the healthy run after it raised none"),
+        ({"disturbed": run("disturbed", "healthy")}, "the disturbed run raised an alarm"),
+        ({"disturbed": run("disturbed", "slow", HOG_AT - 1, 7.0)}, "the disturbed run raised an alarm"),
         ({"band": None}, "bands were learned from 5 healthy runs"),
     ],
 )
-def test_a_story_in_which_something_did_not_happen_is_not_true(change, false_line):
-    story = dataclasses.replace(good_story(), **change)
-    assert [text for holds, text in story.checks() if not holds] == [false_line]
-    assert not story.true
+def test_a_demo_in_which_something_did_not_happen_fails(change, false_line):
+    outcome = dataclasses.replace(good_outcome(), **change)
+    assert [text for holds, text in outcome.checks() if not holds] == [false_line]
+    assert not outcome.passed
 
 
-def test_a_lost_interval_makes_the_story_untrue():
-    story = good_story()
-    story.learning[2] = dataclasses.replace(story.learning[2], stored=1999)
-    assert [text for holds, text in story.checks() if not holds] == [
+def test_a_lost_interval_fails_the_demo():
+    outcome = good_outcome()
+    outcome.learning[2] = dataclasses.replace(outcome.learning[2], stored=1999)
+    assert [text for holds, text in outcome.checks() if not holds] == [
         "every interval arrived once: 14,000 counted by the shim, 13,999 rows stored"
     ]
 
 
-def test_healthy_runs_that_differ_much_tell_of_a_busy_machine():
-    story = good_story()
-    assert story.restless == ""
-    story.learning[2] = dataclasses.replace(story.learning[2], runtime_seconds=1.5 * story.learning[1].runtime_seconds)
-    assert "something else uses these cores" in story.restless
+def test_healthy_runs_that_differ_much_indicate_a_busy_machine():
+    outcome = good_outcome()
+    assert outcome.interference == ""
+    outcome.learning[2] = dataclasses.replace(
+        outcome.learning[2], runtime_seconds=1.5 * outcome.learning[1].runtime_seconds
+    )
+    assert "something else uses these cores" in outcome.interference
 
 
-def test_an_alarm_before_the_disturbance_tells_of_a_busy_machine():
-    story = dataclasses.replace(good_story(), disturbed=chapter("disturbed", "slow", HOG_AT - 1, 7.0))
-    assert story.restless.startswith("The disturbed run was slow before the hog began: something else uses these cores")
+def test_an_alarm_before_the_disturbance_indicates_a_busy_machine():
+    outcome = dataclasses.replace(good_outcome(), disturbed=run("disturbed", "slow", HOG_AT - 1, 7.0))
+    assert outcome.interference.startswith(
+        "The disturbed run was slow before the hog began: something else uses these cores"
+    )
 
 
-def test_a_run_is_not_told_before_its_verdict_is_final(tmp_path, monkeypatch):
-    monkeypatch.setattr(chronicle, "VERDICT_SECONDS", 0.0)
+def test_a_run_is_not_read_before_its_verdict_is_final(tmp_path, monkeypatch):
+    monkeypatch.setattr(demo_runs, "VERDICT_SECONDS", 0.0)
     with collector_on(tmp_path / "log.duckdb") as collector, LogReader(collector.endpoint, 60.0) as reader:
         write_history(collector.endpoint)
         with pytest.raises(TimeoutError, match=r"no verdict on lab/1\.0\.0 after 0 s"):
-            read_chapter(reader, "healthy 1", "lab/1.0.0")
+            read_run(reader, "healthy 1", "lab/1.0.0")
 
 
 def test_a_run_its_verdict_and_the_band_of_its_main_class_are_read_from_the_log(tmp_path):
@@ -123,7 +127,7 @@ def test_a_run_its_verdict_and_the_band_of_its_main_class_are_read_from_the_log(
             producer.append(2, "bands", 4, bands)
             producer.receive_ack(2)
         wait_until(lambda: reader.read("bands", -4).rows == 4, "the bands can be read")
-        found = read_chapter(reader, "healthy 1", "lab/4.0.0")
+        found = read_run(reader, "healthy 1", "lab/4.0.0")
         band = read_band(reader, WORKLOAD, [found])
         assert read_band(reader, "lab/other@8x1", [found]) is None
         assert newest_job(reader, {"lab/11.0.0"}, 1.0) == "lab/10.0.0"
@@ -138,15 +142,15 @@ def test_a_run_its_verdict_and_the_band_of_its_main_class_are_read_from_the_log(
 
 
 def test_picture_and_page_show_what_happened(tmp_path):
-    story = good_story()
-    draw(story.disturbed, story.healthy, BAND, HOG_AT, tmp_path / "demo.png")
+    outcome = good_outcome()
+    draw(outcome.disturbed, outcome.healthy, BAND, HOG_AT, tmp_path / "demo.png")
     with Image.open(tmp_path / "demo.png") as image:
         colors = np.asarray(image.convert("RGB")).reshape(-1, 3)
     reddish = (colors[:, 0] > 150) & (colors[:, 1] < 90)
     greenish = (colors[:, 1] > 90) & (colors[:, 0] < 90)
     bluish = (colors[:, 2] > colors[:, 0].astype(int) + 15) & (colors[:, 2] > 180)
     assert all(np.count_nonzero(kind) > 300 for kind in (reddish, greenish, bluish))
-    write_page(story, tmp_path / "demo.png", tmp_path / "demo.html")
+    write_page(outcome, tmp_path / "demo.png", tmp_path / "demo.html")
     page = (tmp_path / "demo.html").read_text()
     assert "<h1>Caught: 7.0x slower than its history" in page
     assert page.count("<tr><td>") == 7
@@ -164,7 +168,7 @@ def test_the_demo_counts_everything_and_catches_the_disturbed_run(tmp_path: Path
     assert checks["every interval arrived once"] == "yes", done.stdout
     assert len(re.findall(r"^healthy \d+ .* \d+\.\d\d s  ", "\n".join(lines), re.MULTILINE)) >= 5, done.stdout
     # On a machine that others use meanwhile nothing stands out, or the last run may really be slow. Then the healthy
-    # runs tell of it, and status and page must say that the story did not come about.
+    # runs tell of it, and status and page must say that the demo failed.
     caught = checks["the disturbed run raised an alarm"] == "yes"
     assert caught or "something else uses these cores" in done.stdout, done.stdout
     assert (done.returncode == 0) == ("NO " not in checks.values())

@@ -49,8 +49,9 @@ DOCS = REPOSITORY / "docs"
 PAGES = sorted([*REPOSITORY.glob("*.md"), *DOCS.rglob("*.md")])
 FOLDERS = ["agent", "collector", "modeler", "alerts", "deploy"]
 PACKAGES = {path.parent.name for folder in FOLDERS for path in (REPOSITORY / folder).glob("*/__init__.py")}
+SOURCES = [str(path.relative_to(REPOSITORY)) for top in [*FOLDERS, "tests"] for path in (REPOSITORY / top).rglob("*.*")]
 SETTINGS = (DOCS / "reference/settings.md").read_text()
-CONFIGURATION = config_reference.section_of(SETTINGS)
+CONFIGURATION = SETTINGS.partition(f"\n{config_reference.HEADING}\n")[2].partition("\n## ")[0]
 ADR = DOCS / "adr"
 TOOLS = {
     "amtool",
@@ -196,7 +197,7 @@ def test_the_reference_lists_every_metric_with_its_type_and_labels_and_no_other(
         assert written == found, section
 
 
-def test_something_of_every_metric_is_exposed_once_there_is_something_to_say() -> None:
+def test_every_metric_is_exposed_once_it_has_a_value() -> None:
     silent = {name_of(metric) for metrics in exposed().values() for metric in metrics}
     silent -= {name_of(metric) for metrics in exposed().values() for metric in metrics if metric.samples}
     assert not silent
@@ -282,7 +283,7 @@ def test_the_reference_lists_every_environment_variable_and_no_other() -> None:
 
 
 def test_the_reference_of_the_configuration_file_has_every_key_as_the_daemons_read_it() -> None:
-    assert config_reference.section() == CONFIGURATION, "python -m barograph.operate.config_reference writes it"
+    assert config_reference.written_into(SETTINGS) == SETTINGS, "python -m barograph.operate.config_reference writes it"
 
 
 def options_of(command: str, capsys: pytest.CaptureFixture[str]) -> set[str]:
@@ -351,7 +352,7 @@ def anchors(text: str) -> set[str]:
 
 
 @by_page
-def test_every_link_leads_somewhere(page: Path) -> None:
+def test_every_link_has_a_target(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
         if not re.match(r"[a-z]+:", target):
             path, _, anchor = target.partition("#")
@@ -365,6 +366,21 @@ def test_every_path_of_the_repository_that_a_page_names_exists(page: Path) -> No
     for text in re.findall(r"`([\w./-]+)`", page.read_text()):
         if text.partition("/")[0] in {*FOLDERS, "tests", "docs"} and "/" in text:
             assert (REPOSITORY / text).exists(), text
+
+
+@by_page
+def test_every_module_that_a_page_names_exists(page: Path) -> None:
+    for text in re.findall(r"`([a-z]\w*/\w+(?:/\w+)*\.(?:py|c|h))`", page.read_text()):
+        assert any(f"/{path}".endswith(f"/{text}") for path in SOURCES), text
+
+
+def test_the_architecture_lists_every_room_of_every_package() -> None:
+    text = (DOCS / "developer/architecture.md").read_text()
+    for folder in FOLDERS:
+        section = text.partition(f"### `{folder}`")[2].partition("\n## ")[0].partition("\n### ")[0]
+        package = min(path.parent for path in (REPOSITORY / folder).glob("barograph*/py.typed"))
+        rooms = {path.parent.name for path in package.glob("*/__init__.py")}
+        assert sorted(name for row in table_rows(section) for name in code(row[0])) == sorted(rooms)
 
 
 def links(page: Path) -> set[Path]:

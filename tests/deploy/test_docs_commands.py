@@ -115,7 +115,7 @@ def serve(machine: Stranger) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
-def test_what_a_page_says_can_be_typed(page: Path, machine: Stranger) -> None:
+def test_the_commands_of_a_page_can_be_typed(page: Path, machine: Stranger) -> None:
     lines = [smaller(line) for line in commands(page) if not (matching(ELSEWHERE, line) or re.match(NOWHERE, line))]
     if lines and not any(matching(DAEMONS, line) for line in lines):
         serve(machine)
@@ -136,7 +136,7 @@ def test_what_a_page_says_can_be_typed(page: Path, machine: Stranger) -> None:
         machine.starts(line, environment(), ready)
 
 
-def test_what_is_not_typed_here_is_typed_where_we_say() -> None:
+def test_commands_typed_elsewhere_are_in_the_named_tests() -> None:
     lines = [line for page in PAGES for line in commands(page)]
     for pattern, where in ELSEWHERE.items():
         assert any(re.match(pattern, line) for line in lines), f"{pattern!r} is in no page any more"

@@ -1,4 +1,4 @@
-"""Examples in docstrings are true, wherever they are."""
+"""Runs the examples in all docstrings."""
 
 import doctest
 import importlib
@@ -17,7 +17,7 @@ MODULES = sorted(
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_the_examples_in_the_docstrings_are_true(module: str) -> None:
+def test_docstring_examples_are_correct(module: str) -> None:
     found = doctest.testmod(importlib.import_module(module))
     assert found.attempted
     assert found.failed == 0

@@ -1,4 +1,4 @@
-"""`barograph export`: what is in the file, and that there is a whole one or none."""
+"""`barograph export`: content of the file, and atomic replacement."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
+from barograph.cli import main
 from barograph.commands import export
-from barograph.commands.export import main, since_argument
+from barograph.commands.export import since_argument
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.server import Collector
 from helpers.history import APP, CLASSES, REPEATS, SCALES, nx, runtime, write_history
@@ -36,7 +37,7 @@ def test_a_table_is_exported_as_the_log_has_it(
 ) -> None:
     path = tmp_path / f"blocks.{form}"
     arguments = ["blocks", f"--collector={collector.endpoint}", f"--output={path}", f"--format={form}"]
-    assert main(arguments) == 0
+    assert main(["export", *arguments]) == 0
     assert capsys.readouterr().out == f"{path}: {20 * (RUNS + 2)} rows of blocks\n"
     rows = pyarrow.parquet.read_table(path) if form == "parquet" else pyarrow.csv.read_csv(path)
     with LogReader(collector.endpoint, 60.0) as reader:
@@ -48,15 +49,15 @@ def test_a_table_is_exported_as_the_log_has_it(
 def test_since_and_app_choose_rows(collector: Collector, tmp_path: Path) -> None:
     path = tmp_path / "runs.parquet"
     words = [f"--collector={collector.endpoint}", f"--output={path}"]
-    assert main(["runs", *words, "--since=2026-01-04T00:00:00+00:00", f"--app={APP}"]) == 0
+    assert main(["export", "runs", *words, "--since=2026-01-04T00:00:00+00:00", f"--app={APP}"]) == 0
     jobs = pyarrow.parquet.read_table(path)["job"].to_pylist()
     assert jobs == [f"lab/{number}.0.0" for number in range(3, RUNS + 1)]
 
 
-def test_runs_that_ended_well_are_exported_for_extra_p(collector: Collector, tmp_path: Path) -> None:
+def test_successful_runs_are_exported_for_extra_p(collector: Collector, tmp_path: Path) -> None:
     path = tmp_path / "hpcg.jsonl"
     words = [f"--collector={collector.endpoint}", f"--output={path}"]
-    assert main(["--format=extrap", f"--app={APP}", *words]) == 0
+    assert main(["export", "--format=extrap", f"--app={APP}", *words]) == 0
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     for callpath, part in {"run": 1.0, **dict.fromkeys(CLASS_NAMES, 0.25)}.items():
         found = [line for line in lines if line["callpath"] == callpath]
@@ -78,19 +79,19 @@ def test_runs_that_ended_well_are_exported_for_extra_p(collector: Collector, tmp
         (["runs", "--output=/nonexistent/x"], 73, "cannot write /nonexistent/x: No such file or directory"),
     ],
 )
-def test_what_cannot_be_exported_is_one_line_and_leaves_what_was_there(
+def test_a_failed_export_is_one_line_and_leaves_the_old_file(
     collector: Collector, tmp_path: Path, words: list[str], status: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "out"
     path.write_text("before")
-    assert main([f"--collector={collector.endpoint}", f"--output={path}", *words]) == status
+    assert main(["export", f"--collector={collector.endpoint}", f"--output={path}", *words]) == status
     error = capsys.readouterr().err
     assert error.startswith(f"barograph export: {said}")
     assert error.count("\n") == 1
     assert path.read_text() == "before"
 
 
-def test_an_export_that_breaks_off_leaves_what_was_there_and_no_part(
+def test_an_interrupted_export_leaves_the_old_file_and_no_partial_one(
     collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = tmp_path / "out"
@@ -104,7 +105,7 @@ def test_an_export_that_breaks_off_leaves_what_was_there_and_no_part(
 
     monkeypatch.setattr(export.Selection, "pages", lambda self: (broken() for _ in range(1)))
     with pytest.raises(KeyboardInterrupt):
-        main(["runs", f"--collector={collector.endpoint}", f"--output={directory / 'runs.parquet'}"])
+        main(["export", "runs", f"--collector={collector.endpoint}", f"--output={directory / 'runs.parquet'}"])
     assert [path.read_text() for path in directory.iterdir()] == ["before"]
 
 

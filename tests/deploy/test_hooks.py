@@ -1,4 +1,4 @@
-"""The hooks by themselves, in the environments that PBS and Flux give them: what tasks are told, who is left out."""
+"""The hooks without a scheduler, in the environments of PBS and Flux: variables of tasks, and exclusions."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def node(tmp_path: Path) -> Node:
     return Node(tmp_path)
 
 
-def test_a_task_of_a_job_that_began_is_told_what_it_needs(node: Node) -> None:
+def test_a_task_of_a_watched_job_gets_its_variables(node: Node) -> None:
     node.begin("pbs-7.server@n1", PBS_JOBID="7.server")
     found = node.task("pbs-7.server@n1", PBS_NODEFILE="/var/nodes")
     assert found == {
@@ -109,20 +109,20 @@ def test_a_task_keeps_what_it_has_set_itself(node: Node) -> None:
     [{"BAROGRAPH_DISABLE": "1"}, {"BAROGRAPH_RING_DIR": "/dev/shm/barograph-0/a-run"}, {"LD_PRELOAD": "a.so\nb.so"}],
     ids=["disabled", "watched by barograph run", "a preload that is no line"],
 )
-def test_a_task_that_is_not_to_be_watched_is_told_nothing(node: Node, environment: dict[str, str]) -> None:
+def test_a_task_that_opts_out_gets_no_variables(node: Node, environment: dict[str, str]) -> None:
     node.begin("pbs-7@n1")
     assert node.task("pbs-7@n1", **environment) == {}
     assert node.task("pbs-7@n1", BAROGRAPH_DISABLE="0") != {}
 
 
-def test_a_task_of_a_job_that_did_not_begin_here_is_told_nothing(node: Node) -> None:
+def test_a_task_of_an_unwatched_job_gets_no_variables(node: Node) -> None:
     assert node.task("pbs-7@n1") == {}
 
 
 @pytest.mark.parametrize(
     "words", [("ada",), ("bob", "physics"), ("bob", "", "quiet"), ("bob", "", "", "x barograph=off")]
 )
-def test_a_job_of_somebody_who_opted_out_does_not_begin(node: Node, words: tuple[str, ...]) -> None:
+def test_a_job_of_a_user_who_opted_out_is_not_watched(node: Node, words: tuple[str, ...]) -> None:
     (node.etc / "optout").write_text("user ada\n# nobody else\naccount physics\npartition quiet")
     node.begin("pbs-7@n1", *words)
     assert not node.job("pbs-7@n1").exists()
@@ -131,7 +131,7 @@ def test_a_job_of_somebody_who_opted_out_does_not_begin(node: Node, words: tuple
     assert node.job("pbs-8@n1").is_dir()
 
 
-def test_ranks_that_were_given_another_nodes_directory_find_this_nodes(node: Node) -> None:
+def test_ranks_with_another_nodes_directory_use_this_nodes(node: Node) -> None:
     node.begin("slurm-7@n2")
     given = node.job("slurm-7@n1") / "0.batch"
     assert node.task("slurm-7@n2", BAROGRAPH_RING_DIR=str(given))["BAROGRAPH_RING_DIR"].endswith("slurm-7@n2/0.0")
@@ -139,7 +139,7 @@ def test_ranks_that_were_given_another_nodes_directory_find_this_nodes(node: Nod
     assert given.resolve() == (node.job("slurm-7@n2") / "0.batch").resolve()
 
 
-def test_when_a_job_ends_its_mark_goes_and_a_dead_sidecar_is_replaced(node: Node) -> None:
+def test_the_end_of_a_job_removes_its_file_and_replaces_a_dead_sidecar(node: Node) -> None:
     node.begin("pbs-7@n1")
     node.sidecar()
     node.started.unlink()
@@ -210,7 +210,7 @@ def flux_shell(node: Node, tmp_path: Path) -> Callable[..., list[dict[str, str]]
 
 
 @pytest.mark.integration
-def test_fluxs_shell_adds_to_each_task_what_it_needs(
+def test_the_flux_shell_plugin_sets_the_variables_of_each_task(
     node: Node, flux_shell: Callable[..., list[dict[str, str]]]
 ) -> None:
     name = f"flux-f2Ww@{os.uname().nodename}"
@@ -226,7 +226,7 @@ def test_fluxs_shell_adds_to_each_task_what_it_needs(
 
 
 @pytest.mark.integration
-def test_fluxs_shell_leaves_tasks_alone_where_nothing_watches(
+def test_the_flux_shell_plugin_sets_nothing_for_an_unwatched_job(
     node: Node, flux_shell: Callable[..., list[dict[str, str]]]
 ) -> None:
     node.begin(f"flux-f2Ww@{os.uname().nodename}")
@@ -288,7 +288,7 @@ def test_pbs_begins_launches_and_ends_jobs(node: Node, pbs_hook: Callable[[int, 
     assert not (node.active / "pbs-7.server@n1").exists()
 
 
-def test_a_pbs_hook_that_fails_lets_the_job_go_on(node: Node, pbs_hook: Callable[[int, dict[str, str]], Pbs]) -> None:
+def test_a_failing_pbs_hook_does_not_stop_the_job(node: Node, pbs_hook: Callable[[int, dict[str, str]], Pbs]) -> None:
     shutil.rmtree(node.etc / "hooks")
     pbs = pbs_hook(Pbs.EXECJOB_BEGIN, {})
     assert pbs.accepted == 1

@@ -1,4 +1,4 @@
-"""`barograph import`: what is read from accounts of the past, what is refused, and that nothing enters twice."""
+"""`barograph import`: formats of job accounts, bad lines, and delivery exactly once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barograph import imports
+from barograph.cli import main
 from barograph.imports import delivery as transport
 from barograph.imports.delivery import CollectorUnreachable, Delivery
 from barograph.imports.mapping import BadMap, parse_map
@@ -69,17 +69,17 @@ def split(entries: Iterator[Entry]) -> tuple[list[RunRecord], list[tuple[int, st
     )
 
 
-# What is read
+# Formats
 
 
-def test_of_sacct_the_numbered_steps_are_runs_and_a_job_only_where_it_has_none():
+def test_sacct_runs_are_numbered_steps_or_jobs_without_any():
     runs, skipped, bad = split(read_sacct(lines(SACCT), {}, "local", ""))
     step, job = runs
     assert (step.job.key, step.job.app, step.job.user) == ("lab/4711.0.0", "lmp", "ann")
     assert (step.ranks, step.nodes, step.seconds) == (96, 4, 123.5)
     assert step.ended_at - step.started_at == 123.0
     assert (job.job.key, job.ranks, job.seconds) == ("lab/4713_7.0.job", 128, 603.0)
-    assert job.ended_at == job.started_at + 603.0  # its end is not known
+    assert job.ended_at == job.started_at + 603.0  # its end is unknown
     assert skipped == [
         (2, "job with steps"),
         (3, "batch step"),
@@ -95,15 +95,15 @@ def test_of_sacct_the_numbered_steps_are_runs_and_a_job_only_where_it_has_none()
     ]
 
 
-def test_of_sacct_other_columns_can_be_chosen_and_missing_ones_are_named():
+def test_sacct_columns_can_be_mapped_and_missing_ones_are_named():
     text = "JobID|State|ElapsedRaw|NTasks|Comment|JobName\n1.0|COMPLETED|60|4|solver|a.out\n"
     ((run,), _, _) = split(read_sacct(lines(text), {"app": "Comment", "param:bin": "JobName"}, "local", ""))
     assert (run.job.app, run.job.params, run.seconds) == ("solver", {"bin": "a.out"}, 60.0)
-    with pytest.raises(BadMap, match="no column says state, expected State in sacct's --format"):
+    with pytest.raises(BadMap, match="no column for state, expected State in sacct's --format"):
         list(read_sacct(lines("JobID|JobName|Elapsed|NTasks\n"), {}, "local", ""))
 
 
-def test_of_swf_completed_jobs_with_an_executable_are_runs():
+def test_swf_runs_are_completed_jobs_with_an_executable():
     ((run,), skipped, bad) = split(read_swf(lines(SWF), "lab", ""))
     assert (run.job.key, run.job.app, run.job.user) == ("lab/1.0.job", "exe7", "user3")
     assert (run.ranks, run.nodes, run.seconds) == (32, 0, 100.0)
@@ -115,7 +115,7 @@ def test_of_swf_completed_jobs_with_an_executable_are_runs():
     ]
 
 
-def test_of_csv_columns_are_mapped_or_named_as_fields_and_every_bad_line_says_why():
+def test_csv_columns_are_mapped_or_named_as_fields_and_bad_lines_have_reasons():
     text = (
         'CODE,ranks,"SIZE, cells",t,status\n'
         "fft,8,64,1:00,COMPLETED\n"
@@ -142,7 +142,7 @@ def test_of_csv_columns_are_mapped_or_named_as_fields_and_every_bad_line_says_wh
     ]
 
 
-def test_rows_are_those_of_a_watched_run_so_that_both_are_compared():
+def test_rows_are_the_same_as_of_a_watched_run():
     ((run,), _, _) = split(
         read_table(lines("app,ranks,nodes,seconds,n\nfft,8,2,7.5,64\n"), {"param:n": "n"}, "lab", "")
     )
@@ -153,7 +153,7 @@ def test_rows_are_those_of_a_watched_run_so_that_both_are_compared():
 
 
 @given(st.integers(0, 400), st.integers(0, 23), st.integers(0, 59), st.integers(0, 59_999))
-def test_durations_are_read_as_slurm_writes_them(days, hours, minutes, milliseconds):
+def test_durations_have_the_format_of_slurm(days, hours, minutes, milliseconds):
     seconds = milliseconds / 1000
     total = 86400 * days + 3600 * hours + 60 * minutes + seconds
     if total:
@@ -162,12 +162,12 @@ def test_durations_are_read_as_slurm_writes_them(days, hours, minutes, milliseco
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "nan", "inf", "1:2:3:4", "00:60:00", "1-24:00:00", "1e400", "soon"])
-def test_what_is_no_duration_is_refused(text):
+def test_invalid_durations_are_refused(text):
     with pytest.raises(UnreadableLine, match="expected seconds above 0"):
         duration("seconds", text)
 
 
-def test_dates_are_iso_or_unix_seconds_and_what_is_missing_follows_from_the_rest():
+def test_dates_are_iso_or_unix_seconds_and_a_missing_one_is_computed():
     assert instant("end", "2026-03-01T12:00:00+00:00") == instant("end", "1772366400") == 1772366400.0
     assert instant("end", "Unknown") == 0.0
     with pytest.raises(UnreadableLine, match="end is 'yesterday', expected a date"):
@@ -179,7 +179,7 @@ def test_dates_are_iso_or_unix_seconds_and_what_is_missing_follows_from_the_rest
 
 
 @given(st.text(max_size=200))
-def test_any_name_becomes_an_application_name_or_is_refused(text):
+def test_names_are_converted_to_application_names_or_refused(text):
     try:
         name = app_name(text)
     except UnreadableLine:
@@ -190,13 +190,13 @@ def test_any_name_becomes_an_application_name_or_is_refused(text):
 
 @given(st.lists(st.text(alphabet=st.characters(codec="utf-8"), max_size=60), max_size=8))
 @pytest.mark.parametrize("reader", ["sacct", "swf", "csv"])
-def test_no_line_whatever_it_holds_stops_the_rest_from_being_read(reader, noise):
+def test_no_line_prevents_reading_the_following_ones(reader, noise):
     good = {
         "sacct": "JobID|JobName|State|Elapsed|NTasks\n{}9.0|last|COMPLETED|60|4\n",
         "swf": "{}9 0 10 60 4 -1 -1 32 200 -1 1 3 1 7 1 1 -1 -1\n",
         "csv": "app,ranks,seconds\n{}last,4,60\n",
     }[reader]
-    # A quote may open a cell that ends in a later line: that is CSV.
+    # In CSV a quote may begin a cell that ends in a later line.
     body = "".join(line.replace('"', "").replace("\n", "").replace("\r", "") + "\n" for line in noise)
     text = iter(good.format(body).splitlines(keepends=True))
     read = {
@@ -217,18 +217,18 @@ def test_no_line_whatever_it_holds_stops_the_rest_from_being_read(reader, noise)
         (["app=a", "app=b"], "app is given twice: 'a' and 'b'"),
     ],
 )
-def test_a_mapping_that_cannot_be_used_is_refused(words, reason):
+def test_an_invalid_mapping_is_refused(words, reason):
     with pytest.raises(BadMap) as caught:
         parse_map(words)
     assert reason in str(caught.value)
 
 
-# What the collector makes of it
+# Delivery
 
 
 def stored(collector: Collector) -> tuple[list[str], list[float]]:
     """Jobs, and runtimes, in the log."""
-    wait_until(lambda: not collector.counters.queue_rows, "what was accepted can be read")
+    wait_until(lambda: not collector.counters.queue_rows, "accepted rows are committed")
     with LogReader(collector.endpoint, 60.0) as log:
         jobs = [job for page in log.read_all("jobs") for job in page.columns["job"]]
         return jobs, [float(one) for page in log.read_all("runs") for one in page.columns["runtime_seconds"]]
@@ -245,10 +245,10 @@ def collector(tmp_path: Path) -> Iterator[Collector]:
 
 
 def run(collector: Collector, *words: str | Path) -> int:
-    return imports.main([*map(str, words), "--collector", collector.endpoint, "--cluster", "lab"])
+    return main(["import", *map(str, words), "--collector", collector.endpoint, "--cluster", "lab"])
 
 
-def test_the_same_file_twice_adds_nothing_and_a_longer_one_only_what_is_new(collector, tmp_path, capsys):
+def test_importing_again_adds_only_new_runs(collector, tmp_path, capsys):
     file = tmp_path / "h.csv"
     file.write_text(csv_of(1500))
     assert run(collector, file) == 0
@@ -263,8 +263,8 @@ def test_the_same_file_twice_adds_nothing_and_a_longer_one_only_what_is_new(coll
     assert sorted(runtimes) == [1.0 + row for row in range(1510)]
 
 
-def test_an_import_that_was_cut_short_is_completed_by_the_next(collector, tmp_path):
-    """Half of the runs have sent their first message only, as if the importer had been killed there."""
+def test_an_interrupted_import_is_completed_by_the_next(collector, tmp_path):
+    """Half of the runs have sent only their first message, as if the importer had been killed."""
     records, _, _ = split(read_table(lines(csv_of(20)), {}, "lab", ""))
     with pytest.MonkeyPatch.context() as patch, Delivery(collector.endpoint) as cut:
         patch.setattr(transport, "MESSAGES", ("jobs",))
@@ -276,7 +276,7 @@ def test_an_import_that_was_cut_short_is_completed_by_the_next(collector, tmp_pa
     assert (len(jobs), len(set(jobs)), len(runtimes)) == (20, 20, 20)
 
 
-def test_bad_lines_are_shown_with_their_numbers_up_to_a_limit_and_all_are_counted(collector, tmp_path, capsys):
+def test_the_first_bad_lines_are_shown_and_all_are_counted(collector, tmp_path, capsys):
     file = tmp_path / "h.csv"
     file.write_text("app,ranks,seconds\n" + "fft,4,1\n" + "fft,4,never\n" * 25)
     assert run(collector, file) == 65
@@ -287,15 +287,15 @@ def test_bad_lines_are_shown_with_their_numbers_up_to_a_limit_and_all_are_counte
     assert shown[20:] == ["more than 20 bad lines; the others are counted only"]
 
 
-def test_a_job_that_stands_twice_in_a_file_is_a_bad_line_not_a_second_run(collector, tmp_path, capsys):
+def test_a_duplicate_job_in_a_file_is_a_bad_line(collector, tmp_path, capsys):
     file = tmp_path / "h.csv"
     file.write_text("app,ranks,seconds,id\nfft,4,1,77\nfft,4,2,77\n")
     assert run(collector, file) == 65
-    assert capsys.readouterr().err == "line 3: job lab/77.0.0 stands in line 2 already\n"
+    assert capsys.readouterr().err == "line 3: job lab/77.0.0 is in line 2 already\n"
     assert stored(collector)[1] == [1.0]
 
 
-def test_sacct_and_swf_are_told_by_their_looks_also_when_compressed(collector, tmp_path, capsys):
+def test_formats_are_detected_also_in_compressed_files(collector, tmp_path, capsys):
     account, log = tmp_path / "account.txt", tmp_path / "log.swf.gz"
     account.write_text(SACCT)
     log.write_bytes(gzip.compress(SWF.encode()))
@@ -304,7 +304,7 @@ def test_sacct_and_swf_are_told_by_their_looks_also_when_compressed(collector, t
     assert set(jobs) == {"lab/4711.0.0", "lab/4713_7.0.job", "lab/1.0.job"}
 
 
-def test_a_dry_run_reads_and_reports_and_sends_nothing(collector, tmp_path, capsys):
+def test_a_dry_run_sends_nothing(collector, tmp_path, capsys):
     file = tmp_path / "h.csv"
     file.write_text(csv_of(3))
     assert run(collector, file, "--dry-run") == 0
@@ -312,7 +312,7 @@ def test_a_dry_run_reads_and_reports_and_sends_nothing(collector, tmp_path, caps
     assert stored(collector) == ([], [])
 
 
-def test_files_that_cannot_be_read_are_one_line_and_status_65(collector, tmp_path, capsys):
+def test_an_unreadable_file_is_one_line_and_status_65(collector, tmp_path, capsys):
     empty, wrong, cut = tmp_path / "e.csv", tmp_path / "w.csv", tmp_path / "c.csv.gz"
     spoiled, plain = tmp_path / "s.csv.gz", tmp_path / "p.csv.gz"
     whole = bytearray(gzip.compress(csv_of(2000).encode()))
@@ -330,7 +330,7 @@ def test_files_that_cannot_be_read_are_one_line_and_status_65(collector, tmp_pat
     assert capsys.readouterr().err.splitlines() == [
         f"barograph import: {tmp_path}/none.csv: No such file or directory",
         f"barograph import: {empty}: the file is empty",
-        f"barograph import: {wrong}: no column says app, expected --map app=COLUMN, a column of: a, b",
+        f"barograph import: {wrong}: no column for app, expected --map app=COLUMN, a column of: a, b",
         f"barograph import: {wrong}: app=c: there is no column 'c', expected one of a, b",
         f"barograph import: {cut}: Compressed file ended before the end-of-stream marker was reached",
         f"barograph import: {spoiled}: Error -3 while decompressing data: invalid stored block lengths",
@@ -338,26 +338,26 @@ def test_files_that_cannot_be_read_are_one_line_and_status_65(collector, tmp_pat
     ]
 
 
-def test_standard_input_is_read_too_and_bytes_that_are_no_text_spoil_their_line_only(collector):
+def test_standard_input_is_read_and_invalid_bytes_affect_only_their_line(collector):
     command = [sys.executable, "-m", "barograph", "import", "-", "--collector", collector.endpoint]
     account = csv_of(2).encode() + b"\xff,\xff,1\n" + b"fft,4,9\n"
     done = subprocess.run(command, input=account, capture_output=True, timeout=60, check=False)
     assert done.stdout == b"3 runs added, 0 known already\nnot learned: none\n1 bad line\n", done.stderr
 
 
-def test_without_a_collector_it_says_so_and_ends(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(transport, "SILENCE_SECONDS", 0.01)
-    monkeypatch.setattr(transport, "PATIENCE_SECONDS", 0.05)
+def test_an_import_without_a_collector_fails_after_a_timeout(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(transport, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(transport, "TIMEOUT_SECONDS", 0.05)
     file = tmp_path / "h.csv"
     file.write_text(csv_of(3))
-    assert imports.main([str(file), "--collector", "tcp://127.0.0.1:1"]) == 69
+    assert main(["import", str(file), "--collector", "tcp://127.0.0.1:1"]) == 69
     assert (
         "no answer from the collector at tcp://127.0.0.1:1 within 0.05 s; 0 runs added by then"
         in capsys.readouterr().err
     )
 
 
-def test_what_the_collector_refuses_is_a_bad_line(collector):
+def test_a_run_refused_by_the_collector_is_a_bad_line(collector):
     ((record,), _, _) = split(read_table(lines("app,ranks,seconds\nfft,4,1\n"), {}, "lab", ""))
     record.rows["jobs"]["user"] = "not a name"
     with Delivery(collector.endpoint) as delivery:
@@ -368,7 +368,7 @@ def test_what_the_collector_refuses_is_a_bad_line(collector):
     assert not math.isnan(record.seconds)
 
 
-def test_a_collector_of_another_protocol_is_told_apart(collector, monkeypatch):
+def test_a_collector_of_another_protocol_version_is_an_error(collector, monkeypatch):
     monkeypatch.setattr("barograph_collector.net.receiver.wire.VERSION", 2)
     records, _, _ = split(read_table(lines(csv_of(1)), {}, "lab", ""))
     with (
@@ -378,9 +378,9 @@ def test_a_collector_of_another_protocol_is_told_apart(collector, monkeypatch):
         list(delivery.send(iter(records)))
 
 
-def test_an_import_with_a_key_that_is_turned_down_ends(tmp_path, monkeypatch):
-    monkeypatch.setattr(transport, "SILENCE_SECONDS", 0.05)
-    monkeypatch.setattr(transport, "PATIENCE_SECONDS", 1.0)
+def test_an_import_with_a_revoked_key_fails(tmp_path, monkeypatch):
+    monkeypatch.setattr(transport, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(transport, "TIMEOUT_SECONDS", 1.0)
     directory = tmp_path / "keys"
     keys.init(directory)
     key = load(keys.add(directory, "importer", "revoked"))
@@ -390,14 +390,14 @@ def test_an_import_with_a_key_that_is_turned_down_ends(tmp_path, monkeypatch):
         collector_on(tmp_path / "log.duckdb", keyring=keys.Keyring(directory)) as collector,
         Delivery(collector.endpoint, key) as delivery,
     ):
-        wait_until(lambda: collector.counters.rejected["key"], "the key is turned down")
+        wait_until(lambda: collector.counters.rejected["key"], "the key is refused")
         with pytest.raises(CollectorUnreachable, match="no answer from the collector"):
             list(delivery.send(iter(records)))
 
 
-def test_an_import_with_a_key_of_another_role_ends_and_says_which_one_is_expected(tmp_path, monkeypatch):
-    monkeypatch.setattr(transport, "SILENCE_SECONDS", 0.05)
-    monkeypatch.setattr(transport, "PATIENCE_SECONDS", 1.0)
+def test_an_import_with_a_key_of_another_role_fails_and_names_the_expected_roles(tmp_path, monkeypatch):
+    monkeypatch.setattr(transport, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(transport, "TIMEOUT_SECONDS", 1.0)
     directory = tmp_path / "keys"
     keys.init(directory)
     key = load(keys.add(directory, "reader", "staff"))

@@ -1,4 +1,4 @@
-"""`barograph instrument` and `barograph features` as they are typed, on programs that are compiled and run."""
+"""`barograph instrument` and `barograph features`, on programs that are compiled and run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from barograph_agent.feature_files.side_file import BadSideFile, merge, read_sid
 from helpers import mpi as mpis
 
 pytestmark = pytest.mark.skipif(
-    shutil.which("cc") is None and not os.environ.get("CI"), reason="no C compiler: what was instrumented cannot be run"
+    shutil.which("cc") is None and not os.environ.get("CI"),
+    reason="no C compiler for instrumented sources",
 )
 
 C = r"""
@@ -113,7 +114,7 @@ def compiled(source: Path, *flags: str) -> Path:
 
 @pytest.fixture
 def program(tmp_path):
-    """A C program with what is hard to instrument in it, and a header of its own."""
+    """A C program with constructs that are hard to instrument, and a header."""
     folder = tmp_path / "src"
     folder.mkdir()
     (folder / "scale.h").write_text("static inline int scale(int x) { return x * 3; }\n")
@@ -139,7 +140,7 @@ def line_of(text: str) -> int:
     return next(i for i, line in enumerate(C.splitlines(), 1) if text in line)
 
 
-def test_a_program_with_probes_does_what_it_did_without(program, tmp_path):
+def test_a_program_with_probes_behaves_as_without(program, tmp_path):
     assert instrument(program, "-o", tmp_path / "out") == 0
     before, after = compiled(program), compiled(tmp_path / "out" / "program.c")
     for argument in ("0", "1", "5", "50"):
@@ -147,20 +148,20 @@ def test_a_program_with_probes_does_what_it_did_without(program, tmp_path):
 
 
 @pytest.mark.parametrize("standard", ["-std=c99", "-std=gnu11", "-std=gnu2x"])
-def test_what_compiled_under_a_standard_still_does(program, tmp_path, standard):
+def test_instrumented_sources_compile_under_each_standard(program, tmp_path, standard):
     program.write_text(C.replace("({ int s = 3; s = s + 1; })", "4").replace("raise(SIGKILL)", "abort()"))
     assert instrument(program, "-o", tmp_path / "out") == 0
     assert run(compiled(tmp_path / "out" / "program.c", standard), "5").stdout
 
 
-def test_cpp_with_templates_lambdas_and_constants_does_what_it_did(tmp_path):
+def test_cpp_with_templates_lambdas_and_constants_behaves_as_without(tmp_path):
     (tmp_path / "solver.cc").write_text(CPP)
     assert instrument(tmp_path / "solver.cc", "-o", tmp_path / "out", "--", "-std=c++17") == 0
     before = run(compiled(tmp_path / "solver.cc", "-std=c++17")).stdout
     assert run(compiled(tmp_path / "out" / "solver.cc", "-std=c++17")).stdout == before != ""
 
 
-def test_features_are_the_counts_and_values_that_one_finds_by_hand(program, tmp_path):
+def test_features_are_the_counts_and_values_computed_by_hand(program, tmp_path):
     assert instrument(program, "-o", tmp_path / "out") == 0
     (tmp_path / "run").mkdir()
     assert run(compiled(tmp_path / "out" / "program.c"), "5", BAROGRAPH_FEATURES=str(tmp_path / "run")).returncode == 0
@@ -178,7 +179,7 @@ def test_features_are_the_counts_and_values_that_one_finds_by_hand(program, tmp_
     assert f"{line_of('pairs[noisy')}:value:pairs[noisy(1)]" not in found  # would call noisy again
 
 
-def test_a_killed_program_has_left_what_it_knew(program, tmp_path):
+def test_a_killed_program_leaves_its_features(program, tmp_path):
     assert instrument(program, "-o", tmp_path / "out") == 0
     (tmp_path / "run").mkdir()
     done = run(compiled(tmp_path / "out" / "program.c"), "5", "die", BAROGRAPH_FEATURES=str(tmp_path / "run"))
@@ -189,14 +190,14 @@ def test_a_killed_program_has_left_what_it_knew(program, tmp_path):
 
 
 @pytest.mark.parametrize("folder", ["", "/nowhere/at/all"])
-def test_without_a_place_for_them_features_cost_nothing_but_themselves(program, tmp_path, folder):
+def test_without_a_feature_folder_a_program_runs_as_usual(program, tmp_path, folder):
     assert instrument(program, "-o", tmp_path / "out") == 0
     done = run(compiled(tmp_path / "out" / "program.c"), "5", BAROGRAPH_FEATURES=folder)
     assert done.returncode == 0
     assert done.stderr == ""
 
 
-def test_what_is_left_alone_is_listed_with_its_line(program, tmp_path, capsys):
+def test_places_without_probes_are_listed_with_their_lines(program, tmp_path, capsys):
     assert instrument(program, "-o", tmp_path / "out", "--list") == 0
     out = capsys.readouterr().out
     assert f"line {line_of('switch')}: switch" in out
@@ -205,7 +206,7 @@ def test_what_is_left_alone_is_listed_with_its_line(program, tmp_path, capsys):
     assert f"line {line_of('int statement')}: statement expression" in out
 
 
-def test_what_follows_a_pragma_is_left_alone(tmp_path, capsys):
+def test_statements_after_a_pragma_get_no_probes(tmp_path, capsys):
     lines = ["int main(int n, char **a) {", "int s = 0;", "#pragma omp parallel for \\", "    reduction(+ : s)",
              "for (int i = 0; i < n; i++) s += i;", "  #pragma omp simd", "", "  # pragma GCC ivdep",
              "while (n > 0) n--;",
@@ -216,7 +217,7 @@ def test_what_follows_a_pragma_is_left_alone(tmp_path, capsys):
     assert "barograph_value(1, s)" in (tmp_path / "out" / "p.c").read_text()
 
 
-def test_the_features_worth_keeping_are_found_and_only_they_are_probed_again(program, tmp_path, capsys):
+def test_a_reduced_set_of_features_can_be_probed_alone(program, tmp_path, capsys):
     assert instrument(program, "-o", tmp_path / "full") == 0
     binary, folders = compiled(tmp_path / "full" / "program.c"), []
     for size in range(3, 33, 2):
@@ -236,7 +237,7 @@ def test_the_features_worth_keeping_are_found_and_only_they_are_probed_again(pro
     assert "15 runs" in capsys.readouterr().out
 
 
-def test_a_compilation_database_says_how_a_source_compiles(tmp_path, capsys):
+def test_arguments_come_from_a_compilation_database(tmp_path, capsys):
     (tmp_path / "inc").mkdir()
     (tmp_path / "inc" / "size.h").write_text("#define SIZE 4\n")
     source = tmp_path / "a.c"
@@ -267,7 +268,7 @@ def test_a_compilation_database_says_how_a_source_compiles(tmp_path, capsys):
         ("a.f90", "program a\nend\n", "ending '.f90', expected C or C++"),
     ],
 )
-def test_a_source_that_cannot_be_read_is_named_and_nothing_is_written(tmp_path, capsys, name, text, message):
+def test_an_unreadable_source_is_named_and_nothing_is_written(tmp_path, capsys, name, text, message):
     (tmp_path / "good.c").write_text("int main(void) { int n = 1; return n - 1; }\n")
     (tmp_path / name).write_text(text)
     assert instrument(tmp_path / "good.c", tmp_path / name, "-o", tmp_path / "out") == 65
@@ -284,13 +285,13 @@ def test_a_source_that_cannot_be_read_is_named_and_nothing_is_written(tmp_path, 
         (b"BAROFEAT" + (1).to_bytes(4, "little") + (2**31).to_bytes(4, "little") + bytes(48), "too few for 2147483648"),
     ],
 )
-def test_a_side_file_that_is_none_is_refused(tmp_path, data, message):
+def test_an_invalid_side_file_is_refused(tmp_path, data, message):
     (tmp_path / "x.features").write_bytes(data)
     with pytest.raises(BadSideFile, match=message):
         read_side_file(tmp_path / "x.features")
 
 
-def test_a_run_without_side_files_or_without_an_end_is_named(tmp_path, capsys):
+def test_a_run_without_side_files_is_an_error(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     assert main(["features", "table", str(tmp_path / "empty"), "-o", str(tmp_path / "t.csv")]) == 65
     assert "holds no side file" in capsys.readouterr().err
@@ -320,7 +321,7 @@ int main(int argc, char **argv) {
 """
 
 
-def test_messages_are_known_by_bytes_and_ranks_of_every_process(tmp_path):
+def test_features_of_messages_are_bytes_and_ranks(tmp_path):
     mpi = mpis.find("mpich")
     (tmp_path / "m.c").write_text(MESSAGES)
     assert instrument(tmp_path / "m.c", "-o", tmp_path / "out", "--cc", mpi.mpicc) == 0
@@ -335,4 +336,4 @@ def test_messages_are_known_by_bytes_and_ranks_of_every_process(tmp_path):
     found = {name.split(":", 3)[3]: feature.value for name, feature in merge(files).items()}
     assert (found["bytes:MPI_Bcast"], found["ranks:MPI_Bcast"]) == (4, 2)
     assert (found["bytes:MPI_Allreduce"], found["ranks:MPI_Allreduce"]) == (24, 2)
-    assert len([name for name in files[0].features if "MPI_Bcast" in name]) == 2  # the one that doubles m is left alone
+    assert len([name for name in files[0].features if "MPI_Bcast" in name]) == 2  # the call that doubles m has no probe

@@ -76,7 +76,7 @@ def test_the_slow_job_and_only_it_is_exposed_as_an_alarm(service):
     assert 'barograph_alerts_jobs_total{state="unknown"} 2.0' in text
 
 
-def test_bands_and_runtimes_are_exposed_and_the_slow_job_was_kept_out_of_them(service):
+def test_bands_and_runtimes_are_exposed_without_the_slow_job(service):
     text = service.metrics("modeler")
     assert 'barograph_modeler_intervals_total{result="withheld"} 6000.0' in text
     median = 'barograph_runtime_predicted_seconds{probability="0.5"'
@@ -97,7 +97,7 @@ def test_status_shows_jobs_bands_and_the_alarm(service):
     assert "15.0" in done.stdout
 
 
-def test_a_restarted_alerts_daemon_judges_no_finished_job_again(service):
+def test_a_restarted_alerts_daemon_does_not_score_finished_jobs_again(service):
     offset = service.wait_for_metric("collector", r'barograph_collector_rows_total\{table="scores"\}')
     os.kill(service.pid("alerts"), signal.SIGKILL)
     service.wait_for(" alerts following the log", times=2)
@@ -109,7 +109,7 @@ def test_a_restarted_alerts_daemon_judges_no_finished_job_again(service):
     assert float(after.rpartition(" ")[2]) - float(offset.rpartition(" ")[2]) <= 3  # rows of the new job alone
 
 
-def test_a_restarted_modeler_knows_which_job_to_leave_out(service):
+def test_a_restarted_modeler_still_excludes_the_slow_job(service):
     service.wait_for_metric("modeler", r"barograph_modeler_runs_total 7\.0")
     before = service.wait_for_metric("modeler", r'barograph_runtime_predicted_seconds\{probability="0.975"')
     os.kill(service.pid("modeler"), signal.SIGKILL)
@@ -121,7 +121,7 @@ def test_a_restarted_modeler_knows_which_job_to_leave_out(service):
     assert after == before
 
 
-def test_a_modeler_that_was_stopped_goes_on_from_its_snapshot(service):
+def test_a_stopped_modeler_continues_from_its_snapshot(service):
     asked = (r"barograph_modeler_runs_total", r'barograph_runtime_predicted_seconds\{probability="0.975"')
     # It keeps none as long as the log does not have what it said.
     service.wait_for_metric("modeler", r"barograph_modeler_refit_backlog 0\.0")
@@ -133,7 +133,7 @@ def test_a_modeler_that_was_stopped_goes_on_from_its_snapshot(service):
 
 @pytest.mark.integration
 @pytest.mark.parametrize("daemon", ["collector", "modeler", "alerts"])
-def test_promtool_finds_nothing_to_say_about_the_exposition(service, daemon):
+def test_promtool_accepts_the_exposition(service, daemon):
     promtool = shutil.which("promtool")
     if promtool is None:
         assert not os.environ.get("CI"), "promtool is missing: tests/install-packages installs it"

@@ -1,4 +1,4 @@
-"""What `make dist` makes, installed as people do: without a compiler, without the repository."""
+"""The products of `make dist`, installed without a compiler and without the repository."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_what_can_be_executed_in_the_repository_can_where_it_is_installed(instal
         assert os.access(installed / "share/barograph" / path, os.X_OK) or not executable, path
 
 
-def test_files_names_the_rules_where_they_lie(installed):
+def test_files_prints_the_paths_of_the_rules(installed):
     done = subprocess.run([installed / "bin/barograph", "files", "rules"], capture_output=True, text=True, check=True)
     paths = [Path(line) for line in done.stdout.splitlines()]
     assert installed / "share/barograph/rules/barograph.rules.yml" in paths

@@ -61,7 +61,7 @@ def get(service: Up, query: str) -> str:
         return reply.read().decode()
 
 
-def test_bad_lines_are_said_and_the_rest_is_imported(service):
+def test_bad_lines_are_reported_and_the_rest_is_imported(service):
     assert service.first.returncode == 65
     assert service.first.stdout == "36 runs added, 0 known already\nnot learned: none\n3 bad lines\n"
     assert service.first.stderr.splitlines() == [
@@ -77,14 +77,14 @@ def test_the_same_file_again_adds_nothing(service):
     assert re.search(r"barograph_modeler_runs_total 36\.0", service.metrics("modeler"))
 
 
-def test_the_answer_is_near_the_law_the_runs_were_made_from(service):
+def test_the_prediction_is_near_the_law_that_generated_the_runs(service):
     said = json.loads(service.run(*QUESTION, "--json").stdout)
     assert said["expected_seconds"] == pytest.approx(law(128), rel=0.2)
     assert said["lower_seconds"] < law(128) < said["upper_seconds"]
     assert said["speedup"]["ratio"] == pytest.approx(law(1) / law(128), rel=0.2)
 
 
-def test_the_command_says_in_sentences_what_the_modeler_answers(service):
+def test_the_command_prints_the_answer_as_sentences(service):
     done = service.run(*QUESTION)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == sentences(json.loads(get(service, "app=solver&ranks=128&param.n=1")))
@@ -94,7 +94,7 @@ def test_the_command_says_in_sentences_what_the_modeler_answers(service):
     assert "This rests on 18 runs at 6 scales up to 32 ranks" in done.stdout
 
 
-def test_what_it_says_of_other_questions_is_one_line_and_a_status(service):
+def test_other_questions_get_one_line_and_a_status(service):
     done = service.run("predict", "--app", "nobody", "--ranks", "4")
     assert (done.returncode, done.stderr) == (65, "barograph predict: no finished run of 'nobody' is known\n")
     done = service.run("predict", "--app", "solver", "--ranks", "many")
@@ -115,7 +115,7 @@ def test_a_picture_is_drawn(service, tmp_path):
     assert service.run(*QUESTION, "--plot", str(tmp_path / "none/projection.png")).returncode == 73
 
 
-def test_a_modeler_killed_outright_gives_the_same_answer_after_its_restart(service):
+def test_a_killed_modeler_gives_the_same_answer_after_its_restart(service):
     before = get(service, "app=solver&ranks=128&param.n=1&nodes=2&curve=1")
     os.kill(service.pid("modeler"), signal.SIGKILL)
     service.wait_for(" modeler following the log", times=2)
@@ -147,7 +147,7 @@ def test_a_running_job_is_predicted_in_the_log_and_scored_at_its_end(service):
 
 
 @pytest.mark.integration
-def test_promtool_finds_nothing_to_say_about_an_answer(service):
+def test_promtool_accepts_an_answer(service):
     promtool = shutil.which("promtool")
     if promtool is None:
         assert not os.environ.get("CI"), "promtool is missing: tests/install-packages installs it"

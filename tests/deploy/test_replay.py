@@ -1,4 +1,4 @@
-"""`barograph replay` and `barograph record`, on traces made here: what they say, and what they refuse."""
+"""`barograph replay` and `barograph record` on generated traces."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from helpers.rings import STARTED_NS, STARTED_UNIX_NS, FakeShim
 
 START = 1_700_000_000
 STEP = 0.02
-"""Seconds of work before each of a made trace's collectives."""
+"""Seconds of work before each collective of a generated trace."""
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Program:
         for rank in (0, 1):
             gap, duration, p2p = np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int64)
             for i, work, longest in rows:
-                # Half of the waiting is for a neighbour's message, inside the gap; the rest is in the collective.
+                # Half of the wait is for a neighbour's message, inside the gap; the rest is in the collective.
                 late = longest - work[rank]
                 message = late / 2 if self.p2p else 0.0
                 gap[2 * i + 1], p2p[2 * i + 1] = int(1e9 * (work[rank] + message)), int(1e9 * message)
@@ -82,7 +82,7 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_healthy_run_of_a_known_workload_raises_no_alarm(tmp_path, clean, capsys):
-    # Another numbering of the same call paths, as another file may have it.
+    # A different numbering of the same call paths, as files may differ in it.
     found = said(capsys, Program(seed=2, contexts=(1, 2, 3)).save(tmp_path / "again.npz"), "--history", clean)
     assert found["alarms"] == []
     [job] = found["jobs"]
@@ -119,7 +119,7 @@ def test_the_slow_rank_is_named_whether_messages_were_timed_or_not(tmp_path, cap
     assert "rank 1" in alarm["sentence"]
 
 
-def test_without_a_history_a_run_is_judged_by_its_own_first_windows_and_says_so(tmp_path, clean, capsys):
+def test_without_a_history_a_run_is_judged_by_its_own_first_windows(tmp_path, clean, capsys):
     healthy = said(capsys, clean)
     assert (healthy["alarms"], healthy["jobs"][0]["basis"]) == ([], "own")
     disturbed = Program(seed=6, slow={0: [(30, 80, 1.4)]}).save(tmp_path / "slow.npz")
@@ -153,7 +153,7 @@ def test_intervals_and_classes_are_those_of_the_traces_layout(clean):
     assert sites["at"][0] == "app+0x20 < path 0"
 
 
-def test_stretches_hold_all_the_work_and_name_who_the_others_waited_for(tmp_path):
+def test_stretches_hold_all_the_work_and_blame_the_slowest_rank(tmp_path):
     trace = read_trace(Program(seed=8, seconds=10, p2p=True, slow={1: [(0, 99, 2.0)]}).save(tmp_path / "one.npz"))
     works = [work for stretch in stretches(trace) for work in stretch.members]
     one, other = ([w for w in works if w.name == f"rank {rank}"] for rank in (1, 0))
@@ -162,13 +162,13 @@ def test_stretches_hold_all_the_work_and_name_who_the_others_waited_for(tmp_path
     assert sum(w.syncs for w in one) == trace.ranks[0].synchronizing.sum() - 1
 
 
-def test_what_was_recorded_of_a_live_ring_replays_as_it_happened(tmp_path, capsys):
+def test_a_recorded_live_ring_is_replayed_unchanged(tmp_path, capsys):
     rings = tmp_path / "rings"
     rings.mkdir()
     shim = FakeShim(rings / "0.ring", capacity=1024)
     site = shim.site(0x10)
     recorder = Recorder(rings)
-    # More than the ring holds: the sidecar releases, the shim writes over.
+    # More than the capacity of the ring: the sidecar releases, the shim overwrites.
     for i in range(3000):
         assert shim.put((i + 1) * 20_000_000, site=site)
         if i % 500 == 499:
@@ -186,7 +186,7 @@ def test_what_was_recorded_of_a_live_ring_replays_as_it_happened(tmp_path, capsy
     assert (job["state"], job["started_at"]) == ("healthy", STARTED_UNIX_NS * 1e-9)
 
 
-def test_records_written_over_before_they_were_seen_are_counted(tmp_path):
+def test_overwritten_records_are_counted_as_lost(tmp_path):
     shim = FakeShim(tmp_path / "0.ring", capacity=64)
     recorder = Recorder(tmp_path)
     for i in range(100):
@@ -217,7 +217,7 @@ def test_a_trace_that_cannot_be_used_is_refused_in_one_line(tmp_path, clean, cap
         assert text in line
 
 
-def test_a_recording_of_nothing_is_refused(tmp_path, capsys):
+def test_an_empty_recording_is_refused(tmp_path, capsys):
     assert record([str(tmp_path / "out.npz"), "--rings", str(tmp_path), "--seconds", "0"]) == 65
     assert "no collective of rank 0" in capsys.readouterr().err
     assert not (tmp_path / "out.npz").exists()

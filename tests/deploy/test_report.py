@@ -1,4 +1,4 @@
-"""Reports as they are mailed: from a real service that has learned, predicted and judged simulated runs."""
+"""Reports from a real service that has learned from, predicted and judged simulated runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from barograph.report.drawing import svg
+from barograph.charts.axis import linear
+from barograph.charts.figure import Figure, draw
 from helpers import solver
 from helpers.up import Up
 
@@ -18,7 +19,7 @@ MOST_BYTES = 2 * 2**20
 
 
 class Page(HTMLParser):
-    """What a page says, what it draws, and what it would load."""
+    """The text of a page, its drawings, and the resources it would load."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -70,7 +71,7 @@ def slow_job(service: Up, tmp_path_factory: pytest.TempPathFactory) -> Page:
 
 
 @pytest.mark.parametrize("name", ["application", "slow_job"])
-def test_a_page_is_one_file_that_loads_nothing_and_can_be_mailed(name, request):
+def test_a_page_is_self_contained(name, request):
     page = request.getfixturevalue(name)
     assert page.loaded == []
     assert "url(http" not in page.source
@@ -80,7 +81,7 @@ def test_a_page_is_one_file_that_loads_nothing_and_can_be_mailed(name, request):
         assert ElementTree.fromstring(drawing).get("aria-label")
 
 
-def test_it_begins_with_what_there_was_how_it_varies_and_what_to_ask_for(application):
+def test_a_page_begins_with_runs_variability_and_time_limit(application):
     assert re.search(
         r"26 runs from 2026-01-01 .* at 4 scales: 24 healthy, 1 with an alarm, 1 that did", application.text
     )
@@ -97,7 +98,7 @@ def test_the_fit_of_maxima_is_trusted_and_that_of_a_mixture_is_not(application):
     assert "Fitted shape of each class over time" in labels
 
 
-def test_predictions_are_scored_by_scale_and_the_alarm_is_told(application):
+def test_predictions_are_scored_by_scale_and_alarms_listed(application):
     scored = re.search(r"share inside median error (.*?) The share inside", application.text)
     assert scored
     rows = re.findall(r"(\d+) (\d+) (\d+) (\d+) (\d+) ([\d.]+ %) ([\d.]+ %)", scored[1])
@@ -107,17 +108,17 @@ def test_predictions_are_scored_by_scale_and_the_alarm_is_told(application):
     assert re.search(r"Alarms .* lab/26\.0\.0 1\.\d\d. slow: ", application.text)
 
 
-def test_since_leaves_older_runs_out(service, tmp_path):
+def test_since_omits_older_runs(service, tmp_path):
     page = report(service, tmp_path / "page.html", "--app", solver.APP, "--since", "2026-01-02T00:00:00+00:00")
     assert re.search(r"^solver on lab .*?\b2 runs from 2026-01-02 00:00", page.text)
 
 
-def test_another_number_of_ranks_can_be_asked_for(service, tmp_path):
+def test_the_number_of_ranks_to_predict_is_an_option(service, tmp_path):
     page = report(service, tmp_path / "page.html", "--app", solver.APP, "--param", "mesh=fine", "--ranks", "16")
     assert "on 16 ranks of lab should take" in page.text
 
 
-def test_a_job_is_told_with_its_verdict_its_classes_and_the_node_that_all_waited_for(slow_job):
+def test_a_job_has_its_verdict_its_classes_and_the_late_node(slow_job):
     assert re.search(r"^Job lab/26\.0\.0 .* Slow: 1\.\d\dx its history since .*n3", slow_job.text)
     assert re.search(r"It took [\d.]+ s, outside of the [\d.]+ s to [\d.]+ s that were predicted", slow_job.text)
     assert re.search(
@@ -130,7 +131,7 @@ def test_a_job_is_told_with_its_verdict_its_classes_and_the_node_that_all_waited
     assert len(slow_job.drawings) == 2
 
 
-def test_without_a_modeler_the_page_says_so_and_has_the_rest(service, tmp_path):
+def test_without_a_modeler_only_the_prediction_is_missing(service, tmp_path):
     page = report(service, tmp_path / "page.html", "--app", solver.APP, "--modeler", "http://127.0.0.1:1")
     assert "No prediction: no answer from the modeler at http://127.0.0.1:1" in page.text
     assert len(page.drawings) == 5
@@ -147,7 +148,7 @@ def test_without_a_modeler_the_page_says_so_and_has_the_rest(service, tmp_path):
         (("--app", "solver", "--collector", "tcp://127.0.0.1:1"), 69, "no answer from the collector at tcp://127.0.0.1:1"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_reported_is_one_line_and_a_status(service, tmp_path, options, status, said):
+def test_an_error_is_one_line_and_a_status(service, tmp_path, options, status, said):
     done = service.run("report", *options, "--output", str(tmp_path / "page.html"))
     assert done.returncode == status
     assert said in done.stderr
@@ -160,7 +161,7 @@ def test_a_file_that_cannot_be_written_leaves_nothing(service, tmp_path):
     assert "cannot write" in done.stderr
 
 
-def test_runs_without_intervals_give_a_page_that_says_so(service, tmp_path):
+def test_a_page_of_runs_without_intervals_says_so(service, tmp_path):
     table = tmp_path / "runs.csv"
     lines = [f"fft,{ranks},{100 / ranks + repeat},<b>&" for ranks in (1, 2, 4) for repeat in range(3)]
     table.write_text("\n".join(["app,ranks,seconds,n", *lines]) + "\n")
@@ -177,7 +178,6 @@ def test_runs_without_intervals_give_a_page_that_says_so(service, tmp_path):
 
 
 def test_a_label_is_escaped() -> None:
-    from matplotlib.figure import Figure
-
-    drawing = svg(Figure(), 'a "quoted" <label> & more')
+    axis = linear(0, 1, 0, 100, str)
+    drawing = draw('a "quoted" <label> & more', Figure(axis, axis))
     assert ElementTree.fromstring(drawing).get("aria-label") == 'a "quoted" <label> & more'

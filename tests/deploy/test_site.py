@@ -1,4 +1,4 @@
-"""The page over a real collector: what is shown, to whom, and what is said where something is away."""
+"""The site over a real collector: its content, access control, and the texts while a daemon does not answer."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ import math
 import re
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2
 import pytest
 from starlette.testclient import TestClient
 
+from barograph.charts.axis import Axis, durations, linear, log_durations, ranks, time_axis
+from barograph.charts.figure import sparkline
 from barograph.site.app import create
-from barograph.site.charts.axis import Axis, durations, ranks, spans, timeline
-from barograph.site.charts.figure import spark
 from barograph.views.log import LogView
 from barograph.views.modeler import ModelerClient
+from barograph.views.words import round_seconds
 from barograph_collector.auth.http_access import VIEWERS, Access, add
 from barograph_collector.server import Collector
 from helpers.fleet import CLASS, Fleet, site_row
@@ -29,11 +31,11 @@ AWAY = "http://127.0.0.1:1"
 METRICS = dict.fromkeys(("collector", "modeler", "alerts"), f"{AWAY}/metrics")
 HOSTILE = "<script>alert(1)</script>"
 NOW = time.time()
-"""When everything here happens."""
+"""Unix seconds of all rows."""
 
 
 class Clock:
-    """Goes on when it is told to, and never by itself."""
+    """A clock that only tests advance."""
 
     def __init__(self) -> None:
         self.ahead = 0.0
@@ -43,13 +45,13 @@ class Clock:
 
 
 def words(answer: httpx2.Response) -> str:
-    """What a page says, without its tags."""
+    """The text of a page without tags."""
     body = answer.text.partition("<main")[2].partition("</body>")[0]
     return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", body)))
 
 
 def fill(endpoint: str) -> None:
-    """Eight running jobs of two users, one of them slow since a while, and runs that have ended."""
+    """Eight running jobs of two users, one of them slow, and ended runs."""
     fleet = Fleet(endpoint, NOW)
     jobs = [fleet.job(f"lab/{n}.0.0", user="amara" if n % 2 else "boris", age=500) for n in range(1, 9)]
     slow, fresh = jobs[0], jobs[7]
@@ -78,18 +80,20 @@ def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
         yield running
 
 
+@contextmanager
+def served(endpoint: str, access: Access | None = None, base: str = BASE) -> Iterator[TestClient]:
+    """A client of the site over this log."""
+    with LogView(endpoint, clock=Clock()) as log:
+        yield TestClient(create(log, ModelerClient(AWAY, log.clock), METRICS, access), base_url=base)
+
+
 @pytest.fixture(scope="module")
 def site(collector: Collector) -> Iterator[TestClient]:
-    with (
-        LogView(collector.endpoint, clock=Clock()) as log,
-        TestClient(
-            create(log, ModelerClient(AWAY, log.clock), METRICS), base_url=BASE, raise_server_exceptions=False
-        ) as client,
-    ):
+    with served(collector.endpoint) as client:
         yield client
 
 
-def test_the_running_jobs_come_with_those_first_that_need_somebody(site: TestClient) -> None:
+def test_running_jobs_are_sorted_by_urgency(site: TestClient) -> None:
     answer = site.get("/")
     assert answer.status_code == 200
     assert re.findall(r'<use href="#shape-(\w+)"/></svg>([a-z ]+)</span> <b>(\d+)</b>', answer.text) == [
@@ -105,16 +109,16 @@ def test_the_running_jobs_come_with_those_first_that_need_somebody(site: TestCli
     assert "1.34x" in words(answer)
 
 
-def test_a_filter_wants_every_word_and_says_how_many_fit(site: TestClient) -> None:
+def test_a_filter_requires_every_word_and_counts_matches(site: TestClient) -> None:
     found = words(site.get("/", params={"filter": "BORIS healthy"}))
-    assert "3 of 8 jobs fit" in found
+    assert "3 of 8 jobs match" in found
     assert "amara" not in found
-    # What is said of the healthy ones has the word too: "slow above 1".
-    assert "1 of 8 jobs fit" in words(site.get("/", params={"filter": "slow"}))
-    assert "No running job fits “zzz”" in words(site.get("/", params={"filter": "zzz"}))
+    # The sentences of healthy jobs contain the word too: "slow above 1".
+    assert "1 of 8 jobs match" in words(site.get("/", params={"filter": "slow"}))
+    assert "No running job matches “zzz”" in words(site.get("/", params={"filter": "zzz"}))
 
 
-def test_a_job_is_drawn_over_its_band_with_its_onset_and_who_came_last(site: TestClient) -> None:
+def test_a_job_is_drawn_over_its_band_with_its_onset_and_late_nodes(site: TestClient) -> None:
     answer = site.get("/job/lab/1.0.0")
     page = words(answer)
     for kind in ("band", "expected", "trace", "range", "onset"):
@@ -127,7 +131,7 @@ def test_a_job_is_drawn_over_its_band_with_its_onset_and_who_came_last(site: Tes
     # Of its 12 blocks since the onset 10 have 1.9 ms more of own work; before it none has.
     cells = re.findall(r">([^<>]+)</td>", nodes[0][1])
     assert cells == ["16", "3.10 ms", "4.68 ms", "2.10 ms", "517 \N{MICRO SIGN}s"]
-    assert "Was to end" in page
+    assert "Expected end" in page
 
 
 def test_the_class_of_a_job_may_be_chosen(site: TestClient) -> None:
@@ -138,7 +142,7 @@ def test_the_class_of_a_job_may_be_chosen(site: TestClient) -> None:
     assert (wrong.status_code, 'class is "x\' OR 1", expected a whole number' in words(wrong)) == (400, True)
 
 
-def test_alarms_are_those_that_are_on_and_those_that_were(site: TestClient) -> None:
+def test_alarms_are_active_or_past(site: TestClient) -> None:
     page = words(site.get("/alarms"))
     now, past = page.split("Past", 1)
     assert "lab/1.0.0" in now
@@ -160,7 +164,7 @@ def test_an_application_shows_its_spread_and_its_past_predictions(site: TestClie
     assert "The modeler has not answered since" in page
 
 
-def test_what_the_log_holds_is_text_and_nothing_else(site: TestClient) -> None:
+def test_content_of_the_log_is_escaped(site: TestClient) -> None:
     asked = f"/predict?app={HOSTILE}&ranks=2"
     for path in ("/", "/job/lab/1.0.0", "/alarms", f"/?filter={HOSTILE}", asked, f"/{HOSTILE}"):
         answer = site.get(path)
@@ -168,7 +172,7 @@ def test_what_the_log_holds_is_text_and_nothing_else(site: TestClient) -> None:
         assert html.escape(HOSTILE) in answer.text, path
 
 
-def test_every_answer_tells_the_browser_to_run_nothing_but_the_page_itself(site: TestClient) -> None:
+def test_every_response_has_security_headers(site: TestClient) -> None:
     for path in ("/", "/nothing", "/static/page.css", "/enter"):
         headers = site.get(path).headers
         assert headers["content-security-policy"].startswith("default-src 'none'; style-src 'self'; script-src 'self';")
@@ -178,18 +182,18 @@ def test_every_answer_tells_the_browser_to_run_nothing_but_the_page_itself(site:
     assert set(re.findall(r'(?:href|src|action)="([a-z]+:)?//', page)) == set()
 
 
-def test_pages_are_read_and_never_written(site: TestClient) -> None:
+def test_pages_refuse_other_methods_than_get(site: TestClient) -> None:
     for path in ("/", "/job/lab/1.0.0", "/predict"):
         for method in ("POST", "PUT", "DELETE"):
             assert site.request(method, path).status_code == 405
 
 
-def test_another_sites_name_does_not_lead_to_the_loopback_address(site: TestClient) -> None:
+def test_a_foreign_host_header_is_refused_on_loopback(site: TestClient) -> None:
     assert site.get("/", headers={"host": "evil.example"}).status_code == 400
     assert site.get("/", headers={"host": "localhost:7454"}).status_code == 200
 
 
-def test_what_is_not_there_and_what_is_wrong_are_said_in_a_sentence(site: TestClient) -> None:
+def test_missing_pages_and_invalid_addresses_are_explained(site: TestClient) -> None:
     gone = site.get("/job/lab/nobody")
     assert (gone.status_code, "There is no job lab/nobody" in words(gone)) == (404, True)
     wrong = site.get("/", params={"sort": "x"})
@@ -197,7 +201,7 @@ def test_what_is_not_there_and_what_is_wrong_are_said_in_a_sentence(site: TestCl
     assert site.get("/nothing").status_code == 404
 
 
-def test_a_quote_in_a_name_is_a_letter_of_the_name(site: TestClient) -> None:
+def test_quotes_in_names_are_escaped_in_sql(site: TestClient) -> None:
     assert site.get("/job/x' OR '1'='1").status_code == 404
     assert site.get("/application", params={"cluster": "lab'; DROP TABLE jobs", "app": "wrf"}).status_code == 404
 
@@ -208,16 +212,10 @@ def test_daemons_that_do_not_answer_are_named_with_the_reason(site: TestClient) 
         assert re.search(rf"{name} Does not answer at {AWAY}/metrics: .*Connection refused", page)
 
 
-def test_an_operator_sees_all_and_a_user_what_is_its_own(collector: Collector, tmp_path: Path) -> None:
+def test_an_operator_sees_all_jobs_and_a_user_own_ones(collector: Collector, tmp_path: Path) -> None:
     who = (("operator", "ops"), ("user", "boris"))
     tokens = {name: add(tmp_path, right, name).read_text().strip() for right, name in who}
-    access = Access.read(tmp_path / VIEWERS)
-    with (
-        LogView(collector.endpoint, clock=Clock()) as log,
-        TestClient(
-            create(log, ModelerClient(AWAY, log.clock), METRICS, access), base_url="http://page.example"
-        ) as client,
-    ):
+    with served(collector.endpoint, Access.read(tmp_path / VIEWERS), "http://page.example") as client:
 
         def get(path: str, name: str) -> httpx2.Response:
             return client.get(path, headers={"Authorization": f"Bearer {tokens[name]}"})
@@ -235,14 +233,9 @@ def test_an_operator_sees_all_and_a_user_what_is_its_own(collector: Collector, t
         assert get("/application?cluster=lab&app=wrf", "ops").status_code == 200
 
 
-def test_a_token_that_is_typed_becomes_a_cookie_that_no_script_reads(collector: Collector, tmp_path: Path) -> None:
+def test_a_token_is_stored_in_a_cookie_that_scripts_cannot_read(collector: Collector, tmp_path: Path) -> None:
     token = add(tmp_path, "operator", "ops").read_text().strip()
-    with (
-        LogView(collector.endpoint, clock=Clock()) as log,
-        TestClient(
-            create(log, ModelerClient(AWAY, log.clock), METRICS, Access.read(tmp_path / VIEWERS)), base_url=BASE
-        ) as client,
-    ):
+    with served(collector.endpoint, Access.read(tmp_path / VIEWERS)) as client:
         wrong = client.post("/enter", data={"token": "wrong"})
         assert (wrong.status_code, "set-cookie" in wrong.headers) == (401, False)
         assert client.post("/enter", content=b"token=" + b"x" * 2000).status_code == 401
@@ -253,7 +246,7 @@ def test_a_token_that_is_typed_becomes_a_cookie_that_no_script_reads(collector: 
         assert client.get("/").status_code == 200
 
 
-def test_while_the_log_is_away_the_page_shows_what_it_knew_and_since_when(tmp_path: Path) -> None:
+def test_while_the_log_is_unavailable_the_page_shows_cached_data_with_its_time(tmp_path: Path) -> None:
     clock = Clock()
     with collector_on(tmp_path / "log.duckdb") as running:
         fill(running.endpoint)
@@ -265,31 +258,31 @@ def test_while_the_log_is_away_the_page_shows_what_it_knew_and_since_when(tmp_pa
         page = words(client.get("/"))
         assert "lab/1.0.0" in page
         assert "The log has not answered since" in page
-        assert re.search(r"What is shown is from [^,]+, 10 s ago", page)
+        assert re.search(r"Data of [^,]+, 10 s ago", page)
         never = client.get("/alarms")
         assert never.status_code == 503
         assert "no answer from the collector at" in words(never)
         assert "Traceback" not in never.text
 
 
-def test_a_job_that_says_nothing_any_more_is_silent_and_its_alarm_is_past(collector: Collector) -> None:
+def test_a_job_without_new_blocks_is_silent_and_its_alarm_past(collector: Collector) -> None:
     clock = Clock()
     clock.ahead = 1000.0
     with LogView(collector.endpoint, clock=clock) as log:
         client = TestClient(create(log, ModelerClient(AWAY, clock), METRICS), base_url=BASE)
         assert set(re.findall(r'<use href="#shape-(\w+)"', client.get("/").text)) == {"silent"}
-        assert "No alarm is on" in words(client.get("/alarms"))
+        assert "No alarm is active" in words(client.get("/alarms"))
         assert "silent" in words(client.get("/job/lab/1.0.0"))
 
 
-def test_a_collector_that_was_never_there_is_a_sentence_and_not_a_trace() -> None:
-    with LogView(NOWHERE) as log:
-        answer = TestClient(create(log, ModelerClient(AWAY, log.clock), METRICS), base_url=BASE).get("/")
+def test_an_unreachable_collector_is_explained_without_a_traceback() -> None:
+    with served(NOWHERE) as client:
+        answer = client.get("/")
     assert answer.status_code == 503
     assert f"no answer from the collector at {NOWHERE}" in words(answer)
 
 
-def test_however_many_look_the_log_is_asked_once(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_viewers_cause_one_query(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
     with LogView(collector.endpoint, clock=Clock()) as log:
         asked: list[str] = []
         query = log._reader.query
@@ -300,12 +293,13 @@ def test_however_many_look_the_log_is_asked_once(collector: Collector, monkeypat
         assert sum("verdict AS" in text for text in asked) == 1
 
 
-def test_scales_put_low_and_high_at_the_ends_and_ticks_in_between() -> None:
+def test_axes_map_low_and_high_to_their_ends_and_ticks_between() -> None:
     for scale in (
-        durations(0.0, 0.0073, 282, 26),
+        linear(0.0, 0.0073, 282, 26, round_seconds),
+        durations([0.02, 0.31, 4.0], 282, 26),
         ranks([2, 16, 128], 78, 940),
-        spans(0.9, 4000.0, 282, 26),
-        timeline(1_795_000_000.0, 1_795_000_417.0, 78, 940),
+        log_durations(0.9, 4000.0, 282, 26),
+        time_axis(1_795_000_000.0, 1_795_000_417.0, 78, 940),
     ):
         assert (scale(scale.low), scale(scale.high)) == (scale.start, scale.end)
         assert 3 <= len(scale.ticks) <= 10
@@ -314,14 +308,14 @@ def test_scales_put_low_and_high_at_the_ends_and_ticks_in_between() -> None:
         assert all(scale.low <= value <= scale.high for value, _ in scale.ticks)
 
 
-def test_values_beyond_the_paper_stay_at_its_edge() -> None:
+def test_values_beyond_an_axis_are_clipped() -> None:
     scale = Axis(1.0, 10.0, 100.0, 0.0, log=True)
     assert (scale(0.001), scale(1e9)) == (100.0, 0.0)
 
 
-def test_noise_stays_small_in_a_line_and_a_step_fills_it() -> None:
+def test_a_sparkline_scales_noise_down_and_shows_a_step() -> None:
     def heights(values: list[float]) -> float:
-        points = re.search(r'points="([^"]+)"', str(spark(values)))
+        points = re.search(r'points="([^"]+)"', str(sparkline(values)))
         assert points
         ys = [float(point.partition(",")[2]) for point in points[1].split()]
         return max(ys) - min(ys)

@@ -1,4 +1,4 @@
-"""The page in a browser: opened, clicked through, filtered, in both themes, without a complaint of the browser's."""
+"""The site in a browser: navigation, filter and both themes, without errors or warnings of the browser."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def browser() -> Iterator[Browser]:
 
 @contextmanager
 def served(endpoint: str) -> Iterator[str]:
-    """`barograph page` over this log; yields its address. It must have nothing to say beside its first line."""
+    """`barograph page` over this log; yields its address. It must log nothing but its first line."""
     port = free_ports(1)
     words = [f"--collector={endpoint}", f"--listen=127.0.0.1:{port}", "--modeler=http://127.0.0.1:1"]
     command = [sys.executable, "-m", "barograph", "page", *words]
@@ -55,7 +55,7 @@ def served(endpoint: str) -> Iterator[str]:
 
 @contextmanager
 def running(directory: Path, jobs: int) -> Iterator[str]:
-    """The page over a log with so many running jobs; yields its address."""
+    """The site over a log with so many running jobs; yields its address."""
     with collector_on(directory / "log.duckdb") as collector:
         fleet = Fleet(collector.endpoint, time.time())
         fleet.put_running(jobs)
@@ -66,14 +66,14 @@ def running(directory: Path, jobs: int) -> Iterator[str]:
 
 @contextmanager
 def opened(browser: Browser, address: str, scheme: str = "light") -> Iterator[Page]:
-    """A tab at this address; whatever the browser complains of fails the test."""
+    """A tab at this address; an error or warning of the browser fails the test."""
     context = browser.new_context(color_scheme=scheme, reduced_motion="reduce")
     context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
     complaints: list[str] = []
     page.on("console", lambda message: complaints.append(message.text) if message.type != "log" else None)
     page.on("pageerror", lambda error: complaints.append(str(error)))
-    # What was under way when a link was followed is given up by the browser itself.
+    # The browser aborts pending requests when a link is followed.
     aborted = "net::ERR_ABORTED"
     page.on("requestfailed", lambda request: None if request.failure == aborted else complaints.append(request.url))
     page.goto(address)
@@ -83,13 +83,13 @@ def opened(browser: Browser, address: str, scheme: str = "light") -> Iterator[Pa
 
 
 def paper(page: Page) -> str:
-    """The colour of the page."""
+    """The background colour of the page."""
     return str(page.evaluate("getComputedStyle(document.body).backgroundColor"))
 
 
 def first_paint(page: Page) -> float:
-    """Milliseconds from the request to the first thing drawn."""
-    # A page may be there before anything of it is drawn. To poll for it inside of the page takes eval, which its
+    """Milliseconds from the request to the first contentful paint."""
+    # A page may be loaded before its first paint. Polling inside the page needs eval, which its
     # Content-Security-Policy forbids.
     return float(page.evaluate(FIRST_PAINT))
 
@@ -101,17 +101,17 @@ FIRST_PAINT = """() => new Promise((resolve) => {
 })"""
 
 
-def test_with_no_job_the_page_says_so_and_what_to_do(browser: Browser, tmp_path: Path) -> None:
+def test_without_jobs_the_page_explains_how_to_start_one(browser: Browser, tmp_path: Path) -> None:
     with running(tmp_path, 0) as address, opened(browser, address) as page:
         expect(page.get_by_role("heading", level=1)).to_have_text("Running jobs")
-        expect(page.locator("#listing")).to_contain_text("No job is running that Barograph watches")
+        expect(page.locator("#listing")).to_contain_text("Barograph watches no running job")
         for name, heading in (("Alarms", "Alarms"), ("Applications", "Applications"), ("Pipeline", "Pipeline")):
             page.get_by_role("navigation", name="Main").get_by_role("link", name=name).click()
             expect(page.get_by_role("heading", level=1)).to_have_text(heading)
             expect(page.get_by_role("link", name=name)).to_have_attribute("aria-current", "page")
 
 
-def test_one_job_is_found_with_the_keyboard_alone(browser: Browser, tmp_path: Path) -> None:
+def test_a_job_is_reached_with_the_keyboard_alone(browser: Browser, tmp_path: Path) -> None:
     with running(tmp_path, 1) as address, opened(browser, address) as page:
         page.keyboard.press("Tab")
         expect(page.locator(":focus")).to_have_text("Skip to the content")
@@ -129,7 +129,7 @@ def test_one_job_is_found_with_the_keyboard_alone(browser: Browser, tmp_path: Pa
         expect(page.get_by_role("region", name="Intervals, a table").get_by_role("row")).to_have_count(25)
 
 
-def test_five_thousand_jobs_are_filtered_while_typing_sorted_and_turned_over(browser: Browser, tmp_path: Path) -> None:
+def test_five_thousand_jobs_are_filtered_while_typing_sorted_and_paged(browser: Browser, tmp_path: Path) -> None:
     with running(tmp_path, 5000) as address, opened(browser, address) as page:
         rows = page.locator("table.jobs tbody tr")
         print(f"first paint of 5,000 jobs after {first_paint(page):.0f} ms")
@@ -137,7 +137,7 @@ def test_five_thousand_jobs_are_filtered_while_typing_sorted_and_turned_over(bro
         expect(page.locator("#found")).to_contain_text("5,000 jobs, page 1 of 100")
         page.get_by_role("searchbox").press_sequentially("wrf slow")
         expect(page).to_have_url(re.compile(r"\?filter=wrf\+slow$"))
-        expect(page.locator("#found")).to_contain_text("of 5,000 jobs fit")
+        expect(page.locator("#found")).to_contain_text("of 5,000 jobs match")
         expect(rows.first).to_contain_text("wrf")
         expect(page.get_by_role("searchbox")).to_be_focused()
         page.get_by_role("searchbox").fill("4704999")
@@ -151,7 +151,7 @@ def test_five_thousand_jobs_are_filtered_while_typing_sorted_and_turned_over(bro
         expect(rows.first).to_contain_text("4,096")
 
 
-def test_the_theme_follows_the_system_until_somebody_chooses_and_then_stays(browser: Browser, tmp_path: Path) -> None:
+def test_the_theme_follows_the_system_until_one_is_chosen(browser: Browser, tmp_path: Path) -> None:
     with running(tmp_path, 1) as address:
         with opened(browser, address, "dark") as page:
             dark = paper(page)
@@ -165,7 +165,7 @@ def test_the_theme_follows_the_system_until_somebody_chooses_and_then_stays(brow
             assert paper(page) == dark
 
 
-def test_text_stands_out_from_its_background_in_both_themes(browser: Browser, tmp_path: Path) -> None:
+def test_text_has_enough_contrast_in_both_themes(browser: Browser, tmp_path: Path) -> None:
     """WCAG 2, contrast (minimum), AA: 4.5 to 1."""
     with running(tmp_path, 100) as address:
         for scheme in ("light", "dark"):
@@ -189,7 +189,7 @@ CONTRAST = """([name, ground]) => {
 }"""
 
 
-def test_a_page_that_is_left_open_shows_what_has_come_since(browser: Browser, tmp_path: Path) -> None:
+def test_an_open_page_shows_new_jobs(browser: Browser, tmp_path: Path) -> None:
     with (
         collector_on(tmp_path / "log.duckdb") as collector,
         served(collector.endpoint) as address,

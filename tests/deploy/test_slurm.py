@@ -1,4 +1,4 @@
-"""Always-on watching under a real Slurm: what jobs leave in the log, whose it is, and who is left alone."""
+"""Always-on watching under a real Slurm: rows of jobs in the log, their owners, and exclusions."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_step_is_in_the_log_with_its_user_and_how_it_ended(slurm: Cluster, ser
     assert list(slurm.rings.glob("*/*")) == list(slurm.spool.glob("*/*")) == []
 
 
-def test_each_node_of_a_step_tells_of_its_ranks_and_the_first_one_of_the_job(
+def test_each_node_of_a_step_reports_its_ranks_and_the_first_one_the_job(
     slurm: Cluster, service: Service, paced: str
 ) -> None:
     assert (
@@ -124,7 +124,7 @@ def test_steps_of_a_batch_job_are_runs_of_their_own_and_so_is_each_mpirun(
     assert {row["exit_status"] for row in runs} == {0}
 
 
-def test_what_an_instrumented_program_notes_is_told_of_by_each_node(slurm: Cluster, service: Service) -> None:
+def test_features_of_an_instrumented_program_are_reported_by_each_node(slurm: Cluster, service: Service) -> None:
     mpi = mpis.find("debian-mpich")
     words = ["instrument", PROGRAMS / "paced.c", "-o", slurm.work / "probed", "--cc", mpi.mpicc]
     subprocess.run([sys.executable, "-m", "barograph", *words], check=True)
@@ -147,9 +147,7 @@ def test_a_task_of_an_array_has_the_arrays_id(slurm: Cluster, service: Service, 
     assert names == {f"lab/{job}_3.0.0", f"lab/{job}_5.0.0"}
 
 
-def test_a_job_that_is_requeued_begins_again_under_the_next_number(
-    slurm: Cluster, service: Service, paced: str
-) -> None:
+def test_a_requeued_job_gets_the_next_restart_number(slurm: Cluster, service: Service, paced: str) -> None:
     script = f"srun -n1 --mpi=pmi2 {paced} $((SLURM_RESTART_COUNT ? 30 : 100000)) 1000 {slurm.work}/progress"
     job = slurm.batch(script, "--requeue", "--open-mode=append", wait=False)
     wait_until((slurm.work / "progress").exists, "the first attempt is at work")
@@ -169,7 +167,7 @@ def test_a_job_that_is_requeued_begins_again_under_the_next_number(
 
 
 @pytest.mark.parametrize("end", ["scancel", "time-out"])
-def test_what_slurm_kills_is_recorded_to_its_last_interval(
+def test_a_job_killed_by_slurm_is_recorded_to_its_last_interval(
     slurm: Cluster, service: Service, paced: str, end: str
 ) -> None:
     progress = slurm.work / f"progress-{end}"
@@ -217,7 +215,7 @@ def test_what_barograph_run_watches_is_not_watched_twice(slurm: Cluster, service
 
 
 @pytest.mark.parametrize("opted_out", ["variable", "comment", "user", "account", "partition", "job"])
-def test_who_does_not_want_it_is_left_alone(slurm: Cluster, service: Service, paced: str, opted_out: str) -> None:
+def test_jobs_that_opt_out_are_not_watched(slurm: Cluster, service: Service, paced: str, opted_out: str) -> None:
     before = len(service.rows("jobs"))
     lists = {"user": f"user {USER}", "account": "account benchmarks", "partition": "partition quiet"}
     (slurm.etc / "optout").write_text(lists.get(opted_out, ""))
@@ -237,7 +235,7 @@ def test_who_does_not_want_it_is_left_alone(slurm: Cluster, service: Service, pa
     assert len(service.rows("jobs")) == before
 
 
-def test_what_is_seen_while_the_collector_is_away_is_delivered_by_the_users_next_job(
+def test_intervals_spooled_during_an_outage_are_delivered_by_the_users_next_job(
     slurm: Cluster, service: Service, paced: str
 ) -> None:
     command = ("srun", "--mpi=pmi2", paced)
@@ -253,7 +251,7 @@ def test_what_is_seen_while_the_collector_is_away_is_delivered_by_the_users_next
     assert {40, 41} <= {int(row["intervals"]) for row in service.rows("runs")}
 
 
-def test_where_a_sidecar_dies_another_goes_on(slurm: Cluster, service: Service, paced: str) -> None:
+def test_a_dead_sidecar_is_replaced(slurm: Cluster, service: Service, paced: str) -> None:
     progress = slurm.work / "progress-killed"
     # However late the sidecar is killed, the job has not ended.
     go = slurm.work / "go"

@@ -1,4 +1,4 @@
-"""Whatever is broken about the watching, jobs run as if it were not there, and hooks end well and in time."""
+"""A broken installation does not affect jobs, and hooks end in time with status 0."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def job_is_unharmed(slurm: Cluster) -> None:
 
 
 @pytest.mark.parametrize("trouble", ["collector", "disk", "memory", "shim", "python", "crash", "settings", "hooks"])
-def test_a_job_runs_as_ever_where_something_is_broken(slurm: Cluster, trouble: str) -> None:
+def test_a_job_runs_normally_despite_a_broken_installation(slurm: Cluster, trouble: str) -> None:
     slurm.configure()
     match trouble:
         case "collector":
@@ -103,7 +103,7 @@ def test_a_job_runs_as_ever_where_something_is_broken(slurm: Cluster, trouble: s
                 job_is_unharmed(slurm)
 
 
-def test_the_guides_check_tells_of_a_task_prolog_that_users_cannot_run(slurm: Cluster) -> None:
+def test_the_guides_check_detects_a_task_prolog_that_users_cannot_run(slurm: Cluster) -> None:
     """No script can help where Slurm finds none: it fails the task itself."""
     slurm.configure()
     check = slurm.etc / "slurm/task-prolog"
@@ -117,7 +117,7 @@ def test_the_guides_check_tells_of_a_task_prolog_that_users_cannot_run(slurm: Cl
 
 
 @pytest.mark.parametrize("hook", ["prolog", "epilog", "task-prolog"])
-def test_a_hook_that_hangs_is_ended_in_time_and_well(tmp_path: Path, hook: str) -> None:
+def test_a_hanging_hook_is_killed_in_time_with_status_0(tmp_path: Path, hook: str) -> None:
     for folder in ("hooks", "slurm"):
         shutil.copytree(REPOSITORY / "deploy" / folder, tmp_path / folder)
     (tmp_path / "hooks.conf").write_text("sleep 1000\n")
@@ -129,7 +129,7 @@ def test_a_hook_that_hangs_is_ended_in_time_and_well(tmp_path: Path, hook: str) 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_a_sidecar_that_hangs_keeps_nobody_waiting(slurm: Cluster) -> None:
+def test_a_hanging_sidecar_does_not_delay_the_job(slurm: Cluster) -> None:
     note = slurm.work / "hanging"
     note.touch()
     note.chmod(0o666)

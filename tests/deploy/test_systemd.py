@@ -1,4 +1,4 @@
-"""The units: systemd takes them, finds them hardened, and the daemons start within what they may."""
+"""The units: valid and hardened according to systemd, and the daemons start within their limits."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def setting(unit: Path, name: str) -> list[str]:
 
 
 @pytest.mark.integration
-def test_systemd_finds_nothing_wrong_with_the_units(units: Path) -> None:
+def test_systemd_verifies_the_units(units: Path) -> None:
     done = subprocess.run(
         ["systemd-analyze", "verify", *map(str, units.iterdir())], capture_output=True, text=True, check=False
     )
@@ -58,7 +58,7 @@ def test_systemd_finds_nothing_wrong_with_the_units(units: Path) -> None:
 
 @pytest.mark.integration
 @by_unit
-def test_a_unit_is_exposed_no_more_than_it_must_be(units: Path, unit: Path) -> None:
+def test_the_exposure_of_a_unit_is_minimal(units: Path, unit: Path) -> None:
     command = ["systemd-analyze", "security", "--offline=yes", f"--threshold={EXPOSURE}", str(units / unit.name)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
@@ -82,9 +82,7 @@ def test_a_unit_refuses_what_no_daemon_needs(units: Path, unit: Path) -> None:
 
 @pytest.mark.integration
 @by_unit
-def test_a_daemon_starts_lives_and_ends_with_the_system_calls_that_its_unit_allows(
-    units: Path, unit: Path, tmp_path: Path
-) -> None:
+def test_a_daemon_runs_with_the_system_calls_that_its_unit_allows(units: Path, unit: Path, tmp_path: Path) -> None:
     name = unit.stem.removeprefix("barograph-")
     port = free_ports(2)
     own = {
@@ -115,7 +113,7 @@ def test_a_daemon_starts_lives_and_ends_with_the_system_calls_that_its_unit_allo
 
 @pytest.mark.integration
 @pytest.mark.skipif(os.getuid() != 0, reason="files of another user are root's to make")
-def test_the_user_and_the_key_directory_are_made_and_others_cannot_look_into_it(units: Path, tmp_path: Path) -> None:
+def test_the_user_and_a_private_key_directory_are_created(units: Path, tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     for words in (["systemd-sysusers", "sysusers.conf"], ["systemd-tmpfiles", "--create", "tmpfiles.conf"]):
         command = [*words[:-1], str(SYSTEMD / words[-1]), f"--root={tmp_path}"]
@@ -127,7 +125,7 @@ def test_the_user_and_the_key_directory_are_made_and_others_cannot_look_into_it(
 
 
 @by_unit
-def test_statuses_that_a_restart_does_not_mend_are_not_restarted(unit: Path) -> None:
+def test_statuses_that_a_restart_cannot_fix_are_not_restarted(unit: Path) -> None:
     final = {int(Exit.USAGE), int(Exit.STATE), MISSING_EXTRA}
     assert {int(status) for status in setting(unit, "RestartPreventExitStatus")[0].split()} == final
 
@@ -138,12 +136,12 @@ def test_the_target_wants_every_unit_and_each_stops_with_it() -> None:
     assert all(setting(unit, "PartOf") == ["barograph.target"] for unit in UNITS)
 
 
-def test_the_configuration_that_is_shipped_is_well() -> None:
+def test_the_shipped_configuration_is_valid() -> None:
     found = config.effective(SYSTEMD / "barograph.toml", {})
     assert found["collector"]["state"].value == found["modeler"]["state"].value == Path("/var/lib/barograph")
 
 
-def test_a_daemon_that_freezes_is_killed_and_started_again_and_one_that_lives_is_not(tmp_path: Path) -> None:
+def test_a_frozen_daemon_is_killed_and_restarted_and_others_are_not(tmp_path: Path) -> None:
     """The supervisor of `barograph up` does what systemd does with WatchdogSec."""
     program, lives, beats = (tmp_path / name for name in ("daemon.py", "lives", "beats"))
     for count in (lives, beats):

@@ -1,4 +1,4 @@
-"""`barograph up` for real: starts, keeps alive, stops; and says what is wrong when it cannot start."""
+"""`barograph up` with real daemons: start, restarts, stop, and errors at the start."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def up(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
-def test_a_killed_daemon_is_started_again_and_ctrl_c_stops_everything_in_order(tmp_path):
+def test_a_killed_daemon_is_restarted_and_ctrl_c_stops_all_in_order(tmp_path):
     with Up(tmp_path) as service:
         before = {name: service.pid(name) for name in DAEMONS}
         for name, pid in before.items():
@@ -41,7 +41,7 @@ def test_a_killed_daemon_is_started_again_and_ctrl_c_stops_everything_in_order(t
     assert "is killed" not in service.log.read_text()
 
 
-def test_daemons_go_when_their_supervisor_is_killed_outright(tmp_path):
+def test_daemons_end_when_their_supervisor_is_killed(tmp_path):
     with Up(tmp_path) as service:
         pids = [service.pid(name) for name in DAEMONS]
         service.process.kill()
@@ -68,14 +68,14 @@ def test_a_taken_metrics_port_of_a_later_daemon_stops_the_earlier_ones(tmp_path)
         pass  # the collector has let go of it
 
 
-def test_the_ports_of_another_service_are_taken_ports_though_they_answer(tmp_path):
+def test_ports_of_another_service_count_as_taken(tmp_path):
     with Up(tmp_path) as service:
         done = up(f"--state={tmp_path / 'other'}", f"--port={service.port}")
     assert done.returncode == 69
     assert "barograph up: collector did not start (status 69), see its line above" in done.stderr
 
 
-def test_a_state_directory_that_cannot_be_used_is_status_73(tmp_path):
+def test_an_unusable_state_directory_is_status_73(tmp_path):
     (tmp_path / "file").write_text("")
     done = up(f"--state={tmp_path / 'file'}")
     assert done.returncode == 73

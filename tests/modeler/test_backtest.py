@@ -83,7 +83,7 @@ def test_a_table_that_cannot_be_used_is_refused_with_file_line_and_column(table,
     assert str(refused.value) == message.format(path)
 
 
-def test_bytes_that_are_no_text_are_refused(tmp_path):
+def test_bytes_that_are_not_utf_8_are_refused(tmp_path):
     path = tmp_path / "t.csv"
     path.write_bytes(b"app,s\na,\xff\n")
     with pytest.raises(BadTable, match=r"expected a CSV file in UTF-8$"):
@@ -111,7 +111,7 @@ def test_a_join_must_be_unambiguous_and_complete(table):
 # Scoring
 
 
-def test_a_score_is_what_a_pencil_says():
+def test_a_score_equals_one_computed_by_hand():
     values = np.array([1.0, 2.0, 3.0, 10.0, 5.0])
     limits = SeriesLimits(np.array([np.nan, 2.0, 3.5, 2.0, 2.0]), np.array([np.nan, 4.0, 5.5, 4.0, 5.0]))
     row = score("m", "t", one_series(values), limits, values, fitted=1)
@@ -123,7 +123,7 @@ def test_a_score_is_what_a_pencil_says():
     assert row.pinball_ratio == pytest.approx(row.pinball / pinball(ideal[0], ideal[1], values[1:]))
 
 
-def test_the_summary_counts_series_and_the_unknown():
+def test_the_summary_counts_series_with_and_without_a_band():
     def row(coverage, scored, width):
         return ScoreRow("m", "t", {}, None, None, 9, scored, coverage, width_ratio=width, pinball_ratio=width)
 
@@ -146,7 +146,7 @@ def independent(size, seed, scale=None):
     return one_series(np.random.default_rng(seed).gumbel(10.0, 1.0, size), scale, f"s{seed}")
 
 
-def test_a_fixed_band_is_of_the_first_half_only():
+def test_a_fixed_band_depends_on_the_first_half_only():
     series = [one_series(np.r_[np.random.default_rng(0).normal(10, 1, 200), np.full(200, 99.0)])]
     for row in same_scale(series):
         assert (row.fitted, row.scored) == (200, 200)
@@ -156,7 +156,7 @@ def test_a_fixed_band_is_of_the_first_half_only():
     assert [row.below for row in rows_of(same_scale(changed), "empirical")] == [1.0]
 
 
-def test_prequential_limits_know_nothing_of_what_they_judge():
+def test_prequential_limits_do_not_depend_on_the_values_they_are_scored_on():
     x = np.random.default_rng(1).gumbel(10.0, 1.0, 300)
     shifted = np.r_[x[:200], x[200:] + 1000]
     for method in METHODS:
@@ -188,7 +188,7 @@ def test_every_larger_scale_is_scored_from_every_smaller_set_of_scales():
     assert list(scale_up([independent(100, 1, 4.0), independent(100, 2, 8.0)])) == []
 
 
-def test_where_a_method_has_no_band_the_row_says_why():
+def test_a_row_without_a_band_has_a_reason():
     series = [one_series(np.linspace(-1, 1, 100), scale) for scale in (4.0, 8.0)]
     (row,) = rows_of(scale_up(series), "barograph")
     assert (row.coverage, row.reason) == (None, "value 0 at scale 4 is -1.0, expected more than 0")
@@ -196,16 +196,16 @@ def test_where_a_method_has_no_band_the_row_says_why():
     assert (row.scored, row.reason) == (0, "history cannot support the level")
 
 
-def test_independent_values_at_one_scale_give_every_good_method_about_95_percent():
+def test_methods_cover_about_95_percent_of_independent_values_at_one_scale():
     series = [independent(1000, seed) for seed in range(30)]
     by_method = {row["method"]: row["mean_coverage"] for row in summarize(same_scale(series))}
     for name in ("nonparametric", "gev", "gev-mle", "gumbel", "empirical", "barograph", "barograph-live"):
         assert by_method[name] == pytest.approx(0.95, abs=0.01), name
-    assert max(by_method["emma"], by_method["emma-drawn"]) < 0.2  # an interval for the mean, not for a value
+    assert max(by_method["emma"], by_method["emma-drawn"]) < 0.2  # an interval for the mean, not for single values
     assert by_method["range"] > 0.99
 
 
-# Pictures
+# Plots
 
 
 def pixels(path):
@@ -224,7 +224,7 @@ def test_bands_over_scale_are_drawn_in_their_colours(tmp_path):
         assert (np.abs(image - wanted).max(axis=2) < 0.02).sum() > 100, color
 
 
-def test_one_scale_gives_no_picture_over_scale(tmp_path):
+def test_one_scale_gives_no_plot_over_scale(tmp_path):
     with pytest.raises(ValueError, match=r"^no series was seen at two scales, expected at least two"):
         plot_scales([independent(50, 1, 4.0)], "time", "ranks", tmp_path / "scale.png")
 

@@ -1,4 +1,4 @@
-"""`barograph backtest bands` as it is typed."""
+"""`barograph backtest bands` on the command line."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_the_table_names_methods_and_tasks(measured, capsys):
     assert "same-scale" not in out
 
 
-def test_a_plot_is_written_beside_the_answer(measured, tmp_path, capsys):
+def test_a_plot_is_written_beside_the_output(measured, tmp_path, capsys):
     for words in (["--by", "app", "--scale", "ranks"], ["--by", "app,ranks"]):
         plot = tmp_path / f"{len(words)}.png"
         assert bands(measured, "--value", "seconds", *words, "--json", "--plot", plot) == 0
@@ -119,7 +119,7 @@ def test_whole_runs_are_scored_by_the_intervals_of_earlier_ones(tmp_path, capsys
     found = {row["method"]: row["mean_coverage"] for row in answer["summary"]}
     assert {row["task"] for row in answer["summary"]} == {"whole-run"}
     assert found["log-t"] == pytest.approx(0.95, abs=0.05)
-    assert found["sums-plain"] <= found["sums"] == pytest.approx(0.9, abs=0.07)  # observed runs only, and they are few
+    assert found["sums-plain"] <= found["sums"] == pytest.approx(0.9, abs=0.07)  # limited to the few observed runs
     assert {row["scored"] for row in answer["series"]} == {37}
 
 
@@ -131,7 +131,7 @@ def test_the_maximum_over_all_ranks_is_scored_by_the_series_of_some_of_them(tmp_
     summary = json.loads(capsys.readouterr().out)["summary"]
     assert {row["task"]: row["factor"] for row in summary} == {"ranks-8x": 8.0, "ranks-4x": 4.0, "ranks-2x": 2.0}
     found = {(row["method"], row["task"]): row["mean_coverage"] for row in summary}
-    # Independent ranks are what the bootstraps assume.
+    # The bootstraps assume independent ranks.
     for method in ("inter-node", "inter-node-mom", "intra-node", "intra-node-mom", "emma"):
         assert found[method, "ranks-2x"] >= 0.75, method
 
@@ -164,7 +164,7 @@ def test_a_file_that_cannot_be_used_is_one_line_and_status_65(tmp_path, capsys, 
     assert capsys.readouterr() == ("", f"barograph backtest: {message.format(path)}\n")
 
 
-def test_a_file_that_is_not_there_is_one_line_and_status_65(tmp_path, capsys):
+def test_a_missing_file_is_one_line_and_status_65(tmp_path, capsys):
     assert bands(tmp_path / "none.csv", "--value", "seconds", "--by", "app") == 65
     assert capsys.readouterr().err == f"barograph backtest: {tmp_path / 'none.csv'}: No such file or directory\n"
 
@@ -178,7 +178,7 @@ def test_a_file_that_is_not_there_is_one_line_and_status_65(tmp_path, capsys):
         (["--join", "sets.csv"], "--join and --on go together, expected both or none"),
     ],
 )
-def test_a_mistyped_line_is_refused_with_status_2(measured, capsys, words, message):
+def test_a_wrong_option_is_refused_with_status_2(measured, capsys, words, message):
     with pytest.raises(SystemExit) as refused:
         bands(measured, "--value", "seconds", "--by", "app", *words)
     assert refused.value.code == 2

@@ -1,4 +1,4 @@
-"""What holds for every fit: by probability-weighted moments, by moments and by maximum likelihood."""
+"""Properties of all fits: by probability-weighted moments, by moments and by maximum likelihood."""
 
 import math
 
@@ -52,7 +52,7 @@ def test_fits_follow_a_change_of_unit_and_origin(fit, seed, k, unit, origin):
 @every_fit
 @settings(deadline=None, max_examples=40)
 @given(seed=seeds, k=shapes)
-def test_order_does_not_matter_and_the_sample_is_left_as_it_is(fit, seed, k):
+def test_order_does_not_matter_and_the_sample_is_not_modified(fit, seed, k):
     x = drawn(k, 60, seed)[0]
     before = x.copy()
     found = parameters(fit(x))
@@ -61,7 +61,7 @@ def test_order_does_not_matter_and_the_sample_is_left_as_it_is(fit, seed, k):
 
 
 @every_fit
-def test_many_at_once_are_each_as_one(fit):
+def test_fits_of_many_samples_equal_single_fits(fit):
     x = np.concatenate([drawn(k, 150, 5, count=3) for k in TRUTHS])
     x[4] = 7.0
     before = x.copy()
@@ -95,7 +95,7 @@ def test_clock_ticks_move_the_fit_by_less_than_its_error(fit):
 
 
 @every_fit
-def test_negative_values_are_values_like_others_and_no_numbers_are_refused(fit):
+def test_negative_values_are_fitted_and_nan_is_refused(fit):
     x = drawn(0.1, 50, 8)[0] - 1000
     assert fit(x).location == pytest.approx(-990, abs=1)
     for bad in (math.nan, math.inf, -math.inf):
@@ -111,7 +111,7 @@ def test_negative_values_are_values_like_others_and_no_numbers_are_refused(fit):
 @given(st.floats(-0.333, 6.0))
 def test_skewness_is_scipys_and_solving_for_it_gives_the_shape_back(k):
     found = skewness(np.array([k]))
-    if abs(k) > 1e-3:  # nearer to 0 scipy loses digits
+    if abs(k) > 1e-3:  # scipy loses digits nearer to 0
         assert found[0] == pytest.approx(float(genextreme.stats(k, moments="s")), rel=1e-6, abs=1e-9)
     back = gevs_of_moments(np.array([3.0]), np.array([2.0]), found)
     assert back.shape[0] == pytest.approx(k, abs=1e-8)
@@ -120,7 +120,7 @@ def test_skewness_is_scipys_and_solving_for_it_gives_the_shape_back(k):
         assert (mean, variance) == (pytest.approx(3.0, abs=1e-6), pytest.approx(4.0, rel=1e-6))
 
 
-def test_the_skewness_falls_and_goes_over_into_gumbels():
+def test_the_skewness_decreases_and_is_continuous_at_the_gumbel():
     k = np.linspace(HEAVIEST + 1e-6, 7.9, 20_001)
     assert (np.diff(skewness(k)) < 0).all()
     assert skewness(np.array([-1e-7, 0.0, 1e-7])) == pytest.approx(1.1395470994046486, abs=1e-6)
@@ -134,7 +134,7 @@ def test_shapes_out_of_reach_of_a_fit_give_its_ends():
 
 
 @pytest.mark.parametrize("k", [-0.3, 0.0, 0.3])
-def test_maximum_likelihood_finds_no_less_than_scipy_does(k):
+def test_maximum_likelihood_is_at_least_that_of_scipy(k):
     x = drawn(k, 150, 9, count=4)
     fits = fit_mles(x)
     assert fits.converged.all()
@@ -152,7 +152,7 @@ def test_errors_of_maximum_likelihood_are_the_spread_of_its_fits():
     assert np.sqrt(np.median(fits.covariance[:, range(3), range(3)], axis=0)) == pytest.approx(spread, rel=0.1)
 
 
-def test_without_a_maximum_the_likelihood_says_so_and_gives_the_pwm_fit():
+def test_without_a_maximum_the_fit_has_not_converged_and_is_the_pwm_fit():
     x = np.stack([np.full(20, 4.0), np.repeat([0.0, 1.0], [1, 19])])  # no spread; a density without bound at 1
     fits = fit_mles(x)
     assert not fits.converged.any()

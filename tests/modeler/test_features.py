@@ -17,7 +17,7 @@ from barograph_modeler.features.estimators.stack import Stack, held_out
 from barograph_modeler.features.estimators.trees import LEAST_VARIANCE, Trees, expanded_columns, importances
 from barograph_modeler.features.reduction import by_importance, by_time
 from barograph_modeler.features.sample import Sample
-from barograph_modeler.studies.features.ranking import rank_accuracy
+from barograph_modeler.studies.features.runtime import rank_accuracy
 from barograph_modeler.studies.features.transfer import RatioTransfer, Transfer
 
 BY_NAME = {maker.name: maker for maker in LEARNERS}

@@ -1,4 +1,4 @@
-"""The grey-box model: its vectors, its learners, its use in the back-test, and Oliveira's model beside it."""
+"""The grey-box model: its vectors, its learners and its use in the back-test; Oliveira's model."""
 
 import numpy as np
 import pytest
@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.studies.greybox.fraction import TooFewRuns
 from barograph_modeler.studies.greybox.greybox import METHODS, GreyBox, Softplus
-from barograph_modeler.studies.greybox.oliveira import LOWER, UPPER, Oliveira
+from barograph_modeler.studies.greybox.oliveira import LOWER, UPPER, Oliveira, minimize
 from barograph_modeler.studies.greybox.samples import Points, contexts, vectors
 from barograph_modeler.studies.greybox.speedup import overhead, speedup
-from barograph_modeler.studies.greybox.swarm import minimize
 from barograph_modeler.studies.rivals.papers import MODELS
 
 SHARE = 0.95
@@ -21,7 +20,7 @@ each_method = pytest.mark.parametrize("method", METHODS, ids=lambda method: meth
 
 
 def tau_of(n, m):
-    """An overhead that grows with the ranks, and more slowly so for large problems."""
+    """An overhead that grows with the ranks, more slowly for large problems."""
     return 1 / (1 + 0.02 * n / m**0.3)
 
 
@@ -49,7 +48,7 @@ def test_vectors_are_four_runs_up_to_half_the_cutoff_and_one_beyond_of_one_size(
     assert np.allclose(tau, tau_of(ranks, size))
     assert (original == size[:, 0]).all()
     assert (w == 1).all()
-    if c_f >= 16:  # four runs or more to choose from
+    if c_f >= 16:  # pools of at least four runs
         assert all(len(set(row)) == 4 for row in ranks[:, :4])
 
 
@@ -64,7 +63,7 @@ def test_two_levels_of_parallelism_add_nodes_and_ranks_per_node():
     assert one_level.levels == 1
 
 
-def test_what_a_run_took_has_no_part_in_its_own_prediction():
+def test_the_time_of_a_run_does_not_affect_its_own_prediction():
     points, _ = application()
     targets = np.flatnonzero(points.ranks > 16)
     model = GreyBox(METHODS[0], points.select(points.ranks <= 16), 16, seed=0)
@@ -82,7 +81,7 @@ def test_where_amdahls_law_is_exact_the_overhead_is_1(method):
 
 
 @each_method
-def test_the_overhead_is_learned_where_targets_lay_and_the_same_with_the_same_seed(method):
+def test_the_overhead_is_learned_at_the_targets_and_depends_on_the_seed_only(method):
     points, _ = application()
     targets = np.flatnonzero((points.ranks > 16) & (points.ranks <= 32))
     model = GreyBox(method, points, 32, seed=1)
@@ -91,18 +90,18 @@ def test_the_overhead_is_learned_where_targets_lay_and_the_same_with_the_same_se
     assert (GreyBox(method, points, 32, seed=1).predict(points, targets, 16) == tau).all()
 
 
-def test_the_network_minimizes_the_squared_error_of_tau_not_of_what_it_learns():
+def test_the_network_minimizes_the_squared_error_of_tau_not_of_its_linear_output():
     rng = np.random.default_rng(0)
-    # Inputs without meaning: the best constant for tau is its mean, that for log(exp(tau) - 1) is far below.
+    # Constant inputs: the best constant for tau is its mean; that for log(exp(tau) - 1) is far below.
     tau = rng.choice([0.02, 1.0], 500)
     constant = Softplus(0).fit(np.zeros((tau.size, 16)), tau).predict(np.zeros((1, 16)))[0]
-    of_what_it_learns = np.logaddexp(0, np.mean(np.log(np.expm1(tau))))
+    of_linear_output = np.logaddexp(0, np.mean(np.log(np.expm1(tau))))
     assert constant == pytest.approx(tau.mean(), abs=0.02)
-    assert of_what_it_learns < tau.mean() - 0.3
+    assert of_linear_output < tau.mean() - 0.3
 
 
 @each_method
-def test_a_size_unlike_the_only_one_that_was_learned_does_not_blow_up(method):
+def test_a_size_far_from_the_only_learned_one_has_a_bounded_prediction(method):
     points, _ = application(sizes=(1e3, 1e9))
     trained = (points.size == 1e3) & (points.ranks <= 16)
     model = GreyBox(method, points.select(trained), 16, seed=0)
@@ -116,7 +115,7 @@ def test_no_size_with_runs_on_both_sides_of_half_the_cutoff_is_refused():
         GreyBox(METHODS[0], points, 2, seed=0)
 
 
-def test_a_size_without_runs_at_small_scale_has_no_prediction_rather_than_a_guess():
+def test_a_size_without_runs_at_small_scale_has_no_prediction():
     points, _ = application()
     alone = Points(**(vars(points) | {"group": np.where(points.size == 4, 99, points.group).astype(np.intp)}))
     kept = alone.select((alone.size < 4) | (alone.ranks > 16))
@@ -125,7 +124,7 @@ def test_a_size_without_runs_at_small_scale_has_no_prediction_rather_than_a_gues
     assert np.isnan(found).tolist() == [False, False, True]
 
 
-# As the back-test uses them
+# In the back-test
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
@@ -156,17 +155,17 @@ def test_problems_of_one_application_are_learned_together(method):
         assert curve(part.ranks, part.nodes, part.size) == pytest.approx(part.seconds, rel=0.1)
 
 
-# Oliveira's model and the swarm that fits it
+# Oliveira's model and its particle swarm
 
 
 @given(st.integers(0, 50))
 @settings(max_examples=10, deadline=None)
-def test_the_swarm_finds_the_bottom_of_a_bowl_and_stays_in_its_box(seed):
+def test_the_swarm_finds_the_minimum_of_a_paraboloid_and_stays_in_bounds(seed):
     middle = np.array([0.3, -0.7, 0.9])
 
-    def cost(places):
-        assert (np.abs(places) <= 1).all()
-        return np.sum((places - middle) ** 2, axis=1)
+    def cost(positions):
+        assert (np.abs(positions) <= 1).all()
+        return np.sum((positions - middle) ** 2, axis=1)
 
     assert minimize(cost, -np.ones(3), np.ones(3), seed=seed, particles=30, iterations=200) == pytest.approx(
         middle, abs=1e-3
@@ -181,7 +180,7 @@ def test_oliveiras_speedup_by_hand():
     assert model.speedup(np.array([4.0]), np.array([14.0])) == pytest.approx(1 / (0.125 + 0.875 / 4 + 0.4))
 
 
-def test_oliveiras_model_recovers_speedups_that_it_made():
+def test_oliveiras_model_recovers_its_own_speedups():
     truth = Oliveira(np.array([0.97, 0.0, -0.2, 0.5, 0.002, 0.0004, 1.5]), smallest=1.0)
     n, m = (grid.ravel().astype(float) for grid in np.meshgrid([1, 2, 4, 8, 16, 32], [1, 2, 4]))
     measured = truth.speedup(n, m)

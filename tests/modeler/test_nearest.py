@@ -15,7 +15,7 @@ def test_on_a_coarse_clock_both_limits_are_chosen_together():
 
 
 @pytest.mark.parametrize("n", [100, 400])
-def test_new_ticks_fall_inside_nearly_as_often_as_promised(n):
+def test_coverage_of_new_ticks_is_near_the_level(n):
     rng = np.random.default_rng(n)
     share = {nearest_band: [], empirical_band: []}
     for _ in range(400):

@@ -12,7 +12,7 @@ BOTH = pytest.mark.parametrize("bootstrap", [inter_node, intra_node])
 
 
 def gumbel_times(seed, spread=0.0):
-    """Times of ranks, Gumbel of location 100 and scale 2, nodes apart by `spread`."""
+    """Times of ranks: Gumbel of location 100 and scale 2, with node effects of standard deviation `spread`."""
     rng = np.random.default_rng(seed)
     return rng.gumbel(100, 2, size=(NODES, PER_NODE, INTERVALS)) + spread * rng.normal(size=(NODES, 1, 1))
 
@@ -34,10 +34,10 @@ def test_at_the_scale_observed_the_mean_maximum_is_projected(bootstrap):
     assert found.expected == pytest.approx(times.max(axis=(0, 1)).mean(), abs=0.6)
 
 
-def test_each_node_is_projected_by_itself_so_that_unlike_nodes_widen_the_limits():
+def test_each_node_is_projected_alone_so_that_unlike_nodes_widen_the_limits():
     like, unlike = (inter_node(gumbel_times(3, spread), RANKS, seed=1) for spread in (0.0, 10.0))
     assert unlike.upper - unlike.lower > 2 * (like.upper - like.lower)
-    # Over one rank of each node the maximum is the slowest node's: all rank indices are alike again.
+    # The maximum over one rank of each node is that of the slowest node, so all rank indices are alike.
     pooled = intra_node(gumbel_times(3, 10.0), RANKS, seed=1)
     assert pooled.upper - pooled.lower < unlike.upper - unlike.lower
 
@@ -50,7 +50,7 @@ def test_50_replicas_for_each_series_and_at_least_1000_in_all(count, replicas):
 
 
 @BOTH
-def test_same_seed_same_answer_and_the_times_are_left_as_they_are(bootstrap):
+def test_results_depend_on_the_seed_and_times_are_not_modified(bootstrap):
     times = gumbel_times(4)
     before = times.copy()
     first = bootstrap(times, RANKS, seed=1)

@@ -17,7 +17,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from barograph.commands.predict import main as predict
+from barograph.cli import main as barograph
 from barograph_collector.auth import http_access, keys
 from barograph_collector.daemon.service import MetricsServer, serve_metrics
 from barograph_modeler.forecasts.forecaster import Forecaster
@@ -133,7 +133,7 @@ def test_what_is_being_learned_is_a_503_and_the_command_waits_for_it(capsys):
     refused.clear()
     learning = threading.Thread(target=learn)
     learning.start()
-    assert predict(["--app=solver", "--ranks=4", "--param=n=1", f"--modeler=http://{host}:{port}"]) == 0
+    assert barograph(["predict", "--app=solver", "--ranks=4", "--param=n=1", f"--modeler=http://{host}:{port}"]) == 0
     said = capsys.readouterr()
     assert said.err == "barograph predict: solver is being learned at this moment; waiting\n"
     assert said.out
@@ -301,10 +301,10 @@ def test_with_a_list_of_viewers_only_their_tokens_are_answered_and_metrics_stay_
         assert get(served, "/metrics")[0] == 200
         host, port = served.address
         words = ["--app=solver", "--ranks=8", "--param=n=1", "--json", f"--modeler=http://{host}:{port}"]
-        assert predict([*words, f"--token={tmp_path / 'keys/ada.token'}"]) == 0
-        assert predict(words) == 2
+        assert barograph(["predict", *words, f"--token={tmp_path / 'keys/ada.token'}"]) == 0
+        assert barograph(["predict", *words]) == 2
         http_access.revoke(tmp_path / "keys", "ada")
-        viewers.look()
+        viewers.poll()
         assert get(served, asked, Authorization=f"Bearer {token}")[0] == 401
     finally:
         served.stop()

@@ -1,4 +1,4 @@
-"""Complexities as expressions, and the configurations that keep the work per process."""
+"""Complexities as expressions, and configurations of constant work per process."""
 
 import json
 import math
@@ -25,7 +25,7 @@ CUBE = Complexity.parse("N**3")
         ("log10(N)*cbrt(8)*log(N)", math.log10(16) * 2 * math.log(16)),
     ],
 )
-def test_an_expression_is_what_it_says(text, work):
+def test_an_expression_is_evaluated(text, work):
     assert Complexity.parse(text).work(16) == pytest.approx(work)
 
 
@@ -49,7 +49,7 @@ def test_an_expression_is_what_it_says(text, work):
         ("(" * 99 + "N" + ")" * 99, None),
     ],
 )
-def test_anything_but_arithmetic_is_refused_by_name_and_nothing_is_run(text, message):
+def test_anything_but_arithmetic_is_refused_and_not_executed(text, message):
     if message is None:
         assert Complexity.parse(text).variable == "N"
         return
@@ -65,13 +65,13 @@ def test_a_size_without_a_value_is_refused(text):
 
 
 @given(st.floats(1.001, 1e5), st.sampled_from(["N**3", "N", "N*log2(N)", "N**2+100*N", "sqrt(N)"]))
-def test_the_size_comes_back_from_its_work(size, text):
+def test_the_size_follows_from_its_work(size, text):
     complexity = Complexity.parse(text)
     assert complexity.size(complexity.work(size)) == pytest.approx(size, rel=1e-6)
 
 
 @pytest.mark.parametrize(("text", "work"), [("10 + 1/N", 20.0), ("N**3", 0.5), ("N + 100", 50.0)])
-def test_work_that_no_size_has_is_refused(text, work):
+def test_unreachable_work_is_refused(text, work):
     with pytest.raises(BadExpression, match=f"{work:g} for"):
         Complexity.parse(text).size(work)
 
@@ -96,7 +96,7 @@ def test_the_papers_hpl_configurations_follow_from_their_constant():
     st.sampled_from(["N**3", "N**2", "N*log2(N)"]),
 )
 @settings(max_examples=150, deadline=None)
-def test_a_plan_has_feasible_ranks_and_sizes_and_says_how_far_they_moved(most, grid, multiple, block, text):
+def test_a_plan_has_feasible_ranks_and_sizes_and_their_change_of_work(most, grid, multiple, block, text):
     complexity = Complexity.parse(text)
     try:
         made = plan(complexity, 2000, max_ranks=most, grid=grid, ranks_multiple=multiple, size_multiple=block)
@@ -119,7 +119,7 @@ def test_a_plan_has_feasible_ranks_and_sizes_and_says_how_far_they_moved(most, g
             assert len(set(one.grid)) == 1
 
 
-def test_a_grid_is_as_square_as_it_can_be():
+def test_a_grid_is_the_closest_to_square():
     assert [dimensions(ranks) for ranks in (1, 7, 12, 36, 98)] == [(1, 1), (7, 1), (4, 3), (6, 6), (14, 7)]
 
 
@@ -139,7 +139,7 @@ def test_a_grid_is_as_square_as_it_can_be():
         (["--max-ranks", "64", "--complexity", "import os"], "'import os' is no expression"),
     ],
 )
-def test_numbers_that_make_no_plan_are_refused_in_one_line(options, message, capsys):
+def test_infeasible_numbers_are_refused_in_one_line(options, message, capsys):
     assert barograph(["plan", "--complexity", "N**3", "--size", "1000", *options]) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -147,7 +147,7 @@ def test_numbers_that_make_no_plan_are_refused_in_one_line(options, message, cap
     assert message in err
 
 
-def test_the_command_prints_a_table_and_warns_where_rounding_moved_much(capsys):
+def test_the_command_prints_a_table_and_warns_of_large_rounding(capsys):
     exact = ["plan", "--complexity", "N**3", "--size", "18000", "--at-ranks", "6", "--max-ranks", "196"]
     assert barograph([*exact, "--targets", "1369"]) == 0
     out = capsys.readouterr().out
@@ -160,7 +160,7 @@ def test_the_command_prints_a_table_and_warns_where_rounding_moved_much(capsys):
     assert "Rounding moved the work per rank by more than 5 %" in capsys.readouterr().out
 
 
-def test_the_json_has_what_to_measure_and_the_targets(capsys):
+def test_the_json_has_runs_to_measure_and_targets(capsys):
     words = ["plan", "--complexity", "N*log2(N)", "--size", "1e6", "--max-ranks", "64", "--targets", "512", "--json"]
     assert barograph(words) == 0
     found = json.loads(capsys.readouterr().out)

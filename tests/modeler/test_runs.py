@@ -22,14 +22,14 @@ def test_replicas_have_the_moments_computed_exactly(intervals):
     assert drawn.var() == pytest.approx(variance, rel=0.05)
 
 
-def test_runs_are_drawn_first_so_a_run_is_all_slow_or_all_fast():
+def test_runs_are_drawn_first_so_that_a_whole_run_is_slow_or_fast():
     past = history(2, between=0.2)
     spread = runtime_replicas(past, 300, seed=1).std()
     bag = RunHistory.of([np.concatenate(past.maxima)] * 2, [past.remainders.mean()] * 2)
     assert spread > 10 * runtime_replicas(bag, 300, seed=1).std()
 
 
-def test_inflation_is_for_the_few_runs_and_the_error_of_their_mean():
+def test_inflation_corrects_for_few_runs_and_the_error_of_their_mean():
     past = history(3, runs=4)
     plain, wide = (runtime_replicas(past, 300, 4000, seed=1, inflated=inflated) for inflated in (False, True))
     assert wide.std() == pytest.approx(plain.std() * math.sqrt(5 / 3))
@@ -47,7 +47,7 @@ def test_next_runs_fall_into_the_limits():
     assert 0.90 <= inside / trials <= 0.99
 
 
-def test_same_seed_same_answer_and_the_history_is_left_as_it_is():
+def test_results_depend_on_the_seed_and_the_history_is_not_modified():
     past = history(4)
     before = [one.copy() for one in past.maxima]
     first = runtime_interval(past, 200, seed=1)

@@ -1,4 +1,4 @@
-"""`barograph backtest runtime` as it is typed."""
+"""`barograph backtest runtime` on the command line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SUMMARY = {
 
 
 def write(path: Path, n: int, seed: int, speed: float = 1.0) -> Path:
-    """Runs with a size, ranks, a solver by name, a machine that is always the same, and a note that some runs lack."""
+    """Runs with a size, ranks, a solver by name, a constant machine, and a note that is blank in some runs."""
     rng = np.random.default_rng(seed)
     lines = ["size,ranks,solver,machine,note,seconds"]
     for i in range(n):
@@ -47,7 +47,7 @@ def runtime(*words):
     return main(["backtest", "runtime", *map(str, words)])
 
 
-def test_json_has_a_row_per_model_and_what_was_used_and_left_out(runs, capsys):
+def test_json_has_a_row_per_model_and_used_and_left_out_features(runs, capsys):
     assert runtime(runs, "--time", "seconds", "--models", "forest,barograph", "--json") == 0
     out, err = capsys.readouterr()
     answer = json.loads(out)
@@ -81,7 +81,7 @@ def test_all_of_a_file_is_learned_and_another_one_scored(runs, tmp_path, capsys)
     assert (row["learned"], row["scored"]) == (120, 40)
 
 
-def test_with_a_source_the_paper_s_transfer_and_ours_are_scored_beside_the_target_alone(runs, tmp_path, capsys):
+def test_with_a_source_transfer_models_are_better_than_models_of_the_target_alone(runs, tmp_path, capsys):
     target = write(tmp_path / "target.csv", 200, 2, speed=3.0)
     words = ("--source", runs, "--time", "seconds", "--train-share", "0.1", "--json")
     assert runtime(target, *words, "--models", "transfer,ratio,barograph-transfer,forest") == 0
@@ -90,7 +90,7 @@ def test_with_a_source_the_paper_s_transfer_and_ours_are_scored_beside_the_targe
     assert errors["barograph-transfer"] < errors["forest"]
 
 
-def test_people_get_a_table_with_the_best_first(runs, capsys):
+def test_the_table_lists_the_best_model_first(runs, capsys):
     assert runtime(runs, "--time", "seconds", "--models", "lasso,trees-log") == 0
     out = capsys.readouterr().out
     assert "60 runs learned, 60 scored" in out
@@ -98,7 +98,7 @@ def test_people_get_a_table_with_the_best_first(runs, capsys):
     assert "importance: " in out
 
 
-def test_a_feature_that_orders_runs_as_their_times_do_is_pointed_out(tmp_path, capsys):
+def test_a_feature_that_orders_runs_as_their_times_do_is_noted(tmp_path, capsys):
     lines = [f"{i},{i * 2.5 + 1}" for i in range(1, 41)]
     (tmp_path / "r.csv").write_text("cycles,seconds\n" + "\n".join(lines) + "\n")
     assert runtime(tmp_path / "r.csv", "--time", "seconds", "--models", "lasso") == 0
@@ -135,7 +135,7 @@ def test_bad_input_is_named(runs, capsys, words, message):
     assert message in capsys.readouterr().err
 
 
-def test_a_share_must_be_a_share(runs, capsys):
+def test_a_train_share_above_1_is_refused(runs, capsys):
     with pytest.raises(SystemExit) as refused:
         runtime(runs, "--time", "seconds", "--train-share", "5")
     assert refused.value.code == 2

@@ -9,7 +9,6 @@ from scipy.stats import binom
 from barograph_modeler.maxima.distribution import Gev, Gevs
 from barograph_modeler.studies.maxima.scaling import (
     EMMA,
-    emma,
     emmas,
     maximum_band,
     maximum_quantiles,
@@ -24,7 +23,7 @@ levels = st.floats(0.001, 0.999)
 
 @pytest.mark.parametrize("factor", [1, 2, 7, 64])
 @pytest.mark.parametrize("n", [20, 333])
-def test_exact_quantiles_are_where_resampling_goes_to(n, factor):
+def test_exact_quantiles_are_the_limit_of_resampling(n, factor):
     x = np.random.default_rng(n).lognormal(size=n)
     replicas = 40_000
     drawn = np.sort(resampled_maxima(x, factor, replicas, seed=3))
@@ -67,6 +66,10 @@ def test_order_statistics_are_exact_where_the_position_is_a_whole_number():
 
 def test_emma_is_the_mean_for_a_gumbel_and_near_it_for_others():
     assert math.exp(-math.exp(-np.euler_gamma)) == pytest.approx(EMMA, abs=1e-9)
+
+    def emma(gev, factor):
+        return emmas(Gevs(np.array([gev.shape]), np.array([gev.location]), np.array([gev.scale])), factor)[0]
+
     gumbel = Gev(0.0, 3.0, 2.0)
     for factor in (1, 8, 2048):
         assert emma(gumbel, factor) == pytest.approx(3 + 2 * (math.log(factor) + np.euler_gamma), rel=1e-8)
@@ -80,7 +83,6 @@ def test_emma_is_the_mean_for_a_gumbel_and_near_it_for_others():
             assert -0.22 < (emma(gev, factor) - mean) / high.scale < 0.15
             assert (emma(gev, factor) < mean) == (k < 0)
             assert emma(gev, factor) == pytest.approx(high.quantile(EMMA))  # EMMA is one quantile of the exact form
-    assert emmas(Gevs(np.array([0.0]), np.array([3.0]), np.array([2.0])), 8)[0] == pytest.approx(emma(gumbel, 8))
 
 
 def test_scaled_up_gev_is_the_distribution_of_maxima_by_monte_carlo():
@@ -108,7 +110,7 @@ def test_few_replicas_have_positions_within_them():
     assert percentile_positions(10, 0.95) == (1, 10)
 
 
-def test_same_seed_same_draws_and_bad_arguments_are_refused():
+def test_draws_depend_on_the_seed_and_bad_arguments_are_refused():
     x = [1.0, 2.0, 3.0]
     assert (resampled_maxima(x, 2, 50, seed=1) == resampled_maxima(x, 2, 50, seed=1)).all()
     assert (resampled_maxima(x, 2, 50, seed=1) != resampled_maxima(x, 2, 50, seed=2)).any()
@@ -121,6 +123,6 @@ def test_same_seed_same_draws_and_bad_arguments_are_refused():
     with pytest.raises(ValueError, match=r"^sample has 0 values, expected at least 1$"):
         maximum_band([], 2)
     with pytest.raises(ValueError, match=r"^scale factor is 0.5, expected at least 1$"):
-        emma(Gev(0.0, 1.0, 1.0), 0.5)
+        emmas(Gevs(np.zeros(1), np.ones(1), np.ones(1)), 0.5)
     with pytest.raises(ValueError, match=r"^factor and replicas are 0 and 5, expected at least 1 each$"):
         resampled_maxima(x, 0, 5, seed=1)

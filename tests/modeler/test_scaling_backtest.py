@@ -1,4 +1,4 @@
-"""`barograph backtest scaling` as its user runs it: on files written here, whose answers are known."""
+"""`barograph backtest scaling` on generated files with known results."""
 
 import json
 import math
@@ -27,7 +27,7 @@ def run(capsys, *arguments):
     return status, json.loads(said.out) if said.out else None, said.err
 
 
-def test_what_is_above_the_middle_scale_is_scored_and_the_law_of_the_data_makes_no_error(tmp_path, capsys):
+def test_runs_above_the_middle_scale_are_scored_and_the_law_of_the_data_makes_no_error(tmp_path, capsys):
     file = write(tmp_path / "runs.csv", [*amdahl("a", 1, 100), *amdahl("b", 2, 50)])
     status, found, _ = run(capsys, file, "--models", "amdahl,log-linear,barograph")
     assert status == Exit.OK
@@ -45,16 +45,16 @@ def test_what_is_above_the_middle_scale_is_scored_and_the_law_of_the_data_makes_
 
 
 def test_errors_are_those_computed_by_hand(tmp_path, capsys):
-    """Learned T = 8/p at 1 and 2 ranks; at 4 it took 4 s and at 8 it took 2 s: half of it each time was foretold."""
+    """Learned T = 8/p at 1 and 2 ranks; observed 4 s at 4 ranks and 2 s at 8: the prediction is half of both."""
     file = write(tmp_path / "runs.csv", [("a", 1, 8), ("a", 2, 4), ("a", 4, 4), ("a", 8, 2)])
     _, found, _ = run(capsys, file, "--models", "amdahl", "--train", "<=2")
     row = found["workloads"][0]
     assert (row["median_ape"], row["mean_ape"]) == (pytest.approx(0.5), pytest.approx(0.5))
-    # Speedups over 1 rank: foretold 4 and 8, had 2 and 4.
+    # Speedups over 1 rank: predicted 4 and 8, observed 2 and 4.
     assert row["rmse_speedup"] == pytest.approx(math.sqrt((2**2 + 4**2) / 2))
 
 
-def test_with_a_test_file_all_of_the_first_is_learned_and_strangers_are_counted(tmp_path, capsys):
+def test_with_a_test_file_all_of_the_first_is_learned_and_unknown_workloads_are_counted(tmp_path, capsys):
     first = write(tmp_path / "a.csv", amdahl("a", 1, 100))
     second = write(tmp_path / "b.csv", [*amdahl("a", 1, 100, (128, 256)), *amdahl("z", 1, 1, (128,))])
     status, found, said = run(capsys, first, "--test", second, "--models", "amdahl")
@@ -63,12 +63,12 @@ def test_with_a_test_file_all_of_the_first_is_learned_and_strangers_are_counted(
     assert "1 of 2 workloads of" in said
 
 
-def test_workloads_of_few_scales_teach_and_blank_rows_are_counted(tmp_path, capsys):
+def test_workloads_of_few_scales_are_learned_only_and_blank_rows_are_counted(tmp_path, capsys):
     file = write(tmp_path / "runs.csv", [*amdahl("a", 1, 100), *amdahl("b", 1, 90, (1, 2)), ("a", 128, "")])
     _, found, said = run(capsys, file, "--models", "barograph")
     assert {row["by"]["app"] for row in found["workloads"]} == {"a"}
     assert f"1 rows of {file} have a blank time, scale or size and are left out" in said
-    assert "1 of 2 workloads only teach" in said
+    assert "1 of 2 workloads are only learned" in said
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_one_scale_is_refused_with_the_reason(tmp_path, capsys):
     assert "no workload by app has runs to learn from, runs to score and 6 scales or more, but 0 at most" in said
 
 
-def test_a_model_that_is_none_and_a_rule_that_is_none_are_named(tmp_path, capsys):
+def test_unknown_models_and_rules_are_named(tmp_path, capsys):
     file = write(tmp_path / "runs.csv", amdahl("a", 1, 100))
     status, _, said = run(capsys, file, "--models", "amdal")
     assert status == Exit.DATA
@@ -106,7 +106,7 @@ def test_a_model_that_is_none_and_a_rule_that_is_none_are_named(tmp_path, capsys
     assert "'half', expected lower-half or <=N" in capsys.readouterr().err
 
 
-def test_pictures_are_one_for_each_workload_and_a_summary(tmp_path, capsys):
+def test_plots_are_one_for_each_workload_and_a_summary(tmp_path, capsys):
     pytest.importorskip("matplotlib", reason="matplotlib comes with the extra demo")
     file = write(tmp_path / "runs.csv", [*amdahl("a", 1, 100), *amdahl("b/c d", 2, 50)])
     run(capsys, file, "--models", "barograph,amdahl", "--plot", str(tmp_path / "plots"))

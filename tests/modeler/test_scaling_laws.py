@@ -1,4 +1,4 @@
-"""The rivals: each recovers its own law, says why it has no answer, and knows no size but those it saw."""
+"""The rivals: each recovers its own law, gives a reason without an answer, and answers learned sizes only."""
 
 import numpy as np
 import pytest
@@ -28,12 +28,12 @@ def at(found, ranks, size=1.0):
     return found(np.array([float(ranks)]), np.array([np.nan]), np.array([size]))[0]
 
 
-def test_every_law_is_tried():
+def test_every_law_is_tested():
     assert LAWS.keys() == MODELS.keys()
 
 
 @pytest.mark.parametrize("name", LAWS)
-def test_a_law_recovers_itself_and_goes_on(name):
+def test_a_law_recovers_itself_and_extrapolates(name):
     found = curve(name, Runs.of(SCALES, LAWS[name](SCALES)))
     assert at(found, 64) == pytest.approx(LAWS[name](np.array(64.0)), rel=1e-4)
 
@@ -45,7 +45,7 @@ def test_one_scale_is_too_few(name):
     assert said == f"one size was seen at 1 scales at most, expected {wanted}"
 
 
-def test_a_size_never_seen_has_no_answer_and_each_size_its_own_law():
+def test_an_unseen_size_has_no_answer_and_each_size_its_own_law():
     p = np.tile(SCALES, 2)
     size = np.repeat([10.0, 20.0], SCALES.size)
     found = curve("amdahl", Runs.of(p, 0.1 * size + size / p, size=size))
@@ -54,6 +54,6 @@ def test_a_size_never_seen_has_no_answer_and_each_size_its_own_law():
 
 
 def test_coefficients_that_would_be_negative_are_zero():
-    """100 / p**1.2 wants a negative floor: s is 0, and what is left is w/p."""
+    """An unconstrained fit of 100 / p**1.2 has a negative constant: here s is 0 and only w/p remains."""
     found = curve("amdahl", Runs.of(SCALES, 100 / SCALES**1.2))
     assert at(found, 64) / at(found, 128) == pytest.approx(2)

@@ -1,4 +1,4 @@
-"""The papers on scaling say some things that are not so; what is implemented is what holds.
+"""The papers on scaling contain errors; the implementation follows the corrected statements.
 
 Alasandagutti et al. (2024), Grey-Box Machine Learning Prediction of Parallel Application Scaling; Mokrov (2020), on
 weak scaling. Each test fails with the formula as printed.

@@ -1,4 +1,4 @@
-"""The generalised law and the three estimates of the parallel share: worked by hand, and what must always hold."""
+"""The generalised law and the three estimates of the parallel share: examples by hand and invariants."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.studies.greybox.fraction import TooFewRuns, aggregate, estimate_share, optimal, serial_time
-from barograph_modeler.studies.greybox.speedup import corrected_time, estimated_time, overhead, parallel_share, speedup
+from barograph_modeler.studies.greybox.speedup import corrected_time, estimated_time, overhead, speedup
 
 processes = st.integers(1, 10**6)
 ratios = st.floats(1e-6, 1.0)
@@ -21,7 +21,7 @@ def test_a_worked_example_of_the_law_its_time_its_overhead_and_back():
     # Five times the work, w = 0.2: 0.2 / 0.19; from 38 s, 38 * 0.19 / 0.2 = 36.1 s.
     assert speedup(10, 0.2, 0.9) == pytest.approx(0.2 / 0.19)
     assert estimated_time(38, 10, 0.2, 0.9) == pytest.approx(36.1)
-    # It took 72.2 s: half of the speedup is left. That factor gives the time back, and the speedup over 38 s.
+    # It took 72.2 s: half of the speedup remains. That factor gives the time and the speedup over 38 s.
     tau = overhead(72.2, 38, 10, 0.2, 0.9)
     assert tau == pytest.approx(0.5)
     assert corrected_time(38, 10, 0.2, 0.9, tau) == pytest.approx(72.2)
@@ -56,13 +56,8 @@ def test_the_overhead_is_1_where_the_law_is_exact(serial, n, w, p):
 
 
 @given(times, times, processes, ratios, shares)
-def test_the_time_comes_back_from_its_overhead(serial, observed, n, w, p):
+def test_the_time_follows_from_its_overhead(serial, observed, n, w, p):
     assert corrected_time(serial, n, w, p, overhead(observed, serial, n, w, p)) == pytest.approx(observed)
-
-
-@given(st.integers(2, 1000), ratios, shares)
-def test_the_parallel_share_comes_back_from_its_speedup(n, w, p):
-    assert parallel_share(speedup(n, w, p), n, w) == pytest.approx(p, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -74,10 +69,9 @@ def test_the_parallel_share_comes_back_from_its_speedup(n, w, p):
         (lambda: speedup(2, 1, 1.2), "p: 1.2, expected a finite number from 0 to 1"),
         (lambda: overhead(-3, 1, 2, 1, 0.5), "observed time: -3, expected a finite number above 0"),
         (lambda: corrected_time(1, 2, 1, 0.5, 0), "tau: 0, expected a finite number above 0"),
-        (lambda: parallel_share(1, 1, 1), "processes: 1, expected a finite number above 1"),
     ],
 )
-def test_what_is_no_run_is_refused(call, message):
+def test_values_out_of_range_are_refused(call, message):
     with pytest.raises(ValueError, match=f"^{message}$"):
         call()
 
@@ -91,12 +85,12 @@ def measured(shares_by_size, scales, noise=0.0):
 
 
 @given(shares, st.lists(st.integers(2, 5000), min_size=1, max_size=6), ratios)
-def test_the_estimate_finds_the_share_that_made_the_speedups(p, scales, w):
+def test_the_estimate_recovers_the_share_of_the_speedups(p, scales, w):
     found = estimate_share(scales, np.full(len(scales), w), speedup(scales, w, p))
     assert speedup(scales, w, found) == pytest.approx(speedup(scales, w, p), rel=1e-4)
 
 
-def test_the_three_estimates_differ_by_what_they_may_see():
+def test_the_three_estimates_differ_by_their_runs():
     truth = {10.0: 0.9, 20.0: 0.98, 40.0: 0.999}
     runs = measured(truth, [1, 2, 4, 8, 16])
     slow = np.where(runs.ranks > 4, 2.0, 1.0)  # beyond c_f everything takes twice as long
@@ -105,9 +99,9 @@ def test_the_three_estimates_differ_by_what_they_may_see():
     # Size 10 alone is within w_f, and N <= 4 within c_f.
     assert aggregate(runs, serial, None, 4, 10) == pytest.approx(0.9, abs=1e-6)
     assert 0.9 < aggregate(runs, serial, None, 4, 40) < 0.999
-    # Per size, sizes beyond w_f too, still blind to the slow runs.
+    # Per size, including sizes beyond w_f, but without the slow runs.
     assert optimal(runs, serial, None, 4) == pytest.approx(truth, abs=1e-6)
-    # Full data: the slow runs pull every share down.
+    # Full data: the slow runs reduce every share.
     assert all(found < truth[m] - 0.01 for m, found in optimal(runs, serial, None, np.inf).items())
 
 

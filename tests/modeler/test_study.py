@@ -1,4 +1,4 @@
-"""`barograph study`: the papers' tables from a CSV file of runs, on applications whose answers are known."""
+"""`barograph study`: the papers' tables from a CSV file of runs, on applications with known results."""
 
 import json
 import re
@@ -65,23 +65,23 @@ def test_the_grey_box_tables_have_the_papers_rows_and_the_law_wins_where_it_hold
         # Where Amdahl's law is exact, every estimate of p is right, and there is no overhead to learn.
         assert all(error["exact", scaling, label] < 0.02 for label in LABELS if label.startswith("Amdahl"))
         assert error["exact", scaling, "RF"] < 0.05
-        # Where an overhead grows, full data help the law and cannot cure it.
+        # With a growing overhead, full data reduce the error of the law but do not remove it.
         assert error["heavy", scaling, "Amdahl Optimal p FD"] < error["heavy", scaling, "Amdahl Aggregate p"]
         assert error["heavy", scaling, "Amdahl Aggregate p"] > 0.1
     assert error["heavy", "strong", "Oliveira"] > 0
     assert error["heavy", "hybrid", "Oliveira"] is None
 
 
-def test_two_levels_of_parallelism_are_a_column_more(tmp_path, capsys):
+def test_two_levels_of_parallelism_add_a_column(tmp_path, capsys):
     path = str(grey_csv(tmp_path / "runs.csv", edges=(10, 20), repeats=1))
     one = rows_of(capsys, ["grey-box", path, *GREY])
     two = rows_of(capsys, ["grey-box", path, *GREY, "--nodes", "nodes"])
     learned = [next(row["errors"] for row in found["rows"] if row["model"] == "NN") for found in (one, two)]
     assert learned[0] != learned[1]
-    assert one["tables"][0]["cells"][-1] == two["tables"][0]["cells"][-1]  # Amdahl's law knows no nodes
+    assert one["tables"][0]["cells"][-1] == two["tables"][0]["cells"][-1]  # Amdahl's law does not depend on nodes
 
 
-def test_what_is_scored_lies_beyond_the_cutoff_and_weak_lines_keep_the_work_per_process():
+def test_scored_runs_lie_beyond_the_cutoff_and_weak_lines_keep_the_work_per_process():
     n, m = (grid.ravel() for grid in np.meshgrid([1, 2, 4, 8], [1.0, 3.0, 4.0]))
     runs = Runs.of(n, m / n, size=m)
     strong = split(runs, "strong")
@@ -112,7 +112,7 @@ def test_the_weak_tables_score_scales_beyond_those_learned(tmp_path, capsys):
 def test_scales_below_the_smallest_are_not_learned(tmp_path, capsys):
     path = weak_csv(tmp_path / "runs.csv")
     lines = path.read_text().splitlines()
-    # On one rank, which has the node to itself, everything takes half as long.
+    # One rank, alone on its node, takes half as long.
     odd = [",".join([*line.split(",")[:3], "50,20000"]) if ",1,1000," in line else line for line in lines]
     path.write_text("\n".join(odd) + "\n")
     words = ["weak", str(path), "--time", "time", "--ranks", "ranks", "--by", "series", "--largest", "16"]
@@ -157,7 +157,7 @@ BAD_GREY = ["--time", "time", "--ranks", "ranks", "--by", "app"]
         ({2: "x,1,1,10,4000,"}, "repeats on 1 ranks, size 1, are 4 and 4000, expected within a factor of 100"),
     ],
 )
-def test_what_is_no_run_is_refused_with_its_place(tmp_path, capsys, cells, message):
+def test_an_invalid_run_is_refused_with_its_line(tmp_path, capsys, cells, message):
     lines = ["app,nodes,ranks,edge,time,extra", "x,1,1,10,4,", "x,1,2,10,2,", "x,1,4,10,1,"]
     for at, text in cells.items():
         lines[at] = text
@@ -183,7 +183,7 @@ def test_what_is_no_run_is_refused_with_its_place(tmp_path, capsys, cells, messa
         (["--cutoff-ranks", "1"], 2, "'1', expected a number between 0 and 1"),
     ],
 )
-def test_what_cannot_be_studied_is_refused(tmp_path, capsys, words, status, message):
+def test_invalid_options_and_columns_are_refused(tmp_path, capsys, words, status, message):
     path = str(grey_csv(tmp_path / "runs.csv"))
     try:
         found = barograph(["study", "grey-box", path, *BAD_GREY, *words])

@@ -15,14 +15,14 @@ def held(band, values):
 
 
 @pytest.mark.parametrize("slope", [-1.0, -0.3, 0.0, 0.4, 1.0])
-def test_values_at_a_larger_scale_fall_inside_where_the_observed_trend_goes_on(slope):
+def test_values_at_a_larger_scale_are_covered_if_the_observed_trend_continues(slope):
     rng = np.random.default_rng(11)
     samples = {ranks: maxima(ranks, rng, slope) for ranks in (4, 8, 16)}
     for scale in (32, 64):
         assert held(trend_band(samples, scale), maxima(scale, rng, slope)) > 0.94
 
 
-def test_a_trend_that_resampling_alone_does_not_see_is_followed():
+def test_a_trend_that_resampling_alone_misses_is_followed():
     rng = np.random.default_rng(12)
     samples = {ranks: maxima(ranks, rng, 0.5) for ranks in (4, 8)}
     later = maxima(16, rng, 0.5)
@@ -48,7 +48,7 @@ def test_the_band_is_never_narrower_than_resampled_maxima():
         assert band.upper >= upper * (1 - 1e-12)
 
 
-def test_the_slope_is_learned_and_its_error_grows_on_the_way():
+def test_the_slope_is_learned_and_its_error_grows_with_distance():
     rng = np.random.default_rng(15)
     logs = {ranks: np.log2(rng.lognormal(0.0, 0.01, 500) * ranks**0.25) for ranks in (2, 4, 8, 16, 32)}
     near, far = growth(logs, 64), growth(logs, 256)
@@ -66,7 +66,7 @@ def test_a_sample_whose_regime_moves_makes_a_wider_band():
     assert trend_band({4: moving}, 8).upper > trend_band({4: mixed}, 8).upper > trend_band({4: steady}, 8).upper
 
 
-def test_the_unit_does_not_matter_and_samples_are_left_as_they_are():
+def test_the_unit_does_not_matter_and_samples_are_not_modified():
     rng = np.random.default_rng(17)
     samples = {ranks: maxima(ranks, rng) for ranks in (4, 8)}
     before = {ranks: x.copy() for ranks, x in samples.items()}

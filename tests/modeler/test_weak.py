@@ -42,13 +42,13 @@ def learned(p, n, values, **options):
 
 
 @pytest.mark.parametrize(("p", "n"), [*HPL.values(), SUMMA], ids=[*HPL, "SUMMA"])
-def test_the_coefficients_come_back_from_the_papers_configurations(p, n):
+def test_the_coefficients_are_recovered_from_the_papers_configurations(p, n):
     assert learned(p, n, law(p, n)).coefficients == pytest.approx(BETA, abs=1e-6)
 
 
 @pytest.mark.parametrize(("p", "n"), [*HPL.values(), SUMMA, DNS, HPCG], ids=[*HPL, "SUMMA", "DNS", "HPCG"])
 @pytest.mark.parametrize("intercept", [False, True])
-def test_targets_on_the_same_line_come_back_whether_or_not_coefficients_are_unique(p, n, intercept):
+def test_targets_on_the_same_line_are_recovered_whether_or_not_coefficients_are_unique(p, n, intercept):
     half = len(p) * 2 // 3
     model = learned(p[:half], n[:half], law(p[:half], n[:half]), intercept=intercept)
     assert model.predict(p[half:], n[half:]) == pytest.approx(law(p[half:], n[half:]), rel=1e-3)
@@ -103,7 +103,7 @@ def test_along_one_exact_series_the_law_is_a_parabola_in_log_p():
     assert model.predict(256, 500.0 * 256) == pytest.approx(2 ** parabola(8))
 
 
-def test_far_beyond_a_steep_parabola_there_is_no_answer_rather_than_an_infinite_one():
+def test_far_beyond_a_steep_parabola_there_is_no_answer():
     model = next(model for model in MODELS if model.name == "weak-log-bilinear")
     runs = Runs.of([1, 2, 4, 8], [1.0, 1.0, 1e9, 1e60], size=[10, 20, 40, 80])
     curve = model.fit({"steep": runs}, 0)["steep"]
@@ -123,6 +123,6 @@ def test_far_beyond_a_steep_parabola_there_is_no_answer_rather_than_an_infinite_
         ([(2, 1, float("nan"))], "value is nan, expected a finite number above 0"),
     ],
 )
-def test_runs_that_say_nothing_of_scaling_are_refused(runs, message):
+def test_runs_that_do_not_determine_scaling_are_refused(runs, message):
     with pytest.raises(ValueError, match=message):
         learned(*zip(*runs, strict=True)).predict(8, 8)

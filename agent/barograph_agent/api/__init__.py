@@ -1,1 +1,1 @@
-"""What a program may call itself: intervals of its own (`interval`, `mark`) and features (`features`)."""
+"""The API for applications: intervals of their own (`interval`, `mark`) and features (`features`)."""

@@ -1,11 +1,11 @@
-"""Features that a program reports: numbers that it knows early and that decide how long it will run.
+"""Features reported by a program: numbers that are known early and determine how long it will run.
 
     from barograph_agent import features
 
     features(cells=nx * ny * nz, order=4)
 
-Under `barograph run`, or where $BAROGRAPH_FEATURES names a folder, they are written to a side file of this process, as
-those of instrumented sources are. Otherwise they are ignored. A name noted again has its new value.
+Under `barograph run`, or if $BAROGRAPH_FEATURES names a folder, they are written to a side file of this process, as are
+those of instrumented sources. Otherwise they are ignored. A repeated name replaces the value.
 """
 
 from __future__ import annotations
@@ -18,27 +18,29 @@ from pathlib import Path
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Final
 
+from barograph_agent.shim import is_disabled
+
 if TYPE_CHECKING:
     from barograph_agent.feature_files.writer import SideFileWriter
 
 
 def features(**values: float) -> None:
-    """Note numbers by name: 1-64 characters from A-Z a-z 0-9 _ . -, the first a letter or _.
+    """Report numbers by name: 1-64 characters from A-Z a-z 0-9 _ . -, the first a letter or _.
 
-    Never raises. Values with another name, that are not finite numbers, or beyond 256 names are not noted; the log has
-    their number.
+    Never raises. Values with an invalid name, that are not finite numbers, or beyond 256 names are ignored and counted
+    in the log.
     """
     _NOTES.put(values, monotonic_ns())
 
 
 class _Notes:
-    """The side file of this process, if it has one."""
+    """The side file of this process, if there is one."""
 
     def __init__(self) -> None:
-        self.begin_again()
+        self.reset()
 
-    def begin_again(self) -> None:
-        """Start anew in the child of a fork: file and lock belong to the parent."""
+    def reset(self) -> None:
+        """Reset in the child of a fork: file and lock belong to the parent."""
         self._lock = threading.Lock()
         self._writer: SideFileWriter | None = None
         self._begun = False
@@ -53,10 +55,10 @@ class _Notes:
 
     def _begin(self, environment: Mapping[str, str]) -> None:
         folder = environment.get("BAROGRAPH_FEATURES", "")
-        if not folder or environment.get("BAROGRAPH_DISABLE", "0") not in ("", "0"):
+        if not folder or is_disabled(environment):
             return
         try:
-            # Imported late: it needs numpy, which an unwatched program may not have.
+            # Imported here, because it needs numpy, which an unwatched program may lack.
             from barograph_agent.feature_files.writer import SideFileWriter
         except ImportError:
             return
@@ -65,4 +67,4 @@ class _Notes:
 
 
 _NOTES: Final = _Notes()
-os.register_at_fork(after_in_child=_NOTES.begin_again)
+os.register_at_fork(after_in_child=_NOTES.reset)

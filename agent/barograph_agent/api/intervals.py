@@ -1,4 +1,4 @@
-"""Intervals that a program times itself: loops without MPI, steps of a training, tasks of a framework.
+"""Intervals timed by the program: loops without MPI, training steps, tasks of a framework.
 
     from barograph_agent import interval, mark
 
@@ -6,11 +6,11 @@
         ...
     @interval("solve")              each call of a function
     def solve(): ...
-    for batch in data:              from one mark of a name to its next, in one thread
+    for batch in data:              from one mark of a name to the next, in one thread
         mark("batch")
 
-Under `barograph run` each is written to a ring and becomes an interval like those between collectives, with the name as
-its class. Otherwise nothing is written, and a call takes almost no time.
+Under `barograph run` each is written to a ring and treated like an interval between collectives, with the name as its
+class. Otherwise nothing is written, and the cost of a call is negligible.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import monotonic_ns
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
+
+from barograph_agent.shim import is_disabled
 
 if TYPE_CHECKING:
     from barograph_agent.ring.writer import RingWriter
@@ -36,39 +38,41 @@ _RANKS: Final = (
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMI_RANK", "PMI_SIZE"),
 )
-"""Variables in which launchers give rank and size: torchrun, Open MPI, MPICH and Intel MPI."""
+"""Variables with rank and size, set by torchrun, by Open MPI, and by MPICH and Intel MPI."""
 
 
-class TimedInterval(Protocol):
+class TimedInterval:
     """Result of `interval`: a context manager, and a decorator of functions and coroutine functions.
 
-    A block that ends with an exception is not recorded: it did not do the work of others of its name.
+    A block that raises is not recorded: it did not do the work of other blocks of its name. This class records nothing.
     """
 
-    def __enter__(self) -> TimedInterval: ...
+    __slots__ = ()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None: ...
+    def __enter__(self) -> TimedInterval:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        pass
 
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
         """The function, timed."""
-        ...
+        return function
 
 
 def interval(name: str) -> TimedInterval:
-    """Times a block or a function. Intervals of equal `name` are compared with each other."""
+    """Time a block or a function. Intervals of the same `name` are compared with each other."""
     recorder = _RECORDER
     if not recorder.watched and not recorder.begin(os.environ):
-        return _UNWATCHED
+        return _UNRECORDED
     try:
-        return _Watched(recorder.sites[name])
+        return _RecordedInterval(recorder.sites[name])
     except KeyError:
-        return _Watched(recorder.site(name))
+        return _RecordedInterval(recorder.site(name))
 
 
 def mark(name: str) -> None:
-    """Times from one call to the next: ends an interval and begins another. The first call only begins one."""
+    """Time from one call to the next: ends an interval and begins another. The first call only begins one."""
     recorder = _RECORDER
     if not recorder.watched and not recorder.begin(os.environ):
         return
@@ -80,14 +84,14 @@ def mark(name: str) -> None:
         recorder.put(before, now, recorder.site(name))
 
 
-class _Watched:
-    # Few values: creating the object is much of the cost of an interval.
+class _RecordedInterval(TimedInterval):
+    # Few attributes: creating the object is a large part of the cost of an interval.
     __slots__ = ("_site", "_start")
 
     def __init__(self, site: int) -> None:
         self._site = site
 
-    def __enter__(self) -> _Watched:
+    def __enter__(self) -> _RecordedInterval:
         self._start = monotonic_ns()
         return self
 
@@ -119,21 +123,8 @@ class _Watched:
         return timed
 
 
-class _Unwatched:
-    __slots__ = ()
-
-    def __enter__(self) -> _Unwatched:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        pass
-
-    def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
-        return function
-
-
 class _Recorder:
-    """The ring of this process, if it has one."""
+    """The ring of this process, if there is one."""
 
     def __init__(self) -> None:
         self._beginning = threading.Lock()
@@ -144,20 +135,19 @@ class _Recorder:
         self.put: Callable[[int, int, int], None] = _nothing
 
     def begin(self, environment: Mapping[str, str]) -> bool:
-        """Create a ring on the first call if a run watches this process. Returns whether it does. Never raises."""
+        """On the first call, create a ring if this process is watched. Returns whether it is. Never raises."""
         if self.begun:
             return self.watched
         with self._beginning:
             directory = environment.get("BAROGRAPH_RING_DIR", "")
             rank, size = place(environment)
-            disabled = environment.get("BAROGRAPH_DISABLE", "0") not in ("", "0")
-            if directory and not disabled and rank == 0 and not self.begun:
+            if directory and not is_disabled(environment) and rank == 0 and not self.begun:
                 self._open(Path(directory), rank, size)
             self.begun = True
         return self.watched
 
-    def begin_again(self) -> None:
-        """Start anew in the child of a fork: ring and lock belong to the parent. Numbers of sites stay valid."""
+    def reset(self) -> None:
+        """Reset in the child of a fork: ring and lock belong to the parent. Site numbers stay valid."""
         self._beginning = threading.Lock()
         names = list(self.sites)
         self.sites = {}
@@ -168,14 +158,14 @@ class _Recorder:
                 self.site(name)
 
     def site(self, name: str) -> int:
-        """The number of the place of this name."""
+        """The site number of this name."""
         if name not in self.sites:
             self.sites[name] = self._writer.site(name) if self._writer else 0
         return self.sites[name]
 
     def _open(self, directory: Path, rank: int, size: int) -> None:
         try:
-            # Imported late: it needs numpy, which an unwatched program may not have.
+            # Imported here, because it needs numpy, which an unwatched program may lack.
             from barograph_agent.ring.writer import RingWriter
 
             self._writer = RingWriter(directory, rank, size)
@@ -186,7 +176,7 @@ class _Recorder:
 
 
 def place(environment: Mapping[str, str]) -> tuple[int, int]:
-    """Rank and number of ranks from a launcher's variables; 0 and 1 where there are none."""
+    """Rank and number of ranks from a launcher's variables; 0 and 1 if there are none."""
     for rank, size in _RANKS:
         if environment.get(rank, "").isdecimal() and environment.get(size, "").isdecimal():
             return int(environment[rank]), int(environment[size])
@@ -198,5 +188,5 @@ def _nothing(enter: int, end: int, site: int) -> None:
 
 
 _RECORDER: Final = _Recorder()
-_UNWATCHED: Final = _Unwatched()
-os.register_at_fork(after_in_child=_RECORDER.begin_again)
+_UNRECORDED: Final = TimedInterval()
+os.register_at_fork(after_in_child=_RECORDER.reset)

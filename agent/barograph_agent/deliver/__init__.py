@@ -1,1 +1,1 @@
-"""From rows on this node to the collector: spool, link, keys and credentials."""
+"""Delivery of rows from this node to the collector: spool, link, keys and credentials."""

@@ -1,10 +1,10 @@
-"""The credential in an agent's hello: proves who its user is. Each is made for one hello and valid once.
+"""The credential in an agent's hello: authenticates the agent's user. Each is created for one hello and valid once.
 
     munge:CREDENTIAL   a MUNGE credential whose payload is `payload(stream)`: the node's munged attests the uid
-    token:JSON         a Proof, made with the key in a job token that the facility issued to the job
+    token:JSON         a Proof, computed with the key in a job token that the facility issued to the job
 
-The token is a file named by BAROGRAPH_TOKEN. Its key is never sent: a proof shows that the sender has it. The collector
-derives the same key from the facility's secret, so it stores no tokens.
+The token is the file named by BAROGRAPH_TOKEN. Its key is never sent: a proof shows that the sender has it. The
+collector derives the same key from the facility's secret, so it stores no tokens.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MUNGE_VARIABLE: Final = "BAROGRAPH_MUNGE_SOCKET"
 
 
 class CredentialError(Exception):
-    """A credential that cannot be made. The text says why."""
+    """A credential cannot be created. The text states the reason."""
 
 
 class Token(msgspec.Struct, frozen=True):
@@ -44,7 +44,7 @@ class Token(msgspec.Struct, frozen=True):
 
 
 class Proof(msgspec.Struct, frozen=True):
-    """Shows that its maker has the key of a token, for one stream, at one time (Unix seconds), once."""
+    """Proof of possession of a token's key, for one stream, at one time (Unix seconds), valid once."""
 
     job: str
     user: str
@@ -60,7 +60,7 @@ def token_key(secret: bytes, job: str, user: str, expires: int) -> bytes:
 
 
 def issue(secret: bytes, job: str, user: str, expires: int) -> Token:
-    """A token for a job."""
+    """A new token for a job."""
     return Token(job, user, expires, token_key(secret, job, user, expires).hex())
 
 
@@ -71,7 +71,7 @@ def prove(token: Token, stream: str, at: float, nonce: str) -> Proof:
 
 
 def proof_mac(key: bytes, stream: str, at: float, nonce: str) -> str:
-    """The correct `Proof.mac`."""
+    """The value of `Proof.mac`."""
     return _mac(key, "barograph hello", stream, repr(at), nonce).hex()
 
 
@@ -81,7 +81,7 @@ def payload(stream: str) -> bytes:
 
 
 def keep_token(environment: Mapping[str, str], job: str, kept: Path) -> None:
-    """Copy the token that BAROGRAPH_TOKEN names to `kept` if it is of this job: the spool may outlive the job."""
+    """Copy the token named by BAROGRAPH_TOKEN to `kept` if it was issued to this job: the spool may outlive the job."""
     if (path := environment.get(TOKEN_VARIABLE)) and not kept.exists():
         with contextlib.suppress(OSError, ValueError):
             content = Path(path).read_bytes()
@@ -91,10 +91,10 @@ def keep_token(environment: Mapping[str, str], job: str, kept: Path) -> None:
 
 
 def maker(environment: Mapping[str, str], kept: Path | None = None) -> Callable[[str], str]:
-    """A function that makes a credential for a stream: with a job token where there is one, else with MUNGE.
+    """A function that creates a credential for a stream: from a job token if there is one, else with MUNGE.
 
-    `kept` is the copy made by keep_token, if it exists. The function raises CredentialError; a later call may succeed,
-    such as when munged is back.
+    `kept`: the copy made by keep_token. The function raises CredentialError; a later call may succeed, such as after a
+    restart of munged.
     """
     if kept is not None and kept.exists():
         return lambda stream: _with_token(kept, stream)
@@ -123,6 +123,6 @@ def _with_munge(socket: str, stream: str) -> str:
 
 
 def _mac(key: bytes, *words: str) -> bytes:
-    # Length prefixes, so that different lists of words never give the same text.
+    # Length prefixes: different lists of words never encode to the same text.
     text = "".join(f"{len(word)}:{word}" for word in words)
     return hmac.new(key, text.encode(), hashlib.sha256).digest()

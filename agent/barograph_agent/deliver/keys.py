@@ -1,7 +1,7 @@
-"""The key of a client, for collectors that require one: a small JSON file named by BAROGRAPH_KEY.
+"""Key files of clients, for collectors that require authentication: JSON, named by BAROGRAPH_KEY.
 
-It holds the client's CURVE key pair and the collector's public key, so that each side authenticates the other. A key
-authorizes a role; the user of an agent is authenticated by its credential.
+A key file holds the client's CURVE key pair and the collector's public key, so that each side authenticates the other.
+A key authorizes a role; the user of an agent is authenticated by its credential.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Role: TypeAlias = Literal["agent", "reader", "writer", "importer"]
 
 
 class KeyFileError(ValueError):
-    """A key file that cannot be used. The text names the file, the problem and what was expected."""
+    """An unusable key file. The text names the file, the problem and what was expected."""
 
 
 class ClientKey(msgspec.Struct, frozen=True):
-    """Content of a client's key file; keys are CURVE's, as 40 characters of Z85."""
+    """Content of a client's key file; CURVE keys as 40 characters of Z85."""
 
     name: str
     role: Role
@@ -34,14 +34,14 @@ class ClientKey(msgspec.Struct, frozen=True):
     """The collector's public key."""
 
     def apply(self, socket: zmq.Socket[bytes]) -> None:
-        """Use CURVE with the collector on a socket that is not connected yet."""
+        """Enable CURVE on a socket. To be called before the socket connects."""
         socket.curve_publickey = self.public.encode()
         socket.curve_secretkey = self.secret.encode()
         socket.curve_serverkey = self.collector.encode()
 
 
 def load(path: Path) -> ClientKey:
-    """Read a key file. An agent's may be readable by all users of a node, others' by their owner only.
+    """Read a key file. An agent's may be readable by all users of a node, any other by its owner only.
 
     Raises KeyFileError.
     """
@@ -60,6 +60,6 @@ def load(path: Path) -> ClientKey:
 
 
 def from_environment(environment: Mapping[str, str]) -> ClientKey | None:
-    """The key that BAROGRAPH_KEY names; None where it names none. Raises KeyFileError."""
+    """The key named by BAROGRAPH_KEY; None if the variable is unset. Raises KeyFileError."""
     path = environment.get(VARIABLE)
     return load(Path(path)) if path else None

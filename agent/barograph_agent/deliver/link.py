@@ -1,15 +1,15 @@
 """The producer's end of the log protocol: delivers an outbox to the collector in order and exactly once.
 
-A link sends hello until it is welcomed, sends messages as far as credit allows and removes those acknowledged. Without
-an answer in time it sends hello again and resends what the collector lacks: either side may be restarted at any time.
-No call blocks.
+A link sends hello until it receives a welcome, then sends messages within the granted credit and removes acknowledged
+ones from the outbox. If an answer is overdue it sends hello again and resends what the collector lacks: either side may
+restart at any time. Every row sent is counted once, in `acked_rows` or by reason in `dropped_rows`.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
@@ -19,26 +19,28 @@ import zmq
 from barograph_agent.deliver.credential import CredentialError
 from barograph_agent.deliver.handshake import Handshakes
 from barograph_agent.deliver.keys import ClientKey
-from barograph_agent.deliver.outbox import Outbox
+from barograph_agent.deliver.outbox import Dropped, Outbox
 from barograph_agent.protocol import wire
 
 SILENCE_SECONDS: Final = 2.0
-"""The collector counts as away when an answer is overdue for this long."""
+"""Timeout of an answer, after which the link sends hello again."""
 BACKOFF_LIMIT_SECONDS: Final = 5.0
 _AFTER_SILENCE: Final = 4
-"""Attempt number of a hello after a timeout: a busy collector gets the next one only after a while."""
+"""Attempt number of the first hello after a timeout: an overloaded collector receives the next one only later."""
 _UNNUMBERED: Final = 0
-"""The number in the welcome of a collector that is older than numbers."""
+"""The number in the welcome of a collector that predates numbers."""
+_ACKS: Final = 1024
+"""Acknowledgements remembered, to count the rows that a collector restored from a backup has lost."""
 _READABLE: Final = int(zmq.POLLIN)  # operators of the enum take a microsecond each
 
 
 def backoff(attempt: int, rng: random.Random) -> float:
-    """Seconds until hello number `attempt` (0, 1, ...): 0.1 doubling to the limit, with up to half of it as jitter."""
+    """Seconds until hello number `attempt` (0, 1, ...): 0.1 doubling up to the limit, plus up to 50 % jitter."""
     return min(0.1 * 2.0 ** min(attempt, 16), BACKOFF_LIMIT_SECONDS) * (1.0 + 0.5 * rng.random())
 
 
 def pump(links: Collection[Link], timeout: float) -> None:
-    """Pump several links, waiting at most `timeout` seconds until one of them has something to receive."""
+    """Pump several links after waiting at most `timeout` seconds for a message to any of them."""
     if not links:
         # A poller without sockets does not wait.
         time.sleep(timeout)
@@ -52,7 +54,7 @@ def pump(links: Collection[Link], timeout: float) -> None:
 
 
 class Link:
-    """One stream to one collector. Not thread-safe; call `pump` often."""
+    """One stream to one collector. Not thread-safe. `pump` must be called often and does not block."""
 
     def __init__(
         self,
@@ -66,14 +68,21 @@ class Link:
         clock: Callable[[], float] = time.monotonic,
         seed: int | None = None,
     ) -> None:
-        """`credential` makes one for a stream, a new one for each hello; it may raise CredentialError."""
+        """`credential`: creates a credential for a stream, once per hello; may raise CredentialError."""
         self.stream = stream
         self.outbox = outbox
         self.acked_rows = 0
-        self._skips: list[tuple[int, int]] = []
-        """Skips sent and not acknowledged: number, and all rows that the outbox had dropped up to it."""
+        """Rows that the collector has acknowledged and still has."""
         self.dropped_rows: Counter[str] = Counter()
+        """Rows dropped by the outbox, refused by the collector or lost with its log, by reason."""
         self.refusals: list[wire.Refuse] = []
+        """The last ten."""
+        self._acks: deque[tuple[int, int]] = deque(maxlen=_ACKS)
+        """Acknowledged numbers, each with `acked_rows` at that time."""
+        self._forgotten: Dropped | None = None
+        """Rows lost with the collector's log, until the skip that reports them is acknowledged."""
+        self._skips: list[tuple[int, int]] = []
+        """Unacknowledged skips: number, and all rows that the outbox had dropped up to it."""
         self._trouble = ""
         self._clock = clock
         self._rng = random.Random(seed)
@@ -81,7 +90,7 @@ class Link:
         self._endpoint = endpoint
         self._socket = (context or zmq.Context.instance()).socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, 0)
-        # Messages must not queue for an absent collector: they would arrive after a resend, out of order.
+        # Messages must not queue while disconnected: they would arrive after a resend, out of order.
         self._socket.setsockopt(zmq.IMMEDIATE, 1)
         self._socket.setsockopt(zmq.RECONNECT_IVL, 100)
         self._socket.setsockopt(zmq.RECONNECT_IVL_MAX, 2000)
@@ -90,68 +99,60 @@ class Link:
             key.apply(self._socket)
             self._handshakes = Handshakes(self._socket)
         self._socket.connect(endpoint)
-        self._welcomed = False
+        self.connected = False
+        """True while the stream is open and the collector answers in time."""
         self._attempt = 0
         self._number = 1
-        """Number of this attempt to open the stream; repeated hellos have the same."""
+        """Number of the attempt to open the stream; repeated hellos carry the same."""
         self._hello_at = clock()
         self._received_at = float("-inf")
-        self._acked = 0
+        self.acked = 0
+        """The highest acknowledged number; 0 before the first welcome."""
         self._sent = 0
         self._credit = 0
         self._rows_by_request: dict[int, wire.Rows] = {}
         self._request = 0
 
     @property
-    def connected(self) -> bool:
-        """True while this stream is welcomed and the collector answers."""
-        return self._welcomed
-
-    @property
     def trouble(self) -> str:
-        """Why this link is not admitted, for people; empty while that is unknown, or once it is."""
-        # ZeroMQ's monitor may report the successful handshake after the welcome has come.
-        if self._welcomed:
+        """Why the stream is not open, for display; empty if the reason is unknown or the stream is open."""
+        # ZeroMQ's monitor may report the successful handshake after the welcome was received.
+        if self.connected:
             return ""
         return self._trouble or (self._handshakes.trouble if self._handshakes else "")
 
     @property
     def idle(self) -> bool:
         """True once everything in the outbox is acknowledged."""
-        return self._welcomed and self._acked >= self.outbox.last_seq
-
-    @property
-    def acked(self) -> int:
-        """The highest acknowledged number: 0 before the first welcome."""
-        return self._acked
+        return self.connected and self.acked >= self.outbox.last_seq
 
     def pump(self, timeout: float = 0.0) -> None:
-        """Send and receive what is possible, waiting at most `timeout` seconds for a message."""
+        """Send and receive all pending messages, waiting at most `timeout` seconds for one."""
         self._send_pending()
         if timeout > 0:
             self._socket.poll(int(timeout * 1000))
-        # Until nothing is left to receive: the socket's descriptor is edge-triggered.
+        # Until the queue is empty: the socket's descriptor is edge-triggered.
         while self._can_receive():
             self._on_message(self._socket.recv(zmq.NOBLOCK))
             self._send_pending()
 
     def register(self, poller: zmq.Poller) -> None:
-        """Let a poller wait until `pump` has something to receive."""
+        """Register the socket with a poller, for incoming messages."""
         poller.register(self._socket, zmq.POLLIN)
 
     def fileno(self) -> int:
-        """A descriptor that becomes readable when `pump` has something to receive, edge-triggered as ZeroMQ's are."""
+        """A descriptor that becomes readable when a message arrives; edge-triggered, as ZeroMQ's are."""
         return self._socket.fileno()
 
     def wait_idle(self, seconds: float) -> bool:
-        """Pump until everything is acknowledged or the time is over; True for the former."""
+        """Pump until everything is acknowledged; False if `seconds` pass first."""
         deadline = self._clock() + seconds
         while not self.idle and (left := deadline - self._clock()) > 0:
             self.pump(min(left, 0.05))
         return self.idle
 
     def read(self, table: str, after: int, limit: int, job: str, seconds: float) -> wire.Rows | None:
-        """One read over the same connection; None without an answer in time."""
+        """Read from the log over the same connection; None without an answer in `seconds`."""
         self._request += 1
         deadline = self._clock() + seconds
         if not self._send(wire.Read(self._request, table, after, limit, job)):
@@ -161,7 +162,7 @@ class Link:
         return self._rows_by_request.pop(self._request, None)
 
     def close(self) -> None:
-        """Close the connection; the outbox keeps what is not acknowledged."""
+        """Close the connection; the outbox keeps unacknowledged messages."""
         if self._handshakes is not None:
             self._handshakes.close()
         self._socket.close()
@@ -172,49 +173,48 @@ class Link:
             self._reset_session()
             self._hello_at = now
             self._attempt = _AFTER_SILENCE
-        if not self._welcomed:
+        if not self.connected:
             self._send_hello(now)
             return
-        if self._sent == self._acked:
+        if self._sent == self.acked:
             self._received_at = now
-        if self._sent < (last := self.outbox.first_seq - 1):
-            rows, reason = self._dropped_rows()
-            if not self._send(wire.Skip(self.stream, last, rows - self._reported_rows, reason)):
+        if self._forgotten and self._sent < self._forgotten.seq:
+            if not self._send(wire.Skip(self.stream, *self._forgotten)):
                 return
-            self._sent = last
-            self._skips.append((last, rows))
-        while self._sent < self.outbox.last_seq and self._sent - self._acked < self._credit:
+            self._sent = self._forgotten.seq
+        if self._sent < (last := self.outbox.first_seq - 1) and not self._send_skip(last):
+            return
+        while self._sent < self.outbox.last_seq and self._sent - self.acked < self._credit:
             if not self._send_frame(self.outbox.get(self._sent + 1)):
                 return
             self._sent += 1
 
     def _is_silent(self, now: float) -> bool:
-        """Whether an answer is overdue, and none waits to be received: this process may have been suspended."""
-        overdue = self._welcomed and self._sent > self._acked and now - self._received_at > SILENCE_SECONDS
+        """Whether an answer is overdue."""
+        overdue = self.connected and self._sent > self.acked and now - self._received_at > SILENCE_SECONDS
+        # After this process was suspended the answer may be in the receive queue.
         return overdue and not self._can_receive()
 
     def _can_receive(self) -> bool:
         return bool(int(self._socket.getsockopt(zmq.EVENTS)) & _READABLE)
 
     def _reset_session(self) -> None:
-        """Open the stream anew: what the collector has is unknown, and answers to earlier hellos are ignored."""
-        self._welcomed = False
+        """Reopen the stream: the collector's position is unknown, and answers to earlier hellos are ignored."""
+        self.connected = False
         self._number += 1
 
-    def _dropped_rows(self) -> tuple[int, str]:
-        """Rows dropped since the last acknowledgement beyond them, and why."""
-        if (lost := self.outbox.dropped) is None:
-            # Acknowledged once, by a collector that has lost its database since.
+    def _send_skip(self, last: int) -> bool:
+        """Send a skip up to number `last` with the dropped rows that no earlier skip has reported."""
+        # Nothing dropped: acknowledged to an earlier process by a log that is gone; the number of rows is unknown.
+        _, rows, reason = self.outbox.dropped or Dropped(last, 0, "forgotten")
+        if self._skips and rows < self._skips[-1][1]:
             self._skips.clear()
-            return 0, "forgotten"
-        if lost.rows < self._reported_rows:
-            self._skips.clear()
-        return lost.rows, lost.reason
-
-    @property
-    def _reported_rows(self) -> int:
-        """Dropped rows that are in skips already sent."""
-        return self._skips[-1][1] if self._skips else 0
+        reported = self._skips[-1][1] if self._skips else 0
+        if not self._send(wire.Skip(self.stream, last, rows - reported, reason)):
+            return False
+        self._sent = last
+        self._skips.append((last, rows))
+        return True
 
     def _send_hello(self, now: float) -> None:
         if now < self._hello_at:
@@ -224,7 +224,7 @@ class Link:
             self._socket.connect(self._endpoint)
             self._back_off(now)
         elif self._socket.poll(0, zmq.POLLOUT):
-            # The next attempt waits for this hello only if it was sent: without a connection each pump tries again.
+            # Without a connection there is no back-off: the first pump after connecting sends hello.
             try:
                 credential = self._credential(self.stream) if self._credential else ""
             except CredentialError as error:
@@ -247,18 +247,20 @@ class Link:
             case wire.Ack():
                 self._credit = message.credit
                 self._advance(message.seq)
-            case wire.Welcome() if self._welcomed or message.number not in (self._number, _UNNUMBERED):
-                # The answer to a repeated or an earlier hello. Messages sent since are under way.
+            case wire.Welcome() if self.connected or message.number not in (self._number, _UNNUMBERED):
+                # The answer to a repeated or an earlier hello. Messages sent since then are in flight.
                 self._credit = message.credit
                 self._advance(message.acked)
             case wire.Welcome():
-                self._welcomed = True
+                self.connected = True
                 self._trouble = ""
                 self._attempt = 0
                 self._credit = message.credit
+                if message.acked < self.acked:
+                    self._count_forgotten(message.acked)
                 self._advance(message.acked)
-                self._acked = self._sent = message.acked
-                # A skip beyond that may be lost.
+                self.acked = self._sent = message.acked
+                # A skip beyond the acknowledged number may be lost.
                 self._skips = [skip for skip in self._skips if skip[0] <= message.acked]
             case wire.Refuse():
                 self._on_refuse(message)
@@ -266,24 +268,34 @@ class Link:
                 self._rows_by_request = {message.request: message}
 
     def _advance(self, seq: int) -> None:
-        if seq <= self._acked:
+        if seq <= self.acked:
             return
         dropped = self.outbox.dropped
-        if dropped is not None and self._acked < dropped.seq <= seq:
+        if dropped is not None and self.acked < dropped.seq <= seq:
             self.dropped_rows[dropped.reason] += dropped.rows
+        if self._forgotten and self._forgotten.seq <= seq:
+            self._forgotten = None
         self.acked_rows += self.outbox.ack(seq)
-        self._acked = seq
+        self._acks.append((seq, self.acked_rows))
+        self.acked = seq
         self._sent = max(self._sent, seq)
+
+    def _count_forgotten(self, acked: int) -> None:
+        """Count rows acknowledged beyond number `acked` as dropped: the collector has lost them with its log."""
+        while self._acks and self._acks[-1][0] > acked:
+            self._acks.pop()
+        rows = self.acked_rows - (self._acks[-1][1] if self._acks else 0)
+        self.acked_rows -= rows
+        self.dropped_rows["forgotten"] += rows
+        before = self._forgotten or Dropped(0, 0, "")
+        self._forgotten = Dropped(max(before.seq, self.acked), before.rows + rows, "forgotten")
 
     def _on_refuse(self, message: wire.Refuse) -> None:
         self.refusals = [*self.refusals[-9:], message]
         if message.reason in wire.CONSUMED:
-            if self.outbox.first_seq <= message.seq <= self.outbox.last_seq:
-                rows = self.outbox.rows_in(message.seq)
-                self.dropped_rows["refused"] += rows
-                self.acked_rows -= rows
-        elif self._welcomed:
-            # The collector was restarted, or a message was lost.
+            self.dropped_rows["refused"] += self.outbox.discount(message.seq)
+        elif self.connected:
+            # The collector restarted, or a message was lost.
             self._reset_session()
             self._back_off(self._clock())
         elif message.seq == 0:

@@ -1,4 +1,4 @@
-"""MUNGE through its C library: a credential that proves a uid within a cluster whose nodes share a secret."""
+"""MUNGE through its C library: credentials that authenticate a uid within a cluster whose nodes share a secret."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ EXPIRED: Final = 15
 REWOUND: Final = 16
 REPLAYED: Final = 17
 _OPT_SOCKET: Final = 8
-"""This and the three above: munge.h."""
+"""This and the three above are from munge.h."""
 
 
 class MungeError(Exception):
-    """MUNGE failed. `status` is that of its library, -1 where it is not installed."""
+    """MUNGE failed. `status`: the library's error number, -1 if the library is not installed."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(f"MUNGE: {text}")
@@ -22,9 +22,9 @@ class MungeError(Exception):
 
 
 def encode(payload: bytes, socket: str = "") -> str:
-    """A credential with this payload, from the munged behind `socket` or the default one. Raises MungeError.
+    """A credential with this payload, from the munged at `socket` or the default one. Raises MungeError.
 
-    Returns at once where no munged runs; may take seconds where it is overloaded.
+    Returns at once if no munged runs; may take seconds if munged is overloaded.
     """
     library = _library()
     credential = ctypes.c_void_p()
@@ -38,7 +38,7 @@ def encode(payload: bytes, socket: str = "") -> str:
 
 
 def decode(credential: str, socket: str = "") -> tuple[bytes, int]:
-    """Payload and uid of a credential that is valid and was not decoded on this host before. Raises MungeError."""
+    """Payload and uid of a valid credential that was not decoded on this host before. Raises MungeError."""
     library = _library()
     payload, length, uid, gid = ctypes.c_void_p(), ctypes.c_int(), ctypes.c_uint32(), ctypes.c_uint32()
     results = [ctypes.byref(result) for result in (payload, length, uid, gid)]

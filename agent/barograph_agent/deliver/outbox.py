@@ -1,4 +1,4 @@
-"""What a producer has written and the collector has not acknowledged: an ordered queue of encoded messages.
+"""Outboxes: ordered queues of encoded messages that the collector has not acknowledged yet.
 
 `Memory` keeps the messages in memory; `spool.Spool` keeps them in files and survives a restart.
 """
@@ -19,7 +19,7 @@ class Dropped(NamedTuple):
 
 
 Held = TypeVar("Held")
-"""What a kind of outbox keeps of a message, beside its rows."""
+"""What a kind of outbox stores of a message, beside the number of its rows."""
 
 
 class Outbox(ABC, Generic[Held]):
@@ -29,9 +29,9 @@ class Outbox(ABC, Generic[Held]):
         self.last_seq = last_seq
         """The highest number that may be sent."""
         self.dropped: Dropped | None = None
-        """What was dropped since the last acknowledgement beyond it, or None."""
+        """Dropped messages that the collector has not acknowledged as dropped, or None."""
         self._held: OrderedDict[int, tuple[int, Held]] = OrderedDict()
-        """Rows and content by number."""
+        """Number of rows, and content, by message number."""
 
     @property
     def next_seq(self) -> int:
@@ -51,9 +51,12 @@ class Outbox(ABC, Generic[Held]):
     def get(self, seq: int) -> bytes:
         """The message with this number, first_seq <= seq <= last_seq."""
 
-    def rows_in(self, seq: int) -> int:
-        """Rows of the message with this number."""
-        return self._held[seq][0]
+    def discount(self, seq: int) -> int:
+        """Remove the rows of a refused message from the count that `ack` returns; returns how many rows that was."""
+        rows, held = self._held.get(seq, (0, None))
+        if held is not None:
+            self._held[seq] = 0, held
+        return rows
 
     def ack(self, seq: int) -> int:
         """Remove everything up to seq; returns how many rows that was."""
@@ -62,7 +65,7 @@ class Outbox(ABC, Generic[Held]):
         return self._remove(seq)
 
     def _drop(self, seq: int, reason: str) -> None:
-        """Remove everything up to seq, and remember that."""
+        """Remove everything up to seq, and record it in `dropped`."""
         before = self.dropped.rows if self.dropped else 0
         self.dropped = Dropped(seq, before + self._remove(seq), reason)
 
@@ -74,7 +77,7 @@ class Outbox(ABC, Generic[Held]):
 
 
 class Memory(Outbox[bytes]):
-    """An outbox for derived data, which its producer can compute again. Beyond the cap the oldest is dropped."""
+    """An outbox in memory, for derived data that its producer can recompute. Beyond the cap the oldest is dropped."""
 
     def __init__(self, next_seq: int = 1, cap_messages: int = 10_000) -> None:
         super().__init__(next_seq - 1)

@@ -1,13 +1,13 @@
-"""The spool: an outbox in files that survives SIGKILL of its owner and records what it had to drop.
+"""The spool: an outbox in files that survives SIGKILL of its owner and counts what it drops.
 
 A spool is a directory of segments `<first seq>.seg`. A segment is a sequence of entries
 
     length u32 | crc32 u32 | kind u8 | rows u32 | payload        (little-endian; crc over kind, rows, payload)
 
-of kind MESSAGE (one encoded message) or MARK (the producer's own state). Messages are valid only once a mark follows
-them: `commit` writes the mark and calls fsync, and opening a spool cuts off everything after the last mark.
-A producer that stores in each mark how far it had read its source therefore loses nothing and repeats nothing.
-Each segment begins with a copy of the mark before it, so that segments of acknowledged messages can be deleted.
+of kind MESSAGE (one encoded message) or MARK (the producer's state). Messages are valid only if a mark follows them:
+`commit` writes the mark and calls fsync, and opening a spool truncates everything after the last mark. A producer that
+stores its read position in each mark therefore loses and repeats nothing. Each segment begins with a copy of the last
+mark of the segment before it, so that segments of acknowledged messages can be deleted.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class SpoolError(Exception):
 
 
 class SegmentPlace(NamedTuple):
-    """Where a message is: its payload in a segment, in bytes."""
+    """Location of a message: offset and length of its payload in a segment, in bytes."""
 
     segment: int
     at: int
@@ -47,9 +47,9 @@ class SegmentPlace(NamedTuple):
 
 
 class Spool(Outbox[SegmentPlace]):
-    """The outbox of one stream, in `directory`, of at most about `cap_bytes`; the oldest segment is dropped first.
+    """The outbox of one stream, in `directory`, limited to about `cap_bytes` by dropping the oldest segments.
 
-    One process owns a spool at a time (SpoolError otherwise).
+    One process owns a spool at a time. Raises SpoolError if another process does.
     """
 
     def __init__(self, directory: Path, cap_bytes: int = 256 * 2**20, segment_bytes: int = SEGMENT_BYTES) -> None:
@@ -63,9 +63,9 @@ class Spool(Outbox[SegmentPlace]):
         self._committed = 0
         """Bytes of the current segment up to the end of its last mark."""
         self._waiting: list[tuple[tuple[int, SegmentPlace], bytes]] = []
-        """Rows, place and content of messages put since the last commit."""
+        """Rows, location and content of messages put since the last commit."""
         self._fresh: dict[int, bytes] = {}
-        """Messages of the last commit: they are sent next, and need not be read back."""
+        """Messages of the last commit by number: they are sent next, without reading them back."""
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -92,13 +92,13 @@ class Spool(Outbox[SegmentPlace]):
         return sum(self._sizes.values())
 
     def put(self, rows: int, frame: bytes) -> None:
-        """Append one message, which is valid from the next `commit` on."""
+        """Append one message, which becomes valid with the next `commit`."""
         at = self._sizes[self._current] + _HEAD.size + _BODY.size
         self._write(_MESSAGE, rows, frame)
         self._waiting.append(((rows, SegmentPlace(self._current, at, len(frame))), frame))
 
     def commit(self, mark: bytes) -> None:
-        """Make everything put so far durable together with the producer's state; then keep to the cap."""
+        """Make everything put so far durable together with the producer's state; then enforce the cap."""
         self._write(_MARK, 0, mark)
         os.fsync(self._files[self._current])
         self.mark = mark
@@ -107,13 +107,13 @@ class Spool(Outbox[SegmentPlace]):
         self._waiting = []
         self._committed = self._sizes[self._current]
         if self._committed >= self._segment_bytes and self._current <= self.last_seq:
-            # Where the disk is full this segment grows: a failure here must not undo what is committed.
+            # If the disk is full this segment grows instead: a failure here must not undo the commit.
             with contextlib.suppress(OSError):
                 self._open_segment()
-        self._keep_to_cap()
+        self._enforce_cap()
 
     def rollback(self) -> None:
-        """Discard what was put since the last commit: for a producer whose disk was full half-way."""
+        """Discard what was put since the last commit, as after an error of the disk."""
         self._waiting = []
         self._sizes[self._current] = self._committed
         with contextlib.suppress(OSError):
@@ -127,7 +127,7 @@ class Spool(Outbox[SegmentPlace]):
         return os.pread(self._files[place.segment], place.length, place.at)
 
     def ack(self, seq: int) -> int:
-        """Remove everything up to seq, and segments of which nothing is held; returns how many rows that was."""
+        """Remove everything up to seq, and empty segments; returns how many rows that was."""
         had_dropped = self.dropped is not None
         rows = super().ack(seq)
         if had_dropped and self.dropped is None:
@@ -140,7 +140,7 @@ class Spool(Outbox[SegmentPlace]):
         return rows
 
     def close(self) -> None:
-        """Close the files; they stay on disk."""
+        """Close the files, which stay on disk."""
         for file in self._files.values():
             os.close(file)
         self._files.clear()
@@ -148,7 +148,7 @@ class Spool(Outbox[SegmentPlace]):
 
     def remove(self) -> None:
         """Delete everything, and close."""
-        # The lock is deleted last, or another process could open a spool that is partly deleted.
+        # The lock is deleted last: no other process can open a partly deleted spool.
         for path in sorted(self.directory.iterdir(), key=lambda path: path.name == "lock"):
             path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
@@ -185,7 +185,7 @@ class Spool(Outbox[SegmentPlace]):
         del self._sizes[segment]
         self._path(segment).unlink()
 
-    def _keep_to_cap(self) -> None:
+    def _enforce_cap(self) -> None:
         while self.size > self._cap and len(self._sizes) > 1:
             segment, following = list(self._sizes)[:2]
             if self.first_seq < following:
@@ -220,32 +220,34 @@ class Spool(Outbox[SegmentPlace]):
         if not paths:
             self._open_segment()
         elif self._committed == 0:
-            # Killed while it opened this segment: the mark must be in it before older segments may be deleted.
+            # Killed while opening this segment: it needs the mark before older segments may be deleted.
             self._write(_MARK, 0, self.mark)
             self._committed = self._sizes[self._current]
         if self.dropped:
-            # Killed between recording the drop and deleting the segment.
+            # Killed after recording the drop and before deleting the segment.
             self._remove(self.dropped.seq)
 
     def _drop(self, seq: int, reason: str) -> None:
         super()._drop(seq, reason)
-        # Where the disk is full, the segment is deleted even so: it makes room.
+        # If the disk is full the segment is deleted all the same, which frees space.
         with contextlib.suppress(OSError):
             replace_file(self.directory / "dropped", msgspec.json.encode(self.dropped))
 
 
 def _write_entry(file: int, at: int, kind: int, rows: int, payload: bytes) -> int:
+    """Write one entry at offset `at`; returns the offset of its end."""
     body = _BODY.pack(kind, rows)
-    head = _HEAD.pack(len(body) + len(payload), zlib.crc32(payload, zlib.crc32(body)))
-    data = b"".join((head, body, payload))
-    while data:
-        written = os.pwrite(file, data, at)
-        data, at = data[written:], at + written
-    return at
+    head = _HEAD.pack(len(body) + len(payload), zlib.crc32(payload, zlib.crc32(body))) + body
+    end = at + len(head) + len(payload)
+    at += os.pwritev(file, (head, payload), at)
+    # A disk without room for all of it accepts a part, and the next write raises.
+    while at < end:
+        at += os.pwritev(file, ((head + payload)[at - end :],), at)
+    return end
 
 
 def _entries(file: int) -> Iterator[tuple[int, int, int, bytes]]:
-    """Entries of a segment as (offset of the payload, kind, rows, payload), up to the first that is not complete."""
+    """Entries of a segment as (offset of the payload, kind, rows, payload), up to the first incomplete one."""
     at = 0
     while True:
         head = os.pread(file, _HEAD.size, at)
@@ -263,7 +265,7 @@ def _entries(file: int) -> Iterator[tuple[int, int, int, bytes]]:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Replace the content of `path` atomically: after a crash or power cut it has the old content or the new."""
+    """Replace the content of `path` atomically: after a crash or power failure it is the old content or the new."""
     part = path.with_name(path.name + ".part")
     with part.open("wb") as file:
         file.write(data)

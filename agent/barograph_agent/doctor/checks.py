@@ -24,26 +24,14 @@ from barograph_agent.settings import agent, places, sources
 RING_BYTES: Final = 3.5 * 2**20
 SPOOL_BYTES: Final = 256 * 2**20
 ANSWER_SECONDS: Final = 5.0
-_AWAY: Final = "start `barograph up` there, or set BAROGRAPH_COLLECTOR; until then runs are kept in the spool"
-_SHARED: Final = (
-    "nfs",
-    "lustre",
-    "gpfs",
-    "beegfs",
-    "ceph",
-    "fuse",
-    "9p",
-    "cifs",
-    "smb",
-    "afs",
-    "pvfs",
-    "orangefs",
-    "panfs",
-)
+_AWAY: Final = "start `barograph up` there, or set BAROGRAPH_COLLECTOR; until then runs are spooled"
+_SHARED: Final = ("nfs", "lustre", "gpfs", "beegfs", "ceph", "fuse", "9p", "cifs", "smb", "afs", "pvfs", "orangefs",
+                  "panfs")  # fmt: skip
+"""Prefixes of the types of file systems that nodes may share."""
 
 
 def examine(environment: Environment, endpoint: str) -> Iterator[Finding]:
-    """All checks, each when it is done. A failed check is a finding and not an exception."""
+    """Run all checks; yields each finding as soon as it is available. A failed check does not raise."""
     yield check_shim()
     yield check_compiler(environment)
     yield check_launcher(environment)
@@ -57,7 +45,7 @@ def examine(environment: Environment, endpoint: str) -> Iterator[Finding]:
 
 
 def check_shim() -> Finding:
-    """Whether the shim is installed, and the dynamic linker of this node loads it."""
+    """Whether the shim is installed and the dynamic linker of this node loads it."""
     try:
         library = shim.library()
         preload = shim.preload(library, "")
@@ -79,7 +67,7 @@ def check_compiler(environment: Environment) -> Finding:
 
 
 def check_rings(root: Path) -> Finding:
-    """Whether there is memory for one ring per processor."""
+    """Whether memory suffices for one ring per processor."""
     parent = _existing(root)
     free = _free(parent)
     needed = (os.cpu_count() or 1) * RING_BYTES
@@ -94,7 +82,7 @@ def check_rings(root: Path) -> Finding:
 
 
 def check_spool(root: Path) -> Finding:
-    """Whether the spool is on a disk of this node, with room for the spool of one run."""
+    """Whether the spool is on a disk of this node with room for one run."""
     parent = _existing(root)
     kind, free = _file_system(parent), _free(parent)
     text = f"{parent}: {kind}, {free / 2**20:,.0f} MB free"
@@ -109,7 +97,7 @@ def check_spool(root: Path) -> Finding:
 
 
 def check_collector(endpoint: str, environment: Environment) -> Finding:
-    """Whether the collector answers a read, with the key of runs on this node. An agent also needs a credential."""
+    """Whether the collector answers a read with this node's key, and an agent's credential can be created."""
     try:
         places.check_endpoint(endpoint)
         key = keys.from_environment(environment)
@@ -139,12 +127,12 @@ def _read(endpoint: str, key: keys.ClientKey | None) -> Finding:
             took = time.monotonic() - began
             answer = wire.decode_from_collector(socket.recv())
         except msgspec.DecodeError:
-            return Finding("collector", "fail", f"{endpoint} answers, but is no collector", _AWAY)
+            return Finding("collector", "fail", f"{endpoint} answers, but is not a collector", _AWAY)
         finally:
             handshakes.close()
-    # An agent may not read, so its answer is an error: the connection works.
+    # An agent may not read, so an error shows that the connection works.
     if not isinstance(answer, wire.Rows) or (answer.error and (key is None or key.role != "agent")):
-        return Finding("collector", "fail", f"{endpoint} answers, but not what it was asked", "use the same version")
+        return Finding("collector", "fail", f"{endpoint} sent an unexpected answer", "use the same version")
     client = f" {key.name}, as {key.role}," if key is not None else ""
     return Finding("collector", "ok", f"{endpoint} answered{client} in {took * 1000:.0f} ms")
 
@@ -156,32 +144,32 @@ def _no_answer(endpoint: str, trouble: str) -> Finding:
 
 
 def check_rules(environment: Environment) -> Finding:
-    """Whether the site's rules can be used, where there are any."""
+    """Whether the site's rules, if any, are valid."""
     path = places.rules(environment)
     if path is None:
         return Finding("rules", "ok", "none")
     try:
         found = rules.read(path)
     except rules.RulesError as error:
-        return Finding("rules", "fail", str(error), "runs go on without them; mend the file")
+        return Finding("rules", "fail", str(error), "fix the file; until then runs ignore it")
     return Finding("rules", "ok", f"{path}: {len(found.app)} names, {len(found.param)} parameters")
 
 
 def check_configuration(environment: Environment) -> Finding:
-    """Whether the table [agent] of the configuration can be used, where there is a file."""
+    """Whether the table [agent] of the configuration, if any, is valid."""
     path = sources.site_file(environment)
     try:
         said = sources.from_file(agent.AgentSettings, path)
     except sources.ConfigError as error:
-        return Finding("config", "fail", str(error), "runs go on without it; mend the file")
+        return Finding("config", "fail", str(error), "fix the file; until then runs ignore it")
     return Finding("config", "ok", f"{path}: {len(said)} settings in [agent]" if path else "none")
 
 
 def check_hooks(site: Path) -> Finding:
-    """Whether this user can run the batch system's hooks, where they are installed, and load their shim."""
+    """Whether this user can run the batch system's hooks, if installed, and load their shim."""
     scripts = sorted(path for path in site.glob("*/task-*") if path.is_file())
     if not scripts:
-        return Finding("hooks", "ok", f"none in {site}: who wants to be watched uses `barograph run`")
+        return Finding("hooks", "ok", f"none in {site}: jobs are watched with `barograph run` only")
     for path in scripts:
         if not os.access(path, os.R_OK | os.X_OK):
             advice = f"chmod -R a+rX {site}: a batch system fails tasks whose hook it cannot run"
@@ -204,7 +192,7 @@ def _free(path: Path) -> int:
 
 
 def _file_system(path: Path) -> str:
-    """Type of the file system that holds this path, as the kernel names it."""
+    """The kernel's name for the type of the file system that contains this path."""
     best, kind = "", "unknown"
     real = str(path.resolve())
     with open("/proc/self/mountinfo", errors="replace") as mounts:  # noqa: PTH123

@@ -1,4 +1,4 @@
-"""The check of `barograph doctor` that runs an MPI program of one rank under the shim and reads its ring."""
+"""The check of `barograph doctor` that runs a one-rank MPI program under the shim and reads its ring."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SLOW: Final = "each collective costs about 40 ns instead of 15; nothing else ch
 
 
 class Finding(NamedTuple):
-    """The result of a check: one line, and what to do where it did not pass."""
+    """The result of a check: one line, and the remedy if it did not pass."""
 
     check: str
     state: State
@@ -50,7 +50,7 @@ Environment = Mapping[str, str]
 
 
 def check_launcher(environment: Environment) -> Finding:
-    """The mpiexec in PATH, and of which MPI it is."""
+    """The mpiexec in PATH and its MPI implementation."""
     path = shutil.which("mpiexec", path=environment.get("PATH"))
     if path is None:
         return Finding("mpi", "warn", "no mpiexec in PATH", "load the MPI module that jobs use, and ask again")
@@ -61,25 +61,26 @@ def check_launcher(environment: Environment) -> Finding:
 
 
 def check_watching(environment: Environment) -> Iterator[Finding]:
-    """Whether the barriers of a program of one rank are in its ring, and which clock timed them."""
+    """Whether the barriers of a one-rank program are in its ring, and the clock that timed them."""
     try:
         preload = shim.preload(shim.library(), environment.get("LD_PRELOAD", ""))
     except (FileNotFoundError, ValueError):
-        return  # which the check of the shim says
+        return  # reported by check_shim
     with tempfile.TemporaryDirectory(prefix="barograph-doctor-") as folder:
         watching, clock = _watch(Path(folder), environment, preload)
     yield watching
+    clock = clock or _clock_of_kernel()
     fast = "time stamp counter" in clock or clock == f"{_KERNEL}tsc"
     yield Finding("clock", "ok" if fast else "warn", clock, "" if fast else _SLOW)
 
 
 def _watch(folder: Path, environment: Environment, preload: str) -> tuple[Finding, str]:
-    """The finding, and the name of the clock: the ring's, else the kernel's."""
+    """The finding, and the ring's clock, empty if there is no ring."""
     program = _program(folder, environment)
     if program is None:
         advice = "load the MPI module that jobs use, with mpicc or mpi4py, and ask again"
         text = "not tried: neither mpicc nor mpi4py to make a program with"
-        return Finding("watching", "warn", text, advice), _clock_of_kernel()
+        return Finding("watching", "warn", text, advice), ""
     mpiexec = shutil.which("mpiexec", path=environment.get("PATH"))
     command = [*([mpiexec, "-n", "1"] if mpiexec else []), *program]
     rings = folder / "rings"
@@ -89,27 +90,26 @@ def _watch(folder: Path, environment: Environment, preload: str) -> tuple[Findin
     if done is None or done.returncode:
         text = f"a program of one rank failed: {last(done)}"
         advice = f"make this work first, without barograph: {' '.join(command[:4])}"
-        return Finding("watching", "fail", text, advice), _clock_of_kernel()
+        return Finding("watching", "fail", text, advice), ""
     path = next(rings.glob("*.ring"), None)
     if path is None:
         text = "a program of one rank ran, and none of its barriers were seen"
         advice = "is its MPI linked statically, or does mpiexec drop LD_PRELOAD?"
-        return Finding("watching", "fail", text, advice), _clock_of_kernel()
+        return Finding("watching", "fail", text, advice), ""
     try:
         with Ring(path) as ring:
             seen, clock = ring.head, ring.clock
     except RingError as error:
         advice = "shim and agent are of two versions: install barograph again"
-        return Finding("watching", "fail", str(error), advice), _clock_of_kernel()
-    state: State = "ok" if seen == BARRIERS else "fail"
-    advice = "" if state == "ok" else "please report this, with the name and version of your MPI"
-    return Finding(
-        "watching", state, f"{seen} of {BARRIERS} barriers of a program of one rank were seen", advice
-    ), clock
+        return Finding("watching", "fail", str(error), advice), ""
+    text = f"{seen} of {BARRIERS} barriers of a program of one rank were seen"
+    if seen == BARRIERS:
+        return Finding("watching", "ok", text), clock
+    return Finding("watching", "fail", text, "please report this, with the name and version of your MPI"), clock
 
 
 def _program(folder: Path, environment: Environment) -> list[str] | None:
-    """A command for a program that calls BARRIERS barriers; None where neither mpicc nor mpi4py makes one."""
+    """The command of a program with BARRIERS barriers; None if neither mpicc nor mpi4py is available."""
     if mpicc := shutil.which("mpicc", path=environment.get("PATH")):
         source, output = folder / "program.c", folder / "program"
         source.write_text(_C % BARRIERS)
@@ -129,7 +129,7 @@ def _clock_of_kernel() -> str:
 
 
 def run(command: Sequence[str], environment: Environment) -> subprocess.CompletedProcess[str] | None:
-    """Run the command to its end and capture its output; None where it did not start, or ran PROGRAM_SECONDS."""
+    """Run a command and capture its output; None if it did not start or exceeded PROGRAM_SECONDS."""
     try:
         return subprocess.run(
             command, env=dict(environment), capture_output=True, text=True, errors="replace", check=False,
@@ -140,7 +140,7 @@ def run(command: Sequence[str], environment: Environment) -> subprocess.Complete
 
 
 def last(done: subprocess.CompletedProcess[str] | None) -> str:
-    """The last line of output that has letters."""
+    """The last line of output that contains letters."""
     if done is None:
         return "it could not be started, or did not end"
     lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if any(map(str.isalpha, line))]

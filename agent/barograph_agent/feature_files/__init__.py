@@ -1,1 +1,1 @@
-"""Side files: the features that an instrumented program writes while it runs."""
+"""Side files: features written by an instrumented program while it runs."""

@@ -1,6 +1,6 @@
-"""Side files: the features that an instrumented program has noted, a slot for each, readable while it runs.
+"""Side files: features reported by a running program, one slot per feature, readable at any time.
 
-`barograph_features.h` writes them, one per process and source file, into the folder $BAROGRAPH_FEATURES; so does
+Written to the folder $BAROGRAPH_FEATURES by `barograph_features.h`, one per process and source file, and by
 `barograph_agent.features()`, one per process.
 """
 
@@ -32,20 +32,20 @@ SLOT: Final = np.dtype([("value", "<f8"), ("count", "<u8"), ("last_ns", "<u8")])
 
 
 class BadSideFile(ValueError):
-    """A file that is no side file. The text names it and what was expected."""
+    """Not a valid side file. The text names the file and what was expected."""
 
 
 class Feature(NamedTuple):
-    """One feature. known_at: seconds from the start to its last change so far; 0 where none was noted."""
+    """One feature. known_at: seconds from the program's start to the last change; 0 if no value was reported."""
 
     value: float
     known_at: float
 
 
 class SideFile(NamedTuple):
-    """What one process has noted in one source file. Times are seconds of CLOCK_MONOTONIC, None where not known.
+    """Content of a side file. Times are seconds of CLOCK_MONOTONIC, None if not known.
 
-    refused: values that were not noted: an invalid name, not a finite number, or no room.
+    refused: number of ignored values: invalid name, not a finite number, or too many names.
     """
 
     pid: int
@@ -56,26 +56,19 @@ class SideFile(NamedTuple):
 
 
 def read_pid(path: Path) -> int:
-    """The process that writes a side file. Raises BadSideFile and OSError."""
+    """Id of the process that writes a side file. Raises BadSideFile and OSError."""
     with path.open("rb") as file:
-        data = file.read(HEADER.itemsize)
-    if len(data) < HEADER.itemsize or not data.startswith(MAGIC):
-        raise BadSideFile(f"{path} begins with {data[:8]!r}, expected {MAGIC!r} and {HEADER.itemsize} bytes")
-    return int(np.frombuffer(data, HEADER, 1)[0]["pid"])
+        return int(_header(path, file.read(HEADER.itemsize))["pid"])
 
 
 def read_side_file(path: Path) -> SideFile:
-    """One side file, as it is now. Raises BadSideFile and OSError.
+    """The current content of a side file. Raises BadSideFile and OSError.
 
-    A feature `...:value:...`, `...:bytes:...` or `...:ranks:...`, and one that the program has named itself, has the
-    last value noted, NaN where none was; others have their count.
+    The value of features `...:value:...`, `...:bytes:...` and `...:ranks:...` and of those named by the program is the
+    last one reported, NaN if there is none; that of others is their count.
     """
     data = path.read_bytes()
-    if not data.startswith(MAGIC):
-        raise BadSideFile(f"{path} begins with {data[:8]!r}, expected {MAGIC!r}")
-    if len(data) < HEADER.itemsize:
-        raise BadSideFile(f"{path} has {len(data)} bytes, expected at least {HEADER.itemsize}")
-    header = np.frombuffer(data, HEADER, 1)[0]
+    header = _header(path, data)
     if header["version"] != VERSION:
         raise BadSideFile(f"{path} has version {header['version']}, expected {VERSION}")
     probes, names_at = int(header["probes"]), HEADER.itemsize + int(header["probes"]) * SLOT.itemsize
@@ -99,10 +92,19 @@ def read_side_file(path: Path) -> SideFile:
     return SideFile(int(header["pid"]), started / 1e9, ended_at, features, int(header["refused"]))
 
 
-def merge(files: list[SideFile]) -> dict[str, Feature]:
-    """The features of a run, each with its largest value over the processes and its latest time; NaN without a value.
+def _header(path: Path, data: bytes) -> np.void:
+    if not data.startswith(MAGIC):
+        raise BadSideFile(f"{path} begins with {data[:8]!r}, expected {MAGIC!r}")
+    if len(data) < HEADER.itemsize:
+        raise BadSideFile(f"{path} has {len(data)} bytes, expected at least {HEADER.itemsize}")
+    header: np.void = np.frombuffer(data, HEADER, 1)[0]
+    return header
 
-    The largest, because the slowest process decides how long a run takes.
+
+def merge(files: list[SideFile]) -> dict[str, Feature]:
+    """The features of a run: the largest value over its processes, NaN without one, and the latest time.
+
+    The largest, because the slowest process determines the runtime.
     """
     merged: dict[str, Feature] = {}
     for file in files:

@@ -1,7 +1,7 @@
-"""Which features of a running program have settled, from its side files.
+"""Detection of stable features in the side files of a running program.
 
-Side files are read whenever the program's age has doubled. A feature with the same value in two readings has settled.
-Growing counters do not settle before the end: early rows are those that the input determines.
+Side files are read whenever the program's age has doubled. A feature with the same value in two consecutive readings is
+stable. Growing counters are not stable before the end, so early rows are those determined by the input.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from barograph_agent.reduce.ring_set import TableRows
 
 FIRST_LOOK_SECONDS: Final = 0.2
 FEATURES: Final = 2_000
-"""Most features of one run on one host; the first ones are reported."""
+"""Limit per run and host; further features are counted as lost."""
 FILES: Final = 4_096
 FILE_BYTES: Final = 32 * 2**20
 ROWS: Final = 1_000
-"""Most rows of one message: a hundred kilobytes."""
+"""Limit per message: about 100 KB."""
 
 
 class StableFeatures:
     """Reads the side files of one run into rows of `features`, without job, host and time.
 
-    since: seconds of `clock`, which is CLOCK_MONOTONIC; earlier files belong to another run. lost: number of values or
-    files that were not reported, by reason.
+    since: seconds of CLOCK_MONOTONIC, which `clock` returns; earlier files belong to another run. lost: number of
+    values or files that are not reported, by reason.
     """
 
     def __init__(self, directory: Path, since: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -45,7 +45,7 @@ class StableFeatures:
         self._reported: dict[str, float] = {}
 
     def read(self, *, final: bool) -> Iterator[TableRows]:
-        """Features that have settled since the last call; `final`: all whose value differs from the last reported."""
+        """Features stable since the last call; `final`: all whose value differs from the last one reported."""
         now = self._clock()
         if now < self._due and not final:
             return
@@ -56,15 +56,15 @@ class StableFeatures:
         age = now - min(file.started_at for file in files)
         self._due = now + max(age, FIRST_LOOK_SECONDS)
         found = {name: self._known(name, one, age) for name, one in merge(files).items() if not math.isnan(one.value)}
-        settled = found if final else {n: one for n, one in found.items() if _same(self._seen.get(n), one)}
+        stable = found if final else {n: one for n, one in found.items() if _same(self._seen.get(n), one)}
         self._seen = found
-        fresh = self._fresh(settled, final=final)
+        fresh = self._fresh(stable, final=final)
         holders = Counter(name for file in files for name in file.features)
         for start in range(0, len(fresh), ROWS):
-            yield _rows({name: settled[name] for name in fresh[start : start + ROWS]}, holders)
+            yield _rows({name: stable[name] for name in fresh[start : start + ROWS]}, holders)
 
     def _read_files(self, *, final: bool) -> list[SideFile]:
-        # Names alone, as it is done several times a second.
+        # listdir, because this runs several times a second.
         names = os.listdir(self._directory) if self._directory.is_dir() else []  # noqa: PTH208
         paths = [self._directory / name for name in sorted(names) if name.endswith(SUFFIX)]
         files, unreadable = [], 0
@@ -74,7 +74,7 @@ class StableFeatures:
                     raise BadSideFile(f"{path} has more than {FILE_BYTES} bytes")
                 files.append(read_side_file(path))
             except (BadSideFile, OSError):
-                unreadable += 1  # it may not be complete yet: only the number at the end counts
+                unreadable += 1  # may be incomplete: only the count at the end is reported
         files = [file for file in files if file.started_at >= self._since]
         if final:
             self.lost["files"] = unreadable + max(len(paths) - FILES, 0)
@@ -82,21 +82,21 @@ class StableFeatures:
         return files
 
     def _known(self, name: str, one: Feature, age: float) -> Feature:
-        """The feature with the time since which it is known: as the program noted it, else when it was first read."""
+        """The feature with the time of its last change: as reported by the program, else when it was first read."""
         before = self._seen.get(name)
         if one.known_at > 0:
             return one
         return before if _same(before, one) and before is not None else Feature(one.value, age)
 
-    def _fresh(self, settled: dict[str, Feature], *, final: bool) -> list[str]:
-        """Names of those not reported with this value, as far as there is room; marks them as reported."""
-        fresh = [name for name, one in settled.items() if name in self._reported and self._reported[name] != one.value]
-        unknown = [name for name in settled if name not in self._reported]
+    def _fresh(self, stable: dict[str, Feature], *, final: bool) -> list[str]:
+        """Names of features not yet reported with this value, up to the limit; marks them as reported."""
+        fresh = [name for name, one in stable.items() if name in self._reported and self._reported[name] != one.value]
+        unknown = [name for name in stable if name not in self._reported]
         room = FEATURES - len(self._reported)
         if final:
             self.lost["beyond"] = max(len(unknown) - room, 0)
         fresh += unknown[:room]
-        self._reported.update({name: settled[name].value for name in fresh})
+        self._reported.update({name: stable[name].value for name in fresh})
         return fresh
 
 

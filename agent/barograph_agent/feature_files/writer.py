@@ -1,4 +1,4 @@
-"""Writes the side file of a program that notes features itself. Nothing raises: values without room are counted."""
+"""Writer of the side file of `barograph_agent.features()`. Nothing raises: invalid values are counted."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from barograph_agent.job.processes import born
 
 NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 MOST: Final = 256
-"""Names of one process."""
+"""Limit on the names of one process."""
 
 
 class SideFileWriter:
-    """One side file in a folder. A known name is written in place; for a new one the file is replaced."""
+    """One side file in a folder. The value of a known name is written in place; a new name replaces the file."""
 
     def __init__(self, folder: Path) -> None:
         self._pid = os.getpid()
@@ -35,7 +35,7 @@ class SideFileWriter:
         self._slots = np.zeros(0, SLOT)
 
     def put(self, values: Mapping[str, float], now: int) -> None:
-        """Note these values; those that are no features are counted. now: nanoseconds of CLOCK_MONOTONIC."""
+        """Write these values; invalid ones are counted as refused. now: nanoseconds of CLOCK_MONOTONIC."""
         accepted: dict[str, float] = {}
         refused = 0
         for name, value in values.items():
@@ -57,14 +57,14 @@ class SideFileWriter:
             self._replace()
 
     def finish(self) -> None:
-        """Note that the program has ended."""
+        """Record the end of the program."""
         if os.getpid() == self._pid:
             self._header["ended_ns"] = time.monotonic_ns()
 
     def _replace(self) -> None:
-        """Write a new file and continue in it. Where that fails, values stay in memory and are lost."""
+        """Write a new file and continue in it. If that fails, values stay in memory and are lost."""
         names = "".join(f"{name}\n" for name in self._names).encode()
-        # A copy: a reader of the old file finds it unchanged.
+        # A copy: readers of the old file see it unchanged.
         self._header = np.array(self._header)
         self._header["magic"], self._header["probes"] = MAGIC, len(self._names)
         self._header["names_bytes"] = len(names)
@@ -85,6 +85,6 @@ def _number(value: object) -> float:
 
 
 def _started_ns(pid: int) -> int:
-    """When a process started, on CLOCK_MONOTONIC, from the kernel's ticks since boot."""
+    """Start time of a process on CLOCK_MONOTONIC, from the kernel's ticks since boot."""
     age = time.clock_gettime(time.CLOCK_BOOTTIME) - born(pid) / os.sysconf("SC_CLK_TCK")
     return time.monotonic_ns() - max(int(age * 1e9), 0)

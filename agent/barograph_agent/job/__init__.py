@@ -1,1 +1,1 @@
-"""What runs here: the job's identity, its batch system, its processes, and the site's rules about applications."""
+"""Jobs and processes of a node: identity, batch system, processes, and the site's rules for applications."""

@@ -11,7 +11,7 @@ _MOST_RESTARTS: Final = 99_999
 
 
 class Allocation(NamedTuple):
-    """Values as the batch system gives them, not cleaned; empty where it gives none."""
+    """Values of the batch system, not cleaned; empty if not provided."""
 
     scheduler: str
     cluster: str = ""
@@ -21,14 +21,14 @@ class Allocation(NamedTuple):
     nodes: int = 1
     account: str = ""
     unique_id: str = ""
-    """An id that is never reused, where the system has one: Slurm's SLUID."""
+    """An id that is never reused, if the system has one: Slurm's SLUID."""
 
 
 def allocation(environment: Mapping[str, str]) -> Allocation:
     """The allocation that this environment describes.
 
-    Flux before Slurm and Slurm before PBS: an instance of Flux is started inside a job of another system, and its tasks
-    may inherit the variables of that system.
+    The innermost system takes precedence: a Flux instance may run inside a job of Slurm or PBS, and its tasks inherit
+    the variables of that job.
     """
     if environment.get("FLUX_JOB_ID"):
         return _flux(environment)
@@ -43,9 +43,9 @@ def _slurm(environment: Mapping[str, str]) -> Allocation:
     job = environment.get("SLURM_JOB_ID", "")
     if array := environment.get("SLURM_ARRAY_JOB_ID"):
         job = f"{array}_{environment.get('SLURM_ARRAY_TASK_ID', '')}"
-    # A batch script has no step, or a reserved number from 0xFFFFFFF0 on.
+    # A batch script has no step, or a reserved number of at least 0xFFFFFFF0.
     step = _number(environment.get("SLURM_STEP_ID", ""), -1)
-    # Prolog and Epilog have it by the second name.
+    # Prolog and Epilog have the second variable.
     restarts = environment.get("SLURM_RESTART_COUNT") or environment.get("SLURM_JOB_RESTART_COUNT", "")
     return Allocation(
         "slurm",
@@ -60,7 +60,7 @@ def _slurm(environment: Mapping[str, str]) -> Allocation:
 
 
 def _pbs(environment: Mapping[str, str]) -> Allocation:
-    # 4711.server or, of an array, 4711[2].server: ids repeat across servers.
+    # 4711.server, or 4711[2].server in an array: ids repeat across servers.
     job, _, server = environment.get("PBS_JOBID", "").partition(".")
     return Allocation(
         "pbs",
@@ -72,7 +72,7 @@ def _pbs(environment: Mapping[str, str]) -> Allocation:
 
 
 def _flux(environment: Mapping[str, str]) -> Allocation:
-    # F58: a non-ASCII letter, or f, before a number in base 58.
+    # F58: a non-ASCII letter, or f, followed by a number in base 58.
     job = environment.get("FLUX_JOB_ID", "").replace("\u0192", "f")
     return Allocation("flux", id=job, nodes=_nodes(environment.get("FLUX_JOB_NNODES", "")))
 
@@ -86,7 +86,7 @@ def _nodes(text: str) -> int:
 
 
 def _hosts(path: str) -> int:
-    """Distinct lines of the file that lists a host once per process slot."""
+    """Number of distinct lines of a node file, which lists a host once per process slot."""
     try:
         return max(len(set(Path(path).read_text(errors="replace").split())), 1) if path else 1
     except OSError:

@@ -1,4 +1,4 @@
-"""The identity of a run, and its workload: runs of one workload are compared."""
+"""The identity of a run, and its workload: runs of the same workload are compared."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -20,7 +20,7 @@ _FOREIGN: Final = re.compile(r"[^A-Za-z0-9_.:@+-]+")
 
 
 class JobError(ValueError):
-    """A name or parameter that cannot be used. The text names it, its value and what was expected."""
+    """An invalid name or parameter. The text names it, its value and what was expected."""
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -35,12 +35,12 @@ class Job(msgspec.Struct, frozen=True):
     app: str
     params: dict[str, str]
     guessed: bool = False
-    """Whether the application's name is guessed from the command line."""
+    """Whether the application's name was guessed from the command line."""
     scheduler: str = "none"
     nodes: int = 1
     account: str = ""
     unique_id: str = ""
-    """The batch system's id that is never reused, where it has one."""
+    """The batch system's id that is never reused, if it has one."""
 
     @property
     def key(self) -> str:
@@ -48,14 +48,26 @@ class Job(msgspec.Struct, frozen=True):
         return f"{self.cluster}/{self.id}.{self.restart}.{self.step}"
 
     def workload(self, ranks: int, nodes: int) -> str:
-        """The name that comparable runs share: cluster/app@ranksxnodes, and a hash of the parameters if it has any."""
+        """The name that comparable runs share: cluster/app@ranksxnodes, plus a hash of any parameters."""
         name = f"{self.cluster}/{self.app}@{ranks}x{nodes}"
         if not self.params:
             return name
         canonical = msgspec.json.encode(sorted(self.params.items()))
         return f"{name}:{hashlib.blake2b(canonical, digest_size=4).hexdigest()}"
 
-    def seen_as(self, program: str) -> Job:
+    def row(self, ranks: int, nodes: int, started_at: float) -> dict[str, Any]:
+        """The row of table `jobs`. started_at: Unix seconds."""
+        same = ("cluster", "app", "user", "host", "scheduler", "account", "unique_id")
+        return {name: getattr(self, name) for name in same} | {
+            "job": self.key,
+            "workload": self.workload(ranks, nodes),
+            "params": msgspec.json.encode(self.params).decode(),
+            "ranks": ranks,
+            "nodes": nodes,
+            "started_at": started_at,
+        }
+
+    def named_by(self, program: str) -> Job:
         """This job with a guessed name replaced by that of rank 0's executable, unless that is an interpreter."""
         name = Path(program).name
         if not self.guessed or not name or _INTERPRETER.fullmatch(name):
@@ -64,7 +76,7 @@ class Job(msgspec.Struct, frozen=True):
 
 
 def clean(text: str, fallback: str, limit: int = 40) -> str:
-    """`text` with what an identifier may not hold replaced by "-", or the fallback where nothing is left."""
+    """`text` with invalid characters replaced by "-", as an identifier; the fallback if nothing is left."""
     return _FOREIGN.sub("-", text).strip("-")[:limit] or fallback
 
 
@@ -72,30 +84,34 @@ def from_environment(
     environment: Mapping[str, str],
     *,
     command: Sequence[str],
-    app: str | None,
-    params: Mapping[str, str],
     user: str,
     host: str,
-    unique: str,
+    unique: str = "unknown",
+    app: str | None = None,
+    params: Mapping[str, str] | None = None,
+    step: str = "",
+    restart: int = 0,
 ) -> Job:
-    """The job of this process: the batch system's where there is one, else one of its own.
+    """The job that this environment describes: the batch system's, or outside of one a job of its own.
 
-    unique: tells apart runs with one environment, such as two commands of one batch script.
-    Raises JobError for an app name or a parameter that cannot become an identifier.
+    unique: distinguishes runs with the same environment, such as two commands of one batch script. app: None to guess
+    it from the command. step, restart: from a hook, if any. Raises JobError for an application or a parameter that
+    is no identifier.
     """
     if app is not None and not re.fullmatch(IDENTIFIER.pattern.replace("128", "40"), app):
         raise JobError(f"app is {app!r}, expected 1-40 characters from A-Z a-z 0-9 _ . : @ / + -")
     found = allocation(environment)
+    # Two commands of one batch script, and two programs of one step, have the same id.
+    own_step = f"{found.step}-{unique}"[:46].lstrip("-") if found.id else "0"
     return Job(
         cluster=clean(environment.get("BAROGRAPH_CLUSTER") or found.cluster, "local", 24),
         id=clean(found.id, unique),
-        restart=found.restart,
-        # Two commands of one batch script, and two programs of one step, have the same id.
-        step=f"{found.step}-{unique}"[:46].lstrip("-") if found.id else "0",
+        restart=max(restart, found.restart),
+        step=step or own_step,
         user=clean(user, "unknown", 32),
         host=clean(host, "unknown", 64),
         app=app or guess_app(command),
-        params=dict(params),
+        params=dict(params or {}),
         guessed=not app,
         scheduler=found.scheduler,
         nodes=found.nodes,
@@ -105,9 +121,9 @@ def from_environment(
 
 
 def guess_app(command: Sequence[str]) -> str:
-    """The application's name as its command line suggests: the program behind launchers, options and python.
+    """The application's name, guessed from its command line: the program after launchers, options and interpreters.
 
-    The value of an option cannot be told from a program and may become the name: `Job.seen_as` and `--app` correct it.
+    The value of an option may be mistaken for the program: `Job.named_by` and `--app` correct that.
     """
     words = [word for word in command if not word.startswith("-") and "=" not in word]
     for position, word in enumerate(words):
@@ -122,7 +138,7 @@ def guess_app(command: Sequence[str]) -> str:
 
 
 def parse_params(pairs: Sequence[str]) -> dict[str, str]:
-    """`name=value` words as a map. Raises JobError for a word without = or a name that is no identifier."""
+    """Words `name=value` as a dict. Raises JobError for a word without = or a name that is no identifier."""
     params: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")

@@ -1,4 +1,4 @@
-"""Processes of this node, read from /proc. Those that are gone, or of other users, have no entries."""
+"""Processes of this node, read from /proc. Processes that have ended or belong to other users are not visible."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from pathlib import Path
 
 
 def born(pid: int) -> int:
-    """When process `pid` started, in clock ticks since boot; -1 where there is no such process."""
+    """Start time of process `pid`, in clock ticks since boot; -1 if there is no such process."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return -1
-    # The command name may hold spaces and brackets; the fields after the last bracket are plain.
+    # The command name may contain spaces and brackets; the other fields follow the last bracket.
     fields = stat.rpartition(")")[2].split()
     return -1 if fields[0] == "Z" else int(fields[19])
 
 
 def unix_seconds(ticks: int) -> float:
-    """Ticks since boot as Unix seconds, to 10 ms."""
+    """Ticks since boot as Unix seconds, with a resolution of 10 ms."""
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
 
 
 def environment(pid: int) -> dict[str, str]:
-    """The environment that a process was started with."""
+    """The initial environment of a process; empty if it is not visible."""
     return dict(word.partition("=")[::2] for word in _words(pid, "environ"))
 
 
 def command(pid: int) -> list[str]:
-    """The command line of a process."""
+    """The command line of a process; empty if it is not visible."""
     return _words(pid, "cmdline")
 
 

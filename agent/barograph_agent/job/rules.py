@@ -1,17 +1,17 @@
-"""A site's rules for applications: names for executables, and which words of a command line are parameters.
+"""A site's rules for applications: names of executables, and parameters in command lines.
 
 The file is TOML:
 
     [[app]]
-    match = "/lammps[^/]*/"       searched in the path of the executable (or of the script, behind an interpreter)
+    match = "/lammps[^/]*/"       searched in the path of the executable (or of the script, after an interpreter)
     name = "lammps"
 
     [[param]]
-    app = "lammps"                the whole name of the application; any where it is left out
+    app = "lammps"                the whole name of the application; optional, default any
     argv = "-var x (\\d+)"        searched in the command line, words joined by spaces; the first group is the value
     name = "x"
 
-Nothing of a command line is kept but the text that a rule's group matches.
+Of a command line only the text matched by a rule's group is stored.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from barograph_agent.protocol.tables import IDENTIFIER
 ARGV_LIMIT: Final = 65536
 VALUE_LIMIT: Final = 200
 SEARCH_SECONDS: Final = 0.5
-"""Backtracking can take exponential time, and the start of the job waits for it."""
+"""Limit on CPU time: backtracking can take exponential time, and the start of the job waits for it."""
 
 Name = Annotated[str, msgspec.Meta(pattern=f"^{IDENTIFIER.pattern.replace('128', '40')}\\Z")]
 
 
 class RulesError(ValueError):
-    """Rules that cannot be used. The text names the file, the rule and what was expected."""
+    """Invalid rules. The text names the file, the rule and what was expected."""
 
 
 class AppRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Executables whose path holds `match` are called `name`."""
+    """Executables with a match of `match` in their path are named `name`."""
 
     match: str
     name: Name
 
 
 class ParamRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where `argv` is found in the command line of application `app`, its first group is the parameter `name`."""
+    """The first group of `argv` in the command line of application `app` is the value of parameter `name`."""
 
     argv: str
     name: Name
@@ -64,7 +64,7 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Param(msgspec.Struct, frozen=True):
-    """A parameter found in the command line, for runs of this application (empty: of any)."""
+    """A parameter found in the command line, valid for runs of application `app` (empty: of any)."""
 
     app: str
     name: str
@@ -72,14 +72,17 @@ class Param(msgspec.Struct, frozen=True):
 
 
 class Findings(msgspec.Struct, frozen=True):
-    """What a run's plan keeps of the rules: the names of executables, and the parameters found."""
+    """Result of the rules for one command line, part of the run's plan: rules for names, and parameters found."""
 
     apps: list[AppRule] = []
     params: list[Param] = []
 
-    def settle(self, job: Job, program: str) -> Job:
-        """The job with its final name and parameters, once the executable of rank 0 is known ("" for none)."""
-        job = self._named(job.seen_as(program), program)
+    def apply_to(self, job: Job, program: str) -> Job:
+        """The job with its final name and parameters. program: the executable of rank 0, "" if unknown.
+
+        Raises RulesError for an expression that takes too long.
+        """
+        job = self._named(job.named_by(program), program)
         found = {param.name: param.value for param in reversed(self.params) if param.app in ("", job.app)}
         return msgspec.structs.replace(job, params=found | job.params) if found else job
 
@@ -94,7 +97,7 @@ class Findings(msgspec.Struct, frozen=True):
 
 
 def read(path: Path) -> Rules:
-    """The rules in this file. Raises RulesError."""
+    """Read and check a file of rules. Raises RulesError."""
     try:
         rules = msgspec.convert(tomllib.loads(path.read_text()), Rules)
     except (OSError, ValueError) as error:
@@ -111,7 +114,7 @@ def read(path: Path) -> Rules:
 
 
 def apply(rules: Rules, command: Sequence[str]) -> Findings:
-    """What the rules find in a command line. Raises RulesError for an expression that takes too long."""
+    """Apply rules to a command line. Raises RulesError for an expression that takes too long."""
     line = " ".join(command)[:ARGV_LIMIT]
     found = []
     with _limited(rules.param):
@@ -124,9 +127,9 @@ def apply(rules: Rules, command: Sequence[str]) -> Findings:
 
 @contextlib.contextmanager
 def _limited(rules: Sequence[object]) -> Iterator[None]:
-    """Raises RulesError where the body takes more than SEARCH_SECONDS of CPU time. In the main thread only.
+    """Limit the body to SEARCH_SECONDS of CPU time, which unlike elapsed time does not depend on the node's load.
 
-    CPU time, since elapsed time also depends on the load of the node.
+    Raises RulesError beyond. Main thread only.
     """
 
     def over(number: int, frame: object) -> None:

@@ -1,8 +1,8 @@
-"""The tables of the log: which columns each has, and what a value of each column may be.
+"""The schema of the log: tables, their columns, and the type of each column.
 
-This is the one place that names columns. Producers build columns by it, the collector validates against it and derives
-its DDL from it, readers get arrays typed by it. New columns are added at the end of a table only, each with a default
-for rows of older producers and for rows stored before.
+The single definition of columns: producers build messages from it, the collector validates against it and derives its
+DDL from it, readers get arrays of its types. New columns are added only at the end of a table, each with a default for
+rows of older producers and for rows stored before.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ class Kind(enum.Enum):
     U64 = ("64-bit unsigned integers", "<u8")
 
     def __init__(self, text: str, dtype: str) -> None:
-        # Plain attributes: a collector reads them for every column of every message.
+        # Plain attributes: the collector reads them for every column of every message.
         self.text = text
-        """What is expected of a value, for errors."""
+        """The expected value, for error messages."""
         self.is_text = not dtype
-        """True for the kinds that travel as strings, False for those that travel as array bytes."""
+        """True for kinds encoded as strings, False for those encoded as array bytes."""
         self.dtype: np.dtype[Any] = np.dtype(dtype or object)
         """The little-endian numpy type of a numeric kind."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A named list of typed columns, and the defaults of those added later."""
+    """A named list of typed columns, and the defaults of columns added later."""
 
     name: str
     columns: dict[str, Kind]
@@ -55,197 +55,74 @@ def _table(name: str, /, **columns: Kind | tuple[Kind, str | int | float]) -> Ta
 
 _N, _T, _F, _I, _U = Kind.NAME, Kind.TEXT, Kind.F64, Kind.I64, Kind.U64
 
+# fmt: off
 TABLES: Final[dict[str, Table]] = {
     table.name: table
     for table in (
         # One row per job step, written when its first MPI process has started (or at its end, if none did: ranks 0).
-        # `job` is cluster/id.restart.step; `workload` is what makes runs comparable; times are Unix seconds.
-        # `scheduler` is slurm, pbs, flux or none; `unique_id` is Slurm's SLUID, empty where there is none.
-        _table(
-            "jobs",
-            job=_N,
-            cluster=_N,
-            workload=_N,
-            app=_N,
-            user=_N,
-            params=_T,
-            ranks=_I,
-            nodes=_I,
-            host=_N,
-            started_at=_F,
-            scheduler=(_N, "none"),
-            account=(_T, ""),
-            unique_id=(_T, ""),
-        ),
-        # The meaning of a class id: the call sites between which intervals of this class lie.
+        # `job` is cluster/id.restart.step; runs of the same `workload` are comparable; times are Unix seconds.
+        # `scheduler` is slurm, pbs, flux or none; `unique_id` is Slurm's SLUID, empty if there is none.
+        _table("jobs", job=_N, cluster=_N, workload=_N, app=_N, user=_N, params=_T, ranks=_I, nodes=_I, host=_N,
+               started_at=_F, scheduler=(_N, "none"), account=(_T, ""), unique_id=(_T, "")),
+        # Meaning of a class id: the call sites at the two ends of its intervals.
         _table("sites", class_id=_U, before=_T, at=_T, operation=_N),
-        # Consecutive intervals of one class, reduced; a block of one is the raw interval. `world` tells apart the
+        # Consecutive intervals of one class, reduced; a block of one is the raw interval. `world` distinguishes the
         # MPI worlds of one job step, `first_index` counts synchronizing collectives of that world from 0.
-        _table(
-            "blocks",
-            job=_N,
-            world=_I,
-            class_id=_U,
-            first_index=_I,
-            count=_I,
-            sum_seconds=_F,
-            sum_squares=_F,
-            sum_cubes=_F,
-            min_seconds=_F,
-            max_seconds=_F,
-            ended_at=_F,
-        ),
-        # What the ranks of a world did on one node, over `length` sync points from `first_index` on; `count` of them
-        # are known of all `ranks` there. A block begins at a multiple of its length, a power of two: blocks nest.
-        # `last_rank` was the last of the node's ranks to arrive more often than the others, `last_count` times, then
-        # `late_seconds` after the others in all; `own_rank` worked most, `own_rank_seconds` in all. Sums over ranks and
-        # sync points: `own_seconds` (own work), `p2p_seconds` (in blocking point-to-point calls) and `wait_seconds`
-        # (in the collective). `least_wait_seconds` sums how long the node's last rank still waited: the node with the
-        # least is the one that all others waited for.
-        _table(
-            "node_blocks",
-            job=_N,
-            host=_N,
-            world=_I,
-            ranks=_I,
-            first_index=_I,
-            length=_I,
-            count=_I,
-            last_rank=_I,
-            last_count=_I,
-            late_seconds=_F,
-            own_rank=_I,
-            own_rank_seconds=_F,
-            own_seconds=_F,
-            p2p_seconds=_F,
-            wait_seconds=_F,
-            least_wait_seconds=_F,
-            ended_at=_F,
-        ),
-        # One row per job step at its end. `exit_status` as a shell reports it, -1 where unknown; `intervals` as counted
-        # by the shim, `dropped` those of them that are in no block.
+        _table("blocks", job=_N, world=_I, class_id=_U, first_index=_I, count=_I, sum_seconds=_F, sum_squares=_F,
+               sum_cubes=_F, min_seconds=_F, max_seconds=_F, ended_at=_F),
+        # Statistics of the ranks of a world on one node over `length` sync points from `first_index` on, of which
+        # `count` are known for all `ranks` there. A block begins at a multiple of its length, a power of two: blocks
+        # nest. `last_rank`: the rank that arrived last most often, `last_count` times, in total `late_seconds` after
+        # the others. `own_rank`: the rank with the most own work, `own_rank_seconds` in total. Sums over ranks and sync
+        # points: `own_seconds` (own work), `p2p_seconds` (in blocking point-to-point calls), `wait_seconds` (in the
+        # collective). `least_wait_seconds`: total wait of the node's last ranks; the node with the least delays all
+        # others.
+        _table("node_blocks", job=_N, host=_N, world=_I, ranks=_I, first_index=_I, length=_I, count=_I, last_rank=_I,
+               last_count=_I, late_seconds=_F, own_rank=_I, own_rank_seconds=_F, own_seconds=_F, p2p_seconds=_F,
+               wait_seconds=_F, least_wait_seconds=_F, ended_at=_F),
+        # One row per job step at its end. `exit_status` as a shell reports it, -1 if unknown; `intervals` as counted
+        # by the shim, `dropped`: those of them that are in no block.
         _table("runs", job=_N, ended_at=_F, runtime_seconds=_F, exit_status=_I, intervals=_I, dropped=_I),
-        # Cost of the sidecar up to the end of a run: processor time, largest resident memory and lifetime. Includes the
+        # Cost of the sidecar up to the end of a run: processor time, peak resident memory and lifetime. Includes the
         # delivery of earlier runs.
         _table("sidecars", job=_N, host=_N, cpu_seconds=_F, resident_bytes=_I, lived_seconds=_F, at=_F),
         # Lower, expected, upper for one class (kind interval) or a whole run (kind runtime, class 0).
-        _table(
-            "bands",
-            workload=_N,
-            class_id=_U,
-            kind=_N,
-            method=_N,
-            samples=_I,
-            runs=_I,
-            lower_seconds=_F,
-            expected_seconds=_F,
-            upper_seconds=_F,
-            shape=_F,
-            location_seconds=_F,
-            scale_seconds=_F,
-            fitted_at=_F,
-        ),
+        _table("bands", workload=_N, class_id=_U, kind=_N, method=_N, samples=_I, runs=_I, lower_seconds=_F,
+               expected_seconds=_F, upper_seconds=_F, shape=_F, location_seconds=_F, scale_seconds=_F, fitted_at=_F),
         # Pace of healthy runs of a workload, window by window: the reference of the sequential score.
         # `means` maps class id to mean seconds, `residuals` lists sorted log ratios (both JSON).
-        _table(
-            "paces",
-            workload=_N,
-            runs=_I,
-            windows=_I,
-            window_seconds=_F,
-            spread=_F,
-            means=_T,
-            residuals=_T,
-            fitted_at=_F,
-        ),
+        _table("paces", workload=_N, runs=_I, windows=_I, window_seconds=_F, spread=_F, means=_T, residuals=_T,
+               fitted_at=_F),
         # Evidence against "healthy" for one job; above 1 alarms. `final` is 1 in the row that follows the run's end.
         # `members` lists the nodes or ranks of the cause, `evidence` its figures (both JSON). `basis`: history, own
         # (its own first windows) or scaling. `hosts` lists the nodes of the run, in the row with `final` 1 (JSON).
-        _table(
-            "scores",
-            job=_N,
-            workload=_N,
-            state=_N,
-            score=_F,
-            slowdown=_F,
-            onset_at=_F,
-            alarmed_at=_F,
-            windows=_I,
-            final=_I,
-            sentence=_T,
-            at=_F,
-            cause=(_N, "none"),
-            members=(_T, "[]"),
-            evidence=(_T, "{}"),
-            basis=(_N, "history"),
-            recovered_at=(_F, math.nan),
-            hosts=(_T, "[]"),
-        ),
-        # Features that a program has noted on one host: the `reduction` (largest value) over `processes`, and how long
-        # after their start it was known. A row is written when a feature has settled, and at the end for each whose
-        # value has changed. `source` is its place in the source, file:line:column, empty where the program named it.
-        _table(
-            "features",
-            job=_N,
-            host=_N,
-            name=_T,
-            value=_F,
-            known_seconds=_F,
-            processes=_I,
-            reduction=_N,
-            source=_T,
-            at=_F,
-        ),
+        _table("scores", job=_N, workload=_N, state=_N, score=_F, slowdown=_F, onset_at=_F, alarmed_at=_F, windows=_I,
+               final=_I, sentence=_T, at=_F, cause=(_N, "none"), members=(_T, "[]"), evidence=(_T, "{}"),
+               basis=(_N, "history"), recovered_at=(_F, math.nan), hosts=(_T, "[]")),
+        # Features reported by a program on one host: the `reduction` (largest value) over `processes`, and the seconds
+        # from their start until it was known. A row is written when a feature is stable, and at the end for each whose
+        # value has changed. `source`: file:line:column of the probe, empty for features named by the program.
+        _table("features", job=_N, host=_N, name=_T, value=_F, known_seconds=_F, processes=_I, reduction=_N, source=_T,
+               at=_F),
         # Fitted models of features. `version` is a digest of the training data; `features` maps names to importance
-        # (JSON). Errors are means of abs(log(predicted / actual)) over the newest runs, `scored` of them, by models
-        # trained on the older ones: this model, and the one of scales alone (NaN where it predicted less than half of
-        # them). `chosen` is the one of the two that is used.
-        _table(
-            "models",
-            application=_N,
-            version=_N,
-            features=_T,
-            runs=_I,
-            scored=_I,
-            error=_F,
-            scaling_error=_F,
-            chosen=_N,
-            fitted_at=_F,
-        ),
+        # (JSON). Errors are means of abs(log(predicted / actual)) over the newest `scored` runs, by models trained on
+        # older ones: this model, and the model of scales alone (NaN if it predicted less than half of them). `chosen`:
+        # the one of the two that is used.
+        _table("models", application=_N, version=_N, features=_T, runs=_I, scored=_I, error=_F, scaling_error=_F,
+               chosen=_N, fitted_at=_F),
         # Events of the pipeline itself: drops, refusals, restarts.
         _table("events", source=_N, kind=_N, rows=_I, detail=_T, at=_F),
         # Predicted runtime of a job, written while it ran. `application` is cluster/app, `problem` adds the parameters,
         # `model` names the scaling laws, `runs` counts the past runs used, at `scales` different numbers of ranks; both
-        # are 0 where only other problems of the application are known. `method` is features for a prediction from the
+        # are 0 if only other problems of the application are known. `method` is features for a prediction from the
         # run's features, scaling or empty for one from its scale.
-        _table(
-            "predictions",
-            job=_N,
-            application=_N,
-            problem=_T,
-            ranks=_I,
-            nodes=_I,
-            model=_T,
-            runs=_I,
-            lower_seconds=_F,
-            expected_seconds=_F,
-            upper_seconds=_F,
-            made_at=_F,
-            scales=(_I, 0),
-            method=(_N, "scaling"),
-        ),
+        _table("predictions", job=_N, application=_N, problem=_T, ranks=_I, nodes=_I, model=_T, runs=_I,
+               lower_seconds=_F, expected_seconds=_F, upper_seconds=_F, made_at=_F, scales=(_I, 0),
+               method=(_N, "scaling")),
         # Outcome of a prediction. `result` is inside or outside (of its limits) for a run with exit status 0, withheld
         # for one that alarmed, failed for other exit statuses. relative_error is expected / actual - 1.
-        _table(
-            "outcomes",
-            job=_N,
-            application=_N,
-            result=_N,
-            expected_seconds=_F,
-            actual_seconds=_F,
-            relative_error=_F,
-            at=_F,
-            method=(_N, "scaling"),
-        ),
+        _table("outcomes", job=_N, application=_N, result=_N, expected_seconds=_F, actual_seconds=_F, relative_error=_F,
+               at=_F, method=(_N, "scaling")),
     )
 }
+# fmt: on

@@ -1,10 +1,10 @@
-"""The log protocol, version 1: the messages a client and the collector exchange over DEALER/ROUTER.
+"""The log protocol, version 1: messages between a client and the collector over DEALER/ROUTER.
 
-Every ZeroMQ message is one frame, one msgpack map with a `type` field. From a client:
+Every ZeroMQ message is one frame: a msgpack map with a `type` field. From a client:
 
     hello   stream version credential number           -> welcome, or refuse
     append  stream seq table rows columns              -> ack once durable, or refuse
-    skip    stream seq rows reason                     -> ack: everything up to seq is dropped by its producer
+    skip    stream seq rows reason                     -> ack; the producer has dropped everything up to seq
     read    request table after limit job tables seconds  -> rows
     sql     request query limit seconds                -> result
 
@@ -16,19 +16,19 @@ From the collector:
     rows    request table rows columns next_offset error
     result  request stream rows more error                rows as an Arrow IPC stream
 
-A stream is one producer's sequence, 1, 2, 3 ... without gaps. A producer may have at most `credit` unacknowledged
-messages. Resending is always safe: the collector ignores messages that it has. A job's first row is in `jobs`, its last
-in `runs`; there are no messages for the beginning and the end of a job.
+A stream is the sequence of one producer's messages, numbered 1, 2, 3 ... without gaps. A producer may have at most
+`credit` unacknowledged messages. Resending is always safe: the collector ignores messages that it has. The first row of
+a job is in `jobs`, its last in `runs`; there are no separate messages for the start and the end of a job.
 
-A column travels as the raw little-endian bytes of an array of `rows` values (numeric kinds of tables.Kind), as a list
-of `rows` strings (text kinds), or as one scalar that holds for every row.
+A column is encoded as the raw little-endian bytes of an array of `rows` values (numeric kinds of tables.Kind), as a
+list of `rows` strings (text kinds), or as one scalar that applies to every row.
 
-Compatibility. Within a version, a message may get fields at its end that have a default: decoders skip unknown fields
-and use the default of missing ones. A table may get columns at its end that have a default, in the collector first: a
-missing column has the default, and readers skip unknown columns. A collector refuses an append with an unknown column
-as `invalid`: measurements are not dropped silently. New reasons need no new version; every other change does. In all
-versions a hello has `type`, `stream` and `version`, and a refuse the four fields above, so that a client of any version
-understands the refusal `version`. A message of an unknown type is counted and not answered.
+Compatibility. Within a version, fields with a default may be added at the end of a message: decoders skip unknown
+fields and use the default of missing ones. Columns with a default may be added at the end of a table, in the collector
+first: a missing column has the default, and readers skip unknown columns. A collector refuses an append with an unknown
+column as `invalid`: measurements are not dropped silently. New reasons need no new version; every other change does. In
+all versions a hello has `type`, `stream` and `version`, and a refuse the four fields above, so that a client of any
+version understands the refusal `version`. A message of an unknown type is counted and not answered.
 """
 
 from __future__ import annotations
@@ -46,22 +46,22 @@ from barograph_agent.protocol.tables import IDENTIFIER, TABLES, TEXT_LIMIT, Kind
 VERSION: Final = 1
 MAX_ROWS: Final = 65536
 MAX_BYTES: Final = 16 * 2**20
-"""A frame beyond this closes the connection before it is read."""
+"""Limit on a frame; ZeroMQ closes the connection of a larger one before reading it."""
 MAX_APPEND_BYTES: Final = 8 * 2**20
-"""An append beyond this is refused."""
+"""Limit on an append; a larger one is refused."""
 
 CONSUMED: Final = ("invalid", "forbidden", "oversized")
-"""Reasons that consume the message without storing rows; after any other the producer sends hello and resends it."""
+"""Reasons that consume the message without storing rows; after any other the producer sends hello and resends."""
 
 Wire: TypeAlias = bytes | list[str] | str | int | float
 Column: TypeAlias = npt.NDArray[Any] | list[str]
 
 
 class Hello(msgspec.Struct, tag="hello", tag_field="type", frozen=True):
-    """Opens a stream, or opens it again after a timeout.
+    """Opens a stream, or reopens it after a timeout.
 
-    `credential` proves who the producer is, where the collector asks for it: see `credential`. `number` is chosen by
-    the producer and repeated by the welcome, so that a late welcome is not mistaken for the answer to a later hello.
+    `credential` authenticates the producer if the collector requires it: see `deliver.credential`. `number` is chosen
+    by the producer and repeated in the welcome, so that a late welcome is not mistaken for the answer to a later hello.
     """
 
     stream: str
@@ -81,7 +81,7 @@ class Append(msgspec.Struct, tag="append", tag_field="type", frozen=True):
 
 
 class Skip(msgspec.Struct, tag="skip", tag_field="type", frozen=True):
-    """The producer has dropped everything up to and including seq: `rows` rows, for `reason`."""
+    """The producer has dropped all messages up to and including seq: `rows` rows, for `reason`."""
 
     stream: str
     seq: int
@@ -90,9 +90,9 @@ class Skip(msgspec.Struct, tag="skip", tag_field="type", frozen=True):
 
 
 class Read(msgspec.Struct, tag="read", tag_field="type", frozen=True):
-    """Asks for at most `limit` rows with offset > `after`; a negative `after` means the last -after rows.
+    """Requests at most `limit` rows with offset > `after`; a negative `after` means the last -after rows.
 
-    A non-empty `job` keeps only that job's rows (tables with a job column).
+    A non-empty `job` selects that job's rows (tables with a job column).
     """
 
     request: int
@@ -108,7 +108,7 @@ class Read(msgspec.Struct, tag="read", tag_field="type", frozen=True):
 
 
 class Sql(msgspec.Struct, tag="sql", tag_field="type", frozen=True):
-    """Asks for at most `limit` rows of one SELECT, within `seconds`."""
+    """Requests at most `limit` rows of one SELECT, within `seconds`."""
 
     request: int
     query: str
@@ -117,7 +117,7 @@ class Sql(msgspec.Struct, tag="sql", tag_field="type", frozen=True):
 
 
 class Welcome(msgspec.Struct, tag="welcome", tag_field="type", frozen=True):
-    """Answer to the hello of this number."""
+    """Answer to the hello with this number."""
 
     stream: str
     acked: int
@@ -127,7 +127,7 @@ class Welcome(msgspec.Struct, tag="welcome", tag_field="type", frozen=True):
 
 
 class Ack(msgspec.Struct, tag="ack", tag_field="type", frozen=True):
-    """Everything of the stream up to seq is committed."""
+    """All messages of the stream up to seq are committed."""
 
     stream: str
     seq: int
@@ -135,7 +135,7 @@ class Ack(msgspec.Struct, tag="ack", tag_field="type", frozen=True):
 
 
 class Refuse(msgspec.Struct, tag="refuse", tag_field="type", frozen=True):
-    """The message with this seq, or hello where it is 0, was refused; `detail` says why and what was expected.
+    """The message with this seq, or the hello if seq is 0, was refused; `detail` states why and what was expected.
 
     Reasons, to which later versions may add: `version` (another protocol), `gap` (not the next number),
     `unknown-stream` (hello first), `rate` (too fast); `key`, `role`, `credential`, `replayed` (not admitted); and those
@@ -149,7 +149,7 @@ class Refuse(msgspec.Struct, tag="refuse", tag_field="type", frozen=True):
 
 
 class Rows(msgspec.Struct, tag="rows", tag_field="type", frozen=True):
-    """Answer to read. Columns are those of the table and `offset`; `error` is non-empty where the read failed."""
+    """Answer to read. Columns are those of the table and `offset`; `error` is non-empty if the read failed."""
 
     request: int
     table: str
@@ -162,9 +162,9 @@ class Rows(msgspec.Struct, tag="rows", tag_field="type", frozen=True):
 
 
 class Result(msgspec.Struct, tag="result", tag_field="type", frozen=True):
-    """Answer to sql: `rows` rows as an Arrow IPC stream; `more` where the limit cut them off.
+    """Answer to sql: `rows` rows as an Arrow IPC stream; `more`: whether the limit truncated the result.
 
-    `error` is non-empty, and there is no stream, where the query failed.
+    If the query failed, `error` is non-empty and there is no stream.
     """
 
     request: int
@@ -175,7 +175,7 @@ class Result(msgspec.Struct, tag="result", tag_field="type", frozen=True):
 
 
 class Heading(msgspec.Struct, tag="append", tag_field="type", frozen=True):
-    """An append without its columns, which the decoder skips: enough to refuse it."""
+    """An append without its columns, which the decoder skips: sufficient to refuse it."""
 
     stream: str
     seq: int
@@ -200,7 +200,7 @@ decode_any_hello = msgspec.msgpack.Decoder(AnyHello).decode
 decode_from_collector = msgspec.msgpack.Decoder(FromCollector).decode
 
 
-# Looked up once, not with every column.
+# Looked up once instead of for every column.
 _NAME: Final = Kind.NAME
 _F64: Final = Kind.F64
 _LEAST: Final = {Kind.I64: -(2**63), Kind.U64: 0}
@@ -209,15 +209,15 @@ _MOST: Final = {Kind.I64: 2**63 - 1, Kind.U64: 2**64 - 1}
 READ_KINDS: Final[dict[str, dict[str, Kind]]] = {
     name: {"offset": Kind.I64, **table.columns} for name, table in TABLES.items()
 }
-"""The columns of a rows message, table by table: those of the table, after the row's offset."""
+"""The columns of a rows message by table: the row's offset, then those of the table."""
 
 
 class Invalid(ValueError):
-    """A message that decodes but does not match its table. The text names column, value and expectation."""
+    """A message that decodes but does not match its table. The text names column, value and what was expected."""
 
 
 def pack(values: Mapping[str, npt.ArrayLike | Sequence[str]], columns: Mapping[str, Kind]) -> dict[str, Wire]:
-    """Encode arrays, lists of strings and scalars as columns of a message, by kind."""
+    """Encode arrays, lists of strings and scalars as columns of a message."""
     packed: dict[str, Wire] = {}
     for name, kind in columns.items():
         value = values[name]
@@ -243,8 +243,8 @@ def unpack(
 ) -> dict[str, Column]:
     """Check columns against their kinds and return arrays and lists of `rows` values. Raises Invalid.
 
-    `strict=False` is for messages of a collector, which has checked texts before storing them and may be newer: unknown
-    columns are left out.
+    `strict=False` is for messages from a collector, which has checked texts before storing them and may be newer:
+    unknown columns are omitted.
     """
     return {
         name: spread(value, kinds[name], rows) for name, value in check(columns, kinds, rows, strict=strict).items()
@@ -259,9 +259,9 @@ def check(
     defaults: Mapping[str, Wire] = MappingProxyType({}),
     strict: bool = True,
 ) -> dict[str, Wire]:
-    """Check columns like `unpack` but leave them encoded, for `spread`: a collector decodes many messages at once.
+    """Check columns like `unpack` but leave them encoded, for `spread`: the collector decodes many messages at once.
 
-    A missing column has its default, if there is one: its producer is older. Raises Invalid.
+    A column missing in the message of an older producer has its default. Raises Invalid.
     """
     if strict and (unknown := columns.keys() - kinds.keys()):
         raise Invalid(f"unknown column {min(unknown)!r}, expected one of {', '.join(kinds)}")
@@ -295,12 +295,9 @@ def _check_numbers(name: str, value: Wire, kind: Kind, rows: int) -> None:
         if len(value) != rows * kind.dtype.itemsize:
             size = kind.dtype.itemsize
             raise Invalid(f"column {name!r} has {len(value)} bytes, expected {rows} rows of {size} bytes")
-    elif kind is _F64:
-        if type(value) is not float and type(value) is not int:
-            raise Invalid(f"column {name!r} is {type(value).__name__}, expected {kind.text}")
-    elif type(value) is not int:
+    elif type(value) is not int and (kind is not _F64 or type(value) is not float):
         raise Invalid(f"column {name!r} is {type(value).__name__}, expected {kind.text}")
-    elif not _LEAST[kind] <= value <= _MOST[kind]:
+    elif kind is not _F64 and not _LEAST[kind] <= value <= _MOST[kind]:
         raise Invalid(f"column {name!r} is {value}, expected {kind.text}")
 
 

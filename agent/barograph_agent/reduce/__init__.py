@@ -1,1 +1,1 @@
-"""From ring records to rows: intervals, blocks within a budget, and the work of each rank."""
+"""Reduction of ring records to rows: intervals, blocks within a budget, and the work of each rank."""

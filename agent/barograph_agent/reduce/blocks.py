@@ -1,8 +1,7 @@
-"""Reduces intervals to blocks: as many rows as the budget allows, shared such that rare classes stay unreduced.
+"""Reduction of intervals to blocks within a budget of rows, shared such that rare classes are not reduced.
 
-A block has count, sum, sum of squares, sum of cubes, least and largest value of consecutive intervals of one class:
-moments stay exact, and the block maximum is a block maximum in the sense of extreme value theory. A block of one is the
-raw interval.
+A block has count, sum, sum of squares, sum of cubes, minimum and maximum of consecutive intervals of one class: moments
+stay exact, and the maximum is a block maximum in the sense of extreme value theory. A block of one is the raw interval.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ import numpy.typing as npt
 
 ROWS_PER_SECOND: Final = 250.0
 BURST_SECONDS: Final = 20.0
-"""Unused budget accumulates up to this time: a short run, or the start of a long one, is not reduced at all."""
+"""Limit on accumulated unused budget: a short run, or the start of a long one, is not reduced."""
 ROW_BYTES: Final = 80
-"""Size of a row of `blocks` on the wire and in the spool, without what all rows of a message share."""
+"""Size of a row of `blocks` on the wire and in the spool, without the columns that are constant in a message."""
 
 
 class Intervals(NamedTuple):
-    """Intervals in the order they ended: arrays of one length, ended_at in Unix seconds."""
+    """Intervals in the order of their ends: arrays of equal length, ended_at in Unix seconds."""
 
     class_ids: npt.NDArray[np.uint64]
     indices: npt.NDArray[np.int64]
@@ -30,17 +29,17 @@ class Intervals(NamedTuple):
 
 
 class Budget(msgspec.Struct):
-    """Rows that a run may still send. It grows with the time of the intervals, not with the time of reading.
+    """Token bucket of the rows that a run may send, refilled by the time of the intervals, not of reading.
 
-    So a sidecar that did not run for a minute reduces that minute's intervals no more than others.
+    So after a suspension of the sidecar the intervals of that time are reduced no more than others.
     """
 
     credit: float = -1.0
     until: float = 0.0
-    """Unix seconds up to which credit has been given; 0 before the first interval."""
+    """Unix seconds of the last refill; 0 before the first interval."""
 
     def allow(self, ended_at: float, rows_per_second: float) -> int:
-        """The number of rows allowed for intervals that end until `ended_at` (Unix seconds)."""
+        """Number of rows allowed for intervals that end by `ended_at` (Unix seconds)."""
         most = rows_per_second * BURST_SECONDS
         if self.until == 0.0:
             self.credit, self.until = most, ended_at
@@ -49,15 +48,15 @@ class Budget(msgspec.Struct):
         return int(min(max(self.credit, 0.0), 2**31))
 
     def spend(self, rows: int) -> None:
-        """Subtract rows that were sent. Credit may become negative: at least one row per class is sent."""
+        """Subtract sent rows. Credit may become negative, as at least one row per class is sent."""
         self.credit -= rows
 
 
 def reduce(intervals: Intervals, rows: int) -> dict[str, Any]:
-    """Blocks as columns of `blocks` (without job and world): at most `rows` of them, but one for each class there is.
+    """Reduce to at most `rows` blocks, but at least one per class; returns columns of `blocks` without job and world.
 
-    Each class is cut into as many blocks of nearly equal length as its share allows. A class with fewer intervals than
-    its share is not reduced, and the rest of its share goes to the others.
+    Each class is divided into blocks of nearly equal length, as many as its share. A class with fewer intervals than
+    its share is not reduced, and the remainder is distributed to the others.
     """
     class_ids, indices, seconds, ended_at = intervals
     if len(class_ids) <= rows:
@@ -69,7 +68,7 @@ def reduce(intervals: Intervals, rows: int) -> dict[str, Any]:
     block = position * np.minimum(counts, share(counts, rows)).repeat(counts) // length
     begins = np.flatnonzero((position == 0) | (np.diff(block, prepend=-1) != 0))
     ends = np.append(begins[1:], len(order)) - 1
-    # In the order of their ends, like raw intervals.
+    # In the order of their ends, as raw intervals are.
     sequence = np.argsort(indices[order[ends]], kind="stable")
     reduced = _columns(
         class_ids[order[begins]],
@@ -83,7 +82,7 @@ def reduce(intervals: Intervals, rows: int) -> dict[str, Any]:
 
 
 def share(counts: npt.NDArray[np.int64], rows: int) -> int:
-    """The largest q, at least 1, with sum(min(counts, q)) <= rows: the most rows of one class."""
+    """The largest q, at least 1, with sum(min(counts, q)) <= rows: the limit of rows per class."""
     ascending = np.sort(counts)
     left = rows
     for place, count in enumerate(ascending.tolist()):

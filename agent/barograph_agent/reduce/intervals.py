@@ -1,4 +1,4 @@
-"""From ring records to intervals: their durations and classes, and how far each ring has been read."""
+"""Conversion of ring records to intervals with durations and classes, and the read position of each ring."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from barograph_agent.reduce.symbols import symbol
 from barograph_agent.ring.reader import INTERVAL, NAMED, OPERATIONS, Ring, RingError
 
 BATCH = 16384
-"""Records read from a ring at a time: half a megabyte, and a message well below wire.MAX_BYTES."""
+"""Records read from a ring at a time: 0.8 MB, and a message well below wire.MAX_BYTES."""
 
 
 class Cursor(msgspec.Struct, array_like=True):
-    """How far one ring has been read; enough to continue after a restart. Short, because each commit holds all."""
+    """Read position of one ring, sufficient to continue after a restart. An array, because each commit contains all."""
 
     world: int
     rank: int = 0
     size: int = 0
     started_ns: int = 0
     position: int = 0
-    """Records whose intervals were read; `looked_at` is that of the times of each rank."""
+    """Records read as intervals."""
     last_exit_ns: int = 0
     last_site: int = 0
     last_index: int = -1
@@ -33,17 +33,17 @@ class Cursor(msgspec.Struct, array_like=True):
     """Intervals that became part of a block."""
     lost: int = 0
     """Intervals that are unknown because a collective at one of their ends was dropped."""
-    looked_at: int = 0
-    """Records whose own work, wait and point-to-point time were read."""
+    node_position: int = 0
+    """Records read as sync points, by NodeReducer."""
 
 
 def class_id(before: str, at: str) -> int:
-    """The 64-bit id of intervals between these two call sites: the same in every run of the same binary."""
+    """The 64-bit id of intervals between two call sites: the same in every run of the same binary."""
     return int.from_bytes(hashlib.blake2b(f"{before}\0{at}".encode(), digest_size=8).digest(), "little")
 
 
 class IntervalReader:
-    """Reads one ring from its cursor on."""
+    """Reads the intervals of one ring, starting at its cursor."""
 
     def __init__(self, ring: Ring, cursor: Cursor) -> None:
         self.ring = ring
@@ -54,20 +54,20 @@ class IntervalReader:
 
     @property
     def seen(self) -> int:
-        """Synchronizing collectives the shim has counted so far, dropped ones included."""
+        """Synchronizing collectives counted by the shim so far, including dropped ones."""
         return self.ring.head + self.ring.dropped
 
     def read(self) -> tuple[Intervals | None, dict[str, Any]]:
-        """The next intervals, None where the ring has no more, and classes not met before as columns of `sites`.
+        """The next intervals, None if there are no records, and classes not seen before as columns of `sites`.
 
-        Both may be empty. Moves the cursor. Raises RingError where the ring contradicts itself.
+        Both may be empty. Advances the cursor. Raises RingError if the ring is inconsistent.
         """
         cursor = self.cursor
         head = self.ring.head
         if cursor.position > head:
             raise RingError(f"ring {self.ring.path}: head is {head}, expected at least {cursor.position}")
         if cursor.position < (tail := self.ring.tail):
-            # After a damaged spool the cursor may be before the tail, where records may be overwritten.
+            # After damage to the spool the cursor may be before the tail, where records may be overwritten.
             cursor.lost += tail - cursor.position
             cursor.position = tail
         stop = min(head, cursor.position + BATCH)
@@ -77,14 +77,14 @@ class IntervalReader:
         exits = records["exit_ns"].astype(np.int64)
         index = records["index"].astype(np.int64)
         sites = records["site"].astype(np.int64)
-        # An interval that the application times has its own start; a collective's starts at the end of the one before.
+        # An interval timed by the application has its own start; a collective's starts at the end of the previous one.
         own = records["op"] == INTERVAL
         starts = np.where(own, records["enter_ns"].astype(np.int64), np.append(cursor.last_exit_ns, exits[:-1]))
         before = np.where(own, sites, np.append(cursor.last_site, sites[:-1]))
-        # The latter start is known only where the collective before was recorded too.
+        # The latter start is known only if the previous collective was recorded.
         known = own | (np.diff(index, prepend=cursor.last_index) == 1)
         if (starts > exits)[known].any():
-            raise RingError(f"ring {self.ring.path}: an interval ends before it begins, expected times that go on")
+            raise RingError(f"ring {self.ring.path}: an interval ends before it begins, expected ascending times")
         classes, fresh = self._classify(before[known], sites[known], records["op"][known])
         offset = self.ring.started_unix_ns - self.ring.started_ns
         intervals = Intervals(classes, index[known], (exits - starts)[known] * 1e-9, (exits[known] + offset) * 1e-9)
@@ -113,7 +113,7 @@ class IntervalReader:
         return ids[inverse], (fresh if fresh["class_id"] else {})
 
     def _readable(self, site: int, name: str) -> str:
-        """The site with functions in place of offsets, where the modules have symbols."""
+        """The site with function names in place of offsets, if the modules have symbols."""
         if site == 0:
             return name
         frames = self.ring.frames(site)

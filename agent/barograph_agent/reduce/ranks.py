@@ -1,8 +1,8 @@
-"""What the ranks of one world did on this node: which came last, which worked most, over blocks of sync points.
+"""Statistics of the ranks of one world on this node, over blocks of sync points: last arrivals, own work, waiting.
 
-Sync point i is the same collective on every rank, so ranks and nodes are aligned by its number and not by clocks.
-Ranks of one node share a clock; nodes are compared by how long their last rank still waited: the node that delays all
-others is the one whose last rank does not wait.
+Sync point i is the same collective on every rank, so ranks and nodes are aligned by its number and not by clocks. Ranks
+of one node share a clock. Nodes are compared by the wait of their last rank: on the node that delays all others, the
+last rank does not wait.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from barograph_agent.ring.reader import RECORD, Ring, RingError
 
 BLOCK_SECONDS: Final = 2.0
 LONGEST: Final = 8192
-"""Most sync points in a block; at most a quarter of a ring's records, so that no block waits for a full ring."""
+"""Limit of sync points in a block, further limited to a quarter of a ring's capacity: blocks end before it is full."""
 
 WORDS: Final = RECORD.itemsize // 8
 ENTER, EXIT, P2P, INDEX = (RECORD.fields[name][1] // 8 for name in ("enter_ns", "exit_ns", "p2p_ns", "index"))  # type: ignore[index]
@@ -27,25 +27,25 @@ Flags = npt.NDArray[np.bool_]
 
 
 class Member(NamedTuple):
-    """One rank's ring, and how far it has been read."""
+    """One rank's ring and its read position."""
 
     ring: Ring
     cursor: Cursor
 
 
 class NodeReducer:
-    """The ranks of one world on this node, read together from their cursors."""
+    """Reads the rings of one world's ranks on this node together, starting at their cursors."""
 
     def __init__(self, world: int, members: list[Member]) -> None:
         self._world = world
         self._members = sorted(members, key=lambda member: member.cursor.rank)
 
     def read(self, *, final: bool) -> list[dict[str, Any]]:
-        """Blocks that are complete by now, as rows of `node_blocks` (without job and host). Moves the cursors.
+        """Complete blocks as rows of `node_blocks` (without job and host). Advances the cursors.
 
-        A block is 2^m sync points and begins at a multiple of 2^m, so blocks of different nodes nest whatever their m.
-        It is complete once it spans BLOCK_SECONDS or LONGEST sync points, or at the end of the run.
-        Raises RingError where a ring contradicts itself.
+        A block has 2^m sync points and begins at a multiple of 2^m, so blocks of different nodes nest for any m. It is
+        complete once it spans BLOCK_SECONDS or LONGEST sync points, or at the end of the run. Raises RingError if a
+        ring is inconsistent.
         """
         rows: list[dict[str, Any]] = []
         if not (final or self._may_be_due()):
@@ -61,57 +61,57 @@ class NodeReducer:
         return rows
 
     def _may_be_due(self) -> bool:
-        """A fast check of one ring, and of whether any is half full: mostly nothing is due."""
+        """A fast check of one ring, and of whether any is half full: usually no block is complete."""
         ring, cursor = self._members[0]
-        unread = ring.head - max(cursor.looked_at, ring.tail)
+        unread = ring.head - max(cursor.node_position, ring.tail)
         if unread > 0 and (unread >= min(LONGEST, ring.capacity // 4) or self._span() >= BLOCK_SECONDS):
             return True
-        return any(ring.head - cursor.looked_at > ring.capacity // 2 for ring, cursor in self._members)
+        return any(ring.head - cursor.node_position > ring.capacity // 2 for ring, cursor in self._members)
 
     def _align(self) -> int | None:
-        """The next sync point that every ring has, with all cursors at it; None while a ring has no more."""
+        """Advance all cursors to the next sync point that every ring has; None if a ring has no more."""
         at = 0
         while True:
             aligned = True
             for ring, cursor in self._members:
-                cursor.looked_at = max(cursor.looked_at, ring.tail)
-                if cursor.looked_at >= ring.head:
-                    self._leave_behind()
+                cursor.node_position = max(cursor.node_position, ring.tail)
+                if cursor.node_position >= ring.head:
+                    self._skip_stalled()
                     return None
-                index = _index(ring, cursor.looked_at)
-                cursor.looked_at = min(cursor.looked_at + max(at - index, 0), ring.head)
+                index = _index(ring, cursor.node_position)
+                cursor.node_position = min(cursor.node_position + max(at - index, 0), ring.head)
                 aligned &= index == at
                 at = max(at, index)
             if aligned:
                 return at
 
-    def _leave_behind(self) -> None:
-        """Skip records where one rank has stopped, so that the rings of the others do not fill up."""
+    def _skip_stalled(self) -> None:
+        """Skip records that one rank does not have, so that the rings of the others do not fill up."""
         for ring, cursor in self._members:
-            cursor.looked_at = max(cursor.looked_at, ring.head - ring.capacity // 2)
+            cursor.node_position = max(cursor.node_position, ring.head - ring.capacity // 2)
 
     def _due(self, at: int, final: bool) -> int:
-        """Length of the block that begins at sync point `at`, 0 where it is not complete."""
+        """Length of the block that begins at sync point `at`; 0 if it is not complete."""
         ready = min(_index(ring, ring.head - 1) for ring, _ in self._members) + 1 - at
         longest = min(LONGEST, *(ring.capacity // 4 for ring, _ in self._members))
-        full = any(ring.head - cursor.looked_at > ring.capacity // 2 for ring, cursor in self._members)
+        full = any(ring.head - cursor.node_position > ring.capacity // 2 for ring, cursor in self._members)
         if ready <= 0 or not (final or full or ready >= longest or self._span() >= BLOCK_SECONDS):
             return 0
         return min(1 << (min(ready, longest).bit_length() - 1), (at & -at) or longest)
 
     def _span(self) -> float:
-        """Seconds that the unread records of one of the rings took: all are the same sync points."""
+        """Time span of the unread records of one ring, in seconds; the others have the same sync points."""
         ring, cursor = self._members[0]
-        places = max(cursor.looked_at - 1, ring.tail), ring.head - 1
+        places = max(cursor.node_position - 1, ring.tail), ring.head - 1
         begin, end = (int(ring.records(at, at + 1)["exit_ns"][0]) for at in places)
-        return (end - (begin if cursor.looked_at else ring.started_ns)) * 1e-9
+        return (end - (begin if cursor.node_position else ring.started_ns)) * 1e-9
 
     def _row(self, at: int, length: int, times: Times) -> dict[str, Any]:
         """times: nanoseconds, ranks x (enter, exit, gap, p2p) x sync points."""
         enter, exits, gap, p2p = times.swapaxes(0, 1)
         own, wait = gap - p2p, exits - enter
         ranks = [member.cursor.rank for member in self._members]
-        # The two that arrived last.
+        # The last two arrivals.
         order = np.partition(enter, -2, axis=0)[-2:] if len(ranks) > 1 else None
         late = order[1] - order[0] if order is not None else np.zeros(enter.shape[1], np.int64)
         last = enter.argmax(axis=0)
@@ -138,27 +138,27 @@ class NodeReducer:
 
 
 def _index(ring: Ring, position: int) -> int:
-    """The sync point of record `position`: larger than that by the records dropped before it."""
+    """The sync point of record `position`: the position plus the number of records dropped before it."""
     return int(ring.records(position, position + 1)["index"][0]) if ring.dropped else position
 
 
 def _read(member: Member, at: int, into: Times, known: Flags) -> None:
-    """Enter, exit, gap and point-to-point time of the sync points from `at` on, as many as `into` has columns.
+    """Read enter, exit, gap and point-to-point time of the sync points from `at` on into the columns of `into`.
 
-    Moves the cursor behind them. Raises RingError where the ring's numbers are not those of its places.
+    Advances the cursor. Raises RingError if the number of the first record is not `at`.
     """
     ring, cursor = member
     length = into.shape[1]
-    # One more in front: the gap begins at the end of the sync point before.
-    begin = max(cursor.looked_at - 1, ring.tail)
-    first = cursor.looked_at - begin
-    words = ring.records(begin, min(cursor.looked_at + length, ring.head)).view(np.int64).reshape(-1, WORDS)
+    # One more at the front: the gap begins at the end of the previous sync point.
+    begin = max(cursor.node_position - 1, ring.tail)
+    first = cursor.node_position - begin
+    words = ring.records(begin, min(cursor.node_position + length, ring.head)).view(np.int64).reshape(-1, WORDS)
     index = words[:, INDEX]
     if index[first] != at:
-        raise RingError(f"ring {ring.path}: record {cursor.looked_at} is number {index[first]}, expected {at}")
-    cursor.looked_at += int((index[first:] < at + length).sum())
+        raise RingError(f"ring {ring.path}: record {cursor.node_position} is number {index[first]}, expected {at}")
+    cursor.node_position += int((index[first:] < at + length).sum())
     if first and len(words) == length + 1 and int(index[-1]) - int(index[0]) == length:
-        # The common case: none is missing.
+        # The common case: no record is missing.
         known[:] = True
         into[0], into[1], into[3] = words[1:, ENTER], words[1:, EXIT], words[1:, P2P]
         np.subtract(words[1:, ENTER], words[:-1, EXIT], out=into[2])

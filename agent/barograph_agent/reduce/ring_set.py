@@ -1,6 +1,6 @@
-"""All rings of one run on this node: finds them, sorts them into MPI worlds and reads them from the last commit on.
+"""All rings of one run on this node: finds them, assigns them to MPI worlds and reads them from the last commit on.
 
-Intervals are read from the ring of rank 0 of a world; what each rank did, from the rings of all its ranks on the node.
+Intervals are read from the ring of a world's rank 0; statistics of ranks, from the rings of all its ranks on the node.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from barograph_agent.ring.reader import Ring, RingError
 from barograph_agent.ring.writer import PREFIX
 
 JOIN_NS: Final = 30 * 10**9
-"""Ranks of one world leave MPI_Init within this time of each other."""
+"""Limit on the time between the returns of MPI_Init in ranks of one world."""
 
 
 class Progress(msgspec.Struct):
-    """How far the rings of a run have been read; part of the spool's mark."""
+    """Read position of all rings of a run; part of the spool's mark."""
 
     cursors: dict[str, Cursor] = {}
     budget: Budget = msgspec.field(default_factory=Budget)
@@ -33,7 +33,7 @@ class Progress(msgspec.Struct):
 
 
 class TableRows(NamedTuple):
-    """Rows for one table. intervals: how many of the shim's intervals they represent."""
+    """Rows for one table. intervals: number of the shim's intervals that they represent."""
 
     table: str
     length: int
@@ -47,11 +47,11 @@ class RingSet:
     def __init__(self, directory: Path, progress: Progress, rows_per_second: float = ROWS_PER_SECOND) -> None:
         self.progress = progress
         self.unreadable: dict[str, RingError] = {}
-        """Why rings are not read any more, by name."""
+        """Errors of rings that are no longer read, by file name."""
         self._directory = directory
         self._rate = rows_per_second
         self._rings: dict[str, Ring] = {}
-        self._harvests: dict[str, IntervalReader] = {}
+        self._readers: dict[str, IntervalReader] = {}
         self._nodes: dict[int, NodeReducer] = {}
 
     @property
@@ -61,13 +61,13 @@ class RingSet:
 
     @property
     def has_first_rank(self) -> bool:
-        """True once a ring of a rank 0 was found."""
+        """True once the ring of a rank 0 was found."""
         return any(cursor.rank == 0 for cursor in self.progress.cursors.values())
 
     def find(self) -> None:
         """Open new rings. Files that are not valid rings are added to `unreadable`."""
         fresh: list[Ring] = []
-        # Names alone: this is done five times a second, and a hundred paths take a millisecond to make.
+        # listdir, because this runs five times a second, and creating a hundred Path objects takes a millisecond.
         names = os.listdir(self._directory) if self._directory.is_dir() else []  # noqa: PTH208
         for name in sorted(set(names) - self._rings.keys() - self.unreadable.keys()):
             if not name.endswith(".ring"):
@@ -79,15 +79,15 @@ class RingSet:
         for ring in sorted(fresh, key=lambda ring: (ring.started_ns, ring.rank)):
             self._add(ring)
         if fresh:
-            self._arrange()
+            self._group_by_world()
 
     def read(self, *, final: bool) -> Iterator[TableRows]:
-        """One batch of every ring, as rows without job and host. Rings that contradict themselves become unreadable."""
-        for name, harvest in list(self._harvests.items()):
+        """One batch of every ring, as rows without job and host. Inconsistent rings are added to `unreadable`."""
+        for name, reader in list(self._readers.items()):
             try:
-                intervals, sites = harvest.read()
+                intervals, sites = reader.read()
             except RingError as error:
-                self._give_up(name, error)
+                self._drop_ring(name, error)
                 continue
             if sites:
                 yield TableRows("sites", len(sites["class_id"]), sites)
@@ -95,7 +95,7 @@ class RingSet:
                 budget = self.progress.budget
                 blocks = reduce(intervals, budget.allow(float(intervals.ended_at[-1]), self._rate))
                 budget.spend(len(blocks["count"]))
-                values = {"world": harvest.cursor.world, **blocks}
+                values = {"world": reader.cursor.world, **blocks}
                 yield TableRows("blocks", len(blocks["count"]), values, len(intervals.class_ids))
         for world, node in list(self._nodes.items()):
             try:
@@ -103,45 +103,42 @@ class RingSet:
                     columns = {name: np.array([row[name] for row in found]) for name in found[0]}
                     yield TableRows("node_blocks", len(found), columns)
             except RingError as error:
-                self._give_up_member(world, error)
+                self._drop_member(world, error)
 
     @property
     def half_full(self) -> bool:
-        """True where a ring has no more than half of its records free."""
+        """True if a ring is more than half full."""
         return any(_unread(ring, ring.tail) > ring.capacity // 2 for ring in self._rings.values())
 
     @property
     def backlog(self) -> int:
-        """Intervals in rings that have not been read."""
-        return sum(_unread(harvest.ring, harvest.cursor.position) for harvest in self._harvests.values())
+        """Number of intervals in rings that were not read yet."""
+        return sum(_unread(reader.ring, reader.cursor.position) for reader in self._readers.values())
 
     @property
     def position(self) -> int:
         """Sum of all cursors: grows with every record read."""
-        return sum(cursor.position + cursor.looked_at for cursor in self.progress.cursors.values())
+        return sum(cursor.position + cursor.node_position for cursor in self.progress.cursors.values())
 
     def release(self) -> None:
-        """Let the shim overwrite everything read so far: it is durable."""
-        for name, position in self._releasable():
-            if position > self._rings[name].tail:
-                self._rings[name].release(position)
-
-    def _releasable(self) -> Iterator[tuple[str, int]]:
-        """How far each ring may be released, by name."""
-        for name in self._rings:
+        """Let the shim overwrite everything read so far. To be called once it is durable."""
+        for name, ring in self._rings.items():
             cursor = self.progress.cursors[name]
-            # The last record looked at is still needed: the gap of the next sync point begins at its end.
-            looked = cursor.looked_at - 1 if cursor.world in self._nodes else cursor.position
-            yield name, min(cursor.position, looked) if name in self._harvests else looked
+            # The last record read as a sync point is still needed: the next gap begins at its end.
+            position = cursor.node_position - 1 if cursor.world in self._nodes else cursor.position
+            if name in self._readers:
+                position = min(cursor.position, position)
+            if position > ring.tail:
+                ring.release(position)
 
     def counted(self) -> tuple[int, int]:
-        """Intervals that the shim has counted, and how many of them are in no row."""
+        """Number of intervals counted by the shim, and of those lost: part of no row."""
         seen = lost = 0
         for name, cursor in self.progress.cursors.items():
-            # Of a ring that became unreadable only what its cursor has counted is known.
-            harvest = self._harvests.get(name)
+            # Of a ring that became unreadable only the counts of its cursor are known.
+            reader = self._readers.get(name)
             try:
-                counted, dropped = (harvest.seen, harvest.ring.dropped) if harvest else (cursor.rows + cursor.lost, 0)
+                counted, dropped = (reader.seen, reader.ring.dropped) if reader else (cursor.rows + cursor.lost, 0)
             except RingError:
                 counted, dropped = cursor.rows + cursor.lost, 0
             seen += counted
@@ -158,7 +155,7 @@ class RingSet:
         for ring in self._rings.values():
             ring.close()
         self._rings.clear()
-        self._harvests.clear()
+        self._readers.clear()
         self._nodes.clear()
 
     def _add(self, ring: Ring) -> None:
@@ -169,12 +166,12 @@ class RingSet:
         cursor = progress.cursors[name]
         self._rings[name] = ring
         if cursor.rank == 0:
-            self._harvests[name] = IntervalReader(ring, cursor)
+            self._readers[name] = IntervalReader(ring, cursor)
         progress.ranks = progress.ranks or cursor.size
         progress.program = progress.program or ring.program
 
     def _world_of(self, rank: int, size: int, started_ns: int) -> int:
-        """The newest world of this size that began at the same time and has no ring of this rank; else a new one."""
+        """The newest world of this size and start time without a ring of this rank; else a new world."""
         worlds: dict[int, list[Cursor]] = {}
         for cursor in self.progress.cursors.values():
             worlds.setdefault(cursor.world, []).append(cursor)
@@ -185,29 +182,29 @@ class RingSet:
                 return world
         return len(worlds)
 
-    def _arrange(self) -> None:
-        """Sort rings into worlds. In a world of one rank there are no ranks to compare."""
+    def _group_by_world(self) -> None:
+        """Group rings by world, except worlds of one rank, which has no other to be compared with."""
         members: dict[int, list[Member]] = {}
         for name, ring in self._rings.items():
             cursor = self.progress.cursors[name]
             if cursor.size > 1 and not name.startswith(PREFIX):
                 members.setdefault(cursor.world, []).append(Member(ring, cursor))
-        self._nodes = {world: NodeReducer(world, those) for world, those in members.items()}
+        self._nodes = {world: NodeReducer(world, group) for world, group in members.items()}
 
-    def _give_up(self, name: str, error: RingError) -> None:
+    def _drop_ring(self, name: str, error: RingError) -> None:
         self.unreadable[name] = error
-        self._harvests.pop(name, None)
+        self._readers.pop(name, None)
         self._rings.pop(name).close()
-        self._arrange()
+        self._group_by_world()
 
-    def _give_up_member(self, world: int, error: RingError) -> None:
-        """Give up the ring of this world that the error names."""
+    def _drop_member(self, world: int, error: RingError) -> None:
+        """Stop reading the ring of this world that the error names."""
         names = [name for name in self._rings if self.progress.cursors[name].world == world]
-        self._give_up(next((name for name in names if name in str(error)), names[0]), error)
+        self._drop_ring(next((name for name in names if name in str(error)), names[0]), error)
 
 
 def _unread(ring: Ring, position: int) -> int:
-    """Records from this one on; 0 where the ring contradicts itself, which is reported when it is read."""
+    """Number of records from `position` on; 0 if the ring is inconsistent, which is reported when it is read."""
     try:
         return max(ring.head - position, 0)
     except RingError:

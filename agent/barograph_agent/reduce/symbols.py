@@ -1,7 +1,7 @@
-"""Names of functions for places in executables and libraries: the ELF symbol tables, read as arrays.
+"""Function names of addresses in executables and libraries, from their ELF symbol tables.
 
-Names are looked up in the sidecar, once for each place: `dladdr` takes 15 us in a large library, too long for the shim.
-A place whose file cannot be read (stripped, truncated, deleted, not ELF, too large) is written as module+offset.
+Names are looked up in the sidecar, once per address: `dladdr` takes 15 us in a large library, too long for the shim. An
+address in an unreadable file (stripped, truncated, deleted, not ELF, too large) is written as module+offset.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 LARGEST: Final = 64 * 2**20
-"""Bytes of a symbol table with its names; larger ones are not read. LAMMPS, 28,000 functions: 3 MB in 30 ms."""
+"""Limit on the size of a symbol table with its names, in bytes. LAMMPS, 28,000 functions: 3 MB in 30 ms."""
 NAME_LIMIT: Final = 200
 _HEADER: Final = struct.Struct("<4s2B10xHHIQQQI6H")
 _LOAD: Final = 1
@@ -37,7 +37,7 @@ _SYMBOL: Final = np.dtype(
 
 
 class SymbolTable(NamedTuple):
-    """Functions of one module by ascending start, relative to where the module is loaded."""
+    """Functions of one module by ascending start address, relative to the module's load address."""
 
     starts: npt.NDArray[np.uint64]
     sizes: npt.NDArray[np.uint64]
@@ -45,7 +45,7 @@ class SymbolTable(NamedTuple):
     text: bytes
 
     def find(self, offset: int) -> tuple[str, int]:
-        """Name in the source, and start, of the function that holds this offset; "" and 0 where none does."""
+        """Source name and start of the function that contains this offset; "" and 0 if there is none."""
         at = int(np.searchsorted(self.starts, offset, "right")) - 1
         if at < 0 or offset - int(self.starts[at]) >= int(self.sizes[at]):
             return "", 0
@@ -55,8 +55,8 @@ class SymbolTable(NamedTuple):
 
 
 def symbol(module: str, return_address: int) -> str:
-    """The function that a call returns into: "name+0x1a", the offset as it is in the function; "" where unknown."""
-    # The call lies before the address that it returns to, which may be in the next function.
+    """The function of a return address as "name+0x1a", with the offset in the function; "" if unknown."""
+    # The call precedes its return address, which may be in the next function.
     table = _table(module)
     name, begin = table.find(return_address - 1) if table is not None and return_address > 0 else ("", 0)
     return f"{name}+{return_address - begin:#x}" if name else ""
@@ -64,7 +64,7 @@ def symbol(module: str, return_address: int) -> str:
 
 @lru_cache(maxsize=4)
 def _table(module: str) -> SymbolTable | None:
-    """The symbols of this file, None where they cannot be read."""
+    """The symbols of a file; None if they cannot be read."""
     try:
         path = Path(module)
         if not path.is_absolute() or not path.is_file():
@@ -111,7 +111,7 @@ def _functions(entries: bytes, text: bytes, base: np.uint64) -> SymbolTable:
 
 
 def demangle(name: bytes) -> str:
-    """A C++ name as in the source, by the C++ library where there is one; any other name unchanged."""
+    """A C++ name as in the source, demangled by the C++ library if installed; any other name unchanged."""
     if name.startswith(b"_Z") and (library := _cxx()) is not None:
         status = ctypes.c_int()
         memory = library.__cxa_demangle(name, None, None, ctypes.byref(status))

@@ -1,1 +1,1 @@
-"""The ring file between the shim and the sidecar: reader and writer."""
+"""Reader and writer of rings, the files between shim and sidecar."""

@@ -1,4 +1,4 @@
-"""Reading the ring that the shim writes. The layout is `agent/shim/ring.h`, field by field; a test compares the two."""
+"""Reader of the shim's ring. The layout is that of `agent/shim/ring.h`; a test compares the two."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CLOCKS: Final = {1: "CLOCK_MONOTONIC", 2: "CLOCK_MONOTONIC by the time stamp cou
 RUNNING: Final = 1
 FINALIZED: Final = 2
 EXITED: Final = 256
-"""What is added to an exit status, so that 0 is no status."""
+"""Offset added to an exit status, so that 0 means none."""
 
 HEADER: Final = np.dtype(
     {
@@ -43,10 +43,10 @@ RECORD: Final = np.dtype(
 )  # fmt: skip
 BYTES_UNKNOWN: Final = 2**64 - 1
 NAMED: Final = 2**64 - 1
-"""A frame's offset where its module is a name that the application gave."""
+"""A frame's offset if its module is a name given by the application."""
 
 INTERVAL: Final = 1
-"""The operation of what the application times itself; all others are collectives."""
+"""The operation of intervals timed by the application; all others are collectives."""
 OPERATIONS: Final = {
     INTERVAL: "Interval",
     8: "Barrier",
@@ -71,14 +71,14 @@ _EXPECTED: Final = {
 
 
 class RingError(Exception):
-    """A file that is not a readable ring. The text names the file, what was found and what was expected."""
+    """Not a valid ring. The text names the file, what was found and what was expected."""
 
 
 class Ring:
-    """One rank's ring, opened from outside the process that writes it.
+    """One rank's ring, opened by a process other than its writer.
 
-    Records are fetched by reading the file, so a ring that somebody truncates is an error here and not a SIGBUS;
-    only the header is mapped, because the tail must be stored in one piece.
+    Records are read with pread, so truncation of the file is an error and not a SIGBUS. Only the header is mapped,
+    because the tail must be stored atomically.
     """
 
     def __init__(self, path: Path) -> None:
@@ -93,7 +93,7 @@ class Ring:
             os.close(self._file)
             raise
         self._header: Any = np.frombuffer(self._header_map, dtype=HEADER)[0:1]
-        # The fields that are read at every step, in a form that is fast to read.
+        # Fast access to the fields that are read at every step.
         self._words = memoryview(self._header_map).cast("Q")
 
     def __enter__(self) -> Self:
@@ -103,7 +103,7 @@ class Ring:
         self.close()
 
     def close(self) -> None:
-        """Close the file; it stays on disk."""
+        """Close the file, which stays on disk."""
         self._header = None
         self._words.release()
         self._header_map.close()
@@ -125,19 +125,19 @@ class Ring:
                 raise RingError(f"ring {self.path}: {field} is {header[field]}, expected less than {2**62}")
         if int(header["clock"]) not in CLOCKS:
             raise RingError(f"ring {self.path}: clock is {header['clock']}, expected one of {sorted(CLOCKS)}")
-        # What does not change is read once, from the header that was checked.
+        # Constant fields are read once, from the checked header.
         self.rank = int(header["rank"])
         """Rank in MPI_COMM_WORLD."""
         self.size = int(header["size"])
         """Ranks in MPI_COMM_WORLD."""
         self.pid = int(header["pid"])
-        """Process that writes the ring."""
+        """Id of the process that writes the ring."""
         self.program = _text(header["program"])
         """Path of the executable."""
         self.clock = CLOCKS[int(header["clock"])]
-        """What the shim reads its times from; they are nanoseconds of CLOCK_MONOTONIC in either case."""
+        """The shim's clock source; times are nanoseconds of CLOCK_MONOTONIC for any of them."""
         self.started_ns = int(header["started_ns"])
-        """When MPI_Init returned, on the header's clock, in nanoseconds: the first interval begins here."""
+        """When MPI_Init returned, in nanoseconds of CLOCK_MONOTONIC: the first interval begins here."""
         self.started_unix_ns = int(header["started_unix_ns"])
         """The same instant in Unix nanoseconds."""
         self._modules_at = HEADER_BYTES
@@ -155,7 +155,7 @@ class Ring:
 
     @property
     def dropped(self) -> int:
-        """Collectives that found the ring full."""
+        """Collectives not recorded because the ring was full."""
         return self._words[_DROPPED]
 
     @property
@@ -167,14 +167,14 @@ class Ring:
     def exit_status(self) -> int | None:
         """Exit status of the process, 0 to 255, once it has called exit() or returned from main; else None.
 
-        It stays None where a signal or _exit() ends the process.
+        Stays None if the process is ended by a signal or _exit().
         """
         exited = int(self._get("exit"))
         return exited - EXITED if EXITED <= exited < 2 * EXITED else None
 
     @property
     def exited_unix_ns(self) -> int:
-        """When the process exited, in Unix nanoseconds. Valid only where there is an `exit_status`."""
+        """When the process exited, in Unix nanoseconds. Valid only if `exit_status` is not None."""
         return int(self._get("exited_ns")) - self.started_ns + self.started_unix_ns
 
     @property
@@ -184,14 +184,14 @@ class Ring:
 
     @property
     def head(self) -> int:
-        """Records written so far. Raises RingError where head and tail contradict each other."""
+        """Records written so far. Raises RingError if head and tail are inconsistent."""
         tail, head = self._words[_TAIL], self._words[_HEAD]
         if not tail <= head <= tail + self.capacity:
             raise RingError(f"ring {self.path}: head is {head}, expected {tail} to {tail + self.capacity}")
         return head
 
     def records(self, start: int, stop: int) -> Records:
-        """Records start..stop-1, copied, as an array of RECORD. They must lie between tail and head."""
+        """A copy of records start..stop-1, which must lie between tail and head."""
         if start >= stop:
             return np.empty(0, RECORD)
         slot = start % self.capacity
@@ -208,7 +208,7 @@ class Ring:
     def site(self, index: int) -> str:
         """Call site `index` as module+offset of each frame, innermost first; "start" for 0, the start of the run.
 
-        A place that the application named itself has that name.
+        A site named by the application has that name.
         """
         if index == 0:
             return "start"
@@ -216,7 +216,7 @@ class Ring:
         return " < ".join(path if at == NAMED else f"{Path(path).name}+{at:#x}" for path, at in frames)
 
     def frames(self, index: int) -> list[tuple[str, int]]:
-        """Path of the module and offset in it of each frame of call site `index`, above 0; innermost first."""
+        """Module path and offset of each frame of call site `index` (above 0), innermost first."""
         sites = min(int(self._get("sites")), self._site_capacity)
         modules = min(int(self._get("modules")), self._module_capacity)
         if not 0 < index < sites:
@@ -242,7 +242,7 @@ class Ring:
 
 
 def word(field: str) -> int:
-    """Place of a field in the header, counted in words of 64 bits."""
+    """Offset of a field in the header, in words of 64 bits."""
     offset: int = HEADER.fields[field][1]  # type: ignore[index]
     return offset // 8
 
@@ -251,5 +251,5 @@ _HEAD, _DROPPED, _TAIL = word("head"), word("dropped"), word("tail")
 
 
 def _text(field: bytes) -> str:
-    # numpy strips zero bytes at the end only; everything after the first one is not part of the string.
+    # The string ends at the first NUL; numpy strips trailing ones only.
     return bytes(field).partition(b"\0")[0].decode(errors="replace")

@@ -1,9 +1,9 @@
-"""Writing a ring from Python: what `stopwatch` measures, in the layout and the order of the shim's writer.
+"""Writer of a ring in Python, for intervals timed by the application, in the layout of the shim's writer.
 
 The publication order is that of `agent/shim/writer.c`: the record, then the head. CPython stores an element of a
-memoryview of unsigned 64-bit numbers as one aligned 8-byte store, which a reader sees whole or not at all. x86-64 keeps
-stores in order. On machines that do not (AArch64) a reader within the few nanoseconds between the two stores could see
-the head before the record; Python has no stronger guarantee.
+memoryview of unsigned 64-bit numbers with one aligned 8-byte store, which is atomic. x86-64 keeps the order of stores.
+On machines that do not (AArch64) a reader could see the head before the record, for the few nanoseconds between the two
+stores; Python offers no stronger guarantee.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from barograph_agent.ring.reader import (
 )
 
 PREFIX: Final = "app-"
-"""Prefix of the file names of such rings: they hold no collectives, so ranks cannot be compared by them."""
+"""File name prefix of these rings: they contain no collectives, so ranks cannot be compared by them."""
 CAPACITY: Final = 16384
 NAMES: Final = 1024
 OTHER: Final = "other"
-"""The name of all places beyond the first NAMES."""
+"""The name of all sites beyond the first NAMES."""
 _CLOCK_MONOTONIC: Final = 1
 _RECORD: Final = struct.Struct("<6Q")
 _MODULES_AT: Final = HEADER_BYTES
@@ -51,13 +51,13 @@ _SIZE: Final = _RECORDS_AT + CAPACITY * RECORD.itemsize
 
 
 class RingWriter:
-    """A ring of this process, in `directory`. Thread-safe. Raises OSError where the disk has no room for it.
+    """A ring of this process, in `directory`. Thread-safe. Raises OSError if the file system has no room for it.
 
-    rank, size: of the processes that were started together; 0 and 1 for a single process.
+    rank, size: of the processes started together; 0 and 1 for a single process.
     """
 
     def __init__(self, directory: Path, rank: int, size: int) -> None:
-        # Reentrant: a signal handler may time something too, at any point.
+        # Reentrant: a signal handler may record an interval at any point.
         self._lock = threading.RLock()
         self._sites: dict[str, int] = {}
         path = directory / f"{PREFIX}{rank}.{os.getpid()}.{time.monotonic_ns()}.ring"
@@ -86,12 +86,12 @@ class RingWriter:
         self._state = header["state"]
         self._counts = header["sites"], header["modules"]
         self.put = _put_into(self._memory, self._lock)
-        """One interval: enter and end in nanoseconds of CLOCK_MONOTONIC, and the number of its place."""
+        """Record one interval: enter and end in nanoseconds of CLOCK_MONOTONIC, site number."""
         header["magic"] = MAGIC
         draft.rename(path)
 
     def site(self, name: str) -> int:
-        """The number of the place that has this name; beyond NAMES it is that of OTHER."""
+        """The site number of a name; beyond NAMES names, that of OTHER."""
         with self._lock:
             if name not in self._sites and len(self._sites) >= NAMES:
                 name = OTHER
@@ -100,7 +100,7 @@ class RingWriter:
             return self._sites[name]
 
     def finish(self) -> None:
-        """Mark the ring as finished: no record will follow."""
+        """Mark the ring as finished: no records follow."""
         self._state[0] = FINALIZED
 
     def _add(self, name: str) -> int:
@@ -111,16 +111,16 @@ class RingWriter:
         self._memory[start : start + len(text)] = text
         entry = np.frombuffer(self._memory, SITE, 1, _SITES_AT + site * SITE.itemsize)
         entry["offset"][0, 0], entry["module"][0, 0], entry["frames"] = NAMED, module, 1
-        # Counted after they are written: a reader reads entries below the count.
+        # Counts are stored after the entries: a reader reads entries below the count.
         modules[0] = module + 1
         sites[0] = site + 1
         return site
 
 
 def _put_into(memory: mmap.mmap, lock: threading.RLock) -> Callable[[int, int, int], None]:
-    """A closure, because each attribute lookup would take a tenth of the whole time.
+    """The function `RingWriter.put`. If the ring is full, the interval is counted as dropped.
 
-    An interval that finds the ring full is counted as dropped.
+    A closure, because each attribute lookup would take a tenth of the total time.
     """
     words, pack = memoryview(memory).cast("Q"), _RECORD.pack_into
     acquire, release = lock.acquire, lock.release
@@ -149,7 +149,7 @@ def _put_into(memory: mmap.mmap, lock: threading.RLock) -> Callable[[int, int, i
 
 
 def _map(path: Path) -> mmap.mmap:
-    """A new file of full size, with its memory reserved: a store into it must not find the memory used up."""
+    """Map a new file of full size, with its memory reserved: on a full file system a store would raise SIGBUS."""
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         os.posix_fallocate(file, 0, _SIZE)

@@ -1,1 +1,1 @@
-"""Settings of the agent, and how settings are declared and resolved everywhere."""
+"""Settings of the agent, and the declaration and resolution of settings of all daemons."""

@@ -1,6 +1,6 @@
 """The settings of the agent: the table [agent] of the configuration.
 
-Each key is the value of an environment variable that the user has not set, so the agent itself reads variables only.
+Each key is the default of an environment variable. The agent itself reads variables only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from barograph_agent.reduce.blocks import ROWS_PER_SECOND
 from barograph_agent.settings import places
-from barograph_agent.settings.places import DEFAULT_ENDPOINT, endpoint_argument
+from barograph_agent.settings.places import DEFAULT_ENDPOINT, check_endpoint
 from barograph_agent.settings.setting import File, Form, Option, Section, Size, declared, path
 from barograph_agent.settings.sources import ConfigError, from_file, site_file
 
@@ -31,7 +31,7 @@ def _expression(text: str) -> str:
 
 
 def rows(text: str) -> float:
-    """Check a budget in rows a second. Raises argparse.ArgumentTypeError."""
+    """Parse a budget in rows per second. Raises argparse.ArgumentTypeError."""
     try:
         figure = float(text)
     except ValueError:
@@ -43,15 +43,16 @@ def rows(text: str) -> float:
 
 CollectorAddress: TypeAlias = Annotated[
     str,
-    Form("ENDPOINT", "tcp://HOST:PORT or ipc://PATH", endpoint_argument),
+    Form("ENDPOINT", "tcp://HOST:PORT or ipc://PATH", check_endpoint),
     Option("the collector", variable="BAROGRAPH_COLLECTOR"),
 ]
-"""Every client of the log has it, daemons too."""
+"""A setting of every client of the log, including daemons."""
 
 
 class AgentSettings(Section, frozen=True):
-    """What runs on compute nodes: `barograph run`, `spool` and `doctor` read it there, and of the others the
-    collector's address.
+    """Settings on compute nodes, read by `barograph run`, `spool`, `doctor` and the sidecar of the hooks.
+
+    Other commands read the collector's address only.
     """
 
     table = "agent"
@@ -61,7 +62,7 @@ class AgentSettings(Section, frozen=True):
     key: Annotated[
         Path | None,
         Form("FILE", "a key file of `barograph keys add agent`", path),
-        Option("the key file, where the collector asks for one; all users of the node read it"),
+        Option("the key file, if the collector requires one; readable by all users of the node"),
     ] = None
     munge_socket: Annotated[
         Path | None,
@@ -74,12 +75,12 @@ class AgentSettings(Section, frozen=True):
         Option("the first part of every job and workload name", otherwise="the batch system's name, else local"),
     ] = None
     rules: Annotated[
-        File, Option("the site's names and parameters", otherwise="/etc/barograph/rules.toml where it exists")
+        File, Option("the site's names and parameters", otherwise="/etc/barograph/rules.toml if it exists")
     ] = None
     apps: Annotated[
         str | None,
         Form("REGEX", "a regular expression", _expression),
-        Option("only applications whose whole name fits are watched", otherwise="all"),
+        Option("watch only applications whose whole name matches", otherwise="all"),
     ] = None
     ranks: Annotated[
         str, Form("LIST", "all, or a list such as 0,4-7"), Option("ranks of MPI_COMM_WORLD that record")
@@ -87,12 +88,12 @@ class AgentSettings(Section, frozen=True):
     budget: Annotated[
         float,
         Form("ROWS", f"rows a second, above 0 and at most {MOST_ROWS:g}", rows),
-        Option("rows a second that a run may send in the long run; beyond, intervals are reduced to blocks"),
+        Option("long-term limit on the rows a run sends per second; beyond it, intervals are reduced to blocks"),
     ] = ROWS_PER_SECOND
     spool: Annotated[
         Path | None,
         Form("DIR", "a directory on a disk of the node", path),
-        Option("where runs keep undelivered messages", otherwise="/var/tmp/barograph-UID"),
+        Option("directory of undelivered messages", otherwise="/var/tmp/barograph-UID"),
     ] = None
     spool_bytes: Annotated[
         Size, Option("limit of a run's spool; beyond, the oldest messages are dropped and counted")
@@ -100,12 +101,12 @@ class AgentSettings(Section, frozen=True):
     rings: Annotated[
         Path | None,
         Form("DIR", "a directory in memory", path),
-        Option("where rings live", otherwise="/dev/shm/barograph-UID"),
+        Option("directory of rings", otherwise="/dev/shm/barograph-UID"),
     ] = None
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:
-    """This environment, completed by the site's file where it does not have a variable. Raises ConfigError."""
+    """This environment, with unset variables taken from the site's file. Raises ConfigError."""
     known = declared(AgentSettings)
     written = from_file(AgentSettings, site_file(given))
     found = {known[name].variable: str(value) for name, value in written.items()}
@@ -113,7 +114,7 @@ def environment(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def environment_or_complaint(given: Mapping[str, str]) -> tuple[dict[str, str], str]:
-    """The same; where the file cannot be used, the environment as given and the error's text."""
+    """The same without an exception: if the file is invalid, the environment as given and the error's text."""
     try:
         return environment(given), ""
     except ConfigError as error:
@@ -121,7 +122,7 @@ def environment_or_complaint(given: Mapping[str, str]) -> tuple[dict[str, str], 
 
 
 def value_or_default(name: str, given: Mapping[str, str]) -> Any:
-    """The value of a setting's variable; its default, and a line on standard error, where that cannot be used."""
+    """The value of a setting's variable; if it is invalid, the default and a message on standard error."""
     setting = declared(AgentSettings)[name]
     try:
         return setting.read(given.get(setting.variable) or setting.default_text)
@@ -131,7 +132,7 @@ def value_or_default(name: str, given: Mapping[str, str]) -> Any:
 
 
 def endpoint(given: Mapping[str, str]) -> str:
-    """The collector's address: the variable's, the file's, or the default. A file that cannot be used is one line."""
+    """The collector's address: the variable's, the file's, or the default. An invalid file is a message."""
     found, complaint = environment_or_complaint(given)
     if complaint:
         print(f"barograph: {complaint}; going on without this file", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Paths and addresses of the agent on a node. Its directories belong to the user and are closed to others."""
+"""Paths and addresses of the agent on a node. Its directories belong to the user, with mode 700."""
 
 from __future__ import annotations
 
@@ -20,26 +20,22 @@ def endpoint(environment: Mapping[str, str]) -> str:
     return environment.get("BAROGRAPH_COLLECTOR") or DEFAULT_ENDPOINT
 
 
+class EndpointError(argparse.ArgumentTypeError, ValueError):
+    """An invalid address of a collector. The text names it and what was expected."""
+
+
 def check_endpoint(text: str) -> str:
-    """Check an address. Raises ValueError naming it and what was expected."""
+    """Check an address. Raises EndpointError."""
     if not _ENDPOINT.fullmatch(text):
-        raise ValueError(f"collector is {text!r}, expected tcp://HOST:PORT or ipc://PATH")
+        raise EndpointError(f"collector is {text!r}, expected tcp://HOST:PORT or ipc://PATH")
     return text
 
 
-def endpoint_argument(text: str) -> str:
-    """The same for a command line. Raises argparse.ArgumentTypeError."""
-    try:
-        return check_endpoint(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
 def add_collector_option(parser: argparse.ArgumentParser, default: str | None) -> None:
-    """Add the option that every client of the log has. default: checked like a value, unless it is None."""
+    """Add the option --collector. default: checked like a given value, unless it is None."""
     parser.add_argument(
         "--collector",
-        type=endpoint_argument,
+        type=check_endpoint,
         default=default,
         metavar="ENDPOINT",
         help=f"the collector (default: $BAROGRAPH_COLLECTOR or {DEFAULT_ENDPOINT})",
@@ -57,14 +53,14 @@ def spool_root(environment: Mapping[str, str]) -> Path:
 
 
 def rules(environment: Mapping[str, str]) -> Path | None:
-    """The site's rules: BAROGRAPH_RULES, else the usual file where it exists, else None."""
+    """The site's rules: BAROGRAPH_RULES, else the default file if it exists, else None."""
     if given := environment.get("BAROGRAPH_RULES"):
         return Path(given)
-    return SITE_RULES if SITE_RULES.exists() else None
+    return SITE_RULES if os.access(SITE_RULES, os.F_OK) else None
 
 
 def private_directory(path: Path) -> Path:
-    """Create `path` for its owner alone, or check that it belongs to this user. Raises PermissionError."""
+    """Create `path` with mode 700, or check that it belongs to this user. Raises PermissionError."""
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:

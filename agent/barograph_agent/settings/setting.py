@@ -1,10 +1,10 @@
-"""Settings as structs: each is declared once, as a field of the `Section` of its daemon.
+"""Declaration of settings: each is one field of its daemon's `Section`.
 
     class AlertsSettings(Section, frozen=True):
         table = "alerts"
         alpha: Annotated[float, Meta(gt=0, lt=1), Form("SHARE", "between 0 and 1"), Option("bound on ...")] = 0.01
 
-Command-line option, environment variable, key of the file, checks and the reference page follow from it.
+Command-line option, environment variable, key in the file, checks and the reference page derive from it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _PARSERS: Final[dict[str, Callable[[str], Any]]] = {"number": float, "whole numb
 
 
 class Form(NamedTuple):
-    """How the value of a setting is written.
+    """Format of a setting's value.
 
-    metavar: its name in `--help`. expected: range or form in words. read: a value of its text, for a type that msgspec
-    does not read from text; raises ValueError or ArgumentTypeError, which say the text and what was expected. kind: the
-    type in the file where it does not follow from the field's.
+    metavar: its name in `--help`. expected: range or format in words. read: parser, for types that msgspec does not
+    parse from text; raises ValueError or ArgumentTypeError, which state the text and what was expected. kind: the type
+    in the file, if it does not follow from the field's type.
     """
 
     metavar: str
@@ -42,11 +42,11 @@ class Form(NamedTuple):
 
 
 class Option(NamedTuple):
-    """What a setting means.
+    """Description of a setting.
 
-    reloads: whether a running daemon applies a new value. variable: in the environment; without it the section's prefix
-    and the name. otherwise: what applies where the default is no value. alone: the value of an option that is given
-    without one; None where it needs one.
+    reloads: whether a running daemon applies a new value. variable: the environment variable; default the section's
+    prefix and the name. otherwise: what applies if there is no value and no default. alone: the value of an option
+    given without one; None if it requires one.
     """
 
     meaning: str
@@ -69,12 +69,12 @@ class Setting(NamedTuple):
 
     @property
     def option(self) -> str:
-        """As on the command line."""
+        """The option on the command line."""
         return f"--{self.name.replace('_', '-')}"
 
     @property
     def default_text(self) -> str:
-        """The default as a text that `read` understands; empty for none."""
+        """The default as text that `read` parses; empty for none."""
         if self.default is None:
             return ""
         if self.kind == "size" and self.default:
@@ -82,7 +82,7 @@ class Setting(NamedTuple):
         return as_text(self.default)
 
     def read(self, text: str) -> Any:
-        """The value of a text. Raises ValueError or ArgumentTypeError, which name the text and what was expected."""
+        """Parse a value. Raises ValueError or ArgumentTypeError, which state the text and what was expected."""
         if self.form.read is not None:
             return self.form.read(text)
         if self.kind == "list":
@@ -95,8 +95,8 @@ class Setting(NamedTuple):
 class Section(msgspec.Struct, frozen=True):
     """The settings of one daemon, or of the agent: a table of the file.
 
-    per_application: those that may differ for single applications, in tables of theirs. variables: the prefix of their
-    environment variables; without it the program's and the table's name.
+    per_application: settings that tables of applications may override. variables: the prefix of the environment
+    variables; default BAROGRAPH and the table's name.
     """
 
     table: ClassVar[str]
@@ -109,13 +109,13 @@ class Section(msgspec.Struct, frozen=True):
 
 @cache
 def declared(section: type[Section]) -> dict[str, Setting]:
-    """The settings of a section by name, in their order."""
+    """The settings of a section by name, in the order of declaration."""
     prefix = section.variables or f"BAROGRAPH_{section.table}"
     return {field.name: _setting(prefix, field) for field in msgspec.structs.fields(section)}
 
 
 def as_text(value: Any) -> str:
-    """A value as it is written."""
+    """Format a value as text."""
     match value:
         case (str(host), int(port)):
             return f"{host}:{port}"
@@ -155,7 +155,7 @@ def _convert(text: str, parse: Callable[[str], Any], kind: Any, expected: str) -
 
 
 def _expected(kind: Any) -> str:
-    """In words, what a type accepts."""
+    """The values that a type accepts, in words."""
     if get_origin(kind) is Literal:
         return " or ".join(get_args(kind))
     match inspect.type_info(kind):
@@ -169,7 +169,7 @@ def _expected(kind: Any) -> str:
 
 
 def size(text: str) -> int:
-    """Bytes, from a number with K, M, G or T behind it (powers of 1024). Raises argparse.ArgumentTypeError."""
+    """Parse a size in bytes, with an optional suffix K, M, G or T (powers of 1024). Raises ArgumentTypeError."""
     match = re.fullmatch(r"([0-9]+)([KMGT]?)", text)
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no size, expected bytes, or as in 500G with K, M, G or T")
@@ -177,7 +177,7 @@ def size(text: str) -> int:
 
 
 def path(text: str) -> Path:
-    """A path. Raises ValueError."""
+    """Parse a path. Raises ValueError."""
     if not text:
         raise ValueError(f"{text!r}, expected a path")
     return Path(text)

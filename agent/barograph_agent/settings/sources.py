@@ -1,6 +1,6 @@
-"""Where settings come from: the command line, else the environment, else the file, else their defaults.
+"""Resolution of settings: command line, else environment, else file, else default.
 
-The file is TOML, one table for each daemon, one for the agent, and one for each application that is judged differently:
+The file is TOML with a table per daemon, one for the agent, and one per application with settings of its own:
 
     [alerts]
     margin = 0.05
@@ -12,6 +12,7 @@ The file is TOML, one table for each daemon, one for the agent, and one for each
 from __future__ import annotations
 
 import argparse
+import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,7 +35,7 @@ S = TypeVar("S", bound=Section)
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be used. The text names file or variable, key, value and what was expected."""
+    """An invalid configuration. The text names file or variable, key, value and what was expected."""
 
 
 class Value(NamedTuple):
@@ -45,7 +46,7 @@ class Value(NamedTuple):
 
 
 class Configuration(Generic[S]):
-    """The settings of a section and where each comes from, and what the file says of single applications."""
+    """The settings of a section with the origin of each, and the overrides of applications."""
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class Configuration(Generic[S]):
         given: Mapping[str, str] | None = None,
         complete: bool = False,
     ) -> None:
-        """given: texts of the command line by key. complete: check that settings are not missing and go together.
+        """given: values on the command line as text, by key. complete: check for missing and conflicting settings.
 
         Raises ConfigError.
         """
@@ -73,9 +74,9 @@ class Configuration(Generic[S]):
         return _struct(self.section, self.values)
 
     def reload(self) -> list[str]:
-        """Read the file again and apply what may change; returns the changed keys that wait for a restart.
+        """Reread the file and apply reloadable settings; returns the changed keys that require a restart.
 
-        Raises ConfigError, and nothing has changed.
+        Raises ConfigError without changing anything.
         """
         values, applications = self._read()
         changed = {name for name, value in values.items() if value.value != self.values[name].value}
@@ -109,21 +110,22 @@ def _struct(section: type[S], values: Mapping[str, Value]) -> S:
 
 
 def site_file(environment: Mapping[str, str]) -> Path | None:
-    """The file that BAROGRAPH_CONFIG names, else the usual one where it exists, else None."""
+    """The file named by BAROGRAPH_CONFIG, else the default one if it exists, else None."""
     if given := environment.get(VARIABLE):
         return Path(given)
-    return SITE_FILE if SITE_FILE.exists() else None
+    # Path.exists raises PermissionError for a directory that is closed to this user.
+    return SITE_FILE if os.access(SITE_FILE, os.F_OK) else None
 
 
 def from_file(section: type[Section], file: Path | None) -> dict[str, Any]:
-    """What a file says of a section, checked. Raises ConfigError."""
+    """The settings of a section in a file, checked, by name. Raises ConfigError."""
     if file is None:
         return {}
     return _check_table(declared(section), _tables(file).get(section.table, {}), f"{file}: [{section.table}]")
 
 
 def _applications(section: type[Section], file: Path | None) -> dict[str, dict[str, Any]]:
-    """What a file says of single applications, by name."""
+    """The overrides in a file, by application."""
     if file is None or not section.per_application:
         return {}
     known = {name: declared(section)[name] for name in section.per_application}

@@ -1,1 +1,1 @@
-"""The process that watches the programs of a job on one node."""
+"""The sidecar: the process that records and delivers the programs of a job on one node."""

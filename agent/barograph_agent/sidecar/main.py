@@ -1,8 +1,8 @@
 """The sidecar: a process beside the application that reads rings, spools rows and delivers them to the collector.
 
-`python -m barograph_agent.sidecar.main SPOOL_DIRECTORY` watches the one program of a `barograph run`, whose plan is in
-that directory. `nodewatch` watches all programs of a batch job on one node. Both also deliver orphaned spools of this
-user on this node: those that were left because the collector was away or the launcher was killed.
+`python -m barograph_agent.sidecar.main SPOOL_DIRECTORY` watches the program of one `barograph run`, whose plan is in
+that directory. `nodewatch` watches all programs of a batch job on one node. Both also deliver this user's orphaned
+spools on this node, left because the collector was not reachable or the launcher was killed.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from barograph_agent.sidecar.watch import Watch
 
 POLL_SECONDS: Final = 0.2
 DRAIN_POLL_SECONDS: Final = 0.02
-"""The same once only delivery is left."""
+"""Poll interval during final delivery."""
 
 AnyWatch = TypeVar("AnyWatch", bound=Watch)
 
 
 def orphans(root: Path) -> dict[Path, RunPlan]:
-    """The plans in spool directories under `root` whose launcher is gone, by directory."""
+    """Plans of runs under `root` whose launcher has ended, by spool directory."""
     found = {}
     for directory in sorted(root.iterdir()):
         with contextlib.suppress(OSError, msgspec.DecodeError):
@@ -41,7 +41,7 @@ def orphans(root: Path) -> dict[Path, RunPlan]:
 
 
 def adopt(root: Path, endpoint: str) -> dict[Path, Watch]:
-    """Watches over the orphans that no process watches, by directory; they deliver to `endpoint`."""
+    """Watches of the orphans that no other process owns, by spool directory. They deliver to `endpoint`."""
     adopted = {}
     for directory, plan in orphans(root).items():
         with contextlib.suppress(SpoolError, OSError, msgspec.DecodeError):
@@ -52,7 +52,7 @@ def adopt(root: Path, endpoint: str) -> dict[Path, Watch]:
 class Sidecar(Generic[AnyWatch]):
     """Watches `programs` until each has ended and is delivered, then delivers orphaned spools under `spools`.
 
-    Delivery of either may take `drain_seconds`. Subclasses say how programs are found.
+    Each of the two deliveries is limited to `drain_seconds`. Subclasses add programs in `find`.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Sidecar(Generic[AnyWatch]):
     ) -> None:
         self.programs: dict[Path, AnyWatch] = programs or {}
         self.adopted: dict[Path, Watch] | None = None
-        """None until the collector was reached for the first time."""
+        """Watches of orphans; None until the collector is first reached."""
         self._spools = spools
         self._endpoint = endpoint
         self._drain_seconds = drain_seconds
@@ -68,18 +68,18 @@ class Sidecar(Generic[AnyWatch]):
 
     @property
     def is_over(self) -> bool:
-        """True once only delivery is left to do."""
+        """True once only delivery remains."""
         return all(watch.ended for watch in self.programs.values())
 
     def stop(self) -> None:
-        """Finish soon: called from a signal handler."""
+        """Make `run` return soon. Callable from a signal handler."""
         self._stopping = True
 
     def find(self) -> None:
-        """Add programs that have begun, and end those whose processes are gone. Does not raise where a disk is full."""
+        """Add programs that have started, and end those whose processes have ended. Does not raise on a full disk."""
 
     def run(self) -> None:
-        """Step until everything is delivered, or the time for it is over."""
+        """Step until everything is delivered or the time limit has passed."""
         deadline = float("inf")
         while not self._stopping:
             self.step()
@@ -91,7 +91,7 @@ class Sidecar(Generic[AnyWatch]):
                 break
             self._wait(DRAIN_POLL_SECONDS if self.is_over else POLL_SECONDS)
         self.leave()
-        # A launcher has its report and exits from here on.
+        # The launcher now has its report and exits.
         adopted = self.adopted or {}
         deadline = time.monotonic() + self._drain_seconds
         while any(watch.ended for watch in adopted.values()) and time.monotonic() < deadline and not self._stopping:
@@ -101,25 +101,27 @@ class Sidecar(Generic[AnyWatch]):
             watch.close()
 
     def step(self) -> None:
-        """Find programs, read rings, spool and send. A full disk does not raise: the next step tries again."""
+        """Find programs, read rings, spool and send. Does not raise on a full disk: the next step retries."""
         self.find()
         self._serve(self.programs)
-        # A short program may be delivered, and gone, at the first answer of the collector.
+        # After the programs: a short one may be delivered and released at the first answer of the collector.
         self._serve(self.adopted or {})
 
     def release(self, watch: Watch) -> None:
-        """Close a program: delivered ones are deleted, except where the launcher is to get a report first."""
-        report = watch.report() if _has_launcher(watch.plan) else None
-        if watch.delivered and not _has_launcher(watch.plan):
-            watch.forget()
+        """Close a program. Deletes it if it is delivered and no launcher waits for a report."""
+        # True if another process started the program and waits for its report.
+        has_launcher = watch.plan.launcher != os.getpid() and watch.plan.launcher_lives
+        if watch.delivered and not has_launcher:
+            watch.delete()
             return
+        report = watch.report() if has_launcher else None
         watch.close()
-        # Without an end the command still runs, and only the sidecar was told to stop: the launcher starts another.
+        # Without an end the command still runs and only the sidecar was stopped: the launcher starts another one.
         if report is not None and load_end(watch.directory) is not None:
             save(watch.directory, REPORT, report)
 
     def leave(self) -> None:
-        """Release programs that are not delivered in time."""
+        """Release the programs that were not delivered in time."""
         for watch in self.programs.values():
             self.release(watch)
         self.programs.clear()
@@ -135,18 +137,13 @@ class Sidecar(Generic[AnyWatch]):
                 del watches[directory]
 
     def _wait(self, seconds: float) -> None:
-        """Send and receive until the next step is due: an acknowledgement is no reason to read the rings again."""
+        """Send and receive until the next step is due. Acknowledgements do not cause a reading of the rings."""
         watches: list[Watch] = [*self.programs.values(), *(self.adopted or {}).values()]
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0 and not self._stopping:
             pump([watch.link for watch in watches], left)
             if any(watch.delivered for watch in watches):
                 return
-
-
-def _has_launcher(plan: RunPlan) -> bool:
-    """True where another process started the program and waits for its report."""
-    return plan.launcher != os.getpid() and plan.launcher_lives
 
 
 def main(arguments: list[str]) -> int:

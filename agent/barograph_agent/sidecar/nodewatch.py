@@ -1,8 +1,8 @@
 """The sidecar of one batch job on one node, started by hooks of the batch system.
 
-`python -m barograph_agent.sidecar.nodewatch RINGS SPOOL ACTIVE`: the job's directory of rings, with a directory for
-each step; the user's directory of spools; a file that exists as long as the job runs. The scheduler's variables for
-the job on this node are in the environment.
+`python -m barograph_agent.sidecar.nodewatch RINGS SPOOL ACTIVE`: the job's directory of rings, with a subdirectory per
+step; the user's directory of spools; a file that exists while the job runs. The environment contains the scheduler's
+variables of the job on this node.
 """
 
 from __future__ import annotations
@@ -15,86 +15,83 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
 from barograph_agent.deliver.spool import SpoolError
 from barograph_agent.job.identity import clean
-from barograph_agent.reduce.blocks import ROWS_PER_SECOND
-from barograph_agent.settings import places
+from barograph_agent.settings import agent, places
 from barograph_agent.sidecar.main import Sidecar, orphans
-from barograph_agent.sidecar.plan import PLAN, load_plan, myself, save
+from barograph_agent.sidecar.plan import PLAN, RunOptions, load_plan, myself, save
 from barograph_agent.sidecar.program import Program
 from barograph_agent.sidecar.step import Step, StepOptions
-
-DRAIN_SECONDS: Final = 10.0
-"""How long after the job's end delivery is tried; the next sidecar of this user delivers what is left."""
-SPOOL_BYTES: Final = 256 * 2**20
-"""Of each program."""
 
 
 class NodeWatch(Sidecar[Program]):
     """Watches the steps of one job on this node until the job has ended."""
 
-    def __init__(self, rings: Path, active: Path, settings: StepOptions) -> None:
-        super().__init__(settings.spool, settings.endpoint, settings.drain_seconds)
+    def __init__(
+        self, rings: Path, active: Path, settings: StepOptions, environment: Mapping[str, str] = os.environ
+    ) -> None:
+        super().__init__(settings.spool, settings.run.endpoint, settings.run.drain_seconds)
         self._rings = rings
         self._active = active
         self._settings = settings
+        self._environment = environment
         self._steps: dict[str, Step] = {}
         self._has_ended = False
 
     @property
     def is_over(self) -> bool:
-        """True once the job had ended before programs were last looked for."""
+        """True once the job had ended before the last search for programs."""
         return self._has_ended
 
     def run(self) -> None:
-        """Go on with the programs of a sidecar of this job that has died; then as any sidecar."""
+        """Continue the programs of an earlier sidecar of this job that has died; then run as any sidecar."""
         launcher, born = myself()
-        mine = {"launcher": launcher, "launcher_born": born, "endpoint": self._settings.endpoint}
+        own = {"launcher": launcher, "launcher_born": born, "endpoint": self._settings.run.endpoint}
         for directory, plan in orphans(self._settings.spool).items():
             if Path(plan.step_directory).parent == self._rings:
                 with contextlib.suppress(OSError, SpoolError):
-                    save(directory, PLAN, msgspec.structs.replace(plan, **mine))
+                    save(directory, PLAN, msgspec.structs.replace(plan, **own))
                     self.programs[Path(plan.ring_directory)] = Program(directory, load_plan(directory))
         super().run()
 
     def find(self) -> None:
-        """Sort new rings into programs, and end programs whose processes are gone."""
+        """Assign new rings to programs, and end programs whose processes have all ended."""
         self._has_ended = not self._active.exists()
-        gone = [(one, one.count) for one in self.programs.values() if not one.has_ended and one.is_gone]
-        # A job may have thousands of steps, and this is done five times a second: names alone.
+        ended = [(one, one.count) for one in self.programs.values() if not one.has_ended and one.is_gone]
+        # listdir, because a job may have thousands of steps, and this runs five times a second.
         names = os.listdir(self._rings) if self._rings.is_dir() else []  # noqa: PTH208
         for name in sorted(set(names) - self._steps.keys()):
             if (self._rings / name).is_dir():
-                self._steps[name] = Step(self._rings / name, os.environ, self._settings)
+                self._steps[name] = Step(self._rings / name, self._environment, self._settings)
         for step in self._steps.values():
             with contextlib.suppress(OSError, SpoolError):
                 step.find(self.programs)
-        for program, count in gone:
-            # A ring found only now, after all other processes were gone, may be one more rank.
+        for program, count in ended:
+            # A ring found only now, after all other processes have ended, may belong to one more rank.
             if program.count == count:
                 with contextlib.suppress(OSError):
                     program.end(time.time())
 
     def leave(self) -> None:
-        """Release programs, and delete the job's directory of rings where nothing needs it any more."""
+        """Release programs, and delete the job's directory of rings unless a program still runs."""
         running = any(not program.ended for program in self.programs.values())
         super().leave()
-        # The same job may have begun again on this node.
+        # The same job may have started again on this node.
         if not (running or self._active.exists()):
             shutil.rmtree(self._rings, ignore_errors=True)
-            # Links in the names of other nodes' directories, made by the hook where a launcher passed those on.
+            # Links named like other nodes' directories, created by the hook if a launcher passed those names on.
             for path in self._rings.parent.iterdir():
                 if path.is_symlink() and path.readlink() == Path(self._rings.name):
                     path.unlink(missing_ok=True)
 
 
 def _lock(path: Path) -> int:
-    """Wait until no other sidecar of this job runs. Returns the locked descriptor."""
+    """Wait for other sidecars of this job to end. Returns the locked file descriptor."""
     while True:
         places.private_directory(path.parent)
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -106,11 +103,21 @@ def _lock(path: Path) -> int:
         os.close(file)
 
 
-def _user() -> str:
+def step_options(spool: Path, node: str, environment: Mapping[str, str]) -> StepOptions:
+    """Settings of the steps, from the environment completed by the table [agent] of the configuration.
+
+    Raises ValueError for an invalid address of the collector.
+    """
     try:
-        return clean(pwd.getpwuid(os.getuid()).pw_name, "unknown", 32)
+        user = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
-        return str(os.getuid())
+        user = str(os.getuid())
+    run = RunOptions(
+        places.check_endpoint(places.endpoint(environment)),
+        spool_bytes=agent.value_or_default("spool_bytes", environment),
+        rows_per_second=agent.value_or_default("budget", environment),
+    )
+    return StepOptions(spool, user, clean(node, "unknown", 64), run)
 
 
 def main(arguments: list[str]) -> int:
@@ -121,16 +128,11 @@ def main(arguments: list[str]) -> int:
     with contextlib.suppress(OSError):
         os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), sys.stderr.fileno())
     file = _lock(rings / "lock")
-    settings = StepOptions(
-        spool=spool,
-        endpoint=places.check_endpoint(places.endpoint(os.environ)),
-        user=_user(),
-        node=clean(rings.name.rpartition("@")[2], "unknown", 64),
-        drain_seconds=DRAIN_SECONDS,
-        spool_bytes=SPOOL_BYTES,
-        rows_per_second=ROWS_PER_SECOND,
-    )
-    watch = NodeWatch(rings, active, settings)
+    environment, complaint = agent.environment_or_complaint(os.environ)
+    if complaint:
+        print(f"barograph: {complaint}; going on without this file", file=sys.stderr)
+    settings = step_options(spool, rings.name.rpartition("@")[2], environment)
+    watch = NodeWatch(rings, active, settings, environment)
     signal.signal(signal.SIGTERM, lambda number, frame: watch.stop())
     watch.run()
     os.close(file)

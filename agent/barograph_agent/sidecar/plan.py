@@ -1,15 +1,17 @@
-"""The files by which launcher and sidecar talk to each other: three small ones in the spool directory.
+"""Files by which launcher and sidecar communicate, in the spool directory.
 
 The launcher writes `plan.json` before the command starts and `end.json` when it has ended; the sidecar writes
-`report.json` when it is done.
+`report.json` at its end.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import secrets
+import time
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -23,14 +25,26 @@ PLAN: Final = "plan.json"
 END: Final = "end.json"
 REPORT: Final = "report.json"
 TOKEN: Final = "token.json"
-"""The run's own job token, where it has one."""
+"""A copy of the run's job token, if it has one."""
 RING_VARIABLE: Final = "BAROGRAPH_RING_DIR"
-"""Names the directory in which the shim creates its ring; without it the shim does nothing."""
+"""Names the directory in which the shim creates its ring; if unset the shim does nothing."""
 _Kind = TypeVar("_Kind")
 
 
+class RunOptions(msgspec.Struct, frozen=True):
+    """Settings of a run."""
+
+    endpoint: str
+    drain_seconds: float = 10.0
+    """How long delivery may take after the end; the user's next sidecar on this node delivers the rest."""
+    spool_bytes: int = 256 * 2**20
+    rows_per_second: float = ROWS_PER_SECOND
+    """Long-term limit on rows of `blocks`."""
+    findings: Findings = Findings()
+
+
 class RunPlan(msgspec.Struct, frozen=True):
-    """Everything a sidecar needs to know, also one that adopts the run after its launcher is gone."""
+    """Input of a sidecar; complete, so that another sidecar can adopt the run after its launcher has died."""
 
     job: Job
     stream: str
@@ -40,14 +54,13 @@ class RunPlan(msgspec.Struct, frozen=True):
     """Unix seconds."""
     launcher: int
     launcher_born: int
-    """Start time of the launcher's process, which tells it from a later process with the same id."""
+    """Start time of the launcher, which distinguishes it from a later process with the same id."""
     drain_seconds: float
     spool_bytes: int
     findings: Findings = Findings()
     rows_per_second: float = ROWS_PER_SECOND
-    """Rows of `blocks` in the long run."""
     step_directory: str = ""
-    """Of a program in a batch job under hooks: the ring directory in the environment of its processes."""
+    """The ring directory in the environment of a program's processes, in a batch job under hooks."""
     feature_directory: str = ""
     """Directory of the program's side files; empty for the ring directory."""
 
@@ -68,7 +81,7 @@ class RunPlan(msgspec.Struct, frozen=True):
 
 
 class CommandEnd(msgspec.Struct, frozen=True):
-    """How the command ended: Unix seconds, seconds, exit status as a shell reports it."""
+    """End of the command: Unix seconds, runtime in seconds, exit status as a shell reports it."""
 
     ended_at: float
     runtime_seconds: float
@@ -76,7 +89,7 @@ class CommandEnd(msgspec.Struct, frozen=True):
 
 
 class DeliveryReport(msgspec.Struct, frozen=True):
-    """What became of a run's intervals: seen = stored + spooled + dropped."""
+    """Counts of a run's intervals: seen = stored + spooled + dropped."""
 
     ranks: int
     seen: int
@@ -84,18 +97,37 @@ class DeliveryReport(msgspec.Struct, frozen=True):
     spooled: int
     dropped: int
     reached: bool
-    """True when the collector answered at the end."""
+    """True if the collector answered at the end."""
     verdict: str
-    """The alerts daemon's sentence; empty without one."""
+    """The sentence of the alerts daemon; empty without one."""
     notes: list[str] = []
     """Problems, a line each."""
     delivered: bool = False
-    """True when the collector has everything."""
+    """True if the collector has everything."""
 
 
 def myself() -> tuple[int, int]:
     """Id and start time of this process."""
     return os.getpid(), born(os.getpid())
+
+
+def begin_run(spool: Path, job: Job, rings: Path, options: RunOptions, **fields: Any) -> RunPlan:
+    """Create the spool directory of a run launched by this process, and write its plan. Raises OSError.
+
+    fields: further ones of RunPlan, or in place of those derived from the options.
+    """
+    spool.mkdir(mode=0o700)
+    launcher, launcher_born = myself()
+    derived = {
+        "stream": f"{job.key}/{secrets.token_hex(4)}",
+        "started_at": time.time(),
+        "launcher": launcher,
+        "launcher_born": launcher_born,
+        "ring_directory": str(rings),
+    }
+    plan = RunPlan(job=job, **msgspec.structs.asdict(options) | derived | fields)
+    save(spool, PLAN, plan)
+    return plan
 
 
 def save(directory: Path, name: str, value: RunPlan | CommandEnd | DeliveryReport) -> None:
@@ -109,12 +141,12 @@ def load_plan(directory: Path) -> RunPlan:
 
 
 def load_end(directory: Path) -> CommandEnd | None:
-    """How the command ended, or None while it runs."""
+    """How the command ended; None while it runs."""
     return _load(directory / END, CommandEnd)
 
 
 def load_report(directory: Path) -> DeliveryReport | None:
-    """The sidecar's report, or None where it has left none."""
+    """The sidecar's report; None if there is none."""
     return _load(directory / REPORT, DeliveryReport)
 
 

@@ -1,11 +1,10 @@
-"""One program of a batch job on this node: a watch that learns of the program's end from its processes."""
+"""A program of a batch job on this node: a watch that detects the program's end from its processes."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from barograph_agent.job import processes
 from barograph_agent.ring.reader import Ring, RingError
@@ -13,43 +12,41 @@ from barograph_agent.sidecar.plan import END, CommandEnd, RunPlan, save
 from barograph_agent.sidecar.watch import Watch
 
 UNKNOWN: Final = -1
-"""The exit status of a program that has recorded none: a signal ended it, or _exit()."""
+"""The exit status of a program that has recorded none: it was ended by a signal or _exit()."""
 
 
-@dataclass
-class RankProcess:
-    """A process of the program that records."""
+class RankProcess(NamedTuple):
+    """A recording process of the program. born: its start time; -1 if it was not visible when its ring was found."""
 
     ring: Ring
     born: int
-    """Start time of its process; -1 where that was gone, or out of sight, when its ring was found."""
 
     @property
     def lives(self) -> bool:
-        """True as long as the process is there and has not called exit()."""
+        """True while the process exists and has not called exit()."""
         return self.ring.exit_status is None and 0 <= self.born == processes.born(self.ring.pid)
 
 
 class Program(Watch):
-    """A program that no launcher of ours started, from its first ring to the end of its last process on this node."""
+    """A program not started by `barograph run`, from its first ring to the end of its last process on this node."""
 
     def __init__(self, directory: Path, plan: RunPlan) -> None:
-        """Rings that are already in the plan's ring directory belong to the program."""
+        """Existing rings in the plan's ring directory belong to the program."""
         super().__init__(directory, plan)
         self._ring_directory = Path(plan.ring_directory)
         self._ranks: list[RankProcess] = []
         self.has_ended = (directory / END).exists()
-        """True once its end is on disk: no further rank joins it."""
+        """True once its end is on disk: no further rank can join it."""
         for path in sorted(self._ring_directory.glob("*.ring")):
             self._add(path)
 
     def accepts(self, ring: Ring) -> bool:
-        """Whether a ring may be of one more rank, and not of the next program in the same step."""
+        """Whether a ring may belong to one more rank, not to the next program in the same step."""
         others = {rank.ring.rank for rank in self._ranks}
         return not self.has_ended and (ring.rank not in others or not self.is_gone)
 
     def join(self, path: Path) -> None:
-        """Move one more ring into the program's directory and watch its process. Raises OSError."""
+        """Move one more ring into the program's directory and track its process. Raises OSError."""
         self._add(self.move_in(path))
 
     def move_in(self, path: Path) -> Path:
@@ -63,7 +60,7 @@ class Program(Watch):
         return self._ring_directory.parent == step
 
     def has(self, pid: int) -> bool:
-        """Whether a process that records is one of its own."""
+        """Whether a recording process belongs to the program."""
         return not self.has_ended and any(rank.ring.pid == pid for rank in self._ranks)
 
     @property
@@ -73,17 +70,17 @@ class Program(Watch):
 
     @property
     def is_gone(self) -> bool:
-        """True when none of its processes is left on this node."""
+        """True once all of its processes on this node have ended."""
         if any(rank.lives for rank in self._ranks):
             return False
-        # In a container that hides process ids, a process that has not recorded its end may still run.
+        # In a container that hides process ids, a process without a recorded end may still run.
         unseen = any(rank.born < 0 and rank.ring.exit_status is None for rank in self._ranks)
         return not (unseen and self.plan.command_lives)
 
     def end(self, now: float) -> None:
-        """Record how the program ended. Raises OSError.
+        """Record the program's end. Raises OSError.
 
-        now: Unix seconds, the end where not every process has recorded one.
+        now: Unix seconds, the time of the end unless every process has recorded its own.
         """
         exited = [rank.ring for rank in self._ranks if rank.ring.exit_status is not None]
         all_exited = bool(exited) and len(exited) == len(self._ranks)
@@ -92,13 +89,13 @@ class Program(Watch):
         save(self.directory, END, CommandEnd(ended_at, max(ended_at - self.plan.started_at, 0.0), status))
         self.has_ended = True
 
-    def forget(self) -> None:
+    def delete(self) -> None:
         """Close, and delete rings and spool."""
         self._close_rings()
-        super().forget()
+        super().delete()
 
     def close(self) -> None:
-        """Close; what is undelivered stays on disk."""
+        """Close; undelivered messages stay on disk."""
         self._close_rings()
         super().close()
 
@@ -106,7 +103,7 @@ class Program(Watch):
         try:
             ring = Ring(path)
         except RingError:
-            return  # the watch reports it
+            return  # RingSet reports it
         self._ranks.append(RankProcess(ring, processes.born(ring.pid)))
 
     def _close_rings(self) -> None:
@@ -116,7 +113,7 @@ class Program(Watch):
 
 
 def started_at(ring: Ring) -> float:
-    """When the process of a ring began, Unix seconds; where it is gone already, when MPI_Init returned in it."""
+    """Start time of a ring's process, Unix seconds; if the process has ended, the time when MPI_Init returned."""
     ticks = processes.born(ring.pid)
     at = processes.unix_seconds(ticks) if ticks >= 0 else ring.started_unix_ns * 1e-9
     return min(at, time.time())

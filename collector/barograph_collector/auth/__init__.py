@@ -1,1 +1,1 @@
-"""Who may use the log: keys, credentials, roles, rate limits, and access over HTTP."""
+"""Access control: keys, credentials, roles, rate limits, and viewers over HTTP."""

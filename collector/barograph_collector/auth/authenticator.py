@@ -1,6 +1,6 @@
-"""The authenticator thread: the part of a hello that may block.
+"""The authenticator thread: the steps of a hello that may block.
 
-It verifies credentials, for which MUNGE may take seconds, and looks up in the database how far streams have come.
+It verifies credentials, for which MUNGE may take seconds, and looks up the marks of streams in the database.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import queue
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import duckdb
@@ -15,9 +16,9 @@ import duckdb
 from barograph_agent.protocol import wire
 from barograph_collector.auth.authorization import Claim, Refused
 from barograph_collector.auth.credentials import Verifier
-from barograph_collector.storage.database import first_line
+from barograph_collector.storage.connection import first_line
 
-_AT_ONCE: Final = 1000
+_BATCH: Final = 1000  # hellos
 _log = logging.getLogger(__name__)
 
 
@@ -30,50 +31,41 @@ class HelloRequest(NamedTuple):
     needs_credential: bool
 
 
+@dataclass
 class Authenticator:
     """Authenticates hellos in their order; a None in the queue ends it."""
 
-    def __init__(
-        self,
-        verifier: Verifier,
-        marks: Callable[[Collection[str]], Mapping[str, int]],
-        hellos: queue.SimpleQueue[HelloRequest | None],
-        done: Callable[[HelloRequest, Claim | Refused | None, int], None],
-    ) -> None:
-        """`marks` gives the highest stored number of those streams that are known; it may raise duckdb.Error.
-
-        `done` is called with each hello, the claim of its credential or why it is refused, None where no credential
-        is required, and the highest number of the stream in the database.
-        """
-        self._verifier = verifier
-        self._marks = marks
-        self._hellos = hellos
-        self._done = done
-        self._ended = False
+    verifier: Verifier
+    marks: Callable[[Collection[str]], Mapping[str, int]]
+    """Gives the highest stored number of each known stream; may raise duckdb.Error."""
+    hellos: queue.SimpleQueue[HelloRequest | None]
+    done: Callable[[HelloRequest, Claim | Refused | None, int], None]
+    """Called with each hello, the claim of its credential, or the refusal, or None where no credential is required, and
+    the highest stored number of its stream."""
 
     def run(self) -> None:
         """Work until the end of the queue."""
-        while not self._ended:
-            requests = self._gather()
+        while requests := self._gather():
             try:
-                # One query for all costs hardly more than for one.
-                marks = self._marks({request.hello.stream for request in requests})
+                # One query for all streams costs hardly more than one for a single stream.
+                marks = self.marks({request.hello.stream for request in requests})
             except duckdb.Error as error:
-                _log.warning("cannot look up how far streams have come: %s", first_line(error))
-                unavailable = Refused("unavailable", "the database does not answer, say it again later")
+                _log.warning("cannot look up the marks of streams: %s", first_line(error))
+                unavailable = Refused("unavailable", "the database is not available, expected another hello later")
                 for request in requests:
-                    self._done(request, unavailable, 0)
+                    self.done(request, unavailable, 0)
                 continue
             for request in requests:
-                self._done(request, self._verify(request), marks.get(request.hello.stream, 0))
+                self.done(request, self._verify(request), marks.get(request.hello.stream, 0))
 
     def _gather(self) -> list[HelloRequest]:
-        """All queued hellos, at least one except at the end."""
+        """All queued hellos up to _BATCH, at least one; none at the end."""
         found: list[HelloRequest] = []
-        while len(found) < _AT_ONCE and (not found or not self._hellos.empty()):
-            request = self._hellos.get()
+        while len(found) < _BATCH and (not found or not self.hellos.empty()):
+            request = self.hellos.get()
             if request is None:
-                self._ended = True
+                # For the next call, which then returns none.
+                self.hellos.put(None)
                 break
             found.append(request)
         return found
@@ -82,6 +74,6 @@ class Authenticator:
         if not request.needs_credential:
             return None
         try:
-            return self._verifier.verify(request.hello.stream, request.hello.credential)
+            return self.verifier.verify(request.hello.stream, request.hello.credential)
         except Refused as refusal:
             return refusal

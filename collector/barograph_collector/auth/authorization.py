@@ -1,6 +1,6 @@
-"""Authorization: the role of a client's key, and for an agent the job of its credential, say what it may do.
+"""Authorization by the role of a client's key, and for an agent by the job of its credential.
 
-Without a keyring every client may do everything; the collector then listens on loopback addresses only.
+Without a keyring every client may do everything, and the collector listens on loopback addresses only.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from barograph_agent.protocol import wire
 from barograph_agent.protocol.tables import TABLES
@@ -18,13 +18,15 @@ from barograph_collector.auth.rate_limit import TokenBuckets
 CONCLUSIONS: Final = frozenset({"bands", "paces", "models", "predictions", "outcomes", "scores"})
 OBSERVATIONS: Final = frozenset(TABLES) - CONCLUSIONS
 WHOLE_JOBS: Final = frozenset({"jobs", "blocks", "runs"})
-"""What `barograph import` and `barograph canary` append: jobs that have ended, each in a stream named after it."""
+"""Tables that `barograph import` and `barograph canary` append: ended jobs, each in a stream named after it."""
 JOBS_KEPT: Final = 200_000
-"""Jobs whose owner is kept in memory, and streams whose grant is; the least recently used are evicted first."""
+"""Limit of the owners of jobs, and of the grants of streams, in memory; the least recently used are evicted."""
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class Refused(Exception):
-    """A message that is refused. `reason` is one of `counters.REASONS`; the text says what was expected."""
+    """A refused message. `reason` is one of `counters.REASONS`; the text says what was expected."""
 
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(text)
@@ -41,29 +43,24 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The tables that may be appended to in one stream with one key. `claim` is None where rows of any job may be."""
+    """The tables that one stream may append to with one key. `claim`: whose rows; None for rows of any job."""
 
     key: str
     tables: frozenset[str]
     claim: Claim | None
 
-    @property
-    def producer(self) -> str | None:
-        """The rate limit's owner: the job for all its streams; None where each stream has its own limit."""
-        return self.claim.job if self.claim else None
-
     def check(self, message: wire.Append) -> bool:
-        """Raises Refused for rows that this producer may not append; says whether the message was changed.
+        """Replace the user in `jobs` by that of the credential; says whether the message was changed.
 
-        The user in `jobs` is replaced by the one of the credential.
+        Raises Refused for rows that this producer may not append.
         """
         if message.table not in self.tables and message.table in TABLES:
             raise Refused("forbidden", f"table is {message.table!r}, expected one of {', '.join(sorted(self.tables))}")
         if self.claim is None:
             return False
         owner = "source" if message.table == "events" else "job"
-        named = message.columns.get(owner, self.claim.job)
-        foreign = next((job for job in _values(named) if job != self.claim.job), None)
+        jobs = message.columns.get(owner, self.claim.job)
+        foreign = next((job for job in (jobs if isinstance(jobs, list) else [jobs]) if job != self.claim.job), None)
         if foreign is not None:
             raise Refused("forbidden", f"column {owner!r} is {str(foreign)[:140]!r}, expected {self.claim.job!r}")
         if message.table != "jobs":
@@ -76,7 +73,7 @@ EVERYTHING: Final = Grant("", frozenset(TABLES), None)
 
 
 class Authorization:
-    """Checks what clients may do; belongs to the receive thread. All checks raise Refused."""
+    """Decides what clients may do. Belongs to the receive thread. All checks raise Refused."""
 
     def __init__(
         self,
@@ -86,7 +83,7 @@ class Authorization:
         rows_per_second: float,
         clock: Callable[[], float],
     ) -> None:
-        """`owners`: users of jobs by job, as the log has them. `clock`: monotonic, in seconds."""
+        """`owners`: the user of each job in the log. `clock`: monotonic, in seconds."""
         self._keyring = keyring
         self._owners = OrderedDict(owners)
         self._jobs: OrderedDict[bytes, str] = OrderedDict()
@@ -102,38 +99,36 @@ class Authorization:
         if self._keyring is None:
             return
         if claim is not None:
-            if (owner := self._owners.setdefault(claim.job, claim.user)) != claim.user:
+            if (owner := self._owners.get(claim.job, claim.user)) != claim.user:
                 raise Refused("credential", f"job {claim.job!r} is {owner}'s, expected one of {claim.user}'s")
-            _touch(self._owners, claim.job)
-            self._jobs[peer] = claim.job
-            _touch(self._jobs, peer)
-            self._store(stream, Grant(key, OBSERVATIONS, claim))
+            _put(self._owners, claim.job, claim.user)
+            _put(self._jobs, peer, claim.job)
+            _put(self._grants, stream, Grant(key, OBSERVATIONS, claim))
             return
         client = self._keyring.get(key)
         if client is not None and client.role == "importer":
-            self._store(stream, Grant(key, WHOLE_JOBS, None))
+            _put(self._grants, stream, Grant(key, WHOLE_JOBS, None))
             return
         if client is None or client.role != "writer":
             role = client.role if client else "none"
             raise Refused("role", f"role is {role}, expected agent, importer or writer to append")
         if not stream.startswith(f"{client.name}/"):
             raise Refused("role", f"stream is {stream!r}, expected {client.name}/... with this key")
-        self._store(stream, Grant(key, CONCLUSIONS | {"events"}, None))
+        _put(self._grants, stream, Grant(key, CONCLUSIONS | {"events"}, None))
 
     def grant(self, key: str, stream: str) -> Grant:
-        """What a client may append to a stream."""
+        """What a client may append to a stream. Raises Refused."""
         if self._keyring is None:
             return EVERYTHING
         self._role(key)
         grant = self._grants.get(stream)
         if grant is None or grant.key != key:
-            raise Refused(
-                "unknown-stream", f"stream {stream[:140]!r} was not opened with this key, expected hello first"
-            )
+            text = f"stream {stream[:140]!r} was not opened with this key, expected hello first"
+            raise Refused("unknown-stream", text)
         return grant
 
     def check_read(self, peer: bytes, key: str, request: wire.Read | wire.Sql) -> None:
-        """Whether a client may read that. An agent may read the scores of its own job only."""
+        """Check a request of a client. An agent may read only the scores of its own job."""
         if self._keyring is None or self._role(key) != "agent":
             return
         own = self._jobs.get(peer)
@@ -146,27 +141,21 @@ class Authorization:
         self._buckets.set_rate(rows_per_second)
 
     def check_rate(self, grant: Grant, stream: str, rows: int) -> None:
-        """Whether a producer is within its rate limit."""
-        if not self._buckets.consume(grant.producer or stream, min(max(rows, 1), wire.MAX_ROWS)):
+        """Check the rate limit of a producer: of a job with all its streams, or of a stream without a job."""
+        producer = grant.claim.job if grant.claim else stream
+        if not self._buckets.consume(producer, min(max(rows, 1), wire.MAX_ROWS)):
             raise Refused("rate", "more rows than this producer's limit, expected a pause")
-
-    def _store(self, stream: str, grant: Grant) -> None:
-        self._grants[stream] = grant
-        _touch(self._grants, stream)
 
     def _role(self, key: str) -> str:
         client = None if self._keyring is None else self._keyring.get(key)
         if client is None:
-            raise Refused("key", "this key is not let in, or no longer")
+            raise Refused("key", "this key is unknown, or was revoked")
         return client.role
 
 
-def _values(column: Any) -> list[Any]:
-    return column if isinstance(column, list) else [column]
-
-
-def _touch(held: OrderedDict[Any, Any], name: Any) -> None:
-    """Make `name` the most recently used, and evict the least recently used beyond JOBS_KEPT."""
-    held.move_to_end(name)
-    if len(held) > JOBS_KEPT:
-        held.popitem(last=False)
+def _put(kept: OrderedDict[K, V], key: K, value: V) -> None:
+    """Make a key the most recently used one, and evict the least recently used one beyond JOBS_KEPT."""
+    kept[key] = value
+    kept.move_to_end(key)
+    if len(kept) > JOBS_KEPT:
+        kept.popitem(last=False)

@@ -1,7 +1,7 @@
-"""Verification of credentials: user and job, and that a credential is used once only.
+"""Verification of credentials: their user and job, and that each is used only once.
 
-The kinds are described in `barograph_agent.deliver.credential`. A stream is named `JOB/anything` and a credential is
-made for one stream, so it proves the user of that job.
+The kinds are described in `barograph_agent.deliver.credential`. A credential is made for one stream,
+named `JOB/anything`, and proves the user of that job.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _OUT_OF_TIME: Final = (munge.EXPIRED, munge.REWOUND, munge.REPLAYED)
 
 
 class Verifier:
-    """Not thread-safe: it keeps the credentials it has seen. MUNGE may block for seconds."""
+    """Verifies credentials, and remembers them. Not thread-safe. MUNGE may block for seconds."""
 
     def __init__(self, secret: bytes, munge_socket: str | None, clock: Callable[[], float]) -> None:
-        """`secret`: the facility's, for tokens. `munge_socket`: "" for MUNGE's default, None to accept no MUNGE.
+        """`secret`: of the facility, for job tokens. `munge_socket`: "" for MUNGE's default, None to accept no MUNGE.
 
-        `clock` gives Unix seconds. Proofs made before this call are refused: they may have been used already.
+        `clock` gives Unix seconds. Proofs made before this call are refused, since they may have been used already.
         """
         self._secret = secret
         self._munge_socket = munge_socket
@@ -40,7 +40,7 @@ class Verifier:
         self._order: deque[tuple[float, str]] = deque()
 
     def verify(self, stream: str, credential: str) -> Claim:
-        """Who may write a stream. Raises Refused with the reason `credential` or `replayed`."""
+        """The user and the job of a stream. Raises Refused with the reason `credential` or `replayed`."""
         job = stream.rpartition("/")[0]
         if not job:
             raise Refused("credential", f"stream is {stream!r}, expected JOB/NAME")
@@ -89,6 +89,6 @@ class Verifier:
         if not max(now - WINDOW_SECONDS, self._since) <= proof.at <= now + WINDOW_SECONDS:
             raise Refused("replayed", f"job token: the proof is {now - proof.at:.1f} s old, expected a fresh one")
         if proof.mac in self._seen:
-            raise Refused("replayed", "job token: the proof has been shown before")
+            raise Refused("replayed", "job token: the proof has been used before")
         self._seen.add(proof.mac)
         self._order.append((now, proof.mac))

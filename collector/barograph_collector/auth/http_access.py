@@ -1,7 +1,7 @@
-"""Access control over HTTP: the page and `/predict` look up the token of a request here.
+"""Access control over HTTP: viewers of the page and of `/predict`, identified by tokens.
 
 `viewers.json` in the key directory lists the viewers, with the SHA-256 of each token. An operator sees all jobs, a user
-those of the user that the viewer is named after.
+only those of the user of the same name.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import http.cookies
 import ipaddress
-import logging
 import secrets
 import time
 from dataclasses import dataclass
@@ -18,20 +17,18 @@ from typing import Final, Literal, Self, TypeAlias
 
 import msgspec
 
-from barograph_collector.auth.keys import KeysError, WatchedFile, check_new_name, read_json, write_json, write_secret
+from barograph_collector.auth.keys import WatchedFile, check_new_name, read_json, write_json, write_secret
 
 VIEWERS: Final = "viewers.json"
 COOKIE: Final = "barograph"
 """The cookie that carries the token of a browser."""
 _ADD: Final = "barograph keys add operator NAME"
-_HINT: Final = "; `barograph keys init` makes the directory"
-_log = logging.getLogger(__name__)
 Right: TypeAlias = Literal["operator", "user"]
 
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Who sends a request. `name` is the user's as jobs have it, "" without access control."""
+    """The sender of a request. `name` is a user name as in `jobs`; "" without access control."""
 
     name: str
     operator: bool
@@ -42,7 +39,7 @@ class Viewer:
 
 
 ANYBODY: Final = Viewer("", operator=True)
-"""The viewer without access control, which only a loopback address can have."""
+"""The viewer of requests without access control, which is for loopback addresses only."""
 
 
 class TokenEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,27 +54,13 @@ class TokenEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Access(WatchedFile[TokenEntry]):
     """The viewers of a file, by the digest of their tokens."""
 
-    _last_error = ""
-
     @classmethod
     def read(cls, path: Path) -> Self:
         """From `viewers.json`. Raises KeysError."""
         return cls(path, list[TokenEntry], lambda entry: entry.digest, _ADD)
 
-    def look(self) -> None:
-        """`refresh` for the main loop of a daemon: an error is logged once, not raised."""
-        text = ""
-        try:
-            if self.refresh():
-                _log.info("viewers have changed: %d are let in", len(self._entries))
-        except KeysError as error:
-            text = str(error)
-            if text != self._last_error:
-                _log.error("%s; those who were let in before still are", text)
-        self._last_error = text
-
-    def who(self, authorization: str = "", cookie: str = "") -> Viewer | None:
-        """The viewer of a request, from its `Authorization: Bearer TOKEN` or `Cookie` header, or None."""
+    def authenticate(self, authorization: str = "", cookie: str = "") -> Viewer | None:
+        """The viewer of a request, by its `Authorization: Bearer TOKEN` or `Cookie` header; None for an invalid one."""
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() == "bearer":
             return self.owner(token.strip())
@@ -96,8 +79,8 @@ def add(directory: Path, right: Right, name: str) -> Path:
     check_new_name(name, (entry.name for entry in entries))
     token = secrets.token_urlsafe(32)
     path = directory / f"{name}.token"
-    write_secret(path, token.encode() + b"\n", _HINT)
-    write_json(directory / VIEWERS, [*entries, TokenEntry(name, right, _digest(token), time.time())], _HINT)
+    write_secret(path, token.encode() + b"\n")
+    write_json(directory / VIEWERS, [*entries, TokenEntry(name, right, _digest(token), time.time())])
     return path
 
 
@@ -106,7 +89,7 @@ def revoke(directory: Path, name: str) -> TokenEntry | None:
     entries = load_all(directory)
     gone = next((entry for entry in entries if entry.name == name), None)
     if gone is not None:
-        write_json(directory / VIEWERS, [entry for entry in entries if entry is not gone], _HINT)
+        write_json(directory / VIEWERS, [entry for entry in entries if entry is not gone])
         (directory / f"{name}.token").unlink(missing_ok=True)
     return gone
 

@@ -1,8 +1,8 @@
 """The key directory: the collector's key pair, the secret of job tokens, and the clients that may connect.
 
-    collector.json   the collector's CURVE key pair and the token secret; never leaves this host
+    collector.json   the collector's CURVE key pair and the token secret; must not leave this host
     clients.json     public keys of clients, each with a name and a role
-    viewers.json     viewers of the page, see `access`
+    viewers.json     viewers of the page, see `http_access`
     NAME.key         the key file of a client, to be moved to where the client runs
 
 Each is a file of mode 600, replaced as a whole.
@@ -10,10 +10,10 @@ Each is a file of mode 600, replaced as a whole.
 
 from __future__ import annotations
 
-import os
+import logging
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
@@ -27,8 +27,8 @@ from barograph_agent.protocol.tables import IDENTIFIER, Kind
 COLLECTOR: Final = "collector.json"
 CLIENTS: Final = "clients.json"
 _INIT: Final = "barograph keys init"
+_log = logging.getLogger(__name__)
 T = TypeVar("T")
-J = TypeVar("J")
 
 
 class KeysError(Exception):
@@ -79,11 +79,11 @@ def add(directory: Path, role: Role, name: str) -> Path:
 
 
 def revoke(directory: Path, name: str) -> Client:
-    """Remove a client, and delete its key file if it is still here. Raises KeysError."""
+    """Remove a client, and its key file where it is still in the directory. Raises KeysError."""
     clients = load_clients(directory)
     gone = next((client for client in clients if client.name == name), None)
     if gone is None:
-        names = ", ".join(client.name for client in clients) or "nobody is let in"
+        names = ", ".join(client.name for client in clients) or "none"
         raise KeysError(f"name is {name!r}, expected one of: {names}")
     write_json(directory / CLIENTS, [client for client in clients if client is not gone])
     (directory / f"{name}.key").unlink(missing_ok=True)
@@ -93,9 +93,10 @@ def revoke(directory: Path, name: str) -> Client:
 def load_collector(directory: Path) -> CollectorKey:
     """The collector's own key. Raises KeysError, also where users other than its owner may read it."""
     path = directory / COLLECTOR
-    if (mode := _status(path, _INIT).st_mode & 0o777) & 0o077:
+    key = read_json(path, CollectorKey, _INIT)
+    if (mode := path.stat().st_mode & 0o777) & 0o077:
         raise KeysError(f"{path} has mode {mode:o}, expected 600")
-    return read_json(path, CollectorKey, _INIT)
+    return key
 
 
 def load_clients(directory: Path) -> list[Client]:
@@ -106,21 +107,25 @@ def load_clients(directory: Path) -> list[Client]:
 class WatchedFile(Generic[T]):
     """The entries of a JSON file by one of their fields, read again when the file has changed.
 
-    `refresh` belongs to one thread; any thread may look entries up.
+    `refresh` and `poll` belong to one thread; any thread may look entries up.
     """
 
     def __init__(self, path: Path, kind: type[list[T]], key: Callable[[T], str], command: str) -> None:
-        """`command` makes the file, which error texts say. Raises KeysError."""
+        """`command` makes the file, for error texts. Raises KeysError."""
         self._path, self._kind, self._key, self._command = path, kind, key, command
         self._stamp = self._current_stamp()
         self._entries = self._load()
+        self._last_error = ""
+
+    def __len__(self) -> int:
+        return len(self._entries)
 
     def get(self, key: str) -> T | None:
         """The entry with this key, or None."""
         return self._entries.get(key)
 
     def refresh(self) -> bool:
-        """Read the file if it has changed, and say whether it has. Raises KeysError and keeps the entries of before."""
+        """Read the file if it has changed; says whether it has. Raises KeysError and keeps the former entries."""
         stamp = self._current_stamp()
         if stamp == self._stamp:
             return False
@@ -129,11 +134,26 @@ class WatchedFile(Generic[T]):
         self._stamp = stamp
         return True
 
+    def poll(self) -> None:
+        """`refresh` for the main loop of a daemon: an error is logged once, not raised."""
+        text = ""
+        try:
+            if self.refresh():
+                _log.info("%s has changed: %d entries", self._path, len(self))
+        except KeysError as error:
+            text = str(error)
+            if text != self._last_error:
+                _log.error("%s; the former entries stay valid", text)
+        self._last_error = text
+
     def _load(self) -> dict[str, T]:
         return {self._key(entry): entry for entry in read_json(self._path, self._kind, self._command)}
 
-    def _current_stamp(self) -> tuple[int, int, int]:
-        status = _status(self._path, self._command)
+    def _current_stamp(self) -> tuple[int, int, int] | None:
+        try:
+            status = self._path.stat()
+        except OSError:  # which `_load` reports
+            return None
         # Two writes within 10 ms may have the same modification time.
         return status.st_ino, status.st_mtime_ns, status.st_size
 
@@ -146,12 +166,6 @@ class Keyring(WatchedFile[Client]):
         self.collector = load_collector(directory)
         super().__init__(directory / CLIENTS, list[Client], lambda client: client.public, _INIT)
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def __iter__(self) -> Iterator[Client]:
-        return iter(self._entries.values())
-
 
 def check_new_name(name: str, taken: Iterable[str]) -> None:
     """Raises KeysError for a name that is no identifier, contains a slash or is in use."""
@@ -161,37 +175,27 @@ def check_new_name(name: str, taken: Iterable[str]) -> None:
         raise KeysError(f"name is {name!r}, expected one that is not in use: revoke it first")
 
 
-def read_json(path: Path, kind: type[J], command: str) -> J:
+def read_json(path: Path, kind: type[T], command: str) -> T:
     """The content of a file that `command` makes. Raises KeysError."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except OSError as error:
-        raise _unreadable(path, error, command) from None
+        raise KeysError(f"cannot read {path}: {error.strerror}; `{command}` makes it") from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise KeysError(f"cannot read {path}: {error}") from None
 
 
-def write_json(path: Path, content: object, hint: str = "") -> None:
-    """Replace a file, as indented JSON. Raises KeysError, whose text ends with `hint`."""
-    write_secret(path, msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n", hint)
+def write_json(path: Path, content: object) -> None:
+    """Replace a file, as indented JSON. Raises KeysError."""
+    write_secret(path, msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
 
 
-def write_secret(path: Path, content: bytes, hint: str = "") -> None:
-    """Replace a file by one of mode 600. Raises KeysError, whose text ends with `hint`."""
+def write_secret(path: Path, content: bytes) -> None:
+    """Replace a file by one of mode 600. Raises KeysError."""
     try:
         # replace_file writes into this file, which others must not be able to read before it holds a secret.
         path.with_name(f"{path.name}.part").touch(mode=0o600)
         replace_file(path, content)
     except OSError as error:
+        hint = f"; `{_INIT}` makes the directory" if isinstance(error, FileNotFoundError) else ""
         raise KeysError(f"cannot write {path}: {error.strerror}{hint}") from None
-
-
-def _status(path: Path, command: str) -> os.stat_result:
-    try:
-        return path.stat()
-    except OSError as error:
-        raise _unreadable(path, error, command) from None
-
-
-def _unreadable(path: Path, error: OSError, command: str) -> KeysError:
-    return KeysError(f"cannot read {path}: {error.strerror}; `{command}` makes it")

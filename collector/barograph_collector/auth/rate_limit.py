@@ -6,12 +6,12 @@ from collections.abc import Callable, Hashable
 from typing import Final
 
 BURST_SECONDS: Final = 10.0
-"""A full bucket holds the tokens of this time: a spool that filled up while the collector was away is sent fast."""
+"""A full bucket holds the tokens of this time, so that a spool filled during an outage is sent fast."""
 _SWEEP: Final = 10_000
 
 
 class TokenBuckets:
-    """A token is one row or one message. Not thread-safe."""
+    """Buckets by owner. A token is one row or one message. Not thread-safe."""
 
     def __init__(self, per_second: float, clock: Callable[[], float]) -> None:
         """`clock`: monotonic, in seconds."""
@@ -30,7 +30,7 @@ class TokenBuckets:
         return owner in self._levels and self._level(owner, self._clock()) <= 0
 
     def consume(self, owner: Hashable, tokens: float) -> bool:
-        """Consume tokens if there are any; says whether. The last ones may be overdrawn, which delays the next call."""
+        """Consume tokens; False where the bucket is empty. It may be overdrawn, which delays the next success."""
         now = self._clock()
         level = self._level(owner, now)
         if level <= 0:
@@ -38,7 +38,7 @@ class TokenBuckets:
         self._levels[owner] = (level - tokens, now)
         if len(self._levels) > self._sweep_at:
             # A full bucket need not be stored.
-            self._levels = {who: held for who, held in self._levels.items() if self._level(who, now) < self._full}
+            self._levels = {key: level for key, level in self._levels.items() if self._level(key, now) < self._full}
             self._sweep_at = max(_SWEEP, 2 * len(self._levels))
         return True
 

@@ -1,1 +1,1 @@
-"""What every daemon shares: options, logs, sd_notify, reload, the metrics endpoint, the runner."""
+"""Parts of every daemon: options, logs, sd_notify, reload, the metrics endpoint, the runner."""

@@ -13,20 +13,16 @@ Family = TypeVar("Family", GaugeMetricFamily, CounterMetricFamily)
 
 
 def gauge(name: str, text: str, values: float | Samples, *labels: str) -> GaugeMetricFamily:
-    """A gauge of one value, or one with samples by label. text: the help."""
-    if isinstance(values, int | float):
-        return GaugeMetricFamily(name, text, value=values)
+    """A gauge of one value, or with samples by label. text: the help."""
     return _filled(GaugeMetricFamily(name, text, labels=labels), values)
 
 
 def counter(name: str, text: str, values: float | Samples, *labels: str) -> CounterMetricFamily:
-    """The same of a counter."""
-    if isinstance(values, int | float):
-        return CounterMetricFamily(name, text, value=values)
+    """A counter of one value, or with samples by label. text: the help."""
     return _filled(CounterMetricFamily(name, text, labels=labels), values)
 
 
-def _filled(family: Family, samples: Samples) -> Family:
-    for labels, value in samples:
+def _filled(family: Family, values: float | Samples) -> Family:
+    for labels, value in [((), values)] if isinstance(values, int | float) else values:
         family.add_metric(labels, value)
     return family

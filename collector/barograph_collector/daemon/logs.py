@@ -1,4 +1,4 @@
-"""Log lines on standard error: text for people, for journald, or JSON."""
+"""Log lines on standard error: plain text, text for journald, or JSON."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ def log_to_stderr(
 ) -> None:
     """Send log records to standard error. form: `text` or `json`.
 
-    `text` is one line per record: time (UTC), level, daemon, message. Where standard error is journald's, the line
-    begins with the priority, as `<4>`, since journald records time and daemon. `json` is one object per record.
+    `text`: one line per record with time (UTC), level, daemon and message; where standard error is connected to
+    journald, which records time and daemon itself, with the priority as `<4>` and the message. `json`: one object per
+    record.
     """
     handler = logging.StreamHandler(sys.stderr)
     if form == "json":
@@ -41,7 +42,7 @@ class _Json(logging.Formatter):
         self._daemon = daemon
 
     def format(self, record: logging.LogRecord) -> str:
-        said = {
+        fields = {
             "at": round(record.created, 6),
             "level": record.levelname.lower(),
             "daemon": self._daemon,
@@ -49,19 +50,19 @@ class _Json(logging.Formatter):
             "message": record.getMessage(),
         }
         if record.exc_info:
-            said["trace"] = self.formatException(record.exc_info)
-        return json.dumps(said)
+            fields["trace"] = self.formatException(record.exc_info)
+        return json.dumps(fields)
 
 
 class _Journal(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        # Each line is a record for journald and needs a priority.
+        # journald reads each line as a record.
         priority = _PRIORITIES.get(record.levelno, 6)
         return "\n".join(f"<{priority}>{line}" for line in super().format(record).splitlines())
 
 
 def _is_journal(environment: Mapping[str, str]) -> bool:
-    """Whether standard error is the stream in $JOURNAL_STREAM. A redirected child inherits the variable as well."""
+    """Whether standard error is the stream in $JOURNAL_STREAM, which children inherit even when redirected."""
     try:
         status = os.fstat(sys.stderr.fileno())
     except (OSError, ValueError):

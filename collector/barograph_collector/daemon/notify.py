@@ -1,4 +1,4 @@
-"""Notifications to a supervisor, as sd_notify(3): datagrams to $NOTIFY_SOCKET, where it is set."""
+"""Notifications to a supervisor as in sd_notify(3): datagrams to $NOTIFY_SOCKET, where it is set."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ class Notifier:
     """Sends the state of a daemon. Never blocks; without $NOTIFY_SOCKET it does nothing."""
 
     def __init__(self, environment: Mapping[str, str], clock: Callable[[], float] = time.monotonic) -> None:
-        """clock: seconds as CLOCK_MONOTONIC has them."""
+        """clock: seconds of CLOCK_MONOTONIC."""
         self._address = environment.get("NOTIFY_SOCKET", "")
         self._clock = clock
         self.alive_seconds = _alive_seconds(environment)
         """Half of the watchdog timeout; infinity without a watchdog."""
-        self._sent_at = float("-inf")
+        self._sent_at = -math.inf
 
     def ready(self) -> None:
         """The daemon is ready, or has reloaded."""
         self._send("READY=1")
 
     def reloading(self) -> None:
-        """The daemon reads its configuration; `ready` ends it."""
+        """The daemon is reading its configuration, until `ready`."""
         self._send(f"RELOADING=1\nMONOTONIC_USEC={self._clock() * 1e6:.0f}")
 
     def stopping(self) -> None:
@@ -34,7 +34,7 @@ class Notifier:
         self._send("STOPPING=1")
 
     def alive(self) -> None:
-        """The main loop is running. Sends at most one notification in `alive_seconds`."""
+        """Keep the watchdog alive: at most one notification in `alive_seconds`, none without a watchdog."""
         if math.isinf(self.alive_seconds):
             return
         now = self._clock()
@@ -53,9 +53,8 @@ class Notifier:
 
 
 def _alive_seconds(environment: Mapping[str, str]) -> float:
-    if environment.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
-        return float("inf")
+    own = str(os.getpid())
     try:
-        return int(environment.get("WATCHDOG_USEC", "")) / 2e6
-    except ValueError:
-        return float("inf")
+        return int(environment["WATCHDOG_USEC"]) / 2e6 if environment.get("WATCHDOG_PID", own) == own else math.inf
+    except (KeyError, ValueError):
+        return math.inf

@@ -1,4 +1,4 @@
-"""The command line of a daemon: its settings as options, and what happens where it cannot start."""
+"""The command line of a daemon: its settings as options, and errors at the start."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from barograph_agent.settings.setting import Section, Setting, declared
+from barograph_agent.settings.setting import Setting, declared
 from barograph_agent.settings.sources import SITE_FILE, ConfigError, Configuration, S, site_file
 from barograph_collector.daemon.logs import log_to_stderr
 from barograph_collector.daemon.service import CannotStart, Exit
@@ -23,7 +23,7 @@ def run_daemon(
 ) -> int:
     """Run a daemon with the settings of its command line, environment and file; returns its exit status.
 
-    description: of the command. serve: runs until a signal; raises CannotStart.
+    description: for --help. serve: runs until a signal; raises CannotStart.
     """
     parser = argparse.ArgumentParser(prog=f"barograph {section.table}", description=description)
     configuration = parse(parser, section, argv, os.environ)
@@ -35,19 +35,12 @@ def run_daemon(
         return error.status
 
 
-def add_options(parser: argparse.ArgumentParser, section: type[Section]) -> None:
-    """Add `--config` and an option for each setting."""
-    add_config(parser)
-    for setting in declared(section).values():
-        add_option(parser, setting)
-
-
 def add_option(parser: argparse.ArgumentParser, setting: Setting) -> None:
-    """Add the option of one setting. Its value is None where it is not given."""
+    """Add the option of one setting, whose value is None where it is not given."""
     about = setting.about
-    wanted: dict[str, Any] = {} if about.alone is None else {"nargs": "?", "const": about.alone}
+    value: dict[str, Any] = {} if about.alone is None else {"nargs": "?", "const": about.alone}
     text = f"{about.meaning} (default: {setting.default_text or about.otherwise})".replace("%", "%%")
-    parser.add_argument(setting.option, metavar=setting.form.metavar, help=text, **wanted)
+    parser.add_argument(setting.option, metavar=setting.form.metavar, help=text, **value)
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
@@ -63,8 +56,10 @@ def add_config(parser: argparse.ArgumentParser) -> None:
 def parse(
     parser: argparse.ArgumentParser, section: type[S], argv: Sequence[str] | None, environment: Mapping[str, str]
 ) -> Configuration[S]:
-    """Read the settings of a daemon. Ends the process with `Exit.USAGE` and one line where they are wrong."""
-    add_options(parser, section)
+    """Read the settings of a daemon. Ends the process with `Exit.USAGE` and one line where they are invalid."""
+    add_config(parser)
+    for setting in declared(section).values():
+        add_option(parser, setting)
     options = parser.parse_args(argv)
     given = {name: value for name, value in vars(options).items() if name != "config" and value is not None}
     file = options.config or site_file(environment)

@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 
 
 class Reload:
-    """Reads the configuration again, applies changed settings, all or none, and exports the result as metrics."""
+    """Reads the configuration again, applies all changed settings or none, and exports the result as metrics."""
 
     def __init__(
         self,
@@ -31,28 +31,28 @@ class Reload:
         self._notifier = notifier
         self._clock = clock
         daemon = configuration.section.table
-        well = "Whether the configuration was last read without an error: 1, or 0 where the old values stayed."
-        when = "When the configuration was last read without an error, as Unix time in seconds."
+        success = "Whether the last reload of the configuration succeeded: 1, or 0 where the old values stayed."
+        when = "Time of the last successful reload of the configuration, as Unix time in seconds."
         name = "barograph_config_last_reload_success"
-        self._well = Gauge(f"{name}ful", well, ("daemon",), registry=registry).labels(daemon)
+        self._success = Gauge(f"{name}ful", success, ("daemon",), registry=registry).labels(daemon)
         self._when = Gauge(f"{name}_timestamp_seconds", when, ("daemon",), registry=registry).labels(daemon)
-        self._well.set(1)
+        self._success.set(1)
         self._when.set(clock())
 
     def run(self) -> None:
-        """Reload. A configuration that cannot be used changes nothing and is one error line."""
+        """Reload. An invalid configuration changes nothing and is one error line."""
         configuration = self._configuration
         self._notifier.reloading()
         try:
             later = configuration.reload()
         except ConfigError as error:
             _log.error("configuration not read: %s; everything stays as it was", error)
-            self._well.set(0)
+            self._success.set(0)
         else:
             self._apply()
-            _log.info("configuration read again from %s", configuration.file or "the environment, for there is no file")
+            _log.info("configuration read again from %s", configuration.file or "the environment")
             if later:
-                _log.warning("changed, and taken after a restart: %s", ", ".join(later))
-            self._well.set(1)
+                _log.warning("changed, needs a restart: %s", ", ".join(later))
+            self._success.set(1)
             self._when.set(self._clock())
         self._notifier.ready()

@@ -1,4 +1,4 @@
-"""What every daemon shares: exit statuses, errors at the start, signals, the metrics endpoint."""
+"""Parts of every daemon: exit statuses, errors at the start, signals, the metrics endpoint."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import select
 import signal
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from types import FrameType, TracebackType
+from dataclasses import dataclass
+from types import FrameType
 from typing import Any, Final, Self
 from wsgiref.simple_server import WSGIServer
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -39,7 +40,7 @@ class Exit(enum.IntEnum):
 
 
 class CannotStart(Exception):
-    """A daemon cannot begin its work. The text is what standard error says, `status` the exit status."""
+    """A daemon cannot start. The text is for standard error, `status` is the exit status."""
 
     def __init__(self, text: str, status: int) -> None:
         super().__init__(text)
@@ -47,7 +48,7 @@ class CannotStart(Exception):
 
 
 class CannotListen(CannotStart):
-    """A daemon cannot listen on an address. The text names it, the reason, and what to do."""
+    """A daemon cannot listen on an address. The text names the address, the reason and a remedy."""
 
     def __init__(self, address: str, error: Exception | str) -> None:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
@@ -56,13 +57,13 @@ class CannotListen(CannotStart):
 
 
 class Shutdown:
-    """Flags that signals set, and a wait that ends when a signal arrives. For the main thread.
+    """Flags set by signals, and a wait that ends when a signal arrives. For the main thread.
 
-    SIGTERM and SIGINT request the end, SIGHUP that the configuration is read again. Where standard error is a terminal,
-    SIGHUP keeps its default and ends the process: the terminal is gone.
+    SIGTERM and SIGINT request the shutdown, SIGHUP a reload. Where standard error is a terminal, SIGHUP keeps its
+    default action and ends the process: the terminal was closed.
 
-    A signal handler can run while this thread holds the lock of a threading.Event. So it only sets a flag and writes to
-    a descriptor, on which `wait` selects.
+    Handlers only set a flag and write to a descriptor, on which `wait` selects: a threading.Event would deadlock where
+    a handler runs while this thread holds its lock.
     """
 
     def __init__(self) -> None:
@@ -76,7 +77,7 @@ class Shutdown:
             self._before[number] = signal.signal(number, self._handle)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         os.close(self._event)
@@ -90,7 +91,7 @@ class Shutdown:
         """Whether SIGHUP has arrived since the last call."""
         if not self._hung_up:
             return False
-        # Cleared before the caller acts: a signal from here on is reported by the next call.
+        # Cleared before the caller acts: a later signal is reported by the next call.
         self._hung_up = False
         return True
 
@@ -99,7 +100,7 @@ class Shutdown:
         return self._event
 
     def wait(self, seconds: float | None) -> bool:
-        """Wait at most `seconds` (None: without limit) for a signal; whether the shutdown is requested."""
+        """Wait for a signal, at most `seconds` (None: no limit); says whether the shutdown is requested."""
         if not self.requested and select.select([self._event], [], [], seconds)[0]:
             os.eventfd_read(self._event)
         return self.requested
@@ -113,7 +114,7 @@ class Shutdown:
 
 
 def daemon_registry(daemon: str) -> tuple[CollectorRegistry, Callable[[], None]]:
-    """A registry with build information and heartbeat of this daemon, and the function that sets the heartbeat."""
+    """A registry with build information and heartbeat of this daemon, and the function that updates the heartbeat."""
     registry = CollectorRegistry()
     try:
         version = importlib.metadata.version("barograph")
@@ -121,7 +122,7 @@ def daemon_registry(daemon: str) -> tuple[CollectorRegistry, Callable[[], None]]
         version = "unknown"
     labels = ("daemon", "version")
     Gauge("barograph_build_info", "Version of this daemon.", labels, registry=registry).labels(daemon, version).set(1)
-    help_text = "When this daemon last went through its main loop, as Unix time in seconds."
+    help_text = "Time of the last cycle of the main loop of this daemon, as Unix time in seconds."
     heartbeat = Gauge(HEARTBEAT, help_text, ("daemon",), registry=registry).labels(daemon)
     heartbeat.set_to_current_time()
     return registry, heartbeat.set_to_current_time
@@ -135,17 +136,17 @@ def host_and_port(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+@dataclass(frozen=True)
 class MetricsServer:
-    """The HTTP server behind /metrics, in a thread of its own."""
+    """The HTTP server of /metrics and its thread."""
 
-    def __init__(self, server: WSGIServer, thread: threading.Thread) -> None:
-        self._server = server
-        self._thread = thread
+    server: WSGIServer
+    thread: threading.Thread
 
     @property
     def address(self) -> tuple[str, int]:
-        """The host and the port on which it listens."""
-        host, port = self._server.server_address[:2]
+        """The host and the port that are listened on."""
+        host, port = self.server.server_address[:2]
         return str(host), int(port)
 
     @property
@@ -156,9 +157,9 @@ class MetricsServer:
 
     def stop(self) -> None:
         """Stop the server and free the port."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
 
 
 def serve_metrics(

@@ -1,4 +1,4 @@
-"""Settings that several daemons have, and what they name: key, viewers, addresses."""
+"""Settings common to several daemons, and the files they name: key and viewers."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ Metrics: TypeAlias = Annotated[HostPort, Option("where Prometheus scrapes")]
 KeyFile: TypeAlias = Annotated[
     Path | None,
     Form("FILE", "a key file of `barograph keys add`", path),
-    Option("the key file, where the collector asks for one", variable="BAROGRAPH_KEY"),
+    Option("the key file, if the collector requires one", variable="BAROGRAPH_KEY"),
 ]
 AccessFile: TypeAlias = Annotated[
     Path | None,
     Form("FILE", "viewers.json of the key directory", path),
-    Option("viewers: a token of `barograph keys add operator` or `user` is required; needed where others can connect"),
+    Option("viewers with tokens of `barograph keys add operator` or `user`; required if other hosts can connect"),
 ]
 
 
 class DaemonSettings(Section, frozen=True, kw_only=True):
-    """The settings of every daemon. A field for keywords only comes after those of subclasses."""
+    """The settings of every daemon. Keyword-only, so that fields of subclasses come first."""
 
     log_format: Annotated[
-        Literal["text", "json"], Form("FORMAT", "text or json"), Option("what log lines look like: text or json")
+        Literal["text", "json"], Form("FORMAT", "text or json"), Option("format of log lines: text or json")
     ] = "text"
 
 
@@ -48,7 +48,7 @@ class FollowerSettings(DaemonSettings, frozen=True):
 
 
 def load_key(path: Path | None) -> ClientKey | None:
-    """The client's key, where there is one. Raises CannotStart."""
+    """The key of the client; None without a path. Raises CannotStart."""
     try:
         return None if path is None else keys.load(path)
     except keys.KeyFileError as error:
@@ -56,7 +56,7 @@ def load_key(path: Path | None) -> ClientKey | None:
 
 
 def load_access(path: Path | None) -> Access | None:
-    """The list of viewers, where there is one. Raises CannotStart."""
+    """The list of viewers; None without a path. Raises CannotStart."""
     try:
         return None if path is None else Access.read(path)
     except KeysError as error:
@@ -64,7 +64,7 @@ def load_access(path: Path | None) -> Access | None:
 
 
 def check_loopback(name: str, address: tuple[str, int], access: Path | None, serves: str = "") -> None:
-    """Check that what is served beyond this host has access control. Raises ConfigError."""
+    """Check that an address that other hosts can reach has access control. Raises ConfigError."""
     host, port = address
     if access is None and not is_loopback(host):
         raise ConfigError(f"{name}: '{host}:{port}' is not a loopback address{serves}, expected one, or access with it")

@@ -1,1 +1,1 @@
-"""From accepted messages to durable rows: streams, journal groups, database batches."""
+"""Ingest: from accepted messages to durable rows, by streams, journal groups and database batches."""

@@ -7,6 +7,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from barograph_collector.storage.journal import Journal
@@ -18,29 +19,23 @@ _log = logging.getLogger(__name__)
 
 
 class DurableGroup(NamedTuple):
-    """Items that became durable together, the journal's number of the last one, and when (monotonic)."""
+    """Items that became durable together: the journal's number of the last item, and the time (monotonic)."""
 
     items: list[Item]
     number: int
     at: float
 
 
+@dataclass
 class Appender:
-    """Group commit: everything queued during a sync is written and synced by the next one. A None ends it."""
+    """Group commit: items queued during a sync are written and synced by the next one. A None ends the thread."""
 
-    def __init__(
-        self,
-        journal: Journal,
-        items: queue.SimpleQueue[Item | None],
-        groups: queue.SimpleQueue[DurableGroup | threading.Event | None],
-        durable: Callable[[list[Item]], None],
-    ) -> None:
-        """`durable` is called with each group after its sync."""
-        self._journal = journal
-        self._items = items
-        self._groups = groups
-        self._durable = durable
-        self._ending = threading.Event()
+    journal: Journal
+    items: queue.SimpleQueue[Item | None]
+    groups: queue.SimpleQueue[DurableGroup | threading.Event | None]
+    durable: Callable[[list[Item]], None]
+    """Called with each group after its sync."""
+    _ending: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
         """Work until the end of the queue."""
@@ -49,9 +44,9 @@ class Appender:
             if number is None:
                 break
             # Before the acknowledgement: a read that follows it waits for the groups queued here.
-            self._groups.put(DurableGroup(items, number, time.monotonic()))
-            self._durable(items)
-        self._groups.put(None)
+            self.groups.put(DurableGroup(items, number, time.monotonic()))
+            self.durable(items)
+        self.groups.put(None)
 
     def end(self) -> None:
         """Give up waiting for free disk space."""
@@ -61,11 +56,11 @@ class Appender:
         """All queued items up to GROUP_BYTES, at least one; none at the end."""
         items: list[Item] = []
         size = 0
-        while size < GROUP_BYTES and (not items or not self._items.empty()):
-            item = self._items.get()
+        while size < GROUP_BYTES and (not items or not self.items.empty()):
+            item = self.items.get()
             if item is None:
                 # For the next call, which then returns none.
-                self._items.put(None)
+                self.items.put(None)
                 break
             items.append(item)
             size += len(item.frame)
@@ -77,16 +72,14 @@ class Appender:
         failing = False
         while True:
             try:
-                number = self._journal.append(frames)
+                number = self.journal.append(frames)
             except OSError as error:
                 if not failing:
-                    _log.error(
-                        "cannot write the journal: %s; nothing is acknowledged until that goes again", error.strerror
-                    )
+                    _log.error("cannot write the journal: %s; acknowledging nothing until it can be", error.strerror)
                 failing = True
                 if self._ending.wait(RETRY_SECONDS):
                     return None
             else:
                 if failing:
-                    _log.info("the journal is written again")
+                    _log.info("the journal can be written again")
                 return number

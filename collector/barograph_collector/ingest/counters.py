@@ -1,14 +1,16 @@
-"""What the collector counts about itself. Each number has one thread that writes it; a scrape only reads.
+"""Counters of the collector. Each number is written by one thread; a scrape only reads.
 
-All keys exist from the start, so a reader never meets a dict that changes its size, and no key comes from a client.
+All keys of a dict exist from the start and none comes from a client: no reader meets a dict that changes its size.
 """
+
+# ruff: noqa: RUF009 - the calls in the dataclass make its fields
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from barograph_agent.protocol.tables import TABLES
 from barograph_collector.storage.rows import CheckedRows, numbers, texts
@@ -25,7 +27,7 @@ DROPS: Final = ("ring-full", "spool-cap", "spool-corrupt", "memory-cap", "forgot
 
 @dataclass
 class Durations:
-    """How many durations were observed, and their sum in seconds."""
+    """The number of observed durations, and their sum in seconds."""
 
     count: int = 0
     seconds: float = 0.0
@@ -36,43 +38,63 @@ class Durations:
         self.seconds += seconds
 
 
+def _metric(text: str, value: Callable[[], object] = int, *, label: str = "", gauge: bool = False) -> Any:
+    """A field that is exposed, as a counter or a gauge; a summary for Durations. text: the help."""
+    return field(default_factory=value, metadata={"help": text, "label": label, "gauge": gauge})
+
+
+def _metrics(text: str, label: str, keys: Iterable[str], *, gauge: bool = False) -> Any:
+    """A field with a number for each value of a label."""
+    return _metric(text, lambda: dict.fromkeys(keys, 0), label=label, gauge=gauge)
+
+
 @dataclass
 class Counters:
-    """Since the start of this process. `exporter` exposes each by its name and says what it counts.
+    """Counts since the start of this process. `exporter` exposes the fields that have a help text.
 
     Once all runs have ended: intervals counted by shims = stored + dropped.
     """
 
-    rows: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TABLES, 0))
-    appends: dict[str, int] = field(default_factory=lambda: dict.fromkeys(RESULTS, 0))
-    rejected: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REASONS, 0))
-    agent_intervals_counted: int = 0
-    agent_intervals_stored: int = 0
-    agent_cpu_seconds: float = 0.0
-    agent_lived_seconds: float = 0.0
-    agent_resident_bytes: int = 0
-    agent_rows_dropped: dict[str, int] = field(default_factory=lambda: dict.fromkeys(DROPS, 0))
-    queue_rows: int = 0
-    streams: int = 0
-    credit_taken_messages: int = 0
-    credit_exhausted: int = 0
-    last_offset: int = 0
-    commit_seconds: Durations = field(default_factory=Durations)
-    checkpoint_seconds: Durations = field(default_factory=Durations)
-    longest_checkpoint_seconds: float = 0.0
+    rows: dict[str, int] = _metrics("Rows committed since the start, by table.", "table", TABLES)
+    appends: dict[str, int] = _metrics("Appends received since the start, by result.", "result", RESULTS)
+    rejected: dict[str, int] = _metrics(
+        "Messages and connections rejected since the start, by reason.", "reason", REASONS
+    )
+    agent_intervals_counted: int = _metric("Intervals of ended runs, as counted by shims, since the start.")
+    agent_intervals_stored: int = _metric("Intervals committed since the start, including those of running jobs.")
+    agent_cpu_seconds: float = _metric(
+        "Processor time of sidecars whose runs have ended, since the start, in seconds.", float
+    )
+    agent_lived_seconds: float = _metric("Total lifetime of these sidecars, in seconds.", float)
+    agent_resident_bytes: int = _metric("Largest resident memory of one of these sidecars, in bytes.", gauge=True)
+    agent_rows_dropped: dict[str, int] = _metrics("Rows dropped by agents since the start, by reason.", "reason", DROPS)
+    queue_rows: int = _metric("Rows accepted and not yet committed.", gauge=True)
+    streams: int = _metric("Streams in memory, the most recently used ones.", gauge=True)
+    credit_taken_messages: int = _metric("Messages accepted and not yet acknowledged, of all streams.", gauge=True)
+    credit_exhausted: int = _metric("Times that a stream has used up its credit, since the start.")
+    last_offset: int = _metric("Offset of the last row committed.", gauge=True)
+    commit_seconds: Durations = _metric("Duration of commits, in seconds.", Durations)
+    checkpoint_seconds: Durations = _metric(
+        "Duration of checkpoints, during which no rows are committed, in seconds.", Durations
+    )
+    longest_checkpoint_seconds: float = _metric(
+        "The longest checkpoint since the start, in seconds.", float, gauge=True
+    )
     waiting_since: float = 0.0
     """When the oldest rows that are acknowledged and not in the database became durable (monotonic); 0 for none."""
-    reopens: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("done", "failed"), 0))
-    partitions_dropped: int = 0
-    table_rows: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TABLES, 0))
+    reopens: dict[str, int] = _metrics(
+        "Attempts to open the database again after a failure, since the start, by result.", "result", ("done", "failed")
+    )
+    partitions_dropped: int = _metric("Days of raw rows dropped by retention.")
+    table_rows: dict[str, int] = _metrics("Approximate rows in the log, by table.", "table", TABLES, gauge=True)
 
     @property
     def lag_seconds(self) -> float:
-        """How long the oldest acknowledged rows have been waiting for the database."""
+        """Age of the oldest acknowledged rows that are not in the database."""
         return time.monotonic() - self.waiting_since if self.waiting_since else 0.0
 
     def count(self, entries: Sequence[CheckedRows]) -> None:
-        """Count committed rows, and what they report about agents."""
+        """Count committed rows, and the figures of agents in them."""
         by_table: dict[str, list[CheckedRows]] = {}
         for entry in entries:
             by_table.setdefault(entry.table, []).append(entry)

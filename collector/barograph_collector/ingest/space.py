@@ -1,8 +1,8 @@
-"""Free disk space: below a reserve no appends are accepted, while there is room to finish those accepted before."""
+"""Free disk space: below a reserve no appends are accepted; the reserve is for those accepted before."""
 
 from __future__ import annotations
 
-import os
+import shutil
 import time
 from pathlib import Path
 from typing import Final
@@ -24,14 +24,8 @@ class DiskSpace:
         """Whether less than the reserve is free. Stays true until a quarter more than the reserve is free."""
         if not self.reserve:
             return False
-        # Called for every message, and each statvfs releases the interpreter lock.
+        # Called for every message, and each system call releases the interpreter lock.
         if (now := time.monotonic()) - self._checked_at > _CHECK_SECONDS:
-            self._free_bytes, self._checked_at = free_bytes(self._directory), now
+            self._free_bytes, self._checked_at = shutil.disk_usage(self._directory).free, now
         self._short = self._free_bytes < self.reserve * (1.25 if self._short else 1.0)
         return self._short
-
-
-def free_bytes(directory: Path) -> int:
-    """Bytes that this user may still write to the file system of a directory. Raises OSError."""
-    status = os.statvfs(directory)
-    return status.f_bavail * status.f_frsize

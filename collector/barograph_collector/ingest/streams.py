@@ -1,4 +1,4 @@
-"""The state of each stream, and what to do with its next message. No sockets, no database."""
+"""The state of each stream, which decides what to do with its next message. No sockets, no database."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ CREDIT: Final = 64
 """Messages of one stream that may be unacknowledged at once."""
 MAX_SEQ: Final = 2**63 - 1
 STREAMS_KEPT: Final = 100_000
-"""Streams in memory, the most recently used ones; the database has all of them."""
-_EVICTION_TRIES: Final = 4  # least recently used streams that are examined for each new one
+"""Limit of the streams in memory, the most recently used ones; the database has the marks of all."""
+_EVICTION_TRIES: Final = 4  # least recently used streams examined for each new one
 
 
 class StreamDecision(enum.Enum):
@@ -39,18 +39,18 @@ class Reply(NamedTuple):
 @dataclass(slots=True)
 class _Stream:
     known: bool = False
-    """Whether `stored` was read from the database; from then on this state is newer than the database's."""
+    """Whether `stored` was read from the database, after which this state is the newer one."""
     openings: int = 0
-    """Hellos that are not answered yet."""
+    """Unanswered hellos."""
     opener: bytes = b""
-    """The connection of the last of these."""
+    """The connection of the last unanswered hello."""
     stored: int = 0
     committed: int = 0
     accepted: int = 0
     pending: int = 0
     peer: bytes | None = None
     number: int = 0
-    """The number of the last hello, which its welcome repeats."""
+    """Number of the last hello, repeated in its welcome."""
     welcome_due: bool = False
 
 
@@ -58,8 +58,8 @@ class _Stream:
 class Streams:
     """The most recently used streams by name. Belongs to the receive thread.
 
-    The least recently used stream is evicted once everything of it is in the database, from which its state is read
-    again at its next hello. A client that is still connected has to say hello again.
+    The least recently used stream is evicted once all its messages are in the database. A client that is still
+    connected must send another hello, for which the state is read from the database.
     """
 
     limit: int = STREAMS_KEPT
@@ -73,7 +73,7 @@ class Streams:
         return len(self._streams)
 
     def is_opening(self, peer: bytes, name: str) -> bool:
-        """Whether a hello of this connection is unanswered: a repeated one needs no further answer."""
+        """Whether a hello of this connection is unanswered: a repeated hello needs no answer of its own."""
         stream = self._streams.get(name)
         return stream is not None and stream.openings > 0 and stream.opener == peer
 
@@ -90,15 +90,15 @@ class Streams:
         return stream.known
 
     def cancel_opening(self, name: str) -> None:
-        """The hello was refused."""
+        """End an opening whose hello was refused."""
         self._streams[name].openings -= 1
 
     def open(self, peer: bytes, name: str, stored: int, number: int) -> list[Reply]:
-        """Assign a stream to this connection and no other.
+        """Assign a stream to this connection and to no other.
 
-        stored: its highest number in the database. number: the hello's, which the welcome repeats.
-        The welcome waits until no message of the stream is under way: otherwise a producer that starts over from
-        `acked` + 1 could have a new message taken for one accepted before.
+        stored: its highest number in the database. number: of the hello, repeated in the welcome.
+        The welcome waits until no message of the stream is under way: otherwise a new message of a producer that
+        continues at `acked` + 1 could be mistaken for one accepted before.
         """
         stream = self._streams[name]
         stream.openings -= 1
@@ -111,7 +111,7 @@ class Streams:
         return self._welcome(name, stream)
 
     def judge(self, peer: bytes, name: str, seq: int, *, may_jump: bool = False) -> StreamDecision:
-        """What to do with message `seq`. may_jump: true for a skip, which need not be the next number."""
+        """What to do with message `seq`. may_jump: true for a skip, whose number need not be the next one."""
         stream = self._streams.get(name)
         if stream is None or stream.peer != peer:
             return StreamDecision.UNKNOWN
@@ -124,7 +124,7 @@ class Streams:
         return StreamDecision.CREDIT if stream.pending >= CREDIT else StreamDecision.ACCEPT
 
     def accept(self, name: str, seq: int) -> None:
-        """Record that a message is on its way to the journal."""
+        """Record that a message was queued for the journal."""
         stream = self._streams[name]
         stream.accepted = seq
         stream.pending += 1

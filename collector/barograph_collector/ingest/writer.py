@@ -13,13 +13,14 @@ import duckdb
 
 from barograph_collector.ingest.appender import DurableGroup
 from barograph_collector.ingest.counters import Counters
-from barograph_collector.storage.database import JOURNAL, StoreError, first_line
+from barograph_collector.storage.connection import StoreError, first_line
+from barograph_collector.storage.layout import JOURNAL
 from barograph_collector.storage.messages import Item
 from barograph_collector.storage.retention import Retention
 from barograph_collector.storage.store import Store
 
 BATCH_ROWS: Final = 122_880
-"""A row group of DuckDB: batches of this size are written to the file directly, compressed, without the WAL."""
+"""A row group of DuckDB: batches of this size are written to the file directly, compressed, bypassing the WAL."""
 BACKLOG_ROWS: Final = 4 * BATCH_ROWS
 """A backlog is committed in batches of up to this size: each commit costs syncs."""
 BATCH_SECONDS: Final = 0.2
@@ -27,14 +28,14 @@ BATCH_SECONDS: Final = 0.2
 GATHER_SECONDS: Final = 0.02
 """How long the first rows after a pause wait for others."""
 CHECKPOINT_BYTES: Final = 256 * 2**20
-"""The approximate size of the journal at which a checkpoint allows to truncate it."""
+"""Approximate size of the journal at which a checkpoint is made, after which the journal is truncated."""
 RETRY_SECONDS: Final = 0.5
 SETTLE_SECONDS: Final = 5.0
 _log = logging.getLogger(__name__)
 
 
 class DatabaseWriter:
-    """Commits groups in the order of the journal; a None in the queue ends it after everything before."""
+    """Commits groups in the order of the journal, up to a None in the queue."""
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class DatabaseWriter:
         self._number = store.journal.last
 
     def set_retention(self, retention: Retention) -> None:
-        """Change the retention, from any thread. It is applied with the next batch."""
+        """Change the retention from the next batch on; from any thread."""
         self._retention = retention
         self._retained_on = -1
 
@@ -125,7 +126,7 @@ class DatabaseWriter:
         try:
             self._store.commit(entries, {**{i.stream: i.seq for i in items}, JOURNAL: number})
         except duckdb.Error as error:
-            _log.error("a commit failed: %s; opening the database again", first_line(error))
+            _log.error("commit failed: %s; opening the database again", first_line(error))
             if not self._reopen(number):
                 return
         self._number = number
@@ -144,7 +145,7 @@ class DatabaseWriter:
                 self._store.reopen(number)
             except (duckdb.Error, StoreError, OSError) as error:
                 if str(error) != last_error:
-                    _log.error("cannot open the database again: %s; going on trying", error)
+                    _log.error("cannot open the database again: %s; retrying", error)
                 last_error = str(error)
                 self._counters.reopens["failed"] += 1
                 if self._ending.wait(RETRY_SECONDS):
@@ -159,7 +160,7 @@ class DatabaseWriter:
         try:
             dropped = self._store.apply_retention(self._retention)
         except duckdb.Error as error:
-            _log.warning("days could not be rolled up or dropped, next time: %s", first_line(error))
+            _log.warning("cannot roll up or drop days: %s; retrying later", first_line(error))
             return
         self._counters.partitions_dropped += dropped
         self._counters.table_rows = self._store.database.row_counts()
@@ -171,8 +172,8 @@ class DatabaseWriter:
         try:
             self._store.checkpoint()
         except (duckdb.Error, OSError) as error:
-            # For example while a query is in a transaction. Segments that are kept are at worst replayed to no effect.
-            _log.warning("a checkpoint has to wait: %s", error)
+            # For example during a transaction of a query. Replaying segments that are kept has no effect.
+            _log.warning("checkpoint postponed: %s", error)
             self._journal_bytes = CHECKPOINT_BYTES // 2
             return
         self._journal_bytes = 0

@@ -1,12 +1,10 @@
 """The DuckDB file: batches of rows are appended with the marks of their streams, in one transaction each.
 
-Tables of the log are only appended to, so rows are stored in the order of their offsets. Checkpoints are explicit:
-automatic ones would delay commits.
+Tables of the log are only appended to, so rows are stored in the order of their offsets.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -15,51 +13,40 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from barograph_collector.storage.layout import DAILY, LOG_COLUMNS, OFFSET, OWN_COLUMNS, STREAMS, quoted
-from barograph_collector.storage.migrations import Foreign, migrate
+from barograph_collector.storage.connection import StoreError, connect, first_line, transaction
+from barograph_collector.storage.layout import DAILY, JOURNAL, LOG_COLUMNS, OFFSET, OWN_COLUMNS, STREAMS, quoted
+from barograph_collector.storage.migrations import migrate
 from barograph_collector.storage.pages import PageReader
 from barograph_collector.storage.partitions import Partitions
 from barograph_collector.storage.retention import Retention
-from barograph_collector.storage.rollup import roll_up
 from barograph_collector.storage.rows import CheckedRows, to_arrow
-from barograph_collector.storage.transaction import transaction
 
-JOURNAL: Final = ""
-"""The stream whose mark is the number of the last journal message in the database."""
 MARKS_LIMIT: Final = 500_000
-"""Rows in `streams` at which it is compacted to one per stream; twice as many as there are streams where more."""
-
-
-class StoreError(Exception):
-    """The database cannot be opened, or is damaged. The text names the file and what to do."""
-
-
-class StoreHeld(StoreError):
-    """Another process has the database open."""
+"""Rows of `streams` at which it is compacted to one per stream; twice the number of streams where that is more."""
 
 
 class Database:
-    """An open file. `commit` and changes of the schema belong to one thread, `pages` to another."""
+    """An open file. Commits and changes of the schema belong to one thread, `pages` to another."""
 
-    def __init__(self, path: Path, today: int, *, memory_limit: str, threads: int) -> None:
-        """Open or create, and migrate. Raises StoreError where it is in use, unreadable, or not a log."""
+    def __init__(self, path: Path) -> None:
+        """Open or create, and migrate. Raises StoreError where the file is in use, unreadable, or not a log."""
         self.path = path
-        self._connection = _connect(path, memory_limit, threads)
-        with contextlib.ExitStack() as unwind:
-            unwind.callback(self._connection.close)
-            try:
-                migrate(self._connection, today)
-            except Foreign as error:
-                raise StoreError(f"cannot use the log {path}: it {error}") from None
+        self._connection = connect(path)
+        try:
+            migrate(self._connection, path)
             self._writer = self._connection.cursor()
             self.partitions = Partitions(self._writer)
-            self.pages = PageReader(self._connection.cursor(), self.partitions)
+            self.pages = PageReader(path, self._connection.cursor(), self.partitions)
             self.head = self._one(f'SELECT coalesce(max("{OFFSET}"), 0) FROM "{STREAMS}"')
             self.heads = {name: self.pages.read(name, -1, 1).next_offset for name in LOG_COLUMNS}
             """The offset of the last row of each table, 0 for none."""
             self._marks = self._one(f'SELECT count(*) FROM "{STREAMS}"')
-            self._fold_at = MARKS_LIMIT
-            unwind.pop_all()
+            self._compact_at = MARKS_LIMIT
+        except BaseException as error:
+            self._connection.close()
+            if isinstance(error, duckdb.Error):
+                raise StoreError(f"cannot use the log {path}: {first_line(error)}") from None
+            raise
 
     @property
     def journal_mark(self) -> int:
@@ -67,7 +54,7 @@ class Database:
         return self._one(f"SELECT coalesce(max(seq), 0) FROM \"{STREAMS}\" WHERE stream = '{JOURNAL}'")
 
     def marks(self, streams: Collection[str]) -> dict[str, int]:
-        """The highest committed number of each of these streams that is known; from any thread. Raises duckdb.Error."""
+        """The highest committed number of each known one of these streams; from any thread. Raises duckdb.Error."""
         query = (
             f'SELECT stream, max(seq) FROM "{STREAMS}" WHERE stream IN (SELECT unnest(?::VARCHAR[])) GROUP BY stream'
         )
@@ -99,52 +86,46 @@ class Database:
         self.heads = heads
         self.head = head
         self._marks += len(marks)
-        if self._marks > self._fold_at:
-            self.fold_marks()
+        if self._marks > self._compact_at:
+            self.compact_marks()
         return head
 
-    def fold_marks(self) -> None:
+    def compact_marks(self) -> None:
         """Compact the marks to one per stream; drop those of streams without rows since the oldest day that is kept.
 
-        Such a stream would start over at 1, but the rows that it would send twice have been dropped here as well.
+        Such a stream would start over at 1, but the rows that it would resend have been dropped here as well.
         """
-        oldest = self.partitions.days[0].first_offset if self.partitions.dropped else 0
         with transaction(self._writer):
             self._writer.execute(
                 f'CREATE TABLE folded AS SELECT stream, max(seq)::BIGINT AS seq, max("{OFFSET}")::BIGINT AS "{OFFSET}"'
-                f' FROM "{STREAMS}" GROUP BY stream HAVING max("{OFFSET}") >= {oldest} OR stream = \'{JOURNAL}\''
+                f' FROM "{STREAMS}" GROUP BY stream'
+                f" HAVING max(\"{OFFSET}\") >= {self.partitions.first_offset} OR stream = '{JOURNAL}'"
             )
             self._writer.execute(f'DROP TABLE "{STREAMS}"')
             self._writer.execute(f'ALTER TABLE folded RENAME TO "{STREAMS}"')
         self._marks = self._one(f'SELECT count(*) FROM "{STREAMS}"')
-        self._fold_at = max(MARKS_LIMIT, 2 * self._marks)
+        self._compact_at = max(MARKS_LIMIT, 2 * self._marks)
 
     def checkpoint(self) -> None:
         """Write the WAL into the file. Raises duckdb.Error, also during other transactions."""
         self._writer.execute("CHECKPOINT")
 
-    def roll_up(self) -> int:
-        """Roll up the days that have ended and are not rolled up; returns how many. Raises duckdb.Error."""
-        due = [day for day in self.partitions.days[:-1] if not day.rolled_up]
-        for day in due:
-            roll_up(self._writer, day)
-        return len(due)
-
     def drop_days(self, retention: Retention, today: int) -> int:
         """Drop days by retention, the oldest first; returns how many. Raises duckdb.Error."""
         dropped = 0
-        while len(days := self.partitions.days) > 1 and retention.is_due(days[0].day, today, self.used_bytes):
-            self.partitions.drop(days[0].day)
+        while len(days := self.partitions.days) > 1:
+            expired = retention.days and days[0].day < today - retention.days
+            # Free blocks of the file do not count.
+            used = "SELECT block_size * used_blocks FROM pragma_database_size()"
+            if not expired and not (retention.bytes and self._one(used) > retention.bytes):
+                break
+            self.partitions.drop_oldest()
             # Only a checkpoint makes the space reusable.
             self.checkpoint()
             dropped += 1
         if dropped:
-            self.fold_marks()
+            self.compact_marks()
         return dropped
-
-    def used_bytes(self) -> int:
-        """Bytes in use in the file, without its free blocks."""
-        return self._one("SELECT block_size * used_blocks FROM pragma_database_size()")
 
     def row_counts(self) -> dict[str, int]:
         """The approximate number of rows in each table of the log."""
@@ -173,33 +154,3 @@ class Database:
     def _one(self, query: str) -> int:
         row: Any = self._writer.execute(query).fetchone()
         return int(row[0])
-
-
-def _connect(path: Path, memory_limit: str, threads: int) -> duckdb.DuckDBPyConnection:
-    # SQL comes from other users: no downloads, no other files, and no Python variables as tables.
-    config: dict[str, str | bool | int | float | list[str]] = {
-        "memory_limit": memory_limit,
-        "threads": threads,
-        "autoinstall_known_extensions": False,
-        "autoload_known_extensions": False,
-        "enable_external_access": False,
-        "checkpoint_threshold": "1TB",
-    }
-    try:
-        connection = duckdb.connect(str(path), config=config)
-    except duckdb.Error as error:
-        reason = first_line(error)
-        if "Could not set lock" in reason:
-            holder = reason[reason.rfind("(PID") :].partition(")")[0].lstrip("(") if "(PID" in reason else "PID unknown"
-            raise StoreHeld(
-                f"cannot open the log {path}: another process has it open ({holder});"
-                " stop that one, or choose another state directory"
-            ) from None
-        raise StoreError(f"cannot open the log {path}: {reason}") from None
-    connection.execute("SET python_enable_replacements = false")
-    return connection
-
-
-def first_line(error: duckdb.Error) -> str:
-    """The first line of an error; the rest is about DuckDB itself."""
-    return str(error).strip().splitlines()[0].removeprefix("IO Error: ")

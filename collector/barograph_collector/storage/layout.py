@@ -9,8 +9,10 @@ from barograph_agent.protocol.tables import TABLES, Kind
 
 OFFSET: Final = "offset"
 STREAMS: Final = "streams"
+JOURNAL: Final = ""
+"""The stream whose mark is the number of the last journal message in the database. No client can have this name."""
 CLASS_HOURS: Final = "class_hours"
-SQL_TYPES: Final = {
+_SQL_TYPES: Final = {
     Kind.NAME: "VARCHAR",
     Kind.TEXT: "VARCHAR",
     Kind.F64: "DOUBLE",
@@ -18,14 +20,13 @@ SQL_TYPES: Final = {
     Kind.U64: "UBIGINT",
 }
 LOG_COLUMNS: Final = {
-    t.name: {OFFSET: "BIGINT", **{c: SQL_TYPES[k] for c, k in t.columns.items()}} for t in TABLES.values()
+    t.name: {OFFSET: "BIGINT", **{c: _SQL_TYPES[k] for c, k in t.columns.items()}} for t in TABLES.values()
 }
 """Columns and types of the tables that clients append to and read."""
 OWN_COLUMNS: Final = {
-    # Marks: the highest number of each stream, appended by every commit and compacted now and then. The stream with
-    # the empty name, which no client can have, is the journal.
+    # Marks: the highest committed number of each stream, appended by every commit and compacted from time to time.
     STREAMS: {"stream": "VARCHAR", "seq": "BIGINT", OFFSET: "BIGINT"},
-    # Roll-up of blocks: per class, hour (its beginning in Unix seconds) and workload.
+    # Roll-up of blocks by class, hour (its start in Unix seconds) and workload.
     CLASS_HOURS: {
         "hour": "DOUBLE",
         "workload": "VARCHAR",
@@ -40,16 +41,9 @@ OWN_COLUMNS: Final = {
     },
     "partitions": {"day": "BIGINT", "first_offset": "BIGINT", "rolled_up": "BOOLEAN"},
 }
-"""Columns and types of the tables that clients do not see."""
+"""Columns and types of the collector's own tables."""
 DAILY: Final = ("blocks", "node_blocks", "scores")
-"""Tables that grow with the intervals measured: one partition a day, dropped by retention."""
-
-
-def default(table: str, column: str) -> str:
-    """The value of a new column in existing rows, as DDL."""
-    kind = TABLES[table].columns[column]
-    value = TABLES[table].defaults.get(column, "" if kind.is_text else 0)
-    return f"'{value}'::{SQL_TYPES[kind]}"
+"""Tables that grow with the measured intervals: one partition a day, dropped by retention."""
 
 
 def declared(columns: dict[str, str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, NamedTuple
 
 import msgspec
@@ -12,12 +13,12 @@ from barograph_collector.storage.rows import CheckedRows
 
 _UNDECODABLE = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, TypeError)
 _OBJECTS_BYTES = 1000
-"""Memory of a message's objects without its content, which dominates where there is one row."""
-_DETAIL_LIMIT = 500  # characters of what a client sent that an answer quotes
+"""Memory of the objects of a message without its content; dominates for messages of one row."""
+_DETAIL_LIMIT = 500  # characters
 
 
 class Undecodable(Exception):
-    """Bytes that are no message of the protocol, so they name no stream to answer."""
+    """A frame that is no message of the protocol; there is no stream to answer."""
 
 
 class Item(NamedTuple):
@@ -38,26 +39,21 @@ def decode(frames: list[bytes]) -> wire.FromClient:
     """Decode the frames of one message. Raises Undecodable, whose text is one of `counters.REASONS`."""
     if len(frames) != 1:
         raise Undecodable("multipart")
+    (frame,) = frames
     try:
-        if len(frames[0]) > wire.MAX_APPEND_BYTES:
-            # Refused for its size, so its rows are not decoded.
-            heading = wire.decode_heading(frames[0])
+        if len(frame) > wire.MAX_APPEND_BYTES:
+            # The message is refused for its size: its rows are not decoded.
+            heading = wire.decode_heading(frame)
             return wire.Append(heading.stream, heading.seq, heading.table, heading.rows, {})
-        message: wire.FromClient = wire.decode_from_client(frames[0])
+        message: wire.FromClient = wire.decode_from_client(frame)
     except _UNDECODABLE:
-        return _foreign_hello(frames[0])
-    return message
-
-
-def _foreign_hello(frame: bytes) -> wire.Hello:
-    """The hello of another protocol version, which is answered whatever else it holds. Raises Undecodable."""
-    try:
-        hello = wire.decode_any_hello(frame)
-    except _UNDECODABLE:
+        # A hello of another protocol version is answered, whatever its other fields are.
+        with contextlib.suppress(*_UNDECODABLE):
+            hello = wire.decode_any_hello(frame)
+            if hello.version != wire.VERSION:
+                return wire.Hello(hello.stream, hello.version)
         raise Undecodable("undecodable") from None
-    if hello.version == wire.VERSION:
-        raise Undecodable("undecodable")
-    return wire.Hello(hello.stream, hello.version)
+    return message
 
 
 def check_stream(name: str) -> None:
@@ -67,18 +63,18 @@ def check_stream(name: str) -> None:
 
 
 def appended(message: wire.Append, frame: bytes, at: float) -> Item:
-    """The rows of an append. An invalid one is recorded in `events` instead, which uses up its number."""
+    """The rows of an append. An invalid append is recorded in `events` instead, which consumes its number."""
     try:
         entry = _checked(message)
     except wire.Invalid as error:
         return refused(message, "invalid", str(error), at)
-    # In memory twice until it is in the database, as a frame and as columns, whose scalars are expanded to rows.
+    # Until it is in the database a message is in memory twice: as a frame, and as columns of expanded scalars.
     size = 2 * len(frame) + 8 * message.rows + _OBJECTS_BYTES
     return Item(message.stream, message.seq, entry, frame, size)
 
 
 def refused(message: wire.Append, reason: str, detail: str, at: float) -> Item:
-    """The record of an append that is refused: answered once it is durable."""
+    """The record of a refused append. The refusal is sent once the record is durable."""
     detail = detail[:_DETAIL_LIMIT]
     refusal = wire.Refuse(message.stream, message.seq, reason, detail)
     return _event(message, "refused", message.rows, detail, at, refusal)
@@ -105,19 +101,19 @@ def _checked(message: wire.Append) -> CheckedRows:
     if message.rows > 1:
         spread = sum(len(value) for value in columns.values() if isinstance(value, str)) * message.rows
         if spread > wire.MAX_BYTES:
-            detail = f"scalar text comes to {spread} characters in all rows, expected at most {wire.MAX_BYTES}"
-            raise wire.Invalid(detail)
+            raise wire.Invalid(
+                f"scalar text comes to {spread} characters in all rows, expected at most {wire.MAX_BYTES}"
+            )
     return CheckedRows(table.name, message.rows, columns)
 
 
 def _event(
     message: wire.Append | wire.Skip, kind: str, rows: int, detail: str, at: float, refusal: wire.Refuse | None = None
 ) -> Item:
-    bounded = min(max(rows, 0), 2**63 - 1)
     values: dict[str, Any] = {
         "source": message.stream,
         "kind": kind,
-        "rows": bounded,
+        "rows": min(max(rows, 0), 2**63 - 1),
         "detail": detail[:TEXT_LIMIT],
         "at": at,
     }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from pathlib import Path
+from typing import Final
 
 import duckdb
 import numpy as np
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 
 from barograph_agent.protocol.tables import TABLES, Kind
 from barograph_agent.protocol.wire import MAX_BYTES, Column
+from barograph_collector.storage.connection import StoreError
 from barograph_collector.storage.layout import DAILY, LOG_COLUMNS, OFFSET, quoted
 from barograph_collector.storage.partitions import Partitions
 
@@ -22,10 +24,6 @@ READ_BYTES: Final = MAX_BYTES // 2
 _BEYOND: Final = 2**63 - 1  # any offset
 _TEXT_STEP: Final = 64
 _STEP_LIMIT: Final = 4096  # rows
-
-
-class OutOfOrder(Exception):
-    """The rows of a table, which the text names, are not in the order of their offsets: the file is damaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +36,10 @@ class LogPage:
 
 
 class PageReader:
-    """Reads pages over its own connection; for one thread."""
+    """Reads pages of the database at `path` over its own connection; for one thread."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, partitions: Partitions) -> None:
+    def __init__(self, path: Path, connection: duckdb.DuckDBPyConnection, partitions: Partitions) -> None:
+        self._path = path
         self.connection = connection
         self._partitions = partitions
 
@@ -48,11 +47,12 @@ class PageReader:
         """At most `limit` rows with offset > after, in order; fewer at READ_BYTES or at the end of a day.
 
         A negative `after` means the last -after rows. `job` selects rows of one job, in a table with such a column.
-        `next_offset` is the last row's; without rows it is `after`, or the table's head if that is negative.
+        `next_offset` is that of the last row; without rows it is `after`, or the table's head for a negative `after`.
+        Raises duckdb.Error, and StoreError for a damaged file.
         """
         start = after if after >= 0 else self._before_last(table, -after, job)
         found, _ = self._first_rows(table, start, limit, job=job)
-        columns = _columns(table, start, found)
+        columns = self._columns(table, start, found)
         return LogPage(columns, found.num_rows, int(columns[OFFSET][-1]) if found.num_rows else start)
 
     def read_round(self, offsets: Mapping[str, int], upto: int, limit: int) -> tuple[int, dict[str, dict[str, Column]]]:
@@ -71,7 +71,9 @@ class PageReader:
                 )
                 upto = found[table][OFFSET][-1].as_py() if cut else upto
         whole = {table: rows.filter(pc.less_equal(rows[OFFSET], upto)) for table, rows in found.items()}
-        return upto, {table: _columns(table, offsets[table], rows) for table, rows in whole.items() if rows.num_rows}
+        return upto, {
+            table: self._columns(table, offsets[table], rows) for table, rows in whole.items() if rows.num_rows
+        }
 
     def _first_rows(
         self, table: str, after: int, limit: int, *, job: str = "", upto: int = _BEYOND, room: float = READ_BYTES
@@ -87,15 +89,15 @@ class PageReader:
     def _gather(
         self, name: str, table: str, after: int, limit: int, job: str, upto: int, room: float
     ) -> tuple[pa.Table, bool]:
-        """At most `limit` rows of at most `room` bytes, by queries whose limits are estimated from the rows before.
+        """At most `limit` rows of at most `room` bytes, by queries whose limits are estimated from the sizes of earlier rows.
 
         One query for `limit` rows could materialise gigabytes of text, most of which would not fit. Also says whether
         there may be more.
         """
-        only, bound = _only(job)
+        condition, bound = _of_job(job)
         # No ORDER BY: insertion order is offset order and DuckDB preserves it, so a LIMIT ends the scan early. A sort
         # would scan everything beyond `after` for every page.
-        rows = f'"{OFFSET}" > ? AND "{OFFSET}" <= ?{only}'
+        rows = f'"{OFFSET}" > ? AND "{OFFSET}" <= ? AND {condition}'
         query = f'SELECT {quoted(LOG_COLUMNS[table])} FROM "{name}" WHERE {rows} LIMIT ?'
         step = _TEXT_STEP if Kind.TEXT in TABLES[table].columns.values() else limit
         parts: list[pa.Table] = []
@@ -112,15 +114,25 @@ class PageReader:
             room -= filled[-1]
             step = max(1, min(4 * step, _STEP_LIMIT, int(room / filled[-1] * fits)))
 
+    def _columns(self, table: str, after: int, rows: pa.Table) -> dict[str, Column]:
+        """Rows as arrays and lists. Raises StoreError."""
+        columns: dict[str, Column] = {
+            name: column.to_pylist() if pa.types.is_string(column.type) else column.to_numpy()
+            for name, column in zip(rows.column_names, rows.columns, strict=True)
+        }
+        if np.any(np.diff(np.asarray(columns[OFFSET], np.int64), prepend=after) <= 0):
+            raise StoreError(f"table {table!r} in {self._path} is not in the order of its offsets; the file is damaged")
+        return columns
+
     def _before_last(self, table: str, count: int, job: str) -> int:
         """The offset before the last `count` rows."""
-        only, bound = _only(job)
+        condition, bound = _of_job(job)
         first: int | None = None
         head = 0
         for name in reversed(self._partitions.after(table, 0)):
-            newest = f'SELECT "{OFFSET}" FROM "{name}" WHERE true{only} ORDER BY 1 DESC LIMIT ?'
+            newest = f'SELECT "{OFFSET}" FROM "{name}" WHERE {condition} ORDER BY 1 DESC LIMIT ?'
             query = f'SELECT count(*), min("{OFFSET}"), (SELECT max("{OFFSET}") FROM "{name}") FROM ({newest})'
-            found, oldest, last = self._one(query, [*bound, count])
+            ((found, oldest, last),) = self.connection.execute(query, [*bound, count]).fetchall()
             first = oldest if found else first
             head = max(head, last or 0)
             count -= found
@@ -128,25 +140,10 @@ class PageReader:
                 break
         return head if first is None else first - 1
 
-    def _one(self, query: str, bound: Sequence[Any]) -> tuple[Any, ...]:
-        row = self.connection.execute(query, list(bound)).fetchone()
-        assert row is not None  # an aggregate
-        return row
 
-
-def _columns(table: str, after: int, rows: pa.Table) -> dict[str, Column]:
-    """Rows as arrays and lists. Raises OutOfOrder."""
-    columns: dict[str, Column] = {
-        name: column.to_pylist() if pa.types.is_string(column.type) else column.to_numpy()
-        for name, column in zip(rows.column_names, rows.columns, strict=True)
-    }
-    if np.any(np.diff(np.asarray(columns[OFFSET], np.int64), prepend=after) <= 0):
-        raise OutOfOrder(table)
-    return columns
-
-
-def _only(job: str) -> tuple[str, list[str]]:
-    return (" AND job = ?", [job]) if job else ("", [])
+def _of_job(job: str) -> tuple[str, list[str]]:
+    """The condition on rows, and its parameters."""
+    return ("job = ?", [job]) if job else ("true", [])
 
 
 def _weights(rows: pa.Table) -> npt.NDArray[np.float64]:

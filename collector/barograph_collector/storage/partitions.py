@@ -1,4 +1,4 @@
-"""Partitions of the daily tables: a table per day, which is dropped as a whole, and a view over all days."""
+"""Partitions of the daily tables: one table a day, dropped as a whole, and a view over all days."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from typing import Final
 
 import duckdb
 
-from barograph_collector.storage.layout import DAILY, LOG_COLUMNS, declared, quoted
-from barograph_collector.storage.transaction import transaction
+from barograph_collector.storage.connection import transaction
+from barograph_collector.storage.layout import CLASS_HOURS, DAILY, LOG_COLUMNS, declared, quoted
 
 DAY_SECONDS: Final = 86400.0
+HOUR_SECONDS: Final = 3600
 _EPOCH: Final = datetime.date(1970, 1, 1)
 
 
 @dataclass(slots=True)
 class Partition:
-    """One day, counted from 1970-01-01. Its first row has the offset `first_offset` or a higher one."""
+    """One day, counted from 1970-01-01. Its rows have offsets of at least `first_offset`."""
 
     day: int
     first_offset: int
     rolled_up: bool = False
 
     def create(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Create the partitions of all daily tables that do not exist."""
+        """Create the missing partitions of the daily tables."""
         for name in DAILY:
             connection.execute(f'CREATE TABLE IF NOT EXISTS "{self.table(name)}" ({declared(LOG_COLUMNS[name])})')
 
@@ -35,11 +36,12 @@ class Partition:
 
 
 class Partitions:
-    """The days in the database, oldest first. Each change is one transaction; belongs to the writer thread."""
+    """The days in the database, oldest first. Belongs to the writer thread. All methods raise duckdb.Error."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
         found = connection.execute("SELECT day, first_offset, rolled_up FROM partitions ORDER BY first_offset")
+        # Replaced as a whole by each change: the reader thread uses it.
         self.days = tuple(Partition(*row) for row in found.fetchall())
         views = {name for (name,) in connection.execute("SELECT view_name FROM duckdb_views()").fetchall()}
         if not views.issuperset(DAILY):
@@ -55,25 +57,49 @@ class Partitions:
             fresh.create(self._connection)
             self._connection.execute("INSERT INTO partitions VALUES (?, ?, false)", [fresh.day, fresh.first_offset])
             self._create_views((*self.days, fresh))
-        # Replaced as a whole: the reader thread uses it.
         self.days = (*self.days, fresh)
         return fresh
 
-    def drop(self, day: int) -> None:
-        """Drop one day of all daily tables."""
-        (gone,) = (partition for partition in self.days if partition.day == day)
-        left = tuple(partition for partition in self.days if partition is not gone)
+    def roll_up(self) -> None:
+        """Roll up the blocks of the days that have ended: one row per class, hour and workload.
+
+        Blocks hold sums, so the rolled-up count, sum, sum of squares and sum of cubes are exact, as are minimum and
+        maximum. An hour whose blocks arrived on two days has two rows, which add up. Jobs without a row in `jobs` have
+        workload ''.
+        """
+        for partition in self.days[:-1]:
+            if partition.rolled_up:
+                continue
+            with transaction(self._connection):
+                self._connection.execute(
+                    f"""
+                    INSERT INTO "{CLASS_HOURS}"
+                    SELECT floor(ended_at / {HOUR_SECONDS}) * {HOUR_SECONDS} AS hour,
+                           coalesce(workload, '') AS workload, class_id,
+                           count(DISTINCT job), sum(count), sum(sum_seconds), sum(sum_squares), sum(sum_cubes),
+                           min(min_seconds), max(max_seconds)
+                    FROM "{partition.table("blocks")}"
+                    LEFT JOIN (SELECT job, any_value(workload) AS workload FROM jobs GROUP BY job) USING (job)
+                    GROUP BY ALL
+                    """
+                )
+                self._connection.execute("UPDATE partitions SET rolled_up = true WHERE day = ?", [partition.day])
+            partition.rolled_up = True
+
+    def drop_oldest(self) -> None:
+        """Drop the oldest day of all daily tables."""
+        oldest, *rest = self.days
         with transaction(self._connection):
-            self._create_views(left)
+            self._create_views(rest)
             for name in DAILY:
-                self._connection.execute(f'DROP TABLE "{gone.table(name)}"')
-            self._connection.execute("DELETE FROM partitions WHERE day = ?", [day])
-        self.days = left
+                self._connection.execute(f'DROP TABLE "{oldest.table(name)}"')
+            self._connection.execute("DELETE FROM partitions WHERE day = ?", [oldest.day])
+        self.days = tuple(rest)
 
     @property
-    def dropped(self) -> bool:
-        """Whether days were dropped by retention."""
-        return bool(self.days) and self.days[0].first_offset > 1
+    def first_offset(self) -> int:
+        """The lowest offset that rows of daily tables can have: 1 until a day has been dropped."""
+        return self.days[0].first_offset if self.days else 1
 
     def after(self, name: str, offset: int, upto: int = 2**63) -> list[str]:
         """The tables that may hold rows of `name` beyond `offset` up to `upto`, in the order of their offsets."""

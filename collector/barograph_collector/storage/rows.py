@@ -1,4 +1,4 @@
-"""Checked rows of messages, and their conversion to one Arrow table."""
+"""Checked rows of messages, and their conversion to an Arrow table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from barograph_collector.storage.layout import OFFSET
 
 
 class CheckedRows(NamedTuple):
-    """Checked rows for one table, each column as in the message: bytes or a list of `rows` values, or one scalar."""
+    """Checked rows for one table. A column is as in the message: bytes or a list of `rows` values, or one scalar."""
 
     table: str
     rows: int
@@ -25,9 +25,9 @@ class CheckedRows(NamedTuple):
 
 
 def to_arrow(table: str, entries: Sequence[CheckedRows], first_offsets: Sequence[int]) -> pa.Table:
-    """All rows of these entries of one table; the offsets of an entry count up from its first one."""
+    """All rows of these entries, which are of one table. The offsets of an entry count up from its first offset."""
     counts = np.array([entry.rows for entry in entries])
-    # Per entry: its first offset, less the number of rows before it.
+    # Per entry: its first offset, minus the number of rows before it.
     shift = np.array(first_offsets) - np.cumsum(counts) + counts
     columns = {OFFSET: pa.array(np.arange(counts.sum()) + np.repeat(shift, counts))}
     for name, kind in TABLES[table].columns.items():
@@ -56,7 +56,7 @@ def texts(entries: Sequence[CheckedRows], name: str) -> list[str]:
 def _texts(entries: Sequence[CheckedRows], name: str, counts: npt.NDArray[np.int64]) -> pa.Array:
     parts: list[Any] = [entry.columns[name] for entry in entries]
     if all(isinstance(part, str) for part in parts):
-        # Scalars, such as the job of a stream's rows, become a dictionary array.
+        # Scalars, such as the job of the rows of a stream, become a dictionary array.
         codes = {text: code for code, text in enumerate(dict.fromkeys(parts))}
         indices = np.repeat(np.array([codes[part] for part in parts], np.int32), counts)
         return pa.DictionaryArray.from_arrays(pa.array(indices), pa.array(list(codes), pa.string()))

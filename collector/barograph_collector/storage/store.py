@@ -10,19 +10,20 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import duckdb
 
 from barograph_agent.protocol import wire
 from barograph_agent.protocol.wire import Column
-from barograph_collector.storage.database import JOURNAL, Database, StoreError, StoreHeld, first_line
+from barograph_collector.storage.connection import StoreError, StoreHeld, first_line
+from barograph_collector.storage.database import Database
 from barograph_collector.storage.journal import Journal
+from barograph_collector.storage.layout import JOURNAL
 from barograph_collector.storage.messages import Undecodable, replayed
-from barograph_collector.storage.pages import LogPage, OutOfOrder
+from barograph_collector.storage.pages import LogPage
 from barograph_collector.storage.partitions import DAY_SECONDS
 from barograph_collector.storage.retention import Retention
 from barograph_collector.storage.rows import CheckedRows
@@ -35,22 +36,13 @@ _log = logging.getLogger(__name__)
 class Store:
     """Journal and database under one path. `commit` belongs to one thread and `read` to another."""
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        clock: Callable[[], float] = time.time,
-        memory_limit: str = "512MB",
-        threads: int = 1,
-    ) -> None:
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
         """Open or create both and replay the journal. Raises StoreError.
 
-        `clock` gives Unix seconds: rows belong to the day of their commit. threads: of DuckDB. Appending is faster
-        with one than with two, whose results DuckDB has to put in order.
+        `clock` gives Unix seconds: rows belong to the day of their commit.
         """
         self.path = path
         self._clock = clock
-        self._options: dict[str, Any] = {"memory_limit": memory_limit, "threads": threads}
         self._swap = threading.Lock()
         self.unusable = threading.Event()
         try:
@@ -58,7 +50,7 @@ class Store:
         except OSError as error:
             raise StoreError(f"cannot open the journal of {path}: {error.strerror}") from None
         self.database = self._open()
-        """Another one after `reopen`."""
+        """Replaced by `reopen`."""
         try:
             self._replay(self.journal.last)
             self._tidy()
@@ -79,7 +71,7 @@ class Store:
         return int(self._clock() // DAY_SECONDS)
 
     def marks(self, streams: Collection[str]) -> dict[str, int]:
-        """The highest stored number of each of these streams that is known; any thread. Raises duckdb.Error."""
+        """The highest stored number of each known one of these streams; from any thread. Raises duckdb.Error."""
         with self._swap:
             return self.database.marks(streams)
 
@@ -91,9 +83,9 @@ class Store:
         return self.database.commit(entries, marks, self.today)
 
     def read(self, table: str, after: int, limit: int, job: str = "") -> LogPage:
-        """A page of the log, as Pages.read gives it. Raises duckdb.Error and StoreError."""
-        with self._opened() as database:
-            return database.pages.read(table, after, limit, job)
+        """A page of the log, see `PageReader.read`. Raises duckdb.Error and StoreError."""
+        with self._swap:
+            return self.database.pages.read(table, after, limit, job)
 
     def has_rows(self, offsets: Mapping[str, int]) -> bool:
         """Whether any of these tables has rows beyond its offset, True for a table that is unknown; any thread."""
@@ -101,29 +93,27 @@ class Store:
         return any(table not in heads or heads[table] > after for table, after in offsets.items())
 
     def read_round(self, offsets: Mapping[str, int], limit: int) -> tuple[int, dict[str, dict[str, Column]]]:
-        """A round of several tables, as Pages.read_round gives it. Raises duckdb.Error and StoreError."""
-        with self._opened() as database:
-            head = database.head
-            news = {table: after for table, after in offsets.items() if database.heads[table] > after}
-            return database.pages.read_round(news, head, limit)
+        """A round of several tables, see `PageReader.read_round`. Raises duckdb.Error and StoreError."""
+        with self._swap:
+            # The head first: up to it `heads` lacks no row.
+            head, heads = self.database.head, self.database.heads
+            news = {table: after for table, after in offsets.items() if heads[table] > after}
+            return self.database.pages.read_round(news, head, limit)
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """A new connection to the same database, for one thread; the caller closes it."""
         return self.database.cursor()
 
     def checkpoint(self) -> None:
-        """Checkpoint the database, and truncate the journal by what is in it. Raises duckdb.Error."""
+        """Checkpoint the database, and delete from the journal what is in it. Raises duckdb.Error."""
         number = self.database.journal_mark
         self.database.checkpoint()
-        self.journal.forget(number)
+        self.journal.truncate(number)
 
     def apply_retention(self, retention: Retention) -> int:
         """Roll up days that have ended, then drop days; returns how many were dropped. Raises duckdb.Error."""
-        self.database.roll_up()
-        dropped = self.database.drop_days(retention, self.today)
-        if dropped:
-            self.journal.forget(self.database.journal_mark)
-        return dropped
+        self.database.partitions.roll_up()
+        return self.database.drop_days(retention, self.today)
 
     def reopen(self, last: int) -> None:
         """Open the database again after a failure, and replay the journal up to message `last`.
@@ -151,31 +141,20 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
-
-    @contextlib.contextmanager
-    def _opened(self) -> Iterator[Database]:
-        """The database, which stays open meanwhile. Raises StoreError for a table that is damaged."""
-        with self._swap:
-            try:
-                yield self.database
-            except OutOfOrder as error:
-                raise StoreError(
-                    f"table {str(error)!r} in {self.path} is not in the order of its offsets; the file is damaged"
-                ) from None
 
     def _tidy(self) -> None:
         """Compact the marks and checkpoint. Postponed where the disk is full."""
         try:
-            self.database.fold_marks()
+            self.database.compact_marks()
             self.checkpoint()
         except duckdb.Error as error:
-            _log.warning("a checkpoint has to wait: %s", first_line(error))
+            _log.warning("checkpoint postponed: %s", first_line(error))
 
     def _open(self) -> Database:
         try:
-            return Database(self.path, self.today, **self._options)
+            return Database(self.path)
         except StoreHeld:
             raise
         except StoreError as error:
@@ -186,7 +165,7 @@ class Store:
             aside = wal.with_name(f"{wal.name}.unreadable")
             wal.rename(aside)
             try:
-                database = Database(self.path, self.today, **self._options)
+                database = Database(self.path)
             except StoreError:
                 aside.rename(wal)
                 raise error from None
@@ -196,7 +175,7 @@ class Store:
     def _replay(self, last: int) -> None:
         """Commit the journal messages, up to `last`, that are not in the database."""
         number = self.database.journal_mark
-        self.journal.start_at(number)
+        self.journal.last = max(self.journal.last, number)
         began, entries, rows, marks = number, list[CheckedRows](), 0, dict[str, int]()
         for number, frame in self.journal.replay(began, last):
             try:

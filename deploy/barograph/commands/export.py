@@ -1,15 +1,16 @@
-"""`barograph export`: rows of the log as a file for other tools. The file is there whole or not at all."""
+"""`barograph export`: writes rows of the log to a file for other tools, atomically."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,28 +19,29 @@ import pyarrow.parquet
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from barograph.cli import CommandError
 from barograph.commands import extrap
 from barograph.views.log import arrow_of
-from barograph.views.refusal import NoResult, opened, refuse
+from barograph.views.refusal import NoResult, opened
 from barograph_agent.protocol.tables import IDENTIFIER, TABLES, Kind
 from barograph_agent.settings import agent, places
-from barograph_collector.client.log_reader import LogReader, RowBatch
+from barograph_collector.client.log_reader import LogReader
 from barograph_collector.daemon.service import Exit
 from barograph_collector.query.sql import ROWS_LIMIT
 
 _TIMES: Final = ("ended_at", "started_at", "fitted_at", "at")
-"""The columns that may say when a row happened; the first that a table has does."""
+"""Candidate time columns; the first one that a table has is its time."""
 
 
 class NotExportable(NoResult):
-    """A choice that a table or the log cannot serve. The text names it and what was expected."""
+    """A selection that the log cannot serve. The text names it and what was expected."""
 
 
 class Selection:
-    """Which rows of a table: those since a time, in Unix seconds, and those of one application's jobs."""
+    """Rows of a table: those since a time, in Unix seconds, or of one application's jobs, or both."""
 
     def __init__(self, reader: LogReader, table: str, since: float | None, app: str | None) -> None:
-        """Asks the log how many rows that is, and where the first one is. Raises NotExportable and what a read does."""
+        """Queries the number of rows and the first offset. Raises NotExportable, LogUnavailable and ReadRefused."""
         columns = TABLES[table].columns
         self.table = table
         self._since = since
@@ -54,14 +56,15 @@ class Selection:
         if app:
             conditions.append(f"job IN (SELECT job FROM jobs WHERE app = '{app}')")
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        asked = f'SELECT count(*), coalesce(min("offset") - 1, 0) FROM "{table}"{where}'
-        self.rows, self._before = (column[0].as_py() for column in arrow_of(reader.query(asked, seconds=60.0)).columns)
+        query = f'SELECT count(*), coalesce(min("offset") - 1, 0) FROM "{table}"{where}'
+        self.rows, self._before = (column[0].as_py() for column in arrow_of(reader.query(query, seconds=60.0)).columns)
         self._reader = reader
 
     def pages(self) -> Iterator[pa.Table]:
-        """The rows, page by page in the order of the log; rows that came since are among them."""
+        """The rows in log order, by page, including those appended since the selection was made."""
+        schema = schema_of(self.table)
         for batch in self._reader.read_all(self.table, self._before) if self.rows else ():
-            page = _to_arrow(self.table, batch)
+            page = pa.table([pa.array(batch.columns[field.name], field.type) for field in schema], schema)
             if self._since is not None:
                 page = page.filter(pc.greater_equal(page[self._time], self._since))
             if self._jobs is not None:
@@ -71,10 +74,10 @@ class Selection:
 
 @contextlib.contextmanager
 def replaced(path: Path) -> Iterator[Path]:
-    """A file beside `path` to write to, which takes its place when all went well and is removed when not."""
+    """A temporary file beside `path`, which replaces `path` on success and is removed on failure."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        partial.touch()  # so that where no file can be, Python says so, briefly
+        partial.touch()  # its OSError has a shorter text than pyarrow's
         yield partial
         with partial.open("rb") as written:
             os.fsync(written.fileno())
@@ -87,7 +90,8 @@ def write_rows(selection: Selection, path: Path, form: str, progress: Callable[[
     """Write a selection as `parquet` or `csv`; returns the number of rows."""
     schema = schema_of(selection.table)
     rows = 0
-    with _writer(path, form, schema) as writer:
+    made = pa.csv.CSVWriter if form == "csv" else functools.partial(pa.parquet.ParquetWriter, compression="zstd")
+    with made(path, schema) as writer:
         for page in selection.pages():
             writer.write_table(page)
             rows += page.num_rows
@@ -96,12 +100,14 @@ def write_rows(selection: Selection, path: Path, form: str, progress: Callable[[
 
 
 def schema_of(table: str) -> pa.Schema:
-    """The columns of a table and `offset`, as Arrow has them."""
-    return pa.schema([("offset", pa.int64()), *((name, _type(kind)) for name, kind in TABLES[table].columns.items())])
+    """The Arrow schema of a table, with its `offset`."""
+    kinds = TABLES[table].columns.items()
+    types = ((name, pa.string() if kind.is_text else pa.from_numpy_dtype(kind.dtype)) for name, kind in kinds)
+    return pa.schema([("offset", pa.int64()), *types])
 
 
 def since_argument(text: str) -> float:
-    """A date, a date and time (local unless it says otherwise), or an age such as 7d or 12h, as Unix seconds."""
+    """Parse a date, a date and time (local by default), or an age such as 7d or 12h; returns Unix seconds."""
     units = {"d": 86400.0, "h": 3600.0}
     if text[-1:] in units and text[:-1].isdecimal():
         return time.time() - float(text[:-1]) * units[text[-1]]
@@ -112,25 +118,10 @@ def since_argument(text: str) -> float:
 
 
 def app_argument(text: str) -> str:
-    """The name of an application. Raises argparse.ArgumentTypeError."""
+    """Check an application's name. Raises argparse.ArgumentTypeError."""
     if not IDENTIFIER.fullmatch(text):
         raise argparse.ArgumentTypeError(f"{text!r}, expected {Kind.NAME.text}")
     return text
-
-
-def _writer(path: Path, form: str, schema: pa.Schema) -> Any:
-    if form == "csv":
-        return pa.csv.CSVWriter(path, schema)
-    return pa.parquet.ParquetWriter(path, schema, compression="zstd")
-
-
-def _type(kind: Kind) -> pa.DataType:
-    return pa.string() if kind.is_text else pa.from_numpy_dtype(kind.dtype)
-
-
-def _to_arrow(table: str, batch: RowBatch) -> pa.Table:
-    schema = schema_of(table)
-    return pa.table([pa.array(batch.columns[field.name], field.type) for field in schema], schema)
 
 
 def _jobs_of(reader: LogReader, app: str) -> list[str]:
@@ -144,7 +135,7 @@ def _jobs_of(reader: LogReader, app: str) -> list[str]:
 
 
 def _export(options: argparse.Namespace, reader: LogReader, console: Console) -> str:
-    """Write the file; returns what was written, in words."""
+    """Write the file; returns a description of its content."""
     with replaced(options.output) as path:
         if options.format == "extrap":
             lines = extrap.write(reader, path, options.app, options.since)
@@ -160,13 +151,13 @@ def _export(options: argparse.Namespace, reader: LogReader, console: Console) ->
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write a file; 65 where the log has no such rows, 69 if no collector answers, 73 where it cannot be written."""
+    """Write a file; 65 if the log has no such rows, 69 if no collector answers, 73 if the file cannot be written."""
     parser = argparse.ArgumentParser(prog="barograph export", description="Write rows of the log to a file.")
     parser.add_argument("table", nargs="?", choices=list(TABLES), help="the table; not with --format extrap")
-    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="replaced once all is written")
+    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="replaced after a complete export")
     parser.add_argument("--format", choices=("parquet", "csv", "extrap"), default="parquet", help="(default: parquet)")
-    parser.add_argument("--since", type=since_argument, metavar="TIME", help="rows from then on: 2026-05-31, 7d, 12h")
-    parser.add_argument("--app", type=app_argument, metavar="NAME", help="rows of this application's jobs")
+    parser.add_argument("--since", type=since_argument, metavar="TIME", help="only newer rows: 2026-05-31, 7d, 12h")
+    parser.add_argument("--app", type=app_argument, metavar="NAME", help="only rows of this application's jobs")
     places.add_collector_option(parser, agent.endpoint(os.environ))
     options = parser.parse_args(arguments)
     if (options.table is None) != (options.format == "extrap"):
@@ -176,9 +167,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         with opened(options.collector, 20.0) as reader:
             wrote = _export(options, reader, Console(stderr=True))
-    except NoResult as error:
-        return refuse("export", error)
     except OSError as error:
-        return refuse("export", f"cannot write {options.output}: {error.strerror}", Exit.STATE)
+        raise CommandError(f"cannot write {options.output}: {error.strerror}", Exit.STATE) from None
     print(f"{options.output}: {wrote}")
     return Exit.OK

@@ -1,9 +1,9 @@
-"""Runs of one application as measurements for Extra-P, in its JSON Lines format.
+"""Runs of one application as measurements in Extra-P's JSON Lines format.
 
-One measurement to a line: `{"params": {"p": 64, "x": 4.0}, "callpath": "run", "metric": "runtime", "value": 12.3}`.
-Lines with the same parameters are repetitions. `p` is the number of ranks; beside it stand those `--param`s that are
-numbers in all runs and not always the same. The call path `run` is the whole run; `run->CLASS` the time one class of
-intervals took of it, named by the call site that ends them.
+Each line is one measurement: `{"params": {"p": 64, "x": 4.0}, "callpath": "run", "metric": "runtime", "value": 12.3}`.
+Lines with equal parameters are repetitions. `p` is the number of ranks. The other parameters are those `--param`s that
+are numeric in all runs and vary. The call path `run` is the whole run; `run->CLASS` is the time spent in one class of
+intervals, named by the call site that ends them.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ WHERE job IN (SELECT job FROM jobs WHERE app = '{app}') GROUP BY job, class_id O
 
 
 def write(reader: LogReader, path: Path, app: str, since: float | None) -> int:
-    """Write the runs of `app` that ended well since then (Unix seconds); returns the number of measurements."""
+    """Write the successful runs of `app` that ended after `since` (Unix seconds); returns the number of lines."""
     start = "'-infinity'::DOUBLE" if since is None else repr(since)
     runs = {row["job"]: row for row in _rows(reader, _RUNS.format(app=app, since=start))}
     places = _coordinates(runs)
     lines = [_line(places[job], "run", row["value"]) for job, row in runs.items()]
     for row in _rows(reader, _CLASSES.format(app=app)):
         if row["job"] in runs:
-            # An arrow parts call paths; C++ has one in operator->.
+            # "->" separates call paths and occurs in C++'s operator->.
             name = f"{row['at'].replace('->', '.')} ({row['class_id']:x})"
             lines.append(_line(places[row["job"]], f"run->{name}", row["value"]))
     path.write_bytes(b"".join(lines))
@@ -54,14 +54,14 @@ def _rows(reader: LogReader, query: str) -> list[Row]:
 
 
 def _coordinates(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """The number of ranks of each run, and what tells runs apart among the parameters that all have as numbers."""
+    """The coordinates of each run: its number of ranks, and the parameters that are numeric in all runs and vary."""
     found: dict[str, dict[str, float]] = {}
     for job, row in runs.items():
         numbers = {name: _number(value) for name, value in msgspec.json.decode(row["params"]).items() if name != "p"}
         found[job] = {"p": row["ranks"]} | {name: value for name, value in numbers.items() if math.isfinite(value)}
     shared = set.intersection(*map(set, found.values())) if found else set()
-    varied = {name for name in shared if name == "p" or len({held[name] for held in found.values()}) > 1}
-    return {job: {name: held[name] for name in held if name in varied} for job, held in found.items()}
+    varied = {name for name in shared if name == "p" or len({values[name] for values in found.values()}) > 1}
+    return {job: {name: values[name] for name in values if name in varied} for job, values in found.items()}
 
 
 def _number(text: str) -> float:

@@ -1,4 +1,4 @@
-"""A file of features, as a person or a script writes one: a JSON object, or a line NAME=VALUE for each."""
+"""Feature files: a JSON object of numbers, or lines NAME=VALUE."""
 
 from __future__ import annotations
 
@@ -10,31 +10,28 @@ from typing import Final
 from barograph.views.refusal import NoResult
 
 MOST: Final = 400
-"""Features of one question."""
+"""Limit of features per file."""
 
 
 class BadFeatures(NoResult):
-    """A file that holds no features. The text names it, the line or the feature, and what was expected."""
+    """An invalid feature file. The text names the file, the line or feature, and what was expected."""
 
 
 def read_features(path: Path) -> dict[str, float]:
-    """Numbers by name. Raises BadFeatures, and OSError."""
+    """Values by name. Raises BadFeatures."""
     try:
         text = path.read_text()
+    except OSError as error:
+        raise BadFeatures(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise BadFeatures(f"{path} is no text, expected a JSON object or lines NAME=VALUE") from None
-    given = _object(path, text) if text.lstrip().startswith("{") else _lines(path, text)
+    try:
+        given = json.loads(text) if text.lstrip().startswith("{") else _lines(path, text)
+    except ValueError as error:
+        raise BadFeatures(f"{path} is no JSON: {error}") from None
     if not 0 < len(given) <= MOST:
         raise BadFeatures(f"{path} has {len(given)} features, expected 1 to {MOST}")
     return {name: _number(path, name, value) for name, value in given.items()}
-
-
-def _object(path: Path, text: str) -> dict[str, object]:
-    try:
-        given: dict[str, object] = json.loads(text)
-    except ValueError as error:
-        raise BadFeatures(f"{path} is no JSON: {error}") from None
-    return given
 
 
 def _lines(path: Path, text: str) -> dict[str, object]:
@@ -42,7 +39,7 @@ def _lines(path: Path, text: str) -> dict[str, object]:
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
-        # Names of probes may hold an assignment's left side, and so an =.
+        # The name of a probe may contain "=".
         name, equals, value = line.rpartition("=")
         if not equals or not name.strip():
             raise BadFeatures(f"{path}, line {number}: {line[:80]!r}, expected NAME=VALUE")

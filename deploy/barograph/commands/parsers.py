@@ -7,27 +7,21 @@ import importlib
 from typing import NoReturn
 from unittest import mock
 
-from barograph.cli import COMMANDS, Command
+from barograph.cli import COMMANDS, DESCRIPTION, Command
 
 
-class _Asked(BaseException):
-    """Carries the parser out of a command that is about to use it."""
-
-    def __init__(self, parser: argparse.ArgumentParser) -> None:
-        super().__init__()
-        self.parser = parser
+class _Parsing(BaseException):
+    """Carries the parser out of a command that is about to parse its arguments."""
 
 
 def whole() -> argparse.ArgumentParser:
-    """A parser with every command as a subcommand. A command whose extra is not installed has no options in it."""
-    parser = argparse.ArgumentParser(
-        prog="barograph", description="Watches MPI jobs from outside and says when one is slower than its history."
-    )
-    parser.add_argument("--version", action="store_true", help="print the version and end")
+    """A parser with every command as a subcommand; without options where the command's extra is not installed."""
+    parser = argparse.ArgumentParser(prog="barograph", description=DESCRIPTION)
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for name, command in COMMANDS.items():
         found = parser_of(command)
-        # Its own --help comes along.
+        # A parent brings its own --help.
         commands.add_parser(
             name,
             help=command.help,
@@ -40,22 +34,23 @@ def whole() -> argparse.ArgumentParser:
 
 
 def parser_of(command: Command) -> argparse.ArgumentParser | None:
-    """The parser of a command, or None where a module that it needs is not installed.
+    """The parser of a command, or None where its extra is not installed.
 
-    A command makes its parser in `main`, so `main` is called and stopped where it would parse.
+    A command builds its parser in `main`, so `main` is called and interrupted when it parses.
     """
     try:
         main = importlib.import_module(command.module).main
         with mock.patch.object(argparse.ArgumentParser, "parse_args", _stop):
             main([])
-    except _Asked as asked:
-        return asked.parser
+    except _Parsing as parsing:
+        parser: argparse.ArgumentParser = parsing.args[0]
+        return parser
     except ModuleNotFoundError as error:
-        if not command.extra or (error.name or "").partition(".")[0].startswith("barograph"):
+        if not command.lacks(error):
             raise
         return None
     raise TypeError(f"{command.module}.main returned, expected that it parses its arguments")
 
 
 def _stop(parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-    raise _Asked(parser)
+    raise _Parsing(parser)

@@ -1,4 +1,4 @@
-"""`barograph predict`: how long a run will take at a scale, what limit to ask for, and whether more ranks pay."""
+"""`barograph predict`: runtime of a run at a scale, the time limit to request, and the speedup of more ranks."""
 
 from __future__ import annotations
 
@@ -12,22 +12,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from barograph.cli import MISSING_EXTRA
+from barograph.cli import MISSING_EXTRA, CommandError
 from barograph.commands.feature_file import read_features
 from barograph.views.advice import sentences
 from barograph.views.modeler import Learning, ask, default_modeler, http_address, question
-from barograph.views.refusal import NoResult, refuse
 from barograph_agent.job.identity import JobError, parse_params
 from barograph_agent.settings import agent
 from barograph_collector.daemon.service import Exit
 
 LEARNING_SECONDS: Final = 30.0
-"""How long to wait for an application whose first runs are being learned."""
+"""How long to wait while the modeler learns the first runs of the application."""
 _AGAIN_SECONDS: Final = 0.5
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the answer; 65 if there is none for want of history, 69 if the modeler is not there."""
+    """Print the prediction; 65 where the history does not allow one, 69 if the modeler does not answer."""
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
@@ -37,41 +36,32 @@ def main(arguments: Sequence[str]) -> int:
     if options.plot is not None and options.features is not None:
         parser.error("--plot draws scales and --features knows none, expected one of the two")
     if options.plot is not None and importlib.util.find_spec("matplotlib") is None:
-        refuse("predict", "--plot needs matplotlib: pip install 'barograph[report]'")
-        return MISSING_EXTRA
+        raise CommandError("--plot needs matplotlib: pip install 'barograph[report]'", MISSING_EXTRA)
     headers = {}
     if options.token is not None:
         try:
             headers = {"Authorization": f"Bearer {options.token.read_text().strip()}"}
         except (OSError, UnicodeDecodeError) as error:
-            return refuse("predict", f"token {options.token}: {error}, expected one of `barograph keys add user`")
+            text = f"token {options.token}: {error}, expected one of `barograph keys add user`"
+            raise CommandError(text) from None
     fields = {name: getattr(options, name) for name in ("app", "ranks", "nodes", "cluster", "risk")}
     fields = question(params, **fields, curve=1 if options.plot else None)
+    if options.features is not None:
+        fields |= {f"feature.{name}": value for name, value in read_features(options.features).items()}
+    answer = _ask_patiently(options.modeler, fields, headers)
     try:
-        said = _ask_patiently(options.modeler, fields | _features(options.features), headers)
-    except NoResult as error:
-        return refuse("predict", error)
-    try:
-        if options.plot is not None and said["refusal"] is None:
+        if options.plot is not None and answer["refusal"] is None:
             from barograph.views.projection import plot
 
-            plot(said, options.plot)
+            plot(answer, options.plot)
     except OSError as error:
-        return refuse("predict", f"{options.plot}: {error.strerror}", Exit.STATE)
-    print(json.dumps(said, indent=2) if options.json else "\n".join(sentences(said)))
-    return Exit.OK if said["refusal"] is None else Exit.DATA
-
-
-def _features(path: Path | None) -> dict[str, float]:
-    """Fields of the question. Raises NoResult."""
-    try:
-        return {} if path is None else {f"feature.{name}": value for name, value in read_features(path).items()}
-    except OSError as error:
-        raise NoResult(f"{path}: {error.strerror}") from None
+        raise CommandError(f"{options.plot}: {error.strerror}", Exit.STATE) from None
+    print(json.dumps(answer, indent=2) if options.json else "\n".join(sentences(answer)))
+    return Exit.OK if answer["refusal"] is None else Exit.DATA
 
 
 def _ask_patiently(modeler: str, fields: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
-    """The same as `ask`, but waits for what is being learned, and says so on stderr."""
+    """`ask`, repeated while the modeler is learning the application; the first wait is reported on stderr."""
     deadline = time.monotonic() + LEARNING_SECONDS
     waited = False
     while True:
@@ -89,28 +79,22 @@ def _ask_patiently(modeler: str, fields: Mapping[str, Any], headers: Mapping[str
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="barograph predict",
-        description="Say how long a run will take, also at a scale nobody has run yet: from the runs that the log has.",
+        description="Predict the runtime of a run, also at untried scales, from the runs in the log.",
     )
-    parser.add_argument("--app", required=True, help="the application, as `barograph run --app` or its import named it")
+    parser.add_argument("--app", required=True, help="the application, as named by `barograph run --app` or its import")
     parser.add_argument("--ranks", required=True, metavar="N", help="MPI ranks")
-    parser.add_argument("--nodes", metavar="N", help="nodes they are on (default: as the history has it)")
-    parser.add_argument(
-        "--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter of the run; repeat it for more"
-    )
+    parser.add_argument("--nodes", metavar="N", help="number of nodes (default: as in the history)")
+    parser.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter; repeatable")
     parser.add_argument(
         "--features",
         type=Path,
         metavar="FILE",
-        help="answer from what is known of the run: a JSON object of numbers, or lines NAME=VALUE",
+        help="features: a JSON object of numbers, or lines NAME=VALUE",
     )
-    parser.add_argument("--cluster", metavar="NAME", help="needed where the application has run on several")
-    parser.add_argument(
-        "--risk", metavar="P", help="probability with which the time limit may be too short (default: 0.01)"
-    )
+    parser.add_argument("--cluster", metavar="NAME", help="needed if the application has run on several clusters")
+    parser.add_argument("--risk", metavar="P", help="probability of exceeding the time limit (default: 0.01)")
     parser.add_argument("--json", action="store_true", help="print the answer as one JSON object")
-    parser.add_argument(
-        "--token", type=Path, metavar="FILE", help="who asks, where the modeler wants to know (from your operators)"
-    )
+    parser.add_argument("--token", type=Path, metavar="FILE", help="viewer's token, if the modeler requires one")
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw runtime over ranks with its interval")
     parser.add_argument(
         "--modeler",

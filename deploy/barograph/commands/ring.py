@@ -1,4 +1,4 @@
-"""`barograph ring FILE...`: what a ring file holds, for somebody who wonders what the shim saw."""
+"""`barograph ring FILE...`: prints the contents of ring files written by the shim."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EXIT_DATA: Final = 65
 
 
 def describe(ring: Ring, last: int) -> str:
-    """The header and the last records, as lines."""
+    """The header and the last unread records, as lines."""
     head = ring.head
     state = "finalized" if ring.finalized else "running or killed"
     lines = [
@@ -32,7 +32,7 @@ def describe(ring: Ring, last: int) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Print each ring; 65 if one of them is not readable as a ring."""
+    """Print the header and the last records of ring files; 65 if a file is not a readable ring."""
     parse = argparse.ArgumentParser(prog="barograph ring", description=main.__doc__)
     parse.add_argument("files", nargs="+", type=Path, metavar="FILE")
     parse.add_argument("--last", type=int, default=10, help="unread records to show (default: %(default)s)")

@@ -16,6 +16,7 @@ from barograph_agent.job import rules
 from barograph_agent.job.identity import JobError, from_environment, parse_params
 from barograph_agent.reduce.blocks import ROWS_PER_SECOND
 from barograph_agent.settings import agent, places
+from barograph_agent.sidecar.plan import RunOptions
 
 
 def parser() -> argparse.ArgumentParser:
@@ -23,16 +24,16 @@ def parser() -> argparse.ArgumentParser:
     parse = argparse.ArgumentParser(
         prog="barograph run",
         usage="barograph run [--app NAME] [--param NAME=VALUE]... [--] COMMAND [ARGUMENT...]",
-        description="Run COMMAND (an MPI launcher or any program) unchanged, watch its collectives, and print three "
-        "lines at its end. The exit status is the command's own; 127 if it does not exist, 126 if it cannot be run.",
+        description="Run COMMAND (an MPI launcher or any program) unmodified, watch its collectives, and print three "
+        "lines at its end. Exits with the command's status; 127 if it does not exist, 126 if it cannot be run.",
     )
-    parse.add_argument("--app", help="application name; runs of one application are compared (default: the program)")
+    parse.add_argument("--app", help="application; only its runs are compared with this one (default: the program)")
     parse.add_argument(
         "--param",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a parameter that decides how long the run takes; runs with other values are not compared",
+        help="a parameter that affects the runtime; runs with different values are not compared",
     )
     places.add_collector_option(parse, None)
     parse.add_argument(
@@ -40,13 +41,13 @@ def parser() -> argparse.ArgumentParser:
         type=_seconds,
         default=10.0,
         metavar="SECONDS",
-        help="how long the end may wait for delivery before leaving the rest in the spool (default: %(default)s)",
+        help="time limit of delivery at the end; the rest stays in the spool (default: %(default)s)",
     )
     parse.add_argument(
         "--budget",
         type=agent.rows,
         metavar="ROWS",
-        help="rows a second that the run may send in the long run; beyond, intervals are reduced to blocks "
+        help="average rows per second that the run may send; beyond, intervals are reduced to blocks "
         f"(default: $BAROGRAPH_BUDGET or {ROWS_PER_SECOND:g})",
     )
     parse.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
@@ -71,7 +72,7 @@ def _user() -> str:
 
 
 def _findings(command: Sequence[str], environment: Mapping[str, str]) -> rules.Findings:
-    """What the site's rules find in this command. Rules that cannot be used are one line, and find nothing."""
+    """The findings of the site's rules for this command; a warning and no findings where the rules are invalid."""
     path = places.rules(environment)
     try:
         return rules.apply(rules.read(path), command) if path else rules.Findings()
@@ -102,7 +103,7 @@ def main(arguments: list[str]) -> int:
         )
     except JobError as error:
         parse.error(str(error))
-    settings = launch.RunOptions(
+    settings = RunOptions(
         options.collector or places.endpoint(environment),
         options.drain,
         spool_bytes=agent.value_or_default("spool_bytes", environment),

@@ -1,4 +1,4 @@
-"""`barograph sql "SELECT ..."`: a question to the log, answered by its owner, as a table, CSV or JSON."""
+"""`barograph sql "SELECT ..."`: runs a query in the collector, and prints the rows as a table, CSV or JSON."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from rich.table import Table
 from rich.text import Text
 
 from barograph.views.log import arrow_of
-from barograph.views.refusal import NoResult, opened, refuse
+from barograph.views.refusal import opened
 from barograph_agent.settings import agent, places
 from barograph_collector.daemon.service import Exit
 
 
 def as_table(rows: pa.Table) -> Table:
-    """Rows for a terminal: numbers to the right, nothing that a terminal would obey."""
+    """Rows for a terminal: numbers right-aligned, control characters escaped."""
     table = Table()
     for field in rows.schema:
         is_number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
@@ -33,7 +33,7 @@ def as_table(rows: pa.Table) -> Table:
 
 
 def as_json(rows: pa.Table) -> bytes:
-    """Rows as one JSON array of objects, a row to a line; what JSON has no value for, such as nan, is null."""
+    """Rows as one JSON array of objects, one row per line. Values without a JSON equivalent, such as nan, are null."""
     lines = (msgspec.json.encode(row, enc_hook=str) for row in rows.to_pylist())
     return b"[" + b",\n ".join(lines) + b"]\n"
 
@@ -55,33 +55,28 @@ def as_csv(rows: pa.Table) -> bytes:
 def _cell(value: Any) -> str:
     if value is None:
         return "-"
-    # Digits enough for a ratio and for Unix seconds alike.
+    # Six digits suffice for ratios; Unix seconds need more.
     text = (f"{value:.6g}" if abs(value) < 1e6 else f"{value:.3f}") if isinstance(value, float) else str(value)
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the rows; 65 where the query is refused, 69 if no collector answers."""
-    parser = argparse.ArgumentParser(prog="barograph sql", description="Ask the log with one SELECT.")
+    """Print the rows; 65 if the query is refused, 69 if no collector answers."""
+    parser = argparse.ArgumentParser(prog="barograph sql", description="Query the log with one SELECT.")
     parser.add_argument("query", help="the SELECT, in DuckDB's SQL; `SHOW TABLES` lists the tables")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--csv", action="store_true", help="comma-separated values instead of a table")
     form.add_argument("--json", action="store_true", help="a JSON array instead of a table")
-    parser.add_argument("--limit", type=int, default=1000, metavar="N", help="rows at most (default: %(default)s)")
-    parser.add_argument(
-        "--seconds", type=float, default=10.0, metavar="S", help="how long the query may take (default: %(default)s)"
-    )
+    parser.add_argument("--limit", type=int, default=1000, metavar="N", help="limit of rows (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=10.0, metavar="S", help="time limit (default: %(default)s)")
     places.add_collector_option(parser, agent.endpoint(os.environ))
     options = parser.parse_args(arguments)
     if options.limit < 1:
         parser.error(f"argument --limit: {options.limit}, expected at least 1")
     if not options.seconds > 0:
         parser.error(f"argument --seconds: {options.seconds:g}, expected more than 0")
-    try:
-        with opened(options.collector, 5.0) as reader:
-            answer = reader.query(options.query, options.limit, options.seconds)
-    except NoResult as error:
-        return refuse("sql", error)
+    with opened(options.collector, 5.0) as reader:
+        answer = reader.query(options.query, options.limit, options.seconds)
     rows = arrow_of(answer)
     if options.csv or options.json:
         sys.stdout.buffer.write(as_csv(rows) if options.csv else as_json(rows))

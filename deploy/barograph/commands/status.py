@@ -1,4 +1,4 @@
-"""`barograph status`: jobs, bands and alarms as tables."""
+"""`barograph status`: prints jobs, bands and alarms as tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from barograph.views.log import Row, limits, rows
-from barograph.views.refusal import NoResult, opened, refuse
+from barograph.views.refusal import opened
 from barograph.views.states import ALARMS
 from barograph.views.words import figure, local
 from barograph_agent.protocol.wire import Column
@@ -21,7 +21,7 @@ from barograph_collector.client.log_reader import LogReader
 from barograph_collector.daemon.service import Exit
 
 TAIL: Final = 2000
-"""Rows of each table looked at: the newest."""
+"""Number of newest rows read from each table."""
 
 
 def latest(columns: Mapping[str, Column], *key: str) -> dict[tuple[Any, ...], Row]:
@@ -30,7 +30,7 @@ def latest(columns: Mapping[str, Column], *key: str) -> dict[tuple[Any, ...], Ro
 
 
 def jobs_table(jobs: list[Row], runs: Mapping[Any, Row], scores: Mapping[Any, Row]) -> Table:
-    """The newest jobs, with what is known of each."""
+    """The jobs with their runtimes, states and scores."""
     table = Table(title="Jobs", title_justify="left")
     for name in ("job", "workload", "ranks", "started", "runtime", "state", "score", "slowdown"):
         table.add_column(name, justify="right" if name in ("ranks", "runtime", "score", "slowdown") else "left")
@@ -53,7 +53,7 @@ def jobs_table(jobs: list[Row], runs: Mapping[Any, Row], scores: Mapping[Any, Ro
 
 
 def bands_table(bands: list[Row]) -> Table:
-    """Runtime bands of the workloads."""
+    """The runtime bands of the workloads."""
     table = Table(title="Runtime, 95 % of healthy runs", title_justify="left")
     for name in ("workload", "runs", "lower", "expected", "upper"):
         table.add_column(name, justify="left" if name == "workload" else "right")
@@ -86,11 +86,8 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     if options.jobs < 1:
         parser.error(f"argument --jobs: {options.jobs}, expected at least 1")
-    # Where nobody looks at a terminal, lines are not cut to 80 columns.
+    # Without a terminal, lines are not cut to 80 columns.
     console = Console(width=None if sys.stdout.isatty() else 160)
-    try:
-        with opened(options.collector, 5.0, read_refused=Exit.UNAVAILABLE) as reader:
-            show(reader, console, options.jobs)
-    except NoResult as error:
-        return refuse("status", error)
+    with opened(options.collector, 5.0, read_refused=Exit.UNAVAILABLE) as reader:
+        show(reader, console, options.jobs)
     return Exit.OK

@@ -1,4 +1,4 @@
-"""`barograph demo`: real LAMMPS runs, one of them disturbed, and the story of how it was caught."""
+"""`barograph demo`: watches LAMMPS runs, disturbs one of them, and reports how it was detected."""
 
 from barograph.demo.command import main
 

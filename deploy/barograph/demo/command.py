@@ -1,4 +1,4 @@
-"""The demo from beginning to end."""
+"""The course of the demo, and its command line."""
 
 from __future__ import annotations
 
@@ -17,60 +17,61 @@ from typing import Final
 from rich.console import Console
 
 from barograph.demo.application import DemoError, Lammps
-from barograph.demo.chronicle import Chapter, newest_job, read_band, read_chapter, wait_intervals, wait_learned
+from barograph.demo.outcome import DemoOutcome, headline, learned, write_page
+from barograph.demo.runs import DemoRun, newest_job, read_band, read_run, wait_intervals, wait_learned
 from barograph.demo.service import MARGIN, Service
-from barograph.demo.story import DemoStory, headline, learned, write_page
 from barograph_alerts.detection.evidence import ALPHA
+from barograph_collector.client.log_reader import LogReader
 
 RUN_SECONDS: Final = 8.0
 LEARNING_RUNS: Final = 5
 MAX_LEARNING_RUNS: Final = 8
 CLEAR: Final = math.log(2.0)
-"""Enough has been learned once a run has to be this much slower, as a logarithm, to alarm."""
+"""Learning ends when the smallest slowdown that raises an alarm is below this logarithm."""
 RUN_LIMIT_SECONDS: Final = 180.0
 
 
 class Demo:
-    """One demo: a service, an application, and the runs made so far."""
+    """One demo: its service, its application, and the jobs run so far."""
 
     def __init__(self, service: Service, lammps: Lammps, directory: Path, console: Console) -> None:
         self._service = service
         self._lammps = lammps
         self._directory = directory
         self._console = console
-        self._reader = service.reader()
+        self._reader = LogReader(service.endpoint, 20.0)
         self._jobs: set[str] = set()
         self._steps = 0
 
-    def play(self) -> DemoStory:
-        """Learn, disturb, and run once more."""
+    def play(self) -> DemoOutcome:
+        """Run healthy jobs to learn from, then a disturbed and a healthy one."""
         with self._console.status("warming up"):
             speed = self._lammps.steps_per_second()
         self._steps = max(200, round(speed * RUN_SECONDS / 100) * 100)
         self._console.print(
-            f"LAMMPS makes {speed:,.0f} steps a second on {self._lammps.ranks} ranks; runs are {self._steps:,} steps."
+            f"LAMMPS makes {speed:,.0f} steps a second on {self._lammps.ranks} ranks; runs have {self._steps:,} steps."
         )
         learning = self._learn()
         disturbed, hog_at = self._run("disturbed", disturb_after=learning[0].counted // 2)
         healthy, _ = self._run("healthy again")
         band = read_band(self._reader, disturbed.workload, learning)
-        return DemoStory(learning, disturbed, healthy, band, hog_at)
+        return DemoOutcome(learning, disturbed, healthy, band, hog_at)
 
-    def _learn(self) -> list[Chapter]:
-        """Healthy runs until the pace rests on enough of them: on a noisy machine more are needed."""
-        chapters: list[Chapter] = []
+    def _learn(self) -> list[DemoRun]:
+        """Run healthy jobs until the pace is precise enough; a noisy machine needs more of them."""
+        runs: list[DemoRun] = []
         pace = None
-        while len(chapters) < MAX_LEARNING_RUNS:
-            chapter, _ = self._run(f"healthy {len(chapters) + 1}")
-            chapters.append(chapter)
-            pace = wait_learned(self._reader, chapter.workload, (pace.runs if pace else 0) + 1, 15.0)
+        while len(runs) < MAX_LEARNING_RUNS:
+            run, _ = self._run(f"healthy {len(runs) + 1}")
+            runs.append(run)
+            pace = wait_learned(self._reader, run.workload, (pace.runs if pace else 0) + 1, 15.0)
             if pace is not None and pace.runs >= LEARNING_RUNS and pace.tolerance(MARGIN, ALPHA / 2) < CLEAR:
                 break
         if pace is None or not pace.usable:
-            raise DemoError(f"only {pace.runs if pace else 0} of {len(chapters)} healthy runs were learned from")
-        return chapters
+            raise DemoError(f"only {pace.runs if pace else 0} of {len(runs)} healthy runs were learned from")
+        return runs
 
-    def _run(self, title: str, disturb_after: int | None = None) -> tuple[Chapter, float]:
+    def _run(self, title: str, disturb_after: int | None = None) -> tuple[DemoRun, float]:
         lines = self._directory / "run.txt"
         hog_at = math.nan
         process = self._lammps.start_watched(self._steps, self._service.environment, lines)
@@ -94,55 +95,49 @@ class Demo:
         if process.returncode != 0:
             raise DemoError(f"run {title!r} ended with status {process.returncode}:\n{lines.read_text()}")
         try:
-            chapter = read_chapter(self._reader, title, job)
+            run = read_run(self._reader, title, job)
         except TimeoutError as error:
             raise DemoError(f"run {title!r}: {error}") from None
-        style = "red" if chapter.state == "slow" else ""
+        style = "red" if run.state == "slow" else ""
         self._console.print(
-            f"  {title:<14} {chapter.counted:,} intervals, {chapter.stored:,} rows, {chapter.runtime_seconds:6.2f} s  "
-            f"{chapter.sentence}",
+            f"  {title:<14} {run.counted:,} intervals, {run.stored:,} rows, {run.runtime_seconds:6.2f} s  "
+            f"{run.sentence}",
             style=style,
             highlight=False,
         )
-        return chapter, hog_at
+        return run, hog_at
 
 
-def tell(story: DemoStory, service: Service, output: Path, console: Console) -> None:
-    """Print the story, write picture and page."""
+def report(outcome: DemoOutcome, service: Service, output: Path, console: Console) -> None:
+    """Print the outcome, and write picture and report."""
     output.mkdir(parents=True, exist_ok=True)
-    console.print(f"\n{headline(story)}.", style="bold")
-    console.print(learned(story.band))
-    if story.band is not None:
+    console.print(f"\n{headline(outcome)}.", style="bold")
+    console.print(learned(outcome.band))
+    if outcome.band is not None:
         from barograph.demo.picture import draw
 
-        draw(story.disturbed, story.healthy, story.band, story.hog_at, output / "demo.png")
-        write_page(story, output / "demo.png", output / "demo.html")
+        draw(outcome.disturbed, outcome.healthy, outcome.band, outcome.hog_at, output / "demo.png")
+        write_page(outcome, output / "demo.png", output / "demo.html")
         console.print(f"Picture: {output / 'demo.png'}   Report: {output / 'demo.html'}")
     console.print("Metrics: " + "  ".join(service.metrics))
-    for holds, text in story.checks():
+    for holds, text in outcome.checks():
         console.print(f"  [{'green' if holds else 'bold red'}]{'yes' if holds else 'NO '}[/]  {text}", highlight=False)
-    if not story.true and story.restless:
-        console.print(story.restless)
+    if not outcome.passed and outcome.interference:
+        console.print(outcome.interference)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the demo; 0 only if everything it tells really happened."""
+    """Run the demo; 1 if one of its checks fails."""
     parser = argparse.ArgumentParser(
         prog="barograph demo",
-        description="Watch unmodified LAMMPS on two ranks, disturb one run with a CPU hog, and tell how it was caught. "
-        f"Slowdowns below {MARGIN:.0%} are not news here: shared machines change pace by that much on their own.",
+        description="Watch unmodified LAMMPS on two ranks, disturb one with a CPU hog, and show how it is detected. "
+        f"Slowdowns below {MARGIN:.0%} are ignored: the speed of shared machines varies by that much.",
     )
-    parser.add_argument("--keep", action="store_true", help="leave the daemons running, and say how to stop them")
-    parser.add_argument(
-        "--output",
-        type=Path,
-        default=Path("demo-output"),
-        metavar="DIR",
-        help="for picture and report (default: %(default)s)",
-    )
+    parser.add_argument("--keep", action="store_true", help="leave the daemons running")
+    parser.add_argument("--output", type=Path, default="demo-output", metavar="DIR", help="(default: %(default)s)")
     options = parser.parse_args(arguments)
     console = Console(width=None if sys.stdout.isatty() else 200)
-    # SIGTERM ends daemons and hogs too, as Ctrl-C does.
+    # SIGTERM stops daemons and hogs like Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     state = Path(tempfile.mkdtemp(prefix="barograph-demo-"))
     with contextlib.ExitStack() as ending:
@@ -153,15 +148,15 @@ def main(arguments: Sequence[str]) -> int:
             ending.callback(service.stop)
             with console.status("starting collector, modeler and alerts"):
                 service.wait_ready()
-            story = Demo(service, lammps, state, console).play()
-            tell(story, service, options.output, console)
+            outcome = Demo(service, lammps, state, console).play()
+            report(outcome, service, options.output, console)
             if options.keep:
                 ending.pop_all()
-                console.print(f"The daemons stay up: BAROGRAPH_COLLECTOR={service.endpoint}, state {state}")
+                console.print(f"The daemons keep running: BAROGRAPH_COLLECTOR={service.endpoint}, state {state}")
                 console.print(f"Stop them with: kill -INT {service.pid}")
         except DemoError as error:
             console.print(f"barograph demo: {error}", style="bold red", markup=False)
             return 1
         except KeyboardInterrupt:
             return 130
-    return 0 if story.true else 1
+    return 0 if outcome.passed else 1

@@ -1,4 +1,4 @@
-"""The demo's picture: intervals of the disturbed and of the healthy run over the band, the alarm marked."""
+"""The demo's picture: the intervals of the disturbed and the healthy run, their band, and the alarm."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
-from barograph.demo.chronicle import Chapter, ClassBand
+from barograph.demo.runs import ClassBand, DemoRun
 
 
-def draw(disturbed: Chapter, healthy: Chapter, band: ClassBand, hog_at: float, path: Path) -> None:
-    """Write a PNG. hog_at: Unix seconds when the disturbance began."""
-    longest = max(chapter.runtime_seconds for chapter in (disturbed, healthy))
+def draw(disturbed: DemoRun, healthy: DemoRun, band: ClassBand, hog_at: float, path: Path) -> None:
+    """Write a PNG. hog_at: start of the disturbance in Unix seconds."""
+    longest = max(run.runtime_seconds for run in (disturbed, healthy))
     figure, (left, right) = plt.subplots(
         1, 2, figsize=(11, 4.6), sharey=True, width_ratios=(3, 2), layout="constrained", dpi=130
     )
@@ -26,17 +26,14 @@ def draw(disturbed: Chapter, healthy: Chapter, band: ClassBand, hog_at: float, p
     began = hog_at - disturbed.started_at
     left.axvspan(began, disturbed.runtime_seconds, color="#b3261e", alpha=0.07, lw=0)
     left.axvline(began, color="#b3261e", lw=1, ls=":")
-    words = {
-        "transform": left.get_xaxis_transform(),
-        "color": "#b3261e",
-        "bbox": {"fc": "white", "ec": "none", "pad": 2},
-    }
-    left.text(began, 0.03, " CPU hog begins", **words)
+    style = {"transform": left.get_xaxis_transform(), "color": "#b3261e"}
+    style["bbox"] = {"fc": "white", "ec": "none", "pad": 2}
+    left.text(began, 0.03, " CPU hog begins", **style)
     if math.isfinite(disturbed.alarm_at):
         alarm = disturbed.alarm_at - disturbed.started_at
         left.axvline(alarm, color="#b3261e", lw=1.8)
         text = f" alarm after {disturbed.alarm_at - hog_at:.1f} s"
-        left.text(alarm, 0.96, text, va="top", weight="bold", **words)
+        left.text(alarm, 0.96, text, va="top", weight="bold", **style)
     left.set_ylabel("interval between two Allreduce calls, ms")
     left.set_title(f"disturbed from its middle on: {_outcome(disturbed)}", loc="left")
     right.set_title(f"the next run, left alone: {_outcome(healthy)}", loc="left")
@@ -46,20 +43,20 @@ def draw(disturbed: Chapter, healthy: Chapter, band: ClassBand, hog_at: float, p
     plt.close(figure)
 
 
-def _outcome(chapter: Chapter) -> str:
-    return f"{chapter.slowdown:.1f}x slower" if chapter.state == "slow" else f"{chapter.state}, no alarm"
+def _outcome(run: DemoRun) -> str:
+    return f"{run.slowdown:.1f}x slower" if run.state == "slow" else f"{run.state}, no alarm"
 
 
-def _run(axes: Axes, chapter: Chapter, band: ClassBand, color: str) -> None:
-    main = chapter.class_ids == band.class_id
-    at = chapter.ended_at[main] - chapter.started_at
+def _run(axes: Axes, run: DemoRun, band: ClassBand, color: str) -> None:
+    main = run.class_ids == band.class_id
+    at = run.ended_at[main] - run.started_at
     label = "95 % of healthy intervals"
     lower, expected, upper = (1e3 * seconds for seconds in band.interval)
     axes.axhspan(lower, upper, color="#4a6fa5", alpha=0.25, lw=0, label=label)
     axes.axhline(expected, color="#4a6fa5", lw=1)
-    axes.plot(at, chapter.seconds[main] * 1e3, ".", ms=3.5, color=color, alpha=0.7, label="one interval")
+    axes.plot(at, run.seconds[main] * 1e3, ".", ms=3.5, color=color, alpha=0.7, label="one interval")
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(mpl.ticker.FuncFormatter(lambda value, _: f"{value:g}"))
     axes.set_xlabel("seconds since the start of the run")
-    axes.set_xlim(0, chapter.runtime_seconds)
+    axes.set_xlim(0, run.runtime_seconds)
     axes.spines[["top", "right"]].set_visible(False)

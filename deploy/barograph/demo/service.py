@@ -1,4 +1,4 @@
-"""The demo's own `barograph up`, in a temporary directory and on free ports."""
+"""The demo's `barograph up`, in a temporary directory and on free ports."""
 
 from __future__ import annotations
 
@@ -13,21 +13,20 @@ from pathlib import Path
 from typing import Final
 
 from barograph.demo.application import DemoError
-from barograph_collector.client.log_reader import LogReader
 
 MARGIN: Final = 0.3
-"""Virtual machines vary by up to 1.3x on their own: a smaller slowdown is not significant on a demo machine."""
+"""Undisturbed runs on virtual machines vary by up to 1.3x."""
 WINDOW_SECONDS: Final = 0.5
 
 
 class Service:
-    """The three daemons, supervised in a process of their own."""
+    """A running `barograph up`."""
 
     def __init__(self, state: Path) -> None:
         port = _free_ports(5)
         self.endpoint = f"tcp://127.0.0.1:{port}"
         self.metrics = [f"http://127.0.0.1:{port + number}/metrics" for number in (1, 2, 3)]
-        """Of collector, modeler and alerts."""
+        """Metrics addresses of collector, modeler and alerts."""
         self._log = state / "up.log"
         words = [f"--state={state / 'log'}", f"--port={port}", f"--margin={MARGIN}", f"--window={WINDOW_SECONDS}"]
         with self._log.open("wb") as log:
@@ -43,33 +42,29 @@ class Service:
 
     @property
     def pid(self) -> int:
-        """The supervisor's process."""
+        """Process ID of the supervisor."""
         return self._process.pid
 
     def wait_ready(self, seconds: float = 60.0) -> None:
-        """Wait for all three. Raises DemoError with their last lines."""
+        """Wait until the daemons are ready. Raises DemoError with their last log lines."""
         deadline = time.monotonic() + seconds
         while b"ready:" not in self._log.read_bytes():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise DemoError(f"the daemons did not start:\n{self._log.read_text()[-2000:]}")
             time.sleep(0.05)
 
-    def reader(self) -> LogReader:
-        """A reader of its log."""
-        return LogReader(self.endpoint, 20.0)
-
     def stop(self) -> None:
-        """Ctrl-C, and wait."""
+        """Interrupt the supervisor and wait for its end."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
         self._process.wait()
 
 
 def _free_ports(count: int) -> int:
-    """The first of `count` neighbouring ports that were free just now."""
+    """The first of `count` consecutive free ports."""
     for base in range(17450, 60000, count):
         with contextlib.suppress(OSError), contextlib.ExitStack() as sockets:
             for port in range(base, base + count):
                 sockets.enter_context(socket.socket()).bind(("127.0.0.1", port))
             return base
-    raise DemoError(f"no {count} neighbouring ports are free on 127.0.0.1, expected some between 17450 and 60000")
+    raise DemoError(f"no {count} consecutive ports are free on 127.0.0.1, expected some between 17450 and 60000")

@@ -1,4 +1,4 @@
-"""`barograph import`: run history that is there already, into the log."""
+"""`barograph import`: imports existing run history into the log."""
 
 from barograph.imports.command import main
 

@@ -1,4 +1,4 @@
-"""`barograph import FILE`: runs of the past into the log; nothing twice, nothing silently dropped."""
+"""`barograph import FILE`: imports past runs into the log; nothing twice, nothing silently dropped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from barograph.imports.delivery import CollectorUnreachable, Delivery
 from barograph.imports.mapping import FIELDS, BadMap, parse_map
 from barograph.imports.record import Bad, Entry, RunRecord, Skipped, UnreadableLine, app_name
-from barograph.imports.source import FORMATS, Options, Source, entries, opened
+from barograph.imports.source import FORMATS, Options, entries, opened
 from barograph.views.words import plural
 from barograph_agent.deliver import keys
 from barograph_agent.job.identity import clean
@@ -27,14 +27,14 @@ SHOWN: Final = 20
 
 
 class ImportTally:
-    """Counts the lines by what became of them; prints the first SHOWN bad ones."""
+    """Counts runs, skipped lines and bad lines; prints the first SHOWN bad ones."""
 
     def __init__(self, console: Console) -> None:
         self.runs = 0
         self.skipped: Counter[str] = Counter()
         self.bad = 0
         self._console = console
-        self._keys: dict[str, int] = {}
+        self._lines: dict[str, int] = {}
 
     def records(self, found: Iterable[Entry]) -> Iterator[RunRecord]:
         """The runs among the entries, each job step once."""
@@ -45,15 +45,15 @@ class ImportTally:
                 case Skipped():
                     self.skipped[entry.state] += 1
                 case RunRecord():
-                    line = self._keys.setdefault(entry.job.key, entry.line)
-                    if line != entry.line:
-                        self.complain(entry.line, f"job {entry.job.key} stands in line {line} already")
-                        continue
-                    self.runs += 1
-                    yield entry
+                    line = self._lines.setdefault(entry.job.key, entry.line)
+                    if line == entry.line:
+                        self.runs += 1
+                        yield entry
+                    else:
+                        self.complain(entry.line, f"job {entry.job.key} is in line {line} already")
 
     def complain(self, line: int, reason: str) -> None:
-        """Count a bad line, and show it if it is one of the first."""
+        """Count a bad line, and print it if it is one of the first."""
         self.bad += 1
         if self.bad <= SHOWN:
             self._console.print(f"line {line}: {reason}", markup=False, highlight=False, soft_wrap=True)
@@ -72,44 +72,38 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(str(error))
     console = Console(stderr=True)
     tally = ImportTally(console)
+    columns = [TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()]
     try:
         key = keys.from_environment(os.environ)
-        with opened(options.file) as source, Delivery(options.collector, key) as delivery:
-            records = tally.records(entries(options.file, source.lines, reading))
-            _follow(records if options.dry_run else delivery.send(records), source, console)
+        with (
+            Delivery(options.collector, key) as delivery,
+            Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
+        ):
+            task = progress.add_task("importing", total=None)
+            with opened(options.file, progress) as lines:
+                records = tally.records(entries(options.file, lines, reading))
+                for number, _ in enumerate(records if options.dry_run else delivery.send(records), 1):
+                    if number % 256 == 0:
+                        progress.update(task, description=f"{number:,} runs")
     except keys.KeyFileError as error:
         return _refuse(str(error), Exit.DATA)
     except (BadMap, OSError, EOFError, zlib.error) as error:
         return _refuse(f"{options.file}: {getattr(error, 'strerror', None) or error}", Exit.DATA)
     except CollectorUnreachable as error:
-        done = f"{delivery.added:,} runs added by then; the same command goes on where this one stopped"
+        done = f"{delivery.added:,} runs added by then; the same command continues from there"
         return _refuse(f"{error}; {done}", Exit.UNAVAILABLE)
     except KeyboardInterrupt:
-        return _refuse("interrupted; the same command goes on where this one stopped", 130)
+        return _refuse("interrupted; the same command continues from there", 130)
     for line, reason in delivery.refused:
         tally.complain(line, f"refused by the collector: {reason}")
-    print(_summary(options.dry_run, tally, delivery))
-    return Exit.DATA if tally.bad else Exit.OK
-
-
-def _follow(records: Iterator[RunRecord], source: Source, console: Console) -> None:
-    """Consume the records, with a progress bar on a terminal."""
-    columns = [TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()]
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("importing", total=source.size)
-        for number, _ in enumerate(records, 1):
-            if number % 256 == 0:
-                progress.update(task, completed=source.position(), description=f"{number:,} runs")
-
-
-def _summary(dry_run: bool, tally: ImportTally, delivery: Delivery) -> str:
     skipped = ", ".join(f"{count:,} {state}" for state, count in tally.skipped.most_common())
-    done = (
+    print(
         f"{plural(tally.runs, 'run')} found, nothing sent"
-        if dry_run
+        if options.dry_run
         else f"{plural(delivery.added, 'run')} added, {delivery.known:,} known already"
     )
-    return "\n".join([done, f"not learned: {skipped or 'none'}", plural(tally.bad, "bad line")])
+    print(f"not learned: {skipped or 'none'}", plural(tally.bad, "bad line"), sep="\n")
+    return Exit.DATA if tally.bad else Exit.OK
 
 
 def _refuse(text: str, status: int) -> int:
@@ -120,29 +114,29 @@ def _refuse(text: str, status: int) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="barograph import",
-        description="Put run history into the log: runs that ended well, as if they had been watched. What the log has "
-        "already is not added again.",
+        description="Import run history into the log: runs that ended well, as if they had been watched. Runs that are "
+        "in the log already are not added again.",
         epilog=f"fields of --map: {', '.join(FIELDS)}, param:NAME. Needed: app, ranks, seconds.",
     )
-    parser.add_argument("file", metavar="FILE", help="a file, also one that ends in .gz, or - for standard input")
+    parser.add_argument("file", metavar="FILE", help="a file, gzip if it ends in .gz, or - for standard input")
     parser.add_argument(
         "--format",
         choices=FORMATS,
         default="",
-        help="sacct: output of `sacct -P`; swf: Standard Workload Format; csv (default: told by the file)",
+        help="sacct: output of `sacct -P`; swf: Standard Workload Format; csv (default: detected)",
     )
     parser.add_argument(
         "--map",
         action="append",
         default=[],
         metavar="FIELD=COLUMN[,...]",
-        help="which column says what (default: columns named as the fields, or as sacct names them)",
+        help="the columns of fields (default: columns named as the fields, or as by sacct)",
     )
-    parser.add_argument("--app", default="", help="the application of lines that name none")
+    parser.add_argument("--app", default="", help="the application of lines without one")
     parser.add_argument(
         "--cluster",
         default=os.environ.get("BAROGRAPH_CLUSTER") or os.environ.get("SLURM_CLUSTER_NAME", ""),
-        help="the cluster of lines that name none (default: $BAROGRAPH_CLUSTER, $SLURM_CLUSTER_NAME or local)",
+        help="the cluster of lines without one (default: $BAROGRAPH_CLUSTER, $SLURM_CLUSTER_NAME or local)",
     )
     parser.add_argument("--dry-run", action="store_true", help="read and report, send nothing")
     places.add_collector_option(parser, agent.endpoint(os.environ))

@@ -1,18 +1,19 @@
-"""Delivery of finished runs to the collector: each exactly once, whichever import sends it and how often.
+"""Delivery of finished runs to the collector, each exactly once, however often it is imported.
 
-Every run is a stream of its own, named after the run and nothing else: message 1 is its row of `jobs`, message 2 its
-row of `runs`. The collector's mark of the stream says which of the two it has, so only what is missing is sent.
+Each run is a stream, named after the run alone: message 1 is its row of `jobs`, message 2 its row of `runs`. Only
+messages beyond the collector's mark of the stream are sent.
 
-A `Link` has one stream, a connection and timers of its own. Thousands of streams of two messages share one connection
-and one timer here.
+Unlike streams of a `Link`, which has a connection and timers of its own, thousands of streams of two messages share one
+connection and one timer.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections.abc import Callable, Iterator
-from types import TracebackType
+from dataclasses import dataclass
 from typing import Final, Self
 
 import msgspec
@@ -22,27 +23,28 @@ from barograph.imports.record import RunRecord
 from barograph_agent.deliver.keys import ClientKey
 from barograph_agent.protocol import wire
 
-UNDER_WAY: Final = 4096
-"""Streams open at once: enough to fill the collector's commits, whose number limits the speed of an import."""
-SILENCE_SECONDS: Final = 3.0
-"""After this long without a message, every stream under way is opened again and sent from its mark."""
-PATIENCE_SECONDS: Final = 30.0
+PENDING_LIMIT: Final = 4096
+"""Streams open at once: enough to fill the collector's commits, whose rate limits an import."""
+RETRY_SECONDS: Final = 3.0
+"""After this time without a message, each stream under way is opened again and sent from its mark."""
+TIMEOUT_SECONDS: Final = 30.0
 MESSAGES: Final = ("jobs", "runs")
 
 
 class CollectorUnreachable(Exception):
-    """The collector did not answer, or refused to. The text names its address, the timeout and its last refusal."""
+    """The collector did not answer, or refused. The text names its address, the timeout and the last refusal."""
 
 
-class _UnderWay:
-    def __init__(self, record: RunRecord) -> None:
-        self.record = record
-        self.known: bool | None = None
-        self.refusal = ""
+@dataclass
+class _Pending:
+    record: RunRecord
+    known: bool | None = None
+    """Whether the run was stored before; None before the welcome."""
+    refusal: str = ""
 
 
 class Delivery:
-    """One connection. added, known: runs that the collector has now, and had before. refused: lines and reasons."""
+    """One connection. added, known: number of runs stored now, and before. refused: lines and reasons."""
 
     def __init__(
         self, endpoint: str, key: ClientKey | None = None, clock: Callable[[], float] = time.monotonic
@@ -52,60 +54,45 @@ class Delivery:
         self.refused: list[tuple[int, str]] = []
         self._endpoint = endpoint
         self._clock = clock
-        self._under_way: dict[str, _UnderWay] = {}
-        self._heard_at = clock()
-        """When a welcome or an acknowledgement came last."""
+        self._pending: dict[str, _Pending] = {}
+        self._received_at = clock()
+        """Time of the last welcome or acknowledgement."""
         self._refusal = ""
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket = self._context.socket(zmq.DEALER)
-        self._socket.setsockopt(zmq.LINGER, 0)
-        # UNDER_WAY bounds what is unanswered.
-        self._socket.setsockopt(zmq.SNDHWM, 0)
-        self._socket.setsockopt(zmq.RCVHWM, 0)
+        self._socket.set_hwm(0)  # PENDING_LIMIT bounds the unanswered messages
         if key is not None:
             key.apply(self._socket)
         self._socket.setsockopt(zmq.IPV6, "[" in endpoint)
         self._socket.connect(endpoint)
 
     def send(self, records: Iterator[RunRecord]) -> Iterator[RunRecord]:
-        """Deliver every record; yields each once the collector has stored or refused it. Raises Away."""
-        self._heard_at = asked = self._clock()
-        exhausted = False
+        """Deliver records; yields each once the collector has stored or refused it. Raises CollectorUnreachable."""
+        self._received_at = active_at = self._clock()
         while True:
-            while not exhausted and len(self._under_way) < UNDER_WAY:
-                record = next(records, None)
-                if record is None:
-                    exhausted = True
-                else:
-                    self._begin(record)
-            if not self._under_way:
+            for record in itertools.islice(records, PENDING_LIMIT - len(self._pending)):
+                stream = f"{record.job.key}/import"
+                self._pending[stream] = _Pending(record)
+                self._send(wire.Hello(stream))
+            if not self._pending:
                 return
-            if self._socket.poll(int(1000 * SILENCE_SECONDS)):
-                asked = self._clock()
+            if self._socket.poll(int(1000 * RETRY_SECONDS)):
+                active_at = self._clock()
                 yield from self._receive()
-            elif self._clock() - self._heard_at > PATIENCE_SECONDS:
-                text = f"no answer from the collector at {self._endpoint} within {PATIENCE_SECONDS:g} s"
-                raise CollectorUnreachable(f"{text}, which says: {self._refusal}" if self._refusal else text)
-            elif self._clock() - asked >= SILENCE_SECONDS:
-                asked = self._clock()
-                for stream in self._under_way:
+            elif self._clock() - self._received_at > TIMEOUT_SECONDS:
+                text = f"no answer from the collector at {self._endpoint} within {TIMEOUT_SECONDS:g} s"
+                raise CollectorUnreachable(f"{text}, last refusal: {self._refusal}" if self._refusal else text)
+            elif self._clock() - active_at >= RETRY_SECONDS:
+                active_at = self._clock()
+                for stream in self._pending:
                     self._send(wire.Hello(stream))
-
-    def close(self) -> None:
-        """Close the connection. A later import finds out from the marks what was stored of what is under way."""
-        self._socket.close()
-        self._context.term()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
-
-    def _begin(self, record: RunRecord) -> None:
-        stream = f"{record.job.key}/import"
-        self._under_way[stream] = _UnderWay(record)
-        self._send(wire.Hello(stream))
+    def __exit__(self, *error: object) -> None:
+        # A later import continues at the marks of the streams under way.
+        self._context.destroy(linger=0)
 
     def _receive(self) -> Iterator[RunRecord]:
         while True:
@@ -119,42 +106,41 @@ class Delivery:
                 yield record
 
     def _process(self, message: wire.FromCollector) -> RunRecord | None:
-        """Continue the stream of a message; returns its record if that is done."""
-        if isinstance(message, wire.Rows | wire.Result) or (one := self._under_way.get(message.stream)) is None:
+        """Continue the stream of a message; returns its record once that is complete."""
+        if isinstance(message, wire.Rows | wire.Result) or (run := self._pending.get(message.stream)) is None:
             return None
         match message:
             case wire.Refuse(reason="version"):
-                raise CollectorUnreachable(
-                    f"the collector at {self._endpoint} speaks another protocol: {message.detail}"
-                )
+                text = f"the collector at {self._endpoint} speaks another protocol: {message.detail}"
+                raise CollectorUnreachable(text)
             case wire.Refuse() if message.reason in wire.CONSUMED:
-                one.refusal = message.detail
-            case wire.Refuse():  # such as a collector that was restarted: opened again after a silence
+                run.refusal = message.detail
+            case wire.Refuse():  # as by a restarted collector: opened again after RETRY_SECONDS
                 self._refusal = message.detail
             case wire.Welcome():
-                one.known = message.acked >= len(MESSAGES) if one.known is None else one.known
-                return self._advance(message.stream, one, message.acked, resend=True)
+                run.known = message.acked >= len(MESSAGES) if run.known is None else run.known
+                return self._advance(message.stream, run, message.acked, resend=True)
             case wire.Ack():
-                return self._advance(message.stream, one, message.seq, resend=False)
+                return self._advance(message.stream, run, message.seq, resend=False)
         return None
 
-    def _advance(self, stream: str, one: _UnderWay, acked: int, *, resend: bool) -> RunRecord | None:
-        self._heard_at, self._refusal = self._clock(), ""
+    def _advance(self, stream: str, run: _Pending, acked: int, *, resend: bool) -> RunRecord | None:
+        self._received_at, self._refusal = self._clock(), ""
         if acked < len(MESSAGES):
-            for seq in range(acked + 1, len(MESSAGES) + 1) if resend else ():
-                table = MESSAGES[seq - 1]
-                self._send(wire.append(stream, seq, table, 1, one.record.rows[table]))
+            for seq, table in enumerate(MESSAGES, 1):
+                if resend and seq > acked:
+                    self._send(wire.append(stream, seq, table, 1, run.record.rows[table]))
             return None
-        del self._under_way[stream]
-        if one.refusal:
-            self.refused.append((one.record.line, one.refusal))
-        elif one.known:
+        del self._pending[stream]
+        if run.refusal:
+            self.refused.append((run.record.line, run.refusal))
+        elif run.known:
             self.known += 1
         else:
             self.added += 1
-        return one.record
+        return run.record
 
     def _send(self, message: wire.FromClient) -> None:
-        # There is no connection after the collector has refused the key, which ends in Away.
+        # Without a connection, as after a refused key, `send` gives up after TIMEOUT_SECONDS.
         with contextlib.suppress(zmq.Again):
             self._socket.send(wire.encode(message), zmq.NOBLOCK)

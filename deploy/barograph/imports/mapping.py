@@ -1,4 +1,4 @@
-"""Files with a line of column names: which column is which field, as `--map` or the format has it."""
+"""Files with a line of column names: columns of fields, by `--map` or by the format."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NEXT: Final = re.compile(rf",(?=(?:{'|'.join(FIELDS)}|{_PARAM}[^=,]+)=)")
 
 
 class BadMap(ValueError):
-    """A mapping that cannot be used. The text says what is wrong and what was expected."""
+    """An invalid mapping. The text says what is wrong and what was expected."""
 
 
 def parse_map(words: Sequence[str]) -> dict[str, str]:
@@ -40,9 +40,9 @@ def parse_map(words: Sequence[str]) -> dict[str, str]:
 class Dialect(NamedTuple):
     """A format with a line of column names.
 
-    columns: those looked for in each field where the user names none; the first that is not empty counts. needed:
-    fields without which nothing can be read. header, missing: what was expected where the column names or one of the
-    needed columns are missing; `{field}`, `{columns}` and `{header}` in it are replaced.
+    columns: default columns of each field, of which the first non-empty one counts. needed: required fields. header,
+    missing: what is expected where the column names or the column of a required field are missing; `{field}`,
+    `{columns}` and `{header}` are replaced.
     """
 
     delimiter: str
@@ -53,18 +53,15 @@ class Dialect(NamedTuple):
 
 
 class FieldRow(NamedTuple):
-    """The cells of a line, by field. places: for each field the positions of its columns."""
+    """The cells of a line, by field. places: positions of the columns of each field."""
 
     line: int
     cells: Sequence[str]
     places: Mapping[str, Sequence[int]]
 
     def get(self, field: str) -> str:
-        """The first cell of the field that is not empty; empty where there is none."""
-        for at in self.places.get(field, ()):
-            if text := self.cells[at].strip():
-                return text
-        return ""
+        """The first non-empty cell of a field; empty if there is none."""
+        return next(filter(None, (self.cells[at].strip() for at in self.places.get(field, ()))), "")
 
     def params(self) -> dict[str, str]:
         """The parameters of the run."""
@@ -72,9 +69,9 @@ class FieldRow(NamedTuple):
 
 
 def read_rows(lines: Iterable[str], dialect: Dialect, mapping: Mapping[str, str], app: str) -> Iterator[FieldRow | Bad]:
-    """The lines below the column names that are not empty. mapping: of the user; every column in it must be there.
+    """The non-empty lines below the column names. mapping: of the user; all its columns must exist.
 
-    app: of rows that name none; where it is given, no column needs to. Raises BadMap.
+    app: of rows that name none; no column needs to if it is given. Raises BadMap.
     """
     plain = dialect.delimiter == "|"
     reader = csv.reader(lines, delimiter=dialect.delimiter, quoting=csv.QUOTE_NONE if plain else csv.QUOTE_MINIMAL)
@@ -117,5 +114,5 @@ def _places(header: list[str], dialect: Dialect, mapping: Mapping[str, str], app
             places.setdefault(field, found)
         elif field in dialect.needed and field not in places and not (field == "app" and app):
             names = {"field": field, "columns": " or ".join(columns), "header": ", ".join(header)}
-            raise BadMap(f"no column says {field}, expected {dialect.missing.format_map(names)}")
+            raise BadMap(f"no column for {field}, expected {dialect.missing.format_map(names)}")
     return places

@@ -1,13 +1,12 @@
-"""A run of the past, and lines that are none."""
+"""A past run, and lines that are none."""
 
 from __future__ import annotations
 
+import functools
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final, NamedTuple, TypeAlias
-
-import msgspec
 
 from barograph_agent.job.identity import Job, clean
 from barograph_agent.protocol.tables import IDENTIFIER
@@ -19,7 +18,7 @@ _COUNT: Final = re.compile(r"[0-9]{1,10}(\.0*)?")
 
 
 class UnreadableLine(ValueError):
-    """A line that is no run. The text names the field, its value and what was expected."""
+    """A line that cannot be read. The text names the field, its value and what was expected."""
 
 
 class Bad(NamedTuple):
@@ -30,7 +29,7 @@ class Bad(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """A line that can be read but is not to be learned from. state: the reason, such as FAILED."""
+    """A line that is not imported although it can be read. state: the reason, such as FAILED."""
 
     line: int
     state: str
@@ -38,7 +37,7 @@ class Skipped(NamedTuple):
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run that has ended well. started_at, ended_at: Unix seconds, 0 where not known. nodes: 0 where not known."""
+    """One run that has ended well. started_at, ended_at: Unix seconds, 0 if unknown. nodes: 0 if unknown."""
 
     line: int
     job: Job
@@ -47,19 +46,11 @@ class RunRecord:
     seconds: float
     started_at: float = 0.0
     ended_at: float = 0.0
-    rows: dict[str, dict[str, Any]] = field(init=False, repr=False)
-    """The row of `jobs` and the row of `runs`, as a watched run would have left them."""
 
-    def __post_init__(self) -> None:
-        own = ("cluster", "app", "user", "host", "scheduler", "account", "unique_id")
-        job = {name: getattr(self.job, name) for name in own} | {
-            "job": self.job.key,
-            "workload": self.job.workload(self.ranks, self.nodes),
-            "params": msgspec.json.encode(self.job.params).decode(),
-            "ranks": self.ranks,
-            "nodes": self.nodes,
-            "started_at": self.started_at,
-        }
+    @functools.cached_property
+    def rows(self) -> dict[str, dict[str, Any]]:
+        """The rows of `jobs` and of `runs`, as of a watched run."""
+        job = self.job.row(self.ranks, self.nodes, self.started_at)
         run = {
             "job": self.job.key,
             "ended_at": self.ended_at,
@@ -68,14 +59,14 @@ class RunRecord:
             "intervals": 0,
             "dropped": 0,
         }
-        object.__setattr__(self, "rows", {"jobs": job, "runs": run})
+        return {"jobs": job, "runs": run}
 
 
 Entry: TypeAlias = RunRecord | Skipped | Bad
 
 
 def app_name(text: str) -> str:
-    """A name as `barograph run` takes it: of a path the last part, other characters as "-". Raises Unreadable."""
+    """The name of an application: the last part of a path, other characters as "-". Raises UnreadableLine."""
     name = PurePath(text).name if _PATH.match(text) else text
     if len(name) > APP_LIMIT or not IDENTIFIER.fullmatch(name):
         name = clean(name, "", APP_LIMIT)
@@ -84,17 +75,9 @@ def app_name(text: str) -> str:
     return name
 
 
-def count(field_name: str, text: str, most: int = MOST_RANKS) -> int:
-    """A whole number from 1 to `most`. Raises Unreadable."""
+def count(field: str, text: str) -> int:
+    """A whole number from 1 to MOST_RANKS. Raises UnreadableLine."""
     number = int(float(text)) if _COUNT.fullmatch(text) else 0
-    if not 1 <= number <= most:
-        raise UnreadableLine(f"{field_name} is {text[:80]!r}, expected a whole number from 1 to {most}")
+    if not 1 <= number <= MOST_RANKS:
+        raise UnreadableLine(f"{field} is {text[:80]!r}, expected a whole number from 1 to {MOST_RANKS}")
     return number
-
-
-def nodes_of(text: str, ranks: int) -> int:
-    """How many nodes; 0 for an empty text. Raises Unreadable for more nodes than ranks."""
-    nodes = count("nodes", text) if text else 0
-    if nodes > ranks:
-        raise UnreadableLine(f"nodes is {nodes}, expected at most the {ranks} ranks")
-    return nodes

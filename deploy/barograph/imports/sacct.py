@@ -1,15 +1,16 @@
-"""Runs from `sacct -P`: the numbered steps of each job, or the job where it has none."""
+"""Runs from `sacct -P`: the numbered steps of each job, or the job itself where it has none."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from barograph.imports.mapping import Dialect, FieldRow, read_rows
-from barograph.imports.record import Bad, Entry, Skipped, UnreadableLine
-from barograph.imports.table import DONE, job_of, record
+from barograph.imports.record import Bad, Entry, Skipped
+from barograph.imports.table import entry, job_of
 from barograph_agent.job.identity import clean
 
 SACCT: Final = Dialect(
@@ -17,7 +18,7 @@ SACCT: Final = Dialect(
     {
         "id": ["JobID", "JobIDRaw"],
         "app": ["JobName"],
-        "ranks": ["NTasks", "NCPUS", "AllocCPUS"],  # a job's own row has no tasks: its ranks are its cores
+        "ranks": ["NTasks", "NCPUS", "AllocCPUS"],  # the row of a job has no tasks: its ranks are its cores
         "seconds": ["ElapsedRaw", "Elapsed"],
         "state": ["State"],
         "cluster": ["Cluster"],
@@ -35,56 +36,40 @@ SACCT: Final = Dialect(
 _ID: Final = re.compile(r"(\d+(?:_\d+|_\[[^]]*\])?(?:\+\d+)?)(?:\.(\w+))?")
 
 
-class _Line(NamedTuple):
-    row: FieldRow
-    job: str
-    step: str
-
-
 def read_sacct(lines: Iterable[str], mapping: Mapping[str, str], cluster: str, app: str) -> Iterator[Entry]:
-    """The runs in the output of `sacct -P`. cluster, app: of rows that do not name theirs. Raises BadMap.
+    """The runs in the output of `sacct -P`. cluster, app: of rows that name none. Raises BadMap.
 
-    Where a job has numbered steps these are the runs, each with its tasks; batch and extern steps never are, and the
-    job's own row is one only where the output has no numbered step of it. Its ranks are its cores then.
+    The numbered steps of a job are runs, each with its tasks as ranks. Batch and extern steps are not. The row of a job
+    without numbered steps is a run with its cores as ranks.
     """
-    identified = map(_identified, read_rows(lines, SACCT, mapping, app))
-    for _, group in itertools.groupby(identified, lambda one: one.job if isinstance(one, _Line) else ""):
+    rows = ((row, _match(row)) for row in read_rows(lines, SACCT, mapping, app))
+    for _, group in itertools.groupby(rows, lambda pair: pair[1] and pair[1][1]):
         yield from _entries(list(group), cluster, app)
 
 
-def _identified(row: FieldRow | Bad) -> _Line | Bad:
-    if isinstance(row, Bad):
-        return row
-    text = row.get("id")
-    if match := _ID.fullmatch(text):
-        return _Line(row, match[1], match[2] or "")
-    return Bad(row.line, f"id is {text[:80]!r}, expected a job id of Slurm's such as 4711 or 4711.0")
+def _match(row: FieldRow | Bad) -> re.Match[str] | None:
+    """The job and the step of a row; None for an invalid one."""
+    return None if isinstance(row, Bad) else _ID.fullmatch(row.get("id"))
 
 
-def _entries(group: Sequence[_Line | Bad], cluster: str, app: str) -> Iterator[Entry]:
-    """What the rows of one job are."""
-    lines = [one for one in group if isinstance(one, _Line)]
-    stepped = any(one.step.isdecimal() for one in lines)
-    whole = next((one.row for one in lines if not one.step), None)
-    for one in group:
-        if isinstance(one, Bad):
-            yield one
-        elif one.step and not one.step.isdecimal():
-            yield Skipped(one.row.line, f"{one.step} step")
-        elif stepped and not one.step:
-            yield Skipped(one.row.line, "job with steps")
+def _entries(rows: Sequence[tuple[FieldRow | Bad, re.Match[str] | None]], cluster: str, app: str) -> Iterator[Entry]:
+    """The entries for the rows of one job, or for invalid rows."""
+    stepped = any((match[2] or "").isdecimal() for _, match in rows if match)
+    job = next((row for row, match in rows if match and not match[2]), None)
+    for row, match in rows:
+        if isinstance(row, Bad):
+            yield row
+        elif match is None:
+            text = row.get("id")[:80]
+            yield Bad(row.line, f"id is {text!r}, expected a job id of Slurm's such as 4711 or 4711.0")
+        elif match[2] and not match[2].isdecimal():
+            yield Skipped(row.line, f"{match[2]} step")
+        elif stepped and not match[2]:
+            yield Skipped(row.line, "job with steps")
         else:
-            yield _run(one, whole or one.row, cluster, app)
-
-
-def _run(line: _Line, whole: FieldRow, cluster: str, app: str) -> Entry:
-    row = line.row
-    state = (row.get("state").split() or ["no state"])[0].upper()
-    if state not in DONE:
-        return Skipped(row.line, state[:40])
-    if not row.get("seconds").strip("0:"):
-        return Skipped(row.line, "COMPLETED within a second")
-    try:
-        return record(row, job_of(row, whole, clean(line.job, "job"), line.step or "job", cluster, app))
-    except UnreadableLine as error:
-        return Bad(row.line, str(error))
+            whole = job if isinstance(job, FieldRow) else row
+            job_id, step = clean(match[1], "job"), match[2] or "job"
+            run = entry(row, "no state", functools.partial(job_of, row, whole, job_id, step, cluster, app))
+            if not isinstance(run, Skipped) and not row.get("seconds").strip("0:"):
+                run = Skipped(row.line, "COMPLETED within a second")
+            yield run

@@ -1,15 +1,16 @@
-"""A file to import: opened, its format recognised, read line by line."""
+"""A file to import: opened, its format detected, read line by line."""
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import itertools
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
-from typing import IO, Final, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from rich.progress import Progress
 
 from barograph.imports.mapping import BadMap
 from barograph.imports.record import Entry
@@ -22,7 +23,7 @@ STANDARD_INPUT: Final = "-"
 
 
 class Options(NamedTuple):
-    """How to read: format (empty: recognised), mapping of columns, cluster and app of rows that name none."""
+    """How to read: format (empty: detected), mapping of columns, cluster and application of rows that name none."""
 
     format: str
     mapping: Mapping[str, str]
@@ -30,29 +31,25 @@ class Options(NamedTuple):
     app: str
 
 
-class Source(NamedTuple):
-    """An open file: its lines, its size in bytes (None where not known), and how many of them have been read."""
+@contextlib.contextmanager
+def opened(path: str, progress: Progress) -> Iterator[Iterator[str]]:
+    """The lines of a file, gzip or not, or of standard input. Raises OSError. Bytes that are not UTF-8 are replaced.
 
-    lines: Iterator[str]
-    size: int | None
-    position: Callable[[], int]
-
-
-@contextmanager
-def opened(path: str) -> Iterator[Source]:
-    """Open a file, gzip or not, or standard input. Raises OSError. Bytes that are not UTF-8 are replaced."""
-    if path == STANDARD_INPUT:
-        with open(sys.stdin.fileno(), encoding="utf-8", errors="replace", newline="", closefd=False) as text:
-            yield Source(iter(text), None, lambda: 0)
-        return
-    with Path(path).open("rb") as raw:
-        stream: IO[bytes] = gzip.GzipFile(fileobj=raw) if path.endswith(".gz") else raw  # type: ignore[assignment]
-        with io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="") as text:
-            yield Source(iter(text), Path(path).stat().st_size, raw.tell)
+    The last task of `progress` shows how much of the file has been read.
+    """
+    with contextlib.ExitStack() as files:
+        stream: Any
+        if path == STANDARD_INPUT:
+            stream = files.enter_context(open(sys.stdin.fileno(), "rb", closefd=False))
+        else:
+            stream = files.enter_context(progress.open(path, "rb", task_id=progress.task_ids[-1]))
+        if path.endswith(".gz"):
+            stream = files.enter_context(gzip.open(stream))
+        yield iter(files.enter_context(io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="")))
 
 
 def entries(path: str, lines: Iterator[str], options: Options) -> Iterator[Entry]:
-    """What the lines say. Raises BadMap for columns that are not there."""
+    """The entries in the lines. Raises BadMap for missing columns."""
     kind, mapping, cluster, app = options
     first = next(lines, None)
     if first is None:

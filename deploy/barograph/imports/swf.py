@@ -12,15 +12,15 @@ from barograph_agent.job.identity import Job, clean
 
 FIELDS: Final = 18
 STATES: Final = {"0": "failed", "2": "checkpointed", "3": "checkpointed", "4": "checkpointed", "5": "cancelled"}
-"""What the status field says of a run that is not learned; 1 is completed."""
+"""Reasons to skip a run, by its status field; 1 is completed."""
 _NUMBER: Final = re.compile(r"-?\d+(\.\d*)?")
 _EPOCH: Final = re.compile(r";\s*UnixStartTime:\s*(\d{1,11})\b")
 
 
 def read_swf(lines: Iterable[str], cluster: str, app: str) -> Iterator[Entry]:
-    """The completed runs of an SWF log. app: the application's name, for logs that do not number their executables.
+    """The completed runs of an SWF log. app: the application, for logs without executable numbers.
 
-    An application is `exeN`, N its executable number; ranks are the allocated processors.
+    Otherwise applications are `exeN` with the executable number N. Ranks are the allocated processors.
     """
     epoch = 0.0
     for line, text in enumerate(lines, 1):

@@ -1,16 +1,17 @@
-"""Runs from a CSV file: one line each, columns named by `--map` or named as the fields are."""
+"""Runs from a CSV file: one per line, with columns named by `--map` or as the fields."""
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from msgspec.structs import replace
 
 from barograph.imports.mapping import FIELDS, Dialect, FieldRow, read_rows
-from barograph.imports.record import Bad, Entry, RunRecord, Skipped, UnreadableLine, app_name, count, nodes_of
+from barograph.imports.record import Bad, Entry, RunRecord, Skipped, UnreadableLine, app_name, count
 from barograph.imports.times import duration, instant, span
 from barograph_agent.job.identity import Job, clean
 
@@ -22,33 +23,41 @@ CSV: Final = Dialect(
     missing="--map {field}=COLUMN, a column of: {header}",
 )
 DONE: Final = {"COMPLETED", "CD", "0", "0:0"}
-"""States of a run that ended well: as Slurm names it, or its exit status."""
+"""States of a run that ended well: Slurm's names, and exit statuses."""
 _CORE: Final = ("ranks", "nodes", "seconds", "start", "end")
 
 
 def read_table(lines: Iterable[str], mapping: Mapping[str, str], cluster: str, app: str) -> Iterator[Entry]:
-    """The runs of a CSV file. cluster, app: of rows that do not name theirs. Raises BadMap.
+    """The runs of a CSV file. cluster, app: of rows that name none. Raises BadMap.
 
-    A run without `id` is identified by the content of its line and by how many lines before it have the same: repeated
-    measurements stay apart, and the same file again is the same runs.
+    A run without `id` is identified by the content of its line and the number of earlier lines of the same content:
+    repeated measurements are different runs, and importing the file again adds nothing.
     """
     seen: Counter[str] = Counter()
     for row in read_rows(lines, CSV, mapping, app):
-        yield row if isinstance(row, Bad) else _entry(row, seen, cluster, app)
+        yield row if isinstance(row, Bad) else entry(row, "0", functools.partial(_job, row, seen, cluster, app))
 
 
-def _entry(row: FieldRow, seen: Counter[str], cluster: str, app: str) -> Entry:
-    if (state := row.get("state")) and state.split()[0].upper() not in DONE:
-        return Skipped(row.line, state.split()[0].upper()[:40])
+def entry(row: FieldRow, default_state: str, make_job: Callable[[], Job]) -> Entry:
+    """The entry of a row. default_state: where it has none. make_job: its job; may raise UnreadableLine."""
+    state = (row.get("state").split() or [default_state])[0].upper()
+    if state not in DONE:
+        return Skipped(row.line, state[:40])
     try:
-        job = job_of(row, row, clean(row.get("id"), ""), clean(row.get("step"), "0"), cluster, app)
-        return record(row, job if job.id else replace(job, id=_content(row, job, seen)))
+        job = make_job()
+        ranks = count("ranks", row.get("ranks"))
+        seconds = duration("seconds", row.get("seconds"))
+        nodes = count("nodes", text) if (text := row.get("nodes")) else 0
+        if nodes > ranks:
+            raise UnreadableLine(f"nodes is {nodes}, expected at most the {ranks} ranks")
+        times = span(instant("start", row.get("start")), instant("end", row.get("end")), seconds)
     except UnreadableLine as error:
         return Bad(row.line, str(error))
+    return RunRecord(row.line, job, ranks, nodes, seconds, *times)
 
 
 def job_of(row: FieldRow, whole: FieldRow, job_id: str, step: str, cluster: str, app: str) -> Job:
-    """The job of a row. whole: the row of the whole job, for what the row of a step leaves empty. Raises Unreadable."""
+    """The job of a row. whole: the row of the whole job, for empty cells of a step. Raises UnreadableLine."""
     return Job(
         cluster=clean(row.get("cluster"), cluster, 24),
         id=job_id,
@@ -61,16 +70,12 @@ def job_of(row: FieldRow, whole: FieldRow, job_id: str, step: str, cluster: str,
     )
 
 
-def record(row: FieldRow, job: Job) -> RunRecord:
-    """The run in a row. Raises Unreadable."""
-    ranks = count("ranks", row.get("ranks"))
-    seconds = duration("seconds", row.get("seconds"))
-    times = span(instant("start", row.get("start")), instant("end", row.get("end")), seconds)
-    return RunRecord(row.line, job, ranks, nodes_of(row.get("nodes"), ranks), seconds, *times)
-
-
-def _content(row: FieldRow, job: Job, seen: Counter[str]) -> str:
-    said = [job.app, *map(row.get, _CORE), *map("=".join, sorted(job.params.items()))]
-    digest = hashlib.blake2b("\0".join(said).encode(errors="replace"), digest_size=12).hexdigest()
+def _job(row: FieldRow, seen: Counter[str], cluster: str, app: str) -> Job:
+    """The job of a row, with an id from its content if it has none."""
+    job = job_of(row, row, clean(row.get("id"), ""), clean(row.get("step"), "0"), cluster, app)
+    if job.id:
+        return job
+    content = [job.app, *map(row.get, _CORE), *map("=".join, sorted(job.params.items()))]
+    digest = hashlib.blake2b("\0".join(content).encode(errors="replace"), digest_size=12).hexdigest()
     seen[digest] += 1
-    return f"{digest}-{seen[digest]}"
+    return replace(job, id=f"{digest}-{seen[digest]}")

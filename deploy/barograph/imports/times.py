@@ -1,4 +1,4 @@
-"""Durations and dates as job accounts write them."""
+"""Durations and dates in the formats of job accounts."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from barograph.imports.record import UnreadableLine
 
 _CLOCK: Final = re.compile(r"(?:(?:(\d+)-)?(\d{1,3}):)?(\d{1,2}):(\d{1,2}(?:\.\d+)?)")
 _UNKNOWN: Final = {"", "unknown", "none", "n/a", "-1"}
-_LATEST: Final = 2**40  # Unix seconds, far in the future: a larger number has another unit
+_LATEST: Final = 2**40  # Unix seconds, far in the future: larger numbers have another unit
 
 
 def duration(name: str, text: str) -> float:
-    """Seconds, above 0, from a number or from [[DAYS-]HOURS:]MINUTES:SECONDS. Raises Unreadable.
+    """Seconds, above 0, from a number or from [[DAYS-]HOURS:]MINUTES:SECONDS. Raises UnreadableLine.
 
     >>> duration("seconds", "1-02:03:04"), duration("seconds", "02:03.5"), duration("seconds", "7.25")
     (93784.0, 123.5, 7.25)
@@ -35,9 +35,9 @@ def duration(name: str, text: str) -> float:
 
 
 def instant(name: str, text: str) -> float:
-    """Unix seconds from a number or an ISO date, which is local time unless it says otherwise; 0 for "not known".
+    """Unix seconds from a number or an ISO date, in local time unless it has a zone; 0 for an unknown one.
 
-    Raises Unreadable.
+    Raises UnreadableLine.
     """
     if text.lower() in _UNKNOWN:
         return 0.0
@@ -54,7 +54,7 @@ def instant(name: str, text: str) -> float:
 
 
 def span(started_at: float, ended_at: float, seconds: float) -> tuple[float, float]:
-    """Start and end, one from the other where only one is known; 0 and 0 where neither is."""
+    """Start and end, one computed from the other where it is 0; 0 and 0 where both are."""
     if not ended_at and started_at:
         return started_at, started_at + seconds
     if ended_at and not started_at:

@@ -1,4 +1,4 @@
-"""`barograph instrument`: probes in C and C++ sources that tell early how long a run will take."""
+"""`barograph instrument`: probes in C and C++ sources, whose features predict the runtime."""
 
 from barograph.instrument.command import main
 

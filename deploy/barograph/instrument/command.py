@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from barograph.instrument.compiler import NotInstrumentable, arguments
-from barograph.instrument.rewrite import Instrumented, instrument, write
+from barograph.instrument.rewrite import instrument, write
 from barograph_collector.daemon.service import Exit
 
 
@@ -20,9 +21,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Put probes into C and C++ sources: values assigned outside loops, branches, loop iterations and"
         " sizes of MPI messages become features from which the runtime can be predicted. Fortran is out of scope.",
     )
-    parser.add_argument(
-        "sources", nargs="+", type=Path, metavar="SRC", help="C or C++ sources; headers stay as they are"
-    )
+    parser.add_argument("sources", nargs="+", type=Path, metavar="SRC", help="C or C++ sources; headers are unchanged")
     parser.add_argument(
         "-o",
         "--output",
@@ -36,7 +35,7 @@ def _parser() -> argparse.ArgumentParser:
         "--compile-commands",
         type=Path,
         metavar="DIR",
-        help="folder of compile_commands.json, which says how each compiles",
+        help="folder of compile_commands.json, with the arguments of each source",
     )
     parser.add_argument("--cc", default="cc", metavar="COMMAND", help="compiler whose headers are used (default: cc)")
     parser.add_argument(
@@ -45,56 +44,43 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE.json",
         help="only these features, without time stamps: see barograph features",
     )
-    parser.add_argument("--list", action="store_true", help="also list what was left alone, and why")
+    parser.add_argument("--list", action="store_true", help="also list the places without probes, and why")
     return parser
 
 
 def main(words: Sequence[str]) -> int:
     """Write the sources with their probes, or nothing; 65 for a source that cannot be read."""
-    flags: list[str] = []
-    own = list(words)
-    if "--" in own:
-        at = own.index("--")
-        own, flags = own[:at], own[at + 1 :]
+    at = words.index("--") if "--" in words else len(words)
     parser = _parser()
     parser.usage = f"{parser.format_usage().removeprefix('usage: ').rstrip()} [-- COMPILER-FLAG ...]"
-    options = parser.parse_args(own)
+    options = parser.parse_args(words[:at])
     try:
         kept = None if options.keep is None else _kept(options.keep)
         done = [
-            instrument(
-                source,
-                arguments(source, options.cc, flags, options.compile_commands),
-                stamps=kept is None,
-                kept=kept,
-            )
+            instrument(source, arguments(source, options.cc, words[at + 1 :], options.compile_commands), kept)
             for source in options.sources
         ]
         write(done, options.target)
     except NotInstrumentable as error:
         print(f"barograph instrument: {error}", file=sys.stderr)
         return Exit.DATA
-    _tell(done, options.list)
+    for one in done:
+        kinds = Counter(name.split(":")[3] for name in one.plan.names)
+        counts = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "nothing to probe"
+        print(f"{one.source}: {counts}; {len(one.plan.skipped)} places without probes")
+        for line, why in one.plan.skipped if options.list else ():
+            print(f"  line {line}: {why}")
     return Exit.OK
+
+
+class _Features(msgspec.Struct):
+    features: frozenset[str]
 
 
 def _kept(path: Path) -> frozenset[str]:
     try:
-        names = json.loads(path.read_text())["features"]
-        if not all(isinstance(name, str) for name in names):
-            raise TypeError("names")
+        return msgspec.json.decode(path.read_bytes(), type=_Features).features
     except OSError as error:
         raise NotInstrumentable(f"{path}: {error.strerror}, expected a list of features") from None
-    except (ValueError, KeyError, TypeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         raise NotInstrumentable(f'{path}: expected {{"features": ["main.c:75:5:value:n", ...]}}') from None
-    return frozenset(names)
-
-
-def _tell(done: Sequence[Instrumented], whole: bool) -> None:
-    for one in done:
-        kinds = Counter(name.split(":")[3] for name in one.plan.names)
-        counts = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "nothing to probe"
-        print(f"{one.source}: {counts}; {len(one.plan.skipped)} places left alone")
-        if whole:
-            for line, why in one.plan.skipped:
-                print(f"  line {line}: {why}")

@@ -1,4 +1,4 @@
-"""How a source is compiled: the arguments with which clang reads it as the user's compiler does."""
+"""The arguments with which clang parses a source as the user's compiler does."""
 
 from __future__ import annotations
 
@@ -16,32 +16,25 @@ WITH_VALUE: Final = ("-I", "-D", "-U", "-include", "-isystem", "-iquote")
 
 
 class NotInstrumentable(Exception):
-    """Something cannot be instrumented; the text names it and what was expected."""
-
-
-def language(source: Path) -> str:
-    """`c` or `c++` by the ending. Raises Unreadable for another ending: Fortran is out of scope."""
-    if source.suffix not in SUFFIXES:
-        raise NotInstrumentable(f"{source}: ending {source.suffix!r}, expected C or C++: {' '.join(SUFFIXES)}")
-    return SUFFIXES[source.suffix]
-
-
-def search_path(compiler: str, language_: str) -> list[str]:
-    """The compiler's own search path of headers. Raises Unreadable."""
-    command = [*shlex.split(compiler), "-E", "-v", "-x", language_, "/dev/null"]
-    try:
-        said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stderr
-    except (OSError, subprocess.SubprocessError) as error:
-        raise NotInstrumentable(f"--cc {compiler!r}: {error}, expected a C compiler such as cc or mpicc") from None
-    listed = re.search(r"#include <\.\.\.> search starts here:\n(.*?)\nEnd of search list", said, re.DOTALL)
-    return [] if listed is None else [line.strip() for line in listed.group(1).splitlines()]
+    """A source cannot be instrumented. The text names the problem and what was expected."""
 
 
 def arguments(source: Path, compiler: str, given: Sequence[str], database: Path | None) -> list[str]:
-    """Clang's arguments for one source: those of the compilation database where there is one, else `given`."""
+    """Clang's arguments for a source: from the compilation database if there is one, else `given`; then the compiler's
+    search path of headers. Raises NotInstrumentable, also for Fortran, which is out of scope.
+    """
+    if source.suffix not in SUFFIXES:
+        raise NotInstrumentable(f"{source}: ending {source.suffix!r}, expected C or C++: {' '.join(SUFFIXES)}")
+    language = ["-x", SUFFIXES[source.suffix]]
     words = list(given) if database is None else _from_database(source, database)
-    folders = search_path(compiler, language(source))
-    return ["-x", language(source), *words, *(f"-isystem{folder}" for folder in folders)]
+    command = [*shlex.split(compiler), "-E", "-v", *language, "/dev/null"]
+    try:
+        output = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stderr
+    except (OSError, subprocess.SubprocessError) as error:
+        raise NotInstrumentable(f"--cc {compiler!r}: {error}, expected a C compiler such as cc or mpicc") from None
+    listed = re.search(r"#include <\.\.\.> search starts here:\n(.*?)\nEnd of search list", output, re.DOTALL)
+    folders = listed[1].splitlines() if listed else []
+    return [*language, *words, *(f"-isystem{folder.strip()}" for folder in folders)]
 
 
 def _from_database(source: Path, folder: Path) -> list[str]:
@@ -60,7 +53,7 @@ def _from_database(source: Path, folder: Path) -> list[str]:
 
 
 def _kept(words: Sequence[str], place: Path) -> list[str]:
-    """The options that change how the source is read; folders made absolute."""
+    """The options that change how the source is parsed, with absolute folders."""
     kept: list[str] = []
     rest = iter(words[1:])
     for word in rest:

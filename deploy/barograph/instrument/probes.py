@@ -1,14 +1,13 @@
-"""Where probes go: a walk over the syntax tree of one source file.
+"""The places of probes, from a walk over the syntax tree of one source file.
 
-Probes never change the meaning of a source. Conditions are wrapped as they are, `(c) ? 1 : 0` with a count on each
-side, which keeps side effects, order and contextual conversions; statements are added only between statements of a
-block. Where neither is safe, the place is left alone and listed.
+Probes never change the meaning of a source. Conditions are wrapped as `(c) ? 1 : 0` with a count on each side, which
+keeps side effects, order and contextual conversions; statements are added only between statements of a block. Places
+where neither is safe get no probe and are listed.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from clang.cindex import Cursor, CursorKind, TokenKind
@@ -16,12 +15,11 @@ from clang.cindex import Cursor, CursorKind, TokenKind
 from barograph.instrument.syntax import (
     PLAIN_NAMES,
     call_of,
-    first_parentheses,
     has_effects,
     is_assignment,
     is_initialised,
     is_number,
-    last_parentheses,
+    outer_parentheses,
     semicolons,
 )
 
@@ -56,7 +54,7 @@ MESSAGES: Final = {
     "MPI_Sendrecv": (1, 2, 10),
 }
 _PRAGMA: Final = re.compile(rb"^[ \t]*(#)[ \t]*pragma(?:[^\n]*\\\r?\n)*[^\n]*(?=\s*(\S))", re.MULTILINE)
-"""A pragma with its continuation lines. Groups: its first character, and the first of what follows."""
+"""A pragma with its continuation lines. Groups: its first character, and the first character after it."""
 
 
 class Edit(NamedTuple):
@@ -66,30 +64,21 @@ class Edit(NamedTuple):
     text: str
 
 
-@dataclass
 class ProbePlan:
-    """The probes of one source. names: one per slot. skipped: line and reason."""
-
-    edits: list[Edit] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)
-    skipped: list[tuple[int, str]] = field(default_factory=list)
-
-
-class Planner:
-    """Plans the probes of one source.
-
-    source: its bytes. path: its name in the names of features. kept: names of the probes that are wanted; None for all.
-    """
+    """The probes of one source. names: of features, one per slot. skipped: line and reason."""
 
     def __init__(self, source: bytes, path: str, kept: frozenset[str] | None = None) -> None:
-        self.plan = ProbePlan()
+        """path: of the source in names of features. kept: names of the wanted features; None for all."""
+        self.edits: list[Edit] = []
+        self.names: list[str] = []
+        self.skipped: list[tuple[int, str]] = []
         self._source = source
         self._path = path
         self._kept = kept
         self._pragmas = [(found.start(1), found.start(2)) for found in _PRAGMA.finditer(source)]
 
     def walk(self, root: Cursor) -> None:
-        """Plan all of a translation unit's own functions."""
+        """Plan the probes of the functions defined in the source itself."""
         for cursor in root.get_children():
             if cursor.location.file is not None and cursor.location.file.name == root.spelling:
                 self._declaration(cursor)
@@ -104,8 +93,8 @@ class Planner:
         if body is None:
             return
         head = self._source[cursor.extent.start.offset : body.extent.start.offset].decode(errors="replace")
-        if odd := next((word for word in NOT_ORDINARY if word in head), None):
-            self._skip(cursor, f"function {cursor.spelling} is {odd}")
+        if keyword := next((word for word in NOT_ORDINARY if word in head), None):
+            self._skip(cursor, f"function {cursor.spelling} is {keyword}")
         elif not self._starts_with(body, "{"):
             self._skip(cursor, f"function {cursor.spelling} comes from a macro")
         else:
@@ -154,25 +143,25 @@ class Planner:
                 return
             end = len(self._source) - len(rest) + 1
         if (slot := self._slots(cursor, f"value:{text}")) is not None:
-            self.plan.edits.append(Edit(end, f" barograph_value({slot}, {text});"))
+            self.edits.append(Edit(end, f" barograph_value({slot}, {text});"))
 
     def _message(self, statement: Cursor, call: Cursor) -> None:
         arguments = list(call.get_arguments())
-        asked = [arguments[at] for at in MESSAGES[call.spelling] if at < len(arguments)]
-        texts = [self._text(one).decode(errors="replace").strip() for one in asked]
-        written_out = call.spelling.encode() in self._text(statement)
-        if len(texts) < 3 or not all(texts) or any(map(has_effects, asked)) or not written_out:
-            self._skip(statement, f"{call.spelling} with arguments that cannot be asked twice")
+        needed = [arguments[at] for at in MESSAGES[call.spelling] if at < len(arguments)]
+        texts = [self._text(one).decode(errors="replace").strip() for one in needed]
+        in_source = call.spelling.encode() in self._text(statement)
+        if len(texts) < 3 or not all(texts) or any(map(has_effects, needed)) or not in_source:
+            self._skip(statement, f"{call.spelling} with arguments that cannot be evaluated twice")
         elif (slot := self._slots(statement, f"bytes:{call.spelling}", f"ranks:{call.spelling}")) is not None:
-            edit = Edit(statement.extent.start.offset, f"barograph_message({slot}, {', '.join(texts)}); ")
-            self.plan.edits.append(edit)
+            text = f"barograph_message({slot}, {', '.join(texts)}); "
+            self.edits.append(Edit(statement.extent.start.offset, text))
 
     def _range_loop(self, cursor: Cursor) -> None:
         body = list(cursor.get_children())[-1]
         if body.kind is not CursorKind.COMPOUND_STMT or not self._starts_with(body, "{"):
             self._skip(cursor, "range loop without a block")
         elif (slot := self._slots(cursor, "iterations")) is not None:
-            self.plan.edits.append(Edit(body.extent.start.offset + 1, f" (void)barograph_loop({slot});"))
+            self.edits.append(Edit(body.extent.start.offset + 1, f" (void)barograph_loop({slot});"))
 
     def _condition(self, cursor: Cursor) -> None:
         """Wrap the condition of a branch or a loop."""
@@ -188,19 +177,21 @@ class Planner:
         written = self._source[start:end]
         if written.strip():
             start, end = start + len(written) - len(written.lstrip()), end - len(written) + len(written.rstrip())
-            self.plan.edits += [Edit(start, "("), Edit(end, f") ? {yes} : {no}")]
+            self.edits += [Edit(start, "("), Edit(end, f") ? {yes} : {no}")]
         else:
-            self.plan.edits.append(Edit(end, f" {yes}"))
+            self.edits.append(Edit(end, f" {yes}"))
 
     def _place(self, cursor: Cursor, keyword: str) -> tuple[int, int] | str:
-        """Byte range of the condition between its parentheses, or why it cannot be wrapped."""
+        """Byte range of the condition between its parentheses, or the reason why it cannot be wrapped."""
         if not self._starts_with(cursor, keyword):
             return "from a macro"
         tokens = [token for token in cursor.get_tokens() if token.kind is not TokenKind.COMMENT]
-        inside = last_parentheses(tokens) if keyword == "do" else first_parentheses(tokens)
-        if inside is None:
+        # The condition of a do loop comes last, after `while`.
+        at, before = (-1, "while") if keyword == "do" else (0, keyword)
+        pairs = outer_parentheses(tokens)
+        opening, closing = pairs[at] if pairs else (0, 0)
+        if tokens[opening - 1].spelling != before:
             return "without plain parentheses"
-        opening, closing = inside
         parts = semicolons(tokens[opening + 1 : closing])
         start, end = tokens[opening].extent.end.offset, tokens[closing].extent.start.offset
         if keyword == "for" and len(parts) == 2:
@@ -211,23 +202,23 @@ class Planner:
         if any(child.kind in (CursorKind.DECL_STMT, CursorKind.VAR_DECL) for child in within):
             return "that declares in its condition"
         if b"constexpr" in self._source[cursor.extent.start.offset : start] or b"#" in self._source[start:end]:
-            return "that is decided when compiled"
+            return "that is decided by the compiler"
         return start, end
 
     def _slots(self, cursor: Cursor, *kinds: str) -> int | None:
-        """The first of the slots for these names, or None if they are not kept."""
+        """The first slot of these features, None where they are not kept."""
         line, column = cursor.extent.start.line, cursor.extent.start.column
         names = [f"{self._path}:{line}:{column}:{kind}" for kind in kinds]
         if self._kept is not None and not self._kept.intersection(names):
             return None
-        self.plan.names += names
-        return len(self.plan.names) - len(names)
+        self.names += names
+        return len(self.names) - len(names)
 
     def _skip(self, cursor: Cursor, why: str) -> None:
-        self.plan.skipped.append((cursor.extent.start.line, why))
+        self.skipped.append((cursor.extent.start.line, why))
 
     def _text(self, cursor: Cursor) -> bytes:
-        """The source of a cursor; something else where it comes from a macro."""
+        """The source of a cursor; other text where the cursor comes from a macro."""
         return self._source[cursor.extent.start.offset : cursor.extent.end.offset]
 
     def _starts_with(self, cursor: Cursor, text: str) -> bool:

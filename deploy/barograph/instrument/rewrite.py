@@ -1,7 +1,8 @@
-"""Puts the planned probes into a source, and writes it."""
+"""Insertion of probes into sources, and their output."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Sequence
@@ -11,13 +12,13 @@ from typing import Final, NamedTuple
 from clang.cindex import Diagnostic, Index, TranslationUnit
 
 from barograph.instrument.compiler import NotInstrumentable
-from barograph.instrument.probes import Edit, Planner, ProbePlan
+from barograph.instrument.probes import ProbePlan
 
 HEADER: Final = Path(__file__).with_name("barograph_features.h")
 
 
 class Instrumented(NamedTuple):
-    """A source with its probes. includes: all headers that it includes, also indirectly."""
+    """A source with its probes. includes: the headers included directly or indirectly."""
 
     source: Path
     text: bytes
@@ -25,13 +26,11 @@ class Instrumented(NamedTuple):
     includes: frozenset[Path]
 
 
-def instrument(
-    source: Path, arguments: Sequence[str], *, stamps: bool = True, kept: frozenset[str] | None = None
-) -> Instrumented:
-    """Read a source as `arguments` tell clang to, and put probes into it.
+def instrument(source: Path, arguments: Sequence[str], kept: frozenset[str] | None) -> Instrumented:
+    """Parse a source with these arguments of clang, and insert probes.
 
-    stamps: note when each feature last changed. kept: names of the features wanted; None for all. Raises Unreadable for
-    a source that does not parse or has probes already.
+    kept: names of the wanted features, without time stamps; None for all, with the time of their last change. Raises
+    NotInstrumentable for a source that does not parse or has probes already.
     """
     try:
         text = source.read_bytes()
@@ -46,41 +45,36 @@ def instrument(
             raise NotInstrumentable(
                 f"{place}: {problem.spelling}; expected a source that parses: see --compile-commands, --cc"
             )
-    planner = Planner(text, source.name, kept)
-    planner.walk(unit.cursor)
+    plan = ProbePlan(text, source.name, kept)
+    plan.walk(unit.cursor)
     includes = frozenset(Path(one.include.name).resolve() for one in unit.get_includes())
-    return Instrumented(source, _rewritten(text, planner.plan, source, stamps), planner.plan, includes)
+    return Instrumented(source, _with_probes(text, plan, source, stamps=kept is None), plan, includes)
 
 
-def _rewritten(text: bytes, plan: ProbePlan, source: Path, stamps: bool) -> bytes:
+def _with_probes(text: bytes, plan: ProbePlan, source: Path, *, stamps: bool) -> bytes:
     if not plan.names:
         return text
-    # At the very top, before the source's own #define lines: the header includes nothing. Line numbers stay.
-    lines = [
-        f"#define BAROPROBES {len(plan.names)}",
-        f"#define BAROPROBE_STAMPS {int(stamps)}",
-        "#define BAROPROBE_NAMES " + " ".join(json.dumps(f"{name}\n") for name in plan.names),
-        f'#include "{HEADER.name}"',
-        f"#line 1 {json.dumps(source.name)}",
-        "",
-    ]
-    return "\n".join(lines).encode() + apply(text, plan.edits)
-
-
-def apply(text: bytes, edits: Sequence[Edit]) -> bytes:
-    """The text with all edits; those at one offset in their order."""
-    pieces, at = [], 0
-    for edit in sorted(edits, key=lambda edit: edit.offset):
+    # At the top, before the #define lines of the source: the header includes nothing. Line numbers do not change.
+    names = " ".join(json.dumps(f"{name}\n") for name in plan.names)
+    head = (
+        f"#define BAROPROBES {len(plan.names)}\n"
+        f"#define BAROPROBE_STAMPS {int(stamps)}\n"
+        f"#define BAROPROBE_NAMES {names}\n"
+        f'#include "{HEADER.name}"\n'
+        f"#line 1 {json.dumps(source.name)}\n"
+    )
+    pieces, at = [head.encode()], 0
+    for edit in sorted(plan.edits, key=lambda edit: edit.offset):
         pieces += [text[at : edit.offset], edit.text.encode()]
         at = edit.offset
     return b"".join([*pieces, text[at:]])
 
 
 def write(instrumented: Sequence[Instrumented], target: Path) -> None:
-    """Write the sources, their headers and the probes' header under `target`, all of them or none. Raises Unreadable.
+    """Write sources, their headers and the header of the probes under `target`, all or none.
 
-    Sources, and headers below the folder that all sources share, keep their places relative to each other, so that
-    includes resolve as before.
+    Sources, and headers below their common folder, keep their relative places, so that includes resolve as before.
+    Raises NotInstrumentable.
     """
     root = Path(os.path.commonpath([one.source.resolve().parent for one in instrumented]))
     files = {target / one.source.resolve().relative_to(root): one.text for one in instrumented}
@@ -89,16 +83,15 @@ def write(instrumented: Sequence[Instrumented], target: Path) -> None:
             files.setdefault(target / header.relative_to(root), header.read_bytes())
     for folder in {path.parent for path in list(files)}:
         files[folder / HEADER.name] = HEADER.read_bytes()
-    written: list[tuple[Path, Path]] = []
+    partial = {path: path.with_name(f".{path.name}.partial") for path in files}
     try:
         for path, text in files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            partial = path.with_name(f".{path.name}.partial")
-            partial.write_bytes(text)
-            written.append((partial, path))
+            partial[path].write_bytes(text)
     except OSError as error:
-        for partial, _ in written:
-            partial.unlink(missing_ok=True)
+        for path in partial.values():
+            with contextlib.suppress(OSError):
+                path.unlink()
         raise NotInstrumentable(f"{error.filename}: {error.strerror}, expected a folder to write to") from None
-    for partial, path in written:
-        partial.replace(path)
+    for path, temporary in partial.items():
+        temporary.replace(path)

@@ -1,4 +1,4 @@
-"""Properties of a piece of source, from clang's syntax tree, or from its tokens where the tree lacks them."""
+"""Properties of a piece of source, from clang's syntax tree, or from tokens where the tree lacks them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EFFECTS: Final = (CursorKind.CALL_EXPR, CursorKind.COMPOUND_ASSIGNMENT_OPERATOR,
 
 
 def call_of(cursor: Cursor) -> Cursor | None:
-    """The call that a statement consists of, or whose result it assigns."""
+    """The call of a statement, whose result may be assigned; None for other statements."""
     if cursor.kind is CursorKind.CALL_EXPR:
         return cursor
     if is_assignment(cursor):
@@ -26,7 +26,7 @@ def call_of(cursor: Cursor) -> Cursor | None:
 
 
 def is_assignment(cursor: Cursor) -> bool:
-    """Whether a cursor is an assignment, `=` or one that computes."""
+    """Whether a cursor is an assignment, plain or compound."""
     if cursor.kind is CursorKind.COMPOUND_ASSIGNMENT_OPERATOR:
         return True
     if cursor.kind is not CursorKind.BINARY_OPERATOR:
@@ -40,7 +40,7 @@ def is_assignment(cursor: Cursor) -> bool:
 
 
 def is_initialised(variable: Cursor) -> bool:
-    """Whether a declared variable is given a value where it is declared."""
+    """Whether the declaration of a variable initialises it."""
     return any(child.kind.is_expression() for child in variable.get_children())
 
 
@@ -51,7 +51,7 @@ def is_number(cursor: Cursor) -> bool:
 
 
 def has_effects(cursor: Cursor) -> bool:
-    """Whether evaluating an expression twice may differ from evaluating it once."""
+    """Whether evaluating an expression may have side effects."""
     for part in cursor.walk_preorder():
         if part.kind in EFFECTS or is_assignment(part):
             return True
@@ -60,31 +60,21 @@ def has_effects(cursor: Cursor) -> bool:
     return False
 
 
-def first_parentheses(tokens: list[Token]) -> tuple[int, int] | None:
-    """Positions of the parentheses behind the first token, None where there are none."""
-    if len(tokens) < 2 or tokens[1].spelling != "(":
-        return None
-    depth = 0
+def outer_parentheses(tokens: list[Token]) -> list[tuple[int, int]]:
+    """Positions of matching parentheses that are in no other parentheses."""
+    pairs, opening, depth = [], 0, 0
     for at, token in enumerate(tokens):
-        depth += {"(": 1, ")": -1}.get(token.spelling, 0)
-        if token.spelling == ")" and depth == 0:
-            return 1, at
-    return None
-
-
-def last_parentheses(tokens: list[Token]) -> tuple[int, int] | None:
-    """Positions of the last pair of parentheses, None where no `while` stands before it."""
-    depth = 0
-    for at in range(len(tokens) - 1, -1, -1):
-        depth += {")": 1, "(": -1}.get(tokens[at].spelling, 0)
-        if tokens[at].spelling == "(" and depth == 0:
-            last = max(i for i, token in enumerate(tokens) if token.spelling == ")")
-            return (at, last) if tokens[at - 1].spelling == "while" else None
-    return None
+        if token.spelling == "(":
+            opening, depth = at if depth == 0 else opening, depth + 1
+        elif token.spelling == ")":
+            depth -= 1
+            if depth == 0:
+                pairs.append((opening, at))
+    return pairs
 
 
 def semicolons(tokens: list[Token]) -> list[Token]:
-    """Semicolons that stand in no further brackets."""
+    """Semicolons that are in no brackets."""
     depth, found = 0, []
     for token in tokens:
         depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(token.spelling, 0)

@@ -1,4 +1,4 @@
-"""What commands that score or study tables share: types of options, refusals, remarks and printed tables."""
+"""Shared by commands that score or study tables: option types, errors, notes and printed tables."""
 
 from __future__ import annotations
 
@@ -6,36 +6,53 @@ import argparse
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rich.console import Console
-from rich.table import Table as Picture
+from rich.table import Table
 
 from barograph_collector.daemon.service import Exit
 from barograph_modeler.studies.series import BadTable, Join
 
 Value = TypeVar("Value")
-HEADED = "a CSV file with a line of column names"
+CSV_FILE = "a CSV file with a line of column names"
 
 
-def listed(title: str, known: Iterable[tuple[str, str]]) -> str:
-    """The epilog of a help text: names and what they do."""
-    return "\n".join([f"{title}:", *(f"  {name}: {text}" for name, text in known)])
+def add_subject(
+    subjects: Any,
+    name: str,
+    execute: Callable[..., Any],
+    *,
+    help: str,
+    description: str,
+    listed: str = "",
+    known: Iterable[tuple[str, str]] = (),
+) -> argparse.ArgumentParser:
+    """Add a subject that runs `execute`. listed, known: title and (name, help) lines of the epilog."""
+    parser: argparse.ArgumentParser = subjects.add_parser(
+        name,
+        help=help,
+        description=description,
+        epilog="\n".join([f"{listed}:", *(f"  {one}: {text}" for one, text in known)]) if listed else None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(execute=execute)
+    return parser
 
 
 def add_join(parser: argparse.ArgumentParser) -> None:
-    """The options of a second file with further columns."""
+    """Add the options of a second file with further columns."""
     parser.add_argument("--join", type=Path, metavar="FILE2.csv", help="take further columns from this file")
     parser.add_argument("--on", metavar="COL", help="the column that both files share")
 
 
 def join_of(options: argparse.Namespace) -> Join | None:
-    """What `add_join`'s options ask for."""
+    """The value of `add_join`'s options."""
     return None if options.join is None else Join(options.join, options.on)
 
 
 def checked(convert: Callable[[str], Value], good: Callable[[Value], bool], wanted: str) -> Callable[[str], Value]:
-    """The type of an option whose text converts to a good value. It raises argparse.ArgumentTypeError."""
+    """An option type: converts the text and requires `good`. wanted: `good` in words, for the error."""
 
     def parse(text: str) -> Value:
         try:
@@ -48,12 +65,14 @@ def checked(convert: Callable[[str], Value], good: Callable[[Value], bool], want
     return parse
 
 
+count = checked(int, lambda number: number >= 1, "a whole number of at least 1")
+"""The type of an option that is a count."""
 names = checked(lambda text: text.split(","), all, "names of columns with commas between them")
 """The type of an option that lists columns or models."""
 
 
-def chosen(wanted: Sequence[str], known: Mapping[str, Value]) -> list[Value]:
-    """The models that --models names, `all` for all of them. Raises BadTable for one that there is not."""
+def selected(wanted: Sequence[str], known: Mapping[str, Value]) -> list[Value]:
+    """The models named by --models; `all` selects all. Raises BadTable for an unknown one."""
     if wanted == ["all"]:
         return list(known.values())
     if unknown := [name for name in wanted if name not in known]:
@@ -61,32 +80,34 @@ def chosen(wanted: Sequence[str], known: Mapping[str, Value]) -> list[Value]:
     return [known[name] for name in wanted]
 
 
-def say(text: str, command: str = "backtest") -> None:
-    """Print something beside the result of a command."""
+def note(text: str, command: str = "backtest") -> None:
+    """Print a remark of a command to standard error."""
     print(f"barograph {command}: {text}", file=sys.stderr)
 
 
 def refuse(command: str, error: ValueError | OSError) -> int:
-    """Print in one line why a file cannot be used; the exit status for that."""
-    say(f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error), command)
+    """Print in one line why the input cannot be used; returns the exit status."""
+    note(f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error), command)
     return Exit.DATA
 
 
 def console(width: int = 120) -> Console:
-    """Standard output. width: columns where it is no terminal."""
+    """Standard output. width: columns if it is no terminal."""
     return Console(width=None if sys.stdout.isatty() else width)
 
 
-def picture(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]], left: Iterable[int] = (0,)) -> Picture:
+def table(
+    title: str | None, heads: Sequence[str], rows: Iterable[Sequence[str]], left: Iterable[int] = (0,), **style: Any
+) -> Table:
     """A table to print. left: the columns of text; the others are figures, aligned right."""
-    table = Picture(title=title, title_justify="left")
+    printed = Table(title=title, title_justify="left", **style)
     for i, head in enumerate(heads):
-        table.add_column(head, justify="left" if i in left else "right")
+        printed.add_column(head, justify="left" if i in left else "right")
     for row in rows:
-        table.add_row(*row)
-    return table
+        printed.add_row(*row)
+    return printed
 
 
 def percent(share: float | None) -> str:
-    """A share as text: "12.3 %", from 10 on as a multiple; "-" where there is none."""
+    """A share as text: "12.3 %", from 10 on as a multiple; "-" for None."""
     return "-" if share is None else f"{100 * share:.1f} %" if share < 10 else f"{share:.0f} x"

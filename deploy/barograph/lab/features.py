@@ -1,4 +1,4 @@
-"""`barograph features`: side files of instrumented runs to a table, and the features worth keeping of it."""
+"""`barograph features`: side files of instrumented runs to a table, and from it the features to keep."""
 
 from __future__ import annotations
 
@@ -7,23 +7,19 @@ import csv
 import io
 import json
 import math
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from barograph.lab.columns import note, refuse
 from barograph_agent.deliver.spool import replace_file
-from barograph_agent.feature_files.side_file import BadSideFile, Feature, SideFile, merge, read_side_file
+from barograph_agent.feature_files.side_file import Feature, SideFile, merge, read_side_file
 from barograph_collector.daemon.service import Exit
 
 RUNTIME: Final = "runtime_seconds"
 KNOWN: Final = ".known.csv"
-
-
-class UnusableInput(Exception):
-    """Input that cannot be used; the text names it and what was expected."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -34,50 +30,32 @@ def _parser() -> argparse.ArgumentParser:
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     table = verbs.add_parser("table", help="side files of runs, one folder each, to a CSV file with a line per run")
-    table.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="what $BAROGRAPH_FEATURES was in a run")
-    table.add_argument(
-        "-o",
-        "--output",
-        dest="target",
-        required=True,
-        type=Path,
-        metavar="FILE.csv",
-        help=f"and beside it FILE{KNOWN}: known when",
-    )
-    keep = verbs.add_parser(
-        "reduce", help="the features that are known early and tell something, for instrument --keep"
-    )
-    keep.add_argument("file", type=Path, metavar="FILE.csv", help="from `barograph features table`")
-    keep.add_argument(
-        "-o", "--output", dest="target", required=True, type=Path, metavar="KEEP.json", help="where to write them"
-    )
-    keep.add_argument(
-        "--time-share",
-        type=float,
-        default=0.05,
-        metavar="X",
-        help="known by then, as a share of runtime (default: 0.05)",
-    )
-    keep.add_argument(
-        "--importance", type=float, default=0.95, metavar="X", help="share of importance to keep (default: 0.95)"
-    )
-    keep.add_argument("--seed", type=int, default=0, help="of the forest (default: %(default)s)")
+    add = table.add_argument
+    add("folders", nargs="+", type=Path, metavar="DIR", help="the $BAROGRAPH_FEATURES of a run")
+    beside = f"the table; FILE{KNOWN}, beside it, has the times at which features were known"
+    add("-o", "--output", dest="target", required=True, type=Path, metavar="FILE.csv", help=beside)
+    text = "the features that are known early and informative, for instrument --keep"
+    keep = verbs.add_parser("reduce", help=text)
+    add = keep.add_argument
+    add("file", type=Path, metavar="FILE.csv", help="from `barograph features table`")
+    where = "where to write them"
+    add("-o", "--output", dest="target", required=True, type=Path, metavar="KEEP.json", help=where)
+    early = "latest time to be known, as a share of runtime (default: 0.05)"
+    add("--time-share", type=float, default=0.05, metavar="X", help=early)
+    add("--importance", type=float, default=0.95, metavar="X", help="share of importance to keep (default: 0.95)")
+    add("--seed", type=int, default=0, help="of the forest (default: %(default)s)")
     # One page of help for both verbs.
     parser.epilog = f"{table.format_help()}\n{keep.format_help()}"
     return parser
 
 
 def main(words: Sequence[str]) -> int:
-    """Do it, or say in one line why not: 65."""
+    """Run the verb; 65 if the input cannot be used."""
     options = _parser().parse_args(words)
     try:
         (_table if options.verb == "table" else _reduce)(options)
-    except (UnusableInput, BadSideFile, ValueError) as error:
-        print(f"barograph features: {error}", file=sys.stderr)
-        return Exit.DATA
-    except OSError as error:
-        print(f"barograph features: {error.filename}: {error.strerror}", file=sys.stderr)
-        return Exit.DATA
+    except (ValueError, OSError) as error:
+        return refuse("features", error)
     return Exit.OK
 
 
@@ -86,7 +64,7 @@ def _table(options: argparse.Namespace) -> None:
     for folder in options.folders:
         paths = sorted(folder.glob("*.features"))
         if not paths:
-            raise UnusableInput(
+            raise ValueError(
                 f"{folder} holds no side file, expected what a run with BAROGRAPH_FEATURES={folder} leaves"
             )
         files = [read_side_file(path) for path in paths]
@@ -98,21 +76,21 @@ def _table(options: argparse.Namespace) -> None:
     odd = [name for name in names if any(name not in features for _, _, features in runs)]
     print(f"{len(runs)} runs, {len(names)} features, {sum(sizes) / len(sizes) / 1024:.1f} KiB a run")
     if odd:
-        print(f"barograph features: {len(odd)} features are in some runs only, {odd[0]} among them", file=sys.stderr)
+        note(f"{len(odd)} features are in some runs only, {odd[0]} among them", "features")
 
 
 def _runtime(folder: Path, files: Sequence[SideFile]) -> float:
-    """From the first start to the last end. Raises Unusable for a run that did not end by itself."""
+    """From the first start to the last end, in seconds. Raises ValueError for an incomplete run."""
     ends = [file.ended_at for file in files if file.ended_at is not None]
     if len(ends) < len(files):
-        raise UnusableInput(
+        raise ValueError(
             f"{folder}: {len(files) - len(ends)} of {len(files)} side files have no end, expected a whole run"
         )
     return max(ends) - min(file.started_at for file in files)
 
 
 def _place(name: str) -> tuple[str, int, int, str]:
-    """Where a feature stands in the source; what a program has named itself comes first."""
+    """The sort key of a feature: names given by the program first, then position in the source."""
     if ":" not in name:
         return "", 0, 0, name
     source, line, column, kind = name.split(":", 3)
@@ -120,7 +98,7 @@ def _place(name: str) -> tuple[str, int, int, str]:
 
 
 def _write(path: Path, names: Sequence[str], runs: Sequence[tuple[str, float, dict[str, Feature]]], what: str) -> None:
-    """Whole, or not at all. A feature without a value is a blank cell."""
+    """Write a table atomically. A feature without a value is a blank cell. what: the attribute of a feature."""
     file = io.StringIO(newline="")
     writer = csv.writer(file)
     writer.writerow(["run", *names, RUNTIME])
@@ -140,11 +118,11 @@ def _reduce(options: argparse.Namespace) -> None:
     given = [name for name in table.header if name not in ("run", RUNTIME)]
     usable = [name for name in given if "" not in table.column(name) and len(set(table.column(name))) > 1]
     if not usable:
-        raise UnusableInput(f"{options.file}: no feature has a value in every run and differs between runs")
+        raise ValueError(f"{options.file}: no feature has a value in every run and differs between runs")
     sample = read_runs(table, RUNTIME, encode(table, RUNTIME, usable))
     early = by_time(np.column_stack([known.numbers(name) for name in usable]), sample.seconds, options.time_share)
     if not early.size:
-        raise UnusableInput(
+        raise ValueError(
             f"no feature is known within {options.time_share:g} of the runtime, expected a larger --time-share"
         )
     timely = Sample(tuple(usable[i] for i in early), sample.values[:, early], sample.seconds)

@@ -1,4 +1,4 @@
-"""`barograph plan`: which runs to measure for a model of weak scaling."""
+"""`barograph plan`: proposes the runs to measure for a model of weak scaling."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from rich.console import Console
-from rich.table import Table
-
+from barograph.lab.columns import checked, console, table
 from barograph_collector.daemon.service import Exit
 from barograph_modeler.studies.weak.complexity import BadExpression, Complexity
-from barograph_modeler.studies.weak.planner import POWER, PlannedRun, plan
+from barograph_modeler.studies.weak.planner import POWER, plan
 
 REPEATS = "5 to 7"
-"""Runs per configuration that the paper advises: the least time of them is learned."""
+"""Runs per configuration that the paper recommends; the least time is learned."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -24,31 +22,21 @@ def _parser() -> argparse.ArgumentParser:
         prog="barograph plan",
         description="Propose the runs to measure for a model of weak scaling: work per process stays the same.",
     )
-    parser.add_argument("--complexity", required=True, metavar="EXPR", help="serial work over size: N**3, N*log2(N)")
-    parser.add_argument("--size", required=True, type=float, metavar="N", help="problem size on --at-ranks ranks")
-    parser.add_argument("--at-ranks", type=int, default=1, metavar="P", help="ranks that --size is for (default: 1)")
-    parser.add_argument("--max-ranks", required=True, type=int, metavar="P", help="ranks there are to measure with")
-    parser.add_argument("--count", type=int, default=8, metavar="K", help="configurations (default: 8)")
-    parser.add_argument(
-        "--grid",
-        choices=list(POWER),
-        default="rectangle",
-        help="what ranks must form (default: rectangle, at most 2:1)",
+    add = parser.add_argument
+    targets = checked(
+        lambda text: [int(part) for part in text.split(",")], bool, "whole numbers with commas between them"
     )
-    parser.add_argument(
-        "--ranks-multiple", type=int, default=1, metavar="K", help="ranks are multiples of K: full nodes"
-    )
-    parser.add_argument("--size-multiple", type=float, default=1, metavar="K", help="sizes are multiples of K: blocks")
-    parser.add_argument("--targets", type=_targets, default=[], metavar="P[,P]", help="ranks to predict for later")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add("--complexity", required=True, metavar="EXPR", help="serial work over size: N**3, N*log2(N)")
+    add("--size", required=True, type=float, metavar="N", help="problem size on --at-ranks ranks")
+    add("--at-ranks", type=int, default=1, metavar="P", help="ranks that --size is for (default: 1)")
+    add("--max-ranks", required=True, type=int, metavar="P", help="most ranks available for measurements")
+    add("--count", type=int, default=8, metavar="K", help="configurations (default: 8)")
+    add("--grid", choices=list(POWER), default="rectangle", help="shape of ranks (default: rectangle, at most 2:1)")
+    add("--ranks-multiple", type=int, default=1, metavar="K", help="ranks are multiples of K: full nodes")
+    add("--size-multiple", type=float, default=1, metavar="K", help="sizes are multiples of K: blocks")
+    add("--targets", type=targets, default=[], metavar="P[,P]", help="ranks to predict for later")
+    add("--json", action="store_true", help="print one JSON object")
     return parser
-
-
-def _targets(text: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}, expected whole numbers with commas between them") from None
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -70,36 +58,16 @@ def main(arguments: Sequence[str]) -> int:
     except (BadExpression, ValueError) as error:
         print(f"barograph plan: {error}", file=sys.stderr)
         return Exit.USAGE
-    measured = configurations[: len(configurations) - len(options.targets)]
+    measured = len(configurations) - len(options.targets)
     work = complexity.work(options.size) / options.at_ranks
     if options.json:
-        print(
-            json.dumps(
-                {
-                    "complexity": options.complexity,
-                    "work_per_rank": work,
-                    "measure": [asdict(one) for one in measured],
-                    "targets": [asdict(one) for one in configurations[len(measured) :]],
-                }
-            )
-        )
+        rows = [asdict(one) for one in configurations]
+        head = {"complexity": options.complexity, "work_per_rank": work}
+        print(json.dumps({**head, "measure": rows[:measured], "targets": rows[measured:]}))
         return Exit.OK
-    _show(configurations, len(measured), complexity)
-    worst = max(abs(one.work_change) for one in configurations)
-    print(
-        f"{options.complexity} / ranks = {work:.6g} everywhere, to {worst:.1%}. Run each configuration {REPEATS} times."
-    )
-    if worst > 0.05:
-        print("Rounding moved the work per rank by more than 5 %: expect errors of that size. A larger size helps.")
-    return Exit.OK
-
-
-def _show(configurations: Sequence[PlannedRun], measured: int, complexity: Complexity) -> None:
-    table = Table(box=None)
-    for name in ("", "ranks", "wanted", "grid", complexity.variable, "wanted", "work per rank"):
-        table.add_column(name, justify="left" if not name else "right")
-    for i, one in enumerate(configurations):
-        table.add_row(
+    heads = ("", "ranks", "wanted", "grid", complexity.variable, "wanted", "work per rank")
+    cells = (
+        (
             "measure" if i < measured else "target",
             str(one.ranks),
             f"{one.wanted_ranks:g}",
@@ -108,4 +76,13 @@ def _show(configurations: Sequence[PlannedRun], measured: int, complexity: Compl
             f"{one.wanted_size:.6g}",
             f"{one.work_change:+.2%}",
         )
-    Console(width=None if sys.stdout.isatty() else 120).print(table)
+        for i, one in enumerate(configurations)
+    )
+    console().print(table(None, heads, cells, box=None))
+    worst = max(abs(one.work_change) for one in configurations)
+    print(
+        f"{options.complexity} / ranks = {work:.6g} everywhere, to {worst:.1%}. Run each configuration {REPEATS} times."
+    )
+    if worst > 0.05:
+        print("Rounding moved the work per rank by more than 5 %: expect errors of that size. A larger size helps.")
+    return Exit.OK

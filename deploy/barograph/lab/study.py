@@ -1,4 +1,4 @@
-"""`barograph study`: the tables of the two papers on scaling, on measurements that are there already."""
+"""`barograph study`: the tables of the two papers on scaling, from existing measurements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from barograph.lab.columns import HEADED, checked, names, refuse, say
+from barograph.lab.columns import CSV_FILE, add_subject, checked, names, note, refuse
 from barograph_collector.daemon.service import Exit
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.studies.greybox import greybox_study
@@ -35,61 +35,44 @@ def _parser() -> argparse.ArgumentParser:
     )
     subjects = parser.add_subparsers(dest="subject", required=True, metavar="SUBJECT")
     share = checked(float, lambda share: 0 < share < 1, "a number between 0 and 1, both excluded")
-    grey = subjects.add_parser(
+    grey = add_subject(
+        subjects,
         "grey-box",
-        help="speedups beyond the scales that were learned: grey-box models, Oliveira's model, Amdahl's law",
+        _grey_box,
+        help="speedups beyond the learned scales: grey-box models, Oliveira's model, Amdahl's law",
         description="Root mean squared errors of speedups, as in Alasandagutti et al. (2024), tables 1 to 6.",
     )
-    grey.add_argument(
-        "--scaling",
-        type=_scalings,
-        default=["strong"],
-        metavar="KIND[,KIND]",
-        help="strong, hybrid, weak (default: strong); all but strong need --size",
-    )
-    grey.add_argument("--nodes", metavar="COL", help="the column of nodes: two levels of parallelism")
-    grey.add_argument(
-        "--cutoff-ranks",
-        type=share,
-        default=0.5,
-        metavar="Q",
-        help="quantile of the scales that is c_f (default: 0.5)",
-    )
-    grey.add_argument(
-        "--cutoff-size", type=share, default=0.5, metavar="Q", help="quantile of the sizes that is w_f (default: 0.5)"
-    )
-    grey.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="seed of draws, networks and swarms (default: 0)"
-    )
-    weak = subjects.add_parser(
+    add = grey.add_argument
+    kinds = "strong, hybrid, weak (default: strong); all but strong need --size"
+    add("--scaling", type=_scalings, default=["strong"], metavar="KIND[,KIND]", help=kinds)
+    add("--nodes", metavar="COL", help="the column of nodes: two levels of parallelism")
+    quantile = "quantile of the {} that is {} (default: 0.5)"
+    add("--cutoff-ranks", type=share, default=0.5, metavar="Q", help=quantile.format("scales", "c_f"))
+    add("--cutoff-size", type=share, default=0.5, metavar="Q", help=quantile.format("sizes", "w_f"))
+    add("--seed", type=int, default=0, metavar="N", help="seed of draws, networks and swarms (default: 0)")
+    weak = add_subject(
+        subjects,
         "weak",
+        _weak,
         help="times and performance at fixed work per process: the log-bilinear law and its rivals",
         description="Relative errors at scales beyond those learned, as in Mokrov (2020), tables 2 to 10.",
     )
-    weak.add_argument("--performance", metavar="COL", help="the column of performance, scored beside times")
-    weak.add_argument(
-        "--smallest", type=int, default=1, metavar="P", help="learn from P ranks up, such as two nodes (default: 1)"
-    )
-    weak.add_argument(
-        "--largest", type=int, metavar="P", help="learn up to P ranks (default: lower half of the scales)"
-    )
-    grey.set_defaults(execute=_grey_box)
-    weak.set_defaults(execute=_weak)
+    add = weak.add_argument
+    add("--performance", metavar="COL", help="the column of performance, scored beside times")
+    smallest = "learn from P ranks up, such as two nodes (default: 1)"
+    add("--smallest", type=int, default=1, metavar="P", help=smallest)
+    add("--largest", type=int, metavar="P", help="learn up to P ranks (default: lower half of the scales)")
     for subject in (grey, weak):
-        subject.add_argument("file", type=Path, metavar="FILE.csv", help=HEADED)
-        subject.add_argument("--time", required=True, metavar="COL", help="the column of times")
-        subject.add_argument(
-            "--ranks", required=True, metavar="COL", help="the column of ranks (or of nodes, if all have as many)"
-        )
-        subject.add_argument(
-            "--by", required=True, type=names, metavar="COL[,COL]", help="columns that tell applications apart"
-        )
-        subject.add_argument("--size", metavar="COL", help="the column of problem sizes")
-        subject.add_argument("--complexity", metavar="EXPR", help="serial work as a function of the size, such as N**2")
-        subject.add_argument(
-            "--where", type=_condition, action="append", default=[], metavar="COL[!]=VALUE", help="use these lines only"
-        )
-        subject.add_argument("--json", action="store_true", help="print one JSON object: tables and rows")
+        add = subject.add_argument
+        add("file", type=Path, metavar="FILE.csv", help=CSV_FILE)
+        add("--time", required=True, metavar="COL", help="the column of times")
+        add("--ranks", required=True, metavar="COL", help="the column of ranks (or of nodes, if all have as many)")
+        add("--by", required=True, type=names, metavar="COL[,COL]", help="columns that identify an application")
+        add("--size", metavar="COL", help="the column of problem sizes")
+        add("--complexity", metavar="EXPR", help="serial work as a function of the size, such as N**2")
+        lines = "use these lines only"
+        add("--where", type=_condition, action="append", default=[], metavar="COL[!]=VALUE", help=lines)
+        add("--json", action="store_true", help="print one JSON object: tables and rows")
     # One page of help for all subjects.
     parser.epilog = "\n".join([grey.format_help(), weak.format_help()])
     return parser
@@ -128,7 +111,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _plain(value: Any) -> Any:
-    """The value as JSON has it: arrays are lists, what is no number is null."""
+    """The value for JSON: arrays become lists, numbers that are not finite null."""
     if isinstance(value, dict):
         return {key: _plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple | np.ndarray):
@@ -143,19 +126,18 @@ def _grey_box(
 ) -> tuple[list[Grid], list[greybox_study.Scored]]:
     columns = Columns(options.time, options.ranks, options.by, options.size, options.nodes)
     applications = read_runs(options.file, columns, options.where, complexity)
+    cutoffs = (options.cutoff_ranks, options.cutoff_size)
     rows: list[greybox_study.Scored] = []
     left_out = []
     for scaling in options.scaling:
         for name, runs in applications.items():
             try:
-                rows += greybox_study.evaluate(
-                    name, runs, scaling, options.cutoff_ranks, options.cutoff_size, options.seed
-                )
+                rows += greybox_study.evaluate(name, runs, scaling, *cutoffs, options.seed)
             except TooFewRuns as error:
                 left_out.append(f"{', '.join(name)}, {scaling}: {error}")
-    _say_left_out(left_out, len(applications) * len(options.scaling), options.file, bool(rows))
+    _note_left_out(left_out, len(applications) * len(options.scaling), options.file, bool(rows))
     for model, scaling, reason in dict.fromkeys((row.model, row.scaling, row.reason) for row in rows if row.reason):
-        say(f"{model}, {scaling}: {reason}", "study")
+        note(f"{model}, {scaling}: {reason}", "study")
     return greybox_study.tables(rows), rows
 
 
@@ -174,20 +156,20 @@ def _weak(options: argparse.Namespace, complexity: Complexity | None) -> tuple[l
             if complexity is not None and kind == "time":
                 changes = rounding(complexity, [(int(p), float(n)) for p, n in zip(runs.ranks, runs.size, strict=True)])
                 span = f"{min(changes):+.1%} to {max(changes):+.1%}"
-                say(f"{application}: work per rank lies {span} from its median", "study")
+                note(f"{application}: work per rank lies {span} from its median", "study")
             size = runs.size if options.size else runs.ranks * weak_study.WORK_PER_RANK
             sized = Runs.of(runs.ranks, runs.seconds, size=size)
             try:
                 targets += weak_study.evaluate(name, sized, kind, options.smallest, options.largest)
             except ValueError as error:
                 left_out.append(f"{application}, {kind}: {error}")
-    _say_left_out(left_out, asked, options.file, bool(targets))
+    _note_left_out(left_out, asked, options.file, bool(targets))
     return weak_study.tables(targets), targets
 
 
-def _say_left_out(left_out: Sequence[str], asked: int, path: Path, anything: bool) -> None:
-    """Print what is left out, and why. Raises BadTable where nothing is left to study."""
+def _note_left_out(left_out: Sequence[str], asked: int, path: Path, anything: bool) -> None:
+    """Print what is left out, and why. Raises BadTable if nothing is left to study."""
     if not anything:
         raise BadTable(f"{path}: nothing to study in {asked} applications; the first: {left_out[0]}")
     for line in left_out:
-        say(f"left out: {line}", "study")
+        note(f"left out: {line}", "study")

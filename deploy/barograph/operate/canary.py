@@ -1,18 +1,18 @@
-"""`barograph canary`: send a made-up job that becomes slow, and wait for its alarm: an end-to-end check."""
+"""`barograph canary`: an end-to-end check. Sends a synthetic job that becomes slow, and waits for its alarm."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
-import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
 
+from barograph.cli import CommandError
 from barograph_agent.deliver import keys
 from barograph_agent.settings import agent, places
 from barograph_collector.client.follow import LogWriter
@@ -21,39 +21,38 @@ from barograph_collector.daemon.service import Exit
 
 CLASS: Final = 1
 HEALTHY, SLOW, FACTOR = 60, 40, 3.0
-"""Numbers of intervals: healthy ones of a second, then slow ones of FACTOR seconds."""
+"""The job has HEALTHY intervals of 1 s, then SLOW intervals of FACTOR seconds."""
 NOT_LEARNED: Final = 1
-"""Its exit status. Failed runs are not learned, so canaries make no history."""
+"""Exit status of the job. The modeler does not learn from failed runs."""
 
 
 def main(arguments: Sequence[str], clock: Callable[[], float] = time.time) -> int:
-    """Send a canary and wait for its alarm; 69 and the step that failed where none arrives."""
+    """Send a canary and wait for its alarm; 69 where a step does not complete in time."""
     parser = argparse.ArgumentParser(
-        prog="barograph canary", description="Send a made-up slow job through the service and wait for its alarm."
+        prog="barograph canary", description="Send a synthetic slow job through the service and wait for its alarm."
     )
     places.add_collector_option(parser, agent.endpoint(os.environ))
     parser.add_argument(
         "--alertmanager",
         metavar="URL",
-        help="also wait until this Alertmanager answers that it is ready, such as http://127.0.0.1:9093",
+        help="also wait until this Alertmanager is ready, such as http://127.0.0.1:9093",
     )
-    parser.add_argument("--seconds", type=float, default=30.0, metavar="S", help="to wait (default: %(default)g)")
+    parser.add_argument("--seconds", type=float, default=30.0, metavar="S", help="time limit (default: %(default)g)")
     options = parser.parse_args(arguments)
     try:
         key = keys.from_environment(os.environ)
     except keys.KeyFileError as error:
-        print(f"barograph canary: {error}", file=sys.stderr)
-        return Exit.DATA
+        raise CommandError(str(error)) from None
     now = clock()
     job = f"canary/{int(now * 1000)}.0.0"
     deadline = time.monotonic() + options.seconds
     if not _send(options.collector, key, job, now, options.seconds):
-        return _fail(f"the collector at {options.collector} has not acknowledged the job")
+        raise _failed(f"the collector at {options.collector} has not acknowledged the job")
     sentence = _alarm(options.collector, key, job, deadline)
     if not sentence:
-        return _fail("the log has the job, but the alerts daemon has raised no alarm about it")
+        raise _failed("the log has the job, but the alerts daemon has raised no alarm about it")
     if options.alertmanager is not None and not _ready(options.alertmanager, deadline):
-        return _fail(f"the job has alarmed, but the Alertmanager at {options.alertmanager} is not ready")
+        raise _failed(f"the job has alarmed, but the Alertmanager at {options.alertmanager} is not ready")
     print(f"{job}: {sentence}")
     return Exit.OK
 
@@ -91,19 +90,13 @@ def _alarm(endpoint: str, key: keys.ClientKey | None, job: str, deadline: float)
 
 
 def _ready(url: str, deadline: float) -> bool:
-    while not (ready := _is_ready(url)) and time.monotonic() < deadline:
+    while True:
+        with contextlib.suppress(OSError, ValueError), urllib.request.urlopen(f"{url.rstrip('/')}/-/ready", timeout=5):
+            return True
+        if time.monotonic() >= deadline:
+            return False
         time.sleep(0.2)
-    return ready
 
 
-def _is_ready(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"{url.rstrip('/')}/-/ready", timeout=5) as answer:
-            return bool(answer.status == 200)
-    except (urllib.error.URLError, OSError, ValueError):
-        return False
-
-
-def _fail(text: str) -> int:
-    print(f"barograph canary: {text}", file=sys.stderr)
-    return Exit.UNAVAILABLE
+def _failed(text: str) -> CommandError:
+    return CommandError(text, Exit.UNAVAILABLE)

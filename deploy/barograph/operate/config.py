@@ -1,4 +1,4 @@
-"""`barograph config`: show the settings of the daemons and their origins, or check a file."""
+"""`barograph config`: show the settings of the daemons and their origins, or check a configuration file."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from barograph.cli import CommandError
 from barograph.site.settings import PageSettings
 from barograph_agent.settings.agent import AgentSettings
 from barograph_agent.settings.setting import Section, as_text
@@ -35,7 +36,7 @@ Effective = dict[str, dict[str, Value]]
 
 
 def effective(file: Path | None, environment: Mapping[str, str]) -> Effective:
-    """Every setting by section and name, checked, those of applications included. Raises ConfigError."""
+    """All settings by section and name, validated, with those of single applications. Raises ConfigError."""
     found: Effective = {}
     for section in SECTIONS:
         configuration = Configuration(section, environment=environment, file=file)
@@ -50,17 +51,17 @@ def effective(file: Path | None, environment: Mapping[str, str]) -> Effective:
     return found
 
 
-def show(options: argparse.Namespace) -> int:
+def show(options: argparse.Namespace) -> None:
     """Print the effective settings."""
     file = options.config or site_file(os.environ)
     found = effective(file, os.environ)
     if options.json:
-        told = {
-            section: {name: {"value": plain(value.value), "from": value.origin} for name, value in values.items()}
+        settings = {
+            section: {name: {"value": _plain(value.value), "from": value.origin} for name, value in values.items()}
             for section, values in found.items()
         }
-        print(json.dumps({"file": str(file) if file else None, "settings": told}, indent=2))
-        return Exit.OK
+        print(json.dumps({"file": str(file) if file else None, "settings": settings}, indent=2))
+        return
     console = Console(width=None if sys.stdout.isatty() else 160)
     console.print(f"file: {file or f'none ({SITE_FILE} does not exist)'}", highlight=False)
     for section, values in found.items():
@@ -72,37 +73,31 @@ def show(options: argparse.Namespace) -> int:
             style = "dim" if value.origin == "default" else ""
             table.add_row(*map(Text, (name, text, value.origin)), style=style)
         console.print(table)
-    return Exit.OK
 
 
-def check(options: argparse.Namespace) -> int:
-    """Check a file. The environment of this process is ignored."""
+def check(options: argparse.Namespace) -> None:
+    """Check a file, without the environment."""
     file = options.file or options.config or site_file(os.environ) or SITE_FILE
     found = effective(file, {})
     own = sum(value.origin != "default" for values in found.values() for value in values.values())
     print(f"{file}: well, {own} settings")
-    return Exit.OK
 
 
-def plain(value: Any) -> Any:
-    """A value as JSON has it."""
+def _plain(value: Any) -> Any:
     match value:
-        case Path() | (str(), int()):
+        case Path() | (str(), int()):  # a path, or an address and its port
             return as_text(value)
-        case tuple():
-            return list(value)
     return value
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Show or check; 65 for a file that cannot be used."""
+    """Show or check the configuration; 65 for an invalid file."""
     options = _parser().parse_args(arguments)
     try:
-        status: int = options.verb(options)
+        options.verb(options)
     except ConfigError as error:
-        print(f"barograph config: {error}", file=sys.stderr)
-        return Exit.DATA
-    return status
+        raise CommandError(str(error)) from None
+    return Exit.OK
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,6 +1,6 @@
-"""The configuration file's part of docs/reference/settings.md, made from the structs that daemons read it with.
+"""Generates the section on the configuration file in docs/reference/settings.md from the settings structs.
 
-`python -m barograph.operate.config_reference docs/reference/settings.md` writes it into the page; a test compares.
+`python -m barograph.operate.config_reference docs/reference/settings.md` updates the page in place.
 """
 
 from __future__ import annotations
@@ -51,29 +51,14 @@ _MORE: Final = {
     ("agent", "budget"): "[What a run sends](../user/run.md#what-it-sends).",
     ("agent", "spool"): "Never a parallel file system.",
 }
-"""What the page says of a key beyond its `meaning`, mostly links, which no command line has use for."""
-
-
-def section() -> str:
-    """The part of the page below HEADING, Markdown."""
-    return "\n".join([_HEAD, *(line for section in SECTIONS for line in _section(section))])
-
-
-def section_of(page: str) -> str:
-    """The same part of the text of a page. Raises ValueError where the page has no such part."""
-    begin, end = _span(page)
-    return page[begin:end]
+"""Text for the page only, after the `meaning` of a key: mostly links."""
 
 
 def written_into(page: str) -> str:
-    """The text of a page with this part replaced. Raises ValueError where the page has no such part."""
-    begin, end = _span(page)
-    return page[:begin] + section() + page[end:]
-
-
-def _span(page: str) -> tuple[int, int]:
+    """The text of the page with the part below HEADING replaced. Raises ValueError for a page without that part."""
     begin = page.index(f"\n{HEADING}\n") + len(HEADING) + 2
-    return begin, page.index("\n## ", begin)
+    parts = [_HEAD, *(line for section in SECTIONS for line in _section(section))]
+    return page[:begin] + "\n".join(parts) + page[page.index("\n## ", begin) :]
 
 
 def _section(section: type[Section]) -> Iterator[str]:

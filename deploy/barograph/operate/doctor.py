@@ -13,7 +13,7 @@ FAILED = 1
 
 
 def main(arguments: list[str]) -> int:
-    """Check this node: one line each, and what to do where something is not well; 1 if anything fails."""
+    """Check this node: one line per check, with advice where it fails; 1 if any check fails."""
     parse = argparse.ArgumentParser(prog="barograph doctor", description=main.__doc__)
     environment, _ = agent.environment_or_complaint(os.environ)
     parse.add_argument("--json", action="store_true", help="one JSON object instead of lines")

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Final
 
+from barograph.cli import CommandError
+
 FOLDER: Final = "share/barograph/"
-EXIT_DATA: Final = 65
 
 
 def installed() -> list[Path]:
-    """The files, sorted; none where this copy was not installed as a package."""
+    """The installed files, sorted; none where Barograph is not installed as a package."""
     try:
         known = metadata.files("barograph") or []
     except metadata.PackageNotFoundError:
@@ -23,16 +23,15 @@ def installed() -> list[Path]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the files, a line each; 65 if there are none."""
+    """Print one path per line; 65 if there are none."""
     parser = argparse.ArgumentParser(
-        prog="barograph files", description="Say where units, hooks, rules and dashboards were installed."
+        prog="barograph files", description="List the installed units, hooks, rules and dashboards."
     )
-    parser.add_argument("folder", nargs="?", default="", help="only those in a folder of this name, as rules")
+    parser.add_argument("folder", nargs="?", default="", help="only files in a folder of this name, such as rules")
     options = parser.parse_args(arguments)
     found = [path for path in installed() if not options.folder or options.folder in path.parts]
     if not found:
         what = f"of {options.folder!r} " if options.folder else ""
-        print(f"barograph files: none {what}is installed, expected a package installed by pip", file=sys.stderr)
-        return EXIT_DATA
+        raise CommandError(f"none {what}is installed, expected a package installed by pip")
     print(*found, sep="\n")
     return 0

@@ -1,6 +1,6 @@
 """`barograph keys`: access control of the log and the page.
 
-Writes key files, job tokens and viewers' tokens. Secrets are never printed.
+Writes key files, job tokens and viewers' tokens. Prints no secrets.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from barograph.cli import CommandError
 from barograph_agent.deliver.credential import issue
 from barograph_agent.deliver.keys import Role
 from barograph_agent.protocol.tables import IDENTIFIER, Kind
@@ -27,16 +28,16 @@ from barograph_collector.daemon.service import Exit
 DEFAULT_DIRECTORY: Final = Path("/etc/barograph/keys")
 _TOKEN_OPTIONS: Final = """\
 options of token:
-  --output FILE  where to, with mode 600
-  --owner UID    whose file it becomes (default: yours)
-  --hours H      how long it is good (default: 48)
+  --output FILE  the token file, created with mode 600
+  --owner UID    owner of the token file (default: you)
+  --hours H      lifetime of the token (default: 48)
 """
 
 
 def init(options: argparse.Namespace) -> None:
-    """Make the key directory."""
+    """Create the key directory."""
     keys.init(options.keys)
-    print(f"{options.keys}: ready. Let clients in with `barograph keys add`, then start `barograph collector --keys`.")
+    print(f"{options.keys}: ready. Add clients with `barograph keys add`, then start `barograph collector --keys`.")
 
 
 def add(options: argparse.Namespace) -> None:
@@ -62,18 +63,18 @@ def show(options: argparse.Namespace) -> None:
 
 
 def revoke(options: argparse.Namespace) -> None:
-    """Remove a client or a viewer; where both have this name, both."""
+    """Remove the client and the viewer of this name."""
     viewer = http_access.revoke(options.keys, options.name)
     if viewer is not None:
-        print(f"{viewer.right} {viewer.name} is let in no longer; page and /predict notice within seconds.")
+        print(f"{viewer.right} {viewer.name} is revoked; page and /predict refuse it within seconds.")
         if all(client.name != options.name for client in keys.load_clients(options.keys)):
             return
     gone = keys.revoke(options.keys, options.name)
-    print(f"{gone.role} {gone.name} is let in no longer; a collector that runs notices within seconds.")
+    print(f"{gone.role} {gone.name} is revoked; a running collector refuses it within seconds.")
 
 
 def token(options: argparse.Namespace) -> None:
-    """Write a job token, for its job's user alone to read."""
+    """Write a job token, readable only by the job's user."""
     expires = int(time.time() + options.hours * 3600)
     secret = bytes.fromhex(keys.load_collector(options.keys).token_secret)
     text = msgspec.json.encode(issue(secret, options.job, options.user, expires))
@@ -102,21 +103,20 @@ def identifier(text: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Change or show a key directory; 73 where it cannot be used."""
+    """Change or list a key directory; 73 where it is unusable."""
     options = _parser().parse_args(arguments)
     verb: Callable[[argparse.Namespace], None] = options.verb
     try:
         verb(options)
     except keys.KeysError as error:
-        print(f"barograph keys: {error}", file=sys.stderr)
-        return Exit.STATE
+        raise CommandError(str(error), Exit.STATE) from None
     return Exit.OK
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="barograph keys",
-        description="Say who may use the log and look at the page.",
+        description="Manage access to the log and the page.",
         epilog=_TOKEN_OPTIONS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -128,25 +128,25 @@ def _parser() -> argparse.ArgumentParser:
         help="the collector's key directory (default: %(default)s)",
     )
     verbs = parser.add_subparsers(required=True, metavar="VERB")
-    verbs.add_parser("init", help="make the directory").set_defaults(verb=init)
-    adding = verbs.add_parser("add", help="let a client or a viewer in, and write its key file or token")
+    verbs.add_parser("init", help="create the directory").set_defaults(verb=init)
+    adding = verbs.add_parser("add", help="add a client or a viewer, and write its key file or token")
     adding.add_argument(
         "role",
         choices=[*get_args(Role), *get_args(http_access.Right)],
-        help="agent: own jobs. reader: all. writer: all and conclusions. importer: whole past jobs. "
-        "operator: sees all on the page. user: sees own jobs on the page",
+        help="agent: writes its own jobs. reader: reads all. writer: reads all, writes conclusions. importer: writes "
+        "past jobs. operator: sees all on the page. user: sees own jobs on the page",
     )
-    adding.add_argument("name", help="the client's name; a writer's streams begin with it, a user's is the account's")
+    adding.add_argument("name", help="name of the client; prefix of a writer's streams; a user's account name")
     adding.set_defaults(verb=add)
-    verbs.add_parser("list", help="list who is let in").set_defaults(verb=show)
-    revoking = verbs.add_parser("revoke", help="let a client in no longer")
-    revoking.add_argument("name", help="the client's name")
+    verbs.add_parser("list", help="list clients and viewers").set_defaults(verb=show)
+    revoking = verbs.add_parser("revoke", help="remove a client or a viewer")
+    revoking.add_argument("name", help="name of the client or viewer")
     revoking.set_defaults(verb=revoke)
     giving = verbs.add_parser("token", help="write a job token")
-    giving.add_argument("job", type=identifier, help="CLUSTER/ID, for all its restarts and steps")
-    giving.add_argument("user", type=identifier, help="who may write it")
-    giving.add_argument("--output", type=Path, required=True, metavar="FILE", help="where to, with mode 600")
-    giving.add_argument("--owner", type=int, metavar="UID", help="whose file it becomes (default: yours)")
-    giving.add_argument("--hours", type=float, default=48.0, metavar="H", help="how long it is good (default: 48)")
+    giving.add_argument("job", type=identifier, help="CLUSTER/ID; covers all restarts and steps")
+    giving.add_argument("user", type=identifier, help="user who may write the job")
+    giving.add_argument("--output", type=Path, required=True, metavar="FILE", help="token file, created with mode 600")
+    giving.add_argument("--owner", type=int, metavar="UID", help="owner of the token file (default: you)")
+    giving.add_argument("--hours", type=float, default=48.0, metavar="H", help="lifetime of the token (default: 48)")
     giving.set_defaults(verb=token)
     return parser

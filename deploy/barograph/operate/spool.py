@@ -1,4 +1,4 @@
-"""`barograph spool [--send]`: lists what earlier runs on this node could not deliver, or delivers it."""
+"""`barograph spool [--send]`: lists or delivers the undelivered rows of earlier runs on this node."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from barograph.cli import CommandError
 from barograph_agent.settings import agent, places
 from barograph_agent.sidecar.main import Sidecar, adopt, orphans
 from barograph_agent.sidecar.watch import Watch
@@ -16,7 +17,7 @@ EXIT_UNAVAILABLE: Final = 69
 
 
 class SpoolDelivery(Sidecar[Watch]):
-    """Delivers the orphaned spools under a directory, whether their programs have ended or not, and prints how."""
+    """Delivers the orphaned spools under a directory and prints the outcome of each."""
 
     def __init__(self, root: Path, endpoint: str, seconds: float) -> None:
         super().__init__(root, endpoint, seconds, adopt(root, endpoint))
@@ -25,11 +26,11 @@ class SpoolDelivery(Sidecar[Watch]):
 
     @property
     def is_over(self) -> bool:
-        """Always: there are no other programs to wait for."""
+        """Always true: there is no program to wait for."""
         return True
 
     def release(self, watch: Watch) -> None:
-        """Print what became of it; delete what is delivered."""
+        """Print the outcome; delete a delivered spool."""
         if watch.delivered:
             print(f"delivered  {watch.plan.job.key}")
         else:
@@ -42,12 +43,12 @@ class SpoolDelivery(Sidecar[Watch]):
 def main(arguments: list[str]) -> int:
     """List undelivered runs, or deliver them; 69 if some could not be delivered."""
     parse = argparse.ArgumentParser(prog="barograph spool", description=main.__doc__)
-    parse.add_argument("--send", action="store_true", help="deliver them now")
+    parse.add_argument("--send", action="store_true", help="deliver the runs now")
     environment, complaint = agent.environment_or_complaint(os.environ)
     if complaint:
         print(f"barograph spool: {complaint}; going on without this file", file=sys.stderr)
     places.add_collector_option(parse, places.endpoint(environment))
-    parse.add_argument("--seconds", type=float, default=30.0, help="how long to try (default: %(default)s)")
+    parse.add_argument("--seconds", type=float, default=30.0, help="time limit of the delivery (default: %(default)s)")
     options = parse.parse_args(arguments)
     root = places.spool_root(environment)
     waiting = orphans(root) if root.is_dir() else {}
@@ -64,6 +65,5 @@ def main(arguments: list[str]) -> int:
     delivery.run()
     if not delivery.left:
         return 0
-    waited = f"{delivery.left} runs not delivered in {options.seconds:g} s to {options.collector}"
-    print(f"barograph: {waited}", file=sys.stderr)
-    return EXIT_UNAVAILABLE
+    undelivered = f"{delivery.left} runs not delivered in {options.seconds:g} s to {options.collector}"
+    raise CommandError(undelivered, EXIT_UNAVAILABLE)

@@ -18,20 +18,17 @@ from barograph_collector.daemon.service import CannotStart, Exit, Shutdown
 
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 30.0
-"""Time limit for all daemons together, as for each under systemd. A killed modeler loses its snapshot, nothing else."""
+"""Time limit for all daemons together, equal to systemd's for each. A killed modeler loses only its snapshot."""
 BACKOFF_LIMIT_SECONDS: Final = 10.0
 STABLE_SECONDS: Final = 30.0
 WATCHDOG_SECONDS: Final = 300.0
-"""Watchdog timeout. Long enough for a daemon that reads a long log at its start."""
+"""Watchdog timeout, long enough for a daemon that reads a long log at its start."""
 _PR_SET_PDEATHSIG: Final = 1
 _log = logging.getLogger(__name__)
 
 
 class SupervisedDaemon(NamedTuple):
-    """A process to supervise.
-
-    It notifies as under systemd: READY=1 to $NOTIFY_SOCKET when it is ready, then WATCHDOG=1 within the timeout.
-    """
+    """A process to supervise. It implements systemd's notification and watchdog protocols on $NOTIFY_SOCKET."""
 
     name: str
     command: list[str]
@@ -45,25 +42,25 @@ class _Child:
     def __init__(self, daemon: SupervisedDaemon, watchdog_seconds: float) -> None:
         self.daemon = daemon
         self.watchdog_seconds = watchdog_seconds
-        self.heard_at: float | None = None
+        self.notified_at: float | None = None
         """Time of the last notification; None until the daemon is ready."""
         self.process: subprocess.Popen[bytes] | None = None
         self.started = 0.0
         self.failures = 0
-        self.again_at: float | None = None
-        # Bound to an abstract name that the kernel picks. An open port does not tell that this daemon is ready.
+        self.restart_at: float | None = None
+        # Autobind: the kernel assigns an abstract address.
         self.channel = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.channel.bind("")
         self.channel.setblocking(False)
 
     def start(self) -> None:
         self.started = time.monotonic()
-        self.again_at = None
-        # Notifications of the former process are discarded.
+        self.restart_at = None
+        # Discard notifications of the previous process.
         self.read_notifications(self.started)
-        self.heard_at = None
-        # In a session of its own Ctrl-C does not reach the daemon: the supervisor stops the daemons in order. When the
-        # supervisor is killed, the kernel stops them.
+        self.notified_at = None
+        # A new session keeps Ctrl-C from the daemon: the supervisor stops the daemons in order. If the supervisor is
+        # killed, the kernel terminates them.
         self.process = subprocess.Popen(
             self.daemon.command,
             env=self._environment(),
@@ -75,14 +72,14 @@ class _Child:
     def read_notifications(self, now: float) -> bool:
         """Read the pending notifications; whether the daemon is ready."""
         with contextlib.suppress(BlockingIOError):
-            while said := self.channel.recv(1024).splitlines():
-                if b"READY=1" in said or b"WATCHDOG=1" in said:
-                    self.heard_at = now
-        return self.heard_at is not None
+            while notified := self.channel.recv(1024).splitlines():
+                if b"READY=1" in notified or b"WATCHDOG=1" in notified:
+                    self.notified_at = now
+        return self.notified_at is not None
 
     def is_frozen(self, now: float) -> bool:
         """Whether a notification is overdue."""
-        return self.heard_at is not None and now - self.heard_at > self.watchdog_seconds
+        return self.notified_at is not None and now - self.notified_at > self.watchdog_seconds
 
     def _environment(self) -> dict[str, str]:
         # WATCHDOG_PID names the process that this supervisor's own supervisor watches.
@@ -94,7 +91,7 @@ class _Child:
 
 
 class Supervisor:
-    """Keeps daemons running, in the order given. Kills one that sends no notification for `watchdog_seconds`."""
+    """Runs daemons, started in the given order. Kills a daemon that sends no notification for `watchdog_seconds`."""
 
     def __init__(self, daemons: Sequence[SupervisedDaemon], watchdog_seconds: float = WATCHDOG_SECONDS) -> None:
         self._children = [_Child(daemon, watchdog_seconds) for daemon in daemons]
@@ -110,7 +107,7 @@ class Supervisor:
             self._wait_ready(child, shutdown)
 
     def check(self, now: float) -> None:
-        """Restart daemons that have ended: the first time at once, then with an exponential backoff."""
+        """Restart daemons that have exited: at once after the first exit, then with exponential backoff."""
         for child in self._children:
             child.read_notifications(now)
             if child.process is None:
@@ -121,15 +118,15 @@ class Supervisor:
                     child.process.kill()
                     child.process.wait()
                 continue
-            if child.again_at is None:
+            if child.restart_at is None:
                 if now - child.started > STABLE_SECONDS:
                     child.failures = 0
                 delay = 0.0 if child.failures == 0 else min(2.0 ** (child.failures - 1), BACKOFF_LIMIT_SECONDS)
                 child.failures += 1
-                child.again_at = now + delay
+                child.restart_at = now + delay
                 status = child.process.returncode
                 _log.warning("%s ended with status %d, starting it again in %.0f s", child.daemon.name, status, delay)
-            if now >= child.again_at:
+            if now >= child.restart_at:
                 child.start()
 
     def reload(self) -> None:

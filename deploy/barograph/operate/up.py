@@ -11,9 +11,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
+from barograph.cli import CommandError
 from barograph.operate.supervisor import SupervisedDaemon, Supervisor
 from barograph.site.settings import PageSettings
 from barograph_agent.settings.setting import declared
@@ -31,12 +32,12 @@ _log = logging.getLogger(__name__)
 
 
 def default_state() -> Path:
-    """The state directory where neither option nor configuration names one."""
+    """The default state directory."""
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "barograph"
 
 
 class ServicePlan(NamedTuple):
-    """What runs where. daemons: in the order they start."""
+    """State directory, collector address, log format, and the daemons in the order of their start."""
 
     state: Path
     endpoint: str
@@ -45,32 +46,35 @@ class ServicePlan(NamedTuple):
 
 
 def plan(options: argparse.Namespace, environment: Mapping[str, str]) -> ServicePlan:
-    """From the options of `up`, where they say nothing from the configuration. Raises ConfigError."""
+    """The plan from the options of `up`, else from the configuration. Raises ConfigError."""
     file = options.config or site_file(environment)
     config = [] if file is None else [f"--config={file}"]
 
+    def given_options(*names: str) -> dict[str, Any]:
+        return {name: value for name in names if (value := getattr(options, name)) is not None}
+
     def settings(section: type[S], *names: str) -> S:
-        given = {name: value for name in names if (value := getattr(options, name)) is not None}
+        given = given_options(*names)
         return Configuration(section, given=given, environment=environment, file=file).settings
 
     def port(option: str, above: int) -> list[str]:
         return [] if options.port is None else [f"--{option}=127.0.0.1:{options.port + above}"]
 
     def passed(*names: str) -> list[str]:
-        return [f"--{name}={value}" for name in names if (value := getattr(options, name)) is not None]
+        return [f"--{name}={value}" for name, value in given_options(*names).items()]
 
     def daemon(name: str, above: int, *arguments: str) -> SupervisedDaemon:
         metrics = port("metrics", above)
         return SupervisedDaemon(name, [sys.executable, "-m", f"barograph_{name}.main", *config, *metrics, *arguments])
 
-    # All of them before the first starts: each would refuse a wrong value itself, but only when it starts.
+    # Settings of all daemons are validated before the first one starts.
     log, modeler = settings(CollectorSettings), settings(ModelerSettings, "window")
     settings(AlertsSettings, "alpha", "margin")
     page = settings(PageSettings)
     endpoint = _reachable(log.listen if options.port is None else f"tcp://127.0.0.1:{options.port}")
     state = options.state or log.state or default_state()
     listen = [] if options.port is None else [f"--listen={endpoint}"]
-    # What the configuration says of the modeler's own state stays.
+    # A configured state directory of the modeler takes precedence.
     snapshots = [] if modeler.state is not None else [f"--state={state}"]
     collector = f"--collector={endpoint}"
     arguments = [*config, *port("listen", 4), collector]
@@ -87,7 +91,7 @@ def plan(options: argparse.Namespace, environment: Mapping[str, str]) -> Service
 
 
 def _reachable(listen: str) -> str:
-    """The address for clients on this host of a daemon that listens on `listen`.
+    """The address at which clients on this host reach a daemon that listens on `listen`.
 
     >>> _reachable("tcp://0.0.0.0:7450")
     'tcp://127.0.0.1:7450'
@@ -103,7 +107,7 @@ def _here(host: str) -> str:
 
 @contextmanager
 def owned(state: Path) -> Iterator[None]:
-    """Hold the state directory for this process alone. Raises CannotStart."""
+    """Hold an exclusive lock on the state directory. Raises CannotStart."""
     try:
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = os.open(state / "up.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -123,22 +127,23 @@ def owned(state: Path) -> Iterator[None]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run until SIGTERM or Ctrl-C; returns an `Exit`."""
+    """Run until SIGTERM or Ctrl-C."""
     parser = argparse.ArgumentParser(
-        prog="barograph up", description="Run collector, modeler, alerts and page on this host; start again what dies."
+        prog="barograph up",
+        description="Run collector, modeler, alerts and page on this host; restart any that exits.",
     )
     add_config(parser)
     parser.add_argument(
         "--state",
         type=Path,
         metavar="DIR",
-        help=f"where the log is kept (default: as configured, else {default_state()})",
+        help=f"directory of the log (default: as configured, else {default_state()})",
     )
     parser.add_argument(
         "--port",
         type=int,
         metavar="N",
-        help="the log's port on 127.0.0.1; what the others serve is on the next ones "
+        help="port of the log on 127.0.0.1; metrics and page use the next four "
         f"(default: as configured, else {DEFAULT_PORT})",
     )
     for section, name in ((AlertsSettings, "alpha"), (AlertsSettings, "margin"), (ModelerSettings, "window")):
@@ -155,8 +160,7 @@ def main(arguments: Sequence[str]) -> int:
         with owned(planned.state), Shutdown() as shutdown:
             _supervise(Supervisor(planned.daemons), shutdown, planned.endpoint)
     except CannotStart as error:
-        print(f"barograph up: {error}", file=sys.stderr)
-        return error.status
+        raise CommandError(str(error), error.status) from None
     return Exit.OK
 
 

@@ -1,4 +1,4 @@
-"""`barograph report`: a page about an application or a job that needs no other file."""
+"""`barograph report`: a self-contained page about an application or a job."""
 
 from barograph.report.command import main
 

@@ -1,114 +1,80 @@
-"""What a report on an application shows: its runs by scale, its classes, what is predicted, how good that was."""
+"""The data of a report on an application: runs by scale, classes, prediction, and accuracy of past predictions."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
-import numpy as np
-
-from barograph.report.classes import Class, largest
-from barograph.report.coverage import BandCoverage, judged
+from barograph.charts.projection import projection
+from barograph.report import figures
+from barograph.report.classes import largest_classes
+from barograph.report.coverage import band_coverage
+from barograph.report.scale import RunsAtScale, runs_by_scale
 from barograph.views import queries
+from barograph.views.advice import sentences
 from barograph.views.context import ViewContext
-from barograph.views.log import Row
-from barograph.views.modeler import question
-from barograph.views.refusal import NoResult, NothingKnown
-from barograph.views.words import listed, param_map, plural
+from barograph.views.log import Row, limits
+from barograph.views.refusal import NothingKnown
+from barograph.views.words import listed, param_map, plural, share, span, utc
 from barograph_modeler.forecasts.scoreboard import ForecastScore
-from barograph_modeler.maxima.sample import Floats
+
+FORECASTS: Final = 120
+"""Predictions drawn, the newest."""
 
 
-@dataclass(frozen=True)
-class RunsAtScale:
-    """The runs on one number of ranks and nodes, in seconds, and the newest band for the next one."""
-
-    workload: str
-    ranks: int
-    nodes: int
-    healthy: Floats
-    alarmed: Floats
-    failed: int
-    band: Row | None
-
-    @property
-    def name(self) -> str:
-        """In words: ranks, and nodes where there are several."""
-        return plural(self.ranks, "rank") + (f" on {self.nodes:,} nodes" if self.nodes > 1 else "")
-
-    @property
-    def tick(self) -> str:
-        """The same for an axis."""
-        return f"{self.ranks:,}" + (f"\n{self.nodes:,} nodes" if self.nodes > 1 else "")
-
-
-@dataclass(frozen=True)
-class ApplicationReport:
-    """Everything the page says. `said`: the modeler's answer, None where there is none: `trouble` says why.
-
-    forecasts: predictions made while runs ran, with what came of them; scores: the same by number of ranks.
-    """
-
-    app: str
-    cluster: str
-    params: Mapping[str, str]
-    other_params: int
-    since: float
-    until: float
-    scales: Sequence[RunsAtScale]
-    classes: Sequence[Class]
-    forecasts: Sequence[Row]
-    scores: Mapping[int, ForecastScore]
-    judged: Sequence[BandCoverage]
-    alarms: Sequence[Row]
-    said: Mapping[str, Any] | None
-    trouble: str
-
-
-def gather(
+def view(
     context: ViewContext, app: str, cluster: str | None, params: Mapping[str, str], ranks: int | None, since: float
-) -> ApplicationReport:
-    """Ask log and modeler. ranks: to predict for, twice the largest scale by default. Raises NothingKnown."""
+) -> dict[str, Any]:
+    """The values of the template. ranks: to predict for, by default twice the largest scale. Raises NothingKnown.
+
+    `answer`: the modeler's, None where it gave none: `error` says why. `scores`: of past predictions, by ranks.
+    """
     every = context.rows(queries.ended_runs(app, cluster, since))
     if not every:
         raise NothingKnown(f"no finished run of {app!r} is in the log{' since then' if since else ''}")
     clusters = sorted({run["cluster"] for run in every})
     if len(clusters) > 1:
         raise NothingKnown(f"{app} has run on {', '.join(clusters)}, expected --cluster with one of them")
-    text, others = _chosen(every, params)
-    mine = [run for run in every if run["params"] == text]
-    where = queries.Where(app, clusters[0], text, since)
-    bands = context.rows(where.bands())
-    scales = _by_scale(mine, {row["workload"]: row for row in bands if row["kind"] == "runtime"})
-    forecasts = context.rows(where.forecasts())
-    said, trouble = None, ""
-    try:
-        at = ranks or 2 * max(scale.ranks for scale in scales)
-        said = context.predict(question(param_map(text), app=app, cluster=where.cluster, ranks=at, curve=1))
-    except NoResult as error:
-        trouble = str(error)
-    return ApplicationReport(
-        app=app,
-        cluster=where.cluster,
-        params=param_map(text),
-        other_params=others,
-        since=min(run["ended_at"] for run in mine),
-        until=max(run["ended_at"] for run in mine),
-        scales=scales,
-        classes=largest(context, where, {scale.workload: scale.ranks for scale in scales}, bands),
-        forecasts=forecasts,
-        scores=_scored(forecasts),
-        judged=judged(context.modeler.url, [scale.workload for scale in scales]),
-        alarms=context.rows(where.alarms()),
-        said=said,
-        trouble=trouble,
-    )
+    text, others = _select(every, params)
+    selected = [run for run in every if run["params"] == text]
+    runs = queries.ProblemRuns(app, clusters[0], text, since)
+    bands = context.rows(runs.bands())
+    scales = runs_by_scale(selected, {row["workload"]: row for row in bands if row["kind"] == "runtime"})
+    at = ranks or 2 * max(scale.ranks for scale in scales)
+    answer, error = context.predict(param_map(text), app=app, cluster=runs.cluster, ranks=at, curve=1)
+    classes = largest_classes(context, runs, {scale.workload: scale.ranks for scale in scales}, bands)
+    fitted = [one for one in classes if one.verdict is not None]
+    forecasts = context.rows(runs.forecasts())
+    drawn = forecasts[-FORECASTS:]
+    return {
+        "title": f"{app} on {runs.cluster}",
+        "params": listed(param_map(text)),
+        "other_params": others,
+        "summary": list(_summary(selected, scales)),
+        "advice": sentences(answer) if answer else [],
+        "answer": answer,
+        "error": error,
+        "scales": scales,
+        "classes": classes,
+        "fitted": fitted,
+        "drawn": len(drawn),
+        "scores": _scored(forecasts),
+        "coverage": band_coverage(context.modeler.url, [scale.workload for scale in scales]),
+        "alarms": context.rows(runs.alarms()),
+        "charts": {
+            "runtimes": figures.runtimes(scales),
+            "projection": projection(answer, speedup=True) if answer and answer["refusal"] is None else None,
+            "intervals": figures.intervals(classes[0], scales) if classes else None,
+            "quantiles": figures.quantiles(fitted) if fitted else None,
+            "shapes": figures.shapes(fitted) if any(len(one.shapes) > 1 for one in fitted) else None,
+            "forecasts": figures.forecasts(drawn) if drawn else None,
+        },
+    }
 
 
-def _chosen(runs: Sequence[Row], params: Mapping[str, str]) -> tuple[str, int]:
-    """The parameters meant, as the log has them, and how many others there are; without any, those of the most runs.
+def _select(runs: Sequence[Row], params: Mapping[str, str]) -> tuple[str, int]:
+    """The text of these parameters in the log and the number of other sets. Without params: those of the most runs.
 
     Raises NothingKnown.
     """
@@ -122,26 +88,8 @@ def _chosen(runs: Sequence[Row], params: Mapping[str, str]) -> tuple[str, int]:
     raise NothingKnown(f"no run with {listed(params, ' ')} in that time, expected parameters such as: {known}")
 
 
-def _by_scale(runs: Sequence[Row], bands: Mapping[str, Row]) -> list[RunsAtScale]:
-    """Runs of one problem by scale. bands: of runtimes, by workload."""
-
-    def seconds(rows: Sequence[Row], alarmed: bool) -> Floats:
-        return np.array([row["runtime_seconds"] for row in rows if row["alarmed"] is alarmed], dtype=np.float64)
-
-    found: dict[str, list[Row]] = {}
-    for run in runs:
-        found.setdefault(run["workload"], []).append(run)
-    scales = []
-    for workload, rows in found.items():
-        well = [row for row in rows if row["exit_status"] == 0]
-        runtimes = seconds(well, alarmed=False), seconds(well, alarmed=True)
-        size = rows[0]["ranks"], rows[0]["nodes"]
-        scales.append(RunsAtScale(workload, *size, *runtimes, len(rows) - len(well), bands.get(workload)))
-    return sorted(scales, key=lambda scale: (scale.ranks, scale.nodes))
-
-
 def _scored(forecasts: Sequence[Row]) -> dict[int, ForecastScore]:
-    """By ranks."""
+    """Scores by number of ranks, ascending."""
     scores: dict[int, ForecastScore] = {}
     for row in sorted(forecasts, key=lambda row: int(row["ranks"])):
         score = scores.setdefault(row["ranks"], ForecastScore())
@@ -149,3 +97,35 @@ def _scored(forecasts: Sequence[Row]) -> dict[int, ForecastScore]:
         if row["result"] in ("inside", "outside"):
             score.errors.append(abs(row["relative_error"]))
     return scores
+
+
+def _summary(runs: Sequence[Row], scales: Sequence[RunsAtScale]) -> Iterator[str]:
+    healthy = sum(one.healthy.size for one in scales)
+    alarmed = sum(one.alarmed.size for one in scales)
+    failed = sum(one.failed for one in scales)
+    since, until = runs[0]["ended_at"], runs[-1]["ended_at"]
+    when = f" from {utc(since)} to {utc(until)}" if since > 0 else ""
+    yield (
+        f"{plural(len(runs), 'run')}{when} at {plural(len(scales), 'scale')}:"
+        f" {healthy:,} healthy, {alarmed:,} with an alarm, {failed:,} that did not end with status 0."
+    )
+    banded = [(scale.name, scale.band) for scale in scales if scale.band is not None]
+    if not banded:
+        yield "No band of runtimes yet: it needs three healthy runs at one scale."
+        return
+    widest = max(banded, key=lambda one: _width(one[1]))
+    yield f"It varies most on {widest[0]}: {_band_words(widest[1])}"
+    if banded[-1] is not widest:
+        yield f"On {banded[-1][0]}, the largest scale with a band, {_band_words(banded[-1][1])}"
+
+
+def _band_words(band: Row) -> str:
+    lower, expected, upper = map(span, limits(band))
+    return (
+        f"95 of 100 healthy runs take {lower} to {upper}, half of them up to {expected};"
+        f" the upper limit is {share(_width(band) - 1)} above the lower."
+    )
+
+
+def _width(band: Row) -> float:
+    return float(band["upper_seconds"] / band["lower_seconds"])

@@ -1,4 +1,4 @@
-"""`barograph report`: reads log and modeler, writes one HTML file."""
+"""`barograph report`: writes one HTML file from log and modeler."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from barograph.cli import CommandError
 from barograph.commands.export import app_argument, replaced, since_argument
 from barograph.report import application, job, page
 from barograph.views.context import ViewContext
-from barograph.views.log import WRITTEN, LogView
+from barograph.views.log import BATCH, LogView
 from barograph.views.modeler import DEFAULT_MODELER, ModelerClient, default_modeler
-from barograph.views.refusal import NoResult, log_errors, refuse
+from barograph.views.refusal import log_errors
 from barograph_agent.deliver import keys
 from barograph_agent.job.identity import JobError, parse_params
 from barograph_agent.settings import places
@@ -22,7 +23,7 @@ from barograph_modeler.scaling.history import MOST_RANKS
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the page; 65 where the log knows no such application or job, 69 if no collector answers."""
+    """Write the page; 65 if the log has no such application or job, 69 if no collector answers."""
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
@@ -30,25 +31,22 @@ def main(arguments: Sequence[str]) -> int:
     except JobError as error:
         parser.error(str(error))
     try:
-        with log_errors(), LogView(options.collector, keys.from_environment(os.environ), WRITTEN) as log:
+        with log_errors(), LogView(options.collector, keys.from_environment(os.environ), BATCH) as log:
             modeler = ModelerClient(options.modeler or default_modeler(options.collector), time.time)
-            text = _written(ViewContext(log, modeler), options)
+            text = _page(ViewContext(log, modeler), options)
         with replaced(options.output) as path:
             path.write_text(text, encoding="utf-8")
-    except NoResult as error:
-        return refuse("report", error)
     except OSError as error:
-        return refuse("report", f"cannot write {options.output}: {error.strerror}", Exit.STATE)
+        raise CommandError(f"cannot write {options.output}: {error.strerror}", Exit.STATE) from None
     print(f"{options.output}: {len(text.encode()) / 1024:,.0f} KiB")
     return Exit.OK
 
 
-def _written(context: ViewContext, options: argparse.Namespace) -> str:
+def _page(context: ViewContext, options: argparse.Namespace) -> str:
     if options.job:
-        return page.of_job(job.gather(context, options.job))
-    return page.of_application(
-        application.gather(context, options.app, options.cluster, options.params, options.ranks, options.since)
-    )
+        return page.render("job.html", job.view(context, options.job))
+    values = application.view(context, options.app, options.cluster, options.params, options.ranks, options.since)
+    return page.render("application.html", values)
 
 
 def _count(text: str) -> int:

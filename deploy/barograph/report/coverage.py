@@ -1,4 +1,4 @@
-"""How many later values the bands held, from the metrics of the modeler: its scoreboard is in no table."""
+"""Out-of-sample coverage of the bands, from the metrics of the modeler. No table of the log has it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ METRIC: Final = "barograph_band_judged_total"
 
 
 class BandCoverage(NamedTuple):
-    """How many later values of healthy runs fell into the bands of a workload. kind: interval or runtime."""
+    """Numbers of later values of healthy runs inside and outside the bands of a workload. kind: interval or runtime."""
 
     workload: str
     kind: str
@@ -23,8 +23,8 @@ class BandCoverage(NamedTuple):
     outside: int
 
 
-def judged(modeler: str, workloads: Iterable[str]) -> list[BandCoverage]:
-    """Those of the workloads that were judged at all; none where the modeler does not answer."""
+def band_coverage(modeler: str, workloads: Iterable[str]) -> list[BandCoverage]:
+    """The coverage of each workload that has any. Empty where the modeler does not answer."""
     try:
         samples = scrape(f"{modeler.rstrip('/')}/metrics", ANSWER_SECONDS, ANSWER_BYTES)
     except (OSError, http.client.HTTPException, ValueError):

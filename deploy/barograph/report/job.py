@@ -1,76 +1,82 @@
-"""What a report on a job shows: how it went, by class and by node, and what had been predicted of it."""
+"""The data of a report on a job: its classes, its nodes and its prediction."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from string import ascii_uppercase
-from typing import Final
+from typing import Any, Final
 
-import numpy as np
-
-from barograph.report.classes import site
+from barograph.report import figures
 from barograph.views import queries
 from barograph.views.context import ViewContext
-from barograph.views.job import JobSummary, find
+from barograph.views.job import find
 from barograph.views.log import Row
 from barograph.views.refusal import NothingKnown
-from barograph_modeler.maxima.sample import Floats
+from barograph.views.words import period, plural, span
 
-PHASES: Final = 12
-"""Classes shown: those in which most time was spent."""
+CLASSES: Final = 12
+"""Limit of classes shown."""
 POINTS: Final = 1_500
-"""Intervals of a class that are drawn, about."""
+"""Approximate number of intervals of a class that are drawn."""
+DRAWN: Final = 3
+"""Classes drawn over time; the table has them all."""
+VISIBLE: Final = 0.01
+"""Least share of the time of a class that is drawn."""
 
 
-@dataclass(frozen=True)
-class Phase:
-    """A class of the job: site, share of its time, intervals, the band, and what is drawn: Unix seconds, seconds."""
-
-    letter: str
-    site: Row
-    share: float
-    intervals: int
-    mean_seconds: float
-    band: Row | None
-    step: int
-    at: Floats
-    seconds: Floats
-
-
-@dataclass(frozen=True)
-class JobReport:
-    """Everything the page says. nodes: rows of `queries.waited_for`, those that the others waited for most first."""
-
-    job: JobSummary
-    phases: Sequence[Phase]
-    nodes: Sequence[Row]
-
-
-def gather(context: ViewContext, name: str) -> JobReport:
-    """Ask the log. Raises NothingKnown."""
+def view(context: ViewContext, name: str) -> dict[str, Any]:
+    """The values of the template. Raises NothingKnown."""
     job = find(context, name)
     if job is None:
         raise NothingKnown(f"no job {name!r} is in the log, expected one that `barograph status` shows")
     of_job = f"job = {queries.text(name)}"
-    classes = context.rows(queries.classes(of_job, PHASES))
-    phases = [_phase(context, job, of_job, letter, row) for letter, row in zip(ascii_uppercase, classes, strict=False)]
-    return JobReport(job, phases, context.rows(queries.waited_for(of_job)))
+    rows = zip(ascii_uppercase, context.rows(queries.classes(of_job, CLASSES)), strict=False)
+    classes = [_class(context, job["workload"], of_job, letter, row) for letter, row in rows]
+    nodes = context.rows(queries.late_nodes(of_job))
+    drawn = [one for one in classes[:DRAWN] if one["share"] >= VISIBLE]
+    return {
+        "title": f"Job {name}",
+        "job": job,
+        "summary": list(_summary(job)),
+        "classes": classes,
+        "drawn": drawn,
+        "nodes": nodes,
+        "charts": {
+            "timeline": figures.timeline(job, drawn) if drawn else None,
+            "nodes": figures.nodes(nodes, job["members"]) if nodes else None,
+        },
+    }
 
 
-def _phase(context: ViewContext, job: JobSummary, of_job: str, letter: str, row: Row) -> Phase:
+def _class(context: ViewContext, workload: str, of_job: str, letter: str, row: Row) -> Row:
+    """A row of `queries.classes` with `letter`, `band`, `step` and `points`.
+
+    `points`: end (Unix seconds) and mean interval of the first and the slowest of each `step` consecutive blocks.
+    """
     class_id, step = int(row["class_id"]), max(1, math.ceil(2 * row["rows"] / POINTS))
-    bands = context.rows(queries.band(job.row["workload"], class_id, before=None))
-    drawn = context.rows(queries.thinned(of_job, class_id, step))
-    return Phase(
-        letter,
-        site(row),
-        row["share"],
-        row["intervals"],
-        row["seconds"] / row["intervals"],
-        bands[0] if bands else None,
-        step,
-        np.array([one["ended_at"] for one in drawn]),
-        np.array([one["seconds"] for one in drawn]),
-    )
+    bands = context.rows(queries.band(workload, class_id, before=None))
+    points = [(one["ended_at"], one["seconds"]) for one in context.rows(queries.thinned(of_job, class_id, step))]
+    return row | {"letter": letter, "band": bands[0] if bands else None, "step": step, "points": points}
+
+
+def _summary(job: Row) -> Iterator[str]:
+    verdict = job["sentence"] or "this job has not been judged yet"
+    yield period(f"{verdict[:1].upper()}{verdict[1:]}")
+    if job["ended_at"] is None:
+        yield "The log has no end of it."
+        return
+    took, status = job["runtime_seconds"], job["exit_status"]
+    if job["prediction"] is not None:
+        lower, expected, upper = job["prediction"]
+        where = "within" if lower <= took <= upper else "outside of"
+        yield (
+            f"It took {span(took)}, {where} the {span(lower)} to {span(upper)} that were predicted while it ran;"
+            f" the median was {span(expected)}."
+        )
+    else:
+        yield f"It took {span(took)}. Nothing was predicted while it ran."
+    if status != 0:
+        yield "Its exit status is unknown." if status < 0 else f"It ended with status {status}."
+    if job["dropped"]:
+        yield f"Of {plural(job['intervals'], 'interval')}, {job['dropped']:,} were dropped before the log."

@@ -1,4 +1,4 @@
-"""`barograph page`: jobs, alarms, applications and predictions for people with a browser and no Grafana."""
+"""`barograph page`: a web site of jobs, alarms, applications and predictions, without Grafana."""
 
 from barograph.site.command import main
 

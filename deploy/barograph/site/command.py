@@ -1,4 +1,4 @@
-"""`barograph page`: wires the site to the log, to the modeler and to a port."""
+"""`barograph page`: connects the site to log, modeler and port."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def _serve(configuration: Configuration[PageSettings]) -> int:
 
 
 def metrics(modeler: str) -> dict[str, str]:
-    """Where the daemons' metrics are, one port from each other as `barograph up` has them.
+    """The addresses of the metrics by daemon, on consecutive ports as `barograph up` assigns them.
 
     >>> metrics("http://127.0.0.1:7452")["alerts"]
     'http://127.0.0.1:7453/metrics'
     """
     parts = urlsplit(modeler)
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-    middle = parts.port or 80
+    port = parts.port or 80
     return {
-        name: f"{parts.scheme}://{host}:{middle + step}/metrics"
-        for name, step in (("collector", -1), ("modeler", 0), ("alerts", 1))
+        name: f"{parts.scheme}://{host}:{port + offset}/metrics"
+        for name, offset in (("collector", -1), ("modeler", 0), ("alerts", 1))
     }

@@ -1,4 +1,4 @@
-"""Authentication of viewers, and the headers of every response that tell a browser what to refuse."""
+"""Authentication of viewers, and the security headers of every response."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ HEADERS: Final = {
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
-"""Nothing from anywhere else, nothing inline: what the log holds cannot become a program in somebody's browser."""
+"""Only the page's own files and no inline code: content of the log is never executed by a browser."""
 
 
-class Headers:
-    """Puts HEADERS on every response."""
+class SecurityHeaders:
+    """Middleware that adds HEADERS to every response."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -33,7 +33,7 @@ class Headers:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers.update(HEADERS)
-                # A page shows what is there now, to one viewer; only what comes with the package may be kept.
+                # A page is current and for one viewer. Only static files may be cached.
                 headers.setdefault("Cache-Control", "no-cache" if scope["path"].startswith("/static/") else "no-store")
             await send(message)
 
@@ -41,21 +41,21 @@ class Headers:
 
 
 class AccessGuard:
-    """Authenticates requests. access: whose tokens are accepted; None on loopback, where none is asked for."""
+    """Authenticates requests. access: accepted tokens; None on loopback, where none is needed."""
 
     def __init__(self, access: Access | None) -> None:
         self.access = access
 
     def viewer(self, request: Request) -> Viewer | None:
-        """Who sent the request; None for nobody who may look."""
+        """The sender of the request, None where it is not authenticated."""
         if self.access is None:
             return ANYBODY
-        self.access.look()
-        return self.access.who(request.headers.get("authorization", ""), request.headers.get("cookie", ""))
+        self.access.poll()
+        return self.access.authenticate(request.headers.get("authorization", ""), request.headers.get("cookie", ""))
 
     def knows(self, token: str) -> bool:
-        """Whether the token is somebody's."""
+        """Whether the token is valid."""
         if self.access is None:
             return False
-        self.access.look()
+        self.access.poll()
         return self.access.owner(token) is not None

@@ -1,4 +1,4 @@
-"""Serving a site: on one port, until told to stop."""
+"""Serves a site on one port until a signal."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from barograph_collector.daemon.service import CannotListen, Shutdown
 TICK_SECONDS: Final = 1.0
 """Between two signs of life."""
 STOP_SECONDS: Final = 3
-"""For requests that are under way when told to stop."""
+"""Time for open requests after the signal."""
 CONNECTIONS: Final = 256
-"""More at once are answered with 503, so that memory is bounded."""
+"""Connections beyond this number are answered with 503, which bounds memory."""
 _log = logging.getLogger(__name__)
 
 
 class _Server(uvicorn.Server):
-    """Tells a supervisor how it is."""
+    """Reports its state to a supervisor."""
 
     def __init__(self, config: uvicorn.Config, notifier: Notifier, shutdown: Shutdown) -> None:
         super().__init__(config)
@@ -35,7 +35,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        # uvicorn's own raises the signal once more at the end: a daemon that was told to stop has not died of it.
+        # uvicorn's own raises the signal again at the end, which would make the exit status that of a killed process.
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -61,7 +61,7 @@ class _Server(uvicorn.Server):
 
 
 def serve(site: Starlette, host: str, port: int, log: str) -> None:
-    """Serve until SIGTERM or SIGINT; port 0 picks one. `log` is named in the first line. Raises CannotListen."""
+    """Serve until SIGTERM or SIGINT; port 0 picks one. log: address for the first message. Raises CannotListen."""
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     with Shutdown() as shutdown, _listening(host, port) as listener:
         at, port = listener.getsockname()[:2]

@@ -12,7 +12,7 @@ from barograph_collector.daemon.settings import AccessFile, DaemonSettings, Host
 
 
 class PageSettings(DaemonSettings, frozen=True):
-    """The page for people without Grafana. `barograph page` has each key as an option."""
+    """The settings of `barograph page`, which has each key as an option."""
 
     table = "page"
 

@@ -1,1 +1,1 @@
-"""What page, report and status show: asked of log and modeler in one place, and put into words in one place."""
+"""Queries, state and wording shared by page, report and commands."""

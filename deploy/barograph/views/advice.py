@@ -1,4 +1,4 @@
-"""An answer of the modeler's in words: how long, what limit to ask for, whether more ranks pay, what it rests on."""
+"""An answer of the modeler in sentences: runtime, time limit, gain from more ranks, data and model behind it."""
 
 from __future__ import annotations
 
@@ -6,47 +6,47 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from barograph.views.log import limits
-from barograph.views.words import listed, plural, share, span, stop, time_limit
+from barograph.views.words import listed, period, plural, share, span, time_limit
 
-Said = Mapping[str, Any]
-"""What `GET /predict` answers, as `barograph_modeler.serving.answer` makes it."""
-
-
-def sentences(said: Said) -> list[str]:
-    """The answer, a line for each thing that it says."""
-    return list(_sentences(said))
+Answer = Mapping[str, Any]
+"""The answer of `GET /predict`, from `barograph_modeler.serving.answer`."""
 
 
-def _sentences(said: Said) -> Iterator[str]:
-    where = f"{plural(said['ranks'], 'rank')} of {said['cluster']}"
-    if said["nodes"]:
-        where += f", {plural(said['nodes'], 'node')},"
-    params = listed(said["params"])
-    name = f"{said['app']} ({params})" if params else said["app"]
-    if said["refusal"] is not None:
-        yield f"No prediction for {name} on {where.rstrip(',')}: {stop(said['refusal'])}"
-        yield from _features(said) if "features" in said else _others(said)
+def sentences(answer: Answer) -> list[str]:
+    """The answer, one or two sentences per line."""
+    return list(_sentences(answer))
+
+
+def _sentences(answer: Answer) -> Iterator[str]:
+    where = f"{plural(answer['ranks'], 'rank')} of {answer['cluster']}"
+    if answer["nodes"]:
+        where += f", {plural(answer['nodes'], 'node')},"
+    params = listed(answer["params"])
+    name = f"{answer['app']} ({params})" if params else answer["app"]
+    if answer["refusal"] is not None:
+        yield f"No prediction for {name} on {where.rstrip(',')}: {period(answer['refusal'])}"
+        yield from _features(answer) if "features" in answer else _known_params(answer)
         return
-    lower, expected, upper = map(span, limits(said))
+    lower, expected, upper = map(span, limits(answer))
     yield f"{name} on {where} should take {expected}; 95 of 100 runs take {lower} to {upper}."
-    if (limit := said["limit"]) is not None:
+    if (limit := answer["limit"]) is not None:
         asked = time_limit(limit["request_seconds"])
         yield f"Ask for {asked}: at most {share(limit['risk'])} of such runs need longer."
     else:
-        yield "What time limit to ask for takes more runs to say, or a larger --risk."
-    if "features" in said:
-        yield from _features(said)
+        yield "A time limit needs more runs, or a larger --risk."
+    if "features" in answer:
+        yield from _features(answer)
         return
-    yield from _worth(said)
-    yield _rests(said["basis"])
-    yield from _others(said)
-    yield from (f"Taken for granted: {text[:1].lower()}{stop(text[1:])}" for text in said["conditions"])
-    yield from (f"Beware: {stop(text)}" for text in said["warnings"])
+    yield from _scaling(answer)
+    yield _basis(answer["basis"])
+    yield from _known_params(answer)
+    yield from (f"Assumed: {text[:1].lower()}{period(text[1:])}" for text in answer["conditions"])
+    yield from (f"Warning: {period(text)}" for text in answer["warnings"])
 
 
-def _features(said: Said) -> Iterator[str]:
-    """What a model of features rests on, and what it made of those that were given."""
-    basis = said["basis"]
+def _features(answer: Answer) -> Iterator[str]:
+    """The data and the accuracy of a feature model, and which of its features are missing or unused."""
+    basis = answer["basis"]
     ordered = sorted(basis["features"].items(), key=lambda item: -item[1])
     shares = ", ".join(f"{name} ({share(round(weight, 3))})" for name, weight in ordered)
     yield f"This rests on {plural(basis['runs'], 'run')} and on these features, by importance: {shares}."
@@ -58,17 +58,17 @@ def _features(said: Said) -> Iterator[str]:
             f" by {share(basis['error'])}; {other}."
         )
     for what in ("missing", "unused"):
-        if said[what]:
-            yield f"Features that are {what}: {', '.join(said[what])}."
+        if answer[what]:
+            yield f"Features that are {what}: {', '.join(answer[what])}."
 
 
-def _worth(said: Said) -> Iterator[str]:
-    if (speedup := said["speedup"]) is not None and speedup["base_ranks"] != said["ranks"]:
+def _scaling(answer: Answer) -> Iterator[str]:
+    if (speedup := answer["speedup"]) is not None and speedup["base_ranks"] != answer["ranks"]:
         yield (
             f"That is {speedup['ratio']:.3g} times as fast as on {plural(speedup['base_ranks'], 'rank')}"
             f" ({span(speedup['base_seconds'])}), an efficiency of {share(speedup['efficiency'])}."
         )
-    if (pays := said["pays"]) is not None:
+    if (pays := answer["pays"]) is not None:
         saved = share(1 - 1 / pays["gain"])
         if pays["ends"] == "rule":
             yield (
@@ -78,17 +78,17 @@ def _worth(said: Said) -> Iterator[str]:
         else:
             yield (
                 f"More ranks pay up to {pays['until_ranks']:,} at least, twice as many saving {saved} of the time or"
-                " more; further out nothing can be said."
+                " more; further out nothing can be answer."
             )
 
 
-def _others(said: Said) -> Iterator[str]:
-    if said["others"]:
-        known = "; ".join(other or "none" for other in said["others"])
-        yield f"Nobody has run it with these parameters. Parameters that have been run: {known}."
+def _known_params(answer: Answer) -> Iterator[str]:
+    if answer["others"]:
+        known = "; ".join(other or "none" for other in answer["others"])
+        yield f"No run has these parameters. Parameters that have been run: {known}."
 
 
-def _rests(basis: Said) -> str:
+def _basis(basis: Answer) -> str:
     if basis["runs"]:
         own = f"{plural(basis['runs'], 'run')} at {plural(basis['scales'], 'scale')} up to"
         own = f"{own} {plural(basis['largest_ranks'], 'rank')}"

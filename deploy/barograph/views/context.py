@@ -1,4 +1,4 @@
-"""What every view is made with: the log, the modeler, the clock, and who looks."""
+"""What a view of one request needs: log, modeler, clock and viewer."""
 
 from __future__ import annotations
 
@@ -6,26 +6,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from barograph.views.log import FRESH, LogView, Row
-from barograph.views.modeler import ModelerAway, ModelerClient
+from barograph.views.log import MAX_AGE, LogView, Row
+from barograph.views.modeler import ModelerClient, ModelerUnavailable, question
+from barograph.views.refusal import NoResult
 from barograph_collector.auth.http_access import ANYBODY, Viewer
 
 
 @dataclass
 class ViewContext:
-    """One request's access to what it shows. `oldest` is when the log gave the oldest of the answers used.
+    """The access of one request to log and modeler, and how complete the data is that it got.
 
-    cut: whether the log had more rows than it gives at once. asked_in_vain: whether the modeler did not answer.
+    credentials: headers that authenticate the viewer to the modeler. oldest: Unix seconds of the oldest result used.
+    truncated: whether a row limit cut a result. modeler_failed: whether the modeler did not answer.
     """
 
     log: LogView
     modeler: ModelerClient
     viewer: Viewer = ANYBODY
-    proof: Mapping[str, str] = field(default_factory=dict)
-    """The headers by which the viewer is known, for the modeler may ask too."""
+    credentials: Mapping[str, str] = field(default_factory=dict)
     oldest: float | None = field(default=None, init=False)
-    cut: bool = field(default=False, init=False)
-    asked_in_vain: bool = field(default=False, init=False)
+    truncated: bool = field(default=False, init=False)
+    modeler_failed: bool = field(default=False, init=False)
 
     @property
     def now(self) -> float:
@@ -34,24 +35,24 @@ class ViewContext:
 
     @property
     def user(self) -> str | None:
-        """The user whose jobs alone may be seen; None for all of them."""
+        """The user whose jobs alone are visible; None where all are."""
         return None if self.viewer.operator else self.viewer.name
 
-    def rows(self, query: str, fresh: float = FRESH, name: str = "") -> list[Row]:
-        """Rows of the log, as `LogView.ask` gives them. Raises LogUnavailable and ReadRefused."""
-        answer = self.log.ask(query, fresh, name)
-        self.oldest = answer.at if self.oldest is None else min(self.oldest, answer.at)
-        self.cut = self.cut or answer.more
-        return answer.rows
+    def rows(self, query: str, max_age: float = MAX_AGE, name: str = "") -> list[Row]:
+        """The rows of a query, as `LogView.query` returns them. Raises LogUnavailable and ReadRefused."""
+        result = self.log.query(query, max_age, name)
+        self.oldest = result.at if self.oldest is None else min(self.oldest, result.at)
+        self.truncated = self.truncated or result.truncated
+        return result.rows
 
     def visible(self, query: str, name: str = "") -> list[Row]:
-        """Those of the rows, each with a `user`, that the viewer may see. Raises as `rows` does."""
+        """The rows, each with a `user`, that the viewer may see. Raises as `rows` does."""
         return [row for row in self.rows(query, name=name) if self.viewer.may_see(row["user"])]
 
-    def predict(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """The modeler's answer. Raises NoResult, and ModelerAway where it does not answer."""
+    def predict(self, params: Mapping[str, str], **fields: object) -> tuple[dict[str, Any] | None, str]:
+        """The modeler's answer to `question`, or None and the reason why there is none."""
         try:
-            return self.modeler.predict(fields, self.proof)
-        except ModelerAway:
-            self.asked_in_vain = True
-            raise
+            return self.modeler.predict(question(params, **fields), self.credentials), ""
+        except NoResult as error:
+            self.modeler_failed = self.modeler_failed or isinstance(error, ModelerUnavailable)
+            return None, str(error)

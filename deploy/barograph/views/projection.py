@@ -1,4 +1,4 @@
-"""The strong-scaling projection: runtime and speedup over ranks with their intervals, beside the runs behind them."""
+"""The picture of `barograph predict --plot`: runtime and speedup over ranks with their intervals, and the runs."""
 
 from __future__ import annotations
 
@@ -18,40 +18,35 @@ from barograph.views.words import listed, plural
 BAND, LINE, DOTS, ASKED = "#c6dbef", "#2171b5", "#252525", "#cb181d"
 
 
-def plot(said: Mapping[str, Any], path: Path) -> None:
-    """Draw an answer that has a curve to a file. Raises OSError."""
-    figure = draw(said)
-    figure.suptitle(", ".join(filter(None, (f"{said['app']} on {said['cluster']}", listed(said["params"])))))
-    figure.savefig(path, dpi=120)
-
-
-def draw(said: Mapping[str, Any]) -> Figure:
-    """Runtime and, where there is one, speedup of an answer that has a curve."""
-    curve = np.array(said["curve"], dtype=float).reshape(-1, 4)
-    observed = np.array(said["observed"], dtype=float).reshape(-1, 2)
-    asked = [said["ranks"], *limits(said)]
+def plot(answer: Mapping[str, Any], path: Path) -> None:
+    """Draw runtime and, where there is one, speedup of an answer that has a curve to a file. Raises OSError."""
+    curve = np.array(answer["curve"], dtype=float).reshape(-1, 4)
+    observed = np.array(answer["observed"], dtype=float).reshape(-1, 2)
+    asked = [answer["ranks"], *limits(answer)]
     with mpl.rc_context({"font.size": 11, "axes.spines.top": False, "axes.spines.right": False}):
         figure = Figure(figsize=(11, 5), layout="constrained")
         left, right = figure.subplots(1, 2)
         _draw(left, curve, observed, asked)
         left.set_ylabel("runtime in seconds")
         left.legend(frameon=False, loc="best")
-        if said["speedup"] is not None:
-            ranks, seconds = said["speedup"]["base_ranks"], said["speedup"]["base_seconds"]
-            _draw(right, _faster(curve, seconds), _faster(observed, seconds), _faster(np.array([asked]), seconds)[0])
-            right.plot(curve[:, 0], curve[:, 0] / ranks, color="0.6", lw=1, ls="--", label="ideal")
+        if answer["speedup"] is not None:
+            ranks, seconds = answer["speedup"]["base_ranks"], answer["speedup"]["base_seconds"]
+            _draw(right, _speedups(curve, seconds), _speedups(observed, seconds), _speedups([asked], seconds)[0])
+            (ideal,) = right.plot(curve[:, 0], curve[:, 0] / ranks, color="0.6", lw=1, ls="--", label="ideal")
             right.set_ylabel(f"speedup over {plural(ranks, 'rank')}")
-            right.legend(*_only(right, "ideal"), frameon=False, loc="upper left")
-    return figure
+            right.legend(handles=[ideal], frameon=False, loc="upper left")
+        figure.suptitle(", ".join(filter(None, (f"{answer['app']} on {answer['cluster']}", listed(answer["params"])))))
+        figure.savefig(path, dpi=120)
 
 
-def _faster(rows: Any, seconds: float) -> Any:
-    """Seconds in every column but the first turned into speedups."""
-    return np.column_stack([rows[:, 0], seconds / rows[:, 1:]])
+def _speedups(rows: Any, seconds: float) -> Any:
+    """Rows with durations in every column but the first as rows with speedups over `seconds`."""
+    ranks, *times = np.transpose(np.asarray(rows))
+    return np.column_stack([ranks, *(seconds / column for column in times)])
 
 
 def _draw(axes: Axes, curve: Any, observed: Any, asked: Any) -> None:
-    """curve: ranks, limit, expected, limit. observed: ranks, value. asked: as a row of the curve."""
+    """Draw one panel. curve, asked: ranks, limit, expected, limit. observed: ranks, value."""
     axes.fill_between(curve[:, 0], curve[:, 1], curve[:, 3], color=BAND, lw=0, label="95 % interval")
     axes.plot(curve[:, 0], curve[:, 2], color=LINE, lw=2, label="expected")
     axes.plot(observed[:, 0], observed[:, 1], ".", color=DOTS, ms=6, label="runs", zorder=3)
@@ -69,8 +64,3 @@ def _draw(axes: Axes, curve: Any, observed: Any, asked: Any) -> None:
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.grid(color="0.92")
     axes.set_xlabel("ranks")
-
-
-def _only(axes: Axes, label: str) -> tuple[list[Any], list[str]]:
-    handles, labels = axes.get_legend_handles_labels()
-    return [handles[labels.index(label)]], [label]

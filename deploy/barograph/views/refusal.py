@@ -1,35 +1,23 @@
-"""Why a command that reads log or modeler has no result: one line on stderr and an exit status."""
+"""Errors of commands that read the log or ask the modeler."""
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from barograph.cli import CommandError
 from barograph_agent.deliver import keys
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.daemon.service import Exit
 
 
-class NoResult(Exception):
-    """There is no answer. The text says why and what was expected; `status` is the command's exit status."""
-
-    status = Exit.DATA
-
-    def __init__(self, text: str, status: Exit | None = None) -> None:
-        super().__init__(text)
-        self.status = self.status if status is None else status
+class NoResult(CommandError):
+    """The log or the modeler has no answer. The text says why and what was expected."""
 
 
 class NothingKnown(NoResult):
     """The log has no application or job of this name that may be seen. The text names it."""
-
-
-def refuse(command: str, reason: NoResult | str, status: Exit = Exit.DATA) -> Exit:
-    """Print the reason as the command's only line on stderr; returns the exit status, a NoResult's own if it is one."""
-    print(f"barograph {command}: {reason}", file=sys.stderr)
-    return reason.status if isinstance(reason, NoResult) else status
 
 
 @contextmanager

@@ -1,21 +1,16 @@
-"""Templates of pages and reports. Whatever comes from the log is escaped there."""
+"""Jinja environments of page and report. Values are escaped."""
 
 from __future__ import annotations
 
-from typing import Final
+from inspect import getmembers, isfunction
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from barograph.views import words
 
-_FILTERS: Final = (
-    *("age", "clock", "iso", "known", "milliseconds", "number", "params", "percent", "plural", "said", "seconds"),
-    *("share", "span", "times", "utc"),
-)
-
 
 def environment(package: str) -> Environment:
-    """The templates of a package, all of them read; each function of `words` that they use is a filter."""
+    """The templates of a package, with the functions of `words` as filters."""
     found = Environment(
         loader=PackageLoader(package),
         autoescape=True,
@@ -24,5 +19,5 @@ def environment(package: str) -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    found.filters |= {name: getattr(words, name) for name in _FILTERS}
+    found.filters |= dict(getmembers(words, isfunction))
     return found

@@ -1,4 +1,4 @@
-"""Figures in words: durations, ratios, times and parameters as a person reads them."""
+"""Text for people: durations, ratios, times and parameters."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import math
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, TypeGuard
 
 DASH: Final = "\N{EN DASH}"
 MINUS: Final = "\N{MINUS SIGN}"
 _UNITS: Final = ((1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (1.0, 1e3, "ms"))
 
 
-def known(value: float | None) -> bool:
-    """Whether there is a figure: neither None nor NaN nor infinite."""
+def finite(value: float | None) -> TypeGuard[float]:
+    """Whether a value is neither None nor NaN nor infinite."""
     return value is not None and math.isfinite(value)
 
 
 def seconds(value: float | None) -> str:
-    """A duration with the unit that suits it, to three digits.
+    """A duration to three digits in ns, µs, ms, s, minutes or hours.
 
     >>> seconds(0.00402), seconds(12.34), seconds(200)
     ('4.02 ms', '12.3 s', '3 min 20 s')
     """
-    if value is None or not math.isfinite(value):
+    if not finite(value):
         return DASH
     if value <= 0:
         return "0 s"
@@ -35,7 +35,7 @@ def seconds(value: float | None) -> str:
 
 
 def round_seconds(value: float) -> str:
-    """The same without digits that say nothing, for ticks.
+    """A duration without trailing zeros, for ticks.
 
     >>> round_seconds(0.004), round_seconds(0.0), round_seconds(15), round_seconds(120)
     ('4 ms', '0', '15 s', '2 min')
@@ -46,11 +46,11 @@ def round_seconds(value: float) -> str:
         if value >= size and value % size == 0:
             return f"{value / size:,.0f} {unit}"
     factor, unit = _unit(value)
-    return f"{value * factor:.3g} {unit}" if unit else span(value)
+    return f"{value * factor:.4g} {unit}" if unit else span(value)
 
 
 def _unit(value: float) -> tuple[float, str]:
-    """How many of the unit that suits a duration a second has, and its name; none from 100 s on."""
+    """The unit for a duration as units per second and name; the name is empty from 100 s on."""
     found = ((factor, unit) for limit, factor, unit in _UNITS if value < limit * 0.9995)
     return next(found, (1.0, "s" if value < 99.95 else ""))
 
@@ -70,7 +70,7 @@ def span(value: float) -> str:
 
 
 def milliseconds(value: float) -> str:
-    """Milliseconds without the unit, for a column that names it.
+    """A duration in milliseconds without the unit, for a column whose header has it.
 
     >>> milliseconds(1e-7), milliseconds(0.01234), milliseconds(12.3)
     ('<0.001', '12.3', '12,300')
@@ -90,8 +90,8 @@ def time_limit(value: int) -> str:
 
 
 def clock(at: float | None, now: float) -> str:
-    """Local time of day, with the date where that is another one than now's."""
-    if at is None or not math.isfinite(at) or at <= 0:
+    """Local time of day, with the date where it is not the date of now."""
+    if not finite(at) or at <= 0:
         return DASH
     there, here = time.localtime(at), time.localtime(now)
     day = "" if there[:3] == here[:3] else time.strftime("%d %b " if there[0] == here[0] else "%d %b %Y ", there)
@@ -99,24 +99,24 @@ def clock(at: float | None, now: float) -> str:
 
 
 def local(at: float) -> str:
-    """Local date and time; a dash where an imported run had none."""
+    """Local date and time; a dash for 0, the time of an imported run without one."""
     return "-" if at == 0 else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
 def utc(at: float | None) -> str:
     """Date and time in UTC, to the minute."""
-    if at is None or not math.isfinite(at) or at <= 0:
+    if not finite(at) or at <= 0:
         return "-"
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def iso(at: float) -> str:
-    """A time as machines read it, in UTC."""
+    """A time in ISO 8601, in UTC."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
 
 
 def age(value: float) -> str:
-    """How long ago something was, in whole units.
+    """An age in whole units.
 
     >>> age(0.4), age(75), age(7300)
     ('just now', '1 min ago', '2 h ago')
@@ -129,22 +129,13 @@ def age(value: float) -> str:
     return f"{value:.0f} s ago"
 
 
-def times(value: float | None) -> str:
-    """A slowdown.
-
-    >>> times(1.237)
-    '1.24x'
-    """
-    return f"{value:.2f}x" if value is not None and math.isfinite(value) else DASH
-
-
 def percent(value: float | None, signed: bool = False) -> str:
-    """A share in whole per cent, below ten with one more digit.
+    """A share in per cent: whole, below ten with one decimal.
 
     >>> percent(0.0123), percent(0.2, signed=True)
     ('1.2 %', '+20 %')
     """
-    if value is None or not math.isfinite(value):
+    if not finite(value):
         return DASH
     hundreds = 100 * value
     sign = "+" if signed and hundreds > 0 else MINUS if hundreds < 0 else ""
@@ -161,7 +152,7 @@ def share(ratio: float) -> str:
 
 
 def deviation(ratio: float) -> str:
-    """A deviation beside an axis.
+    """A deviation in per cent with its sign, for ticks.
 
     >>> deviation(0.05), deviation(0.0)
     ('+5 %', '0 %')
@@ -169,13 +160,17 @@ def deviation(ratio: float) -> str:
     return f"{100 * ratio:+.3g} %".replace("-", MINUS) if abs(ratio) > 1e-9 else "0 %"
 
 
-def number(value: float | None, digits: int = 2) -> str:
-    """A figure without a unit, or a dash."""
-    return f"{value:,.{digits}f}" if value is not None and math.isfinite(value) else DASH
+def number(value: float | None, digits: int = 2, unit: str = "") -> str:
+    """A number with so many decimals, or a dash.
+
+    >>> number(1.237, unit="x")
+    '1.24x'
+    """
+    return f"{value:,.{digits}f}{unit}" if finite(value) else DASH
 
 
 def figure(value: float, unit: str = "") -> str:
-    """Two digits and a unit, `s` or `x`, for a terminal; a dash for what is not known.
+    """A value to two decimals with its unit, `s` or `x`, for a terminal; a dash for NaN.
 
     >>> figure(1234.5, "s"), figure(1.5, "x"), figure(math.nan)
     ('1,234.50 s', '1.50x', '-')
@@ -184,7 +179,7 @@ def figure(value: float, unit: str = "") -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """A number of things.
+    """A count with its noun.
 
     >>> plural(1, "rank"), plural(2048, "rank")
     ('1 rank', '2,048 ranks')
@@ -192,15 +187,15 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def stop(text: str) -> str:
-    """A sentence with its full stop."""
+def period(text: str) -> str:
+    """A sentence with its period."""
     return text if text.endswith(".") else f"{text}."
 
 
-def said(sentence: str | None) -> str:
-    """A sentence of the alerts daemon without the state at its head, which is shown beside it.
+def verdict(sentence: str | None) -> str:
+    """The sentence of a score without the state before its colon, which is displayed separately.
 
-    >>> said("slow: 1.34x its history since 14:03:22"), said(None)
+    >>> verdict("slow: 1.34x its history since 14:03:22"), verdict(None)
     ('1.34x its history since 14:03:22', 'not judged yet')
     """
     if not sentence:
@@ -210,7 +205,7 @@ def said(sentence: str | None) -> str:
 
 
 def params(given: str) -> str:
-    """Parameters of a job, as the log has them, for people; what is no JSON object is shown as it is.
+    """The parameters of a job, a JSON object, as text. Other text is returned unchanged.
 
     >>> params('{"n": "4", "steps": "10"}'), params("{}"), params("n=4")
     ('n=4, steps=10', '', 'n=4')
@@ -220,12 +215,12 @@ def params(given: str) -> str:
 
 
 def param_map(given: str) -> dict[str, str]:
-    """Parameters by name; empty for what is no JSON object."""
+    """The parameters of a job by name; empty for text that is not a JSON object."""
     return {str(name): str(value) for name, value in (_object(given) or {}).items()}
 
 
 def listed(given: Mapping[str, object], between: str = ", ") -> str:
-    """Parameters in the order of their names.
+    """Parameters sorted by name.
 
     >>> listed({"steps": "10", "n": "4"})
     'n=4, steps=10'

@@ -74,7 +74,7 @@ class PredictPage:
         if self._access is None:
             return True
         shown = request.get("HTTP_AUTHORIZATION", ""), request.get("HTTP_COOKIE", "")
-        return self._access.who(*shown) is not None
+        return self._access.authenticate(*shown) is not None
 
     def _answer(self, question: Question) -> dict[str, Any]:
         if question.features:

@@ -1,1 +1,1 @@
-"""Studies: back-tests and the papers' models. No daemon imports them."""
+"""Back-tests and the papers' models. No daemon imports them."""

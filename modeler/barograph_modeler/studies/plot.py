@@ -1,4 +1,4 @@
-"""Pictures of back-tests, as PNG files: bands over scale or in order, curves of scaling, predicted runtimes."""
+"""Plots of back-tests as PNG files: bands over scale or in order, scaling curves, predicted runtimes."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from barograph_modeler.features.estimators.conformal import RuntimeLimits
+from barograph_modeler.maxima.predictive import Predictive
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.studies.bands.methods import METHODS
 from barograph_modeler.studies.bands.tasks import programs
 from barograph_modeler.studies.features.runtime import RuntimeScore
 from barograph_modeler.studies.rivals.laws import RuntimeCurve
 from barograph_modeler.studies.scaling.accuracy import ModelAccuracy
-from barograph_modeler.studies.scaling.models import Limited
+from barograph_modeler.studies.scaling.models import PredictorCurve
 from barograph_modeler.studies.scaling.workloads import WorkloadSplit
 from barograph_modeler.studies.series import Series
 
 PANELS: Final = 6
-"""Series, programs or models drawn in one picture."""
+"""Panels per file, one per series, program or model."""
 POINTS: Final = 400
-"""Observed values drawn per scale or series, evenly spread over it."""
+"""Observed values drawn per scale or series, evenly spaced."""
 CURVE_POINTS: Final = 25
-"""Scales at which a curve is drawn."""
-FIXED: Final = "fixed at the half"
+"""Scales per curve."""
 OURS: Final = "barograph"
 GREEN: Final = "#1f6f43"
-"""Of what is ours."""
-COLORS: Final = {"nonparametric": "#b3261e", "gev": "#c77700", OURS: GREEN, "barograph-live": "#4a6fa5"}
+"""The colour of Barograph's own models."""
+STEERED: Final = "#4a6fa5"
+COLORS: Final = {"nonparametric": "#b3261e", "gev": "#c77700", OURS: GREEN}
 OFFSETS: Final = {"nonparametric": 0.16, "gev": 0.24, OURS: 0.32}
-"""Where a band stands right of the observed values, in doublings of scale."""
-SUMMARY: Final = "summary.png"
+"""Distance of a band from the observed values, in doublings of scale."""
 T = TypeVar("T")
 
 BY_NAME: Final = {method.name: method for method in METHODS}
@@ -46,43 +46,41 @@ BY_NAME: Final = {method.name: method for method in METHODS}
 def plot_scales(series: Sequence[Series], value: str, scale: str, path: Path) -> None:
     """Write a PNG: for some programs the observed values at each scale, and the bands fitted to all smaller scales.
 
-    As the paper's figures 5 to 9. value, scale: names of the columns, for the axes. Raises ValueError where no program
-    was seen at two scales.
+    As the paper's figures 5 to 9. value, scale: axis labels. Raises ValueError if no program has two scales.
     """
     several = [program for program in programs(series) if len(program) > 1]
     if not several:
         raise ValueError("no series was seen at two scales, expected at least two to draw bands over scale")
-    chosen = _spread(several, PANELS)
-    figure, panels = _panels(len(chosen))
-    for axes, program in zip(panels, chosen, strict=True):
+    figure, panels = _panels(several)
+    for axes, program in panels:
         _draw_program(axes, program)
         axes.set_title(next(iter(program.values())).name, loc="left", fontsize=8)
         axes.set(xlabel=scale, ylabel=value)
-    _save_with_legend(figure, panels, path)
+    _save_with_legend(figure, path)
 
 
 def plot_order(series: Sequence[Series], value: str, mode: str, path: Path) -> None:
-    """Write a PNG: for some series the observed values in their order, and Barograph's limits for them.
+    """Write a PNG: for some series the observed values in order, and Barograph's limits for them.
 
-    mode: "half" draws the band fixed at the half, and the limits that go on learning; "prequential" the latter only.
+    mode: "half" draws the band fitted to the first half and the learning limits; "prequential" the latter only.
     """
-    chosen = _spread(list(series), PANELS)
-    figure, panels = _panels(len(chosen))
-    for axes, one in zip(panels, chosen, strict=True):
+    figure, panels = _panels(series)
+    for axes, one in panels:
         x = one.values
-        at = np.array(_spread(range(x.size), 4 * POINTS))
+        at = np.array(_thinned(range(x.size), 4 * POINTS))
         axes.plot(at, x[at], ".", ms=2.5, color="#777777", label="observed", zorder=1)
         half = x.size // 2 if mode == "half" else 0
-        live, fixed = BY_NAME["barograph-live"], BY_NAME[OURS]
-        if live.follow is not None:
-            for limit, label in zip(live.follow(x), ("steered limits", None), strict=True):
-                axes.plot(range(half, x.size), limit[half:], lw=1, color=COLORS[live.name], label=label)
-        if half and fixed.fit is not None and (band := fixed.fit(x[:half])) is not None:
-            axes.fill_between([half, x.size], band.lower, band.upper, color=GREEN, alpha=0.2, lw=0, label=FIXED)
+        for limit, label in zip(Predictive().learn(x), ("steered limits", None), strict=True):
+            axes.plot(range(half, x.size), limit[half:], lw=1, color=STEERED, label=label)
+        fixed = BY_NAME[OURS].fit
+        if half and fixed is not None and (band := fixed(x[:half])) is not None:
+            axes.fill_between(
+                [half, x.size], band.lower, band.upper, color=GREEN, alpha=0.2, lw=0, label="fixed at the half"
+            )
         axes.set_title(one.name if one.scale is None else f"{one.name}, {one.scale:g}", loc="left", fontsize=8)
         axes.set(xlabel="position in the series", ylabel=value)
         _log_where_wide(axes, x)
-    _save_with_legend(figure, panels, path)
+    _save_with_legend(figure, path)
 
 
 def plot_runtimes(
@@ -90,13 +88,12 @@ def plot_runtimes(
 ) -> None:
     """Write a PNG of the models with the least mean errors: a point per run, its limits, the perfect prediction.
 
-    As the paper's figure 5. time: for the axes.
+    As the paper's figure 5. time: axis label.
     """
-    best = sorted(results, key=lambda result: result[0].mean_ape)[:PANELS]
-    figure, panels = _panels(len(best))
-    shown = np.array(_spread(range(len(observed)), POINTS))
+    figure, panels = _panels(sorted(results, key=lambda result: result[0].mean_ape)[:PANELS])
+    shown = np.array(_thinned(range(len(observed)), POINTS))
     line = np.array([observed.min(), observed.max()])
-    for axes, (score, predicted, limits) in zip(panels, best, strict=True):
+    for axes, (score, predicted, limits) in panels:
         axes.vlines(observed[shown], limits.lower[shown], limits.upper[shown], color="#9ecae1", linewidth=0.8)
         axes.plot(observed[shown], predicted[shown], ".", color="#08519c", markersize=3)
         axes.plot(line, line, color="#333333", linewidth=0.8)
@@ -116,7 +113,7 @@ def plot_scaling(
     time: str,
     ranks: str,
 ) -> None:
-    """Write summary.png and a PNG per workload into a folder, which is made. time, ranks: for the axes."""
+    """Write summary.png and a PNG per workload to a folder, which is created. time, ranks: axis labels."""
     folder.mkdir(parents=True, exist_ok=True)
     for number, one in enumerate(splits, 1):
         figure, axes = _figure(7.2, 4.8)
@@ -126,13 +123,13 @@ def plot_scaling(
         axes.legend(frameon=False, fontsize=8)
         name = re.sub(r"[^A-Za-z0-9.]+", "-", "-".join(one.key.values()))[:100].strip("-")
         figure.savefig(folder / f"{number:03d}-{name}.png")
-    _plot_summary(rows, folder / SUMMARY)
+    _plot_summary(rows, folder / "summary.png")
 
 
 def _draw_program(axes: Axes, program: dict[float, Series]) -> None:
     jitter = np.random.default_rng(0)
     for i, (scale, one) in enumerate(program.items()):
-        x = one.values[_spread(range(one.values.size), POINTS)]
+        x = one.values[_thinned(range(one.values.size), POINTS)]
         near = scale * 2 ** jitter.uniform(-0.06, 0.06, x.size)
         axes.plot(near, x, ".", ms=2, color="#999999", zorder=1, label=None if i else "observed")
         lower, middle, upper = np.quantile(one.values, [0.025, 0.5, 0.975])
@@ -159,7 +156,7 @@ def _draw_workload(axes: Axes, curves: Mapping[str, RuntimeCurve | str], one: Wo
     scales = np.union1d(one.learned.scales, one.scored.scales)
     x = np.unique(np.rint(np.geomspace(scales[0], scales[-1], CURVE_POINTS)))
     seen = np.concatenate([one.learned.seconds, one.scored.seconds])
-    # A rival that runs away would squeeze everything else.
+    # A diverging rival would compress everything else.
     low, high = seen.min() / 3, seen.max() * 3
     sizes = np.unique(one.scored.size)
     rivals = [model for model in curves if model != OURS]
@@ -173,11 +170,11 @@ def _draw_workload(axes: Axes, curves: Mapping[str, RuntimeCurve | str], one: Wo
                 y = curve(*rows)
             style = {"color": GREEN, "lw": 2.2, "zorder": 3} if model == OURS else {"color": colors[model], "lw": 0.8}
             axes.plot(x, y, label=model if size == sizes[0] else None, **style)
-            if isinstance(curve, Limited):
+            if isinstance(curve, PredictorCurve):
                 limits = curve.limits(*rows)
                 axes.fill_between(x, limits.lower, limits.upper, color=GREEN, alpha=0.15, lw=0, zorder=1)
                 if np.isfinite(limits.lower).any():
-                    # The axis holds the interval too, up to a factor of 10.
+                    # Extend the axis to the interval, by a factor of 10 at most.
                     low = max(low / 10, min(low, np.nanmin(limits.lower)))
                     high = min(high * 10, max(high, np.nanmax(limits.upper)))
     axes.plot(one.learned.ranks, one.learned.seconds, "o", color="black", ms=4, label="learned", zorder=4)
@@ -212,23 +209,25 @@ def _plot_summary(rows: Sequence[ModelAccuracy], path: Path) -> None:
 
 
 def _figure(width: float, height: float) -> tuple[Figure, Axes]:
-    """A figure, in inches, and its only axes."""
+    """A figure of one panel. width, height: inches."""
     figure = Figure(figsize=(width, height), layout="constrained", dpi=110)
     return figure, figure.subplots()
 
 
-def _panels(count: int) -> tuple[Figure, list[Axes]]:
-    columns = min(count, 3)
-    rows = -(-count // columns)
+def _panels(items: Sequence[T]) -> tuple[Figure, list[tuple[Axes, T]]]:
+    """A figure with a panel for each of at most PANELS of the items, evenly spaced."""
+    items = _thinned(items, PANELS)
+    columns = min(len(items), 3)
+    rows = -(-len(items) // columns)
     figure = Figure(figsize=(4.6 * columns + 1, 3.4 * rows + 0.6), layout="constrained", dpi=110)
     grid = figure.subplots(rows, columns, squeeze=False)
-    for axes in grid.flat[count:]:
+    for axes in grid.flat[len(items) :]:
         axes.remove()
-    return figure, list(grid.flat[:count])
+    return figure, list(zip(grid.flat, items, strict=False))
 
 
-def _save_with_legend(figure: Figure, panels: Sequence[Axes], path: Path) -> None:
-    labelled = max(panels, key=lambda axes: len(axes.get_legend_handles_labels()[0]))
+def _save_with_legend(figure: Figure, path: Path) -> None:
+    labelled = max(figure.axes, key=lambda axes: len(axes.get_legend_handles_labels()[0]))
     figure.legend(*labelled.get_legend_handles_labels(), loc="outside upper center", ncols=5, frameon=False, fontsize=9)
     figure.savefig(path)
 
@@ -238,8 +237,8 @@ def _log_where_wide(axes: Axes, values: Floats) -> None:
         axes.set_yscale("log")
 
 
-def _spread(items: Sequence[T], count: int) -> list[T]:
-    """At most `count` of the items, evenly spread, the first and the last among them."""
+def _thinned(items: Sequence[T], count: int) -> list[T]:
+    """At most `count` of the items, evenly spaced, including the first and the last."""
     if len(items) <= count:
         return list(items)
     return [items[i] for i in np.linspace(0, len(items) - 1, count).astype(int)]

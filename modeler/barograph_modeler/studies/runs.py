@@ -1,11 +1,12 @@
-"""The papers' studies on one's own measurements: what a table of them is, and the figures in its cells."""
+"""Runs of applications from a CSV file, and the tables that studies print."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,11 +16,11 @@ from barograph_modeler.studies.series import BadTable, Columns, CsvTable, positi
 from barograph_modeler.studies.weak.complexity import Complexity
 
 WIDEST_REPEATS = 100.0
-"""Repeats of one configuration that differ by a larger factor are in different units, or one of them broke."""
+"""Largest ratio between repeats of one configuration. A larger one means another unit or a broken run."""
 
 
 class Condition(NamedTuple):
-    """What a line must have to be used: this cell in this column or, where not `equal`, another cell."""
+    """A filter on rows: `column` holds `cell` or, if not `equal`, anything else."""
 
     column: str
     cell: str
@@ -28,7 +29,7 @@ class Condition(NamedTuple):
 
 @dataclass(frozen=True)
 class Grid:
-    """A printed table. cells: None where there is no figure."""
+    """A table to print. cells: None for unknown."""
 
     title: str
     rows: list[str]
@@ -45,19 +46,31 @@ class Grid:
 
 
 def figure(value: float | None) -> str:
-    """A number for a table, with three decimals; large ones in powers of ten, `N/A` where there is none."""
+    """A number with three decimals, from 1e5 on in scientific notation; `N/A` for None and numbers not finite."""
     if value is None or not np.isfinite(value):
         return "N/A"
     return f"{value:.3f}" if abs(value) < 1e5 else f"{value:.1e}"
 
 
+def over_known(average: Callable[[Any], Any], values: Iterable[float | None]) -> float | None:
+    """The average, such as numpy.median, of the values that are finite numbers; None if there are none."""
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    return float(average(known)) if known else None
+
+
+def root_mean_square(errors: Floats) -> float:
+    """Root mean square without NaN; NaN if there is nothing else."""
+    known = errors[~np.isnan(errors)]
+    return float(np.sqrt(np.mean(known**2))) if known.size else float("nan")
+
+
 def read_runs(
     path: Path, columns: Columns, where: Sequence[Condition] = (), complexity: Complexity | None = None
 ) -> dict[tuple[str, ...], Runs]:
-    """The runs of each application: of each combination of cells of the `by` columns, in the order of the file.
+    """The runs of each application, keyed by the cells of the `by` columns, in file order.
 
-    where: what lines must have; others are left out. complexity: turns the size column into work.
-    Raises BadTable for what is no run, and for repeats that differ by more than WIDEST_REPEATS.
+    where: conditions that a row must meet. complexity: converts the size column to work.
+    Raises BadTable for a row that is no run and for repeats that differ by more than WIDEST_REPEATS.
     """
     table = CsvTable(path)
     for name, cell, equal in where:
@@ -91,9 +104,3 @@ def _check_repeats(runs: Runs, name: str) -> None:
                 f"{name}: repeats on {ranks:g} ranks, size {size:g}, are {times.min():g} and {times.max():g},"
                 f" expected within a factor of {WIDEST_REPEATS:g}: is one in another unit, or broken?"
             )
-
-
-def root_mean_square(errors: Floats) -> float:
-    """Square root of the mean square, NaN left out; NaN if nothing else is there."""
-    known = errors[~np.isnan(errors)]
-    return float(np.sqrt(np.mean(known**2))) if known.size else float("nan")

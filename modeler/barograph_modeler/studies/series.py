@@ -18,12 +18,12 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class BadTable(ValueError):
-    """A file that cannot be used; says file, line, column, cell and what was expected."""
+    """A file that cannot be used. The text names file, line, column, cell and what was expected."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """Values of one kind in the order they came. key: cell of each `by` column. scale: of the scale column, or None."""
+    """Values of one kind in input order. key: cell of each `by` column. scale: cell of the scale column, or None."""
 
     key: dict[str, str]
     scale: float | None
@@ -36,17 +36,14 @@ class Series:
 
 
 class Join(NamedTuple):
-    """Further columns: those of `path`, whose column `on` holds each value once."""
+    """A file with further columns. on: the shared column, whose values are unique in `path`."""
 
     path: Path
     on: str
 
 
 class Columns(NamedTuple):
-    """Names of the columns of runs at several scales. value: runtimes, or another figure above 0 in their place.
-
-    size, nodes: None where the file has none.
-    """
+    """Column names of runs at several scales. value: runtimes or another figure above 0. size, nodes: may be None."""
 
     value: str
     ranks: str
@@ -56,7 +53,7 @@ class Columns(NamedTuple):
 
 
 class CsvTable:
-    """A CSV file: `header`, and rows as (line number, cells). Raises BadTable for a malformed one, and OSError."""
+    """A CSV file: `header`, and `rows` as (line number, cells). Raises BadTable for a malformed file, and OSError."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -78,24 +75,24 @@ class CsvTable:
                 raise BadTable(f"{path}, line {line}: {len(row)} cells, expected {len(self.header)}, one per column")
 
     def column(self, name: str) -> list[str]:
-        """The cells of one column. Raises BadTable if there is none of that name."""
+        """The cells of one column. Raises BadTable for an unknown name."""
         if name not in self.header:
             raise BadTable(f"{self.path} has no column {name!r}, expected one of {', '.join(self.header)}")
         at = self.header.index(name)
         return [row[at] for _, row in self.rows]
 
     def join(self, other: CsvTable, on: str) -> None:
-        """Add the columns of `other` that are not there yet. Raises BadTable for a row without exactly one partner."""
-        partners: dict[str, list[str]] = {}
+        """Add the columns of `other` that this table lacks. Raises BadTable for a row without exactly one match."""
+        matches: dict[str, list[str]] = {}
         for (line, row), cell in zip(other.rows, other.column(on), strict=True):
-            if cell in partners:
+            if cell in matches:
                 raise BadTable(f"{other.path}, line {line}: column {on!r} is {cell!r} again, expected each value once")
-            partners[cell] = row
+            matches[cell] = row
         added = [i for i, name in enumerate(other.header) if name not in self.header]
         for (line, row), cell in zip(self.rows, self.column(on), strict=True):
-            if cell not in partners:
+            if cell not in matches:
                 raise BadTable(f"{self.path}, line {line}: column {on!r} is {cell!r}, which is not in {other.path}")
-            row += [partners[cell][i] for i in added]
+            row += [matches[cell][i] for i in added]
         self.header += [other.header[i] for i in added]
 
     def numbers(
@@ -106,9 +103,9 @@ class CsvTable:
         *,
         blank: bool = False,
     ) -> Floats:
-        """One column as numbers. Raises BadTable for a cell that is not finite and `good`. wanted: what is, in words.
+        """One column as numbers. Raises BadTable for a cell that is not finite or not `good`.
 
-        blank: whether cells may be blank; those are NaN.
+        wanted: `good` in words, for the error. blank: allow blank cells, as NaN.
         """
         numbers = np.full(len(self.rows), math.nan)
         for i, cell in enumerate(self.column(name)):
@@ -125,12 +122,12 @@ class CsvTable:
         return self.numbers(name, wanted, lambda number: number > 0, blank=blank)
 
     def keys(self, by: Sequence[str]) -> list[tuple[str, ...]]:
-        """Each row's cells in the columns `by`."""
+        """The cells of each row in the columns `by`."""
         return list(zip(*(self.column(name) for name in by), strict=True))
 
 
 def positions(keys: Iterable[Key]) -> dict[Key, list[int]]:
-    """Where each key stands; keys in the order in which they first come."""
+    """The positions of each key, in the order of first occurrence."""
     found: dict[Key, list[int]] = {}
     for at, key in enumerate(keys):
         found.setdefault(key, []).append(at)
@@ -146,10 +143,10 @@ def read_series(
     order: str | None = None,
     join: Join | None = None,
 ) -> list[Series]:
-    """The values of column `value`, one series for each combination of the cells of `by` (and `scale`), as they come.
+    """The values of column `value`, one series for each combination of the cells of `by` (and `scale`), in file order.
 
-    order: a column to sort by within each series, ascending; as numbers if all its cells are, else as text, which is
-    right for ISO dates; equal cells keep the order of the file. Raises BadTable and OSError.
+    order: column to sort each series by, ascending: as numbers if all cells are numbers, else as text, which suits ISO
+    dates. Equal cells keep the file order. Raises BadTable and OSError.
     """
     table = CsvTable(path)
     if join is not None:

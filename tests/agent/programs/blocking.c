@@ -1,7 +1,7 @@
 /* Every blocking function that does not synchronize the world, each between two barriers: blocking
  *
- * All of them alone, on MPI_COMM_SELF, so that nobody is waited for. Rank 0 prints a line per interval that a barrier ends:
- * what was in it and how many nanoseconds passed around that. */
+ * All on MPI_COMM_SELF, so that no rank is waited for. Rank 0 prints a line per interval that a barrier ends: the call in
+ * it and the nanoseconds around that call. */
 #include <mpi.h>
 #include <stdio.h>
 #include <time.h>
@@ -17,7 +17,7 @@ static long now_ns(void)
     return 1000000000 * now.tv_sec + now.tv_nsec;
 }
 
-/* A message to oneself is under way. */
+/* A message to the rank itself is in flight. */
 static void start(void)
 {
     MPI_Irecv(in, 1, MPI_INT, 0, 0, MPI_COMM_SELF, &requests[0]);

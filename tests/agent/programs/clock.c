@@ -2,7 +2,7 @@
  *
  * Puts RECORDS records over 50 ms. Before the middle one's end the time stamp counter jumps by JUMP ticks against
  * CLOCK_MONOTONIC, as it does when a node is suspended (ahead) or resumed with a counter reset (back). Prints for each
- * record CLOCK_MONOTONIC before and after the tick of its end; or "unusable" where the counter cannot be trusted here. */
+ * record CLOCK_MONOTONIC before and after the tick of its end; or "unusable" if the counter is not reliable. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -3,9 +3,9 @@
  * One round makes 11 calls that count, on the world or on communicators as large:
  *     Barrier 1, Allreduce 2 (one in place), Allgather 1, Allgatherv 1, Alltoall 1, Alltoallv 1, Reduce_scatter 1,
  *     Alltoallw 1, Reduce_scatter_block 1 on the world, Barrier 1 on a duplicate of it
- * and, where there are two ranks or more, calls that do not: a Barrier and an Allreduce on a part of the world, a Bcast.
- * END is how rank 0 leaves after the rounds: finalize, exit, _exit, abort, MPI_Abort, kill; or fork: rank 0 forks a child that calls
- * Barrier on its own communicator, then finalizes. Prints "bad=N", the wrong results of this rank. */
+ * and, with two or more ranks, calls that do not: a Barrier and an Allreduce on a part of the world, a Bcast.
+ * END is how rank 0 ends after the rounds: finalize, exit, _exit, abort, MPI_Abort, kill; or fork: rank 0 forks a child
+ * that calls Barrier on its own communicator, then finalizes. Prints "bad=N", the wrong results of this rank. */
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
-/* Handles that are freed and given out again: handles ROUNDS
+/* Handles that are freed and reused: handles ROUNDS
  *
- * Round k, from 1: a Barrier on a duplicate of the world, which counts; one on a part of it, which does not where there
- * are more ranks than one; an Allgather of one element of a type of k ints. All three handles are freed in each round.
- * Prints how many handles of parts had been a duplicate's, and how many of types another type's. */
+ * Round k, from 1: a Barrier on a duplicate of the world, which counts; one on a part of it, which does not if there are
+ * several ranks; an Allgather of one element of a type of k ints. All three handles are freed in each round. Prints how
+ * many handles of parts were those of duplicates before, and how many of types those of other types. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Prints the layout of the ring as Python's numpy dtypes spell it: one "STRUCT FIELD OFFSET BYTES" per line. */
+/* Prints the layout of the ring as numpy dtypes describe it: one "STRUCT FIELD OFFSET BYTES" per line. */
 #include <stddef.h>
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
-/* Unusual lives: life MODE - prints "done" at the end of each rank.
+/* Unusual uses of MPI: life MODE - prints "done" at the end of each rank.
  *
  * never    MPI is linked and not used
- * late     MPI is used from its beginning to its end by a thread that is not the first one: 4 barriers
+ * late     MPI is initialized, used and finalized by a thread other than the first: 4 barriers
  * return   main returns and MPI is never finalized: 4 barriers */
 #include <mpi.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
-/* Collectives that do not block, are persistent, or both: not counted, but what completes them waits. Each between two
- * barriers; rank 0 prints a name and the nanoseconds around it, as blocking.c does. */
+/* Nonblocking and persistent collectives: not counted, but the calls that complete them wait. Each between two barriers;
+ * rank 0 prints a name and the nanoseconds around it, as blocking.c does. */
 #include <mpi.h>
 #include <stdio.h>
 #include <time.h>

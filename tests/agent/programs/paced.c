@@ -1,5 +1,5 @@
-/* paced BARRIERS MICROSECONDS PROGRESS - so many barriers of the world, with a pause before each. Rank 0 keeps the number
- * of those that have returned in the file PROGRESS, so that whoever kills it knows. */
+/* paced BARRIERS MICROSECONDS PROGRESS - that many barriers of the world, with a pause before each. Rank 0 writes the
+ * number of those that have returned to the file PROGRESS. */
 #include <fcntl.h>
 #include <mpi.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* ranks LIST RANK - prints whether the list names the rank: 1 or 0. "-" is no list. */
+/* ranks LIST RANK - prints 1 if the list contains the rank, else 0. "-": no list. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

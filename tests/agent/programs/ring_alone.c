@@ -1,7 +1,7 @@
-/* The writing end without MPI: ring_alone DIRECTORY CAPACITY RECORDS SITES
+/* The writer without MPI: ring_alone DIRECTORY CAPACITY RECORDS SITES
  *
  * Puts RECORDS records, one nanosecond long, from SITES different places in its own text in turn, with the reader's tail
- * moved to 10 after the first half. Then puts one whose exit lies before the last one's. Exits 3 if no ring was made. */
+ * moved to 10 after the first half. Then puts one with an exit before the last one's. Exits 3 if no ring was created. */
 #include <stdlib.h>
 
 #include "writer.h"

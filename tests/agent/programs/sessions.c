@@ -1,6 +1,6 @@
-/* Sessions without MPI_Init: sessions TIMES - opens a session so often, one after the other. In each, a communicator of
- * all processes makes 3 barriers and an Allreduce, one of this process alone 2 barriers, which do not count where there
- * are more. Prints bad=N, or "unsupported". */
+/* Sessions without MPI_Init: sessions TIMES - opens that many sessions, one after the other. In each, a communicator of
+ * all processes makes 3 barriers and an Allreduce, and one of this process alone 2 barriers, which do not count if there
+ * are several processes. Prints bad=N, or "unsupported". */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

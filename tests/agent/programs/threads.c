@@ -1,4 +1,4 @@
-/* MPI_THREAD_MULTIPLE: threads THREADS CALLS - each thread makes so many Allreduces on its own duplicate of the world.
+/* MPI_THREAD_MULTIPLE: threads THREADS CALLS - each thread makes that many Allreduces on its own duplicate of the world.
  * Prints the number of calls, or "unsupported". */
 #include <mpi.h>
 #include <pthread.h>

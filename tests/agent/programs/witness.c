@@ -1,6 +1,6 @@
-/* An independent witness: a PMPI library of the ordinary kind, built against one MPI's mpi.h, to be preloaded behind the
- * shim. Rank 0 writes how many of the collectives the shim wraps were made on communicators as large as the world to the
- * file $WITNESS when MPI_Finalize is called. */
+/* An independent count: an ordinary PMPI library, built with the mpi.h of one MPI, to be preloaded after the shim. In
+ * MPI_Finalize rank 0 writes to the file $WITNESS how many of the collectives wrapped by the shim were called on
+ * communicators as large as the world. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* The least a preloaded tool can do: calls go on to where they went. */
+/* The minimal preloaded tool: forwards every call. */
 #include <mpi.h>
 
 int MPI_Barrier(MPI_Comm comm)

@@ -1,8 +1,8 @@
-/* What interception adds to a call, on one rank: paired PAIRS CALLS SEED
+/* The overhead of interception per call on one rank: paired PAIRS CALLS SEED
  *
- * Blocks of CALLS calls of MPI_X against blocks of PMPI_X, which nothing intercepts, in random order. Prints one line per
- * function: its name, the median over PAIRS pairs of the added nanoseconds per call, the quartiles, and the median of the
- * same with PMPI_X in both blocks. */
+ * Compares blocks of CALLS calls of MPI_X with blocks of PMPI_X, which is not intercepted, in random order. Prints one
+ * line per function: its name, the median over PAIRS pairs of the added nanoseconds per call, the quartiles, and the
+ * median with PMPI_X in both blocks. */
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ static double now_ns(void)
     return 1e9 * (double)now.tv_sec + (double)now.tv_nsec;
 }
 
-/* The loops have external names for callgrind, which counts inside them. */
+/* External linkage: callgrind counts inside these functions by name. */
 __attribute__((noinline)) double barriers(int through)
 {
     barrier_function *volatile function = through ? MPI_Barrier : PMPI_Barrier;
@@ -42,7 +42,7 @@ __attribute__((noinline)) double allreduces(int through)
     return (now_ns() - start) / calls;
 }
 
-/* For nothing: what is left is what any blocking call costs that makes no record. */
+/* On a null request: the overhead of a blocking call without a record. */
 __attribute__((noinline)) double waits(int through)
 {
     wait_function *volatile function = through ? MPI_Wait : PMPI_Wait;

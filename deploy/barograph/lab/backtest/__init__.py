@@ -1,1 +1,1 @@
-"""`barograph backtest`: how good bands, alerts and predictions would have been."""
+"""`barograph backtest`: accuracy of bands, alerts and predictions on past measurements."""

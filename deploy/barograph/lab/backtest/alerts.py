@@ -1,4 +1,4 @@
-"""`barograph backtest alerts`: judge runs that were measured as if they were jobs; false alarms, detections, delay."""
+"""`barograph backtest alerts`: false alarms, detections and delay of detectors on measured runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from barograph.lab.columns import HEADED, add_join, checked, console, join_of, listed, names, picture, say
+from barograph.lab.columns import CSV_FILE, add_join, add_subject, checked, console, count, join_of, names, note, table
 from barograph_alerts.detection.evidence import ALPHA, MARGIN
 from barograph_alerts.studies.detectors import RIVALS, Detector, score
 from barograph_alerts.studies.pairs import FEWEST, Case, MeasuredRun, cases
@@ -20,47 +20,41 @@ WINDOW: Final = 20
 
 
 def add_parser(subjects: Any) -> argparse.ArgumentParser:
-    """The subject `alerts` and its options."""
-    parser: argparse.ArgumentParser = subjects.add_parser(
+    """Add the subject `alerts` and its options."""
+    parser = add_subject(
+        subjects,
         "alerts",
-        help="do healthy runs raise no alarm, and disturbed ones one?",
+        _run,
+        help="false alarms on healthy runs, detections on disturbed ones",
         description="Judge runs of a CSV file as jobs, by other runs of the same workload or their own first half.",
-        epilog=listed("detectors", [one[:2] for one in (score(), *RIVALS)]),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        listed="detectors",
+        known=[one[:2] for one in (score(), *RIVALS)],
     )
-    parser.set_defaults(execute=_run)
-    parser.add_argument("file", type=Path, metavar="FILE.csv", help=HEADED)
-    parser.add_argument("--value", required=True, metavar="COL", help="the column of measured times")
-    parser.add_argument(
-        "--by", required=True, type=names, metavar="COL[,COL]", help="columns that tell workloads apart"
-    )
-    parser.add_argument("--run", required=True, metavar="COL", help="the column that tells runs of a workload apart")
-    parser.add_argument(
+    add = parser.add_argument
+    add("file", type=Path, metavar="FILE.csv", help=CSV_FILE)
+    add("--value", required=True, metavar="COL", help="the column of measured times")
+    add("--by", required=True, type=names, metavar="COL[,COL]", help="columns that identify a workload")
+    add("--run", required=True, metavar="COL", help="the column that identifies a run of a workload")
+    add(
         "--disturbed",
         type=names,
         default=[],
         metavar="TEXT[,TEXT]",
-        help="runs, or beginnings of their names, that are known to be disturbed; CELL=TEXT for those of a workload"
+        help="runs, or prefixes of their names, that are known to be disturbed; CELL=TEXT for those of a workload"
         " with that cell only (default: none)",
     )
-    parser.add_argument("--order", metavar="COL", help="column to sort each run by (default: as in the file)")
+    add("--order", metavar="COL", help="column to sort each run by (default: as in the file)")
     add_join(parser)
-    parser.add_argument(
-        "--window",
-        type=checked(int, lambda values: values >= 1, "a whole number of at least 1"),
-        default=WINDOW,
-        metavar="N",
-        help="values per window (default: %(default)s)",
-    )
+    add("--window", type=count, default=WINDOW, metavar="N", help="values per window (default: %(default)s)")
     share = checked(float, lambda share: 0 < share < 1, "a number between 0 and 1")
-    parser.add_argument("--alpha", type=share, default=ALPHA, help="as `barograph alerts` (default: %(default)s)")
-    parser.add_argument("--margin", type=share, default=MARGIN, help="likewise (default: %(default)s)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object: summary and jobs")
+    add("--alpha", type=share, default=ALPHA, help="as `barograph alerts` (default: %(default)s)")
+    add("--margin", type=share, default=MARGIN, help="likewise (default: %(default)s)")
+    add("--json", action="store_true", help="print one JSON object: summary and jobs")
     return parser
 
 
 def _run(options: argparse.Namespace) -> None:
-    """Print how the detectors did. Raises BadTable and OSError."""
+    """Print the results of the detectors. Raises BadTable and OSError."""
     detectors = [score(options.alpha, options.margin), *RIVALS]
     judged = [(case, [detector.detect(case.job) for detector in detectors]) for case in _cases(options)]
     tallies: dict[tuple[str, str], DetectorTally] = {}
@@ -75,7 +69,7 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _cases(options: argparse.Namespace) -> Iterator[Case]:
-    """The jobs, workload by workload. Prints how many runs are too short; raises BadTable where all are."""
+    """The jobs, by workload. Prints the number of runs that are too short; raises BadTable if all are."""
     workloads: dict[str, list[MeasuredRun]] = {}
     short = 0
     for one in _runs(options):
@@ -93,7 +87,7 @@ def _cases(options: argparse.Namespace) -> Iterator[Case]:
             raise BadTable(f"--disturbed: no run's {options.run} begins with {text!r}")
     if short:
         verb = "run has" if short == 1 else "runs have"
-        say(f"{short} {verb} fewer than {FEWEST} windows of {options.window} values: left out")
+        note(f"{short} {verb} fewer than {FEWEST} windows of {options.window} values: left out")
     for runs in workloads.values():
         yield from cases(runs, options.window)
 
@@ -146,7 +140,7 @@ def _show(tallies: dict[tuple[str, str], DetectorTally]) -> None:
     for task in TASKS:
         rows = [(detector, *_cells(tally)) for (name, detector), tally in tallies.items() if name == task]
         if rows:
-            console().print(picture(task, heads, rows))
+            console().print(table(task, heads, rows))
 
 
 def _cells(tally: DetectorTally) -> list[str]:

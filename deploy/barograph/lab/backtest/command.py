@@ -1,4 +1,4 @@
-"""`barograph backtest`: how Barograph's predictions would have done on measurements that are there already."""
+"""`barograph backtest`: accuracy of Barograph's predictions on existing measurements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from barograph.cli import MISSING_EXTRA
 from barograph.lab.backtest import alerts, runtime, scaling
-from barograph.lab.columns import HEADED, add_join, checked, console, join_of, listed, names, picture, refuse, say
+from barograph.lab.columns import CSV_FILE, add_join, add_subject, checked, console, join_of, names, note, refuse, table
 from barograph_collector.daemon.service import Exit
 from barograph_modeler.studies.bands.bootstraps import single_ranks, whole_runs
 from barograph_modeler.studies.bands.methods import METHODS
@@ -26,7 +26,7 @@ TASKS = {"half": same_scale, "prequential": prequential}
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="barograph backtest",
-        description="Score predictions on measurements that are there already.",
+        description="Score predictions on existing measurements.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     subjects = parser.add_subparsers(dest="subject", required=True, metavar="SUBJECT")
@@ -42,23 +42,23 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_parser(subjects: Any) -> argparse.ArgumentParser:
-    """The subject `bands` and its options."""
-    parser: argparse.ArgumentParser = subjects.add_parser(
+    """Add the subject `bands` and its options."""
+    parser = add_subject(
+        subjects,
         "bands",
-        help="do bands hold the share of later values that they promise?",
-        description="Fit bands to part of each series of a CSV file and count how many of the later values they hold.",
-        epilog=listed("methods", ((method.name, method.help) for method in METHODS)),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        _run,
+        help="coverage of later values by bands",
+        description="Fit bands to part of each series of a CSV file and score them on the later values.",
+        listed="methods",
+        known=((method.name, method.help) for method in METHODS),
     )
-    parser.set_defaults(execute=_run)
-    parser.add_argument("file", type=Path, metavar="FILE.csv", help=HEADED)
-    parser.add_argument("--value", required=True, metavar="COL", help="the column of measured values")
-    parser.add_argument("--by", required=True, type=names, metavar="COL[,COL]", help="columns that tell series apart")
-    parser.add_argument(
-        "--scale", metavar="COL", help="column of ranks or nodes: also fit small scales, score larger ones"
-    )
-    parser.add_argument("--order", metavar="COL", help="column to sort each series by (default: as in the file)")
-    parser.add_argument(
+    add = parser.add_argument
+    add("file", type=Path, metavar="FILE.csv", help=CSV_FILE)
+    add("--value", required=True, metavar="COL", help="the column of measured values")
+    add("--by", required=True, type=names, metavar="COL[,COL]", help="columns that identify a series")
+    add("--scale", metavar="COL", help="column of ranks or nodes: also fit small scales, score larger ones")
+    add("--order", metavar="COL", help="column to sort each series by (default: as in the file)")
+    add(
         "--mode",
         type=checked(str, lambda mode: mode in TASKS, " or ".join(TASKS)),
         default="half",
@@ -67,26 +67,26 @@ def _add_parser(subjects: Any) -> argparse.ArgumentParser:
         " before it is learned (default: %(default)s)",
     )
     apart = parser.add_mutually_exclusive_group()
-    apart.add_argument("--run", metavar="COL", help="tells runs of a series apart: score how long each takes in all")
+    apart.add_argument("--run", metavar="COL", help="identifies runs of a series: score the total time of each")
     apart.add_argument(
         "--rank",
         metavar="COL",
-        help="tells ranks of a series apart: score the mean maximum over all, from some of them",
+        help="identifies ranks of a series: score the mean maximum over all, from some of them",
     )
     add_join(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object: summary and series")
-    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw bands and observed values")
+    add("--json", action="store_true", help="print one JSON object: summary and series")
+    add("--plot", type=Path, metavar="FILE.png", help="draw bands and observed values")
     return parser
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print how the methods did; 65 if the file cannot be used."""
+    """Print the results of the methods; 65 if the file cannot be used."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if (getattr(options, "join", None) is None) != (getattr(options, "on", None) is None):
         parser.error("--join and --on go together, expected both or none")
     if getattr(options, "plot", None) is not None and importlib.util.find_spec("matplotlib") is None:
-        say("--plot needs matplotlib: pip install 'barograph[report]'")
+        note("--plot needs matplotlib: pip install 'barograph[report]'")
         return MISSING_EXTRA
     try:
         options.execute(options)
@@ -117,7 +117,7 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _series(options: argparse.Namespace) -> list[Series]:
-    """The series that are long enough. Prints how many are not; raises BadTable where none is."""
+    """The series that are long enough. Prints the number of shorter ones; raises BadTable if all are too short."""
     by = [*options.by, *filter(None, (options.run, options.rank))]
     every = read_series(
         options.file, options.value, by, scale=options.scale, order=options.order, join=join_of(options)
@@ -132,7 +132,7 @@ def _series(options: argparse.Namespace) -> list[Series]:
             f"expected at least {FEWEST}: some to learn from and some to score"
         )
     if len(series) < len(every):
-        say(f"{len(every) - len(series)} of {len(every)} series have fewer than {FEWEST} values and are left out")
+        note(f"{len(every) - len(series)} of {len(every)} series have fewer than {FEWEST} values and are left out")
     return series
 
 
@@ -158,7 +158,7 @@ def _show(rows: Sequence[ScoreRow]) -> None:
             for row in summary
             if row["task"] == task
         )
-        console().print(picture(task, heads, cells))
+        console().print(table(task, heads, cells))
 
 
 def _number(value: float | None) -> str:

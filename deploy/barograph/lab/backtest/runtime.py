@@ -1,4 +1,4 @@
-"""`barograph backtest runtime`: learn runtimes from features of some runs, predict those of others."""
+"""`barograph backtest runtime`: learn runtimes from the features of some runs, predict those of other runs."""
 
 from __future__ import annotations
 
@@ -13,66 +13,64 @@ from typing import Any, Final
 from rich.console import Console
 from rich.progress import track
 
-from barograph.lab.columns import HEADED, checked, chosen, console, listed, names, percent, picture, say
+from barograph.lab.columns import CSV_FILE, add_subject, checked, console, names, note, percent, selected, table
 from barograph_modeler.features.estimators.learners import Maker
 from barograph_modeler.features.estimators.trees import importances
 from barograph_modeler.features.sample import FEWEST, Sample
 from barograph_modeler.studies.features.runs import Encoding, encode, read_runs
-from barograph_modeler.studies.features.runtime import MODELS, RuntimeScore, evaluate, source_model, split
-from barograph_modeler.studies.features.transfer import TRANSFERS
+from barograph_modeler.studies.features.runtime import MODELS, RuntimeScore, evaluate, split
+from barograph_modeler.studies.features.transfer import TRANSFERS, transfer_makers
 from barograph_modeler.studies.series import BadTable, CsvTable
 
 TRAIN_SHARE: Final = 0.5
 TRANSFER_SHARE: Final = 0.05
 SUSPECT: Final = 0.999
-"""Rank correlation with the time from which a feature looks like another name of it."""
+"""Rank correlation with the time above which a feature is suspected to be derived from it."""
 
 
 def add_parser(subjects: Any) -> argparse.ArgumentParser:
-    """The subject `runtime` and its options."""
-    parser: argparse.ArgumentParser = subjects.add_parser(
+    """Add the subject `runtime` and its options."""
+    parser = add_subject(
+        subjects,
         "runtime",
-        help="do models of features predict how long runs take?",
+        _run,
+        help="errors of runtimes predicted from features",
         description="Learn runtimes from the features of some runs of a CSV file and predict those of the others.",
-        epilog=listed("models", [*(model[:2] for model in MODELS), *TRANSFERS.items()]),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        listed="models",
+        known=[*(model[:2] for model in MODELS), *TRANSFERS.items()],
     )
-    parser.set_defaults(execute=_run)
-    parser.add_argument("file", type=Path, metavar="FILE.csv", help=f"{HEADED}, a run a line")
-    parser.add_argument("--test", type=Path, metavar="FILE2.csv", help="learn all of FILE, score these runs")
-    parser.add_argument("--time", required=True, metavar="COL", help="the column of runtimes")
-    parser.add_argument(
-        "--features", type=names, metavar="COL[,COL]", help="columns known before the run ends (default: all others)"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("file", type=Path, metavar="FILE.csv", help=f"{CSV_FILE}, a run a line")
+    add("--test", type=Path, metavar="FILE2.csv", help="learn all of FILE, score these runs")
+    add("--time", required=True, metavar="COL", help="the column of runtimes")
+    add("--features", type=names, metavar="COL[,COL]", help="columns known before the run ends (default: all others)")
+    add(
         "--source",
         type=Path,
         metavar="FILE3.csv",
         help="runs on another machine: learn them all, and from a few of FILE how FILE's machine differs",
     )
-    parser.add_argument(
+    add(
         "--train-share",
         type=checked(float, lambda share: 0 < share <= 1, "a share above 0 and at most 1"),
         metavar="X",
         help=f"share of FILE's runs that are learned (default: {TRAIN_SHARE}, with --source {TRANSFER_SHARE}, with"
         " --test all)",
     )
-    parser.add_argument(
-        "--models", type=names, default=["all"], metavar="all|NAME[,NAME]", help="models to fit (default: %(default)s)"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="of the split and of all chance (default: %(default)s)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object: summary, features and left_out")
-    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw predicted over observed times")
+    add("--models", type=names, default=["all"], metavar="all|NAME[,NAME]", help="models to fit (default: %(default)s)")
+    add("--seed", type=int, default=0, help="of the split and the models (default: %(default)s)")
+    add("--json", action="store_true", help="print one JSON object: summary, features and left_out")
+    add("--plot", type=Path, metavar="FILE.png", help="draw predicted over observed times")
     return parser
 
 
 def _run(options: argparse.Namespace) -> None:
-    """Print how the models did. Raises BadTable and OSError."""
-    table = CsvTable(options.file)
-    encoding = encode(table, options.time, options.features)
+    """Print the results of the models. Raises BadTable and OSError."""
+    file = CsvTable(options.file)
+    encoding = encode(file, options.time, options.features)
     if encoding.left_out:
-        say("left out: " + "; ".join(f"{name} ({why})" for name, why in encoding.left_out.items()))
-    learned, scored = _parts(read_runs(table, options.time, encoding), encoding, options)
+        note("left out: " + "; ".join(f"{name} ({why})" for name, why in encoding.left_out.items()))
+    learned, scored = _parts(read_runs(file, options.time, encoding), encoding, options)
     _warn_of_times(learned)
     makers = _makers(options, encoding)
     shown = track(makers, "fitting", console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True)
@@ -110,18 +108,19 @@ def _parts(sample: Sample, encoding: Encoding, options: argparse.Namespace) -> t
 def _makers(options: argparse.Namespace, encoding: Encoding) -> Sequence[Maker]:
     makers: tuple[Maker, ...] = MODELS
     if options.source is not None:
-        say(f"learning {options.source}")
-        makers = (*source_model(read_runs(CsvTable(options.source), options.time, encoding), options.seed), *MODELS)
-    return chosen(options.models, {maker.name: maker for maker in makers})
+        note(f"learning {options.source}")
+        source = read_runs(CsvTable(options.source), options.time, encoding)
+        makers = (*transfer_makers(source, options.seed), *MODELS)
+    return selected(options.models, {maker.name: maker for maker in makers})
 
 
 def _warn_of_times(sample: Sample) -> None:
-    """Say which features order the runs as their times do: most likely they are measured with them."""
+    """Print which features order the runs as their times do: they are probably measured at the end of a run."""
     from scipy.stats import spearmanr
 
     for name, column in zip(sample.names, sample.values.T, strict=True):
         if abs(spearmanr(column, sample.seconds).statistic) > SUSPECT:
-            say(
+            note(
                 f"column {name!r} orders the runs as their times do;"
                 " if it is not known before the run ends, leave it out: --features"
             )
@@ -135,7 +134,7 @@ def _show(scores: Sequence[RuntimeScore], weights: dict[str, float]) -> None:
         spread = f"{score.median_spread:.2f}" if score.median_spread < 100 else f"{score.median_spread:.0e}"
         rows.append((score.model + " *" * score.stopped, *map(percent, shares), spread, percent(score.coverage_sigma)))
     out = console()
-    out.print(picture(f"{scores[0].learned} runs learned, {scores[0].scored} scored", heads, rows))
+    out.print(table(f"{scores[0].learned} runs learned, {scores[0].scored} scored", heads, rows))
     if any(score.stopped for score in scores):
         out.print("* had not converged at its limit of iterations, and is scored as it stood")
     ordered = sorted(weights.items(), key=lambda item: -item[1])

@@ -1,19 +1,20 @@
-"""`barograph backtest scaling`: fit models of scaling to the smaller scales of each workload, score the larger ones."""
+"""`barograph backtest scaling`: fit scaling models to the smaller scales of each workload, score the larger ones."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from barograph.lab.columns import HEADED, checked, chosen, console, listed, names, percent, picture, say
+from barograph.lab.columns import CSV_FILE, add_subject, checked, console, names, note, percent, selected, table
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.studies.scaling.accuracy import ModelAccuracy, fit_all, score, summarize
 from barograph_modeler.studies.scaling.models import models
-from barograph_modeler.studies.scaling.workloads import WorkloadSplit, lower_half, read_workloads, split, split_files
+from barograph_modeler.studies.scaling.workloads import WorkloadSplit, lower_half, read_workloads, split
 from barograph_modeler.studies.series import BadTable, Columns
 
 LOWER_HALF: Final = "lower-half"
@@ -21,43 +22,41 @@ FEWEST_SCALES: Final = 6
 
 
 def add_parser(subjects: Any) -> argparse.ArgumentParser:
-    """The subject `scaling` and its options."""
-    parser: argparse.ArgumentParser = subjects.add_parser(
+    """Add the subject `scaling` and its options."""
+    parser = add_subject(
+        subjects,
         "scaling",
-        help="do models of scaling predict the runtimes at larger scales?",
+        _run,
+        help="errors of scaling models at larger scales",
         description="Fit every model to the runs of each workload at smaller scales, and score it on the larger ones.",
-        epilog=listed("models", [model[:2] for model in models().values()]),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        listed="models",
+        known=[model[:2] for model in models().values()],
     )
-    parser.set_defaults(execute=_run)
-    parser.add_argument("file", type=Path, metavar="FILE.csv", help=HEADED)
-    parser.add_argument("--test", type=Path, metavar="FILE2.csv", help="learn all of FILE, score these rows")
-    parser.add_argument("--time", required=True, metavar="COL", help="the column of runtimes")
-    parser.add_argument("--ranks", required=True, metavar="COL", help="the column of ranks, or of nodes")
-    parser.add_argument("--size", metavar="COL", help="the column of problem sizes")
-    parser.add_argument("--nodes", metavar="COL", help="the column of nodes")
-    parser.add_argument(
-        "--by", required=True, type=names, metavar="COL[,COL]", help="columns that tell workloads apart"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("file", type=Path, metavar="FILE.csv", help=CSV_FILE)
+    add("--test", type=Path, metavar="FILE2.csv", help="learn all of FILE, score these rows")
+    add("--time", required=True, metavar="COL", help="the column of runtimes")
+    add("--ranks", required=True, metavar="COL", help="the column of ranks, or of nodes")
+    add("--size", metavar="COL", help="the column of problem sizes")
+    add("--nodes", metavar="COL", help="the column of nodes")
+    add("--by", required=True, type=names, metavar="COL[,COL]", help="columns that identify a workload")
+    add(
         "--train",
         type=checked(str, _is_rule, f"{LOWER_HALF} or <=N with N a number of ranks"),
         metavar="RULE",
-        help="what is learned: lower-half of the scales, the one in the middle included, or <=N ranks (default:"
+        help="what is learned: lower-half of the scales, including the middle one, or <=N ranks (default:"
         " lower-half, or with --test all of FILE)",
     )
-    parser.add_argument(
+    add(
         "--fewest-scales",
         type=int,
         metavar="N",
-        help="score workloads with at least so many scales; the others only teach (default: 6 with lower-half, else 1)",
+        help="score workloads with at least N scales; the others are only learned (default: 6 with lower-half, else 1)",
     )
-    parser.add_argument(
-        "--models", type=names, default=["all"], metavar="all|NAME[,NAME]", help="models to fit (default: %(default)s)"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="of all chance in the models (default: %(default)s)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object: summary and workloads")
-    parser.add_argument("--plot", type=Path, metavar="DIR", help="draw each workload, and all models, into this folder")
+    add("--models", type=names, default=["all"], metavar="all|NAME[,NAME]", help="models to fit (default: %(default)s)")
+    add("--seed", type=int, default=0, help="of the models (default: %(default)s)")
+    add("--json", action="store_true", help="print one JSON object: summary and workloads")
+    add("--plot", type=Path, metavar="DIR", help="draw each workload, and all models, into this folder")
     return parser
 
 
@@ -66,8 +65,8 @@ def _is_rule(text: str) -> bool:
 
 
 def _run(options: argparse.Namespace) -> None:
-    """Print how the models did. Raises BadTable and OSError."""
-    fitted = chosen(options.models, models())
+    """Print the results of the models. Raises BadTable and OSError."""
+    fitted = selected(options.models, models())
     splits = _splits(options)
     scored = _scored(splits, options)
     curves = fit_all(fitted, splits, options.seed)
@@ -85,15 +84,15 @@ def _run(options: argparse.Namespace) -> None:
 def _splits(options: argparse.Namespace) -> list[WorkloadSplit]:
     columns = Columns(options.time, options.ranks, options.by, options.size, options.nodes)
     workloads, blank = read_workloads(options.file, columns)
-    _say_blank(options.file, blank)
+    _note_blank(options.file, blank)
     if options.test is None:
         return split(workloads, _most(options.train or LOWER_HALF))
     others, blank = read_workloads(options.test, columns)
-    _say_blank(options.test, blank)
+    _note_blank(options.test, blank)
     known = {one.name for one in workloads}
     if unknown := sum(one.name not in known for one in others):
-        say(f"{unknown} of {len(others)} workloads of {options.test} are not in {options.file} and are left out")
-    return split_files(workloads, others, None if options.train is None else _most(options.train))
+        note(f"{unknown} of {len(others)} workloads of {options.test} are not in {options.file} and are left out")
+    return split(workloads, _most(options.train) if options.train else lambda runs: math.inf, others)
 
 
 def _most(rule: str) -> Callable[[Runs], float]:
@@ -111,13 +110,14 @@ def _scored(splits: Sequence[WorkloadSplit], options: argparse.Namespace) -> lis
             f" score and {fewest} scales or more, but {most} at most (--fewest-scales asks for fewer)"
         )
     if len(scored) < len(splits):
-        say(f"{len(splits) - len(scored)} of {len(splits)} workloads only teach: nothing to score or too few scales")
+        rest = f"{len(splits) - len(scored)} of {len(splits)} workloads"
+        note(f"{rest} are only learned: nothing to score or too few scales")
     return scored
 
 
-def _say_blank(path: Path, blank: int) -> None:
+def _note_blank(path: Path, blank: int) -> None:
     if blank:
-        say(f"{blank} rows of {path} have a blank time, scale or size and are left out")
+        note(f"{blank} rows of {path} have a blank time, scale or size and are left out")
 
 
 def _show(rows: Sequence[ModelAccuracy]) -> None:
@@ -135,4 +135,4 @@ def _show(rows: Sequence[ModelAccuracy]) -> None:
         )
         for row in summary
     )
-    console().print(picture("errors over workloads", heads, cells))
+    console().print(table("errors over workloads", heads, cells))

@@ -1,1 +1,1 @@
-"""`barograph bench`: how much a collector takes."""
+"""`barograph bench`: the throughput of a collector."""

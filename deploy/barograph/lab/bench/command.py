@@ -1,10 +1,9 @@
-"""`barograph bench ingest`: the throughput of a collector on this machine, with many jobs at once."""
+"""`barograph bench ingest`: the throughput of a collector on this machine with many concurrent jobs."""
 
 from __future__ import annotations
 
 import argparse
 import resource
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ import numpy as np
 from barograph.lab.bench.crowd import Crowd
 from barograph.lab.bench.load import LoadReport
 from barograph.lab.bench.measured_collector import MeasuredCollector, Usage, stored_once, watched
+from barograph.lab.columns import count, note
 from barograph_collector.daemon.service import Exit
 
 OPEN_SECONDS: Final = 240.0
@@ -25,14 +25,14 @@ SPARE_DESCRIPTORS: Final = 100
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Load a collector of its own on a scratch directory, print what came of it; 1 if a row is not there once."""
+    """Load a collector on a scratch directory and print the results; 1 if a row is not stored exactly once."""
     options = _parser().parse_args(arguments)
     most = _raise_descriptor_limit() - SPARE_DESCRIPTORS
     if options.streams > most:
-        print(
-            f"barograph bench: streams is {options.streams}, expected at most {most}: the collector takes a descriptor"
+        note(
+            f"streams is {options.streams}, expected at most {most}: the collector takes a descriptor"
             f" for each, and a process may have {most + SPARE_DESCRIPTORS} here",
-            file=sys.stderr,
+            "bench",
         )
         return Exit.USAGE
     with ExitStack() as stack:
@@ -41,10 +41,7 @@ def main(arguments: Sequence[str]) -> int:
         crowd = Crowd(collector.endpoint, options.streams, options.rows, f"bench/{time.time_ns()}")
         stack.callback(crowd.close)
         if not crowd.open(OPEN_SECONDS):
-            print(
-                f"barograph bench: not all of {options.streams} streams were welcomed in {OPEN_SECONDS:g} s",
-                file=sys.stderr,
-            )
+            note(f"not all of {options.streams} streams were opened in {OPEN_SECONDS:g} s", "bench")
             return Exit.UNAVAILABLE
         print(f"{options.streams} streams, {options.rows} records a message, {options.seconds:g} s", flush=True)
         before = collector.usage()
@@ -75,45 +72,32 @@ def _print_report(report: LoadReport, collector: Usage, crowd: Crowd) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="barograph bench", description=main.__doc__)
-    parser.add_argument("what", choices=["ingest"], help="what is measured")
-    parser.add_argument(
-        "--streams", type=_positive, default=1000, metavar="N", help="jobs at once (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--rows", type=_positive, default=500, metavar="N", help="records a message (default: %(default)s)"
-    )
-    parser.add_argument("--seconds", type=float, default=20.0, help="how long to send (default: %(default)s)")
-    parser.add_argument(
-        "--rate", type=float, default=0.0, metavar="N", help="records a second in all (default: as many as are taken)"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("what", choices=["ingest"], help="what is measured")
+    add("--streams", type=count, default=1000, metavar="N", help="jobs at once (default: %(default)s)")
+    add("--rows", type=count, default=500, metavar="N", help="records a message (default: %(default)s)")
+    add("--seconds", type=float, default=20.0, help="how long to send (default: %(default)s)")
+    add("--rate", type=float, default=0.0, metavar="N", help="records a second in all (default: unlimited)")
+    add(
         "--window",
-        type=_positive,
+        type=count,
         default=2,
         metavar="N",
-        help="without --rate: messages of a stream under way (default: %(default)s)",
+        help="without --rate: unacknowledged messages of a stream (default: %(default)s)",
     )
-    parser.add_argument(
+    add(
         "--watch",
         type=float,
         default=0.0,
         metavar="SECONDS",
-        help="say this often what the collector takes, and at the end how its memory grew",
+        help="print CPU time and memory this often, and at the end the growth of memory",
     )
-    parser.add_argument(
-        "--directory", type=Path, metavar="DIR", help="where the scratch directory is made: the disk to measure"
-    )
+    add("--directory", type=Path, metavar="DIR", help="where the scratch directory is made: the disk to measure")
     return parser
 
 
-def _positive(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}, expected a whole number of at least 1")
-    return int(text)
-
-
 def _raise_descriptor_limit() -> int:
-    """Raise the limit of this process and those it starts as far as possible; returns it."""
+    """Raise the limit of this process and its children as far as possible; returns it."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for limit in (max(hard, DESCRIPTORS), hard):
         try:

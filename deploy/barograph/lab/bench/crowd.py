@@ -1,4 +1,4 @@
-"""A load from several processes: each stream takes two descriptors, which may exceed the limit of one process."""
+"""A load from several processes: a stream takes two descriptors, so many exceed the limit of one process."""
 
 from __future__ import annotations
 
@@ -16,17 +16,20 @@ from barograph.lab.bench.measured_collector import Usage
 
 SPARE_DESCRIPTORS: Final = 200
 _GRACE_SECONDS: Final = 300.0
-"""How much longer than its load a process may take, for the last acknowledgements."""
+"""Time beyond the duration of a load for the last acknowledgements."""
 
 
 class Crowd:
-    """A `Load` in as many processes as its streams need; parameters and verbs as there."""
+    """A `Load` in as many processes as its streams need, by the limit of descriptors of this process.
+
+    Parameters and verbs as for `Load`.
+    """
 
     def __init__(self, endpoint: str, streams: int, rows: int, name: str) -> None:
-        _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         most = (limit - SPARE_DESCRIPTORS) // 2
         self._streams = streams
-        # As few as possible: the processors are for the collector.
+        # As few processes as possible: the processors are for the collector.
         self._shares = [min(most, streams - first) for first in range(0, streams, most)]
         self.sent: dict[str, int] = {}
         """Intervals sent by each job, known after a report."""
@@ -43,21 +46,16 @@ class Crowd:
             self._processes.append(process)
             self._pipes.append(here)
 
-    @property
-    def processes(self) -> int:
-        """The number of processes."""
-        return len(self._processes)
-
     def open(self, seconds: float) -> bool:
-        """Wait until every stream is open; False where that took longer."""
-        return all(self._ask("open", [(seconds,)] * self.processes, seconds))
+        """Wait until every stream is open; False on timeout."""
+        return all(self._ask("open", [(seconds,)] * len(self._processes), seconds))
 
     def saturate(self, seconds: float, window: int) -> LoadReport:
-        """Keep `window` messages of every stream unacknowledged for so long, then wait for the rest."""
-        return self._report(self._ask("saturate", [(seconds, window)] * self.processes, seconds))
+        """Keep `window` messages of every stream unacknowledged for `seconds`, then wait for the rest."""
+        return self._report(self._ask("saturate", [(seconds, window)] * len(self._processes), seconds))
 
     def pace(self, seconds: float, records_per_second: float) -> LoadReport:
-        """Send so many records a second in total: each stream at even intervals, with a random phase."""
+        """Send at this total rate: each stream at even intervals with a random phase."""
         rates = [(seconds, records_per_second * share / self._streams) for share in self._shares]
         return self._report(self._ask("pace", rates, seconds))
 
@@ -92,9 +90,7 @@ class Crowd:
 
 
 def _generate(pipe: Connection, endpoint: str, streams: int, rows: int, name: str, seed: int) -> None:
-    """One process: execute the verbs that come through the pipe until its other end is closed."""
-    _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+    """One process: execute the verbs received through the pipe until its other end is closed."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     load = Load(endpoint, streams, rows, name, seed)
     try:
@@ -110,7 +106,7 @@ def _generate(pipe: Connection, endpoint: str, streams: int, rows: int, name: st
 
 
 def _end_with_parent() -> None:
-    """Exit when the parent process is killed, also in the middle of a verb."""
+    """Exit when the parent process is killed, even during a verb."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])

@@ -1,4 +1,4 @@
-"""Simulated jobs that send as sidecars do: many producers with the agent's link, wire format and outbox."""
+"""Simulated jobs that send like sidecars: many producers with the agent's link, wire format and outbox."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from barograph_agent.protocol import wire
 from barograph_agent.protocol.tables import TABLES
 
 _SWEEP_SECONDS: Final = 1.0
-"""Every link is pumped at least this often, for its timers: the next hello, the timeout of answers."""
+"""Longest time between pumps of a link, for its timers: the next hello, the timeout of answers."""
 
 
 class TimedOutbox(Memory):
-    """An outbox that records the seconds from `put` to acknowledgement of each message."""
+    """An outbox that records the time from `put` to acknowledgement of each message, in seconds."""
 
     def __init__(self) -> None:
         super().__init__(cap_messages=2**31)
@@ -38,7 +38,7 @@ class TimedOutbox(Memory):
         super().put(rows, frame)
 
     def ack(self, seq: int) -> int:
-        """Remove everything up to seq; returns the number of rows."""
+        """Remove the messages up to seq; returns the number of rows."""
         now = time.monotonic()
         self.waits.extend(now - self._put_at.pop(gone) for gone in range(self.first_seq, seq + 1))
         return super().ack(seq)
@@ -46,7 +46,7 @@ class TimedOutbox(Memory):
 
 @dataclass
 class SimulatedJob:
-    """One simulated job step. columns: all but `first_index`. sent: intervals so far, which are numbered."""
+    """One simulated job step. columns: packed, without `first_index`. sent: number of intervals so far."""
 
     name: str
     link: Link
@@ -72,7 +72,7 @@ class LoadReport:
 
 
 class Load:
-    """`streams` jobs that send to one endpoint, `rows` records in each message."""
+    """`streams` jobs that send messages of `rows` records to one endpoint."""
 
     def __init__(
         self,
@@ -85,9 +85,9 @@ class Load:
         key: ClientKey | None = None,
         credential: Callable[[str], str] | None = None,
     ) -> None:
-        """`name`: the jobs are restarts of a job of this name. `key` and `credential` as for a Link."""
+        """`name`: of the job whose restarts the jobs are. `key`, `credential`: as for a Link."""
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        # With a key each link has a monitor, which is two sockets.
+        # With a key, each link has a monitor, which takes two sockets.
         self._context.set(zmq.MAX_SOCKETS, (1 if key is None else 3) * streams + 16)
         self._rows = rows
         self._key = key
@@ -99,7 +99,7 @@ class Load:
         self.jobs = [self._job(endpoint, f"{name}.{number}.0", number) for number in range(streams)]
 
     def open(self, seconds: float) -> bool:
-        """Wait until every stream is open; False where that took longer."""
+        """Wait until every stream is open; False on timeout."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             self._pump(0.05)
@@ -108,7 +108,7 @@ class Load:
         return False
 
     def saturate(self, seconds: float, window: int) -> LoadReport:
-        """Keep `window` messages of every stream unacknowledged for so long, then wait for the rest."""
+        """Keep `window` messages of every stream unacknowledged for `seconds`, then wait for the rest."""
         began = time.monotonic()
         for job in self.jobs:
             self._fill(job, window)
@@ -118,7 +118,7 @@ class Load:
         return self._finish(began)
 
     def pace(self, seconds: float, records_per_second: float) -> LoadReport:
-        """Send so many records a second in total: each stream at even intervals, with a random phase."""
+        """Send at this total rate: each stream at even intervals with a random phase."""
         began = time.monotonic()
         step = self._rows * len(self.jobs) / records_per_second
         due = [(began + phase * step, number) for number, phase in enumerate(self._rng.random(len(self.jobs)))]
@@ -169,7 +169,7 @@ class Load:
             "max_seconds": seconds,
             "ended_at": time.time() + np.cumsum(seconds),
         }
-        # Packed once, so that the load takes little time of the machine that it measures.
+        # Packed once: the load shares the machine with the collector that it measures.
         return wire.pack(values, {name: kind for name, kind in TABLES["blocks"].columns.items() if name in values})
 
     def _fill(self, job: SimulatedJob, window: int) -> None:
@@ -178,7 +178,7 @@ class Load:
         job.link.pump()
 
     def _pump(self, timeout: float) -> list[SimulatedJob]:
-        """Pump the links whose sockets are ready, and now and then all of them; returns their jobs."""
+        """Pump the links whose sockets are ready, or all if the sweep is due; returns their jobs."""
         ready = [self._by_descriptor[descriptor] for descriptor, _ in self._epoll.poll(timeout)]
         now = time.monotonic()
         if now - self._swept_at > _SWEEP_SECONDS:

@@ -1,4 +1,4 @@
-"""A collector to be measured: a process of its own on a scratch directory, with its CPU time and memory."""
+"""A collector to be measured: a process on a scratch directory, with its CPU time and memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ READY: Final = re.compile(r"listening on (\S+), log in .+, metrics on (\S+);")
 
 @dataclass(frozen=True)
 class Usage:
-    """CPU time of all threads of a process, its peak memory, and its present memory."""
+    """CPU time of all threads of a process, its peak memory and its current memory."""
 
     cpu_seconds: float
     peak_bytes: int
@@ -33,7 +33,7 @@ class Usage:
 
     @classmethod
     def of(cls, pid: int) -> Usage:
-        """Of a process, from /proc."""
+        """The usage of a process, from /proc."""
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         found = re.findall(r"Vm(HWM|RSS):\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
         memory = {name: 1024 * int(kilobytes) for name, kilobytes in found}
@@ -42,7 +42,7 @@ class Usage:
 
     @classmethod
     def of_this_process(cls) -> Usage:
-        """Of this process."""
+        """The usage of this process."""
         return cls.of(os.getpid())
 
     def __sub__(self, before: Usage) -> Usage:
@@ -73,11 +73,6 @@ class MeasuredCollector:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.stop()
 
-    @property
-    def pid(self) -> int:
-        """The process id."""
-        return self._process.pid
-
     def usage(self) -> Usage:
         """CPU and memory so far."""
         return Usage.of(self._process.pid)
@@ -95,9 +90,9 @@ class MeasuredCollector:
 
 @contextmanager
 def watched(collector: MeasuredCollector, every: float) -> Iterator[None]:
-    """Print a collector's CPU time and memory every so many seconds, and at the end the slope of its memory.
+    """Print a collector's CPU time and memory every `every` seconds, and at the end the slope of its memory.
 
-    The slope is fitted to the second half: in the first DuckDB fills its cache.
+    The slope is fitted to the second half: in the first, DuckDB fills its cache.
     """
     samples: list[tuple[float, int]] = []
     over = threading.Event()
@@ -132,9 +127,9 @@ def watched(collector: MeasuredCollector, every: float) -> Iterator[None]:
 
 
 def stored_once(state: Path, sent: Mapping[str, int]) -> int:
-    """The intervals of jobs that are complete and without duplicates in the log in `state`.
+    """The number of intervals of the jobs that are complete and without duplicates in the log in `state`.
 
-    sent: the intervals of each job, numbered from 0.
+    sent: the number of intervals of each job, which are numbered from 0.
     """
     query = "SELECT job, count(*), count(DISTINCT first_index), max(first_index) FROM blocks GROUP BY job"
     # Opening the store replays the journal.

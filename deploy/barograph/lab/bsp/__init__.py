@@ -1,4 +1,4 @@
-"""The measurement program of the maxima paper (section IV): intervals of a known workload, fenced by barriers.
+"""The measurement program of the maxima paper (section IV): intervals of a known workload between barriers.
 
-`workloads` says what a rank does in an interval, `harness` runs it on all ranks, `report` says what came of it.
+`workloads` defines the work of a rank in an interval, `harness` runs it on all ranks, `report` summarises the times.
 """

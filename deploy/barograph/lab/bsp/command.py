@@ -19,32 +19,34 @@ CANNOT_WRITE: Final = 73
 MOST_INTERVALS: Final = 10**7
 
 
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    parse = argparse.ArgumentParser(
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
         prog="barograph bsp",
         usage="mpiexec -n RANKS barograph bsp --workload NAME --intervals K [OPTION]...",
-        description="Run K intervals of a workload on each rank, each fenced by barriers, and report how long ranks "
-        "worked, what the slowest made of it, and what the barrier itself cost.",
+        description="Run K intervals of a workload on each rank, each between barriers, and report how long ranks "
+        "worked, the maximum over ranks, and the cost of the barrier itself.",
     )
-    parse.add_argument("--workload", required=True, choices=[*workloads.UNITS, *workloads.SIZES])
-    parse.add_argument("--intervals", required=True, type=_count, metavar="K", help="how many")
-    parse.add_argument(
+    add = parser.add_argument
+    add("--workload", required=True, choices=[*workloads.UNITS, *workloads.SIZES])
+    add("--intervals", required=True, type=_count, metavar="K", help="number of intervals")
+    add(
         "--dist",
         choices=list(workloads.DISTRIBUTIONS),
         default="normal",
-        help="how much ftq and fwq do in an interval (default: %(default)s)",
+        help="the work of ftq and fwq in an interval (default: %(default)s)",
     )
-    parse.add_argument(
-        "--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter of workload or distribution"
+    add("--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter of workload or distribution")
+    add(
+        "--halo",
+        type=int,
+        default=0,
+        metavar="BYTES",
+        help="exchange BYTES with each of four neighbours per interval",
     )
-    parse.add_argument(
-        "--halo", type=int, default=0, metavar="BYTES", help="exchange so much with four neighbours in each interval"
-    )
-    parse.add_argument("--seed", type=int, default=0, help="of everything that is drawn (default: %(default)s)")
-    parse.add_argument("--output", type=Path, metavar="DIR", help="write ranks.csv and maxima.csv there")
-    parse.add_argument("--json", action="store_true", help="print one JSON object")
-    return parse
+    add("--seed", type=int, default=0, help="of all random draws (default: %(default)s)")
+    add("--output", type=Path, metavar="DIR", help="write ranks.csv and maxima.csv there")
+    add("--json", action="store_true", help="print one JSON object")
+    return parser
 
 
 def _count(text: str) -> int:
@@ -55,17 +57,17 @@ def _count(text: str) -> int:
 
 def main(arguments: list[str]) -> int:
     """Measure; rank 0 prints. 73 if the files cannot be written."""
-    # Only rank 0 prints errors. Arguments are checked before MPI_Init: some launchers hang on an exit after it.
+    # Only rank 0 prints errors. Arguments are checked before MPI_Init because some launchers hang on an exit after it.
     quiet = contextlib.redirect_stderr(io.StringIO()) if place(os.environ)[0] > 0 else contextlib.nullcontext()
     with quiet:
-        parse = parser()
-        options = parse.parse_args(arguments)
+        parser = _parser()
+        options = parser.parse_args(arguments)
         if options.halo < 0 or options.seed < 0:
-            parse.error("--halo and --seed, expected 0 or more")
+            parser.error("--halo and --seed, expected 0 or more")
         try:
             values = workloads.parameters(options.workload, options.dist, parse_params(options.param))
         except (JobError, workloads.BadParameter) as error:
-            parse.error(str(error))
+            parser.error(str(error))
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD

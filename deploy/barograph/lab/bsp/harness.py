@@ -1,4 +1,4 @@
-"""Runs a workload on all ranks: barrier, work, halo, barrier; and keeps how long each took."""
+"""Runs a workload on all ranks - barrier, work, halo, barrier - and measures each step."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ Nanoseconds = npt.NDArray[np.int64]
 
 
 class Times(NamedTuple):
-    """Nanoseconds, ranks x intervals, on rank 0. maxima: one per interval, as rank 0 saw it.
+    """Nanoseconds. work: of each rank's work and halo, barrier: in its second barrier, both (ranks, intervals).
 
-    work: what a rank took for its work and halo. barrier: what it then spent in the second barrier. maxima: from the
-    end of the first barrier to the end of the second.
+    maxima: from the end of the first barrier to the end of the second, as measured on rank 0, (intervals,).
     """
 
     work: Nanoseconds
@@ -28,9 +27,9 @@ class Times(NamedTuple):
 
 
 def run(comm: Any, work: Work, intervals: int, halo: Callable[[], None] | None) -> Times | None:
-    """So many intervals on this communicator (mpi4py). What came of them is on rank 0; None elsewhere.
+    """Run the intervals on a communicator of mpi4py. Returns the times on rank 0, None on other ranks.
 
-    Nothing is communicated in between but barriers and halos, and nothing is written.
+    Between them there is no communication but barriers and halos, and no output.
     """
     begins, dones, ends = (np.zeros(intervals, np.int64) for _ in range(3))
     collecting = gc.isenabled()
@@ -58,7 +57,7 @@ def run(comm: Any, work: Work, intervals: int, halo: Callable[[], None] | None) 
 
 
 def halo_exchange(mpi: Any, comm: Any, size: int) -> Callable[[], None]:
-    """Sends `size` bytes to each of four neighbours on a periodic grid of ranks, and gets as much. mpi: mpi4py.MPI."""
+    """An exchange of `size` bytes with each of four neighbours on a periodic grid of ranks. mpi: mpi4py.MPI."""
     dimensions = mpi.Compute_dims(comm.Get_size(), 2)
     grid = comm.Create_cart(dimensions, periods=[True, True])
     moves = [grid.Shift(axis, step) for axis in (0, 1) for step in (1, -1)]

@@ -1,4 +1,4 @@
-"""What a measurement came to: a summary for people and scripts, and files for those who go on with it."""
+"""The results of a measurement: a summary as text or JSON, and CSV files of all times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from barograph.lab.bsp.harness import Times
 
 
 def summary(times: Times) -> dict[str, Any]:
-    """Figures in seconds. `barrier`: what it costs apart from waiting, the least of any rank in each interval."""
+    """Figures in seconds. `barrier`: its cost without waiting, the least time of any rank in each interval."""
     cost = times.barrier.min(axis=0) * 1e-9
     wait = times.barrier.mean(axis=0) * 1e-9
     return {
@@ -33,7 +33,7 @@ def _spread(values: npt.NDArray[np.floating]) -> dict[str, float]:
 
 
 def text(name: str, found: Mapping[str, Any]) -> str:
-    """The summary in lines."""
+    """The summary as text."""
     lines = [f"{name}: {found['intervals']} intervals on {found['ranks']} ranks"]
     for key, title in (("work", "work of a rank"), ("maxima", "maxima"), ("barrier", "barrier itself")):
         one = {figure: value * 1e3 for figure, value in found[key].items() if figure != "share"}
@@ -52,10 +52,9 @@ def write(directory: Path, name: str, times: Times) -> None:
     with (directory / "ranks.csv").open("w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(["workload", "ranks", "interval", "rank", "work_seconds", "barrier_seconds"])
-        for rank in range(ranks):
-            for interval in range(intervals):
-                spent = (times.work[rank, interval] * 1e-9, times.barrier[rank, interval] * 1e-9)
-                rows.writerow([name, ranks, interval, rank, *(f"{value:.9f}" for value in spent)])
+        for rank, interval in np.ndindex(ranks, intervals):
+            spent = (times.work[rank, interval] * 1e-9, times.barrier[rank, interval] * 1e-9)
+            rows.writerow([name, ranks, interval, rank, *(f"{value:.9f}" for value in spent)])
     with (directory / "maxima.csv").open("w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(["workload", "ranks", "interval", "maximum_seconds"])

@@ -1,4 +1,4 @@
-"""What a rank does in one interval (table I of the paper), and how much of it: drawn beforehand, from a seed."""
+"""The work of a rank in one interval (table I of the paper), in amounts drawn beforehand from a seed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Work = Callable[[int], None]
 
 
 class BadParameter(ValueError):
-    """A parameter that cannot be used. The text names it, its value and what was expected."""
+    """An invalid parameter. The text states its name, its value and what was expected."""
 
 
 DISTRIBUTIONS: Final[dict[str, dict[str, float]]] = {
@@ -26,18 +26,18 @@ DISTRIBUTIONS: Final[dict[str, dict[str, float]]] = {
     "exponential": {"mean": 1.0},
     "lognormal": {"mu": 0.0, "sigma": 0.25},
 }
-"""Parameters of each distribution, in the order in which numpy's generator has them, with defaults: a mean of about 1,
-which `unit` multiplies."""
+"""Parameters of each distribution in the order of numpy's generator, with defaults for a mean of about 1, which `unit`
+multiplies."""
 
 UNITS: Final = {"ftq": 1e-3, "fwq": 1e4}
-"""The default of `unit`, what a drawn 1 stands for: a millisecond (seconds), ten thousand additions."""
+"""Defaults of `unit`, the amount of a drawn 1: a millisecond (in seconds), ten thousand additions."""
 
 SIZES: Final[dict[str, dict[str, float]]] = {"dgemm": {"size": 128, "times": 1}, "spmv": {"size": 128, "times": 10}}
 """Rows of the matrix (of the square grid for spmv), and multiplications per interval."""
 
 
 def parameters(workload: str, distribution: str, given: Mapping[str, str]) -> dict[str, float]:
-    """All parameters of a workload, the defaults where none are given. Raises BadParameter."""
+    """All parameters of a workload: those given and defaults. Raises BadParameter."""
     known = dict(SIZES[workload]) if workload in SIZES else {"unit": UNITS[workload], **DISTRIBUTIONS[distribution]}
     for name, text in given.items():
         if name not in known:
@@ -53,9 +53,9 @@ def parameters(workload: str, distribution: str, given: Mapping[str, str]) -> di
 
 
 def amounts(workload: str, distribution: str, values: Mapping[str, float], count: int, seed: int, rank: int) -> Floats:
-    """How much each of `count` intervals of this rank does: nanoseconds (ftq), additions (fwq); at least 0.
+    """The work of each of `count` intervals of this rank: nanoseconds (ftq) or additions (fwq), at least 0.
 
-    Equal seeds give equal amounts on the same rank, and independent ones on different ranks.
+    A seed gives the same amounts on the same rank and independent amounts on different ranks.
     """
     rng = np.random.default_rng([seed, rank])
     arguments = [values[name] for name in DISTRIBUTIONS[distribution]]
@@ -70,7 +70,7 @@ def amounts(workload: str, distribution: str, values: Mapping[str, float], count
 
 
 def make(workload: str, distribution: str, values: Mapping[str, float], count: int, seed: int, rank: int) -> Work:
-    """The work of this rank. Drawing and allocation happen here, not in the work."""
+    """The work of this rank. Amounts are drawn and memory is allocated here, not in the work."""
     if workload in SIZES:
         kernel = _dgemm if workload == "dgemm" else _spmv
         return kernel(int(values["size"]), int(values["times"]), np.random.default_rng([seed, rank]))

@@ -1,4 +1,4 @@
-"""`barograph replay`: what the alerts would have said of a run that was recorded."""
+"""`barograph replay`: the alarms that a recorded run would have raised."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from barograph.lab.columns import checked, console, picture, refuse, say
+from barograph.lab.columns import checked, console, note, refuse, table
 from barograph.lab.replay.report import summarize
 from barograph.lab.replay.simulation import replay
 from barograph.lab.replay.trace import Trace, TraceError, read_trace
@@ -20,15 +20,16 @@ from barograph_modeler.pace.windows import WINDOW_SECONDS
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print what was found; 65 if a trace cannot be used."""
+    """Print the alarms; 65 if a trace cannot be used."""
     parser = argparse.ArgumentParser(
         prog="barograph replay",
         description="Judge a recorded run as if it happened now: through agent, log, modeler and alerts.",
-        epilog="Without --history, or with one that has nothing in common with TRACE, it is judged against its own"
+        epilog="Without --history, or with one that shares no class with TRACE, it is judged against its own"
         " first windows.",
     )
-    parser.add_argument("trace", type=Path, metavar="TRACE", help="an .npz file; docs/reference/traces.md")
-    parser.add_argument(
+    add = parser.add_argument
+    add("trace", type=Path, metavar="TRACE", help="an .npz file; docs/reference/traces.md")
+    add(
         "--history",
         type=Path,
         action="append",
@@ -37,19 +38,17 @@ def main(arguments: Sequence[str]) -> int:
         help="an earlier, healthy run of the same workload; may be given again",
     )
     positive = checked(float, lambda number: 0 < number < float("inf"), "a number above 0")
-    parser.add_argument(
-        "--speed", type=positive, metavar="X", help="so many times faster than it was (default: as fast as it goes)"
-    )
-    parser.add_argument("--alpha", type=positive, default=ALPHA, help="as `barograph alerts` (default: %(default)s)")
-    parser.add_argument("--margin", type=positive, default=MARGIN, help="likewise (default: %(default)s)")
-    parser.add_argument(
+    add("--speed", type=positive, metavar="X", help="replay X times faster than real time (default: unlimited)")
+    add("--alpha", type=positive, default=ALPHA, help="as `barograph alerts` (default: %(default)s)")
+    add("--margin", type=positive, default=MARGIN, help="likewise (default: %(default)s)")
+    add(
         "--window",
         type=positive,
         default=WINDOW_SECONDS,
         metavar="SECONDS",
         help="as `barograph modeler` (default: %(default)s)",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object: alarms and jobs")
+    add("--json", action="store_true", help="print one JSON object: alarms and jobs")
     options = parser.parse_args(arguments)
     if options.alpha >= 1:
         parser.error(f"argument --alpha: {options.alpha:g}, expected a number between 0 and 1")
@@ -63,9 +62,8 @@ def main(arguments: Sequence[str]) -> int:
         return refuse("replay", error)
     for other in history:
         if other.size != trace.size:
-            say(
-                f"{other.file} has {other.size} ranks, {trace.file} has {trace.size};"
-                " taken for the same workload all the same",
+            note(
+                f"{other.file} has {other.size} ranks, {trace.file} has {trace.size}; treated as the same workload",
                 "replay",
             )
     with tempfile.TemporaryDirectory(prefix="barograph-replay-") as directory:
@@ -100,7 +98,7 @@ def _show(trace: Trace, found: dict[str, list[dict[str, Any]]]) -> None:
     if not found["alarms"]:
         out.print("no alarm", highlight=False)
         return
-    heads = ("onset", "detected", "slowdown", "cause", "who", "judged by")
+    heads = ("onset", "detected", "slowdown", "cause", "ranks", "judged by")
     rows = (
         (
             f"{alarm['onset_seconds']:.1f}",
@@ -112,7 +110,7 @@ def _show(trace: Trace, found: dict[str, list[dict[str, Any]]]) -> None:
         )
         for alarm in found["alarms"]
     )
-    out.print(picture("alarms, in seconds since the start", heads, rows, left=(3, 4, 5)))
+    out.print(table("alarms, in seconds since the start", heads, rows, left=(3, 4, 5)))
     if trace.injections:
         parts = ", ".join(f"{start:.1f} to {stop:.1f} s" for start, stop in trace.injections)
-        out.print(f"The trace says it was disturbed on purpose: {parts}.", highlight=False)
+        out.print(f"Deliberate disturbances according to the trace: {parts}.", highlight=False)

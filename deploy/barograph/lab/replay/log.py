@@ -1,4 +1,4 @@
-"""A collector's log without its sockets: the same messages, the same checks, the same DuckDB file."""
+"""A collector's log without sockets: the same messages, checks and DuckDB file."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from barograph_collector.storage.store import Store
 
 
 class ReplayLog:
-    """The two verbs on a file in `directory`, for one thread."""
+    """Append and read on a file in `directory`, for one thread."""
 
     def __init__(self, directory: Path) -> None:
-        self._store = Store(directory / "log.duckdb", threads=1)
+        self._store = Store(directory / "log.duckdb")
         self._seq = 0
 
     def put(self, table: str, rows: int, columns: Mapping[str, Any]) -> None:
-        """Append rows at once. Raises wire.Invalid for what the collector would refuse."""
+        """Append rows synchronously. Raises wire.Invalid for rows that the collector would refuse."""
         self._seq += 1
         frame = wire.encode(wire.append("replay", self._seq, table, rows, columns))
         message = wire.decode_from_client(frame)
@@ -37,7 +37,7 @@ class ReplayLog:
         return True
 
     def pump(self) -> None:
-        """Do nothing: rows are appended at once."""
+        """Do nothing: `put` is synchronous."""
 
     def read(self, table: str, after: int, limit: int = wire.MAX_ROWS, job: str = "") -> LogPage:
         """At most `limit` rows of `table` with offset > `after`."""

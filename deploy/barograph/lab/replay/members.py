@@ -1,4 +1,4 @@
-"""What each recorded rank did, second by second: the input of attribution."""
+"""The work and waiting of each recorded rank, second by second: the input of attribution."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Floats = npt.NDArray[np.float64]
 
 
 def stretches(trace: Trace) -> list[Stretch]:
-    """The work of all recorded ranks, in the order of time. Empty where only rank 0 of several was recorded.
+    """The work of all recorded ranks in the order of time. Empty if only rank 0 of several was recorded.
 
-    The i-th sync point is the same collective on every rank, so no clocks are compared: who waited least in it came
-    last, and the mean of what the others waited is the blame.
+    The i-th sync point is the same collective on every rank, so no clocks are compared: the rank with the shortest wait
+    arrived last, and its blame is the mean wait of the others.
     """
     if len(trace.ranks) == 1 < trace.size:
         return []
@@ -55,7 +55,7 @@ def stretches(trace: Trace) -> list[Stretch]:
 
 
 def _between_syncs(rank: RankTrace) -> tuple[Floats, Floats, Floats]:
-    """From each sync point to the next, in seconds: own work, waiting elsewhere, waiting in the next one."""
+    """From each sync point to the next, in seconds: own work, waiting elsewhere, waiting in the next sync point."""
     at = np.flatnonzero(rank.synchronizing)
     duration = rank.exit - rank.enter
     p2p = rank.p2p if rank.p2p is not None else np.zeros_like(duration)

@@ -1,4 +1,4 @@
-"""`barograph record`: copies what the rings of a live job hold into a trace for `barograph replay`."""
+"""`barograph record`: copies the rings of a live job to a trace for `barograph replay`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,52 +22,60 @@ EXIT_DATA: Final = 65
 EXIT_STATE: Final = 73
 
 
-class Recorder:
-    """Copies records from the rings of one job, beside its sidecar. It releases none.
+@dataclass
+class RingCopy:
+    """The records copied from one ring. read: number of records seen, copied or lost."""
 
-    Records that the sidecar released and the job overwrote before they were copied are counted as lost.
+    ring: Ring
+    parts: list[Records] = field(default_factory=list)
+    read: int = 0
+
+
+class Recorder:
+    """Copies records from the rings of one job, beside its sidecar, without releasing them.
+
+    Records that were released by the sidecar and overwritten by the job before they were copied count as lost.
     """
 
     def __init__(self, directory: Path) -> None:
         self.lost = 0
         self._directory = directory
-        self._rings: dict[int, Ring] = {}
-        self._parts: dict[int, list[Records]] = {}
-        self._read: dict[int, int] = {}
+        self._copies: dict[int, RingCopy] = {}
 
     @property
     def ended(self) -> bool:
-        """True once every ring is that of a job that has ended."""
-        return bool(self._rings) and all(ring.finalized or not _lives(ring.pid) for ring in self._rings.values())
+        """True once every ring belongs to an ended process."""
+        rings = [copy.ring for copy in self._copies.values()]
+        return bool(rings) and all(ring.finalized or not Path(f"/proc/{ring.pid}").exists() for ring in rings)
 
     @property
     def collectives(self) -> int:
-        """Records of rank 0 copied so far."""
-        return sum(len(part) for part in self._parts.get(0, []))
+        """Number of records of rank 0 copied so far."""
+        return sum(map(len, self._copies[0].parts)) if 0 in self._copies else 0
 
     def step(self) -> None:
-        """Copy what is new. Raises RingError where a ring contradicts itself."""
+        """Copy new records. Raises RingError for an inconsistent ring."""
         for path in sorted(self._directory.glob("*.ring")):
-            if any(ring.path == path for ring in self._rings.values()):
+            if any(copy.ring.path == path for copy in self._copies.values()):
                 continue
             ring = Ring(path)
-            # A second world of the same job, which a launcher may start, would need a trace of its own.
-            if ring.rank in self._rings:
+            # A second world of the same job, which a launcher may start, would need its own trace.
+            if ring.rank in self._copies:
                 ring.close()
                 continue
-            self._rings[ring.rank], self._parts[ring.rank], self._read[ring.rank] = ring, [], 0
-        for rank, ring in self._rings.items():
-            head, read = ring.head, self._read[rank]
-            oldest = max(read, head - ring.capacity)
+            self._copies[ring.rank] = RingCopy(ring)
+        for copy in self._copies.values():
+            ring, head = copy.ring, copy.ring.head
+            oldest = max(copy.read, head - ring.capacity)
             records = ring.records(oldest, head)
-            # The shim overwrites in order, so whatever stands before the head less the capacity by now may be new.
+            # The shim overwrites in order: records before the present head less the capacity may have been overwritten.
             kept = records[max(0, ring.head - ring.capacity - oldest) :]
-            self.lost += head - read - len(kept)
-            self._parts[rank].append(kept)
-            self._read[rank] = head
+            self.lost += head - copy.read - len(kept)
+            copy.parts.append(kept)
+            copy.read = head
 
     def save(self, file: Path) -> None:
-        """Write the trace. Raises OSError, and RingError where nothing was recorded of rank 0."""
+        """Write the trace. Raises OSError, and RingError without a record of rank 0."""
         if not self.collectives:
             raise RingError(f"rings in {self._directory}: no collective of rank 0, expected at least one")
         with file.open("wb") as out:
@@ -74,16 +83,16 @@ class Recorder:
 
     def close(self) -> None:
         """Close the rings; the files stay."""
-        for ring in self._rings.values():
-            ring.close()
+        for copy in self._copies.values():
+            copy.ring.close()
 
     def _arrays(self) -> dict[str, Any]:
-        first = self._rings[0]
+        first = self._copies[0].ring
         arrays: dict[str, Any] = {}
-        for rank, parts in self._parts.items():
-            ring, records = self._rings[rank], np.concatenate([np.empty(0, RECORD), *parts])
+        for rank, copy in self._copies.items():
+            ring, records = copy.ring, np.concatenate([np.empty(0, RECORD), *copy.parts])
             enter, ends = (records[name].astype(np.int64) for name in ("enter_ns", "exit_ns"))
-            # Entries of other nodes' ranks are put on rank 0's clock by the kernel's real time.
+            # Entries of ranks of other nodes are converted to rank 0's clock by way of the real time.
             shift = (ring.started_unix_ns - ring.started_ns) - (first.started_unix_ns - first.started_ns)
             arrays[f"op_{rank}"] = records["op"]
             arrays[f"gap_ns_{rank}"] = np.concatenate(([0], enter[1:] - ends[:-1])) if len(records) else enter
@@ -106,18 +115,12 @@ class Recorder:
 
 
 def main(arguments: Sequence[str], clock: Callable[[], float] = time.monotonic) -> int:
-    """Record until the job ends, the time is up or Ctrl-C; 65 if there is nothing to record."""
-    parser = argparse.ArgumentParser(
-        prog="barograph record", description="Copy what the rings of a live job hold into a trace."
-    )
-    parser.add_argument("out", type=Path, metavar="OUT.npz", help="the trace; written at the end")
-    parser.add_argument(
-        "--rings",
-        type=Path,
-        metavar="DIR",
-        help="the job's ring directory (default: the newest of this user's)",
-    )
-    parser.add_argument("--seconds", type=float, default=float("inf"), metavar="S", help="stop after so long")
+    """Record until the job ends, the time is over or Ctrl-C; 65 if there is nothing to record."""
+    parser = argparse.ArgumentParser(prog="barograph record", description="Copy the rings of a live job to a trace.")
+    add = parser.add_argument
+    add("out", type=Path, metavar="OUT.npz", help="the trace; written at the end")
+    add("--rings", type=Path, metavar="DIR", help="the job's ring directory (default: the newest of this user's)")
+    add("--seconds", type=float, default=float("inf"), metavar="S", help="stop after S seconds")
     options = parser.parse_args(arguments)
     directory = options.rings or _newest(places.ring_root(os.environ))
     if directory is None:
@@ -133,7 +136,7 @@ def main(arguments: Sequence[str], clock: Callable[[], float] = time.monotonic) 
         return _refuse(f"{options.out}: {error.strerror}", EXIT_STATE)
     finally:
         recorder.close()
-    lost = f", {recorder.lost} written over before they were seen" if recorder.lost else ""
+    lost = f", {recorder.lost} overwritten before they were copied" if recorder.lost else ""
     print(f"{options.out}: {recorder.collectives} collectives{lost}")
     return 0
 
@@ -141,7 +144,7 @@ def main(arguments: Sequence[str], clock: Callable[[], float] = time.monotonic) 
 def _record(recorder: Recorder, until: float, clock: Callable[[], float]) -> None:
     try:
         while True:
-            # Read before the rings, so that no record comes after it.
+            # Checked before the rings are read, so that no record is missed.
             ended = recorder.ended
             recorder.step()
             if ended or clock() >= until:
@@ -154,10 +157,6 @@ def _record(recorder: Recorder, until: float, clock: Callable[[], float]) -> Non
 def _newest(root: Path) -> Path | None:
     directories = [path for path in root.glob("*") if any(path.glob("*.ring"))]
     return max(directories, key=lambda path: path.stat().st_mtime, default=None)
-
-
-def _lives(pid: int) -> bool:
-    return Path(f"/proc/{pid}").exists()
 
 
 def _refuse(text: str, status: int) -> int:

@@ -11,7 +11,7 @@ from barograph.lab.replay.trace import Trace
 
 
 def summarize(trace: Trace, scores: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Alarms in the order of detection, each as last written, and the job. Times are Unix seconds.
+    """The alarms in the order of detection, each as last written, and the job. Times are Unix seconds.
 
     `onset_seconds` and `detected_seconds` count from the start of the trace.
     """
@@ -19,8 +19,22 @@ def summarize(trace: Trace, scores: Sequence[dict[str, Any]]) -> dict[str, Any]:
     alarms: dict[float, dict[str, Any]] = {}
     for row in scores:
         if math.isfinite(row["alarmed_at"]):
-            # Dict order is the order of detection; the final row repeats the last alarm with the runtime beside it.
-            alarms[row["alarmed_at"]] = _alarm(row, start)
+            # Dict order is the order of detection; the final row repeats the last alarm, with the runtime.
+            alarms[row["alarmed_at"]] = {
+                "job": row["job"],
+                "onset": float(row["onset_at"]),
+                "detected_at": float(row["alarmed_at"]),
+                "recovered_at": _known(row["recovered_at"]),
+                "onset_seconds": round(row["onset_at"] - start, 3),
+                "detected_seconds": round(row["alarmed_at"] - start, 3),
+                "state": row["state"],
+                "slowdown": _known(row["slowdown"]),
+                "cause": row["cause"],
+                "nodes": json.loads(row["members"]),
+                "sentence": row["sentence"],
+                "basis": row["basis"],
+                "evidence": json.loads(row["evidence"]),
+            }
     final = scores[-1]
     job = {
         "job": final["job"],
@@ -35,24 +49,6 @@ def summarize(trace: Trace, scores: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {"alarms": list(alarms.values()), "jobs": [job]}
 
 
-def _alarm(row: dict[str, Any], start: float) -> dict[str, Any]:
-    return {
-        "job": row["job"],
-        "onset": float(row["onset_at"]),
-        "detected_at": float(row["alarmed_at"]),
-        "recovered_at": _known(row["recovered_at"]),
-        "onset_seconds": round(row["onset_at"] - start, 3),
-        "detected_seconds": round(row["alarmed_at"] - start, 3),
-        "state": row["state"],
-        "slowdown": _known(row["slowdown"]),
-        "cause": row["cause"],
-        "nodes": json.loads(row["members"]),
-        "sentence": row["sentence"],
-        "basis": row["basis"],
-        "evidence": json.loads(row["evidence"]),
-    }
-
-
 def _known(value: float) -> float | None:
-    """JSON has no NaN."""
+    """The value for JSON, which has no NaN."""
     return float(value) if math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""A trace as a ring: the properties and records that the agent reads, at any moment of the run."""
+"""A trace as a ring: the properties and records that the agent reads at any time of the run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from barograph_agent.ring.reader import NAMED, RECORD, Records
 
 
 class TraceRing:
-    """Rank 0's ring as it was `seconds` after the start of the run; what `Harvest` reads of a `Ring`, and no more."""
+    """Rank 0's ring at a time of the run: the attributes of a `Ring` that an `IntervalReader` uses."""
 
     def __init__(self, trace: Trace) -> None:
         self.path: Path = trace.file
@@ -30,22 +30,22 @@ class TraceRing:
         records["op"] = rank.operation[kept]
         records["index"] = np.arange(records.size)
         self._records = records
-        # The interval before the first record begins with MPI_Init, which is no sync point.
+        # The first interval begins with MPI_Init, which is no sync point.
         if records.size:
             self.started_ns = int(rank.exit[0]) if not kept[0] else int(records["enter_ns"][0])
 
     @property
     def ended(self) -> bool:
-        """True once everything was shown."""
+        """True once all records are visible."""
         return self.head == self._records.size
 
     @property
     def last_seconds(self) -> float:
-        """When the last collective ended, since the start of the run."""
+        """End of the last collective, in seconds since the start of the run."""
         return float(self._records["exit_ns"][-1]) * 1e-9 if self._records.size else 0.0
 
     def advance(self, seconds: float) -> None:
-        """Show what had ended by then."""
+        """Make the records visible that had ended by then."""
         self.head = int(np.searchsorted(self._records["exit_ns"], int(seconds * 1e9), side="right"))
 
     def records(self, start: int, stop: int) -> Records:
@@ -57,5 +57,5 @@ class TraceRing:
         return "start" if index == 0 else self._names[index - 1]
 
     def frames(self, index: int) -> list[tuple[str, int]]:
-        """The call path as one frame that has a name already."""
+        """The call path as one frame, which is already named."""
         return [(self.site(index), NAMED)]

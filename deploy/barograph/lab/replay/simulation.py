@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -24,16 +25,16 @@ from barograph_modeler.learning.learner import Learner
 from barograph_modeler.main import TABLES as MODELER_TABLES
 
 CYCLE_SECONDS: Final = 1.0
-"""Simulated time between two reads of the log by the daemons."""
+"""Simulated time between reads of the log by the daemons."""
 MODELER_CYCLES: Final = 10
-"""The modeler reads once in so many cycles: what it writes during a run does not change how that run is scored."""
+"""Cycles between reads by the modeler, whose output during a run does not affect the score of that run."""
 
 
 class Simulation:
-    """One service, in one directory, whose clock follows the recorded runs.
+    """One service in one directory, whose clock follows the recorded runs.
 
-    workload: what all runs count as. alpha, margin, window_seconds, seed: as the daemons have them. wait: called with
-    the simulated seconds since the start of a run, to slow the replay down.
+    workload: of all runs. alpha, margin, window_seconds, seed: as for the daemons. wait: called with the simulated
+    seconds since the start of a run, to slow the replay down.
     """
 
     def __init__(
@@ -55,13 +56,13 @@ class Simulation:
         self._budget = Budget()
         self._scorer = Scorer(alpha=alpha, margin=margin)
         learner = Learner(seed=seed, window_seconds=window_seconds)
-        self._modeler = Runner(learner, Follower(log, MODELER_TABLES), log, self._clock)
-        self._alerts = Runner(self._scorer, Follower(log, ALERTS_TABLES), log, self._clock)
+        self._modeler = Runner(learner, Follower(log, MODELER_TABLES), log, lambda: self.now)
+        self._alerts = Runner(self._scorer, Follower(log, ALERTS_TABLES), log, lambda: self.now)
 
     def learn(self, trace: Trace) -> None:
-        """Pass a healthy run through the service at once: the modeler learns it, the alerts do not score it."""
-        job, ring, harvest = self._begin(trace)
-        self._show(job, ring, harvest, ring.last_seconds)
+        """Pass a healthy run through the service in one step: the modeler learns it, the alerts do not score it."""
+        job, ring, reader = self._begin(trace)
+        self._show(job, ring, reader, ring.last_seconds)
         self._end(job, trace, ring)
         self._modeler.step()
         self.now += VERDICT_SECONDS + 1
@@ -69,21 +70,19 @@ class Simulation:
 
     def judge(self, trace: Trace) -> list[dict[str, Any]]:
         """Pass a run through the service cycle by cycle; returns its rows of `scores`."""
-        # The alerts read the history before the run begins.
+        # The alerts read the history before the run starts.
         self._alerts.step()
-        job, ring, harvest = self._begin(trace)
+        job, ring, reader = self._begin(trace)
         work = stretches(trace)
-        given = cycle = 0
+        added = cycle = 0
         while not ring.ended:
             cycle += 1
             elapsed = cycle * CYCLE_SECONDS
             self._wait(elapsed)
-            self._show(job, ring, harvest, elapsed)
-            upto = given
-            while upto < len(work) and work[upto].ended_at <= self.now:
-                upto += 1
-            self._scorer.add_work(job, work[given:upto])
-            given = upto
+            self._show(job, ring, reader, elapsed)
+            end = bisect_right(work, self.now, key=lambda stretch: stretch.ended_at)
+            self._scorer.add_work(job, work[added:end])
+            added = end
             if cycle % MODELER_CYCLES == 0:
                 self._modeler.step()
             self._alerts.step()
@@ -91,9 +90,6 @@ class Simulation:
         self._alerts.step()
         self._modeler.step()
         return self._scores(job)
-
-    def _clock(self) -> float:
-        return self.now
 
     def _begin(self, trace: Trace) -> tuple[str, TraceRing, IntervalReader]:
         self._runs += 1
@@ -107,14 +103,14 @@ class Simulation:
                "scheduler": "none", "account": "", "unique_id": ""}  # fmt: skip
         self._log.put("jobs", 1, row)
         ring = TraceRing(trace)
-        # A TraceRing has every attribute that a Harvest reads of a Ring.
+        # A TraceRing has every attribute of a Ring that an IntervalReader uses.
         return job, ring, IntervalReader(cast(Ring, ring), Cursor(world=0))
 
-    def _show(self, job: str, ring: TraceRing, harvest: IntervalReader, seconds: float) -> None:
+    def _show(self, job: str, ring: TraceRing, reader: IntervalReader, seconds: float) -> None:
         ring.advance(seconds)
         self.now = ring.started_unix_ns * 1e-9 + seconds
-        while harvest.cursor.position < ring.head:
-            intervals, sites = harvest.read()
+        while reader.cursor.position < ring.head:
+            intervals, sites = reader.read()
             if sites:
                 self._log.put("sites", len(sites["class_id"]), sites)
             if intervals is not None and len(intervals.class_ids):
@@ -139,9 +135,9 @@ class Simulation:
 
 
 def replay(directory: Path, trace: Trace, history: Sequence[Trace], **settings: Any) -> list[dict[str, Any]]:
-    """Learn from the history, then judge the trace; returns its rows of `scores`.
+    """Learn the history, then score the trace; returns its rows of `scores`.
 
-    directory: an empty one, for the log. settings: those of `Simulation`.
+    directory: empty, for the log. settings: those of `Simulation`.
     """
     workload = f"replay/{clean(trace.app, 'unknown')}@{trace.size}x1"
     with closing(ReplayLog(directory)) as log:

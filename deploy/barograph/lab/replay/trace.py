@@ -1,4 +1,4 @@
-"""A trace: what each rank of one run recorded, in one .npz file."""
+"""A trace: the records of each rank of one run, in one .npz file."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ import numpy as np
 import numpy.typing as npt
 
 SYNCHRONIZING: Final = range(8, 64)
-"""Codes of operations that wait for everybody; others are Init (1), Finalize (2) and such as Bcast (64 and up)."""
+"""Codes of synchronizing operations. Others are Init (1), Finalize (2) and, from 64, those such as Bcast."""
 
 Ints = npt.NDArray[np.int64]
 
 
 class TraceError(ValueError):
-    """A file that is no trace. The text names the file, what was found and what was expected."""
+    """A file that is no trace. The text states the file, what was found and what was expected."""
 
 
 @dataclass(frozen=True)
 class RankTrace:
-    """What one rank recorded, an array value per collective, in order. Times are nanoseconds.
+    """The records of one rank, one value per collective, in order. Times are nanoseconds.
 
-    enter, exit: since rank 0's start. p2p: time in point-to-point calls since the exit before; None where not recorded.
+    enter, exit: since rank 0's start. p2p: time in point-to-point calls since the previous exit; None if not recorded.
     """
 
     operation: Ints
@@ -36,16 +36,16 @@ class RankTrace:
 
     @property
     def synchronizing(self) -> npt.NDArray[np.bool_]:
-        """Which of the collectives wait for everybody."""
+        """Which of the collectives are synchronizing."""
         return (self.operation >= SYNCHRONIZING.start) & (self.operation < SYNCHRONIZING.stop)
 
 
 @dataclass(frozen=True)
 class Trace:
-    """One run. started_unix_ns: when rank 0 started; size: its MPI ranks, of which some may not have been recorded.
+    """One run. started_unix_ns: start of rank 0. size: its MPI ranks, not all of which need be recorded.
 
-    path: for each collective of rank 0 the call path it came from, as a number; names: what those numbers stand for.
-    injections: disturbances made on purpose, as seconds since the start; they are shown, never used.
+    path: the call path of each collective of rank 0, as an index into names. injections: deliberate disturbances, from
+    and to in seconds since the start; printed only.
     """
 
     file: Path
@@ -59,7 +59,7 @@ class Trace:
 
 
 def read_trace(file: Path) -> Trace:
-    """Read a trace in the layout of docs/reference/traces.md. Raises TraceError, or OSError where it cannot be read."""
+    """Read a trace in the layout of docs/reference/traces.md. Raises TraceError and OSError."""
     try:
         with file.open("rb") as stream, np.load(stream, allow_pickle=False) as held:
             arrays = {name: held[name] for name in held.files}
@@ -106,7 +106,7 @@ def _rank(file: Path, arrays: Mapping[str, Any], number: int) -> RankTrace:
     gap = _array(file, arrays, f"gap_ns_{number}", None)
     duration = _array(file, arrays, f"dur_ns_{number}", gap.size)
     operations = f"op_{number}" if f"op_{number}" in arrays else "op_0"
-    # Where only rank 0's operations were recorded, the other ranks had the same.
+    # If only rank 0's operations were recorded, the other ranks had the same.
     operation = _array(file, arrays, operations, gap.size)
     p2p = _array(file, arrays, f"p2p_ns_{number}", gap.size) if f"p2p_ns_{number}" in arrays else None
     first = int(_array(file, arrays, f"t_first_ns_{number}", 1)[0]) if f"t_first_ns_{number}" in arrays else 0
@@ -130,10 +130,10 @@ def _array(file: Path, arrays: Mapping[str, Any], name: str, size: int | None) -
 
 
 def _paths(file: Path, arrays: Mapping[str, Any], rank: RankTrace) -> tuple[Ints, tuple[str, ...]]:
-    """Call paths under names that another run of the same program gives them too.
+    """Call paths, named alike in all runs of one program.
 
-    `ctx` numbers the paths of one file in no particular order. So a path goes by its site and by which of rank 0's
-    synchronizing collectives was the first to come from it: runs of one program are alike from the start.
+    `ctx` numbers the paths of one file in arbitrary order. So a path is named by its site and the index of rank 0's
+    first synchronizing collective on it, which is the same in all runs.
     """
     size = rank.operation.size
     site = _array(file, arrays, "site", size) if "site" in arrays else rank.operation

@@ -1,1 +1,1 @@
-"""What each page shows."""
+"""The data of each page."""

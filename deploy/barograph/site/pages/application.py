@@ -1,4 +1,4 @@
-"""An application: how its runtimes spread by scale, what they scale to, and how well that was predicted before."""
+"""An application: its projection, the variability of its runtimes by scale, and the accuracy of past predictions."""
 
 from __future__ import annotations
 
@@ -6,36 +6,39 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from barograph.site.charts.axis import Axis, linear, ranks
-from barograph.site.charts.figure import LEFT, RIGHT, TOP, Figure
-from barograph.site.charts.projection import chart
+from barograph.charts.axis import Axis, linear, ranks
+from barograph.charts.figure import LEFT, RIGHT, TOP, Figure, draw
+from barograph.charts.projection import projection
 from barograph.views import queries
 from barograph.views.context import ViewContext
 from barograph.views.log import Row
-from barograph.views.modeler import question
-from barograph.views.refusal import NoResult, NothingKnown
+from barograph.views.refusal import NothingKnown
 from barograph.views.words import deviation, param_map, percent
 
-FURTHER: Final = 4
-"""The projection goes to so many times the largest scale that was run."""
-FRESH_SECONDS: Final = 10.0
+REACH: Final = 4
+"""Ratio of the largest projected number of ranks to the largest that was run."""
+MAX_AGE: Final = 10.0
+"""Seconds for which a cached result is used."""
 
 
 def view(context: ViewContext, cluster: str, app: str, params: str | None) -> dict[str, Any]:
-    """The page; `said` is the modeler's answer, None where it gave none.
+    """The page. `answer`: the modeler's answer, None where it gave none.
 
-    params: the problem as the log writes it, None for the most often run. Raises NothingKnown.
+    params: JSON as in the log, None for those run most often. Raises NothingKnown.
     """
 
     def rows(query: str) -> list[Row]:
-        return context.rows(query, fresh=FRESH_SECONDS)
+        return context.rows(query, max_age=MAX_AGE)
 
     problems = rows(queries.problems(cluster, app, context.user))
     if not problems:
         raise NothingKnown(f"There is no finished run of {app} on {cluster} in the log that you may see.")
     chosen = params if params is not None else problems[0]["params"]
     scales = rows(queries.scales(cluster, app, chosen, context.user))
-    said, refusal = _ask(context, cluster, app, chosen, scales)
+    answer, error = None, "No run with these parameters has succeeded."
+    if scales:
+        most = REACH * scales[-1]["ranks"]
+        answer, error = context.predict(param_map(chosen), cluster=cluster, app=app, ranks=most, curve=1)
     return {
         "cluster": cluster,
         "app": app,
@@ -43,28 +46,15 @@ def view(context: ViewContext, cluster: str, app: str, params: str | None) -> di
         "chosen": chosen,
         "scales": scales,
         "spread": _spread(app, scales),
-        "said": said,
-        "projection": chart(said, f"Runtime of {app} over ranks") if said and said.get("curve") else None,
-        "refusal": refusal,
+        "answer": answer,
+        "projection": projection(answer) if answer and "curve" in answer else None,
+        "refusal": answer["refusal"] if answer else error,
         "accuracy": _accuracy(rows(queries.outcomes(cluster, app, context.user))),
     }
 
 
-def _ask(
-    context: ViewContext, cluster: str, app: str, params: str, scales: list[Row]
-) -> tuple[dict[str, Any] | None, str]:
-    if not scales:
-        return None, "No run with these parameters has ended well."
-    most = FURTHER * scales[-1]["ranks"]
-    try:
-        said = context.predict(question(param_map(params), cluster=cluster, app=app, ranks=most, curve=1))
-    except NoResult as error:
-        return None, str(error)
-    return said, said["refusal"] or ""
-
-
 def _spread(app: str, scales: list[Row]) -> Markup | None:
-    """Runtimes over their median, by scale: what varies from run to run."""
+    """Quantiles of runtimes relative to their median, by scale."""
     several = [
         (row["ranks"], row["low"] / row["middle"] - 1, row["high"] / row["middle"] - 1)
         for row in scales
@@ -72,22 +62,21 @@ def _spread(app: str, scales: list[Row]) -> Markup | None:
     ]
     if not several:
         return None
-    figure = _deviations(
-        ranks([at for at, _, _ in several], LEFT, RIGHT), "ranks", [e for _, *ends in several for e in ends]
-    )
+    x = ranks([at for at, _, _ in several], LEFT, RIGHT)
+    figure = _deviations(x, "ranks", [end for _, *ends in several for end in ends], "runtime over its median")
     for at, low, high in several:
-        figure.bar(at, low, high, "whisker")
+        figure.error_bar(at, low, high, "whisker")
     figure.dots(((at, 0.0) for at, _, _ in several), "observed")
     at, low, high = max(several, key=lambda one: one[2] - one[1])
     text = (
         f"Nine of ten runs lie within the bars around the median of their scale. They are widest on"
         f" {at:,} ranks: {percent(low, signed=True)} to {percent(high, signed=True)}."
     )
-    return figure.draw(f"Variability of {app} by scale", text)
+    return draw(f"Variability of {app} by scale. {text}", figure)
 
 
 def _accuracy(rows: list[Row]) -> dict[str, Any]:
-    """What became of predictions: how many had which result, a chart of those that were judged, and a sentence."""
+    """Outcomes of predictions: counts by result, a chart of the errors, and a sentence."""
     counts = {name: sum(row["result"] == name for row in rows) for name in ("inside", "outside", "withheld", "failed")}
     judged = [row for row in rows if row["result"] in ("inside", "outside")]
     text = "No run has ended yet for which a prediction had been written."
@@ -103,16 +92,18 @@ def _accuracy(rows: list[Row]) -> dict[str, Any]:
 
 def _errors(judged: list[Row], text: str) -> Markup:
     x = linear(0.5, len(judged) + 0.5, LEFT, RIGHT, lambda at: f"{at:.0f}", min(8, len(judged)))
-    figure = _deviations(x, "runs, the latest at the right", [row["relative_error"] for row in judged])
+    figure = _deviations(
+        x, "runs, the latest at the right", [row["relative_error"] for row in judged], "prediction error"
+    )
     for result, kind in (("inside", "observed"), ("outside", "missed")):
         points = [(i, row["relative_error"]) for i, row in enumerate(judged[::-1], 1) if row["result"] == result]
         figure.dots(points, kind)
-    return figure.draw("Error of past predictions", text)
+    return draw(f"Error of past predictions. {text}", figure)
 
 
-def _deviations(x: Axis, across: str, values: list[float]) -> Figure:
-    """An empty chart for values around 0, which is marked."""
+def _deviations(x: Axis, below: str, values: list[float], above: str) -> Figure:
+    """An empty chart for values around 0, with a line at 0."""
     reach = max(0.02, 1.15 * max(map(abs, values)))
-    figure = Figure(x, linear(-reach, reach, 242, TOP, deviation, 6), across, height=280)
+    figure = Figure(x, linear(-reach, reach, 242, TOP, deviation, 6), above, below)
     figure.level(0.0, "expected")
     return figure

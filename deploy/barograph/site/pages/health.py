@@ -1,4 +1,4 @@
-"""The pipeline itself: whether the daemons are alive, and what was dropped or refused, as their metrics say it."""
+"""The pipeline: state of the daemons, dropped and rejected rows, from their metrics."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from barograph_collector.daemon.service import HEARTBEAT
 
 SCRAPE_SECONDS: Final = 2.0
 SCRAPE_BYTES: Final = 8 * 2**20
-STILL_SECONDS: Final = 60.0
-"""A daemon without a heartbeat for this long stands still, as the alerting rules have it."""
+STALLED_SECONDS: Final = 60.0
+"""A daemon whose last heartbeat is older is stalled, as in the alerting rules."""
 _LOST: Final = {
-    "barograph_agent_rows_dropped_total": "given up by agents",
-    "barograph_collector_rejected_total": "not taken by the collector",
+    "barograph_agent_rows_dropped_total": "dropped by agents",
+    "barograph_collector_rejected_total": "rejected by the collector",
 }
 _FIGURES: Final = {
     "barograph_agent_intervals_stored_total": "intervals stored since the collector started",
-    "barograph_collector_queue_rows": "rows that wait to be written",
-    "barograph_collector_lag_seconds": "seconds that the oldest of them has waited",
-    "barograph_modeler_refit_backlog": "classes that wait to be fitted again",
-    "barograph_modeler_held_jobs": "jobs that are not learned yet",
+    "barograph_collector_queue_rows": "rows waiting to be written",
+    "barograph_collector_lag_seconds": "age in seconds of the oldest of them",
+    "barograph_modeler_refit_backlog": "classes waiting to be refitted",
+    "barograph_modeler_held_jobs": "jobs not learned from yet",
     "barograph_alerts_jobs_hidden": "jobs beyond the limit of the alerts metrics",
 }
 
 
 @dataclass
 class ScrapedDaemon:
-    """One daemon. `beat_at` is in Unix seconds, None where it does not answer; `trouble` says why."""
+    """One daemon. beat_at: Unix seconds of its heartbeat, None where it does not answer: `error` says why."""
 
     name: str
     url: str
     version: str = ""
     beat_at: float | None = None
-    still: bool = False
-    trouble: str = ""
+    stalled: bool = False
+    error: str = ""
 
 
 def view(context: ViewContext, urls: Mapping[str, str]) -> dict[str, Any]:
-    """The daemons, by name the addresses of their metrics, what was `lost`, further `figures`, and the diary."""
+    """The daemons, the rows `lost` by reason, further `figures`, and `events`. urls: of metrics, by daemon."""
     daemons: list[ScrapedDaemon] = []
     lost: list[tuple[str, str, float]] = []
     figures: list[tuple[str, float]] = []
@@ -52,15 +52,15 @@ def view(context: ViewContext, urls: Mapping[str, str]) -> dict[str, Any]:
         try:
             samples = scrape(url, SCRAPE_SECONDS, SCRAPE_BYTES)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            daemon.trouble = str(getattr(error, "reason", error))
+            daemon.error = str(getattr(error, "reason", error))
             continue
         lost += [(_LOST[s.name], s.labels["reason"], s.value) for s in samples if s.name in _LOST and s.value > 0]
         figures += [(_FIGURES[s.name], s.value) for s in samples if s.name in _FIGURES]
         daemon.beat_at = next((s.value for s in samples if s.name == HEARTBEAT), None)
         if daemon.beat_at is None:
-            daemon.trouble = "answers without a heartbeat, expected a daemon of Barograph"
+            daemon.error = "answers without a heartbeat, expected a daemon of Barograph"
             continue
         daemon.version = next((s.labels.get("version", "") for s in samples if s.name == "barograph_build_info"), "")
-        daemon.still = context.now - daemon.beat_at > STILL_SECONDS
+        daemon.stalled = context.now - daemon.beat_at > STALLED_SECONDS
     events = context.rows(queries.events()) if context.viewer.operator else []
     return {"daemons": daemons, "lost": lost, "figures": figures, "events": events}

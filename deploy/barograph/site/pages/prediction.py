@@ -1,33 +1,33 @@
-"""The form that asks how long a run will take, and its answer."""
+"""The form for a prediction, and its answer."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from barograph.site.charts.projection import chart
+from barograph.charts.projection import projection
 from barograph.views import queries
 from barograph.views.advice import sentences
 from barograph.views.context import ViewContext
-from barograph.views.modeler import question
-from barograph.views.refusal import NoResult
 from barograph_agent.job.identity import JobError, parse_params
 
 FIELDS = ("app", "ranks", "nodes", "params", "cluster", "risk")
 
 
 def view(context: ViewContext, query: Mapping[str, str]) -> dict[str, Any]:
-    """The form as it was filled in, and the answer in sentences and as a chart, or why there is none."""
+    """The fields of the form, and the answer in sentences and as a chart, or an error."""
     given = {name: query.get(name, "").strip() for name in FIELDS}
-    known = sorted({row["app"] for row in context.rows(queries.applications(context.user), fresh=30.0)})
-    shown: dict[str, Any] = {"given": given, "known": known, "sentences": [], "chart": None, "error": ""}
+    known = sorted({row["app"] for row in context.rows(queries.applications(context.user), max_age=30.0)})
+    page: dict[str, Any] = {"given": given, "known": known, "sentences": [], "chart": None, "error": ""}
     if not given["app"]:
-        return shown
+        return page
     try:
         params = parse_params(given["params"].replace(",", " ").split())
-        fields = {name: given[name] or None for name in FIELDS if name != "params"}
-        said = context.predict(question(params, **fields, curve="1"))
-    except (JobError, NoResult) as error:
-        return shown | {"error": str(error)}
-    drawn = chart(said, f"Runtime of {given['app']} over ranks") if said["refusal"] is None else None
-    return shown | {"sentences": sentences(said), "chart": drawn}
+    except JobError as error:
+        return page | {"error": str(error)}
+    fields = {name: given[name] or None for name in FIELDS if name != "params"}
+    answer, reason = context.predict(params, **fields, curve="1")
+    if answer is None:
+        return page | {"error": reason}
+    chart = projection(answer) if answer["refusal"] is None else None
+    return page | {"sentences": sentences(answer), "chart": chart, "ranks": answer["ranks"]}

@@ -1,89 +1,76 @@
-"""The running jobs: filtered, sorted, a page at a time."""
+"""The running jobs, filtered, sorted and paged."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from markupsafe import Markup
 
-from barograph.site.charts.figure import spark
+from barograph.charts.figure import sparkline
 from barograph.views import queries
 from barograph.views.context import ViewContext
 from barograph.views.log import Row
-from barograph.views.states import ALARMS, LEGEND, Shown, shown
-from barograph.views.words import known
+from barograph.views.states import ALARMS, LEGEND, display_state
+from barograph.views.words import finite
 
 PER_PAGE: Final = 50
-FEWEST_POINTS: Final = 4
-"""A line of fewer says nothing."""
+LEAST_POINTS: Final = 4
+"""A shorter sparkline is left out."""
 
 
-@dataclass(frozen=True)
-class Running:
-    """A job that runs: its row, and the state it is shown in."""
-
-    row: Row
-    state: Shown
-
-    @property
-    def disturbed(self) -> bool:
-        """Whether its alarm is on."""
-        return self.state.name in ALARMS
-
-    def holds(self, words: list[str]) -> bool:
-        """Whether each word is in its names, its state, or the sentence of its alarm."""
-        row = self.row
-        # The sentence of a healthy job has the word "slow" too.
-        said = row["sentence"] if self.disturbed else ""
-        text = f"{row['job']} {row['app']} {row['user']} {row['workload']} {self.state.word} {said}".lower()
-        return all(word in text for word in words)
+def _matches(job: Row, words: list[str]) -> bool:
+    """Whether each word is in the names, the state, or the sentence of the alarm of a job."""
+    # The sentence of a healthy job contains the word "slow" too.
+    sentence = job["sentence"] if job["shown"].name in ALARMS else ""
+    text = f"{job['job']} {job['app']} {job['user']} {job['workload']} {job['shown'].word} {sentence}".lower()
+    return all(word in text for word in words)
 
 
-def _largest(name: str) -> Callable[[Running], Any]:
-    return lambda job: -(job.row[name] if known(job.row[name]) else -1.0)
+def _descending(name: str) -> Callable[[Row], Any]:
+    return lambda job: -(job[name] if finite(job[name]) else -1.0)
 
 
-SORTS: Final[dict[str, Callable[[Running], Any]]] = {
-    "score": lambda job: (job.state.rank, _largest("score")(job), -job.row["started_at"]),
-    "slowdown": _largest("slowdown"),
-    "job": lambda job: job.row["job"],
-    "app": lambda job: (job.row["app"], job.row["job"]),
-    "ranks": _largest("ranks"),
-    "started": _largest("started_at"),
+SORTS: Final[dict[str, Callable[[Row], Any]]] = {
+    "score": lambda job: (job["shown"].rank, _descending("score")(job), -job["started_at"]),
+    "slowdown": _descending("slowdown"),
+    "job": lambda job: job["job"],
+    "app": lambda job: (job["app"], job["job"]),
+    "ranks": _descending("ranks"),
+    "started": _descending("started_at"),
 }
 
 
 def reporting(context: ViewContext) -> set[str]:
-    """Jobs that are not silent."""
-    return {row["job"] for row in context.rows(queries.reporting(context.now), fresh=15.0, name="reporting")}
+    """The names of the jobs that are not silent."""
+    return {row["job"] for row in context.rows(queries.reporting(context.now), max_age=15.0, name="reporting")}
 
 
-def running(context: ViewContext) -> list[Running]:
-    """All jobs that run and that the viewer may see, the most urgent first."""
+def _running(context: ViewContext) -> list[Row]:
+    """The running jobs that the viewer may see with the displayed state in `shown`, the most urgent first."""
     rows = context.visible(queries.open_jobs(context.now), name="open jobs")
-    talking = reporting(context)
+    senders = reporting(context)
     silent_from = context.now - queries.SILENT_SECONDS
-    jobs = [Running(row, shown(row, row["job"] not in talking and row["started_at"] < silent_from)) for row in rows]
+    silent = [row["job"] not in senders and row["started_at"] < silent_from for row in rows]
+    jobs = [row | {"shown": display_state(row, still)} for row, still in zip(rows, silent, strict=True)]
     return sorted(jobs, key=SORTS["score"])
 
 
 def listing(context: ViewContext, filter_: str, sort: str, page: int) -> dict[str, Any]:
-    """A page of them: `jobs` out of `matching` out of `all`, and how many of all are in which state.
+    """A page of `jobs`, the numbers of `matching` and `all` jobs, and `counts` of all by state.
 
-    page: from 1 on; beyond the last one it is the last.
+    page: from 1; numbers beyond the last page select the last page.
     """
-    every = running(context)
+    every = _running(context)
     words = filter_.lower().split()
-    found = sorted((job for job in every if job.holds(words)), key=SORTS[sort])
+    found = sorted((job for job in every if _matches(job, words)), key=SORTS[sort])
     pages = max(1, -(-len(found) // PER_PAGE))
     page = min(max(page, 1), pages)
     jobs = found[(page - 1) * PER_PAGE : page * PER_PAGE]
-    counts = [(state, sum(job.state is state for job in every)) for state in LEGEND]
+    counts = [(state, sum(job["shown"] is state for job in every)) for state in LEGEND]
     return {
         "jobs": jobs,
-        "sparks": _sparks(context, jobs),
+        "sparklines": _sparklines(context, jobs),
         "matching": len(found),
         "all": len(every),
         "counts": [(state, count) for state, count in counts if count],
@@ -94,11 +81,11 @@ def listing(context: ViewContext, filter_: str, sort: str, page: int) -> dict[st
     }
 
 
-def _sparks(context: ViewContext, jobs: list[Running]) -> dict[str, Markup]:
+def _sparklines(context: ViewContext, jobs: list[Row]) -> dict[str, Markup]:
     if not jobs:
         return {}
     series: dict[str, list[float]] = {}
-    names = sorted(job.row["job"] for job in jobs)
-    for row in context.rows(queries.sparks(names, context.now), fresh=5.0, name=f"sparks {names}"):
+    names = sorted(job["job"] for job in jobs)
+    for row in context.rows(queries.sparks(names, context.now), max_age=5.0, name=f"sparks {names}"):
         series.setdefault(row["job"], []).append(row["seconds"])
-    return {job: spark(values) for job, values in series.items() if len(values) >= FEWEST_POINTS}
+    return {job: sparkline(values) for job, values in series.items() if len(values) >= LEAST_POINTS}

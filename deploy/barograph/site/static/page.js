@@ -1,7 +1,7 @@
-// What makes the pages live: parts marked data-live are fetched again, a filter acts while it is typed, themes switch.
+// Refreshes parts marked data-live, applies the filter while it is typed, switches themes.
 
-const EVERY = 5000;
-const TYPING = 200;
+const REFRESH_MS = 5000;
+const TYPING_MS = 200;
 
 const button = document.getElementById("theme");
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -27,7 +27,7 @@ button.hidden = false;
 
 let latest = 0;
 
-// Whoever is in a link or reads a part keeps their place: only what has changed is replaced, and the focus is put back.
+// Replaces only changed parts; keeps focus and scroll position.
 function replace(fresh) {
   const focused = document.activeElement;
   const where = focused?.closest("[data-live]");
@@ -47,16 +47,16 @@ function replace(fresh) {
 }
 
 async function refresh() {
-  const turn = ++latest;
+  const request = ++latest;
   const lost = document.getElementById("lost");
   try {
-    const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
-    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-    // A slow answer to what was asked before must not overwrite a later one.
-    if (turn === latest) replace(fresh);
+    const response = await fetch(location.href, { headers: { Accept: "text/html" } });
+    const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
+    // A slow response to an earlier request must not overwrite a later one.
+    if (request === latest) replace(fresh);
   } catch {
-    if (turn === latest && lost && !lost.textContent) {
-      lost.textContent = `This page has not been answered since ${new Date().toLocaleTimeString()}; it goes on asking.`;
+    if (request === latest && lost && !lost.textContent) {
+      lost.textContent = `No response since ${new Date().toLocaleTimeString()}; retrying.`;
     }
   }
 }
@@ -72,13 +72,13 @@ if (form) {
       if (!query.get("filter")) query.delete("filter");
       history.replaceState(null, "", query.size ? `?${query}` : location.pathname);
       refresh();
-    }, TYPING);
+    }, TYPING_MS);
   });
   form.addEventListener("submit", (event) => event.preventDefault());
 }
 
 const live = document.querySelector("main [data-live]");
 if (live) {
-  setInterval(() => document.hidden || refresh(), EVERY);
+  setInterval(() => document.hidden || refresh(), REFRESH_MS);
   document.addEventListener("visibilitychange", () => document.hidden || refresh());
 }

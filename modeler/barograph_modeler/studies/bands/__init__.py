@@ -1,1 +1,1 @@
-"""Back-test of bands: methods, tasks, scores and plots."""
+"""Back-test of bands: methods, tasks, scores."""

@@ -1,4 +1,4 @@
-"""The paper's bootstraps of whole runs and of single ranks, scored on runs and intervals that came later."""
+"""The paper's bootstraps of whole runs and of single ranks, scored on later runs and intervals."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from barograph_modeler.maxima.fits.pwm import MINIMUM_SAMPLES
 from barograph_modeler.maxima.predictive import SeriesLimits
 from barograph_modeler.maxima.runtime import runtime_band
 from barograph_modeler.maxima.sample import Floats
-from barograph_modeler.studies.bands.method import SEED, HasLimits
+from barograph_modeler.studies.bands.methods import SEED, Limits
 from barograph_modeler.studies.bands.score import ScoreRow, score
 from barograph_modeler.studies.maxima.nodes import inter_node, intra_node
 from barograph_modeler.studies.maxima.runs import RunHistory, runtime_interval, runtime_replicas
 from barograph_modeler.studies.maxima.scaling import emmas, percentile_interval
-from barograph_modeler.studies.series import Series
+from barograph_modeler.studies.series import Series, positions
 
 EARLIER: Final = 3
-"""Runs before the first one that is scored: fewer have no band of runtimes."""
+"""Runs before the first scored one: fewer have no band of runtimes."""
 
-WHOLE_RUNS: Final[Mapping[str, Callable[[Sequence[Floats], int], HasLimits | None]]] = {
+WHOLE_RUNS: Final[Mapping[str, Callable[[Sequence[Floats], int], Limits | None]]] = {
     "sums": lambda runs, n: runtime_interval(RunHistory.of(runs, np.zeros(len(runs))), n, seed=SEED),
     "sums-plain": lambda runs, n: percentile_interval(
         runtime_replicas(RunHistory.of(runs, np.zeros(len(runs))), n, seed=SEED, inflated=False)
     ),
     "log-t": lambda runs, n: runtime_band([n * float(run.mean()) for run in runs]),
 }
-"""From the intervals of earlier runs to a band for a run of n intervals: sums of intervals drawn run by run, with and
-without stretching for the number of runs, and the daemon's band of runtimes."""
+"""Bands for a run of n intervals from the intervals of earlier runs: sums of intervals drawn run by run, with and
+without inflation for the number of runs, and the daemon's band of runtimes."""
 
-SINGLE_RANKS: Final[Mapping[str, Callable[[Floats, int], HasLimits]]] = {
+SINGLE_RANKS: Final[Mapping[str, Callable[[Floats, int], Limits]]] = {
     "inter-node": lambda times, ranks: inter_node(times[:, None], ranks, seed=SEED),
     "inter-node-mom": lambda times, ranks: inter_node(times[:, None], ranks, seed=SEED, method="mom"),
     "intra-node": lambda times, ranks: intra_node(times[:, None], ranks, seed=SEED),
@@ -41,15 +41,15 @@ SINGLE_RANKS: Final[Mapping[str, Callable[[Floats, int], HasLimits]]] = {
         emmas(pwm_replicas(times.max(axis=0), seed=SEED), ranks / len(times))
     ),
 }
-"""From times (ranks seen, intervals) to an interval for the mean of maxima over so many ranks. A rank is a node of one
-rank: inter-node bootstraps single ranks, intra-node their maximum."""
+"""Intervals for the mean maximum over a number of ranks from times of shape (ranks seen, intervals). A rank counts as a
+node of one rank: inter-node bootstraps single ranks, intra-node their maximum."""
 
 
 def whole_runs(series: Sequence[Series], run: str) -> Iterator[ScoreRow]:
-    """Score bands for how long each run takes, all intervals together, from the earlier runs of its workload.
+    """Score bands for the total of each run's intervals, from the earlier runs of its workload.
 
-    series: of one run each; run: the column that tells those of a workload apart. Workloads of at most EARLIER runs
-    are left out.
+    series: one per run. run: the column that identifies a run in its workload. Workloads of at most EARLIER runs are
+    left out.
     """
     for key, runs in _grouped(series, run):
         values = [one.values for one in runs]
@@ -58,18 +58,17 @@ def whole_runs(series: Sequence[Series], run: str) -> Iterator[ScoreRow]:
         totals = np.array([float(one.sum()) for one in values[EARLIER:]])
         for name, predict in WHOLE_RUNS.items():
             bands = [predict(values[:i], values[i].size) for i in range(EARLIER, len(values))]
-            limits = SeriesLimits(
-                *(np.array([np.nan if b is None else getattr(b, end) for b in bands]) for end in _ENDS)
-            )
+            both = [(np.nan, np.nan) if band is None else (band.lower, band.upper) for band in bands]
+            limits = SeriesLimits(*np.array(both).T)
             yield score(name, "whole-run", Series(key, None, totals), limits, totals, fitted=EARLIER)
 
 
 def single_ranks(series: Sequence[Series], rank: str) -> Iterator[ScoreRow]:
     """Score intervals for the mean of maxima over all ranks, from the first 2, 4, 8 ... of them.
 
-    series: of one rank each; rank: the column that tells those of a program apart. The ranks are fitted on the first
-    half of the intervals, the mean is that of the second half. Programs of less than 4 ranks or of too few intervals
-    are left out.
+    series: one per rank. rank: the column that identifies a rank in its program. Fitted to the first half of the
+    intervals, scored on the mean over the second half. Programs of fewer than 4 ranks or with too few intervals are
+    left out.
     """
     for key, ranks in _grouped(series, rank):
         times = np.stack([one.values[: min(other.values.size for other in ranks)] for one in ranks])
@@ -88,12 +87,8 @@ def single_ranks(series: Sequence[Series], rank: str) -> Iterator[ScoreRow]:
             seen *= 2
 
 
-_ENDS: Final = ("lower", "upper")
-
-
 def _grouped(series: Sequence[Series], column: str) -> list[tuple[dict[str, str], list[Series]]]:
-    """Series that differ in one column only, in the order they come, with the cells of the others."""
-    groups: dict[tuple[str, ...], list[Series]] = {}
-    for one in series:
-        groups.setdefault(tuple(cell for name, cell in one.key.items() if name != column), []).append(one)
-    return [({name: cell for name, cell in those[0].key.items() if name != column}, those) for those in groups.values()]
+    """Series that differ in one column only, in input order, with the cells of the other columns."""
+    keys = [{name: cell for name, cell in one.key.items() if name != column} for one in series]
+    groups = positions(tuple(key.values()) for key in keys)
+    return [(keys[members[0]], [series[i] for i in members]) for members in groups.values()]

@@ -1,4 +1,4 @@
-"""How well limits held the values that came after, per series and per method."""
+"""Out-of-sample coverage, width and loss of limits, per series and per method."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ import numpy as np
 from barograph_modeler.maxima.band import LEVEL
 from barograph_modeler.maxima.predictive import SeriesLimits
 from barograph_modeler.maxima.sample import Floats
-from barograph_modeler.studies.averages import over_known
+from barograph_modeler.studies.runs import over_known
 from barograph_modeler.studies.series import Series
 
 NEAR: Final = 0.02
-"""A series is near its level within two percentage points, limits of that included."""
+"""Largest distance of a coverage from LEVEL that counts as near: two percentage points, inclusive."""
 TAIL: Final = (1 - LEVEL) / 2
 
 
 @dataclass(frozen=True)
 class ScoreRow:
-    """One method on one series. Shares are of the scored values; None where nothing was scored, `reason` says why.
+    """The score of one method on one series. Shares are of the scored values; None if there are none, see `reason`.
 
-    factor: the scored scale over the largest fitted one, else None. fitted, scored: values; `scored` are those that had
-    a band. coverage: share inside, limits included. width_ratio: mean width over that of the central LEVEL range of the
-    scored values themselves, which no method can know; None if that has no width. pinball: mean quantile loss of both
-    limits together, in the unit of the values; pinball_ratio: over that of this same range.
+    factor: scored scale over the largest fitted scale, or None. fitted: number of values fitted. scored: number of
+    values that had a band. coverage: share inside, limits included. width_ratio: mean width over the width of the
+    central LEVEL range of the scored values (an oracle); None if that is 0. pinball: sum of the mean quantile losses of
+    both limits, in the unit of the values. pinball_ratio: pinball over that of the oracle.
     """
 
     method: str
@@ -57,9 +57,9 @@ def score(
     factor: float | None = None,
     reason: str = "",
 ) -> ScoreRow:
-    """Score limits on values: arrays of one length; values whose limits are NaN had no band and are left out.
+    """Score limits on values: arrays of one length. Values with NaN limits had no band and are left out.
 
-    reason: why there was no band at all, if that is known.
+    reason: why there was no band at all, if known.
     """
     has = np.isfinite(limits.lower)
     lower, upper, y = limits.lower[has], limits.upper[has], values[has]
@@ -81,17 +81,17 @@ def score(
 
 
 def pinball(lower: Floats | float, upper: Floats | float, values: Floats) -> float:
-    """Mean quantile loss of the lower limit at (1 - LEVEL) / 2 and of the upper at (1 + LEVEL) / 2, added up."""
+    """Sum of the mean quantile losses of the lower limit at (1 - LEVEL) / 2 and the upper at (1 + LEVEL) / 2."""
     under, over = values - lower, values - upper
     return float((np.maximum(TAIL * under, (TAIL - 1) * under) + np.maximum((1 - TAIL) * over, -TAIL * over)).mean())
 
 
 def summarize(rows: Iterable[ScoreRow]) -> list[dict[str, Any]]:
-    """A row per (method, task), in the order they first come.
+    """One row per (method, task), in the order of first occurrence.
 
-    series: those scored; unknown: those without a band. mean_coverage: mean over series; pooled_coverage: over values.
-    share_within_2pp: share of the series whose coverage is within NEAR of LEVEL. median_width_ratio: median over
-    series. pinball: median over series of pinball_ratio.
+    series: number scored. unknown: number without a band. mean_coverage: mean over series. pooled_coverage: over all
+    values. share_within_2pp: share of series whose coverage is within NEAR of LEVEL. median_width_ratio, pinball:
+    medians over series of width_ratio and pinball_ratio.
     """
     groups: dict[tuple[str, str], list[ScoreRow]] = {}
     for row in rows:

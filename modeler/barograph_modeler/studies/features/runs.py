@@ -1,4 +1,4 @@
-"""Runs with their features, from a CSV file with a header: what a model of features learns from and is scored on."""
+"""Runs with features from a CSV file with a header: the training and test data of feature models."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.studies.series import BadTable, CsvTable
 
 UNSEEN = -1.0
-"""Code of a text that no learned run had."""
+"""Code of a text that is in no learned run."""
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """The features of a file and how their cells become numbers.
+    """The features of a file and the encoding of their cells as numbers.
 
-    names: the columns. codes: for each column of texts, its texts and their numbers, in alphabetical order from 0: a
-    label without order, which trees can take apart and lines cannot. left_out: columns that are no features, and why.
+    names: the columns. codes: for each text column, its texts with their numbers, from 0 in alphabetical order. They
+    are unordered labels, which trees can separate and linear models cannot. left_out: columns that are no features,
+    with the reason.
     """
 
     names: tuple[str, ...]
@@ -29,7 +30,7 @@ class Encoding:
     left_out: dict[str, str]
 
     def values(self, table: CsvTable) -> Floats:
-        """The features of a file's rows: (n, m). Raises BadTable for a missing column and a cell that is no number."""
+        """The features of a file: (rows, names). Raises BadTable for a missing column and a cell that is no number."""
         columns = [
             np.array([self.codes[name].get(cell, UNSEEN) for cell in table.column(name)])
             if name in self.codes
@@ -40,10 +41,10 @@ class Encoding:
 
 
 def encode(table: CsvTable, seconds: str, features: Sequence[str] | None) -> Encoding:
-    """What of a file are features: the columns named, or where none are, all but `seconds`.
+    """The features of a file: the columns in `features` or, if None, all columns but `seconds`.
 
-    Columns of one value say nothing and are left out. So are columns with blank cells, which some runs have and others
-    have not; but a column asked for by name with a blank cell is an error. Raises BadTable.
+    Constant columns are left out. So are columns with blank cells, unless requested by name: then a blank cell is an
+    error. Raises BadTable.
     """
     names: list[str] = []
     codes: dict[str, dict[str, float]] = {}

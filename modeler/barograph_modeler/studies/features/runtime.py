@@ -1,4 +1,4 @@
-"""How well runtimes are predicted from features, on runs that were not learned."""
+"""Accuracy of runtimes predicted from features, on runs that were not learned."""
 
 from __future__ import annotations
 
@@ -13,22 +13,20 @@ from barograph_modeler.features.estimators.stack import STACK, Stack, folds, hel
 from barograph_modeler.features.estimators.trees import Trees
 from barograph_modeler.features.sample import Sample
 from barograph_modeler.maxima.sample import Floats
-from barograph_modeler.studies.features.ranking import rank_accuracy
-from barograph_modeler.studies.features.transfer import transfer_makers
 
 MANY: Final = 1_000
-"""Runs from which on a fifth of them is enough to calibrate limits, and learning five times takes long."""
+"""Number of runs from which limits are calibrated on a fifth of them instead of by cross-validation, which is slow."""
 MODELS: Final = (*LEARNERS, STACK)
-"""What learns from the runs of one machine."""
+"""Models of the runs of one machine."""
 
 
 @dataclass(frozen=True)
 class RuntimeScore:
-    """One model on one set of runs. Shares from 0 to 1; ape: |predicted - observed| / observed (equation 8).
+    """The accuracy of one model on one set of runs. Shares from 0 to 1; ape: |predicted - observed| / observed (eq. 8).
 
-    rank_accuracy: share of pairs in their right order. coverage_95: share inside conformal limits of 95 %, and
-    median_spread their upper over lower limit. coverage_sigma, coverage_2_sigma: share inside the paper's mu -+ sigma
-    and mu -+ 1.96 sigma, for models that have a sigma. stopped: whether it had not converged at its limit.
+    rank_accuracy: share of pairs in the right order. coverage_95: share inside the 95 % conformal limits, and
+    median_spread: their upper over their lower limit. coverage_sigma, coverage_2_sigma: share inside the paper's
+    mu -+ sigma and mu -+ 1.96 sigma, for models with a sigma. stopped: reached its iteration limit before convergence.
     """
 
     model: str
@@ -45,7 +43,7 @@ class RuntimeScore:
 
 
 def evaluate(maker: Maker, learned: Sample, scored: Sample, seed: int) -> tuple[RuntimeScore, Floats, RuntimeLimits]:
-    """Fit on some runs, score on others: the score, the predicted seconds and their limits."""
+    """Fit to some runs, score on others: the score, the predicted seconds and their limits."""
     model = maker.make(seed).fit(learned)
     predicted = model.predict(scored.values)
     limits = _calibrated(maker, model, learned, seed).limits(scored.values, predicted)
@@ -53,8 +51,8 @@ def evaluate(maker: Maker, learned: Sample, scored: Sample, seed: int) -> tuple[
     sigma = twice = None
     if isinstance(model, Trees):
         moments = model.moments(scored.values)
-        away = np.abs(scored.seconds - moments.mean)
-        sigma, twice = float((away <= moments.sigma).mean()), float((away <= 1.96 * moments.sigma).mean())
+        deviation = np.abs(scored.seconds - moments.mean)
+        sigma, twice = float((deviation <= moments.sigma).mean()), float((deviation <= 1.96 * moments.sigma).mean())
     score = RuntimeScore(
         maker.name,
         len(learned),
@@ -72,23 +70,33 @@ def evaluate(maker: Maker, learned: Sample, scored: Sample, seed: int) -> tuple[
 
 
 def _calibrated(maker: Maker, model: RuntimeLearner, learned: Sample, seed: int) -> Conformal:
-    """Limits from the errors on all runs, each held out once; of many runs, for other models than ours, on a fifth."""
+    """Limits from the held-out errors of all runs or, for MANY runs and other models than our stack, of a fifth."""
     if isinstance(model, Stack):
         return Conformal(learned, model.held_out, seed=seed)
     if len(learned) < MANY:
         return Conformal(learned, held_out(maker, learned, seed), seed=seed)
-    rest, aside = folds(len(learned), seed)[0]
-    before = maker.make(seed).fit(learned.select(rest)).predict(learned.values[aside])
-    return Conformal(learned.select(aside), before, seed=seed)
-
-
-def source_model(source: Sample, seed: int) -> tuple[Maker, ...]:
-    """Learners of the target's runs that know the source's, which our stack learns once for all of them."""
-    return transfer_makers(STACK.make(seed).fit(source))
+    rest, calibration = folds(len(learned), seed)[0]
+    predicted = maker.make(seed).fit(learned.select(rest)).predict(learned.values[calibration])
+    return Conformal(learned.select(calibration), predicted, seed=seed)
 
 
 def split(sample: Sample, share: float, seed: int) -> tuple[Sample, Sample]:
-    """Runs to learn and runs to score: a random `share` of them, above 0 and below 1, and the rest."""
+    """A random `share` of the runs to learn, above 0 and at most 1, and the rest to score."""
     order = np.random.default_rng(seed).permutation(len(sample))
     learned = round(share * len(sample))
     return sample.select(np.sort(order[:learned])), sample.select(np.sort(order[learned:]))
+
+
+def rank_accuracy(predicted: Floats, observed: Floats) -> float:
+    """Share of the pairs of runs that are predicted in their observed order (Sun et al. 2020, equations 9 and 10).
+
+    Two arrays of one length of at least 2. A tie in either counts as wrong, as in the paper.
+    """
+    n = len(observed)
+    if n < 2 or len(predicted) != n:
+        raise ValueError(f"{len(predicted)} predictions for {n} runs, expected as many, and at least 2")
+    right = sum(
+        int(np.count_nonzero(np.sign(predicted[i] - predicted[i + 1 :]) * np.sign(observed[i] - observed[i + 1 :]) > 0))
+        for i in range(n - 1)
+    )
+    return 2 * right / (n * (n - 1))

@@ -1,4 +1,4 @@
-"""A model of one machine, put to work on another with a few runs there (Sun et al. 2020, section 2.5)."""
+"""Transfer of a model of one machine to another with few runs there (Sun et al. 2020, section 2.5)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sklearn.linear_model import RidgeCV
 
 from barograph_modeler.features.estimators.expansion import logarithms
 from barograph_modeler.features.estimators.learners import LEARNERS, Maker, RuntimeLearner
-from barograph_modeler.features.estimators.stack import Stack
+from barograph_modeler.features.estimators.stack import STACK, Stack
 from barograph_modeler.features.estimators.trees import Trees
 from barograph_modeler.features.sample import Sample
 from barograph_modeler.maxima.sample import Floats
@@ -23,7 +23,7 @@ PREDICTED: Final = "seconds predicted on the source"
 
 
 class Transfer:
-    """The paper's h(f_s(Phi(x)), x), equation 5: trees that learn target seconds from source seconds and features."""
+    """The paper's h(f_s(Phi(x)), x), equation 5: trees that predict target seconds from source seconds and features."""
 
     def __init__(self, source: RuntimeLearner, seed: int = 0) -> None:
         self._source = source
@@ -43,10 +43,10 @@ class Transfer:
 
 
 class RatioTransfer:
-    """Target over source seconds: a constant, moved by what features say of it, as ridge regression of the logarithm.
+    """Target over source seconds by ridge regression of the logarithm: a constant plus an effect of the features.
 
-    Machines differ mostly by a factor, so few runs settle it; how the factor depends on features is learned as far as
-    the runs support it.
+    Machines differ mostly by a constant factor, which few runs determine; the penalty limits its dependence on features
+    to what the runs support.
     """
 
     def __init__(self, source: RuntimeLearner) -> None:
@@ -62,7 +62,7 @@ class RatioTransfer:
 
     def predict(self, values: Floats) -> Floats:
         """Seconds on the target for each row of features."""
-        # No further than the learned runs lie: the ratio of a place not seen is that of the nearest edge.
+        # Limited to the range of the learned runs: beyond it the ratio is that of the nearest edge.
         x = np.clip((self._columns(values) - self._middle) / self._scale, -3, 3)
         predicted: Floats = np.exp(np.log(self._source.predict(values)) + self._ridge.predict(x))
         return predicted
@@ -71,10 +71,11 @@ class RatioTransfer:
         return np.column_stack([np.log(self._source.predict(values)), logarithms(values)])
 
 
-def transfer_makers(source: RuntimeLearner) -> tuple[Maker, ...]:
-    """Learners of TRANSFERS that know how long runs take on the source, which `source` has learned."""
-    paper = Maker("transfer", TRANSFERS["transfer"], lambda seed: Transfer(source, seed))
-    ratio = Maker("ratio", TRANSFERS["ratio"], lambda _: RatioTransfer(source))
+def transfer_makers(source: Sample, seed: int) -> tuple[Maker, ...]:
+    """The learners of TRANSFERS, which share one model of the source: our stack."""
+    model = STACK.make(seed).fit(source)
+    paper = Maker("transfer", TRANSFERS["transfer"], lambda seed: Transfer(model, seed))
+    ratio = Maker("ratio", TRANSFERS["ratio"], lambda _: RatioTransfer(model))
     alone = next(maker for maker in LEARNERS if maker.name == "trees-log")
     name = "barograph-transfer"
     return paper, ratio, Maker(name, TRANSFERS[name], lambda seed: Stack((paper, ratio, alone), seed))

@@ -2,12 +2,12 @@
 
 Each is the p in [0, 1] with the least squared error of speedups, over
 - `aggregate`: all runs within both cutoffs, N <= c_f and m <= w_f;
-- `optimal`: the runs of each size within c_f, sizes beyond w_f too;
+- `optimal`: the runs of each size within c_f, including sizes beyond w_f;
 - `optimal FD` (full data): all runs of each size.
 
-Speedups S_i must be over the run that w_i speaks of. The paper takes "the relative speedup for runs of the same problem
-size" and then compares with S(N_i, w_i, p); that holds for w_i = 1 alone. Here w_i = 1 goes with the serial run of the
-same size, and w_i = m_original / m with the serial run of the original size: T(1, m_original) / T(N, m).
+The base of S_i must match w_i. The paper takes "the relative speedup for runs of the same problem size" and compares
+it with S(N_i, w_i, p), which holds only for w_i = 1. Here w_i = 1 goes with the serial run of the same size, and
+w_i = m_original / m with the serial run of the original size: T(1, m_original) / T(N, m).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from barograph_modeler.scaling.history import Runs
 from barograph_modeler.studies.greybox.speedup import speedup
 
 GRID: Final = np.concatenate([np.linspace(0, 0.99, 100), 1 - np.geomspace(0.01, 1e-9, 100), [1.0]])
-"""Where the search for the least error starts: dense near 1, where large speedups are told apart."""
+"""Start of the search for the least error: dense near 1, where large speedups differ."""
 
 
 class TooFewRuns(ValueError):
-    """Runs that do not suffice for an estimate; says what was found and what was expected."""
+    """Too few runs for an estimate. The text states what was found and what was expected."""
 
 
 def estimate_share(processes: npt.ArrayLike, w: npt.ArrayLike, measured: npt.ArrayLike) -> float:
@@ -41,7 +41,7 @@ def estimate_share(processes: npt.ArrayLike, w: npt.ArrayLike, measured: npt.Arr
     """
     n, ratio, seen = (np.atleast_1d(np.asarray(column, dtype=np.float64)) for column in (processes, w, measured))
     if not (n > 1).any():
-        raise TooFewRuns("no run on more than 1 process, expected at least one: serial runs say nothing of p")
+        raise TooFewRuns("no run on more than 1 process, expected at least one: serial runs do not determine p")
 
     def squares(p: float) -> float:
         return float(np.sum((seen - speedup(n, ratio, p)) ** 2))
@@ -54,10 +54,10 @@ def estimate_share(processes: npt.ArrayLike, w: npt.ArrayLike, measured: npt.Arr
 
 
 def serial_time(runs: Runs) -> float:
-    """T(1, m) of runs of one size: the mean of its serial runs or, without any, of Amdahl's law fitted to the others.
+    """T(1, m) of runs of one size: the mean of its serial runs or, without any, Amdahl's law fitted to the others.
 
-    The fit is a + b / N with a, b >= 0, least squares of relative errors; T(1) = a + b. Raises TooFewRuns where
-    neither is possible: no serial run and only one scale.
+    The fit is a + b / N with a, b >= 0, least squares of relative errors; T(1) = a + b. Raises TooFewRuns for runs at
+    one scale without a serial run.
     """
     serial = runs.seconds[runs.ranks == 1]
     if serial.size:
@@ -75,7 +75,7 @@ def aggregate(
     """One p for all sizes, from the runs within both cutoffs.
 
     serial: T(1, m) per size. original: m_original, or None for speedups over each size's own serial run (w = 1). c_f:
-    one cutoff, or one per run where sizes are not run at the same scales.
+    one cutoff, or one per run if the scales differ between sizes.
     """
     return _share(runs.select((runs.ranks <= c_f) & (runs.size <= w_f)), serial, original)
 
@@ -91,12 +91,12 @@ def optimal(
 
 
 def ratios(runs: Runs, original: float | None) -> Floats:
-    """w per run: 1 where each size is its own original."""
+    """w per run: 1 if each size is its own original."""
     return np.ones(len(runs)) if original is None else original / runs.size
 
 
 def references(runs: Runs, serial: Mapping[float, float], original: float | None) -> Floats:
-    """The serial time that each run's speedup is over, in seconds."""
+    """The serial time of each run's speedup, in seconds."""
     if original is None:
         return np.array([serial[float(m)] for m in runs.size])
     return np.full(len(runs), serial[original])

@@ -1,21 +1,21 @@
 """The grey-box model: Amdahl's law times an overhead learned from 5-sample vectors (Alasandagutti et al. 2024).
 
-Three learners of tau, as in section 5.2 (the paper's libraries in brackets; docs/engineer/scaling-papers.md says why
-scikit-learn is used for all):
+Three learners of tau, as in section 5.2 (the paper's libraries in brackets; docs/engineer/scaling-papers.md explains
+why all are scikit-learn's):
 - a random forest, depth 5 (scikit-learn). Its "Friedman mean squared error" is the squared error, split for split;
 - gradient-boosted trees, depth 5, squared error (XGBoost), with XGBoost's 100 trees and learning rate 0.3;
 - a network with 16 inputs, layers of 16, 16 and 8 (relu) and one softplus output (TensorFlow). scikit-learn's network
-  has a linear output u and squared loss. Before each pass over the vectors it is given the target
-  u + (tau - softplus(u)) / s and the weight s**2, s = softplus'(u): the gradient of its loss there is that of
-  (tau - softplus(u))**2, the paper's loss. Its inputs are standardized, of which the paper does not speak.
+  has a linear output u and squared loss. Before each pass over the vectors its target is set to
+  u + (tau - softplus(u)) / s and its weight to s**2, s = softplus'(u): the gradient of its loss is then that of
+  (tau - softplus(u))**2, the paper's loss. Inputs are standardized, which the paper does not mention.
 
-The paper draws vectors without saying how many; here VECTORS to train, and a prediction is the mean over DRAWS.
+The paper gives no number of vectors; here VECTORS train, and a prediction is the mean over DRAWS.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from scipy.special import expit
@@ -27,44 +27,29 @@ from barograph_modeler.studies.greybox.fraction import TooFewRuns
 from barograph_modeler.studies.greybox.samples import Points, Rows, contexts, vectors
 
 VECTORS: Final = 1000
-"""Vectors that a learner is trained on."""
-
+"""Training vectors of a learner."""
 DRAWS: Final = 16
-"""Vectors that one prediction is the mean of: draws of the four runs at small scale."""
-
+"""Vectors per prediction: draws of the four runs at small scale."""
 EPOCHS: Final = 200
-"""Passes over the vectors that train the network."""
-
+"""Training passes of the network."""
 CONSTANT: Final = 1e-9
-"""Spread of an input over its mean, below which it is rounding."""
-
+"""Relative spread of an input below which it is rounding error."""
 LEAST_OUTPUT: Final = -20.0
-"""Of the network while it learns: below it softplus is flat, and nothing would lead back."""
-
+"""Smallest output of the network in training: softplus is flat below it, and the gradient vanishes."""
 LEAST_TAU: Final = 1e-6
-"""Smallest overhead factor: below it the run would take a million times what Amdahl's law says."""
-
-
-class OverheadLearner(Protocol):
-    """What predicts tau from vectors."""
-
-    def fit(self, x: Floats, tau: Floats) -> object:
-        """Learn. x: (vectors, features). tau: above 0."""
-
-    def predict(self, x: Floats) -> Floats:
-        """Tau per vector."""
+"""Smallest overhead factor: the run takes a million times the time of Amdahl's law."""
 
 
 class Softplus:
-    """The network. seed: of weights and batches."""
+    """The network. seed: for weights and batches."""
 
     def __init__(self, seed: int) -> None:
         self._network = MLPRegressor(hidden_layer_sizes=(16, 16, 8), activation="relu", random_state=seed)
 
     def fit(self, x: Floats, tau: Floats) -> Softplus:
-        """Learn."""
+        """Train. x: (vectors, features). tau: above 0."""
         self._mean, spread = x.mean(axis=0), x.std(axis=0)
-        # What never varied cannot be learned from: it counts as what it was.
+        # A constant input carries no information: it is standardized to 0, whatever its value.
         self._scale = np.where(spread > CONSTANT * np.abs(self._mean), spread, np.inf)
         standard = (x - self._mean) / self._scale
         u = np.zeros(tau.size)
@@ -80,7 +65,7 @@ class Softplus:
 
 
 class OverheadMethod(NamedTuple):
-    """A learner by name. make: takes a seed."""
+    """A named learner of tau. make: from a seed, an estimator with scikit-learn's `fit` and `predict`."""
 
     name: str
     label: str
@@ -108,8 +93,8 @@ METHODS: Final = (
 class GreyBox:
     """An overhead model of one application on one machine.
 
-    points: runs within the cutoffs, tau known. c_f: the cutoff of processes, one number or one per point. Raises
-    TooFewRuns where no vector can be made: no problem size with runs on both sides of c_h = c_f / 2.
+    points: runs within the cutoffs, with known tau. c_f: the cutoff of processes, one number or one per point. Raises
+    TooFewRuns if no problem size has runs on both sides of c_h = c_f / 2, so that there is no vector.
     """
 
     def __init__(self, method: OverheadMethod, points: Points, c_f: float | Floats, seed: int) -> None:
@@ -126,11 +111,11 @@ class GreyBox:
         self._seed = seed
         rng = np.random.default_rng(seed)
         drawn = rng.choice(targets, VECTORS)
-        self._learner: OverheadLearner = method.make(seed)
+        self._learner = method.make(seed)
         self._learner.fit(vectors(points, drawn, pools, self._levels, rng), points.tau[drawn])
 
     def predict(self, points: Points, targets: Rows, c_h: float | Floats) -> Floats:
-        """Tau per target, the mean over DRAWS vectors; NaN where the target's group has no runs with 1 < N <= c_h."""
+        """Tau per target, the mean over DRAWS vectors; NaN if the target's group has no runs with 1 < N <= c_h."""
         pools = contexts(points, c_h)
         known = np.isin(points.group[targets], list(pools))
         tau = np.full(targets.size, np.nan)

@@ -1,27 +1,27 @@
 """The grey-box paper's tables 1 to 6 and figures 2 and 3: speedups beyond the cutoffs, model by model.
 
-`split.py` says what is learned from and what is scored. The four runs at small scale in a vector are of the size that
-is predicted, as in the paper, also where that size is beyond w_f.
+`split.py` defines the learned and the scored runs. As in the paper, the four runs at small scale in a vector are of the
+predicted size, even if that is beyond w_f.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
 
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.history import Runs
-from barograph_modeler.studies.averages import over_known
 from barograph_modeler.studies.greybox.fraction import TooFewRuns, aggregate, optimal, references
 from barograph_modeler.studies.greybox.greybox import METHODS, GreyBox, OverheadMethod
 from barograph_modeler.studies.greybox.oliveira import Oliveira
 from barograph_modeler.studies.greybox.samples import Points
 from barograph_modeler.studies.greybox.speedup import overhead, speedup
 from barograph_modeler.studies.greybox.split import CutoffSplit, Scaling, split
-from barograph_modeler.studies.runs import Grid, root_mean_square
+from barograph_modeler.studies.runs import Grid, over_known, root_mean_square
 
 LABELS: Final = (
     *(method.label for method in METHODS),
@@ -42,46 +42,39 @@ PERCENTILES: Final = (25.0, 50.0, 75.0, 95.0)
 
 
 def predict(part: CutoffSplit, seed: int) -> tuple[dict[str, Floats], dict[str, str]]:
-    """Speedups of the scored runs by each model of LABELS, NaN where it has none; and why a model has none at all."""
+    """Speedups of the scored runs by each model of LABELS, NaN if unknown; and why a model has none at all."""
     share = aggregate(part.runs, part.serial, part.original, part.c_f, part.w_f)
-    w, scored = part.w, part.scored
-    amdahl = np.asarray(speedup(part.runs.ranks, w, share))
-    models: dict[str, Callable[[], Floats]] = {
-        method.label: _greybox(method, part, share, amdahl, seed) for method in METHODS
-    }
-    models["Oliveira"] = lambda: _oliveira(part, seed)
-    models["Amdahl Aggregate p"] = lambda: amdahl[scored]
-    models["Amdahl Optimal p"] = lambda: _per_size(part, optimal(part.runs, part.serial, part.original, part.c_f))
-    models["Amdahl Optimal p FD"] = lambda: _per_size(part, optimal(part.runs, part.serial, part.original, np.inf))
+    scored = part.scored
+    amdahl = speedup(part.runs.ranks, part.w, share)
+    models: tuple[Callable[[], Floats], ...] = (
+        *(partial(_greybox, method, part, share, amdahl, seed) for method in METHODS),
+        lambda: _oliveira(part, seed),
+        lambda: amdahl[scored],
+        lambda: _per_size(part, optimal(part.runs, part.serial, part.original, part.c_f)),
+        lambda: _per_size(part, optimal(part.runs, part.serial, part.original, np.inf)),
+    )
     predicted, reasons = {}, {}
-    for label in LABELS:
+    for label, model in zip(LABELS, models, strict=True):
         try:
-            predicted[label] = models[label]()
+            predicted[label] = model()
         except TooFewRuns as error:
             predicted[label] = np.full(int(scored.sum()), np.nan)
             reasons[label] = str(error)
     return predicted, reasons
 
 
-def _greybox(
-    method: OverheadMethod, part: CutoffSplit, share: float, amdahl: Floats, seed: int
-) -> Callable[[], Floats]:
-    def predicted() -> Floats:
-        runs, w = part.runs, part.w
-        serial = references(runs, part.serial, part.original)
-        tau = np.asarray(overhead(runs.seconds, serial, runs.ranks, w, share))
-        _, group = np.unique(runs.size, return_inverse=True)
-        points = Points.of(runs, group.astype(np.intp), w, tau)
-        model = GreyBox(method, points.select(part.trained), part.c_f[part.trained], seed)
-        factor = model.predict(points, np.flatnonzero(part.scored), part.c_f / 2)
-        return np.asarray(amdahl[part.scored] * factor)
-
-    return predicted
+def _greybox(method: OverheadMethod, part: CutoffSplit, share: float, amdahl: Floats, seed: int) -> Floats:
+    runs = part.runs
+    tau = overhead(runs.seconds, references(runs, part.serial, part.original), runs.ranks, part.w, share)
+    _, group = np.unique(runs.size, return_inverse=True)
+    points = Points.of(runs, group.astype(np.intp), part.w, tau)
+    model = GreyBox(method, points.select(part.trained), part.c_f[part.trained], seed)
+    return np.asarray(amdahl[part.scored] * model.predict(points, np.flatnonzero(part.scored), part.c_f / 2))
 
 
 def _oliveira(part: CutoffSplit, seed: int) -> Floats:
     if part.original is not None:
-        raise TooFewRuns("Oliveira's model knows strong scaling only")
+        raise TooFewRuns("Oliveira's model covers strong scaling only")
     runs, trained, scored = part.runs, part.trained, part.scored
     model = Oliveira.fit(runs.ranks[trained], runs.size[trained], part.measured[trained], seed=seed)
     return model.speedup(runs.ranks[scored], runs.size[scored])
@@ -98,7 +91,7 @@ def _per_size(part: CutoffSplit, shares: Mapping[float, float]) -> Floats:
 
 @dataclass(frozen=True)
 class Scored:
-    """How one model did on one application. rmse_speedup: of S' - S; rmse_relative: of S' / S - 1, NaN left out.
+    """The errors of one model on one application, without NaN. rmse_speedup: of S' - S. rmse_relative: of S' / S - 1.
 
     errors: |S' - S| per scored run, the paper's root squared error. unknown: scored runs without a prediction.
     """
@@ -118,7 +111,7 @@ class Scored:
 def evaluate(
     application: tuple[str, ...], runs: Runs, scaling: Scaling, c_f: float, w_f: float, seed: int
 ) -> list[Scored]:
-    """Every model on one application. Raises TooFewRuns where the runs cannot be cut."""
+    """Score every model on one application. Raises TooFewRuns if the runs cannot be split."""
     part = split(runs, scaling, c_f, w_f)
     predicted, reasons = predict(part, seed)
     measured = part.measured[part.scored]
@@ -126,7 +119,7 @@ def evaluate(
     for model, speedups in predicted.items():
         errors = speedups - measured
         known = ~np.isnan(errors)
-        # Seconds are a serial time over the speedup, so an error of time is S / S' - 1.
+        # A time is a serial time over the speedup, so its relative error is S / S' - 1.
         ape = np.abs(measured[known] / speedups[known] - 1)
         rows.append(
             Scored(
@@ -146,7 +139,7 @@ def evaluate(
 
 
 def tables(rows: Sequence[Scored]) -> list[Grid]:
-    """The paper's tables and the quartiles of its figures: models by the first part of applications' names.
+    """The paper's tables and the percentiles of its figures: a row per model, a column per first part of the name.
 
     A cell is the median over the applications of its column.
     """

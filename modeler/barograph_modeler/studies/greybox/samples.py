@@ -3,7 +3,7 @@
 A vector is [m_original, w, C1 .. C5], C = (N, m, tau) with one level of parallelism and (N, N_nodes, N_cores, m, tau)
 with two. C1 .. C4 are runs with 1 < N <= c_h, c_h = c_f / 2, C5 is the run to predict, all of one size. tau of C5 is
 the target, so a vector has 2 + 5 x 3 - 1 = 16 features, or 2 + 5 x 5 - 1 = 26. The paper prints the vector to
-predict from as [C1, ..., (C5 - tau5)]: set as a subtraction, meant as "without tau5", with m_original and w left out.
+predict from as [C1, ..., (C5 - tau5)]: typeset as a subtraction, meant as "without tau5", and without m_original and w.
 """
 
 from __future__ import annotations
@@ -25,14 +25,13 @@ Rows = npt.NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Points:
-    """Runs with Amdahl's terms for each; columns of one length.
+    """Runs with Amdahl's terms; columns of one length.
 
-    group: runs with one number can be in one vector: same problem, same size, same original. original: m_original. w:
-    m_original / m. nodes: NaN where not known. tau: NaN for points to predict.
+    group: the runs of one vector share it: same problem, same size, same original. w: m_original / m. nodes: NaN if
+    unknown. tau: NaN for points to predict.
     """
 
     group: npt.NDArray[np.intp]
-    original: Floats
     w: Floats
     ranks: Floats
     nodes: Floats
@@ -41,8 +40,8 @@ class Points:
 
     @classmethod
     def of(cls, runs: Runs, group: npt.NDArray[np.intp], w: Floats, tau: Floats) -> Points:
-        """Points of runs; m_original follows from w."""
-        return cls(group, w * runs.size, w, runs.ranks, runs.nodes, runs.size, tau)
+        """Points of runs."""
+        return cls(group, w, runs.ranks, runs.nodes, runs.size, tau)
 
     def joined(self, other: Points) -> Points:
         """These points, then the other's."""
@@ -55,13 +54,13 @@ class Points:
 
     @property
     def levels(self) -> int:
-        """Levels of parallelism that can be told apart: 2 where nodes are known and ranks per node differ."""
+        """Levels of parallelism: 2 if nodes are known and ranks per node differ."""
         known = not np.isnan(self.nodes).any()
         return 2 if known and np.unique(self.ranks / self.nodes).size > 1 else 1
 
 
 def contexts(points: Points, c_h: float | Floats) -> dict[int, Rows]:
-    """Per group the points that may be C1 .. C4: 1 < N <= c_h and a known tau. c_h: one number, or one per point."""
+    """The candidates for C1 .. C4 per group: 1 < N <= c_h and a known tau. c_h: one number, or one per point."""
     small = (points.ranks > 1) & (points.ranks <= c_h) & ~np.isnan(points.tau)
     return {int(g): np.flatnonzero(small & (points.group == g)) for g in np.unique(points.group[small])}
 
@@ -69,7 +68,7 @@ def contexts(points: Points, c_h: float | Floats) -> dict[int, Rows]:
 def vectors(points: Points, targets: Rows, pools: dict[int, Rows], levels: int, rng: np.random.Generator) -> Floats:
     """A vector per target, with four runs drawn from the pool of its group: (targets, 16) or (targets, 26).
 
-    The four are distinct where the pool has four; smaller pools repeat runs. Each target's group must have a pool.
+    The four are distinct if the pool has four; smaller pools repeat runs. Each target's group must have a pool.
     """
     drawn = [rng.choice(pools[g], CONTEXT, replace=pools[g].size < CONTEXT) for g in points.group[targets]]
     chosen = np.concatenate([np.array(drawn, dtype=np.intp).reshape(-1, CONTEXT), targets[:, None]], axis=1)
@@ -77,5 +76,6 @@ def vectors(points: Points, targets: Rows, pools: dict[int, Rows], levels: int, 
     if levels == 2:
         columns = [points.ranks, points.nodes, points.ranks / points.nodes, points.size, points.tau]
     body = np.stack([column[chosen] for column in columns], axis=2).reshape(targets.size, -1)
-    head = np.stack([points.original[targets], points.w[targets]], axis=1)
+    w = points.w[targets]
+    head = np.stack([w * points.size[targets], w], axis=1)
     return np.concatenate([head, body[:, :-1]], axis=1)

@@ -6,11 +6,11 @@
     Speedup' = S tau                                 (3)
 
 Both times of (5) belong to one run, so Speedup' is the speedup over T_observed(1, 1), the serial run of the original
-size. tau is 1 where Amdahl's law is exact and below 1 where the run takes longer: the paper's "overhead" is what is
-left of the speedup, not what is lost of it.
+size. tau is 1 where Amdahl's law is exact and below 1 where the run takes longer: the paper's "overhead" is the share
+of the speedup that remains, not the share that is lost.
 
-w is a ratio of work. The paper forms it from "problem sizes", which is right if the serial time grows in proportion to
-the size as given: for the edge of a mesh or the order of a matrix it does not, so give the work (`complexity.py`).
+w is a ratio of work. The paper forms it from "problem sizes", which is right if the serial time is proportional to the
+size. For the edge of a mesh or the order of a matrix it is not; then pass the work (`complexity.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy.typing as npt
 from barograph_modeler.maxima.sample import Floats
 
 LEAST: Final = float(np.finfo(np.float64).tiny)
-"""The least number above 0."""
+"""The smallest normal number above 0."""
 
 
 def speedup(processes: npt.ArrayLike, w: npt.ArrayLike, p: npt.ArrayLike) -> Floats:
@@ -37,61 +37,48 @@ def speedup(processes: npt.ArrayLike, w: npt.ArrayLike, p: npt.ArrayLike) -> Flo
     >>> float(speedup(4, 0.25, 0.8))  # four times the work
     0.625
     """
-    n, ratio = _within("processes", processes, 1, np.inf), _within("w", w, LEAST, np.inf)
+    n, ratio = _within("processes", processes, 1), _within("w", w)
     share = _within("p", p, 0, 1)
     return np.asarray(ratio / (1 - share + share / n))
 
 
 def estimated_time(serial: npt.ArrayLike, processes: npt.ArrayLike, w: npt.ArrayLike, p: npt.ArrayLike) -> Floats:
-    """T_estimated, equation (6). serial: T_observed(1, 1), above 0; the unit is that of the result.
+    """T_estimated, equation (6). serial: T_observed(1, 1), above 0, in the unit of the result.
 
     >>> float(estimated_time(100, 4, 0.25, 0.8))
     160.0
     """
-    return np.asarray(_within("serial time", serial, LEAST, np.inf) / speedup(processes, w, p))
+    return np.asarray(_within("serial time", serial) / speedup(processes, w, p))
 
 
 def overhead(
     observed: npt.ArrayLike, serial: npt.ArrayLike, processes: npt.ArrayLike, w: npt.ArrayLike, p: npt.ArrayLike
 ) -> Floats:
-    """tau of a run that took `observed`, equation (5): below 1 where it took longer than Amdahl's law says.
+    """tau of a run that took `observed`, equation (5): below 1 where it took longer than Amdahl's law predicts.
 
     >>> float(overhead(200, 100, 4, 0.25, 0.8))  # 160 expected
     0.8
     """
-    return np.asarray(estimated_time(serial, processes, w, p) / _within("observed time", observed, LEAST, np.inf))
+    return np.asarray(estimated_time(serial, processes, w, p) / _within("observed time", observed))
 
 
 def corrected_time(
     serial: npt.ArrayLike, processes: npt.ArrayLike, w: npt.ArrayLike, p: npt.ArrayLike, tau: npt.ArrayLike
 ) -> Floats:
-    """The time that a predicted tau means: T(1, 1) / (S tau), from equation (3). The inverse of `overhead`.
+    """The time of a run with a predicted tau: T(1, 1) / (S tau), from equation (3). The inverse of `overhead`.
 
     >>> float(corrected_time(100, 4, 0.25, 0.8, 0.8))
     200.0
     """
-    return np.asarray(estimated_time(serial, processes, w, p) / _within("tau", tau, LEAST, np.inf))
+    return np.asarray(estimated_time(serial, processes, w, p) / _within("tau", tau))
 
 
-def parallel_share(measured: npt.ArrayLike, processes: npt.ArrayLike, w: npt.ArrayLike) -> Floats:
-    """The p for which S(N, w, p) is the measured speedup: equation (2) solved, p = (1 - w / S) / (1 - 1 / N).
-
-    processes: above 1, since one process says nothing of p. Below 0 for a slowdown and above 1 for a superlinear
-    speedup: no p of Amdahl's law gives those.
-
-    >>> round(float(parallel_share(2.5, 4, 1)), 12)
-    0.8
-    """
-    n, ratio = _within("processes", processes, np.nextafter(1, 2), np.inf), _within("w", w, LEAST, np.inf)
-    return np.asarray((1 - ratio / _within("speedup", measured, LEAST, np.inf)) / (1 - 1 / n))
-
-
-def _within(name: str, values: npt.ArrayLike, least: float, most: float) -> Floats:
+def _within(name: str, values: npt.ArrayLike, least: float = LEAST, most: float = np.inf) -> Floats:
     column = np.asarray(values, dtype=np.float64)
     good = np.atleast_1d(np.isfinite(column) & (column >= least) & (column <= most))
     if not good.all():
         wrong = np.atleast_1d(column)[int(np.argmin(good))]
-        low = "above 0" if least == LEAST else f"above {least:g}" if least > 1 else f"from {least:g}"
+        low = "above 0" if least == LEAST else f"from {least:g}"
         high = "" if most == np.inf else f" to {most:g}"
         raise ValueError(f"{name}: {wrong:g}, expected a finite number {low}{high}")
     return column

@@ -1,9 +1,9 @@
-"""What the grey-box models may learn from and what is scored: one application's runs, cut at c_f and w_f.
+"""The runs of one application, split at c_f and w_f into those that grey-box models learn and those that are scored.
 
 Strong scaling: w = 1, speedups over the serial run of the same size. Hybrid: speedups over the serial run of the
 smallest size, scored where w <= 0.5. Weak: of those, the runs with as much work per process as some run of the
-smallest size. Runs with more than c_f processes are scored. c_f is a quantile of the scales that each size was run at,
-the median in the paper, since sizes need not be run at the same scales; w_f one of the sizes.
+smallest size. Runs on more than c_f processes are scored. c_f is a quantile of the scales of each size, the median in
+the paper, since sizes need not be run at the same scales; w_f is a quantile of the sizes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,11 @@ LINE_TOLERANCE: Final = 0.01
 
 @dataclass(frozen=True)
 class CutoffSplit:
-    """One application's runs with their cutoffs. c_f: per run. original: m_original, None for strong scaling."""
+    """One application's runs with their cutoffs.
+
+    c_f: per run. original: m_original, None for strong scaling. serial: T(1, m) by size. scored: runs beyond c_f to
+    score. trained: runs within both cutoffs. measured: speedup per run. w: original over scaled work per run.
+    """
 
     runs: Runs
     c_f: Floats
@@ -34,30 +38,13 @@ class CutoffSplit:
     original: float | None
     serial: dict[float, float]
     scored: npt.NDArray[np.bool_]
-
-    @property
-    def within(self) -> npt.NDArray[np.bool_]:
-        """Runs up to c_f."""
-        return self.runs.ranks <= self.c_f
-
-    @property
-    def trained(self) -> npt.NDArray[np.bool_]:
-        """Runs up to both cutoffs."""
-        return self.within & (self.runs.size <= self.w_f)
-
-    @property
-    def measured(self) -> Floats:
-        """Speedup per run."""
-        return references(self.runs, self.serial, self.original) / self.runs.seconds
-
-    @property
-    def w(self) -> Floats:
-        """Original over scaled work per run."""
-        return ratios(self.runs, self.original)
+    trained: npt.NDArray[np.bool_]
+    measured: Floats
+    w: Floats
 
 
 def split(runs: Runs, scaling: Scaling, c_f: float = 0.5, w_f: float = 0.5) -> CutoffSplit:
-    """Cut the runs at quantiles of their scales and sizes. Raises TooFewRuns where nothing is left to use."""
+    """Split at quantiles of scales and sizes. Raises TooFewRuns if there are too few sizes or no run to score."""
     sizes = np.unique(runs.size)
     largest = float(np.quantile(sizes, w_f))
     if scaling != "strong":
@@ -68,19 +55,21 @@ def split(runs: Runs, scaling: Scaling, c_f: float = 0.5, w_f: float = 0.5) -> C
     for size in sizes:
         rows = runs.size == size
         cutoff[rows] = np.quantile(np.unique(runs.ranks[rows]), c_f)
-    within = runs.select(runs.ranks <= cutoff)
+    scored = runs.ranks > cutoff
+    within = runs.select(~scored)
     original = None if scaling == "strong" else float(sizes[0])
     serial = {}
     for size in sizes if original is None else sizes[:1]:
         serial[float(size)] = serial_time(within.select(within.size == size))
-    scored = runs.ranks > cutoff
+    trained = ~scored & (runs.size <= largest)
     if original is not None:
         scored &= runs.size >= 2 * original
     if scaling == "weak":
         scored &= _on_lines(runs, sizes[0])
     if not scored.any():
         raise TooFewRuns(f"no run beyond the cutoff of {c_f:g} of the scales, expected some to score")
-    return CutoffSplit(runs, cutoff, largest, original, serial, scored)
+    measured = references(runs, serial, original) / runs.seconds
+    return CutoffSplit(runs, cutoff, largest, original, serial, scored, trained, measured, ratios(runs, original))
 
 
 def _on_lines(runs: Runs, smallest: float) -> npt.NDArray[np.bool_]:

@@ -1,9 +1,9 @@
-"""The fit by maximum likelihood, many samples at once, by Newton's method from the fit by moments.
+"""GEV fits by maximum likelihood, many samples at once, by Newton's method from the fits by moments.
 
-In large samples no fit is sharper; below 50 to 100 values it scatters more than probability-weighted moments do
-(Hosking, Wallis and Wood 1985), so it is meant for more than 100, though it works from MINIMUM_SAMPLES on.
-For shapes of 1/2 and more it loses its usual properties, for shapes above 1 any meaning: there the density is unbounded
-(Smith 1985). So a maximum counts only within LIKELIHOOD_SHAPES.
+Efficient in large samples; below 50 to 100 values its variance exceeds that of probability-weighted moments (Hosking,
+Wallis and Wood 1985), so it is meant for more than 100 values, though it works from MINIMUM_SAMPLES on.
+For shapes of 1/2 and more the usual asymptotics fail, and above 1 the likelihood is unbounded (Smith 1985). So a
+maximum counts only within LIKELIHOOD_SHAPES.
 """
 
 from __future__ import annotations
@@ -22,16 +22,14 @@ from barograph_modeler.maxima.sample import Floats, check_sample, check_samples
 LIKELIHOOD_SHAPES: Final = (-0.95, 0.95)
 ITERATIONS: Final = 60
 TOLERANCE: Final = 1e-9
-"""Of the gradient per value, the sample standardised: far below the standard error of any size of sample."""
-CHUNK: Final = 1 << 17
-"""Values worked on at once: some ten arrays of this size are alive."""
+"""Of the gradient per value of the standardised sample: far below the standard error at any sample size."""
 
 
 @dataclass(frozen=True, eq=False)
 class LikelihoodFits:
-    """gevs: the fits. log_likelihood: (count,), with the samples in their unit. covariance: (count, 3, 3) of location,
-    scale and shape k, from the observed information. converged: where False no maximum was found; there gevs is the fit
-    by probability-weighted moments and the other two are NaN. Constant samples are of that kind.
+    """gevs: the fits. log_likelihood: (count,), of the samples in their unit. covariance: (count, 3, 3) of location,
+    scale and shape k, from the observed information. converged: False if no maximum was found, as for constant samples;
+    then gevs is the fit by probability-weighted moments and the other two are NaN.
     """
 
     gevs: Gevs
@@ -41,33 +39,21 @@ class LikelihoodFits:
 
 
 def fit_mle(sample: npt.ArrayLike) -> Gev:
-    """Fit one sample of at least MINIMUM_SAMPLES finite values; without a maximum it is the fit by pwm.fit_pwm."""
+    """Fit one sample of at least MINIMUM_SAMPLES finite values. Without a maximum, the fit is that of pwm.fit_pwm."""
     return fit_mles(check_sample(sample, MINIMUM_SAMPLES)[None]).gevs[0]
 
 
 def fit_mles(samples: npt.ArrayLike) -> LikelihoodFits:
-    """Fit many samples of one size, one per row: (count, n). They are left as they are. Errors as pwm.fit_pwms."""
+    """Fit many samples of one size, one per row: (count, n). They are not modified. Errors as pwm.fit_pwms."""
     x = check_samples(samples, MINIMUM_SAMPLES)
-    rows = max(1, CHUNK // x.shape[1])
-    parts = [_fit_chunk(x[start : start + rows]) for start in range(0, len(x), rows)]
-    if not parts:
-        return LikelihoodFits(fit_pwms(x), np.empty(0), np.empty((0, 3, 3)), np.empty(0, dtype=np.bool_))
-    gevs = Gevs(*(np.concatenate([getattr(p.gevs, name) for p in parts]) for name in ("shape", "location", "scale")))
-    loglik, covariance, converged = (
-        np.concatenate([getattr(p, name) for p in parts]) for name in ("log_likelihood", "covariance", "converged")
-    )
-    return LikelihoodFits(gevs, loglik, covariance, converged)
-
-
-def _fit_chunk(x: Floats) -> LikelihoodFits:
     start = fit_pwms(x)
     n = x.shape[1]
     unit = np.where(start.scale > 0, start.scale, 1.0)
     z = (x - start.location[:, None]) / unit[:, None]
-    # Parameters of the standardised sample: location, log scale, shape.
+    # Parameters for the standardised sample: location, log scale, shape.
     theta = np.stack([np.zeros(len(x)), np.zeros(len(x)), np.clip(start.shape, -0.9, 0.9)], axis=1)
     outside = ~np.isfinite(_loss(z, theta))
-    theta[outside, 2] = 0.0  # every value is possible under a Gumbel
+    theta[outside, 2] = 0.0  # a Gumbel has unbounded support
     varied = start.scale > 0
     done = _newton(z, theta, varied)
     _, hessian = _derivatives(z, theta)
@@ -82,18 +68,12 @@ def _fit_chunk(x: Floats) -> LikelihoodFits:
     jacobian = np.stack([unit, scale, np.ones(len(x))], axis=1)
     covariance = np.linalg.inv(np.where(done[:, None, None], hessian * n, np.eye(3)))
     covariance = covariance * jacobian[:, :, None] * jacobian[:, None, :]
-    loss = _loss(z, theta)
-    nothing = np.full(len(x), np.nan)
-    return LikelihoodFits(
-        gevs,
-        np.where(done, -n * (loss + np.log(unit)), nothing),
-        np.where(done[:, None, None], covariance, np.nan),
-        done,
-    )
+    log_likelihood = np.where(done, -n * (_loss(z, theta) + np.log(unit)), np.nan)
+    return LikelihoodFits(gevs, log_likelihood, np.where(done[:, None, None], covariance, np.nan), done)
 
 
 def _newton(z: Floats, theta: Floats, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Move theta, in place, to a stationary point of the loss where `wanted`; says where that was reached."""
+    """Move theta, in place, to a stationary point of the loss where `wanted`. Returns where that was reached."""
     done = np.zeros(len(z), dtype=np.bool_)
     active = np.flatnonzero(wanted)
     loss = _loss(z, theta)
@@ -105,7 +85,7 @@ def _newton(z: Floats, theta: Floats, wanted: npt.NDArray[np.bool_]) -> npt.NDAr
         done[active[reached]] = True
         active, gradient, hessian = active[~reached], gradient[~reached], hessian[~reached]
         values, vectors = np.linalg.eigh(hessian)
-        values = np.maximum(np.abs(values), 1e-3)  # downhill also where the loss is not convex
+        values = np.maximum(np.abs(values), 1e-3)  # a descent direction where the loss is not convex
         step = -np.einsum("sij,sj,skj,sk->si", vectors, 1 / values, vectors, gradient)
         step *= np.minimum(1.0, 0.5 / np.abs(step).max(axis=1))[:, None]
         moved = np.zeros(active.size, dtype=np.bool_)
@@ -125,7 +105,7 @@ def _newton(z: Floats, theta: Floats, wanted: npt.NDArray[np.bool_]) -> npt.NDAr
 
 
 def _loss(z: Floats, theta: Floats) -> Floats:
-    """Negative log-likelihood per value; infinite where a value is outside the support or the shape out of range."""
+    """Negative log-likelihood per value; infinite for a value outside the support or a shape out of range."""
     location, log_scale, k = (theta[:, i, None] for i in range(3))
     u = (z - location) * np.exp(-log_scale)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -151,7 +131,7 @@ def _derivatives(z: Floats, theta: Floats) -> tuple[Floats, Floats]:
     e = np.exp(-y)
     a = 1 - k - e
     v = u / w
-    # y by k, once and twice; the closed forms lose digits for small k u, the series does not.
+    # First and second derivative of y by k. The closed forms lose digits for small k u, the series do not.
     near = np.abs(k * u) < 1e-3
     t, safe = np.where(near, k * u, 0.0), np.where(near, 1.0, k)
     y_k = np.where(near, u**2 * (1 / 2 + t * (2 / 3 + t * (3 / 4 + t * 4 / 5))), (v - y) / safe)

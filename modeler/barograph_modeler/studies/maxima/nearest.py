@@ -1,7 +1,7 @@
-"""The band of a sample of clock ticks: the observed values between which the share nearest to the level lies.
+"""The band of a sample of clock ticks: the two observed values whose coverage is nearest to the level.
 
 On a coarse clock a single value carries several per cent of the sample. A quantile at 2.5 % then lies on a tick whose
-whole mass is inside, since limits belong to the band, and both sides together hold far more than they promise.
+whole mass is inside, since limits belong to the band, and the band covers far more than its level.
 """
 
 from __future__ import annotations
@@ -15,17 +15,16 @@ from barograph_modeler.maxima.band import LEVEL, Band, check_level, minimum_samp
 from barograph_modeler.maxima.sample import check_sample
 
 LOPSIDED: Final = 0.15
-"""Price of a tail share that one side has more than the other, against one of the sum being off its promise."""
+"""Weight of the difference of both tail shares, against that of the error of their sum."""
 
 
 def nearest_band(sample: npt.ArrayLike, level: float = LEVEL) -> Band | None:
-    """Both limits chosen together among the observed values, or None for fewer than minimum_samples(level) of them.
+    """Both limits chosen jointly among the observed values, or None for fewer than minimum_samples(level) values.
 
-    sample: finite values in any order, left as they are. level: between 0 and 1. Of n exchangeable values and a new
-    one, the new one lies below the limit with b values under it with probability (b + 1) / (n + 1) where there are no
-    ties, and likewise above. The pair of limits is the one whose two probabilities come nearest to 1 - level in sum and
-    to each other; without ties that is the empirical band to within one order statistic.
-    Raises ValueError for values that are not finite.
+    sample: finite values in any order, not modified. level: between 0 and 1. Without ties, the next of n exchangeable
+    values lies below a limit that exceeds b of them with probability (b + 1) / (n + 1), and likewise above. The limits
+    are the pair whose probabilities are nearest to 1 - level in sum and to each other; without ties that is the
+    empirical band to within one order statistic. Raises ValueError for values that are not finite.
     """
     check_level(level)
     x = check_sample(sample, 0)

@@ -1,9 +1,9 @@
 """The paper's parametric bootstraps: from the times of single nodes or ranks to the maximum over a larger machine.
 
-Both fit a GEV to a series, draw `replicas` series of the same length from it, fit each again and project each fit by
-EMMA. What scatters is the projection of the *expected* maximum, by which node is typical and how well it is known; how
-single intervals scatter about it is not in the limits. They hold for sums of many intervals, as whole runs are.
-The paper's pseudo-series of intra-node is read here as the maximum, interval by interval, over one rank of each node.
+Both fit a GEV to a series, draw series of the same length from it, refit each and project each fit by EMMA. The limits
+are those of the *expected* maximum: they include the difference between nodes and the error of the fit, but not the
+scatter of single intervals. They apply to sums of many intervals, such as whole runs. The paper's pseudo-series of
+intra-node is taken as the maximum, interval by interval, over one rank of each node.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from barograph_modeler.studies.maxima.scaling import Projection, emmas, percenti
 
 SERIES_REPLICAS: Final = 50
 TOTAL_REPLICAS: Final = 1000
-"""An interval takes at least so many in total, so few series give more than SERIES_REPLICAS each."""
+"""Least number for an interval in total: few series give more than SERIES_REPLICAS each."""
 
 Method = Literal["pwm", "mom"]
 FITS: Final[dict[Method, Callable[[npt.ArrayLike], Gevs]]] = {"pwm": fit_pwms, "mom": fit_moms}
@@ -34,9 +34,9 @@ def inter_node(
 ) -> Projection:
     """The expected interval maximum on `ranks` ranks, from each node's own series.
 
-    times: (nodes, ranks of a node, intervals) of at least MINIMUM_SAMPLES intervals, finite. A node's series is the
+    times: (nodes, ranks of a node, intervals), finite, at least MINIMUM_SAMPLES intervals. A node's series is the
     maximum over its ranks, so the maximum over `ranks` ranks is that of ranks / (ranks of a node) such values.
-    Raises ValueError for other arguments and for fewer ranks than one node has.
+    Raises ValueError otherwise and for fewer ranks than a node has.
     """
     x = _check_times(times)
     return expected_maximum(x.max(axis=1), ranks / x.shape[1], seed=seed, method=method, level=level)
@@ -45,10 +45,10 @@ def inter_node(
 def intra_node(
     times: npt.ArrayLike, ranks: int, *, seed: int, method: Method = "pwm", level: float = 0.95
 ) -> Projection:
-    """The expected interval maximum on `ranks` ranks, from one rank of each node, rank index after rank index.
+    """The expected interval maximum on `ranks` ranks, from one rank of each node, for each rank index.
 
-    Arguments as inter_node. The series of a rank index is the maximum over the nodes of that rank's times, so the
-    maximum over `ranks` ranks is that of ranks / nodes such values; fewer ranks than nodes are refused.
+    Arguments as inter_node. The series of a rank index is the maximum over nodes of that rank's times, so the maximum
+    over `ranks` ranks is that of ranks / nodes such values. Raises ValueError for fewer ranks than nodes.
     """
     x = _check_times(times)
     return expected_maximum(x.max(axis=0), ranks / x.shape[0], seed=seed, method=method, level=level)
@@ -57,13 +57,10 @@ def intra_node(
 def expected_maximum(
     series: Floats, factor: float, *, seed: int, method: Method = "pwm", level: float = 0.95
 ) -> Projection:
-    """The expected maximum of `factor` values. series: (count, n), each of n >= MINIMUM_SAMPLES such values. The limits
-    are those of the replicas of all series together. factor: at least 1."""
-    return percentile_interval(_projected(series, factor, method, seed), level)
+    """The expected maximum of `factor` values: limits of the EMMA projections of all replicas of all series.
 
-
-def _projected(series: Floats, factor: float, method: Method, seed: int) -> Floats:
-    """EMMA projections of the replicas of every series (count, n): at least TOTAL_REPLICAS in all."""
+    series: (count, n), n >= MINIMUM_SAMPLES. factor: at least 1.
+    """
     rng = np.random.default_rng(seed)
     fits = FITS[method](series)
     each = max(SERIES_REPLICAS, math.ceil(TOTAL_REPLICAS / len(fits)))
@@ -73,7 +70,7 @@ def _projected(series: Floats, factor: float, method: Method, seed: int) -> Floa
         fit = Gevs(fits.shape[one], fits.location[one], fits.scale[one])
         draws = fit.draw(each * series.shape[1], rng).reshape(each, series.shape[1])
         projected.append(emmas(FITS[method](draws), factor))
-    return np.concatenate(projected)
+    return percentile_interval(np.concatenate(projected), level)
 
 
 def _check_times(times: npt.ArrayLike) -> Floats:

@@ -1,8 +1,8 @@
 """Whole runs as sums of intervals: runtime = remainder + sum of K interval maxima.
 
-Intervals of one run share a node set and a clock frequency, so runs are drawn first and intervals second, out of the
-run drawn (cluster bootstrap; Davison and Hinkley 1997, section 3.8). Intervals of all runs in one bag would average the
-differences between runs away, and with them nearly all of the spread of a runtime.
+Intervals of one run share a node set and a clock frequency, so a run is drawn first and then intervals of that run
+(cluster bootstrap; Davison and Hinkley 1997, section 3.8). Pooling the intervals of all runs would average out the
+differences between runs, which are nearly all of the variance of a runtime.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ MINIMUM_RUNS: Final = 2
 
 @dataclass(frozen=True, eq=False)
 class RunHistory:
-    """Past runs of one workload. maxima: for each run its interval maxima, at least one, in any order. remainders: for
-    each run what its runtime has beside them (start, end, what no barrier fences), >= 0. All in one unit, finite.
+    """Past runs of one workload, in one unit, finite. maxima: interval maxima of each run, at least one, in any order.
+
+    remainders: of each run the runtime outside these intervals (start, end, anything not between barriers), >= 0.
     """
 
     maxima: Sequence[Floats]
@@ -33,7 +34,7 @@ class RunHistory:
 
     @classmethod
     def of(cls, maxima: Sequence[npt.ArrayLike], remainders: npt.ArrayLike) -> RunHistory:
-        """From any sequences. Raises ValueError for fewer than MINIMUM_RUNS runs and for values not allowed."""
+        """From any sequences. Raises ValueError for fewer than MINIMUM_RUNS runs and for values out of range."""
         rest = check_sample(remainders, MINIMUM_RUNS)
         if len(maxima) != rest.size:
             raise ValueError(f"there are {len(maxima)} runs and {rest.size} remainders, expected one for each")
@@ -43,10 +44,10 @@ class RunHistory:
 
 
 def runtime_moments(history: RunHistory, intervals: int) -> tuple[float, float]:
-    """Mean and variance of what runtime_replicas draws for unlimited replicas, `inflated` aside.
+    """Exact mean and variance of runtime_replicas without inflation.
 
-    With mean m_r, variance s_r**2 (over n) and remainder c_r of run r: the mean of c_r + K m_r over runs, and the
-    variance (over runs) of that plus the mean of K s_r**2.
+    With mean m_r, variance s_r**2 (over n) and remainder c_r of run r: the mean over runs of c_r + K m_r, and its
+    variance over runs plus the mean of K s_r**2.
     """
     _check_intervals(intervals)
     totals = np.array([c + intervals * x.mean() for x, c in zip(history.maxima, history.remainders, strict=True)])
@@ -57,11 +58,11 @@ def runtime_moments(history: RunHistory, intervals: int) -> tuple[float, float]:
 def runtime_replicas(
     history: RunHistory, intervals: int, replicas: int = 1000, *, seed: int, inflated: bool = True
 ) -> Floats:
-    """Predicted runtimes of a run of `intervals` intervals: a run is drawn, then its intervals, with replacement.
+    """Predicted runtimes of a run of `intervals` intervals: draws of a run, then of its intervals, with replacement.
 
-    inflated: stretch the distances from the mean by sqrt((R + 1) / (R - 1)) for R runs: the variance between them is
-    expected (R - 1) / R of the true one, and their mean is itself off by 1 / R of it. Without, it is the plain cluster
-    bootstrap. intervals, replicas: at least 1.
+    inflated: scale deviations from the mean by sqrt((R + 1) / (R - 1)) for R runs: the variance between runs is
+    (R - 1) / R of the true one in expectation, and their mean has an error variance of 1 / R of it. Without inflation
+    it is the plain cluster bootstrap. intervals, replicas: at least 1.
     """
     _check_intervals(intervals)
     if replicas < 1:
@@ -90,7 +91,7 @@ def _sums(x: Floats, intervals: int, count: int, rng: np.random.Generator) -> Fl
     chunks = [min(rows, count - start) for start in range(0, count, rows)]
     if intervals <= 8 * x.size:
         parts = [x[rng.integers(0, x.size, size=(rows, intervals))].sum(axis=1) for rows in chunks]
-    else:  # how often each value is drawn is cheaper to draw than the draws
+    else:  # drawing the count of each value is cheaper
         parts = [rng.multinomial(intervals, np.full(x.size, 1 / x.size), size=rows) @ x for rows in chunks]
     return np.concatenate([np.empty(0), *parts])
 

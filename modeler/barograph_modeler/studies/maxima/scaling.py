@@ -1,8 +1,8 @@
-"""Scaling up: what the maximum over m times as many ranks is like, if those would behave as the observed ones do.
+"""Scaling up: the maximum over m times as many ranks of the same behaviour.
 
 Non-parametric: the maximum of m independent draws with replacement from n observed maxima has distribution F_n ** m, so
-its q-quantile is the order statistic x_(ceil(n q ** (1 / m))); the resampling of the paper approaches it as replicas
-grow. Parametric: Gev.scaled_up is exact under max-stability, EMMA is the one number the paper projects.
+its q-quantile is the order statistic x_(ceil(n q ** (1 / m))), the limit of the paper's resampling for many replicas.
+Parametric: Gev.scaled_up is exact under max-stability; EMMA is the paper's point projection.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from barograph_modeler.maxima.distribution import Gev, Gevs, check_factor, check_levels
+from barograph_modeler.maxima.distribution import Gevs, check_factor, check_levels
 from barograph_modeler.maxima.sample import Floats, check_sample
 
 EMMA: Final = 0.570376002
@@ -33,36 +33,34 @@ class Projection:
     replicas: int
 
 
-def emma(gev: Gev, factor: float) -> float:
-    """About the expected maximum of `factor` independent draws. factor: at least 1. Raises ValueError otherwise."""
-    return gev.quantile(_emma_level(factor))
-
-
 def emmas(gevs: Gevs, factor: float) -> Floats:
-    """The same for many: (count,)."""
-    return gevs.quantile(_emma_level(factor))
+    """Approximate expected maximum of `factor` draws from each distribution. Raises ValueError for a factor below 1."""
+    check_factor(factor)
+    if factor < 1:
+        raise ValueError(f"scale factor is {factor}, expected at least 1")
+    return gevs.quantile(math.pow(EMMA, 1 / factor))
 
 
 def maximum_quantiles(sample: npt.ArrayLike, factor: float, levels: npt.ArrayLike) -> Floats:
-    """Quantiles of the maximum of `factor` draws with replacement from the sample, exactly: values of the sample.
+    """Exact quantiles of the maximum of `factor` draws with replacement from the sample: values of the sample.
 
-    sample: at least 1 finite value in any order, left as it is. factor: finite, above 0, not necessarily whole; 1
-    describes the sample itself. levels: (count,) between 0 and 1. Raises ValueError otherwise.
+    sample: at least 1 finite value in any order, not modified. factor: finite, above 0, need not be whole; 1 gives
+    quantiles of the sample. levels: (count,) between 0 and 1. Raises ValueError otherwise.
     """
     x = check_sample(sample, 1)
     check_factor(factor)
     q = np.asarray(levels, dtype=np.float64)
     check_levels(q)
-    # Less a little, lest rounding carry a whole number over to the next order statistic.
+    # The tolerance keeps rounding from moving a whole number to the next order statistic.
     at = np.ceil(x.size * q ** (1 / factor) - 1e-9 * x.size).astype(np.int64).clip(1, x.size) - 1
     return np.asarray(np.partition(x, at)[at])
 
 
 def maximum_band(sample: npt.ArrayLike, factor: float, level: float = 0.95) -> Projection:
-    """The central interval of the maximum of `factor` draws with replacement from the sample, exactly.
+    """Exact central interval of the maximum of `factor` draws with replacement from the sample.
 
-    Arguments as maximum_quantiles; level: between 0 and 1. It describes the observed values: it does not allow for
-    having seen only n of them, and it cannot lie above the largest.
+    Arguments as maximum_quantiles; level: between 0 and 1. It has no allowance for the finite sample and never exceeds
+    the largest observed value.
     """
     tail = (1 - level) / 2
     lower, expected, upper = maximum_quantiles(sample, factor, (tail, 0.5, 1 - tail)).tolist()
@@ -72,7 +70,7 @@ def maximum_band(sample: npt.ArrayLike, factor: float, level: float = 0.95) -> P
 def resampled_maxima(sample: npt.ArrayLike, factor: int, replicas: int, *, seed: int) -> Floats:
     """`replicas` maxima of `factor` draws with replacement each: the paper's non-parametric bootstrap, by Monte Carlo.
 
-    sample: at least 1 finite value. factor, replicas: at least 1. maximum_quantiles gives its limit.
+    sample: at least 1 finite value. factor, replicas: at least 1. maximum_quantiles is its limit.
     """
     x = check_sample(sample, 1)
     if factor < 1 or replicas < 1:
@@ -84,9 +82,9 @@ def resampled_maxima(sample: npt.ArrayLike, factor: int, replicas: int, *, seed:
 
 
 def percentile_positions(count: int, level: float) -> tuple[int, int]:
-    """The paper's positions of the limits among `count` ordered replicas, from 1: count (1 -+ level) / 2, rounded up.
+    """The paper's 1-based positions of the limits among `count` ordered replicas: count (1 -+ level) / 2, rounded up.
 
-    For 1,000 replicas and level 0.95 the 25th and the 975th.
+    For 1,000 replicas and level 0.95, the 25th and the 975th.
     """
     if count < 1:
         raise ValueError(f"replicas are {count}, expected at least 1")
@@ -101,10 +99,3 @@ def percentile_interval(replicas: npt.ArrayLike, level: float = 0.95) -> Project
     x = np.sort(check_sample(replicas, 1))
     lower, upper = percentile_positions(x.size, level)
     return Projection(float(x[lower - 1]), float(np.median(x)), float(x[upper - 1]), x.size)
-
-
-def _emma_level(factor: float) -> float:
-    check_factor(factor)
-    if factor < 1:
-        raise ValueError(f"scale factor is {factor}, expected at least 1")
-    return math.pow(EMMA, 1 / factor)

@@ -1,9 +1,9 @@
-"""The band at a scale not seen yet, from samples at smaller scales: resampled maxima, moved along the observed trend.
+"""The band at an unseen larger scale, from samples at smaller scales: resampled maxima, shifted along the trend.
 
-The maximum of m times as many independent ranks has distribution F ** m, and where only noise grows with scale that is
-the whole story. Where each interval holds communication, its cost grows too: the logarithm of interval length drifts
-with the logarithm of scale, at a slope that the scales seen tell about and that itself changes from one doubling to the
-next. The band is a quantile range of the mixture of all these, and never narrower than F ** m alone.
+The maximum over m times as many independent ranks has distribution F ** m, which suffices if only noise grows with
+scale. The cost of communication grows too: log interval length is linear in log scale, with a slope that is estimated
+from the seen scales and may change with every doubling. The band is a quantile range of the mixture of both effects,
+and never narrower than that of F ** m.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from barograph_modeler.maxima.band import LEVEL, Band, check_level, minimum_samp
 from barograph_modeler.maxima.sample import Floats, check_sample
 
 SLOPE: Final = 0.5
-"""Expected growth in doublings of length per doubling of scale before any is observed: half-way between a cost that
-does not depend on scale (0: rings, pure computation) and one that is proportional to it (1: all-to-all)."""
+"""Prior mean of the slope, in doublings of length per doubling of scale: half-way between a cost independent of scale
+(0: rings, pure computation) and one proportional to it (1: all-to-all)."""
 SLOPE_ERROR: Final = 0.2
-"""Standard error of SLOPE where one scale alone was seen. On public measurements of collectives on 4 to 16 ranks this
-and CHANGE hold 93 to 95 % of the values at twice and four times the scale."""
+"""Prior standard deviation of the slope if one scale was seen. On public measurements of collectives on 4 to 16 ranks,
+this and CHANGE cover 93 to 95 % of the values at twice and four times the scale."""
 OBSERVED_SLOPE_ERROR: Final = 0.35
-"""The same where slopes were observed: they count for more than the expectation."""
+"""The same if slopes were observed, which then outweigh the prior."""
 CHANGE: Final = 0.2
-"""Standard deviation of the slope from one doubling to the next, at most: observed slopes allow CHANGE_RATIO of their
-root mean square, but at least CHANGE_FLOOR."""
+"""Upper bound of the standard deviation of the slope from one doubling to the next: it is CHANGE_RATIO times the root
+mean square of the observed slopes, at least CHANGE_FLOOR."""
 CHANGE_RATIO: Final = 0.25
 CHANGE_FLOOR: Final = 0.03
 FOLDED: Final = 0.25
-"""Weight of the case that noise grows as F ** m besides the trend; the rest has the shape of the largest scale seen."""
+"""Weight of noise that grows as F ** m besides the trend; the rest has the shape of the largest scale seen."""
 BLOCKS: Final = 10
-"""Pieces of a sample whose medians tell how much the regime moves within it."""
+"""Pieces of a sample whose medians measure the drift of the regime within it."""
 REGIMES: Final = 1.5
-"""How many such variances lie between a sample and another time: 2 if both were independent, less as they are near."""
+"""Multiple of that variance between a sample and a later time: 2 for independent times, less for near ones."""
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
-"""Nine points and weights stand for the normal distribution of the growth."""
+"""Quadrature points and weights for the normal distribution of the growth."""
 
 
 class Drift(NamedTuple):
@@ -51,10 +51,10 @@ class Drift(NamedTuple):
 
 
 def trend_band(samples: Mapping[float, npt.ArrayLike], scale: float, level: float = LEVEL) -> Band | None:
-    """The band for one interval at `scale`, or None where the largest scale seen has < minimum_samples(level) values.
+    """The band for one interval at `scale`, or None if the largest scale seen has < minimum_samples(level) values.
 
-    samples: for each scale (ranks, nodes: above 0) its values in the order they came, finite and above 0, left as they
-    are. scale: above all of them. level: between 0 and 1. Raises ValueError otherwise.
+    samples: values of each scale (ranks or nodes, above 0) in input order, finite and above 0, not modified. scale:
+    above all of these. level: between 0 and 1. Raises ValueError otherwise.
     """
     check_level(level)
     if not samples:
@@ -79,33 +79,32 @@ def trend_band(samples: Mapping[float, npt.ArrayLike], scale: float, level: floa
 
 
 def growth(logs: Mapping[float, Floats], scale: float) -> Drift:
-    """How far interval lengths move from the largest scale to `scale`. logs: binary logarithms, in order, by scale.
+    """Growth of interval lengths from the largest scale to `scale`. logs: binary logarithms in input order, by scale.
 
-    The slope's posterior under a normal expectation and normal observations, one per pair of neighbouring scales, each
-    blurred by the regimes of both; then the way to `scale`, along which the slope changes once more.
+    The posterior of the slope under a normal prior and normal observations, one per pair of neighbouring scales, with
+    the regime variances of both; then the extrapolation to `scale`, over which the slope may change once more.
     """
     scales = sorted(logs)
     regime = {own: _regime(logs[own]) for own in scales}
-    slopes, widths, blurs = [], [], []
+    slopes, widths, noises = [], [], []
     for smaller, larger in pairwise(scales):
         width = math.log2(larger / smaller)
         slopes.append(float(np.median(logs[larger]) - np.median(logs[smaller])) / width)
         widths.append(width)
-        blurs.append(REGIMES / 2 * (regime[smaller] + regime[larger]) / width**2)
+        noises.append(REGIMES / 2 * (regime[smaller] + regime[larger]) / width**2)
     change = CHANGE
     if slopes:
-        change = min(
-            CHANGE, max(CHANGE_FLOOR, CHANGE_RATIO * math.sqrt(math.fsum(s * s for s in slopes) / len(slopes)))
-        )
+        change = CHANGE_RATIO * math.sqrt(math.fsum(s * s for s in slopes) / len(slopes))
+        change = min(CHANGE, max(CHANGE_FLOOR, change))
     precision = (OBSERVED_SLOPE_ERROR if slopes else SLOPE_ERROR) ** -2
     total = SLOPE * precision
-    for slope, width, blur in zip(slopes, widths, blurs, strict=True):
-        one = 1 / (change**2 / width + blur)
+    for slope, width, noise in zip(slopes, widths, noises, strict=True):
+        one = 1 / (change**2 / width + noise)
         precision += one
         total += slope * one
-    way = math.log2(scale / scales[-1])
-    variance = way**2 / precision + change**2 * way + REGIMES * regime[scales[-1]]
-    return Drift(total / precision * way, math.sqrt(variance))
+    distance = math.log2(scale / scales[-1])
+    variance = distance**2 / precision + change**2 * distance + REGIMES * regime[scales[-1]]
+    return Drift(total / precision * distance, math.sqrt(variance))
 
 
 def _logs(scale: float, sample: npt.ArrayLike) -> Floats:

@@ -1,1 +1,1 @@
-"""Other models of scaling: simple laws, Extra-P, the papers' models in one shape."""
+"""Other models of scaling behind one interface: simple laws, Extra-P, the papers' models."""

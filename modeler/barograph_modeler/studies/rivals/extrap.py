@@ -1,4 +1,4 @@
-"""Extra-P itself as a rival, where it is installed (`barograph[rivals]`): negative exponents, medians."""
+"""Extra-P as a rival, if it is installed (`barograph[rivals]`): negative exponents, medians."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from barograph_modeler.scaling.history import Runs
 from barograph_modeler.studies.rivals.laws import Model, each, of_one_size
 
 FEWEST = 3
-"""Scales. Extra-P warns below 5; it is fitted all the same, like every other rival."""
+"""Scales. Extra-P warns below 5, but is fitted like every other rival."""
 
 
 def models() -> tuple[Model, ...]:
-    """Extra-P as a model; none where it is not installed."""
+    """Extra-P as a model; empty if it is not installed."""
     if importlib.util.find_spec("extrap") is None:
         return ()
     return (Model("extra-p", "Extra-P, medians over repeats", each(of_one_size(search, FEWEST))),)
 
 
 def search(runs: Runs) -> Callable[[Floats], Floats]:
-    """Seconds over ranks as Extra-P models them. Raises ValueError where it finds no model."""
+    """Extra-P's model of seconds over ranks. Raises ValueError if it finds none."""
     from extrap.entities.coordinate import Coordinate
     from extrap.entities.measurement import Measure, Measurement
     from extrap.modelers.single_parameter.basic import SingleParameterModeler

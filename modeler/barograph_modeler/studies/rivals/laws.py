@@ -1,26 +1,25 @@
-"""The laws of scaling that Barograph is measured against, and the one shape that every model of scaling has.
+"""The laws of scaling that Barograph is compared with, and the interface of every model of scaling.
 
-A model has a name, a line of help, and `fit`. It is given the runs of all problems of one application, because some
-models learn from all of them, and gives back for each problem a curve, or the reason why it has none there:
+A model has a name, a line of help, and `fit`. `fit` takes the runs of all problems of one application, because some
+models learn from all of them, and returns for each problem a curve or the reason why there is none:
 
-    def fit(problems: Mapping[str, Runs], seed: int) -> dict[str, Curve | str]: ...
+    def fit(problems: Mapping[str, Runs], seed: int) -> dict[str, RuntimeCurve | str]: ...
     MODELS = (Model("weak", "log-bilinear law of weak scaling", fit),)
 
-A curve is called with three columns of one length (ranks, nodes with NaN where not known, size) and returns seconds,
-finite and above 0 where the model has an answer, NaN where it has none. `each` makes such a `fit` from one that looks
-at a single problem and raises ValueError where that has too few runs. The list of all models is in
-`backtest/models.py`: adding to it makes a model a row of `barograph backtest scaling`.
+A curve takes three columns of one length (ranks, nodes with NaN for unknown, size) and returns seconds, finite and
+above 0, or NaN without an answer. `each` makes such a `fit` from a fit of single problems that raises ValueError for
+too few runs. `scaling/models.py` lists all models: each is a row of `barograph backtest scaling`.
 
-Repeats: these laws take every run as a point, unweighted, so a scale that was run more often counts more. All but one
-are fitted to relative errors, or in logarithms: in seconds, the smallest scale would decide alone.
-Sizes: these laws do not know sizes. `of_one_size` fits them to the runs of each size; they have no answer for others.
+Repeats: every run is a point of weight 1, so a scale with more runs counts more. All laws but one are fitted to
+relative errors or in logarithms: in seconds, the smallest scale would dominate.
+Sizes: these laws do not depend on size. `of_one_size` fits them to the runs of each size; other sizes have no answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import numpy as np
 from scipy.optimize import least_squares, nnls
@@ -29,19 +28,16 @@ from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.history import Runs
 
 Terms = Callable[[Floats], Floats]
-"""The columns of a law that is linear in its coefficients: (rows, terms)."""
+"""The terms of a law that is linear in its coefficients: (rows, terms)."""
 EVALUATIONS: Final = 5000
 
 
-class RuntimeCurve(Protocol):
-    """Seconds over scale and size."""
-
-    def __call__(self, ranks: Floats, nodes: Floats, size: Floats) -> Floats:
-        """Expected seconds, one per row; NaN where there is no answer."""
+RuntimeCurve = Callable[[Floats, Floats, Floats], Floats]
+"""Expected seconds from ranks, nodes and size, one per row; NaN without an answer."""
 
 
 class Model(NamedTuple):
-    """A model of scaling as the backtest knows it. fit: see the module."""
+    """A model of scaling in the back-test. fit: see the module."""
 
     name: str
     help: str
@@ -49,7 +45,7 @@ class Model(NamedTuple):
 
 
 def each(fit: Callable[[Runs], RuntimeCurve]) -> Callable[[Mapping[str, Runs], int], dict[str, RuntimeCurve | str]]:
-    """A model's fit from a fit of single problems, which raises ValueError where there is no curve."""
+    """A model's `fit` from a fit of single problems, which raises ValueError if there is no curve."""
 
     def fit_all(problems: Mapping[str, Runs], seed: int) -> dict[str, RuntimeCurve | str]:
         curves: dict[str, RuntimeCurve | str] = {}
@@ -64,7 +60,7 @@ def each(fit: Callable[[Runs], RuntimeCurve]) -> Callable[[Mapping[str, Runs], i
 
 
 def of_one_size(fit: Callable[[Runs], Callable[[Floats], Floats]], fewest: int = 2) -> Callable[[Runs], RuntimeCurve]:
-    """A law that knows ranks only, fitted to the runs of each size that was seen at `fewest` scales or more."""
+    """A law of ranks alone, fitted to the runs of each size with `fewest` scales or more."""
 
     def fit_sizes(runs: Runs) -> RuntimeCurve:
         laws: dict[float, Callable[[Floats], Floats]] = {}
@@ -102,7 +98,7 @@ def _free(terms: Terms, runs: Runs) -> Callable[[Floats], Floats]:
 
 def _polynomial(degree: int, runs: Runs) -> Callable[[Floats], Floats]:
     coefficients = np.polyfit(np.log2(runs.ranks), np.log(runs.seconds), degree)
-    # A parabola far out is beyond a float.
+    # A parabola overflows far out.
     return lambda ranks: np.exp(np.clip(np.polyval(coefficients, np.log2(ranks)), -700, 700))
 
 
@@ -117,7 +113,7 @@ def _geometric(runs: Runs) -> Callable[[Floats], Floats]:
 
     start = (-0.5, float(means[0] - means.min()) or float(means[0]), float(means.min()))
     doublings, weights = np.log2(ranks), np.sqrt(counts)
-    with np.errstate(all="ignore"):  # steps too far are refused by the method itself
+    with np.errstate(all="ignore"):  # the method rejects overflowing steps
         found = least_squares(
             lambda x: (law(doublings, *x) - means) * weights, start, method="lm", max_nfev=EVALUATIONS
         )

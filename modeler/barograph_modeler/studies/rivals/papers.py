@@ -1,14 +1,15 @@
 """The papers' models as rows of `barograph backtest scaling`.
 
-Each problem size of each problem is a group of runs with its own serial time, measured or estimated: strong scaling,
-w = 1. The cutoff c_f of a group is its largest scale.
+Each size of each problem is a group of runs with its own serial time, measured or estimated: strong scaling, w = 1.
+The cutoff c_f of a group is its largest scale.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial, reduce
-from typing import Final
+from itertools import count
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -23,36 +24,30 @@ from barograph_modeler.studies.rivals.laws import Model, RuntimeCurve, each
 from barograph_modeler.studies.weak.weak import LogBilinear
 
 
-class SizeGroup:
+class SizeGroup(NamedTuple):
     """The runs of one size of one problem, and their serial time."""
 
-    def __init__(self, number: int, runs: Runs) -> None:
-        self.number = number
-        self.runs = runs
-        self.serial = serial_time(runs)
-        self.c_f = float(runs.ranks.max())
+    number: int
+    runs: Runs
+    serial: float
 
 
 def fit_greybox(method: OverheadMethod, problems: Mapping[str, Runs], seed: int) -> dict[str, RuntimeCurve | str]:
-    """One overhead model for all problems of an application; a curve per problem, or why there is none."""
+    """One overhead model for all problems of an application; a curve per problem, or the reason why there is none."""
     curves: dict[str, RuntimeCurve | str] = {}
     groups: dict[str, dict[float, SizeGroup]] = {}
-    number = 0
+    number = count()
     for name, runs in problems.items():
+        parts = {float(size): runs.select(runs.size == size) for size in np.unique(runs.size)}
         try:
-            sizes = [float(size) for size in np.unique(runs.size)]
-            groups[name] = {size: SizeGroup(number + i, runs.select(runs.size == size)) for i, size in enumerate(sizes)}
-            number += len(sizes)
+            groups[name] = {size: SizeGroup(next(number), part, serial_time(part)) for size, part in parts.items()}
         except TooFewRuns as error:
             curves[name] = str(error)
-    every = [group for sizes in groups.values() for group in sizes.values()]
     try:
-        share, known, model, c_h = _train(method, every, seed)
+        trained = _train(method, [group for sizes in groups.values() for group in sizes.values()], seed)
     except TooFewRuns as error:
         return curves | dict.fromkeys(groups, str(error))
-    for name, members in groups.items():
-        curves[name] = partial(_seconds, members, share, known, model, c_h)
-    return curves
+    return curves | {name: partial(_seconds, sizes, *trained) for name, sizes in groups.items()}
 
 
 def _train(method: OverheadMethod, groups: list[SizeGroup], seed: int) -> tuple[float, Points, GreyBox, Floats]:
@@ -62,7 +57,7 @@ def _train(method: OverheadMethod, groups: list[SizeGroup], seed: int) -> tuple[
     repeats = [len(group.runs) for group in groups]
     number = np.repeat([group.number for group in groups], repeats).astype(np.intp)
     serial = np.repeat([group.serial for group in groups], repeats)
-    c_f = np.repeat([group.c_f for group in groups], repeats)
+    c_f = np.repeat([group.runs.ranks.max() for group in groups], repeats)
     ones = np.ones(len(runs))
     share = estimate_share(runs.ranks, ones, serial / runs.seconds)
     known = Points.of(runs, number, ones, overhead(runs.seconds, serial, runs.ranks, 1, share))
@@ -88,7 +83,7 @@ def _seconds(
         runs = Runs(ranks[at], nodes[at], size[at], ones)
         asked = Points.of(runs, np.full(at.size, group.number, dtype=np.intp), ones, np.full(at.size, np.nan))
         targets = np.arange(known.ranks.size, known.ranks.size + at.size)
-        # Points to predict have no tau, so no cutoff makes them runs at small scale.
+        # Points to predict have no tau and so are never runs at small scale, whatever their cutoff.
         tau = model.predict(known.joined(asked), targets, np.concatenate([c_h, np.zeros(at.size)]))
         found = ~np.isnan(tau)
         answer[at[found]] = corrected_time(group.serial, ranks[at[found]], 1, share, tau[found])
@@ -112,7 +107,7 @@ def _oliveira(seed: int, runs: Runs) -> RuntimeCurve:
 
 
 def log_bilinear(intercept: bool) -> Callable[[Runs], RuntimeCurve]:
-    """The law of weak scaling, fitted to the least seconds of each configuration; raises ValueError for too few.
+    """The law of weak scaling, fitted to the least seconds of each configuration. Raises ValueError for too few.
 
     Without sizes it is a power law of the ranks.
     """
@@ -121,10 +116,10 @@ def log_bilinear(intercept: bool) -> Callable[[Runs], RuntimeCurve]:
         law = LogBilinear(intercept=intercept)
         for ranks, size, seconds in zip(runs.ranks, runs.size, runs.seconds, strict=True):
             law.learn(float(ranks), float(size), float(seconds))
-        law.coefficients  # noqa: B018 - raises where runs are too few
+        law.coefficients  # noqa: B018 - raises for too few runs
 
         def seconds_at(ranks: Floats, nodes: Floats, size: Floats) -> Floats:
-            with np.errstate(over="ignore"):  # a parabola far out
+            with np.errstate(over="ignore"):  # parabolas overflow far out
                 found = law.predict(ranks, size)
             return np.asarray(np.where(np.isfinite(found) & (found > 0), found, np.nan))
 

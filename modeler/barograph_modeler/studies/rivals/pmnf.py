@@ -1,7 +1,7 @@
 """Performance model normal form, searched: T = c0 + c1 p**i log2(p)**j (Calotoiu et al. 2013; Extra-P's one-term form).
 
-Every pair (i, j) is fitted by least squares to the medians over repeats and judged by leaving out one scale at a time:
-the least mean of symmetric absolute percentage errors wins. Exponents may be negative, for times that fall.
+Every pair (i, j) is fitted by least squares to the medians over repeats and scored by leave-one-scale-out validation:
+the least mean symmetric absolute percentage error wins. Exponents may be negative, for decreasing times.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from barograph_modeler.scaling.history import Runs
 from barograph_modeler.studies.rivals.laws import Model, each, of_one_size
 
 FEWEST: Final = 3
-"""Scales: two coefficients, and one left out."""
+"""Scales: two coefficients and one to leave out."""
 _SIZES: Final = (0.0, 1 / 4, 1 / 3, 1 / 2, 2 / 3, 3 / 4, 1.0, 5 / 4, 4 / 3, 3 / 2, 2.0)
 EXPONENTS: Final = tuple(
     pair for pair in product(sorted({s * size for s in (-1, 1) for size in _SIZES}), (0, 1, 2)) if pair != (0.0, 0)
 )
-"""Pairs (i, j) that are tried."""
+"""The candidate pairs (i, j)."""
 
 
 def _term(ranks: Floats, i: float, j: int) -> Floats:
@@ -30,7 +30,7 @@ def _term(ranks: Floats, i: float, j: int) -> Floats:
 
 
 def search(runs: Runs) -> Callable[[Floats], Floats]:
-    """Seconds over ranks, as the best pair of exponents has it. runs: of one size, at FEWEST scales or more."""
+    """Seconds over ranks by the best pair of exponents. runs: of one size, at FEWEST scales or more."""
     scales = runs.scales
     times = np.array([np.median(runs.seconds[runs.ranks == scale]) for scale in scales])
     best, answer = np.inf, (np.array([times.mean(), 0.0]), EXPONENTS[0])
@@ -42,7 +42,7 @@ def search(runs: Runs) -> Callable[[Floats], Floats]:
         if (leverage > 1 - 1e-9).any():
             continue
         coefficients = inverse @ times
-        # Leaving out a scale moves its residual by 1 / (1 - leverage): no refit.
+        # The residual of a left-out scale is its residual / (1 - leverage): no refit.
         left_out = times - (times - columns / unit @ coefficients) / (1 - leverage)
         error = float((np.abs(left_out - times) / (np.abs(left_out) + times)).mean())
         if error < best:

@@ -1,1 +1,1 @@
-"""Back-test of scaling models: workloads, models, accuracy and plots."""
+"""Back-test of scaling models: workloads, models, accuracy."""

@@ -1,4 +1,4 @@
-"""How far predicted runtimes were off, per workload and per model."""
+"""Errors of predicted runtimes, per workload and per model."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import numpy as np
 
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.history import Runs
-from barograph_modeler.studies.averages import over_known
 from barograph_modeler.studies.rivals.laws import Model, RuntimeCurve
-from barograph_modeler.studies.scaling.models import Limited
+from barograph_modeler.studies.runs import over_known, root_mean_square
+from barograph_modeler.studies.scaling.models import PredictorCurve
 from barograph_modeler.studies.scaling.workloads import WorkloadSplit
 
 
 @dataclass(frozen=True)
 class ModelAccuracy:
-    """One model on one workload. Errors and coverage are shares (0.12 is 12 %); None where there is no answer.
+    """The errors of one model on one workload. Errors and coverage are shares (0.12 is 12 %); None without an answer.
 
-    scales: of the workload, learned and scored. learned, scored: runs. unanswered: scored runs for which the model had
-    no answer. median_ape, mean_ape: of |predicted - observed| / observed over the scored runs. rmse_speedup: of the
-    speedup over the smallest learned scale of the same size. coverage_95: share of the scored runs inside the interval,
-    None for models without. reason: why there is no answer.
+    scales: number of learned and scored scales. learned, scored: number of runs. unanswered: scored runs without an
+    answer. median_ape, mean_ape: of |predicted - observed| / observed over the scored runs. rmse_speedup: of speedups
+    over the smallest learned scale of the same size. coverage_95: share of scored runs inside the 95 % interval, None
+    for models without. reason: why there is no answer.
     """
 
     by: dict[str, str]
@@ -42,7 +42,7 @@ class ModelAccuracy:
 def fit_all(
     models: Iterable[Model], splits: Sequence[WorkloadSplit], seed: int
 ) -> dict[str, dict[str, RuntimeCurve | str]]:
-    """The curves of every model, by model and workload. All workloads are learned, also those that are not scored."""
+    """The curves of every model, by model and workload. Workloads that are not scored are learned too."""
     problems = {one.name: one.learned for one in splits}
     return {model.name: model.fit(problems, seed) for model in models}
 
@@ -50,7 +50,7 @@ def fit_all(
 def score(
     curves: Mapping[str, Mapping[str, RuntimeCurve | str]], splits: Sequence[WorkloadSplit]
 ) -> Iterator[ModelAccuracy]:
-    """Every model on every workload that has runs to score."""
+    """Score every model on every workload that has runs to score."""
     for one in splits:
         if one.scored is not None:
             for model, fitted in curves.items():
@@ -63,14 +63,14 @@ def _score(model: str, curve: RuntimeCurve | str, one: WorkloadSplit, scored: Ru
     if isinstance(curve, str):
         return replace(nothing, reason=curve)
     rows = (scored.ranks, scored.nodes, scored.size)
-    with np.errstate(all="ignore"):  # what is no number is an unanswered run
+    with np.errstate(all="ignore"):  # a result that is no number counts as unanswered
         predicted = curve(*rows)
         good = np.isfinite(predicted) & (predicted > 0)
     if not good.any():
         return replace(nothing, reason="no answer for these runs")
     error = np.abs(predicted - scored.seconds)[good] / scored.seconds[good]
     coverage = None
-    if isinstance(curve, Limited):
+    if isinstance(curve, PredictorCurve):
         limits = curve.limits(*rows)
         coverage = float(((limits.lower <= scored.seconds) & (scored.seconds <= limits.upper))[good].mean())
     return replace(
@@ -88,18 +88,15 @@ def _rmse_speedup(learned: Runs, scored: Runs, predicted: Floats, good: np.ndarr
     for size in np.unique(learned.size):
         part = learned.select(learned.size == size)
         base[scored.size == size] = np.median(part.seconds[part.ranks == part.ranks.min()])
-    known = good & np.isfinite(base)
-    if not known.any():
-        return None
-    difference = (base / predicted - base / scored.seconds)[known]
-    return float(np.sqrt((difference**2).mean()))
+    error = root_mean_square((base / predicted - base / scored.seconds)[good])
+    return error if np.isfinite(error) else None
 
 
 def summarize(rows: Sequence[ModelAccuracy]) -> list[dict[str, Any]]:
-    """A row per model over the workloads that it has an answer for.
+    """One row per model, over the workloads that it answers.
 
-    median_ape, rmse_speedup: medians over workloads of theirs; mean_ape: the mean of theirs; coverage_95: share of all
-    scored runs, so a workload with more runs counts more.
+    median_ape, rmse_speedup: medians over workloads. mean_ape: mean over workloads. coverage_95: share of all answered
+    runs.
     """
     summary = []
     for model in dict.fromkeys(row.model for row in rows):

@@ -1,9 +1,8 @@
-"""Every model of scaling that the backtest knows: Barograph's predictor, the papers' models, the rivals."""
+"""Every model of scaling in the back-test: Barograph's predictor, the papers' models, the rivals."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -15,33 +14,25 @@ from barograph_modeler.studies.rivals import extrap, laws, papers, pmnf
 from barograph_modeler.studies.rivals.laws import Model, RuntimeCurve
 
 
-@runtime_checkable
-class Limited(Protocol):
-    """A curve that also has an interval."""
-
-    def limits(self, ranks: Floats, nodes: Floats, size: Floats) -> SeriesLimits:
-        """The central 95 % of the predicted seconds, one per row; NaN where there is no answer."""
-
-
 class PredictorCurve:
-    """The predictor's curve of one problem."""
+    """The predictor's curve of one problem, with prediction intervals."""
 
     def __init__(self, predictor: Predictor, problem: str) -> None:
         self._predictor = predictor
         self._problem = problem
 
     def __call__(self, ranks: Floats, nodes: Floats, size: Floats) -> Floats:
-        """Expected seconds; NaN where the predictor refuses."""
+        """Expected seconds; NaN if the predictor refuses."""
         return self._columns(ranks, nodes, size)[:, 1]
 
     def limits(self, ranks: Floats, nodes: Floats, size: Floats) -> SeriesLimits:
-        """The 95 % interval; NaN where the predictor refuses."""
+        """The central 95 % of the predicted seconds, one per row; NaN if the predictor refuses."""
         columns = self._columns(ranks, nodes, size)
         return SeriesLimits(columns[:, 0], columns[:, 2])
 
     def _columns(self, ranks: Floats, nodes: Floats, size: Floats) -> Floats:
         wanted = np.stack([ranks, nodes, size], axis=1)
-        # Repeats have one prediction.
+        # Repeats share a prediction.
         rows, inverse = np.unique(wanted, axis=0, return_inverse=True)
         return np.array([self._row(*row) for row in rows.tolist()])[inverse.ravel()]
 
@@ -58,7 +49,7 @@ def _forecasts(problems: Mapping[str, Runs], seed: int) -> dict[str, RuntimeCurv
 
 
 def models() -> dict[str, Model]:
-    """By name, ours first; Extra-P is among them where it is installed."""
+    """All models by name, ours first; with Extra-P if it is installed."""
     ours = Model("barograph", "ours: curves averaged by how well they predicted the larger scales, pooled", _forecasts)
     every = (ours, *laws.MODELS, *pmnf.MODELS, *extrap.models(), *papers.MODELS)
     return {model.name: model for model in every}

@@ -1,4 +1,4 @@
-"""Workloads of scaling runs from a CSV file, each split into what is learned and what is scored."""
+"""Workloads of scaling runs from a CSV file, each split into learned and scored runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from barograph_modeler.studies.series import BadTable, Columns, CsvTable, positi
 
 @dataclass(frozen=True)
 class ScalingWorkload:
-    """Runs that differ in scale and size only. key: cell of each `by` column."""
+    """Runs that differ only in scale and size. key: cell of each `by` column."""
 
     key: dict[str, str]
     runs: Runs
@@ -29,7 +29,7 @@ class ScalingWorkload:
 
 @dataclass(frozen=True)
 class WorkloadSplit:
-    """What is learned of a workload and what is scored; scored is None where nothing is."""
+    """The learned and the scored runs of a workload. scored: None if there are none."""
 
     key: dict[str, str]
     name: str
@@ -38,16 +38,16 @@ class WorkloadSplit:
 
     @property
     def scales(self) -> int:
-        """Distinct numbers of ranks in both."""
+        """Number of distinct scales in both."""
         scored = () if self.scored is None else self.scored.scales
         return int(np.union1d(self.learned.scales, scored).size)
 
 
 def read_workloads(path: Path, columns: Columns) -> tuple[list[ScalingWorkload], int]:
-    """The workloads in the order of the file, and how many rows have a blank time, scale or size and are left out.
+    """The workloads in file order, and the number of rows left out for a blank time, scale or size.
 
-    The scale of a workload is its ranks; where a row of it has none but all have nodes, its nodes. Raises BadTable for
-    cells that are no such number, and OSError.
+    The scale of a workload is its ranks or, if some rows have no ranks but all have nodes, its nodes. Raises BadTable
+    for invalid cells, and OSError.
     """
     table = CsvTable(path)
     seconds = table.positive(columns.value, "seconds above 0", blank=True)
@@ -62,7 +62,11 @@ def read_workloads(path: Path, columns: Columns) -> tuple[list[ScalingWorkload],
         at, scale = at[np.isfinite(scale)], scale[np.isfinite(scale)]
         if at.size:
             kept += at.size
-            runs = _runs(table, at, scale, np.where(nodes[at] <= scale, nodes[at], np.nan), size[at], seconds[at])
+            own_nodes = np.where(nodes[at] <= scale, nodes[at], np.nan)
+            try:
+                runs = Runs.of(scale, seconds[at], nodes=own_nodes, size=size[at])
+            except ValueError as error:
+                raise BadTable(f"{path}, line {table.rows[at[0]][0]} and its like: {error}") from None
             workloads.append(ScalingWorkload(dict(zip(columns.by, cells, strict=True)), runs))
     if not workloads:
         raise BadTable(f"{path} has no row with {columns.value} and {columns.ranks}, expected some to learn from")
@@ -70,29 +74,27 @@ def read_workloads(path: Path, columns: Columns) -> tuple[list[ScalingWorkload],
 
 
 def lower_half(runs: Runs) -> float:
-    """The largest scale of the lower half of the scales. Of an odd number, the one in the middle is of the lower."""
+    """The largest scale of the lower half of the scales, which includes the middle one of an odd number."""
     scales = runs.scales
     return float(scales[(scales.size + 1) // 2 - 1])
 
 
-def split(workloads: Sequence[ScalingWorkload], most: Callable[[Runs], float]) -> list[WorkloadSplit]:
-    """Learn what is at most at a scale, score what is above. most: the scale, from the runs of a workload."""
+def split(
+    workloads: Sequence[ScalingWorkload], most: Callable[[Runs], float], others: Sequence[ScalingWorkload] | None = None
+) -> list[WorkloadSplit]:
+    """Learn the runs up to a scale; score those above it or, if given, those of the same workload among `others`.
+
+    most: the scale, from the runs of a workload.
+    """
+    rows = None if others is None else {one.name: one.runs for one in others}
     splits = []
     for one in workloads:
         low = one.runs.ranks <= most(one.runs)
         if low.any():
-            rest = None if low.all() else one.runs.select(~low)
-            splits.append(WorkloadSplit(one.key, one.name, one.runs.select(low), rest))
+            above = None if low.all() else one.runs.select(~low)
+            scored = above if rows is None else rows.get(one.name)
+            splits.append(WorkloadSplit(one.key, one.name, one.runs.select(low), scored))
     return splits
-
-
-def split_files(
-    learned: Sequence[ScalingWorkload], scored: Sequence[ScalingWorkload], most: Callable[[Runs], float] | None
-) -> list[WorkloadSplit]:
-    """Learn one file, all of it or what is at most at a scale; score the rows of the same workloads in another."""
-    rows = {one.name: one.runs for one in scored}
-    both = split(learned, most or (lambda runs: math.inf))
-    return [WorkloadSplit(one.key, one.name, one.learned, rows.get(one.name)) for one in both]
 
 
 def _counts(table: CsvTable, name: str | None) -> Floats:
@@ -100,10 +102,3 @@ def _counts(table: CsvTable, name: str | None) -> Floats:
         return np.full(len(table.rows), np.nan)
     wanted = f"a whole number from 1 to {MOST_RANKS}"
     return table.numbers(name, wanted, lambda x: 1 <= x <= MOST_RANKS and x == math.floor(x), blank=True)
-
-
-def _runs(table: CsvTable, at: np.ndarray, ranks: Floats, nodes: Floats, size: Floats, seconds: Floats) -> Runs:
-    try:
-        return Runs.of(ranks, seconds, nodes=nodes, size=size)
-    except ValueError as error:
-        raise BadTable(f"{table.path}, line {table.rows[at[0]][0]} and its like: {error}") from None

@@ -1,1 +1,1 @@
-"""Weak scaling by log-bilinear models, and which runs to measure for them (Mokrov 2020)."""
+"""Weak scaling by log-bilinear models, and the runs to measure for them (Mokrov 2020)."""

@@ -1,6 +1,6 @@
 """The work of an algorithm as an expression of its problem size: `N**3`, `N*log2(N)`, `2*N**2 + 10*N`.
 
-Parsed by Python's own parser: numbers, one variable, + - * / **, and a few functions.
+Parsed by `ast`: numbers, one variable, + - * / **, and a few functions. Nothing is evaluated as Python.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Final
 from scipy.optimize import brentq
 
 LONGEST: Final = 200
-"""Characters in an expression: more is no formula that anybody wrote."""
+"""Characters in an expression."""
 
 Term = Callable[[float], float]
-"""The value of an expression for a size."""
+"""The value of an expression as a function of size."""
 
 OPERATORS: Final[dict[type[ast.operator], Callable[[float, float], float]]] = {
     ast.Add: operator.add,
@@ -37,11 +37,11 @@ FUNCTIONS: Final[dict[str, Term]] = {
 }
 
 LARGEST_SIZE: Final = 1e18
-"""Sizes are looked for below it."""
+"""Upper end of the search for a size."""
 
 
 class BadExpression(ValueError):
-    """An expression that is no complexity, or has no value for a size; the message names it."""
+    """An expression that is no complexity or has no value for a size. The text names it."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Complexity:
         return cls(text, variables.pop(), work)
 
     def work(self, size: float) -> float:
-        """T_A(size). Raises BadExpression where that is no finite number above 0."""
+        """T_A(size). Raises BadExpression if that is no finite number above 0."""
         try:
             value = self._work(size)
         except (ValueError, OverflowError, ZeroDivisionError, RecursionError):
@@ -88,7 +88,7 @@ class Complexity:
         return value
 
     def size(self, work: float) -> float:
-        """The size from 1 up whose work this is: T_A solved, which must grow there. Raises BadExpression otherwise."""
+        """The size >= 1 with this work, T_A inverted. T_A must grow there. Raises BadExpression otherwise."""
         if self._or_zero(1.0) > work:
             raise BadExpression(f"{self.text!r} is above {work:g} for every {self.variable} from 1 up")
         high = 2.0
@@ -99,7 +99,7 @@ class Complexity:
         return float(brentq(lambda n: self._or_zero(n) / work - 1, high / 2, high, xtol=1e-12, rtol=1e-14))
 
     def _or_zero(self, size: float) -> float:
-        """Work, 0 where the expression has no value above 0, such as N*log2(N) at 1."""
+        """Work, or 0 if the expression has no value above 0, such as N*log2(N) at 1."""
         try:
             return self.work(size)
         except BadExpression:
@@ -107,7 +107,7 @@ class Complexity:
 
 
 def _compiled(node: ast.AST, text: str, variables: set[str]) -> Term:
-    """The expression as a function of its variable; variables: adds the names that it has."""
+    """The expression as a function of its variable. Adds the variable names to `variables`."""
     match node:
         case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
             return lambda size: float(number)

@@ -1,9 +1,9 @@
-"""Which runs to measure for a model of weak scaling: Mokrov (2020), section 4.2.
+"""The runs to measure for a model of weak scaling: Mokrov (2020), section 4.2.
 
-Configurations keep the work per process: T_A(N) / p = const, equation (1), with the numbers of processes evenly spaced
-up to the most there are. Neither p nor N can be any number: p must fill a process grid, N is whole and often a multiple
-of a block. The paper finds such rounding the main source of error (Graph500, section 5.4), so the plan says how far it
-moved the work per process.
+Configurations keep the work per process constant: T_A(N) / p = const, equation (1), at evenly spaced numbers of
+processes up to a maximum. Both are rounded: p must fill a process grid, N is whole and often a multiple of a block. The
+paper finds this rounding the main source of error (Graph500, section 5.4), so the plan states the resulting change of
+the work per process.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from barograph_modeler.studies.weak.complexity import Complexity
 Grid = Literal["any", "rectangle", "square", "cube"]
 
 POWER: Final[dict[Grid, int]] = {"any": 1, "rectangle": 1, "square": 2, "cube": 3}
-"""Number of equal edges of a grid; with 1, edges may differ."""
+"""Number of equal edges of a grid; with 1, the edges may differ."""
 
 WIDEST: Final = 2
-"""A rectangle's longer edge over its shorter one, at most: HPL and its like slow down beyond."""
+"""Largest ratio of a rectangle's edges: beyond it HPL and similar codes slow down."""
 
 FEWEST: Final = 4
-"""Configurations: the law has three coefficients, and one more says whether it holds."""
+"""Configurations: the law has three coefficients, and one more checks it."""
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run to measure. grid: processes along each axis. work_change: work per process over the wanted one, less 1."""
+    """A run to measure. grid: processes along each axis. work_change: relative change of the work per process."""
 
     ranks: int
     grid: tuple[int, ...]
@@ -54,10 +54,10 @@ def plan(
 ) -> list[PlannedRun]:
     """Configurations with the work per process of `size` on `at_ranks`, smallest first; then one per target.
 
-    count: configurations asked for, evenly spaced in ranks up to max_ranks; fewer come back where several round to one.
-    grid: any number of ranks; a rectangle with edges up to WIDEST to 1; a square; a cube. ranks_multiple: ranks are
-    multiples of it (full nodes). size_multiple: sizes are. targets: ranks to predict later, which are rounded alike.
-    Raises ValueError for numbers that make no plan.
+    count: number of configurations, evenly spaced in ranks up to max_ranks; fewer if several round to the same ranks.
+    grid: any number of ranks; a rectangle with edges of at most WIDEST to 1; a square; a cube. ranks_multiple: ranks
+    are multiples of it (full nodes). size_multiple: sizes are multiples of it. targets: ranks to predict later, rounded
+    likewise. Raises ValueError for numbers out of range and if fewer than FEWEST configurations are feasible.
     """
     for name, number in (("max ranks", max_ranks), *(("target ranks", target) for target in targets)):
         if not 1 <= number <= MOST_RANKS:
@@ -87,24 +87,24 @@ def plan(
 
 
 def rounding(complexity: Complexity, runs: Sequence[tuple[int, float]]) -> list[float]:
-    """How far the work per process of each (ranks, size) lies from the median of them all, as a share."""
+    """The relative difference of the work per process of each (ranks, size) from their median."""
     per_process = [complexity.work(size) / ranks for ranks, size in runs]
     middle = sorted(per_process)[len(per_process) // 2]
     return [work / middle - 1 for work in per_process]
 
 
 def dimensions(ranks: int) -> tuple[int, int]:
-    """The two-dimensional grid as square as it can be, larger edge first."""
+    """The two-dimensional grid that is closest to square, larger edge first."""
     edge = next(d for d in range(math.isqrt(ranks), 0, -1) if ranks % d == 0)
     return ranks // edge, edge
 
 
 def _feasible(ranks: float, grid: Grid, multiple: int, most: int) -> int:
-    """The feasible number nearest to `ranks`, at most `most`; 0 where there is none."""
+    """The feasible number nearest to `ranks` and at most `most`; 0 if there is none."""
     power = POWER[grid]
     if power > 1:
         middle = int(ranks ** (1 / power))
-        # Among `multiple` edges in a row one at least has a power that is a multiple of it.
+        # Of `multiple` consecutive edges, at least one has a power that is a multiple of it.
         reach = min(multiple, math.isqrt(most))
         numbers = [edge**power for edge in range(max(middle - reach, 1), middle + reach + 2)]
     else:

@@ -3,16 +3,15 @@
     log D = b1 log p + b2 log N + b3 log p log N      (7)
 
 D: the least time or the largest performance over repeats of one configuration; p: processes; N: problem size. Least
-squares in log space, so that the error is relative. Logarithms are to base 2 throughout, as (5) needs.
+squares in log space, so that the error is relative. Logarithms are to base 2 throughout, as (5) requires.
 
-What the law is along an exact weak series, T_A(N) / p = const with T_A a power: log N is then a straight line over
-log p, and the three terms span 1, log p and (log p)**2. So (7) is a parabola in log p whose constant hides in log N. It
-vanishes where N = p in the units given (log N = log p): a law without intercept then says D = 1 at p = 1. An intercept
-removes that, and with it the dependence on units; its column is then one too many, and the coefficients (not the
-predictions along the series) are one choice of many.
+Along an exact weak series, T_A(N) / p = const with T_A a power, log N is linear in log p, and the three terms span 1,
+log p and (log p)**2. So (7) is a parabola in log p whose constant comes from log N. It vanishes for N = p in the given
+units (log N = log p): a law without intercept then has D = 1 at p = 1. An intercept removes that and the dependence on
+units. Its column is then linearly dependent, so the coefficients (not the predictions along the series) are not unique.
 
 The paper's relative error in log space, 2**|error| - 1 (5), is right only for predictions that are too high. With
-error = log D - log D' (6), |D - D'| / D = |2**-error - 1|, and that is 1 - 2**-|error| for predictions too low.
+error = log D - log D' (6), |D - D'| / D = |2**-error - 1|, which is 1 - 2**-|error| for predictions too low.
 """
 
 from __future__ import annotations
@@ -30,17 +29,16 @@ Kind = Literal["time", "performance"]
 BEST: Final[dict[str, Callable[..., float]]] = {"time": min, "performance": max}
 
 RANK_TOLERANCE: Final = 1e-12
-"""Relative size of an eigenvalue of the normal equations that counts as 0: columns that depend on each other."""
+"""Relative size of an eigenvalue of the normal equations that counts as 0: linearly dependent columns."""
 
 
 class LogBilinear:
     """The law, learned run by run: recursive least squares in information form.
 
     Keeps X'X and X'y, so a run costs one update of a matrix of 3 x 3 (4 x 4 with intercept) and nothing is refitted. A
-    repeat that beats the best of its configuration moves X'y alone. kind: what the values are.
+    repeat that beats the best of its configuration changes X'y only. kind: of the values.
 
-    With an intercept, logarithms are taken from those of the first run on: the same law, in numbers near 0 whatever the
-    units are.
+    With an intercept, logarithms are relative to those of the first run: the same law in numbers near 0 for any units.
     """
 
     def __init__(self, *, intercept: bool = False, kind: Kind = "time") -> None:
@@ -55,7 +53,7 @@ class LogBilinear:
         self._origin = (0.0, 0.0)
 
     def learn(self, processes: float, size: float, value: float) -> None:
-        """One run. processes: whole, from 1. size, value: above 0, in one unit each. Raises ValueError otherwise."""
+        """Learn a run. processes: whole, from 1. size, value: above 0, in a fixed unit. Raises ValueError otherwise."""
         if not (np.isfinite(processes) and processes >= 1 and processes == int(processes)):
             raise ValueError(f"processes are {processes:g}, expected a whole number from 1")
         for name, number in (("size", size), ("value", value)):
@@ -75,14 +73,14 @@ class LogBilinear:
 
     @property
     def configurations(self) -> int:
-        """Distinct configurations that were learned."""
+        """Number of distinct configurations learned."""
         return len(self._best)
 
     @property
     def coefficients(self) -> Floats:
-        """b1, b2, b3 and, with an intercept, b0 after them; one choice of many where configurations leave some open.
+        """b1, b2, b3 and, with an intercept, b0 last; the minimum-norm solution if they are not unique.
 
-        Raises ValueError while fewer scales are known than an extrapolation needs: two, or three without intercept.
+        Raises ValueError for fewer scales than an extrapolation needs: two, or three without intercept.
         """
         solution = self._solution()
         if not self._intercept:
@@ -92,7 +90,7 @@ class LogBilinear:
         return np.array([b1 - b3 * y, b2 - b3 * x, b3, b0 - b1 * x - b2 * y + b3 * x * y])
 
     def predict(self, processes: npt.ArrayLike, size: npt.ArrayLike) -> Floats:
-        """Time or performance, in the unit that was learned."""
+        """Time or performance, in the learned unit."""
         rows = self._terms(np.asarray(processes, dtype=np.float64), np.asarray(size, dtype=np.float64))
         return np.asarray(np.exp2(rows @ self._solution()))
 

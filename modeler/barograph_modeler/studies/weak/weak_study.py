@@ -1,8 +1,8 @@
 """The weak-scaling paper's tables: relative errors of the log-bilinear law at scales beyond those it learned.
 
-Each series is one application with one amount of work per process. Where the file has no sizes, the size is the ranks
-times WORK_PER_RANK: any unit but 1 gives the same predictions (`weak.py` says why). Rivals: those that the paper names
-(`laws.py`, `pmnf.py`), which know ranks only, and perfect weak scaling from the largest scale learned.
+Each series is one application with one amount of work per process. If the file has no sizes, the size is the ranks
+times WORK_PER_RANK: any unit but 1 gives the same predictions (see `weak.py`). Rivals: those that the paper names
+(`laws.py`, `pmnf.py`), which depend on ranks only, and perfect weak scaling from the largest learned scale.
 """
 
 from __future__ import annotations
@@ -15,18 +15,16 @@ import numpy as np
 
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.history import Runs
-from barograph_modeler.studies.averages import over_known
 from barograph_modeler.studies.rivals import laws, pmnf
 from barograph_modeler.studies.rivals.laws import Model, RuntimeCurve
 from barograph_modeler.studies.rivals.papers import log_bilinear
-from barograph_modeler.studies.runs import Grid
+from barograph_modeler.studies.runs import Grid, over_known
 from barograph_modeler.studies.scaling.workloads import lower_half
 from barograph_modeler.studies.series import positions
 from barograph_modeler.studies.weak.weak import BEST, Kind, relative_error
 
 WORK_PER_RANK: Final = 1e6
-"""Size of one rank's share where sizes are not known."""
-
+"""Size per rank if sizes are not known."""
 BILINEAR: Final = "log-bilinear"
 
 AVERAGES: Final[dict[str, Callable[[Any], Any]]] = {"mean": np.mean, "median": np.median, "largest": max}
@@ -36,7 +34,7 @@ RIVALS: Final = ("log-linear", "barnes-quadratic", "square-root", "geometric", "
 
 @dataclass(frozen=True)
 class Target:
-    """A scale that was predicted. errors: relative error per law, NaN where it has no prediction."""
+    """A predicted scale. errors: relative error per law, NaN without a prediction."""
 
     series: tuple[str, ...]
     kind: Kind
@@ -58,9 +56,9 @@ def best_of_repeats(runs: Runs, kind: Kind) -> Runs:
 def evaluate(
     series: tuple[str, ...], runs: Runs, kind: Kind, smallest: float = 1, largest: float | None = None
 ) -> list[Target]:
-    """Every law on one series, learned from `smallest` to `largest` ranks, scored beyond.
+    """Score every law on one series, learned from `smallest` to `largest` ranks, at the larger scales.
 
-    largest: None for the lower half of the scales. Raises ValueError where nothing is left to learn from or to score.
+    largest: None for the lower half of the scales. Raises ValueError if there is nothing to learn or nothing to score.
     """
     runs = runs.select(runs.ranks >= smallest)
     scales = runs.scales
@@ -97,7 +95,7 @@ def _perfect(kind: Kind) -> Callable[[Runs], RuntimeCurve]:
 
 
 def _rival(model: Model) -> Callable[[Runs], RuntimeCurve]:
-    """The model's curve for runs whose sizes it is not told."""
+    """The model's curve from runs without sizes."""
 
     def fit(runs: Runs) -> RuntimeCurve:
         curve = model.fit({"": Runs.of(runs.ranks, runs.seconds)}, 0)[""]
@@ -109,7 +107,7 @@ def _rival(model: Model) -> Callable[[Runs], RuntimeCurve]:
 
 
 def laws_of(kind: Kind) -> dict[str, Callable[[Runs], RuntimeCurve]]:
-    """The law and its rivals, by the names that tables have."""
+    """The law and its rivals, by their names in tables."""
     rivals = {model.name: model for model in (*laws.MODELS, *pmnf.MODELS)}
     return {
         BILINEAR: log_bilinear(intercept=False),
@@ -120,7 +118,7 @@ def laws_of(kind: Kind) -> dict[str, Callable[[Runs], RuntimeCurve]]:
 
 
 def tables(targets: Sequence[Target]) -> list[Grid]:
-    """The paper's table of relative errors per target in percent, and mean, median and largest per law."""
+    """The paper's table of relative errors per target in per cent, and mean, median and largest per law."""
     found = []
     for kind in dict.fromkeys(target.kind for target in targets):
         rows = [target for target in targets if target.kind == kind]

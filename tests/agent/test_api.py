@@ -1,4 +1,4 @@
-"""Intervals that a program times itself: with, decorator, mark; threads, forks; nothing where nobody watches."""
+"""Intervals timed by a program: blocks, decorators, marks, threads, forks; and nothing in unwatched processes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def program(text: str, rings: Path | None, **environment: str) -> subprocess.Com
     return subprocess.run([sys.executable, "-c", text], env=variables, capture_output=True, text=True, check=False)
 
 
-def test_an_interval_reaches_from_where_it_began_to_where_it_ended_and_its_class_is_its_name(tmp_path: Path) -> None:
+def test_an_interval_has_its_own_start_and_its_name_as_class(tmp_path: Path) -> None:
     writer = RingWriter(tmp_path, 0, 1)
     solve, halo = writer.site("solve"), writer.site("halo")
     with ring_of(tmp_path) as ring:
@@ -51,7 +51,7 @@ def test_an_interval_reaches_from_where_it_began_to_where_it_ended_and_its_class
     assert (sites["at"], sites["operation"]) == (["solve", "halo"], ["Interval"] * 2)
 
 
-def test_threads_lose_and_mix_nothing_and_a_full_ring_is_counted(tmp_path: Path) -> None:
+def test_intervals_of_threads_are_all_recorded_and_drops_counted(tmp_path: Path) -> None:
     writer = RingWriter(tmp_path, 0, 1)
     each, threads = 5000, 5
 
@@ -75,7 +75,7 @@ def test_threads_lose_and_mix_nothing_and_a_full_ring_is_counted(tmp_path: Path)
             assert ring.site(int(record["site"])) == f"thread-{number}"
 
 
-def test_names_beyond_the_table_share_one_and_long_ones_are_cut(tmp_path: Path) -> None:
+def test_names_beyond_the_table_share_one_and_long_ones_are_truncated(tmp_path: Path) -> None:
     writer = RingWriter(tmp_path, 0, 1)
     numbers = [writer.site(f"name-{i}") for i in range(NAMES + 5)]
     assert len(set(numbers)) == NAMES + 1
@@ -89,7 +89,7 @@ def test_names_beyond_the_table_share_one_and_long_ones_are_cut(tmp_path: Path) 
         assert ring.site(site) == "x" * 255
 
 
-def test_a_directory_without_room_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_file_system_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*arguments: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -131,7 +131,7 @@ os.waitpid(child, 0)
 """
 
 
-def test_block_call_await_and_mark_are_timed_failures_are_not_and_a_child_has_a_ring_of_its_own(tmp_path: Path) -> None:
+def test_blocks_calls_coroutines_and_marks_are_timed_and_a_child_has_its_own_ring(tmp_path: Path) -> None:
     done = program(USES, tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     found = []
@@ -148,21 +148,19 @@ def test_block_call_await_and_mark_are_timed_failures_are_not_and_a_child_has_a_
     "environment",
     [{"BAROGRAPH_DISABLE": "1"}, {"RANK": "1", "WORLD_SIZE": "2"}, {"PMI_RANK": "3", "PMI_SIZE": "4"}],
 )
-def test_where_it_is_disabled_or_not_the_first_of_its_ranks_a_process_writes_nothing(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
+def test_a_disabled_process_and_ranks_above_0_write_nothing(tmp_path: Path, environment: dict[str, str]) -> None:
     done = program(USES, tmp_path, **environment)
     assert (done.returncode, done.stderr, list(tmp_path.iterdir())) == (0, "", [])
 
 
-def test_without_a_run_nothing_is_written_and_numpy_is_not_even_imported(tmp_path: Path) -> None:
+def test_without_a_run_nothing_is_written_and_numpy_not_imported(tmp_path: Path) -> None:
     text = "import sys" + USES + "assert 'numpy' not in sys.modules\nassert interval('a') is interval('b')\n"
     for rings in (None, tmp_path / "gone"):
         done = program(text if rings is None else USES, rings, BAROGRAPH_RING_DIR="")
         assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_under_barograph_run_steps_are_intervals_of_a_class_with_that_name(tmp_path: Path, service: Service) -> None:
+def test_under_barograph_run_named_intervals_are_stored_by_class(tmp_path: Path, service: Service) -> None:
     node = Node(tmp_path, service.endpoint)
     script = tmp_path / "train.py"
     script.write_text(

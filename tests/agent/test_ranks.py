@@ -1,4 +1,4 @@
-"""Several ranks on one node: worlds told apart, who came last, who worked most, and blocks that nest."""
+"""Several ranks on one node: worlds, last arrivals, own work, and nesting of blocks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MS = 1_000_000
 
 
 def world(folder: Path, size: int, ranks: list[int] | None = None, **options: Any) -> list[FakeShim]:
-    """The rings of some ranks of a world; `size` ranks in all."""
+    """The rings of some ranks of a world of `size` ranks."""
     shims = []
     for rank in range(size) if ranks is None else ranks:
         shim = FakeShim(folder / f"rank-{rank}.{options.get('started_ns', 0)}.ring", **options)
@@ -29,7 +29,7 @@ def world(folder: Path, size: int, ranks: list[int] | None = None, **options: An
 
 
 def sync(shims: list[FakeShim], ends: int, work: list[int], p2p: list[int] | None = None) -> int:
-    """One collective after each rank has worked so many nanoseconds since `ends`; when it ended. It costs 1000 ns."""
+    """One collective of 1000 ns, after each rank has worked that many nanoseconds since `ends`; returns its end."""
     enters = [ends + own + wait for own, wait in zip(work, p2p or [0] * len(work), strict=True)]
     ended = max(enters) + 1000
     for rank, shim in enumerate(shims):
@@ -38,7 +38,7 @@ def sync(shims: list[FakeShim], ends: int, work: list[int], p2p: list[int] | Non
 
 
 def take(worlds: RingSet, *, final: bool = False) -> list[dict[str, Any]]:
-    """Rows of `node_blocks` that come now."""
+    """The next rows of `node_blocks`."""
     worlds.find()
     found = []
     before = -1
@@ -51,10 +51,10 @@ def take(worlds: RingSet, *, final: bool = False) -> list[dict[str, Any]]:
     return found
 
 
-def test_the_rank_with_most_own_work_is_named_where_the_gap_alone_would_not_tell(tmp_path: Path) -> None:
+def test_the_rank_with_most_own_work_is_found_even_if_gaps_are_equal(tmp_path: Path) -> None:
     shims = world(tmp_path, 3, capacity=1024)
     ended = 0
-    # Rank 1 works twice as long. Rank 2 spends the difference waiting for its halo, so its gap is as long as rank 1's.
+    # Rank 1 works twice as long. Rank 2 waits for its halo for the difference, so its gap is as long as that of rank 1.
     for _ in range(100):
         ended = sync(shims, ended, [4 * MS, 8 * MS, 4 * MS], [0, 0, 4 * MS - 10])
     worlds = RingSet(tmp_path, Progress())
@@ -72,7 +72,7 @@ def test_the_rank_with_most_own_work_is_named_where_the_gap_alone_would_not_tell
         assert row["least_wait_seconds"] == pytest.approx(count * 1e-6)
 
 
-def test_nodes_see_the_same_sync_points_and_the_one_that_waits_least_is_the_one_waited_for(tmp_path: Path) -> None:
+def test_the_node_with_the_least_wait_delays_the_others(tmp_path: Path) -> None:
     shims = world(tmp_path, 4, capacity=4096)
     ended = 0
     for _ in range(2000):
@@ -94,7 +94,7 @@ def test_nodes_see_the_same_sync_points_and_the_one_that_waits_least_is_the_one_
         assert b["last_rank"] == 3
 
 
-def test_a_block_comes_when_it_spans_two_seconds_and_one_sync_point_is_a_block_where_they_are_rare(
+def test_a_block_is_complete_after_two_seconds_even_with_one_sync_point(
     tmp_path: Path,
 ) -> None:
     shims = world(tmp_path, 2, capacity=1024)
@@ -115,7 +115,7 @@ def test_a_block_comes_when_it_spans_two_seconds_and_one_sync_point_is_a_block_w
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 4), st.lists(st.tuples(st.integers(0, 90), st.booleans()), min_size=1, max_size=15))
-def test_every_sync_point_is_in_one_block_whatever_was_dropped_or_begun_again(
+def test_every_sync_point_is_in_one_block_despite_drops_and_restarts(
     tmp_path_factory: pytest.TempPathFactory, ranks: int, steps: list[tuple[int, bool]]
 ) -> None:
     folder = tmp_path_factory.mktemp("world")
@@ -152,7 +152,7 @@ def test_a_rank_that_has_stopped_does_not_fill_the_ring_of_rank_0(tmp_path: Path
     worlds.close()
 
 
-def test_worlds_are_told_apart_by_rank_size_and_start(tmp_path: Path) -> None:
+def test_worlds_are_distinguished_by_rank_size_and_start(tmp_path: Path) -> None:
     world(tmp_path, 2, started_ns=STARTED_NS)
     world(tmp_path, 2, started_ns=STARTED_NS + 10**9)  # at the same time, of the same size
     world(tmp_path, 3, started_ns=STARTED_NS + 2 * 10**9)
@@ -166,7 +166,7 @@ def test_worlds_are_told_apart_by_rank_size_and_start(tmp_path: Path) -> None:
     assert sorted(map(sorted, members.values())) == [[0, 1], [0, 1], [0, 1, 2]]
 
 
-def test_a_ring_of_another_rank_that_goes_bad_leaves_the_intervals_alone(tmp_path: Path) -> None:
+def test_a_damaged_ring_of_another_rank_does_not_affect_intervals(tmp_path: Path) -> None:
     shims = world(tmp_path, 2, capacity=64)
     worlds = RingSet(tmp_path, Progress())
     sync(shims, 0, [MS, MS])

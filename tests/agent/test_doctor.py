@@ -1,4 +1,4 @@
-"""`barograph doctor`: right about this node, and about one on which something is missing."""
+"""`barograph doctor`, on this node and with simulated defects."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def command(folder: Path, name: str, script: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "kind"), [("mpich", "MPICH"), ("openmpi", "Open MPI")])
-def test_the_mpi_in_the_path_is_known_and_a_program_of_one_rank_is_seen(name: str, kind: str) -> None:
+def test_the_mpi_in_the_path_is_identified_and_a_one_rank_program_recorded(name: str, kind: str) -> None:
     mpi = environment(name)
     assert check_launcher(mpi) == ("mpi", "ok", f"{mpis.find(name).mpiexec}: {kind}", "")
     watching, clock = check_watching(mpi)
@@ -57,14 +57,14 @@ def test_the_mpi_in_the_path_is_known_and_a_program_of_one_rank_is_seen(name: st
     assert (clock.check, clock.state == "ok") == ("clock", "time stamp counter" in clock.text)
 
 
-def test_without_a_compiler_mpi4py_makes_the_program(tmp_path: Path) -> None:
+def test_without_a_compiler_mpi4py_runs_the_program(tmp_path: Path) -> None:
     mpi = environment("mpich")
     command(tmp_path, "mpiexec", f'exec {mpis.find("mpich").mpiexec} "$@"')
     watching, _ = check_watching({**mpi, "PATH": str(tmp_path)})
     assert (watching.state, watching.text) == ("ok", "3 of 3 barriers of a program of one rank were seen")
 
 
-def test_a_launcher_that_fails_drops_the_preload_or_is_missing_is_said_so(tmp_path: Path) -> None:
+def test_failing_missing_or_preload_dropping_launchers_are_reported(tmp_path: Path) -> None:
     found = {**os.environ, "PATH": str(tmp_path)}
     command(tmp_path, "mpicc", 'printf "#!/bin/sh\\n" > "$2"; /bin/chmod +x "$2"')
     assert check_launcher(found)[:3] == ("mpi", "warn", "no mpiexec in PATH")
@@ -75,7 +75,7 @@ def test_a_launcher_that_fails_drops_the_preload_or_is_missing_is_said_so(tmp_pa
     assert next(check_watching(found)).text == "a program of one rank ran, and none of its barriers were seen"
 
 
-def test_a_shim_that_is_missing_or_no_library_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_or_invalid_shim_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert check_shim().state == "ok"
     broken = tmp_path / "broken.so"
     broken.write_text("no library")
@@ -84,7 +84,7 @@ def test_a_shim_that_is_missing_or_no_library_fails(tmp_path: Path, monkeypatch:
     assert "cannot be preloaded" in check_shim().text
 
 
-def test_memory_and_disk_are_judged_by_room_kind_and_permission(
+def test_memory_and_disk_are_checked_for_space_type_and_permission(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkup.os, "statvfs", lambda path: SimpleNamespace(f_bavail=2**40, f_frsize=1))
@@ -103,12 +103,12 @@ def test_memory_and_disk_are_judged_by_room_kind_and_permission(
     assert check_rings(tmp_path).state == "fail"
 
 
-def test_the_kind_of_a_file_system_is_what_the_kernel_calls_it() -> None:
+def test_the_type_of_a_file_system_is_the_kernels_name() -> None:
     assert checkup._file_system(Path("/dev/shm")) == "tmpfs"
     assert checkup._file_system(Path("/proc/self")) == "proc"
 
 
-def test_a_collector_answers_or_is_missed(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_collector_without_an_answer_fails(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkup, "ANSWER_SECONDS", DEADLINE_SECONDS)
     before = len(service.rows("jobs"))
     assert check_collector(service.endpoint, {}).state == "ok"
@@ -118,9 +118,7 @@ def test_a_collector_answers_or_is_missed(service: Service, monkeypatch: pytest.
     assert check_collector("here", {}).text == "collector is 'here', expected tcp://HOST:PORT or ipc://PATH"
 
 
-def test_where_the_collector_has_keys_it_is_asked_with_that_of_the_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_collector_check_uses_the_key_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkup, "ANSWER_SECONDS", DEADLINE_SECONDS)
     directory, token = tmp_path / "keys", tmp_path / "token"
     keys.init(directory)
@@ -143,7 +141,7 @@ def test_where_the_collector_has_keys_it_is_asked_with_that_of_the_runs(
         wait_until(lambda: found(BAROGRAPH_KEY=reader)[0] == "fail", "the key is revoked")
 
 
-def test_rules_are_checked_beforehand(tmp_path: Path) -> None:
+def test_rules_are_checked(tmp_path: Path) -> None:
     path = tmp_path / "rules.toml"
     path.write_text("[[app]]\nmatch='('\nname='a'\n")
     assert check_rules({"BAROGRAPH_RULES": str(path)}).state == "fail"
@@ -151,23 +149,19 @@ def test_rules_are_checked_beforehand(tmp_path: Path) -> None:
     assert check_rules({"BAROGRAPH_RULES": str(path)}).text == f"{path}: 1 names, 0 parameters"
 
 
-def test_hooks_that_users_cannot_run_or_that_find_no_shim_are_told_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hooks_not_executable_by_users_or_without_a_shim_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert check_hooks(tmp_path).state == "ok"
     (tmp_path / "slurm").mkdir()
     command(tmp_path / "slurm", "task-prolog", "exit 0")
     assert check_hooks(tmp_path).text == f"{tmp_path}/libbarograph.so leads nowhere, so no job is watched"
     (tmp_path / "libbarograph.so").touch()
     assert check_hooks(tmp_path) == ("hooks", "ok", str(tmp_path), "")
-    # Root may read anything.
+    # Root may read all files.
     monkeypatch.setattr(checkup.os, "access", lambda path, mode: False)
     assert check_hooks(tmp_path).text == f"{tmp_path}/slurm/task-prolog cannot be run by this user"
 
 
-def test_the_command_prints_lines_or_json_and_its_status_says_whether_all_is_well(
-    tmp_path: Path, service: Service
-) -> None:
+def test_the_command_prints_lines_or_json_and_exits_with_1_on_failure(tmp_path: Path, service: Service) -> None:
     node = Node(tmp_path, service.endpoint)
     node.environment["PATH"] = environment("mpich")["PATH"]
     done = node.barograph("doctor")
@@ -182,14 +176,14 @@ def test_the_command_prints_lines_or_json_and_its_status_says_whether_all_is_wel
     assert [finding["check"] for finding in told["findings"] if finding["state"] == "fail"] == ["rules"]
 
 
-def test_a_program_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert sample_program.run([sys.executable, "-c", "input()"], os.environ) is not None  # no input: it ends
+def test_a_program_is_limited_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sample_program.run([sys.executable, "-c", "input()"], os.environ) is not None  # ends, as there is no input
     monkeypatch.setattr(sample_program, "PROGRAM_SECONDS", 0.2)
     assert sample_program.run(["sleep", "60"], os.environ) is None
     assert sample_program.run(["/no/such"], os.environ) is None
 
 
-def test_what_the_facility_has_written_is_checked_beforehand(tmp_path: Path) -> None:
+def test_the_configuration_is_checked(tmp_path: Path) -> None:
     path = tmp_path / "barograph.toml"
     path.write_text("[agent]\nbudget = 0\n")
     found = check_configuration({"BAROGRAPH_CONFIG": str(path)})

@@ -1,4 +1,4 @@
-"""Features of a running program: what it notes, when that is told, and what becomes of the rest."""
+"""Features of a running program: reading, stability, and lost values."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from barograph_agent.feature_files.stable import StableFeatures
 
 
 class Program:
-    """Side files as a program of so many processes would leave them, on a clock of their own."""
+    """Side files of a program with that many processes, on a simulated clock."""
 
     def __init__(self, folder: Path, processes: int = 1, began: float = 100.0) -> None:
         self.folder, self.processes, self.began = folder, processes, began
         self.now = began
 
     def note(self, *, known_at: float = 0.0, refused: int = 0, **values: Any) -> None:
-        """What every process has noted by now; a value may be a list with one for each of them."""
+        """Set the features of every process; a value may be a list with one entry per process."""
         for process in range(self.processes):
             header, slots = np.zeros(1, HEADER), np.zeros(len(values), SLOT)
             names = "".join(f"{name}\n" for name in values).encode()
@@ -43,7 +43,7 @@ class Program:
 
 
 def told(watch: StableFeatures, *, final: bool = False) -> dict[str, tuple[float, float]]:
-    """Value and seconds until known of what is told now."""
+    """Value and seconds until known of the features reported now."""
     return {
         name: (float(value), float(known))
         for rows in watch.read(final=final)
@@ -53,7 +53,7 @@ def told(watch: StableFeatures, *, final: bool = False) -> dict[str, tuple[float
     }
 
 
-def test_what_has_not_changed_for_as_long_as_it_took_is_told_and_a_counter_only_at_the_end(tmp_path):
+def test_a_value_is_reported_once_stable_and_a_counter_only_at_the_end(tmp_path):
     program = Program(tmp_path)
     watch = program.watch()
     heard: list[tuple[float, dict[str, tuple[float, float]]]] = []
@@ -66,12 +66,12 @@ def test_what_has_not_changed_for_as_long_as_it_took_is_told_and_a_counter_only_
     ((at, rows),) = heard
     value, known = rows["n"]
     assert value == 8.0
-    assert 0.5 <= known <= 1.0  # noted after half a second, seen when the time had doubled
+    assert 0.5 <= known <= 1.0  # reported after half a second, read when the age had doubled
     assert at == pytest.approx(2 * known, abs=0.11)
     assert told(watch, final=True) == {"steps": (320.0, 16.0)}
 
 
-def test_a_value_that_changes_after_all_is_told_again(tmp_path):
+def test_a_stable_value_that_changes_is_reported_again(tmp_path):
     program = Program(tmp_path)
     watch = program.watch()
     program.note(n=8.0)
@@ -83,7 +83,7 @@ def test_a_value_that_changes_after_all_is_told_again(tmp_path):
     assert told(watch, final=True) == {"n": (9.0, pytest.approx(5.0))}
 
 
-def test_of_many_processes_the_largest_value_counts_and_the_time_is_the_programs_own(tmp_path):
+def test_the_largest_value_over_processes_is_reported_with_the_programs_time(tmp_path):
     program = Program(tmp_path, processes=3)
     program.note(known_at=0.25, n=[4.0, 7.0, 5.0], odd=[float("nan"), float("nan"), float("nan")])
     program.now = 103.0
@@ -93,7 +93,7 @@ def test_of_many_processes_the_largest_value_counts_and_the_time_is_the_programs
     assert (rows.values["processes"].tolist(), rows.values["reduction"]) == ([3], "max")
 
 
-def test_files_of_earlier_runs_are_not_this_runs_and_what_cannot_be_told_is_counted(tmp_path, monkeypatch):
+def test_files_of_earlier_runs_are_ignored_and_lost_values_counted(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "FEATURES", 3)
     program = Program(tmp_path)
     program.note(refused=2, **{f"f{number}": 1.0 for number in range(5)})
@@ -122,7 +122,7 @@ features(**{f"f{i}": i for i in range(300)})
 """
 
 
-def test_a_program_that_names_its_features_leaves_them_in_a_file_of_each_process(tmp_path):
+def test_features_are_written_to_a_side_file_per_process(tmp_path):
     subprocess.run([sys.executable, "-c", PROGRAM], env={**os.environ, "BAROGRAPH_FEATURES": str(tmp_path)}, check=True)
     files = sorted((read_side_file(path) for path in tmp_path.glob("*.features")), key=lambda file: len(file.features))
     child, parent = files
@@ -138,7 +138,7 @@ def test_a_program_that_names_its_features_leaves_them_in_a_file_of_each_process
 
 
 @pytest.mark.parametrize("folder", ["", "/nowhere/at/all", "/proc"])
-def test_without_a_place_for_them_noting_features_changes_nothing(folder):
+def test_without_a_folder_features_are_ignored(folder):
     code = "import sys; from barograph_agent import features; [features(n=i, m=2) for i in range(9)]; sys.exit(3)"
     environment = {**os.environ, "BAROGRAPH_FEATURES": folder}
     done = subprocess.run(
@@ -147,7 +147,7 @@ def test_without_a_place_for_them_noting_features_changes_nothing(folder):
     assert (done.returncode, done.stdout, done.stderr) == (3, b"", b"")
 
 
-def test_it_may_be_called_from_threads_while_it_is_read(tmp_path):
+def test_features_is_thread_safe_while_the_file_is_read(tmp_path):
     from barograph_agent.feature_files.writer import SideFileWriter
 
     writer, over = SideFileWriter(tmp_path), threading.Event()

@@ -1,4 +1,4 @@
-"""From a ring's records to rows: which intervals are known, what they are called, and that none is counted twice."""
+"""Conversion of ring records to intervals: durations, classes, and exact counts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def shim(tmp_path: Path) -> FakeShim:
     return shim
 
 
-def test_an_interval_reaches_from_the_end_of_one_collective_to_the_end_of_the_next(shim: FakeShim) -> None:
+def test_an_interval_extends_from_the_end_of_one_collective_to_the_end_of_the_next(shim: FakeShim) -> None:
     for exit_ns, site in [(1_000_000, 1), (1_500_000, 2), (4_000_000, 1), (4_000_000, 2)]:
         shim.put(exit_ns, site, op=7 + site)
     with Ring(shim.path) as ring:
@@ -50,7 +50,7 @@ def test_an_interval_reaches_from_the_end_of_one_collective_to_the_end_of_the_ne
     }
 
 
-def test_a_class_keeps_its_id_whatever_place_its_sites_have_in_the_table(shim: FakeShim, tmp_path: Path) -> None:
+def test_a_class_id_does_not_depend_on_the_order_of_sites(shim: FakeShim, tmp_path: Path) -> None:
     other = FakeShim(tmp_path / "1.ring")
     other.module(b"/somewhere/else/lmp")
     for offset in (0x99, 0x20, 0x10):
@@ -64,12 +64,12 @@ def test_a_class_keeps_its_id_whatever_place_its_sites_have_in_the_table(shim: F
             assert intervals is not None
             ids.append(intervals.class_ids.tolist())
     assert ids[0] == ids[1]
-    # Bands of last year are found by this number, so it may never change: printf 'start\0lmp+0x10' | b2sum -l 64
+    # Stored bands refer to this number, so it must never change: printf 'start\0lmp+0x10' | b2sum -l 64
     assert class_id("start", "lmp+0x10").to_bytes(8, "little").hex() == "e5d7cf0a7036d3e7"
     assert class_id("a", "bc") != class_id("ab", "c")
 
 
-def test_a_head_behind_the_cursor_is_refused(shim: FakeShim) -> None:
+def test_a_head_below_the_cursor_is_an_error(shim: FakeShim) -> None:
     shim.put(1)
     with Ring(shim.path) as ring:
         harvest = IntervalReader(ring, Cursor(world=0))
@@ -80,7 +80,7 @@ def test_a_head_behind_the_cursor_is_refused(shim: FakeShim) -> None:
     assert str(raised.value) == f"ring {shim.path}: head is 0, expected at least 1"
 
 
-def test_records_released_before_the_cursor_knew_them_are_lost_and_not_read(shim: FakeShim) -> None:
+def test_records_released_beyond_the_cursor_are_counted_as_lost(shim: FakeShim) -> None:
     for i in range(20):
         shim.put(i)
     with Ring(shim.path) as ring:
@@ -88,7 +88,7 @@ def test_records_released_before_the_cursor_knew_them_are_lost_and_not_read(shim
         cursor = Cursor(world=0)
         intervals, _ = IntervalReader(ring, cursor).read()
     assert intervals is not None
-    assert intervals.indices.tolist() == list(range(13, 20))  # where 12 began is not known
+    assert intervals.indices.tolist() == list(range(13, 20))  # the start of 12 is unknown
     assert (cursor.rows, cursor.lost, cursor.position) == (7, 13, 20)
 
 
@@ -99,10 +99,10 @@ ACTIONS = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(actions=ACTIONS, batch=st.integers(1, 70), seed=st.integers(0, 2**32))
-def test_every_collective_is_a_row_or_lost_or_dropped_whatever_is_full_cut_or_restarted(
+def test_every_collective_is_stored_lost_or_dropped_despite_full_rings_and_restarts(
     actions: list[int | str], batch: int, seed: int
 ) -> None:
-    """Integers: so many collectives. take: into memory. commit: rows, cursor and release. restart: memory is gone."""
+    """Integers: that many collectives. take: into memory. commit: rows, cursor and release. restart: memory is lost."""
     rng = np.random.default_rng(seed)
     times: list[int] = []
     sites: list[int] = []

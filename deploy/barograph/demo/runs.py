@@ -1,4 +1,4 @@
-"""What the log holds of the demo's runs."""
+"""Reads the demo's runs from the log."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import numpy as np
 import numpy.typing as npt
 
 from barograph.commands.status import latest
-from barograph.views.log import Row
+from barograph.views.log import limits
 from barograph_collector.client.log_reader import LogReader
 from barograph_modeler.pace.pace import Pace
 
 VERDICT_SECONDS: Final = 60.0
 T = TypeVar("T")
 Limits = tuple[float, float, float]
-"""Lower, expected and upper seconds."""
+"""Lower, expected and upper limit in seconds."""
 
 
 @dataclass(frozen=True)
-class Chapter:
-    """One run: what the shim counted, what the log holds, what the alerts daemon said. Times are Unix seconds."""
+class DemoRun:
+    """One run: the shim's count, the intervals in the log, and the final score. Times are Unix seconds."""
 
     title: str
     job: str
@@ -39,13 +39,13 @@ class Chapter:
     state: str
     slowdown: float
     alarm_at: float
-    """When the first row that says "slow" was written; NaN where none does."""
+    """Time of the first score with state "slow", or NaN."""
     sentence: str
 
 
 @dataclass(frozen=True)
 class ClassBand:
-    """Limits of intervals of the class in which the workload spends most of its time, and of its runtime."""
+    """The interval band of the class with the largest share of the time, and the runtime band of the workload."""
 
     class_id: int
     site: str
@@ -53,8 +53,8 @@ class ClassBand:
     runtime: Limits
 
 
-def read_chapter(reader: LogReader, title: str, job: str) -> Chapter:
-    """Everything the log has of one ended job, once the verdict on it is final. Raises TimeoutError."""
+def read_run(reader: LogReader, title: str, job: str) -> DemoRun:
+    """Read an ended job, once its score is final. Raises TimeoutError."""
 
     def final() -> bool:
         page = reader.read("scores", -1, 1, job=job)
@@ -68,7 +68,7 @@ def read_chapter(reader: LogReader, title: str, job: str) -> Chapter:
 
     entry, run, blocks, scores = (columns(table) for table in ("jobs", "runs", "blocks", "scores"))
     slow = scores["at"][scores["state"] == "slow"]
-    return Chapter(
+    return DemoRun(
         title=title,
         job=job,
         workload=str(entry["workload"][-1]),
@@ -86,40 +86,35 @@ def read_chapter(reader: LogReader, title: str, job: str) -> Chapter:
     )
 
 
-def read_band(reader: LogReader, workload: str, chapters: list[Chapter]) -> ClassBand | None:
-    """The newest band of the class that most time is spent in, or None where nothing has been learned."""
+def read_band(reader: LogReader, workload: str, runs: list[DemoRun]) -> ClassBand | None:
+    """The newest bands of the workload and its dominant class, or None if there are none."""
     bands, sites = {}, {}
     for page in reader.read_all("bands"):
         bands.update(latest(page.columns, "workload", "kind", "class_id", "method"))
     for page in reader.read_all("sites"):
         sites.update(latest(page.columns, "class_id"))
-    ids, inverse = np.unique(np.concatenate([chapter.class_ids for chapter in chapters]), return_inverse=True)
-    spent = np.bincount(inverse, np.concatenate([chapter.seconds for chapter in chapters]))
-    main = int(ids[spent.argmax()])
+    ids, inverse = np.unique(np.concatenate([run.class_ids for run in runs]), return_inverse=True)
+    seconds = np.bincount(inverse, np.concatenate([run.seconds for run in runs]))
+    main = int(ids[seconds.argmax()])
     interval, runtime = bands.get((workload, "interval", main, "tracked")), bands.get((workload, "runtime", 0, "log-t"))
     if interval is None or runtime is None:
         return None
     site = sites.get((main,))
     between = f"{site['before']} and {site['at']} ({site['operation']})" if site else "unknown"
-    return ClassBand(main, between, _limits(interval), _limits(runtime))
+    return ClassBand(main, between, limits(interval), limits(runtime))
 
 
-def _limits(band: Row) -> Limits:
-    return float(band["lower_seconds"]), float(band["expected_seconds"]), float(band["upper_seconds"])
+def newest_job(reader: LogReader, known: set[str], seconds: float) -> str:
+    """Wait for a job in the log that is not in `known`; returns the newest. Raises TimeoutError."""
 
+    def new_jobs() -> list[str]:
+        return [str(job) for job in reader.read("jobs", -5).columns["job"] if job not in known]
 
-def newest_job(reader: LogReader, besides: set[str], seconds: float) -> str:
-    """The newest job in the log that is none of `besides`; waits for it. Raises TimeoutError."""
-
-    def fresh() -> str | None:
-        jobs = [str(job) for job in reader.read("jobs", -5).columns["job"] if job not in besides]
-        return jobs[-1] if jobs else None
-
-    return _wait(fresh, seconds, "no new job in the log")
+    return _wait(new_jobs, seconds, "no new job in the log")[-1]
 
 
 def wait_intervals(reader: LogReader, job: str, count: int, running: Callable[[], bool]) -> None:
-    """Wait until the log holds `count` intervals of the job, or the job no longer runs."""
+    """Wait until the log has `count` intervals of the job, or the job has ended."""
     seen = after = 0
     while seen < count and running():
         page = reader.read("blocks", after, job=job)
@@ -131,7 +126,7 @@ def wait_intervals(reader: LogReader, job: str, count: int, running: Callable[[]
 
 
 def wait_learned(reader: LogReader, workload: str, runs: int, seconds: float) -> Pace | None:
-    """Wait until the workload's pace rests on `runs` runs; returns the newest pace there is by then."""
+    """Wait at most `seconds` until the workload's pace includes `runs` runs; returns the newest pace."""
     deadline = time.monotonic() + seconds
     while True:
         row = latest(reader.read("paces", -50).columns, "workload").get((workload,))
@@ -141,11 +136,11 @@ def wait_learned(reader: LogReader, workload: str, runs: int, seconds: float) ->
         time.sleep(0.1)
 
 
-def _wait(found: Callable[[], T | None], seconds: float, otherwise: str) -> T:
-    """What `found` returns once that is true. Raises TimeoutError, which says what is so otherwise."""
+def _wait(condition: Callable[[], T], seconds: float, problem: str) -> T:
+    """Poll `condition` until it is true; returns its value. Raises TimeoutError with `problem`."""
     deadline = time.monotonic() + seconds
-    while not (value := found()):
+    while not (value := condition()):
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{otherwise} after {seconds:g} s")
+            raise TimeoutError(f"{problem} after {seconds:g} s")
         time.sleep(0.1)
     return value

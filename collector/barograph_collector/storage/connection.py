@@ -1,0 +1,67 @@
+"""Connections to the DuckDB file: opening, transactions and errors."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import duckdb
+
+_CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
+    "memory_limit": "512MB",
+    # Appending is faster with one thread than with two, whose results DuckDB has to put in order.
+    "threads": 1,
+    # SQL comes from users: no downloads and no other files.
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "enable_external_access": False,
+    # Automatic checkpoints would delay commits.
+    "checkpoint_threshold": "1TB",
+}
+
+
+class StoreError(Exception):
+    """The log cannot be opened, or is damaged. The text names the file and what to do."""
+
+
+class StoreHeld(StoreError):
+    """Another process has the database open."""
+
+
+def connect(path: Path) -> duckdb.DuckDBPyConnection:
+    """Open or create the file. Raises StoreError."""
+    try:
+        connection = duckdb.connect(str(path), config=_CONFIG)
+    except duckdb.Error as error:
+        reason = first_line(error)
+        if "Could not set lock" in reason:
+            holder = reason[reason.rfind("(PID") :].partition(")")[0].lstrip("(") if "(PID" in reason else "PID unknown"
+            raise StoreHeld(
+                f"cannot open the log {path}: another process has it open ({holder});"
+                " stop that one, or choose another state directory"
+            ) from None
+        raise StoreError(f"cannot open the log {path}: {reason}") from None
+    # Otherwise Python variables could be read as tables.
+    connection.execute("SET python_enable_replacements = false")
+    return connection
+
+
+@contextlib.contextmanager
+def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Commit at the end of the block; roll back where it raises."""
+    connection.begin()
+    try:
+        yield
+        connection.commit()
+    except BaseException:
+        # Fails after a failed commit, which has rolled back, and where the database is unusable.
+        with contextlib.suppress(duckdb.Error):
+            connection.rollback()
+        raise
+
+
+def first_line(error: duckdb.Error) -> str:
+    """The first line of an error; the others describe DuckDB itself."""
+    return str(error).strip().splitlines()[0].removeprefix("IO Error: ")

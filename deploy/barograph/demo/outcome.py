@@ -1,0 +1,107 @@
+"""The outcome of the demo: checks, sentences and an HTML report."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from barograph.demo.runs import ClassBand, DemoRun
+
+INTERFERENCE_FACTOR: Final = 1.3
+"""Healthy runs that differ by this factor indicate another load on the machine."""
+
+
+@dataclass(frozen=True)
+class DemoOutcome:
+    """The runs of a demo. learning: healthy runs before the disturbed one. hog_at: its start in Unix seconds."""
+
+    learning: list[DemoRun]
+    disturbed: DemoRun
+    healthy: DemoRun
+    band: ClassBand | None
+    hog_at: float
+
+    @property
+    def runs(self) -> list[DemoRun]:
+        """All runs in order."""
+        return [*self.learning, self.disturbed, self.healthy]
+
+    @property
+    def runs_learned(self) -> int:
+        """Number of runs that were learned from: those before the disturbance that did not alarm."""
+        return sum(run.state != "slow" for run in self.learning)
+
+    @property
+    def interference(self) -> str:
+        """A sentence on another load on this machine; empty if there is no sign of one."""
+        seconds = [run.runtime_seconds for run in self.learning]
+        if self.disturbed.state == "slow" and not self.caught:
+            sign = "The disturbed run was slow before the hog began"
+        elif max(seconds) >= INTERFERENCE_FACTOR * min(seconds):
+            sign = f"The healthy runs took {min(seconds):.1f} to {max(seconds):.1f} s"
+        else:
+            return ""
+        return f"{sign}: something else uses these cores and hides the disturbance. Repeat the demo when it is over."
+
+    @property
+    def delay_seconds(self) -> float:
+        """Time from the start of the hogs to the alarm; NaN without an alarm."""
+        return self.disturbed.alarm_at - self.hog_at
+
+    @property
+    def caught(self) -> bool:
+        """Whether the disturbed run alarmed after the start of the disturbance."""
+        return self.disturbed.state == "slow" and self.delay_seconds > 0
+
+    def checks(self) -> list[tuple[bool, str]]:
+        """The checks of the demo: whether each holds, and its text."""
+        counted = sum(run.counted for run in self.runs)
+        stored = sum(run.stored for run in self.runs)
+        equal = all(run.counted == run.stored > 0 for run in self.runs)
+        delay = f", {self.delay_seconds:.1f} s after the hog began" if self.caught else ""
+        return [
+            (equal, f"every interval arrived once: {counted:,} counted by the shim, {stored:,} rows stored"),
+            (self.band is not None, f"bands were learned from {self.runs_learned} healthy runs"),
+            (self.caught, f"the disturbed run raised an alarm{delay}"),
+            (self.healthy.state == "healthy", "the healthy run after it raised none"),
+        ]
+
+    @property
+    def passed(self) -> bool:
+        """Whether all checks hold."""
+        return all(holds for holds, _ in self.checks())
+
+
+def learned(band: ClassBand | None) -> str:
+    """The bands as a sentence."""
+    if band is None:
+        return "Nothing was learned."
+    lower, expected, upper = (1e3 * value for value in band.interval)
+    return (
+        f"In the class with most of the time, 95 % of healthy intervals take {lower:.2f} to {upper:.2f} ms "
+        f"(median {expected:.2f} ms); a whole run takes {band.runtime[1]:.1f} s "
+        f"(95 %: {band.runtime[0]:.1f} to {band.runtime[2]:.1f} s)."
+    )
+
+
+def headline(outcome: DemoOutcome) -> str:
+    """The outcome of the disturbed run as a headline."""
+    if not outcome.caught:
+        return "The disturbed run was not caught"
+    return (
+        f"Caught: {outcome.disturbed.slowdown:.1f}x slower than its history, "
+        f"alarm {outcome.delay_seconds:.1f} s after the disturbance began"
+    )
+
+
+def write_page(outcome: DemoOutcome, picture: Path, path: Path) -> None:
+    """Write the report as one self-contained HTML file."""
+    loader = FileSystemLoader(Path(__file__).parent)
+    template = Environment(loader=loader, autoescape=True, undefined=StrictUndefined).get_template("report.html")
+    data = base64.b64encode(picture.read_bytes()).decode()
+    texts = {"headline": headline(outcome), "learned": learned(outcome.band)}
+    path.write_text(template.render(outcome=outcome, picture=data, **texts))
