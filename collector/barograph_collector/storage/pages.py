@@ -71,9 +71,7 @@ class PageReader:
                 )
                 upto = found[table][OFFSET][-1].as_py() if cut else upto
         whole = {table: rows.filter(pc.less_equal(rows[OFFSET], upto)) for table, rows in found.items()}
-        return upto, {
-            table: self._columns(table, offsets[table], rows) for table, rows in whole.items() if rows.num_rows
-        }
+        return upto, {t: self._columns(t, offsets[t], rows) for t, rows in whole.items() if rows.num_rows}
 
     def _first_rows(
         self, table: str, after: int, limit: int, *, job: str = "", upto: int = _BEYOND, room: float = READ_BYTES
@@ -89,10 +87,10 @@ class PageReader:
     def _gather(
         self, name: str, table: str, after: int, limit: int, job: str, upto: int, room: float
     ) -> tuple[pa.Table, bool]:
-        """At most `limit` rows of at most `room` bytes, by queries whose limits are estimated from the sizes of earlier rows.
+        """At most `limit` rows and `room` bytes, by queries whose limits are estimated from the sizes of earlier rows.
 
-        One query for `limit` rows could materialise gigabytes of text, most of which would not fit. Also says whether
-        there may be more.
+        Also says whether there may be more. One query for `limit` rows could materialise gigabytes of text, most of
+        which would not fit.
         """
         condition, bound = _of_job(job)
         # No ORDER BY: insertion order is offset order and DuckDB preserves it, so a LIMIT ends the scan early. A sort
