@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from barograph.lab.replay.log import ReplayLog
 from barograph_agent.protocol.tables import TABLES as COLUMNS
 from barograph_agent.protocol.tables import Kind
 from barograph_collector.client.follow import Follower
-from barograph_collector.client.log_reader import Round
+from barograph_collector.client.log_reader import LogUnavailable, Round
 from barograph_collector.storage import pages
 from barograph_collector.storage.partitions import DAY_SECONDS
 from barograph_collector.storage.store import Store
@@ -151,6 +152,18 @@ def test_it_waits_only_at_the_present_end_which_it_reads_without_waiting_after_e
     assert len(list(follower.poll())) == 1
     assert log.waits == [0.0, 0.0, 5.0, 5.0, 0.0, 5.0]
     assert follower.delivered == {"jobs": 1, "blocks": 2, "runs": 3}
+
+
+def test_after_a_read_that_failed_it_does_not_wait():
+    log = FakeLog([], [])
+    follower = Follower(log, TABLES, wait_seconds=5.0)
+    assert list(follower.poll()) == []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log, "grow", Mock(side_effect=LogUnavailable("away")))
+        with pytest.raises(LogUnavailable):
+            list(follower.poll())
+    assert list(follower.poll()) == []
+    assert log.waits == [0.0, 5.0, 5.0, 0.0, 5.0]
 
 
 @pytest.mark.parametrize("offsets", [{"jobs": 4, "blocks": 5, "runs": 0}, {"jobs": 0, "blocks": 2, "runs": 3}])

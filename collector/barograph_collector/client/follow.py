@@ -78,7 +78,13 @@ class Follower:
 
         Does not wait at the end: the next call returns what has come by then.
         """
-        while (found := self._reader.follow(self.offsets, self._page, self._at_end * self._wait_seconds)) is not None:
+        while True:
+            # After a read that fails the next one does not wait: its answer shows that the collector is back.
+            seconds, self._at_end = self._at_end * self._wait_seconds, False
+            found = self._reader.follow(self.offsets, self._page, seconds)
+            if found is None:
+                self._at_end = True
+                return
             upto, rows = found
             self.offsets = {table: max(offset, upto) for table, offset in self.offsets.items()}
             self._at_end = not rows
