@@ -113,6 +113,11 @@ class Scorer:
         """The name of a class."""
         return self._references.name(class_id)
 
+    @property
+    def idle(self) -> bool:
+        """Whether no job is watched: the silence of a job is judged as time passes."""
+        return not self.jobs
+
     def step(self, now: float) -> list[Output]:
         """Evaluate new data; returns the rows of `scores` to write. now: Unix seconds."""
         scores = []

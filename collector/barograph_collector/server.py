@@ -1,13 +1,13 @@
 """The collector as an object: seven threads around a store.
 
-- receiver: owns the socket and the streams, checks what arrives and sends every answer.
+- receiver: owns the socket and the streams, checks messages, holds reads that wait for rows, and sends all answers.
 - appender: makes messages durable in the journal, after which they are acknowledged.
 - writer: commits them to the database, checkpoints it and applies retention.
-- reader: answers the reads of daemons.
-- two queriers: answer the SQL of people.
+- reader: answers reads.
+- two queriers: answer SQL queries.
 - authenticator: verifies credentials and looks up streams for hellos.
 
-So a checkpoint delays no acknowledgement and a long query blocks no daemon. Every queue is bounded: a stream by its
+So a checkpoint delays no acknowledgement, and a long query no daemon. Every queue is bounded: a stream by its
 credit, all streams together by `receiver.QUEUE_BYTES`, requests by their number.
 
 A thread that fails ends the collector: after a restart journal and database say what is durable, and clients resend.
@@ -29,6 +29,7 @@ from barograph_collector.auth.authenticator import Authenticator, HelloRequest
 from barograph_collector.auth.authorization import JOBS_KEPT, Authorization
 from barograph_collector.auth.credentials import Verifier
 from barograph_collector.auth.keys import Keyring
+from barograph_collector.auth.rate_limit import TokenBuckets
 from barograph_collector.daemon.service import CannotListen
 from barograph_collector.ingest.appender import Appender, DurableGroup
 from barograph_collector.ingest.counters import Counters
@@ -36,12 +37,12 @@ from barograph_collector.ingest.space import DiskSpace
 from barograph_collector.ingest.streams import Streams
 from barograph_collector.ingest.writer import DatabaseWriter
 from barograph_collector.net.answerer import Answerer
-from barograph_collector.net.penalties import RejectionLimiter
 from barograph_collector.net.receiver import Receiver
-from barograph_collector.net.requests import QUERIES_WAITING, READS_WAITING, RequestRouter
+from barograph_collector.net.requests import QUERIES_WAITING, READS_WAITING, REJECTED_PER_SECOND, RequestRouter
 from barograph_collector.net.router_socket import RouterSocket
+from barograph_collector.net.waiting_reads import WaitingReads
 from barograph_collector.net.wakeup_queue import WakeupQueue
-from barograph_collector.query.reader import read_page
+from barograph_collector.query.reader import answer_read
 from barograph_collector.query.sql import THREADS as QUERY_THREADS
 from barograph_collector.query.sql import Querier
 from barograph_collector.storage.messages import Item
@@ -115,13 +116,21 @@ class Collector:
         self.endpoint = socket.endpoint
         streams = Streams()
         admission = self._admission = self._make_admission()
-        limiter = RejectionLimiter(time.monotonic)
-        answer_read = functools.partial(read_page, self._store, self._writer.settle)
-        reads = Answerer(answer_read, lambda reply: self._call(router.send_answer, reply), READS_WAITING)
+        limiter = TokenBuckets(REJECTED_PER_SECOND, time.monotonic)
+        read = functools.partial(answer_read, self._store, self._writer.settle)
+        reads = Answerer(read, lambda reply: self._call(router.send_answer, reply), READS_WAITING)
         queries = Answerer(self._querier.answer, lambda reply: self._call(router.send_answer, reply), QUERIES_WAITING)
         hellos: queue.SimpleQueue[HelloRequest | None] = queue.SimpleQueue()
         router = self._router = RequestRouter(
-            socket, streams, admission, self.counters, limiter, reads=reads, queries=queries, hellos=hellos
+            socket,
+            streams,
+            admission,
+            self.counters,
+            limiter,
+            reads=reads,
+            waiting=WaitingReads(self._store.has_rows, time.monotonic),
+            queries=queries,
+            hellos=hellos,
         )
         authenticator = Authenticator(
             self._verifier(), self._store.marks, hellos, functools.partial(self._call, router.open_stream)
@@ -151,7 +160,7 @@ class Collector:
             thread.start()
 
     def stop(self, seconds: float = STOP_SECONDS) -> bool:
-        """Stop intake, commit what was accepted, answer it, close. False where that took longer than `seconds`."""
+        """Stop receiving, commit and acknowledge accepted rows, close. False if that took longer than `seconds`."""
         if not self._threads:
             return True
         deadline = time.monotonic() + seconds

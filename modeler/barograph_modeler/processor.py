@@ -29,6 +29,11 @@ class ModelerProcessor(Stateful):
         self.forecaster.read(table, columns)
         self.features.read(table, columns)
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is due later, and no model waits to be fitted."""
+        return self.learner.idle and not (self.forecaster.library.waiting or self.features.library.waiting)
+
     def step(self, now: float) -> list[Output]:
         """Learn from jobs whose health is known, and return the rows to write. now: Unix seconds."""
         outputs = self.learner.step(now)

@@ -197,11 +197,30 @@ def test_each_role_has_its_permissions_only(facility: Facility) -> None:
         agent.hello(facility.proof())
         agent.send(wire.Read(1, "scores", 0, 1, JOB))
         assert agent.receive(wire.Rows).error == ""
-        for request in (wire.Read(2, "scores", 0, 1, "lab/1.0.0"), wire.Read(3, "jobs", 0, 1, JOB)):
+        for request in (
+            wire.Read(2, "scores", 0, 1, "lab/1.0.0"),
+            wire.Read(3, "jobs", 0, 1, JOB),
+            wire.Read(4, "", 0, 1, tables={"scores": 0}),
+            wire.Read(5, "scores", 0, 1, JOB, {"scores": 0}, 5.0),
+        ):
             agent.send(request)
             assert agent.receive(wire.Rows).error.startswith(f"an agent may read the scores of its own job, {JOB}")
         with pytest.raises(ReadRefused, match="an agent may read the scores of its own job, none yet"):
             stranger.query("SELECT 1")
+
+
+def test_a_read_that_waits_is_refused_once_its_key_is_revoked(facility: Facility) -> None:
+    gone = facility.key("reader", "gone")
+    with facility.agent() as agent, Producer(facility.collector.endpoint, "reader", gone) as reader:
+        agent.hello(facility.proof())
+        reader.send(wire.Read(1, "", 0, 10, tables={"blocks": 0}, seconds=50.0))
+        wait_until(lambda: len(facility.collector._router._waiting), "it waits")
+        keys.revoke(facility.directory, "gone")
+        facility.refresh()
+        agent.append(1, "blocks", 1, blocks(1, job=JOB))
+        answer = reader.receive(wire.Rows)
+        assert answer.rows == 0
+        assert answer.error.startswith("this key is ")
 
 
 def test_a_revoked_key_is_refused_on_open_connections(facility: Facility) -> None:

@@ -14,13 +14,13 @@ import zmq
 from barograph_agent.deliver import credential
 from barograph_agent.deliver import keys as client_keys
 from barograph_agent.protocol import wire
+from barograph_collector import server
 from barograph_collector.auth import keys
-from barograph_collector.auth.rate_limit import BURST_SECONDS
+from barograph_collector.auth.rate_limit import BURST_SECONDS, TokenBuckets
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.ingest.streams import CREDIT
-from barograph_collector.net import penalties, router_socket
-from barograph_collector.net.penalties import REJECTED_PER_SECOND, RejectionLimiter
-from barograph_collector.net.requests import REQUESTS_OF_ONE
+from barograph_collector.net import router_socket
+from barograph_collector.net.requests import REJECTED_PER_SECOND, REQUESTS_OF_ONE
 from barograph_collector.server import Collector
 from helpers.attackers import ATTACKS, ATTACKS_WITH_A_KEY, Access, half_open, under
 from helpers.log import Producer, blocks, collector_on, wait_until
@@ -83,7 +83,7 @@ def access(directory: Path, job: str, user: str) -> Access:
 def test_a_connection_that_sends_only_undecodable_messages_is_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(penalties, "REJECTED_PER_SECOND", 1e-3)
+    monkeypatch.setattr(server, "REJECTED_PER_SECOND", 1e-3)
     with (
         collector_on(tmp_path / "log.duckdb") as collector,
         Producer(collector.endpoint) as honest,
@@ -100,7 +100,7 @@ def test_a_connection_that_sends_only_undecodable_messages_is_ignored(
 def test_opening_many_streams_is_within_the_limit_and_refused_hellos_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(penalties, "REJECTED_PER_SECOND", 1.0)
+    monkeypatch.setattr(server, "REJECTED_PER_SECOND", 1.0)
     with collector_on(tmp_path / "log.duckdb") as collector, Producer(collector.endpoint) as importer:
         for number in range(50):
             importer.send(wire.Hello(f"run{number}/import"))
@@ -114,16 +114,16 @@ def test_opening_many_streams_is_within_the_limit_and_refused_hellos_are_not(
 
 def test_a_connection_beyond_its_budget_of_rejected_messages_is_ignored_until_it_recovers() -> None:
     now = [0.0]
-    left = RejectionLimiter(lambda: now[0])
+    left = TokenBuckets(REJECTED_PER_SECOND, lambda: now[0])
     for _ in range(int(REJECTED_PER_SECOND * BURST_SECONDS)):
-        assert not left.is_exceeded(b"bad")
-        left.charge(b"bad")
-    assert left.is_exceeded(b"bad")
-    assert not left.is_exceeded(b"good")
+        assert not left.is_empty(b"bad")
+        left.consume(b"bad", 1.0)
+    assert left.is_empty(b"bad")
+    assert not left.is_empty(b"good")
     now[0] += 1.0
     heard = 0
-    while not left.is_exceeded(b"bad"):
-        left.charge(b"bad")
+    while not left.is_empty(b"bad"):
+        left.consume(b"bad", 1.0)
         heard += 1
     assert heard == REJECTED_PER_SECOND
 

@@ -1,7 +1,8 @@
-"""A station sends the rows of many outputs in few messages, and none of them changed."""
+"""A runner sends the rows of many outputs in few messages, none of them changed, and says when it has nothing to do."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,9 @@ from hypothesis import strategies as st
 
 from barograph_agent.protocol import wire
 from barograph_agent.protocol.tables import TABLES
-from barograph_collector.daemon.runner import ROWS, TEXT_ROWS, Output, merged
+from barograph_collector.client.follow import Follower
+from barograph_collector.client.log_reader import LogUnavailable, Round
+from barograph_collector.daemon.runner import ROWS, TEXT_ROWS, Output, Runner, merged
 
 SIZES = st.lists(st.integers(1, 90), max_size=12)
 
@@ -49,3 +52,51 @@ def test_rows_are_the_same_and_in_their_order_in_fewer_and_bounded_outputs(some,
         # One that was larger by itself stays whole.
         assert output.rows <= (TEXT_ROWS if output.table == "events" else ROWS) or any(output is one for one in outputs)
     assert sum(output.table == "runs" for output in fewer) == (1 if others else 0)
+
+
+class Log:
+    """A log of one row, which can be away, and what a runner does to it as a sink and as a processor."""
+
+    def __init__(self) -> None:
+        self.away = False
+        self.idle = True
+        self.done: list[str] = []
+
+    def read(self, *arguments: Any) -> Any:
+        raise NotImplementedError
+
+    def follow(self, offsets: Mapping[str, int], limit: int, seconds: float) -> Round:
+        if self.away:
+            raise LogUnavailable("away")
+        return 1, {} if offsets["runs"] else {"runs": {"offset": np.array([1])}}
+
+    def put(self, *output: Any) -> None:
+        self.done.append("put")
+
+    def pump(self) -> None:
+        self.done.append("pump")
+
+    def observe(self, table: str, columns: Mapping[str, Any], now: float) -> None:
+        self.done.append(f"{table} at {now:g}")
+
+    def step(self, now: float) -> list[Output]:
+        self.done.append("step")
+        return [event(1, 1)]
+
+
+def test_a_runner_steps_after_each_round_and_once_more_at_the_end_and_only_pumps_while_the_log_is_away() -> None:
+    log = Log()
+    runner = Runner(log, Follower(log, ["runs"]), log, clock=lambda: 7.0)
+    runner.step()
+    assert log.done == ["pump", "runs at 7", "step", "put", "pump", "step", "put", "pump"]
+    assert runner.idle
+    log.done.clear()
+    log.away = True
+    runner.step()
+    assert log.done == ["pump"]
+    assert not runner.idle
+    log.away = False
+    runner.step()
+    assert log.done == ["pump", "pump", "step", "put", "pump"]
+    log.idle = False
+    assert not runner.idle

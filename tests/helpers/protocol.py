@@ -33,11 +33,13 @@ EXAMPLES: Final[dict[str, wire.FromClient | wire.FromCollector]] = {
     "append-list": wire.Append(_STREAM, 1, "runs", 2, _columns(["lab/4711.0.0", "lab/4712.0.0"])),
     "skip": wire.Skip(_STREAM, 41, 1234, "spool-cap"),
     "read": wire.Read(7, "scores", -1, 1, "lab/4711.0.0"),
+    "read-round": wire.Read(9, "", 0, 10, tables={"blocks": 40, "runs": 0}, seconds=5.0),
     "sql": wire.Sql(8, "SELECT 1", 10, 2.5),
     "welcome": wire.Welcome(_STREAM, 40, 64, number=3),
     "ack": wire.Ack(_STREAM, 41, 64),
     "refuse": wire.Refuse(_STREAM, 42, "gap", "seq is 43, expected 42"),
     "rows": wire.Rows(7, "runs", 2, _columns("lab/4711.0.0"), 9),
+    "rows-round": wire.Rows(9, "", 2, {"runs": _columns("lab/4711.0.0")}, 9),
     "result": wire.Result(8, b"\xff\xff\xff\xff", 0, False),
 }
 

@@ -31,12 +31,15 @@ class Handshakes:
         keyless = {zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: _TROUBLES[zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL]}
         self._troubles = _TROUBLES if socket.mechanism == zmq.CURVE else _TROUBLES | keyless
         self._monitor = socket.get_monitor_socket(sum(_TROUBLES))
+        self.connections = 0
+        """How often a connection was established, as far as events were read."""
 
     def gave_up(self) -> bool:
         """Read the monitor's events. True if ZeroMQ does not reconnect by itself: after a key was rejected."""
         given_up = False
         while self._monitor.poll(0):
             event = parse_monitor_message(self._monitor.recv_multipart())["event"]
+            self.connections += event == zmq.EVENT_HANDSHAKE_SUCCEEDED
             self.trouble = self._troubles.get(event, self.trouble)
             self.is_permanent = event in (zmq.EVENT_HANDSHAKE_FAILED_AUTH, zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
             given_up = event == zmq.EVENT_HANDSHAKE_FAILED_AUTH
@@ -67,6 +70,11 @@ class Handshakes:
                 return self._socket in ready
             self.gave_up()
         return False
+
+    def register(self, poller: zmq.Poller) -> None:
+        """Let a poller wait for messages and events."""
+        poller.register(self._socket, zmq.POLLIN)
+        poller.register(self._monitor, zmq.POLLIN)
 
     def close(self) -> None:
         """Stop monitoring. To be called before the socket is closed."""

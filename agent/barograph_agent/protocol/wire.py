@@ -5,7 +5,7 @@ Every ZeroMQ message is one frame: a msgpack map with a `type` field. From a cli
     hello   stream version credential number           -> welcome, or refuse
     append  stream seq table rows columns              -> ack once durable, or refuse
     skip    stream seq rows reason                     -> ack; the producer has dropped everything up to seq
-    read    request table after limit job              -> rows
+    read    request table after limit job tables seconds  -> rows
     sql     request query limit seconds                -> result
 
 From the collector:
@@ -100,6 +100,11 @@ class Read(msgspec.Struct, tag="read", tag_field="type", frozen=True):
     after: int
     limit: int = 10_000
     job: str = ""
+    tables: dict[str, int] | None = None
+    """For a round: the offsets of several tables, in place of `table`, `after` and `job`, which are empty or 0. The
+    answer has the rows of these tables beyond their offsets, all of them up to one offset."""
+    seconds: float = 0.0
+    """How long a round is waited for, while none of its tables has a row beyond its offset."""
 
 
 class Sql(msgspec.Struct, tag="sql", tag_field="type", frozen=True):
@@ -150,7 +155,9 @@ class Rows(msgspec.Struct, tag="rows", tag_field="type", frozen=True):
     table: str
     rows: int
     columns: dict[str, Any]  # of Wire, which the decoder cannot check: unpack does
+    """Of a round: such columns by table, for the tables that have rows."""
     next_offset: int
+    """The offset to continue after. Of a round: no further row of its tables has an offset up to it."""
     error: str = ""
 
 
@@ -313,9 +320,9 @@ def _check_text(name: str, value: Wire, kind: Kind, rows: int, strict: bool) -> 
                 raise Invalid(f"column {name!r} has {len(text)} characters, expected {kind.text}")
 
 
-def table_of(message: Append | Read) -> Table:
-    """The table named by a message. Raises Invalid if it does not exist."""
-    table = TABLES.get(message.table)
+def table_named(name: str) -> Table:
+    """The table of this name. Raises Invalid for one that does not exist."""
+    table = TABLES.get(name)
     if table is None:
-        raise Invalid(f"unknown table {message.table[:140]!r}, expected one of {', '.join(TABLES)}")
+        raise Invalid(f"unknown table {name[:140]!r}, expected one of {', '.join(TABLES)}")
     return table

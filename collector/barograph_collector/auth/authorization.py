@@ -132,7 +132,8 @@ class Authorization:
         if self._keyring is None or self._role(key) != "agent":
             return
         own = self._jobs.get(peer)
-        if not isinstance(request, wire.Read) or request.table != "scores" or own is None or request.job != own:
+        asked = (request.table, request.job, request.tables) if isinstance(request, wire.Read) else None
+        if own is None or asked != ("scores", own, None):
             raise Refused("role", f"an agent may read the scores of its own job, {own or 'none yet'}, and nothing else")
 
     def set_rate(self, rows_per_second: float) -> None:

@@ -1,1 +1,1 @@
-"""How daemons and commands use the log: queries, reads, and following it."""
+"""Clients of the log: readers, followers and writers."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
-import numpy as np
-
 from barograph_agent.deliver.keys import ClientKey
 from barograph_agent.deliver.link import Link
 from barograph_agent.deliver.outbox import Memory
 from barograph_agent.protocol import wire
 from barograph_agent.protocol.wire import Column
+from barograph_collector.client.log_reader import Round
 
 Rows: TypeAlias = tuple[str, Mapping[str, Column]]
 """A table's name and some of its rows as columns, `offset` among them."""
@@ -37,10 +36,14 @@ class RowPage(Protocol):
 
 
 class LogReading(Protocol):
-    """The reading half of the log, as LogReader has it."""
+    """What a follower reads from, such as LogReader."""
 
     def read(self, table: str, after: int, limit: int = ..., job: str = ...) -> RowPage:
         """At most `limit` rows with an offset above `after`."""
+        ...
+
+    def follow(self, offsets: Mapping[str, int], limit: int, seconds: float) -> Round | None:
+        """A round of some tables, waited for at most `seconds`; None while it is awaited."""
         ...
 
 
@@ -50,16 +53,20 @@ class Follower:
     At the end of each round all rows of these tables up to some offset have been returned. So the end of a run never
     comes in an earlier round than its intervals, neither live nor when years of log are read again after a restart.
 
-    tables: in the order in which a round returns them. offsets: up to where each table was read, which is ahead of
-    what was returned. delivered: the offset of the last row of each table that was returned, 0 for none.
+    tables: in the order in which a round returns them. offsets: up to where each table was read. delivered: the offset
+    of the last row of each table that was returned, 0 for none.
     """
 
-    def __init__(self, reader: LogReading, tables: Sequence[str], page: int = 10_000) -> None:
+    def __init__(
+        self, reader: LogReading, tables: Sequence[str], page: int = 10_000, wait_seconds: float = 0.0
+    ) -> None:
+        """page: most rows of a table in a round. wait_seconds: how long a read of the present end waits for a row."""
         self.offsets = dict.fromkeys(tables, 0)
         self.delivered = dict.fromkeys(tables, 0)
         self._reader = reader
         self._page = page
-        self._held: dict[str, Mapping[str, Column]] = {}
+        self._wait_seconds = wait_seconds
+        self._at_end = False
 
     def resume(self, offsets: Mapping[str, int]) -> None:
         """Continue from offsets that `delivered` had, for the same tables, before the first poll."""
@@ -67,40 +74,29 @@ class Follower:
         self.delivered.update(offsets)
 
     def poll(self) -> Iterator[list[Rows]]:
-        """Rounds of new rows up to the present end. Raises LogUnavailable; rounds returned before count as read."""
+        """Rounds of new rows up to the present end. Raises LogUnavailable; rounds returned before count as read.
+
+        Does not wait at the end: the next call returns what has come by then.
+        """
         while True:
-            self._fill()
-            if not self._held:
+            # After a read that fails the next one does not wait: its answer shows that the collector is back.
+            seconds, self._at_end = self._at_end * self._wait_seconds, False
+            found = self._reader.follow(self.offsets, self._page, seconds)
+            if found is None:
+                self._at_end = True
                 return
-            # A table may have more rows beyond its page, so rows beyond the lowest end of a page have to wait.
-            horizon = min(int(columns["offset"][-1]) for columns in self._held.values())
-            yield [(table, rows) for table in self.offsets if (rows := self._up_to(table, horizon)) is not None]
-
-    def _fill(self) -> None:
-        # In reverse: what a row refers to is read after the row itself, so it cannot be missing.
-        for table in reversed(self.offsets):
-            if table not in self._held:
-                page = self._reader.read(table, self.offsets[table], self._page)
-                if page.rows:
-                    self._held[table] = page.columns
-                    self.offsets[table] = page.next_offset
-
-    def _up_to(self, table: str, horizon: int) -> Mapping[str, Column] | None:
-        columns = self._held.get(table)
-        if columns is None:
-            return None
-        count = int(np.searchsorted(np.asarray(columns["offset"]), horizon, side="right"))
-        if count == 0:
-            return None
-        self.delivered[table] = int(columns["offset"][count - 1])
-        if count == len(columns["offset"]):
-            return self._held.pop(table)
-        self._held[table] = {name: values[count:] for name, values in columns.items()}
-        return {name: values[:count] for name, values in columns.items()}
+            upto, rows = found
+            self.offsets = {table: max(offset, upto) for table, offset in self.offsets.items()}
+            self._at_end = not rows
+            if rows:
+                self.delivered.update({table: int(columns["offset"][-1]) for table, columns in rows.items()})
+                yield [(table, rows[table]) for table in self.offsets if table in rows]
+            elif not self._wait_seconds:
+                return
 
 
 class LogWriter:
-    """A producer of rows that it can compute again: they are held in memory until acknowledged."""
+    """A producer of rows that can be computed again: they are in memory until acknowledged."""
 
     def __init__(self, endpoint: str, stream: str, key: ClientKey | None = None) -> None:
         self._outbox = Memory()
@@ -121,7 +117,7 @@ class LogWriter:
         return self.link.idle
 
     def close(self, seconds: float) -> bool:
-        """Wait until all rows are acknowledged, at most this long, and disconnect; says whether they were."""
+        """Wait at most `seconds` until all rows are acknowledged, and disconnect. Returns whether they are."""
         delivered = self.link.wait_idle(seconds)
         self.link.close()
         return delivered

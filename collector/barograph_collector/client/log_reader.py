@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final, NamedTuple, Self, TypeAlias, TypeVar
 
 import msgspec
 import zmq
@@ -16,6 +17,8 @@ from barograph_agent.protocol import wire
 
 ATTEMPTS: Final = 2
 A = TypeVar("A", wire.Rows, wire.Result)
+Round: TypeAlias = tuple[int, Mapping[str, Mapping[str, wire.Column]]]
+"""An offset, and rows of some tables as columns: all rows of the tables that were asked for, up to this offset."""
 
 
 class LogUnavailable(Exception):
@@ -48,17 +51,33 @@ class QueryResult:
     more: bool
 
 
+class _Wait(NamedTuple):
+    """A read that waits for rows: its number, how many connections there had been, and when its answer is overdue."""
+
+    number: int
+    connections: int
+    deadline: float
+
+
 class LogReader:
     """Not thread-safe. An unanswered read is sent again on a new connection after half of the timeout."""
 
-    def __init__(self, endpoint: str, timeout: float = 10.0, key: ClientKey | None = None) -> None:
-        """timeout: of one read, in seconds. key: for a collector that requires one."""
+    def __init__(
+        self,
+        endpoint: str,
+        timeout: float = 10.0,
+        key: ClientKey | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """timeout: of one read, in seconds. key: for a collector that requires one. clock: seconds."""
         self.endpoint = endpoint
         self.timeout = timeout
         self._key = key
+        self._clock = clock
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._connection: tuple[zmq.Socket[bytes], Handshakes] | None = None
         self._request = 0
+        self._wait: _Wait | None = None
 
     def read(self, table: str, after: int, limit: int = wire.MAX_ROWS, job: str = "") -> RowBatch:
         """At most `limit` rows of `table` with offset > `after`; a negative `after` means the last -after rows.
@@ -66,26 +85,47 @@ class LogReader:
         `job` selects the rows of one job. A page may be shorter than `limit` although more rows follow: only an empty
         one is the end. Raises LogUnavailable and ReadRefused.
         """
-        for _ in range(ATTEMPTS):
-            self._request += 1
-            request = wire.Read(self._request, table, after, limit, job)
-            answer = self._ask(request, wire.Rows, self.timeout / ATTEMPTS)
-            if answer is not None:
-                return _batch(answer)
-            self._disconnect()
-        raise self._unavailable(self.timeout)
+        answer = self._repeat(wire.Read(0, table, after, limit, job))
+        columns = wire.unpack(answer.columns, wire.READ_KINDS[answer.table], answer.rows, strict=False)
+        return RowBatch(columns, answer.rows, answer.next_offset)
+
+    def follow(self, offsets: Mapping[str, int], limit: int, seconds: float) -> Round | None:
+        """A round of some tables: of each the rows beyond its offset, at most `limit`.
+
+        With `seconds` the collector waits so long for a row, and this returns None meanwhile. To be called again, with
+        the same arguments, when what `register` registers is ready, or `seconds` + `timeout` later.
+        Raises LogUnavailable and ReadRefused.
+        """
+        request = wire.Read(0, "", 0, limit, tables=dict(offsets), seconds=seconds)
+        if seconds <= 0:
+            return _round(self._repeat(request))
+        while True:
+            wait = self._wait = self._wait or self._begin_wait(request)
+            if (answer := self._receive(wait.number, wire.Rows, 0.0)) is not None:
+                self._wait = None
+                return _round(_checked(answer))
+            if self._clock() > wait.deadline:
+                self._disconnect()
+                raise self._unavailable(self.timeout)
+            if self._connection is None or self._connection[1].connections <= wait.connections:
+                return None
+            # The connection is another one since, whose collector does not know of the request.
+            self._wait = None
+
+    def register(self, poller: zmq.Poller) -> None:
+        """Let a poller wait for the answer that `follow` waits for."""
+        if self._connection is not None:
+            self._connection[1].register(poller)
 
     def query(self, text: str, limit: int = 1000, seconds: float = 10.0) -> QueryResult:
         """At most `limit` rows of one SELECT that may run for `seconds`. Raises LogUnavailable and ReadRefused."""
-        self._request += 1
         # Other queries may be ahead of this one, each with its own time. Sent once only: a query is expensive.
         waiting = seconds + self.timeout
-        answer = self._ask(wire.Sql(self._request, text, limit, seconds), wire.Result, waiting)
+        answer = self._ask(wire.Sql(0, text, limit, seconds), wire.Result, waiting)
         if answer is None:
             self._disconnect()
             raise self._unavailable(waiting)
-        if answer.error:
-            raise ReadRefused(answer.error)
+        answer = _checked(answer)
         return QueryResult(answer.stream, answer.rows, answer.more)
 
     def read_all(self, table: str, after: int = 0, job: str = "") -> Iterator[RowBatch]:
@@ -111,16 +151,43 @@ class LogReader:
             " check that `barograph collector` runs there"
         )
 
+    def _begin_wait(self, request: wire.Read) -> _Wait:
+        number, handshakes = self._send(request, 0.0)
+        # Before the first connection is established ZeroMQ keeps the request for it.
+        overdue = self._clock() + request.seconds + self.timeout / ATTEMPTS
+        return _Wait(number, max(handshakes.connections, 1), overdue)
+
+    def _repeat(self, request: wire.Read) -> wire.Rows:
+        for _ in range(ATTEMPTS):
+            if (answer := self._ask(request, wire.Rows, self.timeout / ATTEMPTS)) is not None:
+                return _checked(answer)
+            self._disconnect()
+        raise self._unavailable(self.timeout)
+
     def _ask(self, request: wire.Read | wire.Sql, kind: type[A], seconds: float) -> A | None:
-        socket, handshakes = self._connection = self._connection or self._connect()
-        sent = handshakes.send(wire.encode(request), seconds)
+        # The answer that a wait is for would be discarded.
+        self._wait = None
+        number, _ = self._send(request, seconds)
+        return self._receive(number, kind, seconds)
+
+    def _send(self, request: wire.Read | wire.Sql, seconds: float) -> tuple[int, Handshakes]:
+        """Send a request within `seconds`; returns its number, and the connection's handshakes."""
+        _, handshakes = self._connection = self._connection or self._connect()
+        self._request += 1
+        handshakes.send(wire.encode(msgspec.structs.replace(request, request=self._request)), seconds)
+        return self._request, handshakes
+
+    def _receive(self, number: int, kind: type[A], seconds: float) -> A | None:
+        """The answer to a request; None where it does not come within `seconds`."""
+        assert self._connection is not None
+        socket, handshakes = self._connection
         # Answers to earlier requests that timed out may still arrive on this socket.
-        while sent and handshakes.wait(seconds):
+        while handshakes.wait(seconds):
             try:
                 answer = wire.decode_from_collector(socket.recv())
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise LogUnavailable(f"{self.endpoint} does not speak the log protocol: {error}") from None
-            if isinstance(answer, kind) and answer.request == request.request:
+            if isinstance(answer, kind) and answer.request == number:
                 return answer
         if trouble := handshakes.trouble:
             self._disconnect()
@@ -144,13 +211,19 @@ class LogReader:
             handshakes.close()
             socket.close()
             self._connection = None
+            self._wait = None
 
 
-def _batch(answer: wire.Rows) -> RowBatch:
+def _checked(answer: A) -> A:
     if answer.error:
         raise ReadRefused(answer.error)
-    return RowBatch(
-        wire.unpack(answer.columns, wire.READ_KINDS[answer.table], answer.rows, strict=False),
-        answer.rows,
-        answer.next_offset,
-    )
+    return answer
+
+
+def _round(answer: wire.Rows) -> Round:
+    tables = {}
+    for table, columns in answer.columns.items():
+        kinds = wire.READ_KINDS[table]
+        rows = len(columns["offset"]) // kinds["offset"].dtype.itemsize
+        tables[table] = wire.unpack(columns, kinds, rows, strict=False)
+    return answer.next_offset, tables

@@ -1,4 +1,4 @@
-"""The loop of a daemon on the log, modeler or alerts: read new rows, process them, write the results back."""
+"""The main loop of a daemon that follows the log: read new rows, process them, append the results."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from wsgiref.types import WSGIApplication
 
 import numpy as np
+import zmq
 from prometheus_client.registry import Collector as Exporter
 
 from barograph_agent.protocol.tables import TABLES, Kind
@@ -23,6 +24,9 @@ from barograph_collector.daemon.service import Exit, Shutdown, daemon_registry, 
 from barograph_collector.daemon.settings import FollowerSettings, load_key
 
 CYCLE_SECONDS: Final = 0.5
+"""The pause between cycles while the processor has work that depends on time, or rows are not acknowledged."""
+WAIT_SECONDS: Final = 5.0
+"""How long a read waits for rows. A daemon that has nothing to do completes a cycle as often."""
 READ_SECONDS: Final = 2.0
 STOP_SECONDS: Final = 3.0
 """Wait for the last acknowledgements. Without them no snapshot is kept, and the sync of a busy disk takes time."""
@@ -75,16 +79,21 @@ class Processor(Protocol):
     """Turns rows of the log into rows for the log, without I/O and without a clock. Times are Unix seconds."""
 
     def observe(self, table: str, columns: Mapping[str, Column], now: float) -> None:
-        """Learn some rows of one table."""
+        """Process rows of one table."""
         ...
 
     def step(self, now: float) -> list[Output]:
-        """The rows to write, now that all rows up to some offset of the log are learned."""
+        """The rows to write, now that all rows up to some offset of the log are processed."""
+        ...
+
+    @property
+    def idle(self) -> bool:
+        """Whether `step` has nothing to do before there are new rows."""
         ...
 
 
 class RowSink(Protocol):
-    """What appends rows to the log, as Writer does."""
+    """What appends rows to the log, such as LogWriter."""
 
     def put(self, table: str, rows: int, columns: Mapping[str, Any]) -> None:
         """Queue rows to append."""
@@ -92,6 +101,11 @@ class RowSink(Protocol):
 
     def pump(self) -> None:
         """Send and receive without blocking."""
+        ...
+
+    @property
+    def idle(self) -> bool:
+        """True once all rows are acknowledged."""
         ...
 
 
@@ -114,8 +128,14 @@ class Runner:
         self._clock = clock
         self._away = False
 
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to do before something is received."""
+        return not self._away and self._processor.idle and self._writer.idle
+
     def step(self) -> None:
         """One cycle. While the collector cannot be reached no row is read, and none is lost."""
+        self._writer.pump()
         try:
             for round_ in self._follower.poll():
                 for table, columns in round_:
@@ -153,12 +173,13 @@ def serve(
 ) -> int:
     """Run a daemon until SIGTERM or SIGINT; returns an `Exit`. Raises CannotStart.
 
-    tables: what it reads, in the order in which a round hands rows over.
-    apply: called when the configuration has been read again.
-    prepare: called before the first cycle, to skip what need not be read again; called once more after LogUnavailable.
-    keep: called between cycles with the offsets that the processor has learned, and with True at the end: writes a
-    snapshot. Called only while all outputs are acknowledged, since a restored processor does not write them again.
-    pages: what is served beside /metrics, by path.
+    tables: to read, in the order of the rows of a round.
+    apply: called after a reload of the configuration.
+    prepare: called before the first cycle, to set the offsets to read from; repeated after LogUnavailable.
+    keep: writes a snapshot; called after a cycle with the offsets of the rows that were processed, and with True at the
+    end, only while all outputs are acknowledged: a restored processor does not write them again.
+    pages: applications that are served beside /metrics, by path.
+    each_cycle: called before each cycle.
     """
     name, settings = configuration.section.table, configuration.settings
     notifier = Notifier(os.environ)
@@ -175,12 +196,12 @@ def serve(
         exposition = serve_metrics(registry, *settings.metrics, pages)
         _log.info("following the log at %s, metrics on %s", settings.collector, exposition.url)
         notifier.ready()
-        follower = Follower(reader, tables)
-        # Each process writes a stream of its own: what the former one did not deliver is computed again.
+        follower = Follower(reader, tables, wait_seconds=WAIT_SECONDS)
+        # Each process writes a stream of its own: rows that the former one did not deliver are computed again.
         writer = LogWriter(settings.collector, f"{key.name if key else name}/{time.time_ns()}", key)
-        station = Runner(processor, follower, writer, beat=beat)
+        runner = Runner(processor, follower, writer, beat=beat)
         prepared = prepare is None
-        while not shutdown.wait(CYCLE_SECONDS):
+        while not _wait(shutdown, reader, writer, WAIT_SECONDS + READ_SECONDS if runner.idle else CYCLE_SECONDS):
             beat()
             each_cycle()
             if shutdown.hung_up():
@@ -191,7 +212,7 @@ def serve(
                     prepared = True
             except LogUnavailable:
                 continue
-            station.step()
+            runner.step()
             if keep is not None and writer.idle:
                 keep(follower.delivered, False)
         notifier.stopping()
@@ -200,3 +221,13 @@ def serve(
             keep(follower.delivered, True)
         exposition.stop()
     return Exit.OK
+
+
+def _wait(shutdown: Shutdown, reader: LogReader, writer: LogWriter, seconds: float) -> bool:
+    """Wait at most `seconds` for a message of the collector or a signal; whether the shutdown is requested."""
+    poller = zmq.Poller()
+    poller.register(shutdown.fileno(), zmq.POLLIN)
+    reader.register(poller)
+    writer.link.register(poller)
+    poller.poll(int(1000 * seconds))
+    return shutdown.wait(0.0)

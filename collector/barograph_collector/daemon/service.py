@@ -95,6 +95,10 @@ class Shutdown:
         self._hung_up = False
         return True
 
+    def fileno(self) -> int:
+        """A descriptor that is readable once a signal has arrived, until `wait` returns."""
+        return self._event
+
     def wait(self, seconds: float | None) -> bool:
         """Wait for a signal, at most `seconds` (None: no limit); says whether the shutdown is requested."""
         if not self.requested and select.select([self._event], [], [], seconds)[0]:

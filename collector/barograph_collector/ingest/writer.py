@@ -24,6 +24,9 @@ BATCH_ROWS: Final = 122_880
 BACKLOG_ROWS: Final = 4 * BATCH_ROWS
 """A backlog is committed in batches of up to this size: each commit costs syncs."""
 BATCH_SECONDS: Final = 0.2
+"""Time between two batches of rows that keep coming."""
+GATHER_SECONDS: Final = 0.02
+"""How long the first rows after a pause wait for others."""
 CHECKPOINT_BYTES: Final = 256 * 2**20
 """Approximate size of the journal at which a checkpoint is made, after which the journal is truncated."""
 RETRY_SECONDS: Final = 0.5
@@ -53,6 +56,7 @@ class DatabaseWriter:
         self._waiting: list[threading.Event] = []
         self._last = False
         self._journal_bytes = 0
+        self._written_at = float("-inf")
         self._number = store.journal.last
 
     def set_retention(self, retention: Retention) -> None:
@@ -106,7 +110,7 @@ class DatabaseWriter:
                 self._waiting.append(group)
                 break
             if not batch:
-                deadline = time.monotonic() + BATCH_SECONDS
+                deadline = max(self._written_at + BATCH_SECONDS, time.monotonic() + GATHER_SECONDS)
                 self._counters.waiting_since = group.at
             batch.append(group)
             rows += sum(item.entry.rows for item in group.items)
@@ -117,6 +121,7 @@ class DatabaseWriter:
         items = [item for group in batch for item in group.items]
         entries = [item.entry for item in items]
         number = batch[-1].number
+        self._written_at = time.monotonic()
         began = time.perf_counter()
         try:
             self._store.commit(entries, {**{i.stream: i.seq for i in items}, JOURNAL: number})

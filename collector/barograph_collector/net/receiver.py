@@ -1,8 +1,9 @@
-"""The receive thread: checks what arrives, queues the rows that are accepted, sends every answer."""
+"""The receive thread: checks messages, queues the rows of accepted ones, and sends all answers."""
 
 from __future__ import annotations
 
 import logging
+import math
 import queue
 from collections.abc import Callable
 from typing import Final
@@ -11,17 +12,17 @@ import zmq
 
 from barograph_agent.protocol import wire
 from barograph_collector.auth.authorization import Authorization, Refused
+from barograph_collector.auth.rate_limit import TokenBuckets
 from barograph_collector.ingest.counters import Counters
 from barograph_collector.ingest.space import DiskSpace
 from barograph_collector.ingest.streams import StreamDecision, Streams
-from barograph_collector.net.penalties import RejectionLimiter
 from barograph_collector.net.requests import RequestRouter
 from barograph_collector.net.router_socket import RouterSocket
 from barograph_collector.net.wakeup_queue import WakeupQueue
 from barograph_collector.storage import messages
 
 QUEUE_BYTES: Final = 128 * 2**20
-"""With this much on its way to the database nothing is received until a commit has made room."""
+"""Limit on the memory of rows that are not committed. Beyond it nothing is received until a commit releases some."""
 _AT_ONCE: Final = 256  # messages received before answers are sent
 _WARNING_SECONDS: Final = 60.0
 _log = logging.getLogger(__name__)
@@ -38,7 +39,7 @@ class Receiver:
         streams: Streams,
         admission: Authorization,
         router: RequestRouter,
-        limiter: RejectionLimiter,
+        limiter: TokenBuckets,
         space: DiskSpace,
         items: queue.SimpleQueue[messages.Item | None],
         counters: Counters,
@@ -71,7 +72,9 @@ class Receiver:
             if has_room != had_room:
                 poller.register(self._socket.raw, zmq.POLLIN if has_room else 0)
                 had_room = has_room
-            ready = dict(poller.poll())
+            seconds = self._router.seconds_to_wait()
+            ready = dict(poller.poll(None if seconds is None else math.ceil(1000 * seconds)))
+            self._router.answer_due()
             if self._mailbox.fileno() in ready:
                 for call in self._mailbox.take():
                     call()
@@ -90,20 +93,21 @@ class Receiver:
             self._socket.send(*reply)
 
     def stored(self, items: list[messages.Item]) -> None:
-        """Release the memory of items that are in the database."""
+        """Release the memory of items that are in the database, and answer reads that wait for their rows."""
         self._queued_bytes -= sum(item.size for item in items)
         self._counters.queue_rows -= sum(item.entry.rows for item in items)
         for item in items:
             self._streams.stored(item.stream, item.seq)
+        self._router.answer_ready()
 
     def stop_intake(self) -> None:
-        """Receive nothing more; still send answers."""
+        """Stop receiving. Answers are still sent."""
         self._stopping = True
         self._items.put(None)
         self._router.end()
 
     def end(self) -> None:
-        """Return from `run`: everything has been answered."""
+        """Let `run` return."""
         self._ended = True
 
     def _receive(self) -> None:
@@ -114,14 +118,14 @@ class Receiver:
                 peer, key, frames = self._socket.receive()
             except zmq.Again:
                 return
-            if self._limiter.is_exceeded(peer):
+            if self._limiter.is_empty(peer):
                 self._counters.rejected["ignored"] += 1
                 continue
             try:
                 self._handle(peer, key, messages.decode(frames), frames[0])
             except messages.Undecodable as reason:
                 self._counters.rejected[str(reason)] += 1
-                self._limiter.charge(peer)
+                self._limiter.consume(peer, 1.0)
                 self._warn(str(reason))
 
     def _handle(self, peer: bytes, key: str, message: wire.FromClient, frame: bytes) -> None:
@@ -135,13 +139,13 @@ class Receiver:
                 self._router.route_request(peer, key, message)
 
     def _handle_rows(self, peer: bytes, key: str, message: wire.Append | wire.Skip, frame: bytes) -> None:
-        """Queue rows, or refuse them, which is charged to the connection except where the disk is full."""
+        """Queue rows or refuse them. A refusal costs the connection tokens, except where the disk is full."""
         result, charged = "refused", True
         stream, seq = message.stream, message.seq
         try:
             match self._streams.judge(peer, stream, seq, may_jump=isinstance(message, wire.Skip)):
                 case StreamDecision.ACCEPT if self._space.is_short():
-                    # Unanswered: the producer says hello after a timeout and sends it again.
+                    # Not answered: the producer sends hello after a timeout, and resends.
                     self._counters.rejected["disk-full"] += 1
                     charged = False
                 case StreamDecision.ACCEPT:
@@ -165,10 +169,10 @@ class Receiver:
         if isinstance(message, wire.Append):
             self._counters.appends[result] += 1
         if charged:
-            self._limiter.charge(peer)
+            self._limiter.consume(peer, 1.0)
 
     def _item(self, key: str, message: wire.Append | wire.Skip, frame: bytes) -> messages.Item:
-        """What to store: the rows, or a record of their refusal. Raises Refused for what is not stored at all."""
+        """What to store: the rows, or a record of their refusal. Raises Refused where neither is stored."""
         grant = self._admission.grant(key, message.stream)
         now = self._clock()
         if isinstance(message, wire.Skip):
@@ -188,7 +192,7 @@ class Receiver:
         self._queued_bytes += item.size
         self._counters.queue_rows += item.entry.rows
         if item.refusal:
-            # Sent once durable: a producer that drops the message earlier could leave a gap in its stream.
+            # The refusal is sent once it is durable: after an earlier one the producer could leave a gap in its stream.
             self._counters.rejected[item.refusal.reason] += 1
         self._items.put(item)
 

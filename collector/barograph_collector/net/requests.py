@@ -1,19 +1,21 @@
-"""Routing of hellos and requests: messages that are not rows. Part of the receive thread, which never blocks."""
+"""Routing of hellos, reads and queries, in the receive thread, which never blocks."""
 
 from __future__ import annotations
 
 import queue
 from collections import Counter
+from collections.abc import Iterable
 from typing import Final
 
 from barograph_agent.protocol import wire
 from barograph_collector.auth.authenticator import HelloRequest
 from barograph_collector.auth.authorization import Authorization, Claim, Refused
+from barograph_collector.auth.rate_limit import TokenBuckets
 from barograph_collector.ingest.counters import Counters
 from barograph_collector.ingest.streams import Reply, Streams
 from barograph_collector.net.answerer import Answerer
-from barograph_collector.net.penalties import HELLO_COST, RejectionLimiter
 from barograph_collector.net.router_socket import RouterSocket
+from barograph_collector.net.waiting_reads import WaitingRead, WaitingReads
 from barograph_collector.query import reader, sql
 from barograph_collector.storage import messages
 
@@ -22,10 +24,17 @@ QUERIES_WAITING: Final = 16
 HELLOS_WAITING: Final = 20_000
 REQUESTS_OF_ONE: Final = 4
 """Reads and queries of one connection that may be unanswered at once."""
+REJECTED_PER_SECOND: Final = 100.0
+"""Limit on the rejected and duplicate messages of a connection, on average; `rate_limit.BURST_SECONDS` times that at
+once. ZeroMQ cannot close one connection of a socket, so messages beyond the limit are received and dropped unread. To a
+client they look lost: it sends hello after a timeout, and resends."""
+HELLO_COST: Final = 0.1
+"""Cost of a hello in rejected messages: an import opens thousands of streams, one for each run."""
+_TOO_MANY: Final = "too many of its kind are waiting, ask again later"
 
 
 class RequestRouter:
-    """Opens streams for clients that may have them, and passes reads and queries to the threads that answer them."""
+    """Opens streams, and passes reads and queries to the threads that answer them."""
 
     def __init__(
         self,
@@ -33,9 +42,10 @@ class RequestRouter:
         streams: Streams,
         admission: Authorization,
         counters: Counters,
-        limiter: RejectionLimiter,
+        limiter: TokenBuckets,
         *,
         reads: Answerer[wire.Read],
+        waiting: WaitingReads,
         queries: Answerer[wire.Sql],
         hellos: queue.SimpleQueue[HelloRequest | None],
     ) -> None:
@@ -46,20 +56,21 @@ class RequestRouter:
         self._limiter = limiter
         self._unanswered: Counter[bytes] = Counter()
         self._reads = reads
+        self._waiting = waiting
         self._queries = queries
         self._hellos = hellos
 
     def route_hello(self, peer: bytes, key: str, hello: wire.Hello) -> None:
-        """Open a stream at once, or pass the hello on where a credential or the database has to be looked at first."""
+        """Open a stream; through the authenticator where a credential or the database is to be consulted."""
         try:
             if hello.version != wire.VERSION:
                 raise Refused("version", f"version is {hello.version}, expected {wire.VERSION}")
             messages.check_stream(hello.stream)
             request = HelloRequest(peer, key, hello, self._admission.needs_credential(key))
             # Verifying a credential may take a request to MUNGE.
-            self._limiter.charge(peer, 1.0 if request.needs_credential else HELLO_COST)
+            self._limiter.consume(peer, 1.0 if request.needs_credential else HELLO_COST)
             if self._hellos.qsize() >= HELLOS_WAITING:
-                raise Refused("rate", "too many hellos are waiting, say it again later")
+                raise Refused("rate", "too many hellos are waiting, send it again later")
             if self._streams.is_opening(peer, hello.stream):
                 return
             known = self._streams.begin_opening(peer, hello.stream)
@@ -73,7 +84,7 @@ class RequestRouter:
             self._refuse_hello(peer, hello, "invalid", str(error))
 
     def open_stream(self, request: HelloRequest, claim: Claim | Refused | None, stored: int) -> None:
-        """Open a stream, or refuse it. `claim` and `stored` as the authenticator gives them."""
+        """Open a stream, or refuse it. claim, stored: results of the authenticator."""
         peer, key, hello, _ = request
         try:
             if isinstance(claim, Refused):
@@ -87,22 +98,37 @@ class RequestRouter:
             self._socket.send(*reply)
 
     def route_request(self, peer: bytes, key: str, request: wire.Read | wire.Sql) -> None:
-        """Queue a request for the threads that answer its kind."""
+        """Queue a request for the threads that answer its kind, or let it wait for rows."""
         try:
             self._admission.check_read(peer, key, request)
             if self._unanswered[peer] >= REQUESTS_OF_ONE:
                 raise Refused("rate", f"{REQUESTS_OF_ONE} requests of this connection are waiting, ask again later")
-            if isinstance(request, wire.Read):
-                queued = self._reads.put(peer, request)
-            else:
+            if isinstance(request, wire.Sql):
                 queued = self._queries.put(peer, request)
+            elif self._waiting.must_wait(request):
+                self._answer(self._waiting.add(peer, key, request))
+                queued = True
+            else:
+                queued = self._reads.put(peer, request)
             if not queued:
-                raise Refused("rate", "too many of its kind are waiting, ask again later")
+                raise Refused("rate", _TOO_MANY)
             self._unanswered[peer] += 1
         except Refused as error:
             self._counters.rejected[error.reason] += 1
-            self._limiter.charge(peer)
+            self._limiter.consume(peer, 1.0)
             self._socket.send(peer, _failed(request, str(error)))
+
+    def seconds_to_wait(self) -> float | None:
+        """The time until a read has waited long enough; None where none waits."""
+        return self._waiting.seconds()
+
+    def answer_due(self) -> None:
+        """Answer the reads that have waited long enough."""
+        self._answer(self._waiting.take_due())
+
+    def answer_ready(self) -> None:
+        """Answer the waiting reads for which there are rows by now."""
+        self._answer(self._waiting.take_ready())
 
     def send_answer(self, answer: Reply) -> None:
         """Send the answer to a request."""
@@ -117,13 +143,25 @@ class RequestRouter:
         self._socket.send(peer, wire.Refuse(stream[:128], seq, reason, detail))
 
     def end(self) -> None:
-        """End the threads that answer."""
+        """End the threads that answer. Reads that wait are answered before."""
+        self._answer(self._waiting.take_all())
         self._reads.end()
         self._queries.end()
         self._hellos.put(None)
 
+    def _answer(self, waited: Iterable[WaitingRead]) -> None:
+        for peer, key, read, _ in waited:
+            try:
+                # The key may have been revoked meanwhile.
+                self._admission.check_read(peer, key, read)
+                if not self._reads.put(peer, read):
+                    raise Refused("rate", _TOO_MANY)
+            except Refused as error:
+                self._counters.rejected[error.reason] += 1
+                self.send_answer(Reply(peer, reader.failed(read, str(error))))
+
     def _refuse_hello(self, peer: bytes, hello: wire.Hello, reason: str, detail: str) -> None:
-        self._limiter.charge(peer)
+        self._limiter.consume(peer, 1.0)
         self.refuse(peer, hello.stream, 0, reason, detail)
 
 

@@ -30,7 +30,7 @@ _FAILURES: Final[dict[int, str]] = {
 
 
 class RouterSocket:
-    """Open from construction to `close`. May be made by one thread and used by another, never by two at once."""
+    """Open from construction to `close`. One thread at a time may use it."""
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], endpoint: str, keyring: Keyring | None) -> None:
         """With a keyring only CURVE clients in it may connect. Raises CannotListen.
@@ -111,7 +111,7 @@ class RouterSocket:
 
 def _monitor(context: zmq.Context[zmq.Socket[bytes]], socket: zmq.Socket[bytes]) -> zmq.Socket[bytes]:
     """A socket that receives failed handshakes. Unbounded: a full queue would block ZeroMQ's own thread."""
-    address = f"inproc://door-{id(socket)}"
+    address = f"inproc://monitor-{id(socket)}"
     socket.monitor(address, sum(_FAILURES))
     monitor = context.socket(zmq.PAIR)
     monitor.setsockopt(zmq.RCVHWM, 0)

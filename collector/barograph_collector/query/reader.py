@@ -1,4 +1,4 @@
-"""Reads: a page of one table, for daemons."""
+"""Reads: a page of one table, or a round of several."""
 
 from __future__ import annotations
 
@@ -8,26 +8,32 @@ import duckdb
 
 from barograph_agent.protocol import wire
 from barograph_agent.protocol.tables import IDENTIFIER, Kind, Table
-from barograph_collector.storage.layout import OFFSET
 from barograph_collector.storage.store import Store
 
 _FURTHEST = 2**62
 
 
-def read_page(store: Store, settle: Callable[[], object], read: wire.Read) -> wire.Rows:
-    """The rows that a read asks for, or the error in it. `settle` waits until durable rows are in the database."""
+def answer_read(store: Store, settle: Callable[[], object], read: wire.Read) -> wire.Rows:
+    """The rows that a read asks for, or the error in it. `settle` waits until durable rows are in the database.
+
+    A round has the rows of the database as it is: rows that are on their way to it are news to the next round.
+    """
     try:
-        table = wire.table_of(read)
-        _check(read, table)
+        if read.tables is not None:
+            return _read_round(store, read, read.tables)
+        table = wire.table_named(read.table)
+        _check_page(read, table)
         settle()
         page = store.read(table.name, read.after, min(read.limit, wire.MAX_ROWS), read.job)
     except wire.Invalid as error:
         return failed(read, str(error))
     except duckdb.Error as error:
         store.note_error(error)
+        if read.tables is not None:
+            settle()  # wakes up the writer, which opens the database again
         return failed(read, f"the database could not answer: {error}")
-    kinds = {OFFSET: Kind.I64, **table.columns}
-    return wire.Rows(read.request, table.name, page.rows, wire.pack(page.columns, kinds), page.next_offset)
+    columns = wire.pack(page.columns, wire.READ_KINDS[table.name])
+    return wire.Rows(read.request, table.name, page.rows, columns, page.next_offset)
 
 
 def failed(read: wire.Read, error: str) -> wire.Rows:
@@ -35,12 +41,28 @@ def failed(read: wire.Read, error: str) -> wire.Rows:
     return wire.Rows(read.request, read.table[:128], 0, {}, read.after, error[:500])
 
 
-def _check(read: wire.Read, table: Table) -> None:
-    if read.limit < 1:
-        raise wire.Invalid(f"limit is {read.limit}, expected 1 to {wire.MAX_ROWS}")
+def _read_round(store: Store, read: wire.Read, offsets: dict[str, int]) -> wire.Rows:
+    _check_limit(read)
+    for table, after in offsets.items():
+        wire.table_named(table)
+        if not 0 <= after <= _FURTHEST:
+            raise wire.Invalid(f"after of table {table!r} is {after}, expected 0 to {_FURTHEST}")
+    upto, tables = store.read_round(offsets, min(read.limit, wire.MAX_ROWS))
+    rows = sum(len(columns["offset"]) for columns in tables.values())
+    packed = {table: wire.pack(columns, wire.READ_KINDS[table]) for table, columns in tables.items()}
+    return wire.Rows(read.request, "", rows, packed, upto)
+
+
+def _check_page(read: wire.Read, table: Table) -> None:
+    _check_limit(read)
     if not -_FURTHEST <= read.after <= _FURTHEST:
         raise wire.Invalid(f"after is {read.after}, expected {-_FURTHEST} to {_FURTHEST}")
     if read.job and "job" not in table.columns:
         raise wire.Invalid(f"table {table.name!r} has no column 'job', expected no job but got {read.job[:140]!r}")
     if read.job and not IDENTIFIER.fullmatch(read.job):
         raise wire.Invalid(f"job is {read.job[:140]!r}, expected {Kind.NAME.text}")
+
+
+def _check_limit(read: wire.Read) -> None:
+    if read.limit < 1:
+        raise wire.Invalid(f"limit is {read.limit}, expected 1 to {wire.MAX_ROWS}")

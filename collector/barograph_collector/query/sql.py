@@ -1,4 +1,4 @@
-"""SQL for people: one SELECT at a time over the log, read-only, in threads of their own, with limits.
+"""SQL queries: one SELECT over the log, read-only, with limits on time and size.
 
 DuckDB itself enforces this: its parser classifies the statement, the transaction is read-only, and the database was
 opened without access to files. Table functions could bypass all three (`checkpoint()` and `enable_logging()` are
@@ -32,7 +32,7 @@ _ALLOWED: Final = ", ".join(sorted(_TABLE_FUNCTIONS))
 
 
 class NotAllowed(ValueError):
-    """A query that is not one SELECT, or uses more than the log. The text says what was expected."""
+    """A query that is not one SELECT over the log. The text says what was expected."""
 
 
 class Querier:

@@ -38,6 +38,8 @@ class Database:
             self.partitions = Partitions(self._writer)
             self.pages = PageReader(path, self._connection.cursor(), self.partitions)
             self.head = self._one(f'SELECT coalesce(max("{OFFSET}"), 0) FROM "{STREAMS}"')
+            self.heads = {name: self.pages.read(name, -1, 1).next_offset for name in LOG_COLUMNS}
+            """The offset of the last row of each table, 0 for none."""
             self._marks = self._one(f'SELECT count(*) FROM "{STREAMS}"')
             self._compact_at = MARKS_LIMIT
         except BaseException as error:
@@ -65,13 +67,14 @@ class Database:
         Offsets follow the order of `entries`. Raises duckdb.Error.
         """
         partition = self.partitions.open(day, self.head)
-        head = self.head
+        head, heads = self.head, dict(self.heads)
         by_table: dict[str, tuple[list[CheckedRows], list[int]]] = {}
         for entry in entries:
             same, offsets = by_table.setdefault(entry.table, ([], []))
             same.append(entry)
             offsets.append(head + 1)
             head += entry.rows
+            heads[entry.table] = head
         with transaction(self._writer):
             for name, (same, offsets) in by_table.items():
                 target = partition.table(name) if name in DAILY else name
@@ -79,6 +82,8 @@ class Database:
             seqs = np.fromiter(marks.values(), np.int64, len(marks))
             rows = pa.table({"stream": list(marks), "seq": seqs, OFFSET: np.full(len(marks), head)})
             self._insert(STREAMS, OWN_COLUMNS[STREAMS], rows)
+        # In this order: up to `head` no table has a row that `heads` lacks.
+        self.heads = heads
         self.head = head
         self._marks += len(marks)
         if self._marks > self._compact_at:

@@ -94,7 +94,7 @@ def replayed(frame: bytes) -> Item:
 
 
 def _checked(message: wire.Append) -> CheckedRows:
-    table = wire.table_of(message)
+    table = wire.table_named(message.table)
     if not 1 <= message.rows <= wire.MAX_ROWS:
         raise wire.Invalid(f"rows is {message.rows}, expected 1 to {wire.MAX_ROWS}")
     columns = wire.check(message.columns, table.columns, message.rows, defaults=table.defaults)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,11 +16,12 @@ import pyarrow.compute as pc
 from barograph_agent.protocol.tables import TABLES, Kind
 from barograph_agent.protocol.wire import MAX_BYTES, Column
 from barograph_collector.storage.connection import StoreError
-from barograph_collector.storage.layout import LOG_COLUMNS, OFFSET, quoted
+from barograph_collector.storage.layout import DAILY, LOG_COLUMNS, OFFSET, quoted
 from barograph_collector.storage.partitions import Partitions
 
 READ_BYTES: Final = MAX_BYTES // 2
 """The approximate size limit of a page, which holds one row at least."""
+_BEYOND: Final = 2**63 - 1  # any offset
 _TEXT_STEP: Final = 64
 _STEP_LIMIT: Final = 4096  # rows
 
@@ -49,44 +51,76 @@ class PageReader:
         Raises duckdb.Error, and StoreError for a damaged file.
         """
         start = after if after >= 0 else self._before_last(table, -after, job)
-        # The last day's page is empty where no day has rows.
-        pages = (self._gather(name, table, start, limit, job) for name in self._partitions.after(table, start))
-        for found in pages:
+        found, _ = self._first_rows(table, start, limit, job=job)
+        columns = self._columns(table, start, found)
+        return LogPage(columns, found.num_rows, int(columns[OFFSET][-1]) if found.num_rows else start)
+
+    def read_round(self, offsets: Mapping[str, int], upto: int, limit: int) -> tuple[int, dict[str, dict[str, Column]]]:
+        """Rows of several tables, of each those beyond its offset: all up to one offset, which is returned with them.
+
+        It is `upto`, or a lower one where a table has more than `limit` rows, or more bytes than its share of
+        READ_BYTES. A table without rows is left out.
+        """
+        found: dict[str, pa.Table] = {}
+        # Where the rows of a table are cut, those of the others end too. So the table that is furthest behind is first,
+        # and of several the one that grows fastest.
+        for table in sorted(offsets, key=lambda name: (offsets[name], name not in DAILY)):
+            if offsets[table] < upto:
+                found[table], cut = self._first_rows(
+                    table, offsets[table], limit, upto=upto, room=READ_BYTES / len(offsets)
+                )
+                upto = found[table][OFFSET][-1].as_py() if cut else upto
+        whole = {table: rows.filter(pc.less_equal(rows[OFFSET], upto)) for table, rows in found.items()}
+        return upto, {t: self._columns(t, offsets[t], rows) for t, rows in whole.items() if rows.num_rows}
+
+    def _first_rows(
+        self, table: str, after: int, limit: int, *, job: str = "", upto: int = _BEYOND, room: float = READ_BYTES
+    ) -> tuple[pa.Table, bool]:
+        """Rows of the first day that has any beyond `after`, none otherwise; and whether there may be more."""
+        names = self._partitions.after(table, after, upto) or self._partitions.after(table, after)
+        for name in names:
+            found, cut = self._gather(name, table, after, limit, job, upto, room)
             if found.num_rows:
                 break
-        columns: dict[str, Column] = {
-            name: column.to_pylist() if pa.types.is_string(column.type) else column.to_numpy()
-            for name, column in zip(found.column_names, found.columns, strict=True)
-        }
-        offsets = np.asarray(columns[OFFSET], dtype=np.int64)
-        if np.any(np.diff(offsets, prepend=start) <= 0):
-            raise StoreError(f"table {table!r} in {self._path} is not in the order of its offsets; the file is damaged")
-        return LogPage(columns, len(offsets), int(offsets[-1]) if len(offsets) else start)
+        return found, cut or name != names[-1]
 
-    def _gather(self, name: str, table: str, after: int, limit: int, job: str) -> pa.Table:
-        """At most `limit` rows and READ_BYTES, by queries whose limits are estimated from the sizes of earlier rows.
+    def _gather(
+        self, name: str, table: str, after: int, limit: int, job: str, upto: int, room: float
+    ) -> tuple[pa.Table, bool]:
+        """At most `limit` rows and `room` bytes, by queries whose limits are estimated from the sizes of earlier rows.
 
-        One query for `limit` rows could materialise gigabytes of text, most of which would not fit.
+        Also says whether there may be more. One query for `limit` rows could materialise gigabytes of text, most of
+        which would not fit.
         """
         condition, bound = _of_job(job)
         # No ORDER BY: insertion order is offset order and DuckDB preserves it, so a LIMIT ends the scan early. A sort
         # would scan everything beyond `after` for every page.
-        query = f'SELECT {quoted(LOG_COLUMNS[table])} FROM "{name}" WHERE "{OFFSET}" > ? AND {condition} LIMIT ?'
+        rows = f'"{OFFSET}" > ? AND "{OFFSET}" <= ? AND {condition}'
+        query = f'SELECT {quoted(LOG_COLUMNS[table])} FROM "{name}" WHERE {rows} LIMIT ?'
         step = _TEXT_STEP if Kind.TEXT in TABLES[table].columns.values() else limit
         parts: list[pa.Table] = []
-        left = float(READ_BYTES)
         while True:
             asked = min(step, limit)
-            found = self.connection.execute(query, [after, *bound, asked]).to_arrow_table()
+            found = self.connection.execute(query, [after, upto, *bound, asked]).to_arrow_table()
             filled = np.cumsum(_weights(found))
-            fits = int(np.searchsorted(filled, left, side="right"))
+            fits = int(np.searchsorted(filled, room, side="right"))
             parts.append(found.slice(0, fits if parts else max(fits, 1)))
             limit -= fits
             if fits < asked or limit == 0:
-                return pa.concat_tables(parts)
+                return pa.concat_tables(parts), fits < found.num_rows or limit == 0
             after = found[OFFSET][-1].as_py()
-            left -= filled[-1]
-            step = max(1, min(4 * step, _STEP_LIMIT, int(left / filled[-1] * fits)))
+            room -= filled[-1]
+            step = max(1, min(4 * step, _STEP_LIMIT, int(room / filled[-1] * fits)))
+
+    def _columns(self, table: str, after: int, rows: pa.Table) -> dict[str, Column]:
+        """Rows as arrays and lists. Raises StoreError."""
+        columns: dict[str, Column] = {
+            name: column.to_pylist() if pa.types.is_string(column.type) else column.to_numpy()
+            for name, column in zip(rows.column_names, rows.columns, strict=True)
+        }
+        if np.any(np.diff(np.asarray(columns[OFFSET], np.int64), prepend=after) <= 0):
+            raise StoreError(f"table {table!r} in {self._path} is not in the order of its offsets; the file is damaged")
+        return columns
 
     def _before_last(self, table: str, count: int, job: str) -> int:
         """The offset before the last `count` rows."""

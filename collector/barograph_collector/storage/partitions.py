@@ -101,13 +101,17 @@ class Partitions:
         """The lowest offset that rows of daily tables can have: 1 until a day has been dropped."""
         return self.days[0].first_offset if self.days else 1
 
-    def after(self, name: str, offset: int) -> list[str]:
-        """The tables that may hold rows of `name` beyond `offset`, in the order of their offsets."""
+    def after(self, name: str, offset: int, upto: int = 2**63) -> list[str]:
+        """The tables that may hold rows of `name` beyond `offset` up to `upto`, in the order of their offsets."""
         days = self.days
         if name not in DAILY or not days:
             return [name]
         ends = [*(partition.first_offset for partition in days), 2**63][1:]
-        return [partition.table(name) for partition, end in zip(days, ends, strict=True) if end > offset + 1]
+        return [
+            partition.table(name)
+            for partition, end in zip(days, ends, strict=True)
+            if end > offset + 1 and partition.first_offset <= upto
+        ]
 
     def _create_views(self, days: Sequence[Partition]) -> None:
         for name in DAILY:

@@ -17,6 +17,7 @@ from typing import Final, Self
 import duckdb
 
 from barograph_agent.protocol import wire
+from barograph_agent.protocol.wire import Column
 from barograph_collector.storage.connection import StoreError, StoreHeld, first_line
 from barograph_collector.storage.database import Database
 from barograph_collector.storage.journal import Journal
@@ -85,6 +86,19 @@ class Store:
         """A page of the log, see `PageReader.read`. Raises duckdb.Error and StoreError."""
         with self._swap:
             return self.database.pages.read(table, after, limit, job)
+
+    def has_rows(self, offsets: Mapping[str, int]) -> bool:
+        """Whether any of these tables has rows beyond its offset, True for a table that is unknown; any thread."""
+        heads = self.database.heads
+        return any(table not in heads or heads[table] > after for table, after in offsets.items())
+
+    def read_round(self, offsets: Mapping[str, int], limit: int) -> tuple[int, dict[str, dict[str, Column]]]:
+        """A round of several tables, see `PageReader.read_round`. Raises duckdb.Error and StoreError."""
+        with self._swap:
+            # The head first: up to it `heads` lacks no row.
+            head, heads = self.database.head, self.database.heads
+            news = {table: after for table, after in offsets.items() if heads[table] > after}
+            return self.database.pages.read_round(news, head, limit)
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """A new connection to the same database, for one thread; the caller closes it."""

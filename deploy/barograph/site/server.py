@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 import uvicorn
@@ -15,6 +16,8 @@ from starlette.applications import Starlette
 from barograph_collector.daemon.notify import Notifier
 from barograph_collector.daemon.service import CannotListen, Shutdown
 
+TICK_SECONDS: Final = 1.0
+"""Between two signs of life."""
 STOP_SECONDS: Final = 3
 """Time for open requests after the signal."""
 CONNECTIONS: Final = 256
@@ -30,7 +33,7 @@ class _Server(uvicorn.Server):
         self._notifier = notifier
         self._shutdown = shutdown
 
-    @contextmanager
+    @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         # uvicorn's own raises the signal again at the end, which would make the exit status that of a killed process.
         yield
@@ -39,9 +42,18 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         self._notifier.ready()
 
+    async def main_loop(self) -> None:
+        # uvicorn's own wakes up ten times a second. This one is woken up by signals.
+        signalled = asyncio.Event()
+        asyncio.get_running_loop().add_reader(self._shutdown.fileno(), signalled.set)
+        while not await self.on_tick(0):
+            signalled.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(signalled.wait(), TICK_SECONDS)
+
     async def on_tick(self, counter: int) -> bool:
         self._notifier.alive()
-        return await super().on_tick(counter) or self._shutdown.requested
+        return await super().on_tick(counter) or self._shutdown.wait(0.0)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._notifier.stopping()

@@ -84,6 +84,11 @@ class Learner(Stateful):
         return len(self._jobs)
 
     @property
+    def idle(self) -> bool:
+        """Whether no job is held and no class waits to be fitted."""
+        return not self._jobs and not self.backlog
+
+    @property
     def classes(self) -> int:
         """Number of classes, over all workloads."""
         return len(self._recent)

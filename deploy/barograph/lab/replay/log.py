@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from barograph_agent.protocol import wire
+from barograph_collector.client.log_reader import Round
 from barograph_collector.storage.messages import appended
 from barograph_collector.storage.pages import LogPage
 from barograph_collector.storage.store import Store
@@ -30,12 +31,21 @@ class ReplayLog:
             raise wire.Invalid(item.refusal.detail)
         self._store.commit([item.entry], {item.stream: item.seq})
 
+    @property
+    def idle(self) -> bool:
+        """True: rows are appended at once."""
+        return True
+
     def pump(self) -> None:
         """Do nothing: `put` is synchronous."""
 
     def read(self, table: str, after: int, limit: int = wire.MAX_ROWS, job: str = "") -> LogPage:
         """At most `limit` rows of `table` with offset > `after`."""
         return self._store.read(table, after, limit, job)
+
+    def follow(self, offsets: Mapping[str, int], limit: int, seconds: float) -> Round:
+        """The next round of some tables, at once."""
+        return self._store.read_round(offsets, limit)
 
     def close(self) -> None:
         """Close the file."""
