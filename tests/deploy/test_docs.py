@@ -123,7 +123,7 @@ def filled() -> tuple[Learner, Scorer]:
     return learner, scorer
 
 
-def foretelling() -> FeatureForecaster:
+def feature_forecaster() -> FeatureForecaster:
     """The same of features: one that has a model of them, and has predicted a run that has ended."""
     solves, features = Solves(), inline_features()
     processor = ModelerProcessor(Learner(), Forecaster(PredictorLibrary(Inline())), features)
@@ -169,7 +169,7 @@ def exposed() -> dict[str, list[Metric]]:
         "Collector": [Exporter(Counters(), Path("nowhere/log.duckdb"))],
         "Modeler": [
             ModelerExporter(Learner(), Forecaster(PredictorLibrary(Inline())), inline_features()),
-            ModelerExporter(learner, forecaster, foretelling()),
+            ModelerExporter(learner, forecaster, feature_forecaster()),
         ],
         "Answers of the modeler": [AnswerFamilies(answer(known, Question("solver", 64, params={"n": "1"})))],
         "Alerts": [AlertsExporter(Scorer(), lambda: now), AlertsExporter(scorer, lambda: now)],

@@ -46,7 +46,7 @@ def sentence(
 def prediction_clause(prior: RuntimePrior) -> str:
     """A clause about the runtime predicted by scaling."""
     lower, expected, upper = prior[:3]
-    return f"{expected:.2f} s foretold by {prior.basis} (95 %: {lower:.2f} to {upper:.2f} s)"
+    return f"{expected:.2f} s predicted by {prior.basis} (95 %: {lower:.2f} to {upper:.2f} s)"
 
 
 def _by_scaling(evidence: Evidence) -> str:
@@ -56,7 +56,7 @@ def _by_scaling(evidence: Evidence) -> str:
     score = evidence.alarms[-1].score if evidence.alarms else total.score
     verb = "ran" if evidence.over else "takes"
     return (
-        f"{total.slowdown:.2f}x what was foretold (score {score:.2f}, slow above 1); "
+        f"{total.slowdown:.2f}x what was predicted (score {score:.2f}, slow above 1); "
         f"{verb} {total.seconds:.2f} s, {prediction_clause(total.prior)}"
     )
 

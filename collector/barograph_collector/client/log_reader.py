@@ -191,7 +191,7 @@ class LogReader:
                 return answer
         if trouble := handshakes.trouble:
             self._disconnect()
-            raise LogUnavailable(f"not let in by the collector at {self.endpoint}: {trouble}")
+            raise LogUnavailable(f"not admitted by the collector at {self.endpoint}: {trouble}")
         return None
 
     def _connect(self) -> tuple[zmq.Socket[bytes], Handshakes]:

@@ -145,7 +145,7 @@ class Runner:
                 self._beat()
         except (LogUnavailable, ReadRefused) as error:
             if not self._away:
-                _log.warning("%s; going on when it is back", error)
+                _log.warning("%s; retrying", error)
             self._away = True
             return
         if self._away:

@@ -57,7 +57,7 @@ class TrainWorker:
                 process.kill()
                 raise TrainingFailed(f"it was not done within {SECONDS:g} seconds") from None
         if process.returncode:
-            last = errors.decode(errors="replace").strip().rpartition("\n")[2][:500] or "it said nothing"
+            last = errors.decode(errors="replace").strip().rpartition("\n")[2][:500] or "it printed nothing"
             raise TrainingFailed(f"its process ended with status {process.returncode}: {last}")
         # The pickle is trusted: it comes from a child process that read only our own data.
         model: FeatureModel | str = pickle.loads(learned)

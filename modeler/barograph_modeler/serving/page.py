@@ -52,7 +52,7 @@ class PredictPage:
         """Answer one request."""
         accept = request.get("HTTP_ACCEPT", "")
         if not self._is_authorized(request):
-            reply = {"error": "no token, or one that is not let in, expected the header Authorization: Bearer TOKEN"}
+            reply = {"error": "no valid token, expected the header Authorization: Bearer TOKEN"}
             return _send(start_response, HTTPStatus.UNAUTHORIZED, reply, [("WWW-Authenticate", "Bearer")])
         try:
             if request["REQUEST_METHOD"] != "GET":

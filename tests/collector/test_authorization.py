@@ -265,7 +265,7 @@ def test_clients_without_a_valid_key_get_the_reason_and_are_counted(
         pytest.raises(LogUnavailable) as refusal,
     ):
         reader.read("blocks", 0)
-    assert str(refusal.value) == f"not let in by the collector at {facility.collector.endpoint}: {text}"
+    assert str(refusal.value) == f"not admitted by the collector at {facility.collector.endpoint}: {text}"
     wait_until(lambda: facility.refused().keys() == {reason}, "the failed handshake is counted")
 
 

@@ -200,7 +200,7 @@ def test_one_scale_is_left_out_by_name(tmp_path, capsys):
     assert "left out: alone, time: 1 scale, expected at least 2" in capsys.readouterr().err
 
 
-PAGE = Path(__file__).resolve().parents[2] / "docs/engineer/scaling-papers.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs/engineer/scaling-papers.md"
 
 
 def test_the_tables_in_the_documentation_are_as_the_command_prints_them():

@@ -53,11 +53,11 @@ def other_scales(scorer: Scorer, intervals: dict[int, int]) -> None:
 
 @given(st.floats(0.2, 5), st.floats(1.01, 10))
 def test_the_upper_limit_is_exceeded_by_a_healthy_run_in_a_fortieth_and_wider_ones_follow_student(expected, ratio):
-    foretold = RuntimePrior(expected / ratio, expected, expected * ratio, 5, 2)
-    assert foretold.p_value(expected) == pytest.approx(0.5)
-    assert foretold.p_value(expected * ratio) == pytest.approx(0.025)
+    prior = RuntimePrior(expected / ratio, expected, expected * ratio, 5, 2)
+    assert prior.p_value(expected) == pytest.approx(0.5)
+    assert prior.p_value(expected * ratio) == pytest.approx(0.025)
     wider = student.ppf(0.995, 4) / student.ppf(0.975, 4)
-    assert foretold.p_value(expected * ratio**wider) == pytest.approx(0.005)
+    assert prior.p_value(expected * ratio**wider) == pytest.approx(0.005)
 
 
 def test_the_test_alarms_exactly_where_p_falls_below_the_risk_and_never_below_the_margin():
@@ -74,7 +74,7 @@ def test_the_test_alarms_exactly_where_p_falls_below_the_risk_and_never_below_th
     assert narrow.score > 1
 
 
-def test_a_size_never_seen_that_takes_far_longer_than_foretold_alarms_while_it_runs_and_says_by_what():
+def test_a_size_never_seen_that_takes_far_longer_than_predicted_alarms_while_it_runs_and_says_by_what():
     simulation = Simulation()
     job, scorer = simulation.job(slow_from=0, factor=2.0), Scorer()
     expect_runtime(scorer, job)
@@ -86,10 +86,10 @@ def test_a_size_never_seen_that_takes_far_longer_than_foretold_alarms_while_it_r
     final = scores[-1]
     assert (final["state"], final["basis"], final["onset_at"]) == ("slow", "scaling", started)
     assert final["slowdown"] == pytest.approx(2.0, rel=0.03)
-    assert "x what was foretold (score " in final["sentence"]
-    assert re.search(r"; takes 2[56]\.\d\d s, 20\.00 s foretold", first["sentence"])
+    assert "x what was predicted (score " in final["sentence"]
+    assert re.search(r"; takes 2[56]\.\d\d s, 20\.00 s predicted", first["sentence"])
     assert "; ran 40." in final["sentence"]
-    assert " s, 20.00 s foretold by scaling from 12 runs at 3 scales (95 %: 18.00 to 23.00 s)" in final["sentence"]
+    assert " s, 20.00 s predicted by scaling from 12 runs at 3 scales (95 %: 18.00 to 23.00 s)" in final["sentence"]
     evidence = json.loads(final["evidence"])
     assert (evidence["foretold"], evidence["runs"], evidence["scales"]) == (20.0, 12, 3)
 
@@ -108,20 +108,20 @@ def test_what_the_modeler_writes_is_what_a_size_never_seen_is_judged_by():
     finals = []
     for factor in (1.0, 3.0):
         job, scorer = campaign.run(12, factor=factor), Scorer()
-        [foretold] = said_of(("jobs", job["jobs"]))
+        [prediction] = said_of(("jobs", job["jobs"]))
         scorer.observe("jobs", {**job["jobs"], "offset": [1], "user": ["u"], "host": ["n1"]}, NOW)
-        scorer.observe("predictions", {name: [value] for name, value in foretold.columns.items()}, NOW)
+        scorer.observe("predictions", {name: [value] for name, value in prediction.columns.items()}, NOW)
         scorer.observe("runs", {**job["runs"], "intervals": [0]}, NOW)
         finals += [dict(output.columns) for output in scorer.step(NOW)]
     assert [(final["state"], final["basis"]) for final in finals] == [("healthy", "scaling"), ("slow", "scaling")]
-    assert all(" s foretold by scaling from 5 runs at 5 scales (95 %: " in final["sentence"] for final in finals)
+    assert all(" s predicted by scaling from 5 runs at 5 scales (95 %: " in final["sentence"] for final in finals)
 
 
-def test_what_is_foretold_from_the_run_itself_does_not_judge_it():
+def test_what_is_predicted_from_the_run_itself_does_not_judge_it():
     simulation = Simulation(intervals=2000)  # 5 s
     job, scorer = simulation.job(), Scorer()
     expect_runtime(scorer, job, factor=0.05, method="features")
-    assert "foretold" not in judge(scorer, job)[-1]["sentence"]
+    assert "predicted" not in judge(scorer, job)[-1]["sentence"]
 
 
 def test_where_runs_at_other_scales_agree_on_how_much_there_is_to_do_it_alarms_half_way():
@@ -133,21 +133,21 @@ def test_where_runs_at_other_scales_agree_on_how_much_there_is_to_do_it_alarms_h
     assert first["alarmed_at"] - job["jobs"]["started_at"][0] == pytest.approx(SECONDS, abs=2)
 
 
-def test_a_size_never_seen_that_takes_as_long_as_foretold_is_healthy_also_when_it_is_too_short_for_windows():
+def test_a_size_never_seen_that_takes_as_long_as_predicted_is_healthy_also_when_it_is_too_short_for_windows():
     simulation = Simulation(intervals=2000)  # 5 s
     job, scorer = simulation.job(), Scorer()
     expect_runtime(scorer, job, factor=0.25)
     final = judge(scorer, job)[-1]
     assert (final["state"], final["basis"]) == ("healthy", "scaling")
     assert final["score"] < 1
-    assert final["sentence"].startswith("healthy: 1.00x what was foretold (score ")
+    assert final["sentence"].startswith("healthy: 1.00x what was predicted (score ")
     assert final["slowdown"] == pytest.approx(1.0, rel=0.03)
     long = Simulation().job()
     scorer = Scorer()
     expect_runtime(scorer, long)
     final = judge(scorer, long)[-1]
     assert (final["state"], final["basis"]) == ("healthy", "own")
-    assert "; 20.00 s foretold by scaling from 12 runs at 3 scales" in final["sentence"]
+    assert "; 20.00 s predicted by scaling from 12 runs at 3 scales" in final["sentence"]
 
 
 def test_a_forecast_does_not_judge_where_there_is_a_history():

@@ -136,7 +136,7 @@ def test_state_that_went_through_a_snapshot_predicts_the_same(story, tmp_path):
     assert theirs["expected_seconds"] == pytest.approx(mine["expected_seconds"], rel=0.2)
 
 
-def test_where_scales_foretell_as_well_features_are_not_asked():
+def test_where_scales_predict_as_well_features_are_not_asked():
     life = Life()
     rng = np.random.default_rng(3)
     for number in range(30):
@@ -221,7 +221,7 @@ def test_a_fit_that_breaks_is_counted_and_the_last_model_stays(caplog):
     model = life.features.library.published[SOLVER]
 
     def broken(runs: Any, seed: int) -> Any:
-        raise TrainingFailed("its process ended with status -9: it said nothing")
+        raise TrainingFailed("its process ended with status -9: it printed nothing")
 
     life.features.library._learn = broken
     life.observe(*Solves(seed=5, _made=100).run().items())

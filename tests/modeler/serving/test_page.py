@@ -294,9 +294,7 @@ def test_with_a_list_of_viewers_only_their_tokens_are_answered_and_metrics_stay_
         for headers in ({}, {"Authorization": "Bearer nonsense"}, {"Authorization": f"Basic {token}"}):
             status, kind, body = get(served, asked, **headers)
             assert (status, kind) == (401, "application/json")
-            assert json.loads(body) == {
-                "error": "no token, or one that is not let in, expected the header Authorization: Bearer TOKEN"
-            }
+            assert json.loads(body) == {"error": "no valid token, expected the header Authorization: Bearer TOKEN"}
         assert get(served, asked, Authorization=f"Bearer {token}")[0] == 200
         assert get(served, "/metrics")[0] == 200
         host, port = served.address

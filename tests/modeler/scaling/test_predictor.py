@@ -102,7 +102,7 @@ def test_quantiles_are_those_of_the_interval():
         answer.quantile(1)
 
 
-def test_what_cannot_be_foretold_is_refused_with_the_reason():
+def test_what_cannot_be_predicted_is_refused_with_the_reason():
     one = fit({"a": runs(amdahl(1, 100), (4, 4, 4))})
     assert refused(one, "a", 8).startswith("a was seen at 4 ranks only")
     assert refused(fit({}), "a", 8).startswith("a was never seen, and 0 other problems")
@@ -126,7 +126,7 @@ def test_one_scale_or_none_is_enough_where_the_application_is_known():
     assert "never seen" in " ".join(stranger.conditions)
 
 
-def test_a_size_never_run_is_foretold_from_the_others():
+def test_a_size_never_run_is_predicted_from_the_others():
     sizes = (1e6, 2e6, 4e6, 8e6)
     parts = [runs(amdahl(1e-7 * n, 1e-4 * n), size=n) for n in sizes]
     everything = parts[0]
