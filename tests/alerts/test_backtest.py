@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from barograph.lab.backtest.command import main
+from barograph.cli import main
 from barograph_alerts.studies.detectors import RIVALS, JobCase, score
 from barograph_alerts.studies.pairs import MeasuredRun, cases
 from barograph_alerts.studies.tally import DetectorTally
@@ -46,7 +46,9 @@ def summary(found: dict, task: str, detector: str = "score") -> dict:
 
 
 def test_healthy_runs_raise_no_alarm_and_the_disturbed_one_does_from_its_onset_on(file, capsys):
-    assert main(["alerts", str(file), *COLUMNS, "--order", "iter", "--disturbed", "noisy=tue", "--json"]) == 0
+    assert (
+        main(["backtest", "alerts", str(file), *COLUMNS, "--order", "iter", "--disturbed", "noisy=tue", "--json"]) == 0
+    )
     out, err = capsys.readouterr()
     assert "1 run has fewer than 30 windows of 20 values: left out" in err
     found = json.loads(out)
@@ -63,7 +65,7 @@ def test_healthy_runs_raise_no_alarm_and_the_disturbed_one_does_from_its_onset_o
 
 
 def test_the_tables_have_shares_and_intervals(file, capsys):
-    assert main(["alerts", str(file), *COLUMNS]) == 0
+    assert main(["backtest", "alerts", str(file), *COLUMNS]) == 0
     out = capsys.readouterr().out
     assert [line.strip() for line in out.splitlines() if "healthy-" in line] == ["healthy-run", "healthy-half"]
     # Tuesday is not declared as disturbed: it counts as a false alarm.
@@ -80,7 +82,7 @@ def test_the_tables_have_shares_and_intervals(file, capsys):
     ],
 )
 def test_invalid_input_is_refused_in_one_line(file, capsys, change, said):
-    assert main(["alerts", str(file), *COLUMNS, *change]) == 65
+    assert main(["backtest", "alerts", str(file), *COLUMNS, *change]) == 65
     err = capsys.readouterr().err
     assert err.startswith("barograph backtest: ")
     assert said in err
@@ -90,7 +92,7 @@ def test_invalid_input_is_refused_in_one_line(file, capsys, change, said):
 @pytest.mark.parametrize("words", [["--window", "0"], ["--alpha", "1"], ["--join", "x.csv"]])
 def test_bad_options_are_usage_errors(file, words):
     with pytest.raises(SystemExit) as stopped:
-        main(["alerts", str(file), *COLUMNS, *words])
+        main(["backtest", "alerts", str(file), *COLUMNS, *words])
     assert stopped.value.code == 2
 
 

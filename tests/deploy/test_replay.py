@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from barograph.lab.replay.command import main
+from barograph.cli import main
 from barograph.lab.replay.members import stretches
 from barograph.lab.replay.record import Recorder
-from barograph.lab.replay.record import main as record
 from barograph.lab.replay.ring import TraceRing
 from barograph.lab.replay.trace import read_trace
 from barograph_agent.reduce.intervals import Cursor, IntervalReader
@@ -71,7 +70,7 @@ class Program:
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: Path | str) -> dict[str, Any]:
-    assert main([str(argument) for argument in arguments] + ["--json"]) == 0
+    assert main(["replay", *map(str, arguments), "--json"]) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
 
@@ -210,7 +209,7 @@ def test_a_trace_that_cannot_be_used_is_refused_in_one_line(tmp_path, clean, cap
         lopsided: "'dur_ns_0' has 4 values, expected 5",
     }
     for file, text in cases.items():
-        assert main([str(clean), "--history", str(file)]) == 65
+        assert main(["replay", str(clean), "--history", str(file)]) == 65
         [line] = capsys.readouterr().err.splitlines()
         assert line.startswith("barograph replay: ")
         assert str(file) in line
@@ -218,6 +217,6 @@ def test_a_trace_that_cannot_be_used_is_refused_in_one_line(tmp_path, clean, cap
 
 
 def test_an_empty_recording_is_refused(tmp_path, capsys):
-    assert record([str(tmp_path / "out.npz"), "--rings", str(tmp_path), "--seconds", "0"]) == 65
+    assert main(["record", str(tmp_path / "out.npz"), "--rings", str(tmp_path), "--seconds", "0"]) == 65
     assert "no collective of rank 0" in capsys.readouterr().err
     assert not (tmp_path / "out.npz").exists()

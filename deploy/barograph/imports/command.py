@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,6 +12,7 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from barograph.cli import CommandError
 from barograph.imports.delivery import CollectorUnreachable, Delivery
 from barograph.imports.mapping import FIELDS, BadMap, parse_map
 from barograph.imports.record import Bad, Entry, RunRecord, Skipped, UnreadableLine, app_name
@@ -86,14 +86,14 @@ def main(arguments: Sequence[str]) -> int:
                     if number % 256 == 0:
                         progress.update(task, description=f"{number:,} runs")
     except keys.KeyFileError as error:
-        return _refuse(str(error), Exit.DATA)
+        raise CommandError(str(error)) from error
     except (BadMap, OSError, EOFError, zlib.error) as error:
-        return _refuse(f"{options.file}: {getattr(error, 'strerror', None) or error}", Exit.DATA)
+        raise CommandError(f"{options.file}: {getattr(error, 'strerror', None) or error}") from error
     except CollectorUnreachable as error:
         done = f"{delivery.added:,} runs added by then; the same command continues from there"
-        return _refuse(f"{error}; {done}", Exit.UNAVAILABLE)
-    except KeyboardInterrupt:
-        return _refuse("interrupted; the same command continues from there", 130)
+        raise CommandError(f"{error}; {done}", Exit.UNAVAILABLE) from error
+    except KeyboardInterrupt as error:
+        raise CommandError("interrupted; the same command continues from there", 130) from error
     for line, reason in delivery.refused:
         tally.complain(line, f"refused by the collector: {reason}")
     skipped = ", ".join(f"{count:,} {state}" for state, count in tally.skipped.most_common())
@@ -104,11 +104,6 @@ def main(arguments: Sequence[str]) -> int:
     )
     print(f"not learned: {skipped or 'none'}", plural(tally.bad, "bad line"), sep="\n")
     return Exit.DATA if tally.bad else Exit.OK
-
-
-def _refuse(text: str, status: int) -> int:
-    print(f"barograph import: {text}", file=sys.stderr)
-    return status
 
 
 def _parser() -> argparse.ArgumentParser:

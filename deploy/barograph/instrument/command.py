@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
+from barograph.cli import CommandError
 from barograph.instrument.compiler import NotInstrumentable, arguments
 from barograph.instrument.rewrite import instrument, write
 from barograph_collector.daemon.service import Exit
@@ -62,8 +62,7 @@ def main(words: Sequence[str]) -> int:
         ]
         write(done, options.target)
     except NotInstrumentable as error:
-        print(f"barograph instrument: {error}", file=sys.stderr)
-        return Exit.DATA
+        raise CommandError(str(error)) from error
     for one in done:
         kinds = Counter(name.split(":")[3] for name in one.plan.names)
         counts = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "nothing to probe"

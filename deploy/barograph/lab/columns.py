@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from rich.console import Console
 from rich.table import Table
 
-from barograph_collector.daemon.service import Exit
+from barograph.cli import CommandError
 from barograph_modeler.studies.series import BadTable, Join
 
 Value = TypeVar("Value")
@@ -85,10 +85,9 @@ def note(text: str, command: str = "backtest") -> None:
     print(f"barograph {command}: {text}", file=sys.stderr)
 
 
-def refuse(command: str, error: ValueError | OSError) -> int:
-    """Print in one line why the input cannot be used; returns the exit status."""
-    note(f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error), command)
-    return Exit.DATA
+def unusable(error: ValueError | OSError) -> CommandError:
+    """Why the input cannot be used, in one line."""
+    return CommandError(f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error))
 
 
 def console(width: int = 120) -> Console:

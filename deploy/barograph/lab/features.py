@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from barograph.lab.columns import note, refuse
+from barograph.lab.columns import note, unusable
 from barograph_agent.deliver.spool import replace_file
 from barograph_agent.feature_files.side_file import Feature, SideFile, merge, read_side_file
 from barograph_collector.daemon.service import Exit
@@ -55,7 +55,7 @@ def main(words: Sequence[str]) -> int:
     try:
         (_table if options.verb == "table" else _reduce)(options)
     except (ValueError, OSError) as error:
-        return refuse("features", error)
+        raise unusable(error) from error
     return Exit.OK
 
 

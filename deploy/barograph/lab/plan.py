@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from barograph.cli import USAGE_ERROR, CommandError
 from barograph.lab.columns import checked, console, table
 from barograph_collector.daemon.service import Exit
 from barograph_modeler.studies.weak.complexity import BadExpression, Complexity
@@ -56,8 +56,7 @@ def main(arguments: Sequence[str]) -> int:
             targets=options.targets,
         )
     except (BadExpression, ValueError) as error:
-        print(f"barograph plan: {error}", file=sys.stderr)
-        return Exit.USAGE
+        raise CommandError(str(error), USAGE_ERROR) from error
     measured = len(configurations) - len(options.targets)
     work = complexity.work(options.size) / options.at_ranks
     if options.json:

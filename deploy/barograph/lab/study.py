@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from barograph.lab.columns import CSV_FILE, add_subject, checked, names, note, refuse
+from barograph.lab.columns import CSV_FILE, add_subject, checked, names, note, unusable
 from barograph_collector.daemon.service import Exit
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.studies.greybox import greybox_study
@@ -102,7 +102,7 @@ def main(arguments: Sequence[str]) -> int:
         complexity = None if options.complexity is None else Complexity.parse(options.complexity)
         grids, rows = options.execute(options, complexity)
     except (BadTable, BadExpression, OSError) as error:
-        return refuse("study", error)
+        raise unusable(error) from error
     if options.json:
         print(json.dumps(_plain({"tables": [asdict(grid) for grid in grids], "rows": [asdict(row) for row in rows]})))
     else:

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from barograph.lab.backtest import command
+from barograph.cli import main
 from barograph_collector.daemon.service import Exit
 
 SCALES = (1, 2, 4, 8, 16, 32, 64)
@@ -22,7 +22,7 @@ def amdahl(app, s, w, scales=SCALES):
 
 def run(capsys, *arguments):
     """Exit status, parsed output or None, standard error."""
-    status = command.main(["scaling", *arguments, "--time", "seconds", "--ranks", "ranks", "--by", "app", "--json"])
+    status = main(["backtest", "scaling", *arguments, "--time", "seconds", "--ranks", "ranks", "--by", "app", "--json"])
     said = capsys.readouterr()
     return status, json.loads(said.out) if said.out else None, said.err
 

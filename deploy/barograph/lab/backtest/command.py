@@ -12,7 +12,18 @@ from typing import Any
 
 from barograph.cli import MISSING_EXTRA
 from barograph.lab.backtest import alerts, runtime, scaling
-from barograph.lab.columns import CSV_FILE, add_join, add_subject, checked, console, join_of, names, note, refuse, table
+from barograph.lab.columns import (
+    CSV_FILE,
+    add_join,
+    add_subject,
+    checked,
+    console,
+    join_of,
+    names,
+    note,
+    table,
+    unusable,
+)
 from barograph_collector.daemon.service import Exit
 from barograph_modeler.studies.bands.bootstraps import single_ranks, whole_runs
 from barograph_modeler.studies.bands.methods import METHODS
@@ -91,7 +102,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         options.execute(options)
     except (BadTable, OSError) as error:
-        return refuse("backtest", error)
+        raise unusable(error) from error
     return Exit.OK
 
 

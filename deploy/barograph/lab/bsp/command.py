@@ -7,10 +7,10 @@ import contextlib
 import io
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Final
 
+from barograph.cli import CommandError
 from barograph.lab.bsp import harness, report, workloads
 from barograph_agent.api.intervals import place
 from barograph_agent.job.identity import JobError, parse_params
@@ -82,6 +82,6 @@ def main(arguments: list[str]) -> int:
         if options.output is not None:
             report.write(options.output, options.workload, times)
     except OSError as error:
-        print(f"barograph bsp: {error.filename}: {error.strerror}, expected a directory to write to", file=sys.stderr)
-        return CANNOT_WRITE
+        text = f"{error.filename}: {error.strerror}, expected a directory to write to"
+        raise CommandError(text, CANNOT_WRITE) from error
     return 0

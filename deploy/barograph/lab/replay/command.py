@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from barograph.lab.columns import checked, console, note, refuse, table
+from barograph.lab.columns import checked, console, note, table, unusable
 from barograph.lab.replay.report import summarize
 from barograph.lab.replay.simulation import replay
 from barograph.lab.replay.trace import Trace, TraceError, read_trace
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
             if not one.ranks[0].synchronizing.any():
                 raise TraceError(f"trace {one.file}: no synchronizing collective, expected some of codes 8 to 63")
     except (TraceError, OSError) as error:
-        return refuse("replay", error)
+        raise unusable(error) from error
     for other in history:
         if other.size != trace.size:
             note(

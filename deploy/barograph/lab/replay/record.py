@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,11 +13,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from barograph.cli import CommandError
 from barograph_agent.ring.reader import RECORD, Records, Ring, RingError
 from barograph_agent.settings import places
 
 POLL_SECONDS: Final = 0.2
-EXIT_DATA: Final = 65
 EXIT_STATE: Final = 73
 
 
@@ -124,16 +123,16 @@ def main(arguments: Sequence[str], clock: Callable[[], float] = time.monotonic) 
     options = parser.parse_args(arguments)
     directory = options.rings or _newest(places.ring_root(os.environ))
     if directory is None:
-        return _refuse(f"no job under {places.ring_root(os.environ)}, expected one that runs or --rings", EXIT_DATA)
+        raise CommandError(f"no job under {places.ring_root(os.environ)}, expected one that runs or --rings")
     recorder = Recorder(directory)
     until = clock() + options.seconds
     try:
         _record(recorder, until, clock)
         recorder.save(options.out)
     except RingError as error:
-        return _refuse(str(error), EXIT_DATA)
+        raise CommandError(str(error)) from error
     except OSError as error:
-        return _refuse(f"{options.out}: {error.strerror}", EXIT_STATE)
+        raise CommandError(f"{options.out}: {error.strerror}", EXIT_STATE) from error
     finally:
         recorder.close()
     lost = f", {recorder.lost} overwritten before they were copied" if recorder.lost else ""
@@ -157,8 +156,3 @@ def _record(recorder: Recorder, until: float, clock: Callable[[], float]) -> Non
 def _newest(root: Path) -> Path | None:
     directories = [path for path in root.glob("*") if any(path.glob("*.ring"))]
     return max(directories, key=lambda path: path.stat().st_mtime, default=None)
-
-
-def _refuse(text: str, status: int) -> int:
-    print(f"barograph record: {text}", file=sys.stderr)
-    return status
