@@ -86,6 +86,9 @@ def maxima(folder: Path) -> None:
     values = ((row["set_id"], i, rng.gumbel(10 + row["p"] / 8, 1)) for row in sets for i in range(640))
     write(folder / "samples.csv", ({"set_id": s, "iter": i, "max_us": round(v, 4)} for s, i, v in values))
     shutil.copy(folder / "samples.csv", folder / "shuffled.csv")
+    ranks = itertools.product(range(16), range(200))
+    single = ({"system": "daint", "collective": "allreduce", "rank": r, "us": rng.gumbel(10, 1)} for r, _ in ranks)
+    write(folder / "perrank.csv", single)
 
 
 def features(folder: Path) -> None:
