@@ -86,26 +86,27 @@ def steps_of(number: int) -> int:
 
 
 def write_history(service: Up, app: str, steps: int) -> None:
-    """Appends runs like the only one of this application, which had so many steps, with others in their place."""
+    """Appends runs like the only one of this application, which had `steps`: with others, and counts in proportion."""
     (job,) = rows(service, "jobs", app=app)
     (run,) = rows(service, "runs", job=job["job"])
     features = rows(service, "features", job=job["job"])
     assert any(feature["value"] == steps for feature in features)
-    writer = LogWriter(service.endpoint, f"history/{app}")
+    made: dict[str, list[dict[str, Any]]] = {"jobs": [], "features": [], "runs": []}
     for number in range(1, RUNS):
-        more = (steps_of(number) - steps) * STEP
+        more = steps_of(number) - steps
         named = {"job": f"{job['job']}-{number}"}
-        took = {"runtime_seconds": run["runtime_seconds"] + more, "ended_at": run["ended_at"] + more}
-        put(writer, "jobs", [job | named])
-        put(writer, "features", [
-            feature | named | ({"value": steps_of(number)} if feature["value"] == steps else {}) for feature in features
-        ])  # fmt: skip
-        put(writer, "runs", [run | named | took])
+        made["jobs"].append(job | named)
+        for feature in features:
+            grows = feature["value"] == steps or feature["name"].endswith((":taken", ":passed"))
+            value = feature["value"] * steps_of(number) // steps if grows else feature["value"]
+            made["features"].append(feature | named | {"value": value})
+        took = {"runtime_seconds": run["runtime_seconds"] + more * STEP, "ended_at": run["ended_at"] + more * STEP}
+        made["runs"].append(run | named | took)
+    writer = LogWriter(service.endpoint, f"history/{app}")
+    # The ends in one message: the first model learns from all of them.
+    for table, those in made.items():
+        writer.put(table, len(those), {name: [row[name] for row in those] for name in TABLES[table].columns})
     assert writer.close(60)
-
-
-def put(writer: LogWriter, table: str, those: list[dict[str, Any]]) -> None:
-    writer.put(table, len(those), {name: [row[name] for row in those] for name in TABLES[table].columns})
 
 
 def predicted(service: Up, app: str, command: Callable[[int], list[str]], steps: int) -> dict[str, Any]:
