@@ -97,9 +97,13 @@ def write_history(service: Up, app: str, steps: int) -> None:
         named = {"job": f"{job['job']}-{number}"}
         made["jobs"].append(job | named)
         for feature in features:
-            grows = feature["value"] == steps or feature["name"].endswith((":taken", ":passed"))
-            value = feature["value"] * steps_of(number) // steps if grows else feature["value"]
-            made["features"].append(feature | named | {"value": value})
+            counts = feature["name"].endswith((":taken", ":passed", ":iterations"))
+            value, known = feature["value"], feature["known_seconds"]
+            if counts or value == steps:
+                value = value * steps_of(number) // steps
+            if counts:
+                known += more * STEP
+            made["features"].append(feature | named | {"value": value, "known_seconds": known})
         took = {"runtime_seconds": run["runtime_seconds"] + more * STEP, "ended_at": run["ended_at"] + more * STEP}
         made["runs"].append(run | named | took)
     writer = LogWriter(service.endpoint, f"history/{app}")
