@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -33,6 +32,7 @@ from barograph_agent.sidecar.plan import (
     load_report,
     save,
 )
+from barograph_agent.system.clock import CLOCK
 
 NOT_FOUND: Final = 127
 NOT_EXECUTABLE: Final = 126
@@ -62,7 +62,7 @@ def run(command: Sequence[str], job: Job, settings: RunOptions, environment: Map
         return error.status
     if guard is not None:
         try:
-            _summarize(guard.finish(CommandEnd(time.time(), runtime, status)), runtime, guard, settings, out)
+            _summarize(guard.finish(CommandEnd(CLOCK.now(), runtime, status)), runtime, guard, settings, out)
         except KeyboardInterrupt:
             print("barograph: interrupted; the sidecar continues delivery in the background", file=out)
     return status
@@ -116,7 +116,7 @@ class SidecarGuard:
 
     def check(self) -> None:
         """Restart the sidecar if it has died."""
-        if self._process.poll() is None or time.monotonic() - self._started <= _RESTART_SECONDS:
+        if self._process.poll() is None or CLOCK.monotonic() - self._started <= _RESTART_SECONDS:
             return
         if not (self.spool / REPORT).exists():
             self._start()
@@ -132,16 +132,16 @@ class SidecarGuard:
         with contextlib.suppress(OSError):
             save(self.spool, END_FILE, end)
         # The verdict follows delivery. A sidecar that exceeds the deadline is stopped, and reports its counts so far.
-        deadline = time.monotonic() + self.plan.drain_seconds + _ANSWER_SECONDS
+        deadline = CLOCK.monotonic() + self.plan.drain_seconds + _ANSWER_SECONDS
         terminated = False
         while (report := load_report(self.spool)) is None:
             self.check()
-            if time.monotonic() > deadline:
+            if CLOCK.monotonic() > deadline:
                 if terminated:
                     break
                 terminated, deadline = True, deadline + 2.0
                 self._process.terminate()
-            time.sleep(0.02)
+            CLOCK.sleep(0.02)
         # The sidecar may still run, to deliver the spools of earlier runs.
         if report is not None and report.delivered:
             self._clear()
@@ -149,7 +149,7 @@ class SidecarGuard:
 
     def _start(self) -> None:
         # In a session of its own: Ctrl-C in the terminal is for the command and must not end the sidecar.
-        self._started = time.monotonic()
+        self._started = CLOCK.monotonic()
         with (self.spool / "sidecar.log").open("ab") as log:
             self._process = subprocess.Popen(
                 # -P: the working directory may contain modules that shadow Python's.
@@ -181,7 +181,7 @@ def _run_command(
     command: Sequence[str], environment: Mapping[str, str], guard: SidecarGuard | None
 ) -> tuple[int, float]:
     """Run a command, forwarding signals to it; returns its exit status and its runtime in seconds."""
-    started = time.monotonic()
+    started = CLOCK.monotonic()
     with _forwarded_signals() as forwarder:
         try:
             process = subprocess.Popen(command, env=dict(environment))
@@ -200,7 +200,7 @@ def _run_command(
                 with contextlib.suppress(OSError):
                     guard.check()
         status = process.wait()
-    return (status if status >= 0 else 128 - status), time.monotonic() - started
+    return (status if status >= 0 else 128 - status), CLOCK.monotonic() - started
 
 
 class _SignalForwarder:

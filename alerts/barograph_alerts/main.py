@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Sequence
 
 from barograph_agent.settings.sources import Configuration
+from barograph_agent.system.clock import CLOCK
 from barograph_alerts.settings import AlertsSettings
 from barograph_collector.client.follow import Follower
 from barograph_collector.client.log_reader import LogReader
@@ -38,7 +38,7 @@ def _serve(configuration: Configuration[AlertsSettings]) -> int:
         # Jobs with a final verdict are not judged again, and blocks before the first job without one are not read.
         for table in ("scores", "jobs"):
             for page in reader.read_all(table):
-                scorer.observe(table, page.columns, time.time())
+                scorer.observe(table, page.columns, CLOCK.now())
         follower.offsets["blocks"] = follower.offsets["node_blocks"] = scorer.first_open_offset
 
     return serve(scorer, TABLES, exporter, configuration, apply=apply, prepare=prepare)

@@ -12,6 +12,7 @@ from typing import Any
 from prometheus_client.core import Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
+from barograph_agent.system.clock import CLOCK, Clock
 from barograph_collector.daemon.families import counter, gauge
 from barograph_collector.ingest.counters import Counters, Durations
 
@@ -19,7 +20,8 @@ from barograph_collector.ingest.counters import Counters, Durations
 class Exporter(Collector):
     """Exposes the counters of a collector whose database is at this path."""
 
-    def __init__(self, counters: Counters, database: Path) -> None:
+    def __init__(self, counters: Counters, database: Path, clock: Clock = CLOCK) -> None:
+        self._clock = clock
         self._counters = counters
         self._database = database
 
@@ -28,6 +30,7 @@ class Exporter(Collector):
         for field in dataclasses.fields(self._counters):
             if field.metadata:
                 yield _metric(field.name, field.metadata, getattr(self._counters, field.name))
+        lag = self._counters.lag_seconds(self._clock.monotonic())
         path = self._database
         journal = path.with_name(f"{path.name}.journal").glob("*")
         wal = path.with_name(f"{path.name}.wal")
@@ -35,7 +38,7 @@ class Exporter(Collector):
         with contextlib.suppress(FileNotFoundError):
             free = shutil.disk_usage(path.parent).free
         for name, text, value in (
-            ("lag_seconds", "Age of the oldest acknowledged uncommitted rows, in seconds.", self._counters.lag_seconds),
+            ("lag_seconds", "Age of the oldest acknowledged uncommitted rows, in seconds.", lag),
             ("journal_bytes", "Size of the journal's segments, in bytes.", sum(map(_size, journal))),
             ("disk_free_bytes", "Free space of the file system of the log, in bytes.", free),
             ("database_bytes", "Size of the database file, in bytes.", _size(path)),

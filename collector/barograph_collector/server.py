@@ -19,12 +19,12 @@ import functools
 import logging
 import queue
 import threading
-import time
 from collections.abc import Callable
 from typing import Final
 
 import zmq
 
+from barograph_agent.system.system import SYSTEM, System
 from barograph_collector.auth.authenticator import Authenticator, HelloRequest
 from barograph_collector.auth.authorization import JOBS_KEPT, Authorization
 from barograph_collector.auth.credentials import Verifier
@@ -62,65 +62,72 @@ class Collector:
         store: Store,
         listen: str,
         *,
-        clock: Callable[[], float] = time.time,
+        system: System = SYSTEM,
         on_failure: Callable[[], None] = lambda: None,
         keyring: Keyring | None = None,
         munge_socket: str | None = None,
         rows_per_second: float = ROWS_PER_SECOND,
         retention: Retention = KEEP_ALL,
         reserve_bytes: int = 0,
+        mailbox: WakeupQueue[Callable[[], object]] | None = None,
+        open_socket: Callable[..., RouterSocket] = RouterSocket,
     ) -> None:
-        """`clock` gives Unix seconds; `on_failure` is called from a thread that fails.
+        """`on_failure` is called from a thread that fails.
 
         keyring: the clients that may connect; None for all. munge_socket: see `credentials.Verifier`.
         rows_per_second: the rate limit of each producer. retention: which days of raw rows are kept. reserve_bytes:
-        with less than this free on the disk no rows are accepted.
+        with less than this free on the disk no rows are accepted. mailbox, open_socket: simulated ones.
         """
         self.counters = Counters(last_offset=store.head, table_rows=store.database.row_counts())
         self.endpoint = listen
         self.failure: Exception | None = None
         self._store = store
-        self._clock = clock
+        self._system = system
+        self._open_socket = open_socket
         self._on_failure = on_failure
         self._keyring = keyring
         self._munge_socket = munge_socket
         self._rows_per_second = rows_per_second
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._mailbox: WakeupQueue[Callable[[], object]] = WakeupQueue()
-        self._items: queue.SimpleQueue[Item | None] = queue.SimpleQueue()
-        groups: queue.SimpleQueue[DurableGroup | threading.Event | None] = queue.SimpleQueue()
+        self._mailbox: WakeupQueue[Callable[[], object]] = mailbox or WakeupQueue()
+        self._items: queue.SimpleQueue[Item | None] = system.threads.queue()
+        groups: queue.SimpleQueue[DurableGroup | threading.Event | None] = system.threads.queue()
         self._appender = Appender(
-            store.journal, self._items, groups, lambda items: self._call(self._receiver.durable, items)
+            store.journal, self._items, groups, lambda items: self._call(self._receiver.durable, items), system
         )
-        self.space = DiskSpace(store.path.parent, reserve_bytes)
+        self.space = DiskSpace(store.path.parent, reserve_bytes, system)
         self._writer = DatabaseWriter(
             store,
             groups,
             stored=lambda items: self._call(self._receiver.stored, items),
             counters=self.counters,
             retention=retention,
+            system=system,
         )
         self._querier = Querier(store, self._writer.settle)
         self._threads: list[threading.Thread] = []
-        self._pulse = threading.Event()
+        self._pulse = system.threads.event()
         self._pulse.set()
 
     def start(self) -> None:
         """Bind and serve; `endpoint` then has the port that was chosen for port 0. Raises CannotListen."""
         try:
-            socket = RouterSocket(self._context, self.endpoint, self._keyring)
+            socket = self._open_socket(self._context, self.endpoint, self._keyring)
         except CannotListen:
             self._context.term()
             self._mailbox.close()
             raise
         self.endpoint = socket.endpoint
         streams = Streams()
+        threads, monotonic = self._system.threads, self._system.clock.monotonic
         admission = self._admission = self._make_admission()
-        limiter = TokenBuckets(REJECTED_PER_SECOND, time.monotonic)
+        limiter = TokenBuckets(REJECTED_PER_SECOND, monotonic)
         read = functools.partial(answer_read, self._store, self._writer.settle)
-        reads = Answerer(read, lambda reply: self._call(router.send_answer, reply), READS_WAITING)
-        queries = Answerer(self._querier.answer, lambda reply: self._call(router.send_answer, reply), QUERIES_WAITING)
-        hellos: queue.SimpleQueue[HelloRequest | None] = queue.SimpleQueue()
+        reads = Answerer(read, lambda reply: self._call(router.send_answer, reply), READS_WAITING, threads)
+        queries = Answerer(
+            self._querier.answer, lambda reply: self._call(router.send_answer, reply), QUERIES_WAITING, threads
+        )
+        hellos: queue.SimpleQueue[HelloRequest | None] = threads.queue()
         router = self._router = RequestRouter(
             socket,
             streams,
@@ -128,7 +135,7 @@ class Collector:
             self.counters,
             limiter,
             reads=reads,
-            waiting=WaitingReads(self._store.has_rows, time.monotonic),
+            waiting=WaitingReads(self._store.has_rows, monotonic),
             queries=queries,
             hellos=hellos,
         )
@@ -145,7 +152,7 @@ class Collector:
             space=self.space,
             items=self._items,
             counters=self.counters,
-            clock=self._clock,
+            clock=self._system.clock.now,
         )
         for name, work in (
             ("receiver", self._receive(socket, receiver)),
@@ -155,15 +162,14 @@ class Collector:
             *(("querier", queries.run) for _ in range(QUERY_THREADS)),
             ("authenticator", authenticator.run),
         ):
-            self._threads.append(threading.Thread(target=self._run, args=(name, work), name=name, daemon=True))
-        for thread in self._threads:
-            thread.start()
+            self._threads.append(threads.start(name, functools.partial(self._run, name, work)))
 
     def stop(self, seconds: float = STOP_SECONDS) -> bool:
         """Stop receiving, commit and acknowledge accepted rows, close. False if that took longer than `seconds`."""
         if not self._threads:
             return True
-        deadline = time.monotonic() + seconds
+        monotonic = self._system.clock.monotonic
+        deadline = monotonic() + seconds
         receiver, *workers = self._threads
         self._querier.stop()
         self._appender.end()
@@ -174,9 +180,9 @@ class Collector:
             self._items.put(None)
             self._router.end()
         for thread in workers:
-            thread.join(max(deadline - time.monotonic(), 0.0))
+            thread.join(max(deadline - monotonic(), 0.0))
         self._call(self._receiver.end)
-        receiver.join(max(deadline - time.monotonic(), 0.5))
+        receiver.join(max(deadline - monotonic(), 0.5))
         if late := [thread.name for thread in self._threads if thread.is_alive()]:
             _log.error("did not stop within %g s: %s", seconds, ", ".join(late))
             return False
@@ -210,11 +216,13 @@ class Collector:
             while (page := self._store.read("jobs", after, JOBS_KEPT)).rows:
                 owners |= dict(zip(page.columns["job"], page.columns["user"], strict=True))
                 after = page.next_offset
-        return Authorization(self._keyring, owners=owners, rows_per_second=self._rows_per_second, clock=time.monotonic)
+        return Authorization(
+            self._keyring, owners=owners, rows_per_second=self._rows_per_second, clock=self._system.clock.monotonic
+        )
 
     def _verifier(self) -> Verifier:
         secret = bytes.fromhex(self._keyring.collector.token_secret) if self._keyring is not None else b""
-        return Verifier(secret, self._munge_socket, self._clock)
+        return Verifier(secret, self._munge_socket, self._system.clock.now)
 
     def _receive(self, socket: RouterSocket, receiver: Receiver) -> Callable[[], None]:
         def run() -> None:

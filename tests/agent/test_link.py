@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from barograph_agent.deliver.link import BACKOFF_LIMIT_SECONDS, SILENCE_SECONDS, Link, backoff, pump
 from barograph_agent.deliver.outbox import Memory
 from barograph_agent.protocol import wire
+from helpers.clocks import system_at
 from helpers.log import wait_until
 from helpers.up import free_ports
 
@@ -64,7 +65,7 @@ class Pair:
         self.script = Script(self.context, "inproc://collector")
         self.clock = Clock()
         self.outbox = Memory(cap_messages=cap_messages)
-        self.link = Link("inproc://collector", "s", self.outbox, context=self.context, clock=self.clock, seed=1)
+        self.link = Link("inproc://collector", "s", self.outbox, system=system_at(self.clock, self.context), seed=1)
 
     def put(self, *rows: int) -> None:
         for count in rows:
@@ -392,7 +393,7 @@ def test_hello_is_sent_at_once_after_a_late_connection() -> None:
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     port = free_ports(1)
     clock = Clock()
-    link = Link(f"tcp://127.0.0.1:{port}", "s", Memory(), context=context, clock=clock, seed=1)
+    link = Link(f"tcp://127.0.0.1:{port}", "s", Memory(), system=system_at(clock, context), seed=1)
     for _ in range(100):
         clock.now += 1
         link.pump()

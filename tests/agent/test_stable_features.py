@@ -15,6 +15,7 @@ import pytest
 from barograph_agent.feature_files import stable as module
 from barograph_agent.feature_files.side_file import HEADER, MAGIC, SLOT, read_side_file
 from barograph_agent.feature_files.stable import StableFeatures
+from helpers.clocks import SetClock
 
 
 class Program:
@@ -39,7 +40,7 @@ class Program:
             (self.folder / f"{process}.features").write_bytes(header.tobytes() + slots.tobytes() + names)
 
     def watch(self) -> StableFeatures:
-        return StableFeatures(self.folder, self.began - 1, clock=lambda: self.now)
+        return StableFeatures(self.folder, self.began - 1, clock=SetClock(lambda: self.now))
 
 
 def told(watch: StableFeatures, *, final: bool = False) -> dict[str, tuple[float, float]]:
@@ -99,7 +100,7 @@ def test_files_of_earlier_runs_are_ignored_and_lost_values_counted(tmp_path, mon
     program.note(refused=2, **{f"f{number}": 1.0 for number in range(5)})
     (tmp_path / "broken.features").write_bytes(b"BAROFEAT")
     program.now = 101.0
-    assert told(StableFeatures(tmp_path, 100.5, clock=lambda: 101.0), final=True) == {}
+    assert told(StableFeatures(tmp_path, 100.5, clock=SetClock(lambda: 101.0)), final=True) == {}
     watch = program.watch()
     assert set(told(watch, final=True)) == {"f0", "f1", "f2"}
     assert watch.lost == {"beyond": 2, "files": 1, "refused": 2}

@@ -19,10 +19,12 @@ from barograph_agent.job.identity import Job
 from barograph_agent.settings import places
 from barograph_agent.sidecar.main import adopt, orphans
 from barograph_agent.sidecar.plan import END as END_FILE
-from barograph_agent.sidecar.plan import PLAN, CommandEnd, RunPlan, born, load_plan, myself, save
+from barograph_agent.sidecar.plan import PLAN, CommandEnd, RunPlan, load_plan, myself, save
 from barograph_agent.sidecar.watch import STRAGGLERS_SECONDS, Watch
+from barograph_agent.system.processes import PROCESSES
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.server import Collector
+from helpers.clocks import system_at
 from helpers.log import DEADLINE_SECONDS, collector_on, wait_until
 from helpers.rings import FakeShim
 
@@ -65,7 +67,7 @@ class Run:
 
     def watch(self, endpoint: str = "") -> Watch:
         plan = msgspec.structs.replace(self.plan, endpoint=endpoint or self.plan.endpoint)
-        return Watch(self.directory, plan, clock=lambda: NOW)
+        return Watch(self.directory, plan, system=system_at(lambda: NOW))
 
 
 def put(shim: FakeShim, count: int) -> int:
@@ -355,7 +357,7 @@ def started_with(run: Run) -> subprocess.Popen[bytes]:
 def test_the_end_waits_briefly_for_ranks_that_outlive_the_command(run: Run) -> None:
     shim = run.ring()
     now = NOW
-    watch = Watch(run.directory, run.plan, clock=lambda: now)
+    watch = Watch(run.directory, run.plan, system=system_at(lambda: now))
     with started_with(run) as rank:
         save(run.directory, END_FILE, CommandEnd(NOW, 50.0, 137))
         put(shim, 5)
@@ -371,7 +373,7 @@ def test_the_end_waits_briefly_for_ranks_that_outlive_the_command(run: Run) -> N
 
 def test_the_end_does_not_wait_for_daemons_started_by_the_command(run: Run) -> None:
     now = NOW
-    watch = Watch(run.directory, run.plan, clock=lambda: now)
+    watch = Watch(run.directory, run.plan, system=system_at(lambda: now))
     with started_with(run) as left:
         save(run.directory, END_FILE, CommandEnd(NOW, 50.0, 0))
         watch.step()
@@ -400,15 +402,15 @@ def test_a_run_without_its_launcher_ends_with_its_last_process(run: Run, collect
 
 
 def test_a_process_is_identified_by_its_start_time_and_a_zombie_has_ended(tmp_path: Path) -> None:
-    assert born(os.getpid()) == born(os.getpid()) > 0
-    assert born(2**22 + 1) == -1  # beyond the limit of Linux
+    assert PROCESSES.born(os.getpid()) == PROCESSES.born(os.getpid()) > 0
+    assert PROCESSES.born(2**22 + 1) == -1  # beyond the limit of Linux
     program = tmp_path / "a) S 1 (b"
     program.symlink_to("/bin/cat")
     with subprocess.Popen([program], stdin=subprocess.PIPE) as process:
-        assert born(process.pid) >= born(os.getpid())
+        assert PROCESSES.born(process.pid) >= PROCESSES.born(os.getpid())
         assert process.stdin is not None
         process.stdin.close()
-        wait_until(lambda: born(process.pid) == -1, "it has ended; nobody has collected it yet")
+        wait_until(lambda: PROCESSES.born(process.pid) == -1, "it has ended; nobody has collected it yet")
 
 
 def test_only_runs_without_launcher_and_watch_are_adopted(tmp_path: Path) -> None:

@@ -17,11 +17,11 @@ import zmq
 
 from barograph_agent.deliver import credential, munge
 from barograph_agent.deliver import keys as client_keys
-from barograph_agent.deliver.handshake import Handshakes
 from barograph_agent.deliver.keys import ClientKey, Role
 from barograph_agent.deliver.link import Link
 from barograph_agent.deliver.outbox import Memory
 from barograph_agent.protocol import wire
+from barograph_agent.system.handshake import Handshakes
 from barograph_collector.auth import keys
 from barograph_collector.auth.authorization import Claim, Refused
 from barograph_collector.auth.credentials import WINDOW_SECONDS, Verifier

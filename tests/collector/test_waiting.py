@@ -17,6 +17,7 @@ from barograph_collector.client.log_reader import LogReader, LogUnavailable, Rea
 from barograph_collector.net import requests
 from barograph_collector.net.waiting_reads import READS, SECONDS, WaitingRead, WaitingReads
 from barograph_collector.server import Collector
+from helpers.clocks import system_at
 from helpers.log import Producer, blocks, collector_on, wait_until
 from helpers.up import free_ports
 
@@ -224,7 +225,7 @@ def test_a_wait_that_another_request_interrupts_or_that_is_refused_begins_anew(
 def test_a_wait_is_sent_again_over_a_new_connection_and_given_up_when_its_answer_is_overdue() -> None:
     now = 0.0
     endpoint = f"tcp://127.0.0.1:{free_ports(1)}"
-    with zmq.Context() as context, LogReader(endpoint, 2.0, clock=lambda: now) as reader:
+    with zmq.Context() as context, LogReader(endpoint, 2.0, system=system_at(lambda: now)) as reader:
 
         def wait() -> bool:
             poller = zmq.Poller()

@@ -6,16 +6,18 @@ Every input follows from a seed and its number.
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections import Counter, deque
 from pathlib import Path
+from typing import Any
 
 import msgspec
-import zmq
 
 from barograph_agent.deliver.link import Link
 from barograph_agent.deliver.outbox import Memory
 from barograph_agent.protocol import wire
 from barograph_agent.reduce.ring_set import Progress, RingSet
+from barograph_agent.system.network import Network
+from barograph_agent.system.system import SYSTEM
 from barograph_collector.storage import messages as intake
 from helpers.hostile_wire import INVALID_APPENDS, NOT_OF_THE_PROTOCOL
 from helpers.log import blocks
@@ -135,26 +137,43 @@ def _small(message: dict[str, object]) -> bool:
         return False
 
 
-class FakeSocket:
-    """A socket on which one frame arrives."""
+class FakeConnection:
+    """A connection of which a test writes what arrives; everything sent is swallowed."""
 
     def __init__(self) -> None:
-        self.frames: list[bytes] = []
+        self.frames: deque[bytes] = deque()
+        self.trouble = ""
 
-    def recv(self, flags: int) -> bytes:
-        """The frame."""
-        return self.frames.pop()
+    def can_receive(self) -> bool:
+        """Whether a frame has arrived."""
+        return bool(self.frames)
 
-    def getsockopt(self, option: int) -> int:
-        """What `zmq.EVENTS` says: whether there is something."""
-        return zmq.POLLIN if self.frames else 0
+    def receive(self) -> bytes:
+        """The next one."""
+        return self.frames.popleft()
 
-    def send(self, frame: bytes, flags: int) -> None:
+    def gave_up(self) -> bool:
+        """Never."""
+        return False
+
+    def can_send(self) -> bool:
+        """There is always room."""
+        return True
+
+    def send(self, frame: bytes, seconds: float = 0.0) -> bool:
         """Swallowed."""
+        return True
 
-    def poll(self, timeout: int, events: int = zmq.POLLIN) -> bool:
-        """There is something, and room for more."""
-        return bool(self.frames) if events == zmq.POLLIN else True
+
+class FakeNetwork(Network):
+    """Connects everything to one connection."""
+
+    def __init__(self) -> None:
+        self.connection = FakeConnection()
+
+    def connect(self, *arguments: Any, **named: Any) -> Any:
+        """The connection."""
+        return self.connection
 
 
 def messages(count: int, seed: int) -> Counter[str]:
@@ -186,18 +205,16 @@ def messages(count: int, seed: int) -> Counter[str]:
                 found["accepted"] += 1
     for number in range(count):
         if number % 100 == 0:
-            link, socket = _link()
-        socket.frames.append(rng.choice([mutate, alter])(rng.choice(collectors), rng))
+            link, connection = _link()
+        connection.frames.append(rng.choice([mutate, alter])(rng.choice(collectors), rng))
         link.pump()
         found["heard"] += 1
     return found
 
 
-def _link() -> tuple[Link, FakeSocket]:
+def _link() -> tuple[Link, FakeConnection]:
     outbox = Memory()
     for _ in range(5):
         outbox.put(1, b"x")
-    link, socket = Link("tcp://127.0.0.1:1", "s", outbox, seed=1), FakeSocket()
-    link.close()
-    link._socket = socket  # type: ignore[assignment]
-    return link, socket
+    network = FakeNetwork()
+    return Link("tcp://127.0.0.1:1", "s", outbox, system=SYSTEM._replace(network=network), seed=1), network.connection

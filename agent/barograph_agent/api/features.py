@@ -15,10 +15,10 @@ import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from time import monotonic_ns
 from typing import TYPE_CHECKING, Final
 
 from barograph_agent.shim import is_disabled
+from barograph_agent.system.clock import CLOCK
 
 if TYPE_CHECKING:
     from barograph_agent.feature_files.writer import SideFileWriter
@@ -30,7 +30,7 @@ def features(**values: float) -> None:
     Never raises. Values with an invalid name, that are not finite numbers, or beyond 256 names are ignored and counted
     in the log.
     """
-    _NOTES.put(values, monotonic_ns())
+    _NOTES.put(values, CLOCK.monotonic_ns())
 
 
 class _Notes:

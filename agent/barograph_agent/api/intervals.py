@@ -22,15 +22,16 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from time import monotonic_ns
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
 from barograph_agent.shim import is_disabled
+from barograph_agent.system.clock import CLOCK
 
 if TYPE_CHECKING:
     from barograph_agent.ring.writer import RingWriter
 
+monotonic_ns: Final = CLOCK.monotonic_ns
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _RANKS: Final = (

@@ -13,7 +13,6 @@ import contextlib
 import hashlib
 import hmac
 import secrets
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -21,6 +20,7 @@ from typing import Final
 import msgspec
 
 from barograph_agent.deliver import munge
+from barograph_agent.system.clock import CLOCK
 
 TOKEN_VARIABLE: Final = "BAROGRAPH_TOKEN"
 MUNGE_VARIABLE: Final = "BAROGRAPH_MUNGE_SOCKET"
@@ -107,7 +107,7 @@ def maker(environment: Mapping[str, str], kept: Path | None = None) -> Callable[
 def _with_token(path: Path, stream: str) -> str:
     try:
         token = msgspec.json.decode(path.read_bytes(), type=Token)
-        proof = prove(token, stream, time.time(), secrets.token_hex(16))
+        proof = prove(token, stream, CLOCK.now(), secrets.token_hex(16))
     except OSError as error:
         raise CredentialError(f"job token {path}: {error.strerror}") from None
     except ValueError as error:

@@ -8,7 +8,6 @@ restart at any time. Every row sent is counted once, in `acked_rows` or by reaso
 from __future__ import annotations
 
 import random
-import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection
 from typing import Any, Final
@@ -17,10 +16,10 @@ import msgspec
 import zmq
 
 from barograph_agent.deliver.credential import CredentialError
-from barograph_agent.deliver.handshake import Handshakes
 from barograph_agent.deliver.keys import ClientKey
 from barograph_agent.deliver.outbox import Dropped, Outbox
 from barograph_agent.protocol import wire
+from barograph_agent.system.system import SYSTEM, System
 
 SILENCE_SECONDS: Final = 2.0
 """Timeout of an answer, after which the link sends hello again."""
@@ -31,7 +30,6 @@ _UNNUMBERED: Final = 0
 """The number in the welcome of a collector that predates numbers."""
 _ACKS: Final = 1024
 """Acknowledgements remembered, to count the rows that a collector restored from a backup has lost."""
-_READABLE: Final = int(zmq.POLLIN)  # operators of the enum take a microsecond each
 
 
 def backoff(attempt: int, rng: random.Random) -> float:
@@ -39,16 +37,9 @@ def backoff(attempt: int, rng: random.Random) -> float:
     return min(0.1 * 2.0 ** min(attempt, 16), BACKOFF_LIMIT_SECONDS) * (1.0 + 0.5 * rng.random())
 
 
-def pump(links: Collection[Link], timeout: float) -> None:
+def pump(links: Collection[Link], timeout: float, system: System = SYSTEM) -> None:
     """Pump several links after waiting at most `timeout` seconds for a message to any of them."""
-    if not links:
-        # A poller without sockets does not wait.
-        time.sleep(timeout)
-        return
-    poller = zmq.Poller()
-    for link in links:
-        link.register(poller)
-    poller.poll(int(timeout * 1000))
+    system.network.wait(links, timeout)
     for link in links:
         link.pump()
 
@@ -64,8 +55,7 @@ class Link:
         *,
         key: ClientKey | None = None,
         credential: Callable[[str], str] | None = None,
-        context: zmq.Context[zmq.Socket[bytes]] | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        system: System = SYSTEM,
         seed: int | None = None,
     ) -> None:
         """`credential`: creates a credential for a stream, once per hello; may raise CredentialError."""
@@ -84,27 +74,16 @@ class Link:
         self._skips: list[tuple[int, int]] = []
         """Unacknowledged skips: number, and all rows that the outbox had dropped up to it."""
         self._trouble = ""
-        self._clock = clock
+        self._clock = system.clock.monotonic
         self._rng = random.Random(seed)
         self._credential = credential
-        self._endpoint = endpoint
-        self._socket = (context or zmq.Context.instance()).socket(zmq.DEALER)
-        self._socket.setsockopt(zmq.LINGER, 0)
-        # Messages must not queue while disconnected: they would arrive after a resend, out of order.
-        self._socket.setsockopt(zmq.IMMEDIATE, 1)
-        self._socket.setsockopt(zmq.RECONNECT_IVL, 100)
-        self._socket.setsockopt(zmq.RECONNECT_IVL_MAX, 2000)
-        self._handshakes: Handshakes | None = None
-        if key is not None:
-            key.apply(self._socket)
-            self._handshakes = Handshakes(self._socket)
-        self._socket.connect(endpoint)
+        self._connection = system.network.connect(endpoint, key)
         self.connected = False
         """True while the stream is open and the collector answers in time."""
         self._attempt = 0
         self._number = 1
         """Number of the attempt to open the stream; repeated hellos carry the same."""
-        self._hello_at = clock()
+        self._hello_at = self._clock()
         self._received_at = float("-inf")
         self.acked = 0
         """The highest acknowledged number; 0 before the first welcome."""
@@ -119,7 +98,7 @@ class Link:
         # ZeroMQ's monitor may report the successful handshake after the welcome was received.
         if self.connected:
             return ""
-        return self._trouble or (self._handshakes.trouble if self._handshakes else "")
+        return self._trouble or self._connection.trouble
 
     @property
     def idle(self) -> bool:
@@ -130,19 +109,19 @@ class Link:
         """Send and receive all pending messages, waiting at most `timeout` seconds for one."""
         self._send_pending()
         if timeout > 0:
-            self._socket.poll(int(timeout * 1000))
+            self._connection.wait(timeout)
         # Until the queue is empty: the socket's descriptor is edge-triggered.
-        while self._can_receive():
-            self._on_message(self._socket.recv(zmq.NOBLOCK))
+        while self._connection.can_receive():
+            self._on_message(self._connection.receive())
             self._send_pending()
 
     def register(self, poller: zmq.Poller) -> None:
         """Register the socket with a poller, for incoming messages."""
-        poller.register(self._socket, zmq.POLLIN)
+        self._connection.register(poller)
 
     def fileno(self) -> int:
         """A descriptor that becomes readable when a message arrives; edge-triggered, as ZeroMQ's are."""
-        return self._socket.fileno()
+        return self._connection.fileno()
 
     def wait_idle(self, seconds: float) -> bool:
         """Pump until everything is acknowledged; False if `seconds` pass first."""
@@ -163,9 +142,7 @@ class Link:
 
     def close(self) -> None:
         """Close the connection; the outbox keeps unacknowledged messages."""
-        if self._handshakes is not None:
-            self._handshakes.close()
-        self._socket.close()
+        self._connection.close()
 
     def _send_pending(self) -> None:
         now = self._clock()
@@ -193,10 +170,7 @@ class Link:
         """Whether an answer is overdue."""
         overdue = self.connected and self._sent > self.acked and now - self._received_at > SILENCE_SECONDS
         # After this process was suspended the answer may be in the receive queue.
-        return overdue and not self._can_receive()
-
-    def _can_receive(self) -> bool:
-        return bool(int(self._socket.getsockopt(zmq.EVENTS)) & _READABLE)
+        return overdue and not self._connection.can_receive()
 
     def _reset_session(self) -> None:
         """Reopen the stream: the collector's position is unknown, and answers to earlier hellos are ignored."""
@@ -219,11 +193,10 @@ class Link:
     def _send_hello(self, now: float) -> None:
         if now < self._hello_at:
             return
-        if self._handshakes is not None and self._handshakes.gave_up():
-            self._socket.disconnect(self._endpoint)
-            self._socket.connect(self._endpoint)
+        if self._connection.gave_up():
+            self._connection.restart()
             self._back_off(now)
-        elif self._socket.poll(0, zmq.POLLOUT):
+        elif self._connection.can_send():
             # Without a connection there is no back-off: the first pump after connecting sends hello.
             try:
                 credential = self._credential(self.stream) if self._credential else ""
@@ -305,8 +278,4 @@ class Link:
         return self._send_frame(wire.encode(message))
 
     def _send_frame(self, frame: bytes) -> bool:
-        try:
-            self._socket.send(frame, zmq.NOBLOCK)
-        except zmq.Again:
-            return False
-        return True
+        return self._connection.send(frame)

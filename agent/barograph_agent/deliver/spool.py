@@ -13,7 +13,6 @@ mark of the segment before it, so that segments of acknowledged messages can be 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import struct
 import zlib
@@ -25,6 +24,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from barograph_agent.deliver.outbox import Dropped, Outbox
+from barograph_agent.system.disk import DISK, Disk
 
 _HEAD: Final = struct.Struct("<II")
 _BODY: Final = struct.Struct("<BI")
@@ -52,8 +52,15 @@ class Spool(Outbox[SegmentPlace]):
     One process owns a spool at a time. Raises SpoolError if another process does.
     """
 
-    def __init__(self, directory: Path, cap_bytes: int = 256 * 2**20, segment_bytes: int = SEGMENT_BYTES) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        cap_bytes: int = 256 * 2**20,
+        segment_bytes: int = SEGMENT_BYTES,
+        disk: Disk = DISK,
+    ) -> None:
         super().__init__()
+        self._disk = disk
         self.directory = directory
         self.mark = b""
         self._cap = cap_bytes
@@ -66,12 +73,12 @@ class Spool(Outbox[SegmentPlace]):
         """Rows, location and content of messages put since the last commit."""
         self._fresh: dict[int, bytes] = {}
         """Messages of the last commit by number: they are sent next, without reading them back."""
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        disk.make_directory(directory, parents=True)
+        self._lock = disk.open(directory / "lock", os.O_RDWR | os.O_CREAT)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            disk.lock(self._lock)
         except OSError as error:
-            os.close(self._lock)
+            disk.close(self._lock)
             raise SpoolError(f"spool {directory}: in use by another process, expected one owner") from error
         self.dropped = self._load_dropped()
         self._recover()
@@ -100,7 +107,7 @@ class Spool(Outbox[SegmentPlace]):
     def commit(self, mark: bytes) -> None:
         """Make everything put so far durable together with the producer's state; then enforce the cap."""
         self._write(_MARK, 0, mark)
-        os.fsync(self._files[self._current])
+        self._disk.sync(self._files[self._current])
         self.mark = mark
         self._fresh = dict(enumerate((frame for _, frame in self._waiting), self.last_seq + 1))
         self._hold([held for held, _ in self._waiting])
@@ -117,21 +124,21 @@ class Spool(Outbox[SegmentPlace]):
         self._waiting = []
         self._sizes[self._current] = self._committed
         with contextlib.suppress(OSError):
-            os.ftruncate(self._files[self._current], self._committed)
+            self._disk.resize(self._files[self._current], self._committed)
 
     def get(self, seq: int) -> bytes:
         """The message with this number."""
         if seq in self._fresh:
             return self._fresh[seq]
         place = self._held[seq][1]
-        return os.pread(self._files[place.segment], place.length, place.at)
+        return self._disk.pread(self._files[place.segment], place.length, place.at)
 
     def ack(self, seq: int) -> int:
         """Remove everything up to seq, and empty segments; returns how many rows that was."""
         had_dropped = self.dropped is not None
         rows = super().ack(seq)
         if had_dropped and self.dropped is None:
-            (self.directory / "dropped").unlink(missing_ok=True)
+            self._disk.unlink(self.directory / "dropped", missing_ok=True)
         if not self._held:
             self._fresh = {}
         for segment, following in pairwise(list(self._sizes)):
@@ -142,22 +149,21 @@ class Spool(Outbox[SegmentPlace]):
     def close(self) -> None:
         """Close the files, which stay on disk."""
         for file in self._files.values():
-            os.close(file)
+            self._disk.close(file)
         self._files.clear()
-        os.close(self._lock)
+        self._disk.close(self._lock)
 
     def remove(self) -> None:
         """Delete everything, and close."""
         # The lock is deleted last: no other process can open a partly deleted spool.
-        for path in sorted(self.directory.iterdir(), key=lambda path: path.name == "lock"):
-            path.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):
-            self.directory.rmdir()
+        for name in sorted(self._disk.names(self.directory), key=lambda name: name == "lock"):
+            self._disk.unlink(self.directory / name, missing_ok=True)
+        self._disk.remove_directory(self.directory)
         self.close()
 
     def _write(self, kind: int, rows: int, payload: bytes) -> None:
         at = self._sizes[self._current]
-        self._sizes[self._current] = _write_entry(self._files[self._current], at, kind, rows, payload)
+        self._sizes[self._current] = self._write_entry(self._files[self._current], at, kind, rows, payload)
 
     def _path(self, segment: int) -> Path:
         return self.directory / f"{segment:012d}.seg"
@@ -169,21 +175,21 @@ class Spool(Outbox[SegmentPlace]):
     def _open_segment(self) -> None:
         segment = self.last_seq + 1
         path = self._path(segment)
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        file = self._disk.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         try:
-            size = _write_entry(file, 0, _MARK, 0, self.mark)
-            os.fsync(file)
+            size = self._write_entry(file, 0, _MARK, 0, self.mark)
+            self._disk.sync(file)
         except OSError:
-            os.close(file)
-            path.unlink()
+            self._disk.close(file)
+            self._disk.unlink(path)
             raise
         self._current, self._committed = segment, size
         self._files[segment], self._sizes[segment] = file, size
 
     def _delete(self, segment: int) -> None:
-        os.close(self._files.pop(segment))
+        self._disk.close(self._files.pop(segment))
         del self._sizes[segment]
-        self._path(segment).unlink()
+        self._disk.unlink(self._path(segment))
 
     def _enforce_cap(self) -> None:
         while self.size > self._cap and len(self._sizes) > 1:
@@ -194,28 +200,28 @@ class Spool(Outbox[SegmentPlace]):
 
     def _load_dropped(self) -> Dropped | None:
         try:
-            return msgspec.json.decode((self.directory / "dropped").read_bytes(), type=Dropped)
+            return msgspec.json.decode(self._disk.read(self.directory / "dropped"), type=Dropped)
         except (FileNotFoundError, msgspec.DecodeError):
             return None
 
     def _recover(self) -> None:
-        paths = sorted(self.directory.glob("*.seg"))
+        paths = [self.directory / name for name in self._disk.names(self.directory) if name.endswith(".seg")]
         for path in paths:
             self._current = int(path.stem)
-            self._files[self._current] = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            self._files[self._current] = self._disk.open(path, os.O_RDWR)
             if path != paths[0] and self._current != self.last_seq + 1:
                 self._drop(self._current - 1, "spool-corrupt")
             self.last_seq = self._current - 1
             waiting: list[tuple[int, SegmentPlace]] = []
             self._committed = 0
-            for at, kind, rows, payload in _entries(self._files[self._current]):
+            for at, kind, rows, payload in self._entries(self._files[self._current]):
                 if kind == _MESSAGE:
                     waiting.append((rows, SegmentPlace(self._current, at, len(payload))))
                     continue
                 self.mark = payload
                 self._hold(waiting)
                 waiting, self._committed = [], at + len(payload)
-            os.ftruncate(self._files[self._current], self._committed)
+            self._disk.resize(self._files[self._current], self._committed)
             self._sizes[self._current] = self._committed
         if not paths:
             self._open_segment()
@@ -231,44 +237,32 @@ class Spool(Outbox[SegmentPlace]):
         super()._drop(seq, reason)
         # If the disk is full the segment is deleted all the same, which frees space.
         with contextlib.suppress(OSError):
-            replace_file(self.directory / "dropped", msgspec.json.encode(self.dropped))
+            self._disk.replace(self.directory / "dropped", msgspec.json.encode(self.dropped))
 
+    def _write_entry(self, file: int, at: int, kind: int, rows: int, payload: bytes) -> int:
+        """Write one entry at offset `at`; returns the offset of its end."""
+        body = _BODY.pack(kind, rows)
+        head = _HEAD.pack(len(body) + len(payload), zlib.crc32(payload, zlib.crc32(body))) + body
+        end = at + len(head) + len(payload)
+        at += self._disk.pwrite(file, (head, payload), at)
+        # A disk without room for all of it accepts a part, and the next write raises.
+        while at < end:
+            at += self._disk.pwrite(file, ((head + payload)[at - end :],), at)
+        return end
 
-def _write_entry(file: int, at: int, kind: int, rows: int, payload: bytes) -> int:
-    """Write one entry at offset `at`; returns the offset of its end."""
-    body = _BODY.pack(kind, rows)
-    head = _HEAD.pack(len(body) + len(payload), zlib.crc32(payload, zlib.crc32(body))) + body
-    end = at + len(head) + len(payload)
-    at += os.pwritev(file, (head, payload), at)
-    # A disk without room for all of it accepts a part, and the next write raises.
-    while at < end:
-        at += os.pwritev(file, ((head + payload)[at - end :],), at)
-    return end
-
-
-def _entries(file: int) -> Iterator[tuple[int, int, int, bytes]]:
-    """Entries of a segment as (offset of the payload, kind, rows, payload), up to the first incomplete one."""
-    at = 0
-    while True:
-        head = os.pread(file, _HEAD.size, at)
-        if len(head) < _HEAD.size:
-            return
-        length, crc = _HEAD.unpack(head)
-        if not _BODY.size <= length <= _LIMIT:
-            return
-        body = os.pread(file, length, at + _HEAD.size)
-        if len(body) < length or zlib.crc32(body) != crc:
-            return
-        kind, rows = _BODY.unpack_from(body)
-        yield at + _HEAD.size + _BODY.size, kind, rows, body[_BODY.size :]
-        at += _HEAD.size + length
-
-
-def replace_file(path: Path, data: bytes) -> None:
-    """Replace the content of `path` atomically: after a crash or power failure it is the old content or the new."""
-    part = path.with_name(path.name + ".part")
-    with part.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+    def _entries(self, file: int) -> Iterator[tuple[int, int, int, bytes]]:
+        """Entries of a segment as (offset of the payload, kind, rows, payload), up to the first incomplete one."""
+        at = 0
+        while True:
+            head = self._disk.pread(file, _HEAD.size, at)
+            if len(head) < _HEAD.size:
+                return
+            length, crc = _HEAD.unpack(head)
+            if not _BODY.size <= length <= _LIMIT:
+                return
+            body = self._disk.pread(file, length, at + _HEAD.size)
+            if len(body) < length or zlib.crc32(body) != crc:
+                return
+            kind, rows = _BODY.unpack_from(body)
+            yield at + _HEAD.size + _BODY.size, kind, rows, body[_BODY.size :]
+            at += _HEAD.size + length

@@ -5,21 +5,20 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import msgspec
-import zmq
 
 from barograph_agent import shim
 from barograph_agent.deliver import credential, keys
-from barograph_agent.deliver.handshake import Handshakes
 from barograph_agent.doctor.sample_program import Environment, Finding, check_launcher, check_watching, last, run
 from barograph_agent.job import rules
 from barograph_agent.protocol import wire
 from barograph_agent.settings import agent, places, sources
+from barograph_agent.system.clock import CLOCK
+from barograph_agent.system.network import Network
 
 RING_BYTES: Final = 3.5 * 2**20
 SPOOL_BYTES: Final = 256 * 2**20
@@ -113,23 +112,18 @@ def check_collector(endpoint: str, environment: Environment) -> Finding:
 
 
 def _read(endpoint: str, key: keys.ClientKey | None) -> Finding:
-    with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
-        socket.setsockopt(zmq.LINGER, 0)
-        if key is not None:
-            key.apply(socket)
-        handshakes = Handshakes(socket)
-        try:
-            socket.connect(endpoint)
-            began = time.monotonic()
-            request = wire.encode(wire.Read(1, "jobs", -1, 1))
-            if not (handshakes.send(request, ANSWER_SECONDS) and handshakes.wait(ANSWER_SECONDS)):
-                return _no_answer(endpoint, handshakes.trouble)
-            took = time.monotonic() - began
-            answer = wire.decode_from_collector(socket.recv())
-        except msgspec.DecodeError:
-            return Finding("collector", "fail", f"{endpoint} answers, but is not a collector", _AWAY)
-        finally:
-            handshakes.close()
+    connection = Network().connect(endpoint, key, reads=True)
+    try:
+        began = CLOCK.monotonic()
+        request = wire.encode(wire.Read(1, "jobs", -1, 1))
+        if not (connection.send(request, ANSWER_SECONDS) and connection.wait(ANSWER_SECONDS)):
+            return _no_answer(endpoint, connection.trouble)
+        took = CLOCK.monotonic() - began
+        answer = wire.decode_from_collector(connection.receive())
+    except msgspec.DecodeError:
+        return Finding("collector", "fail", f"{endpoint} answers, but is not a collector", _AWAY)
+    finally:
+        connection.close()
     # An agent may not read, so an error shows that the connection works.
     if not isinstance(answer, wire.Rows) or (answer.error and (key is None or key.role != "agent")):
         return Finding("collector", "fail", f"{endpoint} sent an unexpected answer", "use the same version")

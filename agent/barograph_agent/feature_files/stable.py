@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 import os
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ import numpy as np
 
 from barograph_agent.feature_files.side_file import SUFFIX, BadSideFile, Feature, SideFile, merge, read_side_file
 from barograph_agent.reduce.ring_set import TableRows
+from barograph_agent.system.clock import CLOCK, Clock
 
 FIRST_LOOK_SECONDS: Final = 0.2
 FEATURES: Final = 2_000
@@ -31,15 +31,15 @@ ROWS: Final = 1_000
 class StableFeatures:
     """Reads the side files of one run into rows of `features`, without job, host and time.
 
-    since: seconds of CLOCK_MONOTONIC, which `clock` returns; earlier files belong to another run. lost: number of
+    since: seconds of CLOCK_MONOTONIC; earlier files belong to another run. lost: number of
     values or files that are not reported, by reason.
     """
 
-    def __init__(self, directory: Path, since: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, directory: Path, since: float, clock: Clock = CLOCK) -> None:
         self.lost: Counter[str] = Counter()
         self._directory = directory
         self._since = since
-        self._clock = clock
+        self._clock = clock.monotonic
         self._due = 0.0
         self._seen: dict[str, Feature] = {}
         self._reported: dict[str, float] = {}

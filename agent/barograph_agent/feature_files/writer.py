@@ -6,7 +6,6 @@ import contextlib
 import math
 import os
 import re
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -14,7 +13,8 @@ from typing import Final
 import numpy as np
 
 from barograph_agent.feature_files.side_file import HEADER, MAGIC, SLOT, SUFFIX, VERSION
-from barograph_agent.job.processes import born
+from barograph_agent.system.clock import CLOCK, Clock
+from barograph_agent.system.processes import PROCESSES, seconds
 
 NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 MOST: Final = 256
@@ -24,12 +24,13 @@ MOST: Final = 256
 class SideFileWriter:
     """One side file in a folder. The value of a known name is written in place; a new name replaces the file."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, clock: Clock = CLOCK) -> None:
+        self._clock = clock
         self._pid = os.getpid()
         self._path = folder / f"{self._pid}-noted{SUFFIX}"
         self._names: dict[str, int] = {}
         self._header = np.zeros(1, HEADER)
-        self._header["started_ns"] = _started_ns(self._pid)
+        self._header["started_ns"] = _started_ns(self._pid, clock)
         self._header["pid"] = self._pid
         self._header["version"] = VERSION
         self._slots = np.zeros(0, SLOT)
@@ -59,7 +60,7 @@ class SideFileWriter:
     def finish(self) -> None:
         """Record the end of the program."""
         if os.getpid() == self._pid:
-            self._header["ended_ns"] = time.monotonic_ns()
+            self._header["ended_ns"] = self._clock.monotonic_ns()
 
     def _replace(self) -> None:
         """Write a new file and continue in it. If that fails, values stay in memory and are lost."""
@@ -84,7 +85,7 @@ def _number(value: object) -> float:
         return math.nan
 
 
-def _started_ns(pid: int) -> int:
+def _started_ns(pid: int, clock: Clock) -> int:
     """Start time of a process on CLOCK_MONOTONIC, from the kernel's ticks since boot."""
-    age = time.clock_gettime(time.CLOCK_BOOTTIME) - born(pid) / os.sysconf("SC_CLK_TCK")
-    return time.monotonic_ns() - max(int(age * 1e9), 0)
+    age = clock.since_boot() - seconds(PROCESSES.born(pid))
+    return clock.monotonic_ns() - max(int(age * 1e9), 0)

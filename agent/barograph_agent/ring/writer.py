@@ -13,7 +13,6 @@ import os
 import struct
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -35,6 +34,7 @@ from barograph_agent.ring.reader import (
     VERSION,
     word,
 )
+from barograph_agent.system.clock import CLOCK, Clock
 
 PREFIX: Final = "app-"
 """File name prefix of these rings: they contain no collectives, so ranks cannot be compared by them."""
@@ -56,11 +56,11 @@ class RingWriter:
     rank, size: of the processes started together; 0 and 1 for a single process.
     """
 
-    def __init__(self, directory: Path, rank: int, size: int) -> None:
+    def __init__(self, directory: Path, rank: int, size: int, clock: Clock = CLOCK) -> None:
         # Reentrant: a signal handler may record an interval at any point.
         self._lock = threading.RLock()
         self._sites: dict[str, int] = {}
-        path = directory / f"{PREFIX}{rank}.{os.getpid()}.{time.monotonic_ns()}.ring"
+        path = directory / f"{PREFIX}{rank}.{os.getpid()}.{clock.monotonic_ns()}.ring"
         # A file with the suffix .ring is complete.
         draft = path.with_suffix(".tmp")
         self._memory = _map(draft)
@@ -76,8 +76,8 @@ class RingWriter:
             "size": size,
             "pid": os.getpid(),
             "clock": _CLOCK_MONOTONIC,
-            "started_ns": time.monotonic_ns(),
-            "started_unix_ns": time.time_ns(),
+            "started_ns": clock.monotonic_ns(),
+            "started_unix_ns": clock.now_ns(),
             "program": os.fsencode(sys.executable)[-255:],
             "state": RUNNING,
             "sites": 1,

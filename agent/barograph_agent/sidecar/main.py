@@ -8,10 +8,8 @@ spools on this node, left because the collector was not reachable or the launche
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
@@ -21,6 +19,7 @@ from barograph_agent.deliver.link import pump
 from barograph_agent.deliver.spool import SpoolError
 from barograph_agent.sidecar.plan import REPORT, RunPlan, load_end, load_plan, save
 from barograph_agent.sidecar.watch import Watch
+from barograph_agent.system.system import SYSTEM, System
 
 POLL_SECONDS: Final = 0.2
 DRAIN_POLL_SECONDS: Final = 0.02
@@ -29,23 +28,23 @@ DRAIN_POLL_SECONDS: Final = 0.02
 AnyWatch = TypeVar("AnyWatch", bound=Watch)
 
 
-def orphans(root: Path) -> dict[Path, RunPlan]:
+def orphans(root: Path, system: System = SYSTEM) -> dict[Path, RunPlan]:
     """Plans of runs under `root` whose launcher has ended, by spool directory."""
     found = {}
-    for directory in sorted(root.iterdir()):
+    for directory in (root / name for name in system.disk.names(root)):
         with contextlib.suppress(OSError, msgspec.DecodeError):
-            plan = load_plan(directory)
-            if not plan.launcher_lives:
+            plan = load_plan(directory, system.disk)
+            if not plan.launcher_lives(system.processes):
                 found[directory] = plan
     return found
 
 
-def adopt(root: Path, endpoint: str) -> dict[Path, Watch]:
+def adopt(root: Path, endpoint: str, system: System = SYSTEM) -> dict[Path, Watch]:
     """Watches of the orphans that no other process owns, by spool directory. They deliver to `endpoint`."""
     adopted = {}
-    for directory, plan in orphans(root).items():
+    for directory, plan in orphans(root, system).items():
         with contextlib.suppress(SpoolError, OSError, msgspec.DecodeError):
-            adopted[directory] = Watch(directory, msgspec.structs.replace(plan, endpoint=endpoint))
+            adopted[directory] = Watch(directory, msgspec.structs.replace(plan, endpoint=endpoint), system=system)
     return adopted
 
 
@@ -56,8 +55,14 @@ class Sidecar(Generic[AnyWatch]):
     """
 
     def __init__(
-        self, spools: Path, endpoint: str, drain_seconds: float, programs: dict[Path, AnyWatch] | None = None
+        self,
+        spools: Path,
+        endpoint: str,
+        drain_seconds: float,
+        programs: dict[Path, AnyWatch] | None = None,
+        system: System = SYSTEM,
     ) -> None:
+        self._system = system
         self.programs: dict[Path, AnyWatch] = programs or {}
         self.adopted: dict[Path, Watch] | None = None
         """Watches of orphans; None until the collector is first reached."""
@@ -80,21 +85,22 @@ class Sidecar(Generic[AnyWatch]):
 
     def run(self) -> None:
         """Step until everything is delivered or the time limit has passed."""
+        monotonic = self._system.clock.monotonic
         deadline = float("inf")
         while not self._stopping:
             self.step()
             if self.is_over:
-                deadline = min(deadline, time.monotonic() + self._drain_seconds)
+                deadline = min(deadline, monotonic() + self._drain_seconds)
                 if not self.programs:
                     break
-            if time.monotonic() > deadline:
+            if monotonic() > deadline:
                 break
             self._wait(DRAIN_POLL_SECONDS if self.is_over else POLL_SECONDS)
         self.leave()
         # The launcher now has its report and exits.
         adopted = self.adopted or {}
-        deadline = time.monotonic() + self._drain_seconds
-        while any(watch.ended for watch in adopted.values()) and time.monotonic() < deadline and not self._stopping:
+        deadline = monotonic() + self._drain_seconds
+        while any(watch.ended for watch in adopted.values()) and monotonic() < deadline and not self._stopping:
             self._serve(adopted)
             self._wait(DRAIN_POLL_SECONDS)
         for watch in adopted.values():
@@ -110,15 +116,16 @@ class Sidecar(Generic[AnyWatch]):
     def release(self, watch: Watch) -> None:
         """Close a program. Deletes it if it is delivered and no launcher waits for a report."""
         # True if another process started the program and waits for its report.
-        has_launcher = watch.plan.launcher != os.getpid() and watch.plan.launcher_lives
+        processes = self._system.processes
+        has_launcher = watch.plan.launcher != processes.own() and watch.plan.launcher_lives(processes)
         if watch.delivered and not has_launcher:
             watch.delete()
             return
         report = watch.report() if has_launcher else None
         watch.close()
         # Without an end the command still runs and only the sidecar was stopped: the launcher starts another one.
-        if report is not None and load_end(watch.directory) is not None:
-            save(watch.directory, REPORT, report)
+        if report is not None and load_end(watch.directory, self._system.disk) is not None:
+            save(watch.directory, REPORT, report, self._system.disk)
 
     def leave(self) -> None:
         """Release the programs that were not delivered in time."""
@@ -131,7 +138,7 @@ class Sidecar(Generic[AnyWatch]):
             watch.step()
             watch.link.pump()
             if watch.link.connected and self.adopted is None:
-                self.adopted = adopt(self._spools, self._endpoint)
+                self.adopted = adopt(self._spools, self._endpoint, self._system)
             if watch.delivered:
                 self.release(watch)
                 del watches[directory]
@@ -139,9 +146,10 @@ class Sidecar(Generic[AnyWatch]):
     def _wait(self, seconds: float) -> None:
         """Send and receive until the next step is due. Acknowledgements do not cause a reading of the rings."""
         watches: list[Watch] = [*self.programs.values(), *(self.adopted or {}).values()]
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0 and not self._stopping:
-            pump([watch.link for watch in watches], left)
+        monotonic = self._system.clock.monotonic
+        until = monotonic() + seconds
+        while (left := until - monotonic()) > 0 and not self._stopping:
+            pump([watch.link for watch in watches], left, self._system)
             if any(watch.delivered for watch in watches):
                 return
 

@@ -14,7 +14,6 @@ import pwd
 import shutil
 import signal
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -27,15 +26,21 @@ from barograph_agent.sidecar.main import Sidecar, orphans
 from barograph_agent.sidecar.plan import PLAN, RunOptions, load_plan, myself, save
 from barograph_agent.sidecar.program import Program
 from barograph_agent.sidecar.step import Step, StepOptions
+from barograph_agent.system.system import SYSTEM, System
 
 
 class NodeWatch(Sidecar[Program]):
     """Watches the steps of one job on this node until the job has ended."""
 
     def __init__(
-        self, rings: Path, active: Path, settings: StepOptions, environment: Mapping[str, str] = os.environ
+        self,
+        rings: Path,
+        active: Path,
+        settings: StepOptions,
+        environment: Mapping[str, str] = os.environ,
+        system: System = SYSTEM,
     ) -> None:
-        super().__init__(settings.spool, settings.run.endpoint, settings.run.drain_seconds)
+        super().__init__(settings.spool, settings.run.endpoint, settings.run.drain_seconds, system=system)
         self._rings = rings
         self._active = active
         self._settings = settings
@@ -50,13 +55,16 @@ class NodeWatch(Sidecar[Program]):
 
     def run(self) -> None:
         """Continue the programs of an earlier sidecar of this job that has died; then run as any sidecar."""
-        launcher, born = myself()
+        disk = self._system.disk
+        launcher, born = myself(self._system.processes)
         own = {"launcher": launcher, "launcher_born": born, "endpoint": self._settings.run.endpoint}
-        for directory, plan in orphans(self._settings.spool).items():
+        for directory, plan in orphans(self._settings.spool, self._system).items():
             if Path(plan.step_directory).parent == self._rings:
                 with contextlib.suppress(OSError, SpoolError):
-                    save(directory, PLAN, msgspec.structs.replace(plan, **own))
-                    self.programs[Path(plan.ring_directory)] = Program(directory, load_plan(directory))
+                    save(directory, PLAN, msgspec.structs.replace(plan, **own), disk)
+                    self.programs[Path(plan.ring_directory)] = Program(
+                        directory, load_plan(directory, disk), self._system
+                    )
         super().run()
 
     def find(self) -> None:
@@ -67,7 +75,7 @@ class NodeWatch(Sidecar[Program]):
         names = os.listdir(self._rings) if self._rings.is_dir() else []  # noqa: PTH208
         for name in sorted(set(names) - self._steps.keys()):
             if (self._rings / name).is_dir():
-                self._steps[name] = Step(self._rings / name, self._environment, self._settings)
+                self._steps[name] = Step(self._rings / name, self._environment, self._settings, self._system)
         for step in self._steps.values():
             with contextlib.suppress(OSError, SpoolError):
                 step.find(self.programs)
@@ -75,7 +83,7 @@ class NodeWatch(Sidecar[Program]):
             # A ring found only now, after all other processes have ended, may belong to one more rank.
             if program.count == count:
                 with contextlib.suppress(OSError):
-                    program.end(time.time())
+                    program.end(self._system.clock.now())
 
     def leave(self) -> None:
         """Release programs, and delete the job's directory of rings unless a program still runs."""

@@ -7,19 +7,18 @@ The launcher writes `plan.json` before the command starts and `end.json` when it
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
-import time
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
 
-from barograph_agent.deliver.spool import replace_file
 from barograph_agent.job.identity import Job
-from barograph_agent.job.processes import born
 from barograph_agent.job.rules import Findings
 from barograph_agent.reduce.blocks import ROWS_PER_SECOND
+from barograph_agent.system.disk import DISK, Disk
+from barograph_agent.system.processes import PROCESSES, Processes
+from barograph_agent.system.system import SYSTEM, System
 
 PLAN: Final = "plan.json"
 END: Final = "end.json"
@@ -64,20 +63,13 @@ class RunPlan(msgspec.Struct, frozen=True):
     feature_directory: str = ""
     """Directory of the program's side files; empty for the ring directory."""
 
-    @property
-    def launcher_lives(self) -> bool:
+    def launcher_lives(self, processes: Processes) -> bool:
         """True while the process that started the run exists."""
-        return born(self.launcher) == self.launcher_born
+        return processes.born(self.launcher) == self.launcher_born
 
-    @property
-    def command_lives(self) -> bool:
+    def command_lives(self, processes: Processes) -> bool:
         """True while a process exists that was started with this run's ring directory in its environment."""
-        entry = os.fsencode(f"{RING_VARIABLE}={self.step_directory or self.ring_directory}")
-        for path in Path("/proc").glob("[0-9]*/environ"):
-            with contextlib.suppress(OSError):
-                if entry in path.read_bytes().split(b"\0"):
-                    return True
-        return False
+        return processes.any_with(RING_VARIABLE, self.step_directory or self.ring_directory)
 
 
 class CommandEnd(msgspec.Struct, frozen=True):
@@ -106,51 +98,53 @@ class DeliveryReport(msgspec.Struct, frozen=True):
     """True if the collector has everything."""
 
 
-def myself() -> tuple[int, int]:
+def myself(processes: Processes = PROCESSES) -> tuple[int, int]:
     """Id and start time of this process."""
-    return os.getpid(), born(os.getpid())
+    return processes.own(), processes.born(processes.own())
 
 
-def begin_run(spool: Path, job: Job, rings: Path, options: RunOptions, **fields: Any) -> RunPlan:
+def begin_run(
+    spool: Path, job: Job, rings: Path, options: RunOptions, system: System = SYSTEM, **fields: Any
+) -> RunPlan:
     """Create the spool directory of a run launched by this process, and write its plan. Raises OSError.
 
     fields: further ones of RunPlan, or in place of those derived from the options.
     """
-    spool.mkdir(mode=0o700)
-    launcher, launcher_born = myself()
+    system.disk.make_directory(spool, exist_ok=False)
+    launcher, launcher_born = myself(system.processes)
     derived = {
         "stream": f"{job.key}/{secrets.token_hex(4)}",
-        "started_at": time.time(),
+        "started_at": system.clock.now(),
         "launcher": launcher,
         "launcher_born": launcher_born,
         "ring_directory": str(rings),
     }
     plan = RunPlan(job=job, **msgspec.structs.asdict(options) | derived | fields)
-    save(spool, PLAN, plan)
+    save(spool, PLAN, plan, system.disk)
     return plan
 
 
-def save(directory: Path, name: str, value: RunPlan | CommandEnd | DeliveryReport) -> None:
+def save(directory: Path, name: str, value: RunPlan | CommandEnd | DeliveryReport, disk: Disk = DISK) -> None:
     """Write one of the three files atomically."""
-    replace_file(directory / name, msgspec.json.encode(value))
+    disk.replace(directory / name, msgspec.json.encode(value))
 
 
-def load_plan(directory: Path) -> RunPlan:
+def load_plan(directory: Path, disk: Disk = DISK) -> RunPlan:
     """The plan in a spool directory. Raises OSError or msgspec.DecodeError."""
-    return msgspec.json.decode((directory / PLAN).read_bytes(), type=RunPlan)
+    return msgspec.json.decode(disk.read(directory / PLAN), type=RunPlan)
 
 
-def load_end(directory: Path) -> CommandEnd | None:
+def load_end(directory: Path, disk: Disk = DISK) -> CommandEnd | None:
     """How the command ended; None while it runs."""
-    return _load(directory / END, CommandEnd)
+    return _load(directory / END, CommandEnd, disk)
 
 
-def load_report(directory: Path) -> DeliveryReport | None:
+def load_report(directory: Path, disk: Disk = DISK) -> DeliveryReport | None:
     """The sidecar's report; None if there is none."""
-    return _load(directory / REPORT, DeliveryReport)
+    return _load(directory / REPORT, DeliveryReport, disk)
 
 
-def _load(path: Path, kind: type[_Kind]) -> _Kind | None:
+def _load(path: Path, kind: type[_Kind], disk: Disk) -> _Kind | None:
     with contextlib.suppress(FileNotFoundError):
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return msgspec.json.decode(disk.read(path), type=kind)
     return None

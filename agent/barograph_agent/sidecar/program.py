@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from barograph_agent.job import processes
 from barograph_agent.ring.reader import Ring, RingError
 from barograph_agent.sidecar.plan import END, CommandEnd, RunPlan, save
 from barograph_agent.sidecar.watch import Watch
+from barograph_agent.system.processes import Processes, seconds
+from barograph_agent.system.system import SYSTEM, System
 
 UNKNOWN: Final = -1
 """The exit status of a program that has recorded none: it was ended by a signal or _exit()."""
@@ -21,8 +21,7 @@ class RankProcess(NamedTuple):
     ring: Ring
     born: int
 
-    @property
-    def lives(self) -> bool:
+    def lives(self, processes: Processes) -> bool:
         """True while the process exists and has not called exit()."""
         return self.ring.exit_status is None and 0 <= self.born == processes.born(self.ring.pid)
 
@@ -30,12 +29,12 @@ class RankProcess(NamedTuple):
 class Program(Watch):
     """A program not started by `barograph run`, from its first ring to the end of its last process on this node."""
 
-    def __init__(self, directory: Path, plan: RunPlan) -> None:
+    def __init__(self, directory: Path, plan: RunPlan, system: System = SYSTEM) -> None:
         """Existing rings in the plan's ring directory belong to the program."""
-        super().__init__(directory, plan)
+        super().__init__(directory, plan, system=system)
         self._ring_directory = Path(plan.ring_directory)
         self._ranks: list[RankProcess] = []
-        self.has_ended = (directory / END).exists()
+        self.has_ended = system.disk.exists(directory / END)
         """True once its end is on disk: no further rank can join it."""
         for path in sorted(self._ring_directory.glob("*.ring")):
             self._add(path)
@@ -71,11 +70,11 @@ class Program(Watch):
     @property
     def is_gone(self) -> bool:
         """True once all of its processes on this node have ended."""
-        if any(rank.lives for rank in self._ranks):
+        if any(rank.lives(self._system.processes) for rank in self._ranks):
             return False
         # In a container that hides process ids, a process without a recorded end may still run.
         unseen = any(rank.born < 0 and rank.ring.exit_status is None for rank in self._ranks)
-        return not (unseen and self.plan.command_lives)
+        return not (unseen and self.plan.command_lives(self._system.processes))
 
     def end(self, now: float) -> None:
         """Record the program's end. Raises OSError.
@@ -86,7 +85,12 @@ class Program(Watch):
         all_exited = bool(exited) and len(exited) == len(self._ranks)
         ended_at = min(max(ring.exited_unix_ns for ring in exited) * 1e-9, now) if all_exited else now
         status = max((ring.exit_status or 0 for ring in exited), default=0) or (0 if all_exited else UNKNOWN)
-        save(self.directory, END, CommandEnd(ended_at, max(ended_at - self.plan.started_at, 0.0), status))
+        save(
+            self.directory,
+            END,
+            CommandEnd(ended_at, max(ended_at - self.plan.started_at, 0.0), status),
+            self._system.disk,
+        )
         self.has_ended = True
 
     def delete(self) -> None:
@@ -104,7 +108,7 @@ class Program(Watch):
             ring = Ring(path)
         except RingError:
             return  # RingSet reports it
-        self._ranks.append(RankProcess(ring, processes.born(ring.pid)))
+        self._ranks.append(RankProcess(ring, self._system.processes.born(ring.pid)))
 
     def _close_rings(self) -> None:
         for rank in self._ranks:
@@ -112,8 +116,9 @@ class Program(Watch):
         self._ranks.clear()
 
 
-def started_at(ring: Ring) -> float:
+def started_at(ring: Ring, system: System) -> float:
     """Start time of a ring's process, Unix seconds; if the process has ended, the time when MPI_Init returned."""
-    ticks = processes.born(ring.pid)
-    at = processes.unix_seconds(ticks) if ticks >= 0 else ring.started_unix_ns * 1e-9
-    return min(at, time.time())
+    ticks = system.processes.born(ring.pid)
+    booted_at = system.clock.now() - system.clock.since_boot()
+    at = booted_at + seconds(ticks) if ticks >= 0 else ring.started_unix_ns * 1e-9
+    return min(at, system.clock.now())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import secrets
 import shutil
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -13,12 +12,13 @@ from typing import Final
 import msgspec
 
 from barograph_agent.feature_files.side_file import SUFFIX, BadSideFile, read_pid
-from barograph_agent.job import processes, rules
+from barograph_agent.job import rules
 from barograph_agent.job.identity import clean, from_environment
 from barograph_agent.ring.reader import Ring, RingError
 from barograph_agent.settings import places
 from barograph_agent.sidecar.plan import RunOptions, begin_run
 from barograph_agent.sidecar.program import Program, started_at
+from barograph_agent.system.system import SYSTEM, System
 
 FACTS: Final = "step"
 """The file in which the hook stores the job's variables from the task's environment, NAME=value per line."""
@@ -40,12 +40,15 @@ class StepOptions(msgspec.Struct, frozen=True):
 class Step:
     """Assigns rings to programs. Most steps are one program; a batch script may call mpirun repeatedly."""
 
-    def __init__(self, directory: Path, environment: Mapping[str, str], settings: StepOptions) -> None:
+    def __init__(
+        self, directory: Path, environment: Mapping[str, str], settings: StepOptions, system: System = SYSTEM
+    ) -> None:
         """directory: named RESTART.STEP. environment: the sidecar's, with the scheduler's variables of the job."""
         restart, _, name = directory.name.partition(".")
         self._name = clean(name, "unknown", 36)
         self._directory = directory
         self._settings = settings
+        self._system = system
         self._environment = dict(environment)
         self._restart = int(restart) if restart.isdecimal() else 0
         self._scanned_ns = -1
@@ -55,7 +58,7 @@ class Step:
 
         Raises OSError and SpoolError.
         """
-        now_ns, changed_ns = time.time_ns(), self._directory.stat().st_mtime_ns
+        now_ns, changed_ns = self._system.clock.now_ns(), self._directory.stat().st_mtime_ns
         if changed_ns == self._scanned_ns:
             return
         for path in sorted(self._directory.glob("*.ring")):
@@ -83,7 +86,7 @@ class Step:
 
     def _place(self, ring: Ring, programs: Mapping[Path, Program]) -> Path:
         """The ring directory of the program that a ring belongs to: a running program, else a new one."""
-        launched = processes.environment(ring.pid).get(_LAUNCHED, "")
+        launched = self._system.processes.environment(ring.pid).get(_LAUNCHED, "")
         by_slurm = not launched or launched.startswith("slurm.")
         name = self._name if by_slurm else f"mpi-{clean(launched, 'unknown', 36)}"
         count = 1
@@ -95,7 +98,7 @@ class Step:
 
     def _begin(self, ring: Ring, directory: Path) -> Program:
         settings = self._settings
-        command = processes.command(ring.pid)
+        command = self._system.processes.command(ring.pid)
         job = from_environment(
             self._environment | self._read_facts(),
             command=command,
@@ -112,12 +115,13 @@ class Step:
                 job,
                 directory,
                 settings.run,
+                self._system,
                 stream=f"{job.key}/{settings.node}-{secrets.token_hex(4)}",
                 step_directory=str(self._directory),
-                started_at=started_at(ring),
+                started_at=started_at(ring, self._system),
                 findings=self._findings(command),
             )
-            program = Program(spool, plan)
+            program = Program(spool, plan, self._system)
             _mark(directory).touch()
         except BaseException:
             shutil.rmtree(spool, ignore_errors=True)

@@ -5,9 +5,6 @@ from __future__ import annotations
 import math
 import os
 import resource
-import shutil
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +21,7 @@ from barograph_agent.reduce.intervals import BATCH
 from barograph_agent.reduce.ring_set import Progress, RingSet
 from barograph_agent.settings import agent
 from barograph_agent.sidecar.plan import TOKEN, CommandEnd, DeliveryReport, RunPlan, load_end
+from barograph_agent.system.system import SYSTEM, System
 
 VERDICT_SECONDS = 4.0
 """Timeout for the final score at the end of a run, within the plan's time for delivery."""
@@ -60,15 +58,16 @@ class Watch:
         directory: Path,
         plan: RunPlan,
         *,
-        clock: Callable[[], float] = time.time,
+        system: System = SYSTEM,
         segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
         self.plan = plan
         self.directory = directory
         self.notes: list[str] = []
-        self._clock = clock
-        self._created_at = time.monotonic()
-        self._spool = Spool(directory, plan.spool_bytes, segment_bytes)
+        self._system = system
+        self._clock = system.clock.now
+        self._created_at = system.clock.monotonic()
+        self._spool = Spool(directory, plan.spool_bytes, segment_bytes, system.disk)
         self._load()
         self.link = self._connect()
 
@@ -133,7 +132,7 @@ class Watch:
         """Close, and delete rings and spool."""
         self.link.close()
         self._ring_set.close()
-        shutil.rmtree(self.plan.ring_directory, ignore_errors=True)
+        self._system.disk.remove_tree(Path(self.plan.ring_directory))
         self._spool.remove()
 
     def _connect(self) -> Link:
@@ -150,7 +149,7 @@ class Watch:
             kept = self.directory / TOKEN
             credential.keep_token(environment, self.plan.job.key, kept)
             maker = credential.maker(environment, kept)
-        return Link(self.plan.endpoint, self.plan.stream, self._spool, key=key, credential=maker)
+        return Link(self.plan.endpoint, self.plan.stream, self._spool, key=key, credential=maker, system=self._system)
 
     def _must_hold(self) -> bool:
         """True while the spool is nearly full, the collector answers and the rings have room."""
@@ -164,8 +163,9 @@ class Watch:
         self._state = msgspec.json.decode(mark, type=State) if mark else State()
         rate = self.plan.rows_per_second
         self._ring_set = RingSet(Path(self.plan.ring_directory), self._state.progress, rate)
-        began = time.monotonic() - (self._clock() - self.plan.started_at) - STARTED_BEFORE_SECONDS
-        self._features = StableFeatures(Path(self.plan.feature_directory or self.plan.ring_directory), began)
+        began = self._system.clock.monotonic() - (self._clock() - self.plan.started_at) - STARTED_BEFORE_SECONDS
+        directory = Path(self.plan.feature_directory or self.plan.ring_directory)
+        self._features = StableFeatures(directory, began, self._system.clock)
 
     def _read_batch(self, *, final: bool) -> bool:
         """Read one batch of every ring into the spool; True if there may be more."""
@@ -187,13 +187,14 @@ class Watch:
 
     def _end(self) -> CommandEnd | None:
         """How the run ended; None while it runs. Read before the rings, which are complete if it has ended."""
-        end = load_end(self.directory)
+        processes = self._system.processes
+        end = load_end(self.directory, self._system.disk)
         if end is None:
-            if self.plan.launcher_lives or self.plan.command_lives:
+            if self.plan.launcher_lives(processes) or self.plan.command_lives(processes):
                 return None
             return CommandEnd(ended_at=self._clock(), runtime_seconds=math.nan, exit_status=-1)
         waited = self._clock() - end.ended_at
-        return None if 0 <= waited < STRAGGLERS_SECONDS and self.plan.command_lives else end
+        return None if 0 <= waited < STRAGGLERS_SECONDS and self.plan.command_lives(processes) else end
 
     def _append_run(self, end: CommandEnd) -> None:
         self._append_job()
@@ -209,16 +210,16 @@ class Watch:
             }
             self._append("runs", 1, values)
         cost = {
-            "cpu_seconds": time.process_time(),
+            "cpu_seconds": self._system.clock.processor_seconds(),
             "resident_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-            "lived_seconds": time.monotonic() - self._created_at,
+            "lived_seconds": self._system.clock.monotonic() - self._created_at,
         }
         self._append("sidecars", 1, cost)
         self._state.ended, self._state.seen, self._state.dropped = True, seen, lost
         self._commit()
         # Rings occupy memory, and their content is on disk now.
         self._ring_set.close()
-        shutil.rmtree(self.plan.ring_directory, ignore_errors=True)
+        self._system.disk.remove_tree(Path(self.plan.ring_directory))
 
     @property
     def _reports_job(self) -> bool:
@@ -273,8 +274,9 @@ class Watch:
             self.notes.append(line)
 
     def _verdict(self) -> str:
-        deadline = time.monotonic() + min(VERDICT_SECONDS, self.plan.drain_seconds)
-        while (left := deadline - time.monotonic()) > 0:
+        monotonic = self._system.clock.monotonic
+        deadline = monotonic() + min(VERDICT_SECONDS, self.plan.drain_seconds)
+        while (left := deadline - monotonic()) > 0:
             answer = self.link.read("scores", -1, 1, self.plan.job.key, min(left, 1.0))
             if answer is not None and answer.rows:
                 columns = wire.unpack(answer.columns, wire.READ_KINDS["scores"], answer.rows, strict=False)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, get_args
 
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from barograph_agent.system.clock import CLOCK
 from barograph_alerts.detection.alarm import State
 from barograph_alerts.export.job_metrics import class_families, run_families, running_family
 from barograph_alerts.job.job import REPORT_STEP, WatchedJob
@@ -30,7 +30,7 @@ class AlertsExporter(Collector):
     clock: Unix seconds. labels: further labels of alarmed jobs, see `AlertsSettings.labels`.
     """
 
-    def __init__(self, scorer: Scorer, clock: Callable[[], float] = time.time, *, labels: Sequence[str] = ()) -> None:
+    def __init__(self, scorer: Scorer, clock: Callable[[], float] = CLOCK.now, *, labels: Sequence[str] = ()) -> None:
         self.labels = labels
         self._scorer = scorer
         self._clock = clock

@@ -10,13 +10,13 @@ import hashlib
 import http.cookies
 import ipaddress
 import secrets
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, Self, TypeAlias
 
 import msgspec
 
+from barograph_agent.system.clock import CLOCK
 from barograph_collector.auth.keys import WatchedFile, check_new_name, read_json, write_json, write_secret
 
 VIEWERS: Final = "viewers.json"
@@ -80,7 +80,7 @@ def add(directory: Path, right: Right, name: str) -> Path:
     token = secrets.token_urlsafe(32)
     path = directory / f"{name}.token"
     write_secret(path, token.encode() + b"\n")
-    write_json(directory / VIEWERS, [*entries, TokenEntry(name, right, _digest(token), time.time())])
+    write_json(directory / VIEWERS, [*entries, TokenEntry(name, right, _digest(token), CLOCK.now())])
     return path
 
 

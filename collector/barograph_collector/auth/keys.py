@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import secrets
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, Generic, TypeVar
@@ -21,8 +20,9 @@ import msgspec
 import zmq
 
 from barograph_agent.deliver.keys import ClientKey, Role
-from barograph_agent.deliver.spool import replace_file
 from barograph_agent.protocol.tables import IDENTIFIER, Kind
+from barograph_agent.system.clock import CLOCK
+from barograph_agent.system.disk import DISK
 
 COLLECTOR: Final = "collector.json"
 CLIENTS: Final = "clients.json"
@@ -74,7 +74,7 @@ def add(directory: Path, role: Role, name: str) -> Path:
     public, secret = (half.decode() for half in zmq.curve_keypair())
     path = directory / f"{name}.key"
     write_json(path, ClientKey(name, role, public, secret, key.public))
-    write_json(directory / CLIENTS, [*clients, Client(name, role, public, time.time())])
+    write_json(directory / CLIENTS, [*clients, Client(name, role, public, CLOCK.now())])
     return path
 
 
@@ -193,9 +193,9 @@ def write_json(path: Path, content: object) -> None:
 def write_secret(path: Path, content: bytes) -> None:
     """Replace a file by one of mode 600. Raises KeysError."""
     try:
-        # replace_file writes into this file, which others must not be able to read before it holds a secret.
+        # DISK.replace writes into this file, which others must not be able to read before it holds a secret.
         path.with_name(f"{path.name}.part").touch(mode=0o600)
-        replace_file(path, content)
+        DISK.replace(path, content)
     except OSError as error:
         hint = f"; `{_INIT}` makes the directory" if isinstance(error, FileNotFoundError) else ""
         raise KeysError(f"cannot write {path}: {error.strerror}{hint}") from None

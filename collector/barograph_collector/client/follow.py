@@ -10,6 +10,7 @@ from barograph_agent.deliver.link import Link
 from barograph_agent.deliver.outbox import Memory
 from barograph_agent.protocol import wire
 from barograph_agent.protocol.wire import Column
+from barograph_agent.system.system import SYSTEM, System
 from barograph_collector.client.log_reader import Round
 
 Rows: TypeAlias = tuple[str, Mapping[str, Column]]
@@ -98,9 +99,9 @@ class Follower:
 class LogWriter:
     """A producer of rows that can be computed again: they are in memory until acknowledged."""
 
-    def __init__(self, endpoint: str, stream: str, key: ClientKey | None = None) -> None:
+    def __init__(self, endpoint: str, stream: str, key: ClientKey | None = None, system: System = SYSTEM) -> None:
         self._outbox = Memory()
-        self.link = Link(endpoint, stream, self._outbox, key=key)
+        self.link = Link(endpoint, stream, self._outbox, key=key, system=system)
 
     def put(self, table: str, rows: int, columns: Mapping[str, Any]) -> None:
         """Queue rows; `pump` sends them."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, NamedTuple, Self, TypeAlias, TypeVar
@@ -11,9 +10,10 @@ from typing import Final, NamedTuple, Self, TypeAlias, TypeVar
 import msgspec
 import zmq
 
-from barograph_agent.deliver.handshake import Handshakes
 from barograph_agent.deliver.keys import ClientKey
 from barograph_agent.protocol import wire
+from barograph_agent.system.connection import Connection
+from barograph_agent.system.system import SYSTEM, System
 
 ATTEMPTS: Final = 2
 A = TypeVar("A", wire.Rows, wire.Result)
@@ -67,15 +67,15 @@ class LogReader:
         endpoint: str,
         timeout: float = 10.0,
         key: ClientKey | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        system: System = SYSTEM,
     ) -> None:
-        """timeout: of one read, in seconds. key: for a collector that requires one. clock: seconds."""
+        """timeout: of one read, in seconds. key: for a collector that requires one."""
         self.endpoint = endpoint
         self.timeout = timeout
         self._key = key
-        self._clock = clock
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._connection: tuple[zmq.Socket[bytes], Handshakes] | None = None
+        self._clock = system.clock.monotonic
+        self._network = system.network
+        self._connection: Connection | None = None
         self._request = 0
         self._wait: _Wait | None = None
 
@@ -107,7 +107,7 @@ class LogReader:
             if self._clock() > wait.deadline:
                 self._disconnect()
                 raise self._unavailable(self.timeout)
-            if self._connection is None or self._connection[1].connections <= wait.connections:
+            if self._connection is None or self._connection.count <= wait.connections:
                 return None
             # The connection is another one since, whose collector does not know of the request.
             self._wait = None
@@ -115,7 +115,7 @@ class LogReader:
     def register(self, poller: zmq.Poller) -> None:
         """Let a poller wait for the answer that `follow` waits for."""
         if self._connection is not None:
-            self._connection[1].register(poller)
+            self._connection.register(poller)
 
     def query(self, text: str, limit: int = 1000, seconds: float = 10.0) -> QueryResult:
         """At most `limit` rows of one SELECT that may run for `seconds`. Raises LogUnavailable and ReadRefused."""
@@ -137,7 +137,6 @@ class LogReader:
     def close(self) -> None:
         """Close the connection."""
         self._disconnect()
-        self._context.term()
 
     def __enter__(self) -> Self:
         return self
@@ -152,10 +151,10 @@ class LogReader:
         )
 
     def _begin_wait(self, request: wire.Read) -> _Wait:
-        number, handshakes = self._send(request, 0.0)
+        number, connection = self._send(request, 0.0)
         # Before the first connection is established ZeroMQ keeps the request for it.
         overdue = self._clock() + request.seconds + self.timeout / ATTEMPTS
-        return _Wait(number, max(handshakes.connections, 1), overdue)
+        return _Wait(number, max(connection.count, 1), overdue)
 
     def _repeat(self, request: wire.Read) -> wire.Rows:
         for _ in range(ATTEMPTS):
@@ -170,46 +169,36 @@ class LogReader:
         number, _ = self._send(request, seconds)
         return self._receive(number, kind, seconds)
 
-    def _send(self, request: wire.Read | wire.Sql, seconds: float) -> tuple[int, Handshakes]:
-        """Send a request within `seconds`; returns its number, and the connection's handshakes."""
-        _, handshakes = self._connection = self._connection or self._connect()
+    def _send(self, request: wire.Read | wire.Sql, seconds: float) -> tuple[int, Connection]:
+        """Send a request within `seconds`; returns its number, and the connection."""
+        connection = self._connection = self._connection or self._connect()
         self._request += 1
-        handshakes.send(wire.encode(msgspec.structs.replace(request, request=self._request)), seconds)
-        return self._request, handshakes
+        connection.send(wire.encode(msgspec.structs.replace(request, request=self._request)), seconds)
+        return self._request, connection
 
     def _receive(self, number: int, kind: type[A], seconds: float) -> A | None:
         """The answer to a request; None where it does not come within `seconds`."""
         assert self._connection is not None
-        socket, handshakes = self._connection
+        connection = self._connection
         # Answers to earlier requests that timed out may still arrive on this socket.
-        while handshakes.wait(seconds):
+        while connection.wait(seconds):
             try:
-                answer = wire.decode_from_collector(socket.recv())
+                answer = wire.decode_from_collector(connection.receive())
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise LogUnavailable(f"{self.endpoint} does not speak the log protocol: {error}") from None
             if isinstance(answer, kind) and answer.request == number:
                 return answer
-        if trouble := handshakes.trouble:
+        if trouble := connection.trouble:
             self._disconnect()
             raise LogUnavailable(f"not admitted by the collector at {self.endpoint}: {trouble}")
         return None
 
-    def _connect(self) -> tuple[zmq.Socket[bytes], Handshakes]:
-        socket = self._context.socket(zmq.DEALER)
-        socket.setsockopt(zmq.LINGER, 0)
-        socket.setsockopt(zmq.IPV6, "[" in self.endpoint)
-        socket.setsockopt(zmq.MAXMSGSIZE, wire.MAX_BYTES)
-        if self._key is not None:
-            self._key.apply(socket)
-        handshakes = Handshakes(socket)
-        socket.connect(self.endpoint)
-        return socket, handshakes
+    def _connect(self) -> Connection:
+        return self._network.connect(self.endpoint, self._key, reads=True, limit_bytes=wire.MAX_BYTES)
 
     def _disconnect(self) -> None:
         if self._connection is not None:
-            socket, handshakes = self._connection
-            handshakes.close()
-            socket.close()
+            self._connection.close()
             self._connection = None
             self._wait = None
 

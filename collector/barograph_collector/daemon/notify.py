@@ -6,14 +6,15 @@ import contextlib
 import math
 import os
 import socket
-import time
 from collections.abc import Callable, Mapping
+
+from barograph_agent.system.clock import CLOCK
 
 
 class Notifier:
     """Sends the state of a daemon. Never blocks; without $NOTIFY_SOCKET it does nothing."""
 
-    def __init__(self, environment: Mapping[str, str], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, environment: Mapping[str, str], clock: Callable[[], float] = CLOCK.monotonic) -> None:
         """clock: seconds of CLOCK_MONOTONIC."""
         self._address = environment.get("NOTIFY_SOCKET", "")
         self._clock = clock

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Gauge
 
 from barograph_agent.settings.sources import ConfigError, Configuration, S
+from barograph_agent.system.clock import CLOCK
 from barograph_collector.daemon.notify import Notifier
 
 _log = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ class Reload:
         apply: Callable[[], None],
         notifier: Notifier,
         registry: CollectorRegistry,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = CLOCK.now,
     ) -> None:
         """apply: called after a successful reload. clock: Unix seconds."""
         self._configuration = configuration

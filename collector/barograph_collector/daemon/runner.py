@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from wsgiref.types import WSGIApplication
@@ -16,6 +15,7 @@ from prometheus_client.registry import Collector as Exporter
 from barograph_agent.protocol.tables import TABLES, Kind
 from barograph_agent.protocol.wire import Column
 from barograph_agent.settings.sources import Configuration
+from barograph_agent.system.clock import CLOCK
 from barograph_collector.client.follow import Follower, LogWriter
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.daemon.notify import Notifier
@@ -117,7 +117,7 @@ class Runner:
         processor: Processor,
         follower: Follower,
         writer: RowSink,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = CLOCK.now,
         beat: Callable[[], None] = lambda: None,
     ) -> None:
         """clock: Unix seconds. beat: called after each round of rows."""
@@ -198,7 +198,7 @@ def serve(
         notifier.ready()
         follower = Follower(reader, tables, wait_seconds=WAIT_SECONDS)
         # Each process writes a stream of its own: rows that the former one did not deliver are computed again.
-        writer = LogWriter(settings.collector, f"{key.name if key else name}/{time.time_ns()}", key)
+        writer = LogWriter(settings.collector, f"{key.name if key else name}/{CLOCK.now_ns()}", key)
         runner = Runner(processor, follower, writer, beat=beat)
         prepared = prepare is None
         while not _wait(shutdown, reader, writer, WAIT_SECONDS + READ_SECONDS if runner.idle else CYCLE_SECONDS):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from barograph_agent.system.system import SYSTEM, System
 from barograph_collector.storage.journal import Journal
 from barograph_collector.storage.messages import Item
 
@@ -35,7 +35,11 @@ class Appender:
     groups: queue.SimpleQueue[DurableGroup | threading.Event | None]
     durable: Callable[[list[Item]], None]
     """Called with each group after its sync."""
-    _ending: threading.Event = field(default_factory=threading.Event)
+    system: System = SYSTEM
+    _ending: threading.Event = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._ending = self.system.threads.event()
 
     def run(self) -> None:
         """Work until the end of the queue."""
@@ -44,7 +48,7 @@ class Appender:
             if number is None:
                 break
             # Before the acknowledgement: a read that follows it waits for the groups queued here.
-            self.groups.put(DurableGroup(items, number, time.monotonic()))
+            self.groups.put(DurableGroup(items, number, self.system.clock.monotonic()))
             self.durable(items)
         self.groups.put(None)
 

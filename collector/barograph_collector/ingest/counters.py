@@ -7,7 +7,6 @@ All keys of a dict exist from the start and none comes from a client: no reader 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -88,10 +87,9 @@ class Counters:
     partitions_dropped: int = _metric("Days of raw rows dropped by retention.")
     table_rows: dict[str, int] = _metrics("Approximate rows in the log, by table.", "table", TABLES, gauge=True)
 
-    @property
-    def lag_seconds(self) -> float:
-        """Age of the oldest acknowledged rows that are not in the database."""
-        return time.monotonic() - self.waiting_since if self.waiting_since else 0.0
+    def lag_seconds(self, now: float) -> float:
+        """Age of the oldest acknowledged rows that are not in the database. now: monotonic, in seconds."""
+        return now - self.waiting_since if self.waiting_since else 0.0
 
     def count(self, entries: Sequence[CheckedRows]) -> None:
         """Count committed rows, and the figures of agents in them."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
-import time
 from pathlib import Path
 from typing import Final
+
+from barograph_agent.system.system import SYSTEM, System
 
 _CHECK_SECONDS: Final = 0.1
 
@@ -13,7 +13,8 @@ _CHECK_SECONDS: Final = 0.1
 class DiskSpace:
     """The file system of `directory`, of which `reserve` bytes stay free; 0 for no reserve."""
 
-    def __init__(self, directory: Path, reserve: int = 0) -> None:
+    def __init__(self, directory: Path, reserve: int = 0, system: System = SYSTEM) -> None:
+        self._system = system
         self._directory = directory
         self.reserve = reserve
         self._short = False
@@ -25,7 +26,7 @@ class DiskSpace:
         if not self.reserve:
             return False
         # Called for every message, and each system call releases the interpreter lock.
-        if (now := time.monotonic()) - self._checked_at > _CHECK_SECONDS:
-            self._free_bytes, self._checked_at = shutil.disk_usage(self._directory).free, now
+        if (now := self._system.clock.monotonic()) - self._checked_at > _CHECK_SECONDS:
+            self._free_bytes, self._checked_at = self._system.disk.free_bytes(self._directory), now
         self._short = self._free_bytes < self.reserve * (1.25 if self._short else 1.0)
         return self._short

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-import time
 from collections.abc import Callable
 from typing import Final
 
 import duckdb
 
+from barograph_agent.system.system import SYSTEM, System
 from barograph_collector.ingest.appender import DurableGroup
 from barograph_collector.ingest.counters import Counters
 from barograph_collector.storage.connection import StoreError, first_line
@@ -44,6 +44,7 @@ class DatabaseWriter:
         stored: Callable[[list[Item]], None],
         counters: Counters,
         retention: Retention,
+        system: System = SYSTEM,
     ) -> None:
         """`stored` is called with each batch after its commit."""
         self._store = store
@@ -52,7 +53,9 @@ class DatabaseWriter:
         self._counters = counters
         self._retention = retention
         self._retained_on = -1
-        self._ending = threading.Event()
+        self._threads = system.threads
+        self._monotonic = system.clock.monotonic
+        self._ending = self._threads.event()
         self._waiting: list[threading.Event] = []
         self._last = False
         self._journal_bytes = 0
@@ -84,11 +87,11 @@ class DatabaseWriter:
 
     def settle(self) -> bool:
         """Wait until rows that are durable now are in the database, from another thread; False after SETTLE_SECONDS."""
-        settled = threading.Event()
+        settled = self._threads.event()
         self._groups.put(settled)
-        deadline = time.monotonic() + SETTLE_SECONDS
+        deadline = self._monotonic() + SETTLE_SECONDS
         while not settled.wait(0.05):
-            if self._last or time.monotonic() > deadline:
+            if self._last or self._monotonic() > deadline:
                 return False
         return True
 
@@ -105,24 +108,24 @@ class DatabaseWriter:
             if group is None:
                 self._last = True
                 break
-            if isinstance(group, threading.Event):
+            if not isinstance(group, DurableGroup):
                 # A reader waits for the groups so far.
                 self._waiting.append(group)
                 break
             if not batch:
-                deadline = max(self._written_at + BATCH_SECONDS, time.monotonic() + GATHER_SECONDS)
+                deadline = max(self._written_at + BATCH_SECONDS, self._monotonic() + GATHER_SECONDS)
                 self._counters.waiting_since = group.at
             batch.append(group)
             rows += sum(item.entry.rows for item in group.items)
-            timeout = max(deadline - time.monotonic(), 0.0)
+            timeout = max(deadline - self._monotonic(), 0.0)
         return batch
 
     def _write(self, batch: list[DurableGroup]) -> None:
         items = [item for group in batch for item in group.items]
         entries = [item.entry for item in items]
         number = batch[-1].number
-        self._written_at = time.monotonic()
-        began = time.perf_counter()
+        self._written_at = self._monotonic()
+        began = self._monotonic()
         try:
             self._store.commit(entries, {**{i.stream: i.seq for i in items}, JOURNAL: number})
         except duckdb.Error as error:
@@ -131,7 +134,7 @@ class DatabaseWriter:
                 return
         self._number = number
         self._counters.waiting_since = 0.0
-        self._counters.commit_seconds.observe(time.perf_counter() - began)
+        self._counters.commit_seconds.observe(self._monotonic() - began)
         self._counters.last_offset = self._store.head
         self._journal_bytes += sum(len(item.frame) for item in items)
         self._counters.count(entries)
@@ -168,7 +171,7 @@ class DatabaseWriter:
             _log.info("dropped the raw rows of %d days", dropped)
 
     def _checkpoint(self) -> None:
-        began = time.perf_counter()
+        began = self._monotonic()
         try:
             self._store.checkpoint()
         except (duckdb.Error, OSError) as error:
@@ -177,6 +180,6 @@ class DatabaseWriter:
             self._journal_bytes = CHECKPOINT_BYTES // 2
             return
         self._journal_bytes = 0
-        seconds = time.perf_counter() - began
+        seconds = self._monotonic() - began
         self._counters.checkpoint_seconds.observe(seconds)
         self._counters.longest_checkpoint_seconds = max(seconds, self._counters.longest_checkpoint_seconds)

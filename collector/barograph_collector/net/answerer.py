@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import queue
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from barograph_agent.protocol import wire
+from barograph_agent.system.threads import THREADS, Threads
 from barograph_collector.ingest.streams import Reply
 
 R = TypeVar("R")
@@ -15,12 +15,18 @@ R = TypeVar("R")
 class Answerer(Generic[R]):
     """A bounded queue of requests of one kind. Each thread that calls `run` answers one at a time."""
 
-    def __init__(self, answer: Callable[[R], wire.FromCollector], done: Callable[[Reply], None], limit: int) -> None:
+    def __init__(
+        self,
+        answer: Callable[[R], wire.FromCollector],
+        done: Callable[[Reply], None],
+        limit: int,
+        threads: Threads = THREADS,
+    ) -> None:
         """`done` is called with each answer. limit: requests that wait."""
         self._answer = answer
         self._done = done
         self._limit = limit
-        self._requests: queue.SimpleQueue[tuple[bytes, R] | None] = queue.SimpleQueue()
+        self._requests = threads.queue()
 
     def put(self, peer: bytes, request: R) -> bool:
         """Queue a request; False where the queue is full."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import queue
 from collections.abc import Callable
 from typing import Final
@@ -63,25 +62,17 @@ class Receiver:
 
     def run(self) -> None:
         """Work until `end`."""
-        poller = zmq.Poller()
-        poller.register(self._mailbox.fileno(), zmq.POLLIN)
-        poller.register(self._socket.monitor, zmq.POLLIN)
-        had_room = None
         while not self._ended:
             has_room = self._queued_bytes < QUEUE_BYTES and not self._stopping
-            if has_room != had_room:
-                poller.register(self._socket.raw, zmq.POLLIN if has_room else 0)
-                had_room = has_room
-            seconds = self._router.seconds_to_wait()
-            ready = dict(poller.poll(None if seconds is None else math.ceil(1000 * seconds)))
+            ready = self._socket.wait(self._mailbox, self._router.seconds_to_wait(), receives=has_room)
             self._router.answer_due()
-            if self._mailbox.fileno() in ready:
+            if ready.calls:
                 for call in self._mailbox.take():
                     call()
-            if self._socket.monitor in ready:
+            if ready.failures:
                 for reason in self._socket.failures():
                     self._counters.rejected[reason] += 1
-            if self._socket.raw in ready:
+            if ready.messages:
                 self._receive()
             self._counters.streams = len(self._streams)
             self._counters.credit_taken_messages = self._streams.under_way

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Protocol
 
 import zmq
 from zmq.auth.thread import ThreadAuthenticator
@@ -29,6 +30,22 @@ _FAILURES: Final[dict[int, str]] = {
 }
 
 
+class HasDescriptor(Protocol):
+    """What wakes a wait, such as WakeupQueue."""
+
+    def fileno(self) -> int:
+        """A descriptor that is readable then."""
+        ...
+
+
+class Ready(NamedTuple):
+    """What a wait has ended for."""
+
+    calls: bool
+    failures: bool
+    messages: bool
+
+
 class RouterSocket:
     """Open from construction to `close`. One thread at a time may use it."""
 
@@ -39,6 +56,7 @@ class RouterSocket:
         """
         self._keyring = keyring
         self._zap: Any = None
+        self._receives: bool | None = None
         with contextlib.suppress(zmq.ZMQError):  # a ZeroMQ without this option
             # With zero copy a queued message of 400 bytes keeps the 8 kB buffer it was received into.
             context.set(_ZERO_COPY_RECV, 0)
@@ -52,6 +70,8 @@ class RouterSocket:
             self.raw.curve_secretkey = keyring.collector.secret.encode()
             self.raw.zap_domain = _DOMAIN.encode()
         self.monitor = _monitor(context, self.raw)
+        self._poller = zmq.Poller()
+        self._poller.register(self.monitor, zmq.POLLIN)
         try:
             self.raw.bind(endpoint)
         except zmq.ZMQError as error:
@@ -62,6 +82,15 @@ class RouterSocket:
     def callback(self, domain: str, public: bytes) -> bool:
         """Whether a client with this key may connect; called by a thread of pyzmq."""
         return self._keyring is not None and self._keyring.get(public.decode()) is not None
+
+    def wait(self, mailbox: HasDescriptor, seconds: float | None, *, receives: bool) -> Ready:
+        """Wait for a call in the mailbox, a failed handshake and, where it receives, a message; None for no limit."""
+        if receives != self._receives:
+            self._poller.register(self.raw, zmq.POLLIN if receives else 0)
+            self._receives = receives
+        self._poller.register(mailbox.fileno(), zmq.POLLIN)
+        ready = dict(self._poller.poll(None if seconds is None else math.ceil(1000 * seconds)))
+        return Ready(mailbox.fileno() in ready, self.monitor in ready, self.raw in ready)
 
     def receive(self) -> tuple[bytes, str, list[bytes]]:
         """The next message: its peer, the peer's public key ("" without a keyring), and its frames.

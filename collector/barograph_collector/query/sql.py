@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ import msgspec
 import pyarrow as pa
 
 from barograph_agent.protocol import wire
+from barograph_agent.system.clock import CLOCK
 from barograph_collector.storage.pages import READ_BYTES
 from barograph_collector.storage.store import Store
 
@@ -81,7 +81,7 @@ class Querier:
         """A connection in a read-only transaction that is interrupted after this time."""
         cursor, done = self._store.cursor(), threading.Event()
         timer = threading.Thread(
-            target=self._interrupt_at, args=(cursor, time.monotonic() + seconds, done), daemon=True
+            target=self._interrupt_at, args=(cursor, CLOCK.monotonic() + seconds, done), daemon=True
         )
         timer.start()
         try:
@@ -97,7 +97,7 @@ class Querier:
     def _interrupt_at(self, cursor: duckdb.DuckDBPyConnection, deadline: float, done: threading.Event) -> None:
         """Interrupt at the deadline, repeatedly: an interrupt between two statements has no effect."""
         while not done.wait(_CHECK_SECONDS):
-            if self._stopping or time.monotonic() >= deadline:
+            if self._stopping or CLOCK.monotonic() >= deadline:
                 cursor.interrupt()
 
 

@@ -19,13 +19,14 @@ import contextlib
 import logging
 import os
 import struct
-import threading
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+
+from barograph_agent.system.system import SYSTEM, System
 
 SEGMENT_BYTES: Final = 64 * 2**20
 _MAGIC: Final = b"BJ01"
@@ -38,19 +39,20 @@ _log = logging.getLogger(__name__)
 class Journal:
     """One thread appends; another one may call `truncate`. A new process never appends to existing segments."""
 
-    def __init__(self, directory: Path, segment_bytes: int = SEGMENT_BYTES) -> None:
+    def __init__(self, directory: Path, segment_bytes: int = SEGMENT_BYTES, system: System = SYSTEM) -> None:
         """Open or create the directory. Raises OSError."""
         self._directory = directory
         self._segment_bytes = segment_bytes
-        directory.mkdir(mode=0o700, exist_ok=True)
+        self._disk = system.disk
+        self._disk.make_directory(directory)
         # A segment must not be deleted while a group is written to it.
-        self._lock = threading.Lock()
+        self._lock = system.threads.lock()
         self._descriptor = -1
         self._end = 0
         self.last = 0
         """The number of the last message; the next one is numbered above it."""
         for path, first, _ in self._segments(0)[-1:]:
-            self.last = first - 1 + sum(1 for _ in _messages(path, first))
+            self.last = first - 1 + sum(1 for _ in self._messages(path, first))
 
     def append(self, frames: Sequence[bytes]) -> int:
         """Write and sync messages as one group; returns the number of the last one.
@@ -67,8 +69,8 @@ class Journal:
                     self._begin_segment(len(group))
                 written = 0
                 while written < len(group):
-                    written += os.pwrite(self._descriptor, memoryview(group)[written:], self._end + written)
-                os.fdatasync(self._descriptor)
+                    written += self._disk.pwrite(self._descriptor, (memoryview(group)[written:],), self._end + written)
+                self._disk.sync_data(self._descriptor)
             except OSError:
                 # After a failed sync the content on disk is unknown: continue in a new segment.
                 self.close()
@@ -85,7 +87,7 @@ class Journal:
                 continue
             if first > number + 1:
                 _log.error("the journal lacks messages %d to %d; going on behind them", number + 1, first - 1)
-            for found, frame in _messages(path, first):
+            for found, frame in self._messages(path, first):
                 if found > min(end, last):
                     break
                 if found > number:
@@ -100,64 +102,61 @@ class Journal:
                     return
                 if last == self.last:
                     self.close()
-                path.unlink()
+                self._disk.unlink(path)
 
     @property
-    def bytes(self) -> int:
-        """The size of all segments."""
-        return sum(path.stat().st_size for path, _, _ in self._segments(0))
+    def size(self) -> int:
+        """The size of all segments in bytes."""
+        return sum(self._disk.size(path) for path, _, _ in self._segments(0))
 
     def close(self) -> None:
         """Close the present segment."""
         if self._descriptor >= 0:
             with contextlib.suppress(OSError):
-                os.close(self._descriptor)
+                self._disk.close(self._descriptor)
             self._descriptor = -1
 
     def _begin_segment(self, at_least: int) -> None:
         self.close()
         path = self._directory / f"{self.last + 1:020}{_SUFFIX}"
         # A segment of this name holds only a group that failed.
-        path.unlink(missing_ok=True)
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self._disk.unlink(path, missing_ok=True)
+        self._descriptor = self._disk.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         self._end = 0
         try:
             # Preallocation reports a full disk here, and a sync need not write the file size.
-            os.posix_fallocate(self._descriptor, 0, max(self._segment_bytes, at_least))
-            _sync_directory(self._directory)
+            self._disk.reserve(self._descriptor, max(self._segment_bytes, at_least))
+            self._disk.sync_directory(self._directory)
         except OSError:
-            path.unlink()
+            self._disk.unlink(path)
             raise
 
     def _segments(self, last: int) -> list[tuple[Path, int, int]]:
         """The segments, with the numbers of their first and last messages; `last` is that of the newest one."""
-        found = sorted((int(path.stem), path) for path in self._directory.glob(f"*{_SUFFIX}"))
+        names = [name for name in self._disk.names(self._directory) if name.endswith(_SUFFIX)]
+        found = sorted((int(name.removesuffix(_SUFFIX)), self._directory / name) for name in names)
         lasts = [*(first - 1 for first, _ in found), last][1:]
         return [(path, first, end) for (first, path), end in zip(found, lasts, strict=True)]
 
-
-def _messages(path: Path, number: int) -> Iterator[tuple[int, bytes]]:
-    """Numbers and messages of a segment that begins with message `number`, up to a group that is incomplete."""
-    with path.open("rb") as segment:
-        while len(header := segment.read(_HEADER.size)) == _HEADER.size:
-            magic, crc, size, count, first = _HEADER.unpack(header)
-            if magic != _MAGIC or first != number:
-                return
-            body = segment.read(size)
-            if len(body) != size or zlib.crc32(body, zlib.crc32(header[8:])) != crc:
-                _log.warning("segment %s ends with an incomplete group, from message %d on", path.name, number)
-                return
-            lengths = np.frombuffer(body, _LENGTH, count)
-            start = lengths.nbytes
-            for length in lengths.tolist():
-                yield number, body[start : start + length]
-                number += 1
-                start += length
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    def _messages(self, path: Path, number: int) -> Iterator[tuple[int, bytes]]:
+        """Numbers and messages of a segment that begins with message `number`, up to a group that is incomplete."""
+        segment = self._disk.open(path, os.O_RDONLY)
+        try:
+            at = 0
+            while len(header := self._disk.pread(segment, _HEADER.size, at)) == _HEADER.size:
+                magic, crc, size, count, first = _HEADER.unpack(header)
+                if magic != _MAGIC or first != number:
+                    return
+                body = self._disk.pread(segment, size, at + _HEADER.size)
+                at += _HEADER.size + size
+                if len(body) != size or zlib.crc32(body, zlib.crc32(header[8:])) != crc:
+                    _log.warning("segment %s ends with an incomplete group, from message %d on", path.name, number)
+                    return
+                lengths = np.frombuffer(body, _LENGTH, count)
+                start = lengths.nbytes
+                for length in lengths.tolist():
+                    yield number, body[start : start + length]
+                    number += 1
+                    start += length
+        finally:
+            self._disk.close(segment)

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
@@ -18,9 +16,10 @@ import duckdb
 
 from barograph_agent.protocol import wire
 from barograph_agent.protocol.wire import Column
+from barograph_agent.system.system import SYSTEM, System
 from barograph_collector.storage.connection import StoreError, StoreHeld, first_line
 from barograph_collector.storage.database import Database
-from barograph_collector.storage.journal import Journal
+from barograph_collector.storage.journal import SEGMENT_BYTES, Journal
 from barograph_collector.storage.layout import JOURNAL
 from barograph_collector.storage.messages import Undecodable, replayed
 from barograph_collector.storage.pages import LogPage
@@ -36,17 +35,25 @@ _log = logging.getLogger(__name__)
 class Store:
     """Journal and database under one path. `commit` belongs to one thread and `read` to another."""
 
-    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        system: System = SYSTEM,
+        open_database: Callable[[Path], Database] = Database,
+        segment_bytes: int = SEGMENT_BYTES,
+    ) -> None:
         """Open or create both and replay the journal. Raises StoreError.
 
-        `clock` gives Unix seconds: rows belong to the day of their commit.
+        Rows belong to the day of their commit by the system's clock.
         """
         self.path = path
-        self._clock = clock
-        self._swap = threading.Lock()
-        self.unusable = threading.Event()
+        self._clock = system.clock.now
+        self._swap = system.threads.lock()
+        self.unusable = system.threads.event()
+        self._open_database = open_database
         try:
-            self.journal = Journal(path.with_name(f"{path.name}.journal"))
+            self.journal = Journal(path.with_name(f"{path.name}.journal"), segment_bytes, system)
         except OSError as error:
             raise StoreError(f"cannot open the journal of {path}: {error.strerror}") from None
         self.database = self._open()
@@ -154,18 +161,18 @@ class Store:
 
     def _open(self) -> Database:
         try:
-            return Database(self.path)
+            return self._open_database(self.path)
         except StoreHeld:
             raise
         except StoreError as error:
             wal = self.path.with_name(f"{self.path.name}.wal")
-            if not wal.exists() or not self.journal.bytes:
+            if not wal.exists() or not self.journal.size:
                 raise
             # The journal has everything that was committed since the last checkpoint.
             aside = wal.with_name(f"{wal.name}.unreadable")
             wal.rename(aside)
             try:
-                database = Database(self.path)
+                database = self._open_database(self.path)
             except StoreError:
                 aside.rename(wal)
                 raise error from None

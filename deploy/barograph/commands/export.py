@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import functools
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -25,6 +24,7 @@ from barograph.views.log import arrow_of
 from barograph.views.refusal import NoResult, opened
 from barograph_agent.protocol.tables import IDENTIFIER, TABLES, Kind
 from barograph_agent.settings import agent, places
+from barograph_agent.system.clock import CLOCK
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.daemon.service import Exit
 from barograph_collector.query.sql import ROWS_LIMIT
@@ -110,7 +110,7 @@ def since_argument(text: str) -> float:
     """Parse a date, a date and time (local by default), or an age such as 7d or 12h; returns Unix seconds."""
     units = {"d": 86400.0, "h": 3600.0}
     if text[-1:] in units and text[:-1].isdecimal():
-        return time.time() - float(text[:-1]) * units[text[-1]]
+        return CLOCK.now() - float(text[:-1]) * units[text[-1]]
     try:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:

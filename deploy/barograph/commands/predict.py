@@ -7,7 +7,6 @@ import importlib.util
 import json
 import os
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +17,7 @@ from barograph.views.advice import sentences
 from barograph.views.modeler import Learning, ask, default_modeler, http_address, question
 from barograph_agent.job.identity import JobError, parse_params
 from barograph_agent.settings import agent
+from barograph_agent.system.clock import CLOCK
 from barograph_collector.daemon.service import Exit
 
 LEARNING_SECONDS: Final = 30.0
@@ -62,18 +62,18 @@ def main(arguments: Sequence[str]) -> int:
 
 def _ask_patiently(modeler: str, fields: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
     """`ask`, repeated while the modeler is learning the application; the first wait is reported on stderr."""
-    deadline = time.monotonic() + LEARNING_SECONDS
+    deadline = CLOCK.monotonic() + LEARNING_SECONDS
     waited = False
     while True:
         try:
             return ask(modeler, fields, headers)
         except Learning as error:
-            if time.monotonic() > deadline:
+            if CLOCK.monotonic() > deadline:
                 raise
             if not waited:
                 print(f"barograph predict: {error}; waiting", file=sys.stderr)
             waited = True
-            time.sleep(_AGAIN_SECONDS)
+            CLOCK.sleep(_AGAIN_SECONDS)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Self
@@ -22,6 +21,7 @@ import zmq
 from barograph.imports.record import RunRecord
 from barograph_agent.deliver.keys import ClientKey
 from barograph_agent.protocol import wire
+from barograph_agent.system.clock import CLOCK
 
 PENDING_LIMIT: Final = 4096
 """Streams open at once: enough to fill the collector's commits, whose rate limits an import."""
@@ -47,7 +47,7 @@ class Delivery:
     """One connection. added, known: number of runs stored now, and before. refused: lines and reasons."""
 
     def __init__(
-        self, endpoint: str, key: ClientKey | None = None, clock: Callable[[], float] = time.monotonic
+        self, endpoint: str, key: ClientKey | None = None, clock: Callable[[], float] = CLOCK.monotonic
     ) -> None:
         self.added = 0
         self.known = 0

@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 
 from barograph.lab.columns import note, unusable
-from barograph_agent.deliver.spool import replace_file
 from barograph_agent.feature_files.side_file import Feature, SideFile, merge, read_side_file
+from barograph_agent.system.disk import DISK
 from barograph_collector.daemon.service import Exit
 
 RUNTIME: Final = "runtime_seconds"
@@ -105,7 +105,7 @@ def _write(path: Path, names: Sequence[str], runs: Sequence[tuple[str, float, di
     for run, runtime, features in runs:
         cells = [getattr(features[name], what) if name in features else math.nan for name in names]
         writer.writerow([run, *("" if math.isnan(cell) else repr(cell) for cell in cells), repr(runtime)])
-    replace_file(path, file.getvalue().encode())
+    DISK.replace(path, file.getvalue().encode())
 
 
 def _reduce(options: argparse.Namespace) -> None:
@@ -127,7 +127,7 @@ def _reduce(options: argparse.Namespace) -> None:
         )
     timely = Sample(tuple(usable[i] for i in early), sample.values[:, early], sample.seconds)
     best = [timely.names[i] for i in by_importance(timely, options.importance, seed=options.seed)]
-    replace_file(options.target, f"{json.dumps({'features': best}, indent=1)}\n".encode())
+    DISK.replace(options.target, f"{json.dumps({'features': best}, indent=1)}\n".encode())
     counts = (("full", len(given)), ("that vary", len(usable)), ("by time", len(early)), ("by importance", len(best)))
     for what, count in counts:
         print(f"{what:<15}{count:>6}")

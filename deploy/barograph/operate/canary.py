@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import time
 import urllib.request
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -15,6 +14,7 @@ import numpy as np
 from barograph.cli import CommandError
 from barograph_agent.deliver import keys
 from barograph_agent.settings import agent, places
+from barograph_agent.system.clock import CLOCK
 from barograph_collector.client.follow import LogWriter
 from barograph_collector.client.log_reader import LogReader, LogUnavailable
 from barograph_collector.daemon.service import Exit
@@ -26,7 +26,7 @@ NOT_LEARNED: Final = 1
 """Exit status of the job. The modeler does not learn from failed runs."""
 
 
-def main(arguments: Sequence[str], clock: Callable[[], float] = time.time) -> int:
+def main(arguments: Sequence[str], clock: Callable[[], float] = CLOCK.now) -> int:
     """Send a canary and wait for its alarm; 69 where a step does not complete in time."""
     parser = argparse.ArgumentParser(
         prog="barograph canary", description="Send a synthetic slow job through the service and wait for its alarm."
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str], clock: Callable[[], float] = time.time) -> in
         raise CommandError(str(error)) from None
     now = clock()
     job = f"canary/{int(now * 1000)}.0.0"
-    deadline = time.monotonic() + options.seconds
+    deadline = CLOCK.monotonic() + options.seconds
     if not _send(options.collector, key, job, now, options.seconds):
         raise _failed(f"the collector at {options.collector} has not acknowledged the job")
     sentence = _alarm(options.collector, key, job, deadline)
@@ -78,14 +78,14 @@ def _send(endpoint: str, key: keys.ClientKey | None, job: str, now: float, secon
 
 def _alarm(endpoint: str, key: keys.ClientKey | None, job: str, deadline: float) -> str:
     with LogReader(endpoint, 2.0, key) as reader:
-        while time.monotonic() < deadline:
+        while CLOCK.monotonic() < deadline:
             try:
                 page = reader.read("scores", -1, 1, job=job)
             except LogUnavailable:
                 continue
             if page.rows and page.columns["state"][0] == "slow" and page.columns["final"][0]:
                 return str(page.columns["sentence"][0])
-            time.sleep(0.2)
+            CLOCK.sleep(0.2)
     return ""
 
 
@@ -93,9 +93,9 @@ def _ready(url: str, deadline: float) -> bool:
     while True:
         with contextlib.suppress(OSError, ValueError), urllib.request.urlopen(f"{url.rstrip('/')}/-/ready", timeout=5):
             return True
-        if time.monotonic() >= deadline:
+        if CLOCK.monotonic() >= deadline:
             return False
-        time.sleep(0.2)
+        CLOCK.sleep(0.2)
 
 
 def _failed(text: str) -> CommandError:

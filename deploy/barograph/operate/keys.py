@@ -22,6 +22,7 @@ from barograph.cli import CommandError
 from barograph_agent.deliver.credential import issue
 from barograph_agent.deliver.keys import Role
 from barograph_agent.protocol.tables import IDENTIFIER, Kind
+from barograph_agent.system.clock import CLOCK
 from barograph_collector.auth import http_access, keys
 from barograph_collector.daemon.service import Exit
 
@@ -75,7 +76,7 @@ def revoke(options: argparse.Namespace) -> None:
 
 def token(options: argparse.Namespace) -> None:
     """Write a job token, readable only by the job's user."""
-    expires = int(time.time() + options.hours * 3600)
+    expires = int(CLOCK.now() + options.hours * 3600)
     secret = bytes.fromhex(keys.load_collector(options.keys).token_secret)
     text = msgspec.json.encode(issue(secret, options.job, options.user, expires))
     try:

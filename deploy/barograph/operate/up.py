@@ -7,7 +7,6 @@ import fcntl
 import logging
 import os
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from barograph.operate.supervisor import SupervisedDaemon, Supervisor
 from barograph.site.settings import PageSettings
 from barograph_agent.settings.setting import declared
 from barograph_agent.settings.sources import ConfigError, Configuration, S, site_file
+from barograph_agent.system.clock import CLOCK
 from barograph_alerts.settings import AlertsSettings
 from barograph_collector.daemon.logs import log_to_stderr
 from barograph_collector.daemon.notify import Notifier
@@ -174,7 +174,7 @@ def _supervise(supervisor: Supervisor, shutdown: Shutdown, endpoint: str) -> Non
             notifier.alive()
             if shutdown.hung_up():
                 supervisor.reload()
-            supervisor.check(time.monotonic())
+            supervisor.check(CLOCK.monotonic())
     finally:
         notifier.stopping()
         supervisor.stop()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from barograph.views.refusal import log_errors
 from barograph_agent.deliver import keys
 from barograph_agent.job.identity import JobError, parse_params
 from barograph_agent.settings import places
+from barograph_agent.system.clock import CLOCK
 from barograph_collector.daemon.service import Exit
 from barograph_modeler.scaling.history import MOST_RANKS
 
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(str(error))
     try:
         with log_errors(), LogView(options.collector, keys.from_environment(os.environ), BATCH) as log:
-            modeler = ModelerClient(options.modeler or default_modeler(options.collector), time.time)
+            modeler = ModelerClient(options.modeler or default_modeler(options.collector), CLOCK.now)
             text = _page(ViewContext(log, modeler), options)
         with replaced(options.output) as path:
             path.write_text(text, encoding="utf-8")

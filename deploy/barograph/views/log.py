@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import pyarrow as pa
 
 from barograph_agent.deliver.keys import ClientKey
 from barograph_agent.protocol.wire import Column
+from barograph_agent.system.clock import CLOCK
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, QueryResult, ReadRefused
 from barograph_collector.query.sql import ROWS_LIMIT, SECONDS_LIMIT
 
@@ -61,7 +61,7 @@ class LogView:
         endpoint: str,
         key: ClientKey | None = None,
         limits: QueryLimits = INTERACTIVE,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = CLOCK.now,
     ) -> None:
         self.unavailable_since: float | None = None
         self.clock = clock

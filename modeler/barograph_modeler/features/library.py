@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from barograph_agent.system.clock import CLOCK
 from barograph_modeler.features.history import FeatureRunHistory
 from barograph_modeler.forecasts.fitting import FitQueue
 from barograph_modeler.forecasts.history import Application
@@ -39,7 +39,7 @@ class FeatureLibrary(FitQueue["FeatureModel | str"]):
     failure = "features of %s cannot be learned, the last model stays: %s"
 
     def __init__(
-        self, learn: Learn, executor: Executor, seed: int = 0, clock: Callable[[], float] = time.monotonic
+        self, learn: Learn, executor: Executor, seed: int = 0, clock: Callable[[], float] = CLOCK.monotonic
     ) -> None:
         super().__init__(executor, clock)
         self.published: Mapping[Application, FeatureModel] = {}

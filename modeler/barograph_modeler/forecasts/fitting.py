@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import ClassVar, Final, Generic, TypeVar
 
+from barograph_agent.system.clock import CLOCK
 from barograph_modeler.forecasts.history import Application
 
 REST: Final = 20.0
@@ -31,7 +31,7 @@ class FitQueue(Generic[Fitted]):
     """Log message for a fit that raised; its arguments are the application and the exception."""
 
     def __init__(
-        self, executor: Executor, clock: Callable[[], float] = time.monotonic, cost: Callable[[], float] | None = None
+        self, executor: Executor, clock: Callable[[], float] = CLOCK.monotonic, cost: Callable[[], float] | None = None
     ) -> None:
         self.failed = 0
         self._executor = executor

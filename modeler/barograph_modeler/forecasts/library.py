@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
@@ -10,6 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from barograph_agent.system.clock import CLOCK
 from barograph_modeler.forecasts.curve import ScalingCurve, scaling_curve
 from barograph_modeler.forecasts.fitting import FitQueue
 from barograph_modeler.forecasts.history import Application, WorkloadHistory, WorkloadPlace
@@ -80,8 +80,8 @@ class PredictorLibrary(FitQueue[Published]):
         self,
         executor: Executor,
         seed: int = 0,
-        clock: Callable[[], float] = time.monotonic,
-        worked: Callable[[], float] = time.thread_time,
+        clock: Callable[[], float] = CLOCK.monotonic,
+        worked: Callable[[], float] = CLOCK.thread_seconds,
     ) -> None:
         super().__init__(executor, clock, worked)
         self.published: Mapping[Application, Published] = {}

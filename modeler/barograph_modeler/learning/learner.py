@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from barograph_agent.protocol.wire import Column
+from barograph_agent.system.clock import CLOCK
 from barograph_collector.daemon.runner import Output
 from barograph_modeler.learning.backlog import Backlog, Key
 from barograph_modeler.learning.jobs import PendingJobs
@@ -58,7 +58,7 @@ class Learner(Stateful):
         classes: int = CLASSES,
         accept: int = ACCEPT,
         refit_seconds: float = REFIT_SECONDS,
-        clock: Callable[[], float] = time.thread_time,
+        clock: Callable[[], float] = CLOCK.thread_seconds,
     ) -> None:
         self.workloads: OrderedDict[str, Workload] = OrderedDict()
         self.backlog = Backlog()

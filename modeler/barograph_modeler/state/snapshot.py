@@ -8,14 +8,14 @@ import importlib.metadata
 import json
 import logging
 import pickle
-import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 
-from barograph_agent.deliver.spool import replace_file
+from barograph_agent.system.clock import CLOCK
+from barograph_agent.system.disk import DISK
 from barograph_collector.client.follow import Follower, LogReading
 from barograph_modeler.state.forked_task import ForkedTask
 from barograph_modeler.state.gate import Gate
@@ -63,7 +63,7 @@ def write_snapshot(path: Path, offsets: Mapping[str, int], settings: str, state:
         "offsets": dict(offsets),
         "digest": _digest(body),
     }
-    replace_file(path, json.dumps(head).encode() + b"\n" + body)
+    DISK.replace(path, json.dumps(head).encode() + b"\n" + body)
 
 
 def read_snapshot(path: Path, settings: str) -> tuple[dict[str, int], Any]:
@@ -108,7 +108,7 @@ class SnapshotKeeper:
         directory: Path,
         processor: Stateful,
         settings: str,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = CLOCK.monotonic,
         gate: Gate | None = None,
     ) -> None:
         self.path = directory / FILE_NAME

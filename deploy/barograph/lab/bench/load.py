@@ -19,6 +19,8 @@ from barograph_agent.deliver.link import Link
 from barograph_agent.deliver.outbox import Memory
 from barograph_agent.protocol import wire
 from barograph_agent.protocol.tables import TABLES
+from barograph_agent.system.network import Network
+from barograph_agent.system.system import SYSTEM
 
 _SWEEP_SECONDS: Final = 1.0
 """Longest time between pumps of a link, for its timers: the next hello, the timeout of answers."""
@@ -147,7 +149,7 @@ class Load:
             outbox,
             key=self._key,
             credential=self._credential,
-            context=self._context,
+            system=SYSTEM._replace(network=Network(self._context)),
             seed=number,
         )
         job = SimulatedJob(name, link, outbox, self._columns(name))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
 from typing import Final
 
 import zmq
 from zmq.utils.monitor import parse_monitor_message
+
+from barograph_agent.system.clock import CLOCK
 
 _TROUBLES: Final[dict[int, str]] = {
     zmq.EVENT_HANDSHAKE_SUCCEEDED: "",
@@ -50,22 +51,22 @@ class Handshakes:
 
         After a key was rejected the socket accepts no message, and a blocking send would never return.
         """
-        deadline = time.monotonic() + seconds
+        deadline = CLOCK.monotonic() + seconds
         while True:
             with contextlib.suppress(zmq.Again):
                 self._socket.send(frame, zmq.NOBLOCK)
                 return True
-            if not self.wait(deadline - time.monotonic(), zmq.POLLOUT):
+            if not self.wait(deadline - CLOCK.monotonic(), zmq.POLLOUT):
                 return False
 
     def wait(self, seconds: float, event: int = zmq.POLLIN) -> bool:
         """Wait for an incoming message, or for `event`; False after `seconds` or a permanent failure."""
-        deadline = time.monotonic() + seconds
+        deadline = CLOCK.monotonic() + seconds
         poller = zmq.Poller()
         poller.register(self._socket, event)
         poller.register(self._monitor, zmq.POLLIN)
         while not self.is_permanent:
-            ready = dict(poller.poll(max(math.ceil(1000 * (deadline - time.monotonic())), 0)))
+            ready = dict(poller.poll(max(math.ceil(1000 * (deadline - CLOCK.monotonic())), 0)))
             if self._socket in ready or not ready:
                 return self._socket in ready
             self.gave_up()

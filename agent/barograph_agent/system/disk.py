@@ -1,0 +1,109 @@
+"""Files that must survive a crash."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+
+class Disk:
+    """Files by path and by descriptor. Every method raises OSError as the operating system does.
+
+    What was written survives the death of the process; of the node, only what was synced. A name survives the death of
+    the node once its directory was synced.
+    """
+
+    close = staticmethod(os.close)
+    pread = staticmethod(os.pread)
+    """pread(descriptor, bytes, offset)."""
+    resize = staticmethod(os.ftruncate)
+
+    def sync(self, descriptor: int) -> None:
+        """Make the content of a file durable."""
+        os.fsync(descriptor)
+
+    def sync_data(self, descriptor: int) -> None:
+        """The same without its times."""
+        os.fdatasync(descriptor)
+
+    def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
+        """Open a file; returns its descriptor. Children do not inherit it."""
+        return os.open(path, flags | os.O_CLOEXEC, mode)
+
+    def pwrite(self, descriptor: int, parts: Sequence[bytes | memoryview], at: int) -> int:
+        """Write at an offset; returns the number of bytes written, fewer than given where the disk is full."""
+        return os.pwritev(descriptor, parts, at)
+
+    def reserve(self, descriptor: int, size: int) -> None:
+        """Allocate space for so many bytes."""
+        os.posix_fallocate(descriptor, 0, size)
+
+    def lock(self, descriptor: int) -> None:
+        """Lock an open file for this process. Raises OSError if another process has the lock."""
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def make_directory(self, path: Path, *, parents: bool = False, exist_ok: bool = True) -> None:
+        """Create a directory that only its owner can enter."""
+        path.mkdir(mode=0o700, parents=parents, exist_ok=exist_ok)
+
+    def sync_directory(self, path: Path) -> None:
+        """Make names in a directory durable."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def names(self, path: Path) -> list[str]:
+        """Names in a directory, sorted."""
+        return sorted(os.listdir(path))  # noqa: PTH208
+
+    def exists(self, path: Path) -> bool:
+        """Whether there is a file or directory of this name."""
+        return path.exists()
+
+    def size(self, path: Path) -> int:
+        """Size of a file in bytes."""
+        return path.stat().st_size
+
+    def free_bytes(self, path: Path) -> int:
+        """Free space of the file system."""
+        return shutil.disk_usage(path).free
+
+    def read(self, path: Path) -> bytes:
+        """The content of a file."""
+        return path.read_bytes()
+
+    def replace(self, path: Path, data: bytes) -> None:
+        """Replace the content of a file: after a crash or power failure it is the old content or the new."""
+        part = path.with_name(path.name + ".part")
+        with part.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+
+    def rename(self, path: Path, name: Path) -> None:
+        """Rename a file, over another one if there is one."""
+        path.replace(name)
+
+    def unlink(self, path: Path, *, missing_ok: bool = False) -> None:
+        """Delete a file."""
+        path.unlink(missing_ok=missing_ok)
+
+    def remove_directory(self, path: Path) -> None:
+        """Delete an empty directory; nothing if it is not empty or does not exist."""
+        with contextlib.suppress(OSError):
+            path.rmdir()
+
+    def remove_tree(self, path: Path) -> None:
+        """Delete a directory with its content, as far as possible."""
+        shutil.rmtree(path, ignore_errors=True)
+
+
+DISK: Final = Disk()

@@ -1,0 +1,49 @@
+"""Connections, and waiting for several of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Protocol
+
+import zmq
+
+from barograph_agent.system.clock import CLOCK
+from barograph_agent.system.connection import Connection, SocketKey
+
+
+class Source(Protocol):
+    """What can be waited for, such as a Connection."""
+
+    def register(self, poller: zmq.Poller) -> None:
+        """Let a poller wait for it."""
+        ...
+
+
+class Network:
+    """The network of this node."""
+
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]] | None = None) -> None:
+        """context: for connections within a process."""
+        self._context = context
+
+    def connect(
+        self, endpoint: str, key: SocketKey | None = None, *, reads: bool = False, limit_bytes: int = -1
+    ) -> Connection:
+        """A connection to a collector, for requests (reads) or for a stream.
+
+        Requests are queued until the first connection is established. Messages of a stream are accepted only while
+        there is one: they would arrive after a resend, out of order. limit_bytes: of one message; -1 for no limit.
+        """
+        context = self._context or zmq.Context.instance()
+        return Connection(context, endpoint, key, reads=reads, limit_bytes=limit_bytes)
+
+    def wait(self, sources: Collection[Source], seconds: float) -> None:
+        """Wait at most `seconds` until one of the sources has something to read."""
+        if not sources:
+            # A poller without sockets does not wait.
+            CLOCK.sleep(seconds)
+            return
+        poller = zmq.Poller()
+        for source in sources:
+            source.register(poller)
+        poller.poll(int(seconds * 1000))

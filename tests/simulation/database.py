@@ -1,0 +1,151 @@
+"""A stand-in for the database: tables in memory, committed as one, as durable as DuckDB's.
+
+Opening DuckDB takes longer than a whole schedule. A test holds the two to the same answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from barograph_agent.protocol.tables import TABLES
+from barograph_agent.protocol.wire import Column
+from barograph_collector.storage.layout import JOURNAL, LOG_COLUMNS, OFFSET
+from barograph_collector.storage.pages import READ_BYTES, LogPage, _weights
+from barograph_collector.storage.retention import Retention
+from barograph_collector.storage.rows import CheckedRows, to_arrow
+
+
+class Tables:
+    """What is in the file: it outlives the processes that open it."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, list[pa.Table]] = {name: [] for name in LOG_COLUMNS}
+        self.marks: dict[str, int] = {}
+        self.head = 0
+        self.fails = lambda: False
+        """Whether the next commit fails."""
+
+    def all(self, table: str) -> dict[str, list[Any]]:
+        """All rows of a table, as columns."""
+        parts = self.rows[table]
+        names = LOG_COLUMNS[table]
+        return (
+            {n: [v for part in parts for v in part[n].to_pylist()] for n in names} if parts else {n: [] for n in names}
+        )
+
+
+class SimulatedDatabase:
+    """What Database offers to Store."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self.pages = self
+        self.partitions = self
+        self.head = tables.head
+        self.heads = {name: parts[-1][OFFSET][-1].as_py() if parts else 0 for name, parts in tables.rows.items()}
+
+    @property
+    def journal_mark(self) -> int:
+        return self._tables.marks.get(JOURNAL, 0)
+
+    def marks(self, streams: Collection[str]) -> dict[str, int]:
+        return {name: seq for name, seq in self._tables.marks.items() if name in streams}
+
+    def commit(self, entries: Sequence[CheckedRows], marks: Mapping[str, int], day: int) -> int:
+        head, heads = self.head, dict(self.heads)
+        by_table: dict[str, tuple[list[CheckedRows], list[int]]] = {}
+        for entry in entries:
+            same, offsets = by_table.setdefault(entry.table, ([], []))
+            same.append(entry)
+            offsets.append(head + 1)
+            head += entry.rows
+            heads[entry.table] = head
+        new = {name: to_arrow(name, same, offsets) for name, (same, offsets) in by_table.items()}
+        if self._tables.fails():
+            raise duckdb.IOException("the simulated disk of the database failed")
+        for name, rows in new.items():
+            plain = pa.table(
+                {
+                    c: rows[c].cast(pa.string()) if pa.types.is_dictionary(rows[c].type) else rows[c]
+                    for c in rows.column_names
+                }
+            )
+            self._tables.rows[name].append(plain)
+        self._tables.marks |= marks
+        self._tables.head = self.head = head
+        self.heads = heads
+        return head
+
+    def read(self, table: str, after: int, limit: int, job: str = "") -> LogPage:
+        rows = self._after(table, max(after, 0), job)
+        if after < 0:
+            if not rows.num_rows:
+                return LogPage(_columns(rows), 0, self.heads[table])
+            rows = rows.slice(max(rows.num_rows + after, 0))
+            after = rows[OFFSET][0].as_py() - 1
+        rows = _fitting(rows, limit, READ_BYTES)
+        return LogPage(_columns(rows), rows.num_rows, rows[OFFSET][-1].as_py() if rows.num_rows else after)
+
+    def read_round(self, offsets: Mapping[str, int], upto: int, limit: int) -> tuple[int, dict[str, dict[str, Column]]]:
+        found: dict[str, pa.Table] = {}
+        for table, after in offsets.items():
+            rows = self._after(table, after)
+            rows = rows.filter(pc.less_equal(rows[OFFSET], upto))
+            found[table] = _fitting(rows, limit, READ_BYTES / len(offsets))
+            if 0 < found[table].num_rows < rows.num_rows or found[table].num_rows == limit:
+                upto = min(upto, found[table][OFFSET][-1].as_py())
+        cut = {table: rows.filter(pc.less_equal(rows[OFFSET], upto)) for table, rows in found.items()}
+        return upto, {table: _columns(rows) for table, rows in cut.items() if rows.num_rows}
+
+    def _after(self, table: str, after: int, job: str = "") -> pa.Table:
+        parts = [part for part in self._tables.rows[table] if part[OFFSET][-1].as_py() > after]
+        if not parts:
+            return _empty(table)
+        rows = pa.concat_tables(parts)
+        rows = rows.filter(pc.greater(rows[OFFSET], after))
+        return rows.filter(pc.equal(rows["job"], job)) if job else rows
+
+    def compact_marks(self) -> None:
+        pass
+
+    def checkpoint(self) -> None:
+        pass
+
+    def roll_up(self) -> None:
+        pass
+
+    def drop_days(self, retention: Retention, today: int) -> int:
+        return 0
+
+    def row_counts(self) -> dict[str, int]:
+        return {name: sum(part.num_rows for part in parts) for name, parts in self._tables.rows.items()}
+
+    def close(self) -> None:
+        pass
+
+
+def _empty(table: str) -> pa.Table:
+    kinds = {OFFSET: pa.int64()} | {
+        name: pa.string() if kind.is_text else pa.from_numpy_dtype(kind.dtype)
+        for name, kind in TABLES[table].columns.items()
+    }
+    return pa.table({name: pa.array([], kind) for name, kind in kinds.items()}).select(list(LOG_COLUMNS[table]))
+
+
+def _fitting(rows: pa.Table, limit: int, room: float) -> pa.Table:
+    rows = rows.slice(0, limit)
+    fits = int(np.searchsorted(np.cumsum(_weights(rows)), room, side="right"))
+    return rows.slice(0, max(fits, 1))
+
+
+def _columns(rows: pa.Table) -> dict[str, Column]:
+    return {
+        name: column.to_pylist() if pa.types.is_string(column.type) else column.to_numpy()
+        for name, column in zip(rows.column_names, rows.columns, strict=True)
+    }
