@@ -65,7 +65,7 @@ class Pair:
         self.script = Script(self.context, "inproc://collector")
         self.clock = Clock()
         self.outbox = Memory(cap_messages=cap_messages)
-        self.link = Link("inproc://collector", "s", self.outbox, system=system_at(self.clock, self.context), seed=1)
+        self.link = Link("inproc://collector", "s", self.outbox, system=system_at(self.clock, self.context))
 
     def put(self, *rows: int) -> None:
         for count in rows:
@@ -393,7 +393,7 @@ def test_hello_is_sent_at_once_after_a_late_connection() -> None:
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     port = free_ports(1)
     clock = Clock()
-    link = Link(f"tcp://127.0.0.1:{port}", "s", Memory(), system=system_at(clock, context), seed=1)
+    link = Link(f"tcp://127.0.0.1:{port}", "s", Memory(), system=system_at(clock, context))
     for _ in range(100):
         clock.now += 1
         link.pump()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 
 import zmq
 
@@ -21,4 +22,4 @@ class SetClock(Clock):
 
 def system_at(read: Callable[[], float], context: zmq.Context[zmq.Socket[bytes]] | None = None) -> System:
     """The real system but for its clock, and connections in this context."""
-    return SYSTEM._replace(clock=SetClock(read), network=Network(context))
+    return SYSTEM._replace(clock=SetClock(read), network=Network(context), random=Random(1))

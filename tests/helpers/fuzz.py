@@ -217,4 +217,6 @@ def _link() -> tuple[Link, FakeConnection]:
     for _ in range(5):
         outbox.put(1, b"x")
     network = FakeNetwork()
-    return Link("tcp://127.0.0.1:1", "s", outbox, system=SYSTEM._replace(network=network), seed=1), network.connection
+    return Link(
+        "tcp://127.0.0.1:1", "s", outbox, system=SYSTEM._replace(network=network, random=random.Random(1))
+    ), network.connection

@@ -19,7 +19,8 @@ class _File:
     durable: bytes = b""
     unsynced: list[tuple[int, bytes]] = field(default_factory=list)
     """Writes since the last sync; an offset with no bytes is a new length."""
-    owner: Process | None = None
+    owner: tuple[int, int] | None = None
+    """Process and descriptor that have locked it, as flock does."""
 
 
 class Platters:
@@ -65,8 +66,8 @@ class Platters:
                 self._durable[path] = file
         self._log.clear()
         self.names = dict(self._durable)
-        for file in set(map(id, self.names.values())):
-            self._tear(next(one for one in self.names.values() if id(one) == file))
+        for file in {id(file): file for file in self.names.values()}.values():
+            self._tear(file)
 
     def _tear(self, file: _File) -> None:
         data = bytearray(file.durable)
@@ -126,7 +127,7 @@ class SimulatedDisk(Disk):
 
     def _close(self, descriptor: int) -> None:
         file = self._open.pop(descriptor)
-        if file.owner is self._process:
+        if file.owner == (self._process.pid, descriptor):
             file.owner = None
 
     def _pread(self, descriptor: int, size: int, at: int) -> bytes:
@@ -182,9 +183,9 @@ class SimulatedDisk(Disk):
 
     def lock(self, descriptor: int) -> None:
         file = self._open[descriptor]
-        if file.owner is not None and file.owner is not self._process:
+        if file.owner not in {None, (self._process.pid, descriptor)}:
             raise _error(errno.EWOULDBLOCK, Path(str(descriptor)))
-        file.owner = self._process
+        file.owner = (self._process.pid, descriptor)
 
     def make_directory(self, path: Path, *, parents: bool = False, exist_ok: bool = True) -> None:
         self._change()
@@ -280,8 +281,8 @@ class SimulatedDisk(Disk):
         raise Killed
 
     def _release(self) -> None:
-        for file in self._open.values():
-            if file.owner is self._process:
+        for descriptor, file in self._open.items():
+            if file.owner == (self._process.pid, descriptor):
                 file.owner = None
 
 

@@ -71,7 +71,7 @@ class Thread:
         self.waiting = True
         self._work = work
         self._joining = Waiters(process.machine)
-        self.greenlet = greenlet.greenlet(self._run)
+        self.greenlet = greenlet.greenlet(self._run, process.machine.hub)
 
     def _run(self) -> None:
         try:
@@ -85,6 +85,8 @@ class Thread:
         finally:
             self.done = True
             self._joining.wake_all()
+            if self.name == "main":
+                self.process.kill()
 
     def is_alive(self) -> bool:
         """Whether it runs."""
@@ -106,7 +108,7 @@ class Machine:
         self._ready: list[Thread] = []
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count(1)
-        self._hub = greenlet.getcurrent()
+        self.hub = greenlet.getcurrent()
 
     def process(self, name: str) -> Process:
         """A new process without threads."""
@@ -134,7 +136,7 @@ class Machine:
         thread = self.current
         assert thread is not None, "only simulated threads wait"
         thread.waiting = True
-        self._hub.switch()
+        self.hub.switch()
         thread.process.check()
 
     def sleep(self, seconds: float) -> None:

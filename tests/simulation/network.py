@@ -42,13 +42,17 @@ class Wire:
         self.machine = machine
         self.weather = Weather()
         self.servers: dict[str, SimulatedRouter] = {}
-        self.sessions: set[Session] = set()
+        self.sessions: dict[Session, None] = {}
         self._peers = itertools.count(1)
         self._healed = Waiters(machine)
 
     def peer(self) -> bytes:
         """A name for one more connection."""
         return b"peer%d" % next(self._peers)
+
+    def separates(self, one: str, other: str) -> bool:
+        """Whether two nodes do not reach each other."""
+        return one != other and bool({one, other} & self.weather.separated)
 
     def separate(self, node: str, seconds: float) -> None:
         """Separate a node from all others for so long."""
@@ -85,11 +89,11 @@ class Session:
         self.held: list[tuple[bool, bytes]] = []
         self.under_way = {True: 0, False: 0}
         self._last = {True: 0.0, False: 0.0}
-        self.wire.sessions.add(self)
+        self.wire.sessions[self] = None
 
     @property
     def separated(self) -> bool:
-        return bool({self.client.node, self.server.node} & self.wire.weather.separated)
+        return self.wire.separates(self.client.node, self.server.node)
 
     def send(self, to_server: bool, frame: bytes) -> None:
         """Pass on a message."""
@@ -139,7 +143,7 @@ class Session:
         if self.ended:
             return
         self.ended = True
-        self.wire.sessions.discard(self)
+        self.wire.sessions.pop(self, None)
         self.server.sessions.pop(self.peer, None)
         self.client.lost(self)
 
@@ -164,7 +168,7 @@ class SimulatedConnection:
             return
         server = self.wire.servers.get(self._endpoint)
         machine = self.wire.machine
-        if server is None or {self.node, server.node} & self.wire.weather.separated:
+        if server is None or self.wire.separates(self.node, server.node):
             self._attempts += 1
             wait = RECONNECT_SECONDS * min(2 ** min(self._attempts, 5), 20)
             machine.at(wait * (0.5 + machine.random.random()), self._attempt)

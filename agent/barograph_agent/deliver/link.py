@@ -56,7 +56,6 @@ class Link:
         key: ClientKey | None = None,
         credential: Callable[[str], str] | None = None,
         system: System = SYSTEM,
-        seed: int | None = None,
     ) -> None:
         """`credential`: creates a credential for a stream, once per hello; may raise CredentialError."""
         self.stream = stream
@@ -71,11 +70,9 @@ class Link:
         """Acknowledged numbers, each with `acked_rows` at that time."""
         self._forgotten: Dropped | None = None
         """Rows lost with the collector's log, until the skip that reports them is acknowledged."""
-        self._skips: list[tuple[int, int]] = []
-        """Unacknowledged skips: number, and all rows that the outbox had dropped up to it."""
         self._trouble = ""
         self._clock = system.clock.monotonic
-        self._rng = random.Random(seed)
+        self._rng = system.random
         self._credential = credential
         self._connection = system.network.connect(endpoint, key)
         self.connected = False
@@ -159,8 +156,12 @@ class Link:
             if not self._send(wire.Skip(self.stream, *self._forgotten)):
                 return
             self._sent = self._forgotten.seq
-        if self._sent < (last := self.outbox.first_seq - 1) and not self._send_skip(last):
-            return
+        if self._sent < self.outbox.first_seq - 1:
+            # Of the messages under way some may be among the dropped ones: their acknowledgements say which.
+            if self._sent > max(self.acked, self._forgotten.seq if self._forgotten else 0):
+                return
+            if not self._send_skip():
+                return
         while self._sent < self.outbox.last_seq and self._sent - self.acked < self._credit:
             if not self._send_frame(self.outbox.get(self._sent + 1)):
                 return
@@ -177,17 +178,14 @@ class Link:
         self.connected = False
         self._number += 1
 
-    def _send_skip(self, last: int) -> bool:
-        """Send a skip up to number `last` with the dropped rows that no earlier skip has reported."""
+    def _send_skip(self) -> bool:
+        """Report the dropped messages."""
+        last = self.outbox.first_seq - 1
         # Nothing dropped: acknowledged to an earlier process by a log that is gone; the number of rows is unknown.
-        _, rows, reason = self.outbox.dropped or Dropped(last, 0, "forgotten")
-        if self._skips and rows < self._skips[-1][1]:
-            self._skips.clear()
-        reported = self._skips[-1][1] if self._skips else 0
-        if not self._send(wire.Skip(self.stream, last, rows - reported, reason)):
+        _, rows, reason = self.outbox.report_dropped() or Dropped(last, 0, "forgotten")
+        if not self._send(wire.Skip(self.stream, last, rows, reason)):
             return False
         self._sent = last
-        self._skips.append((last, rows))
         return True
 
     def _send_hello(self, now: float) -> None:
@@ -233,8 +231,6 @@ class Link:
                     self._count_forgotten(message.acked)
                 self._advance(message.acked)
                 self.acked = self._sent = message.acked
-                # A skip beyond the acknowledged number may be lost.
-                self._skips = [skip for skip in self._skips if skip[0] <= message.acked]
             case wire.Refuse():
                 self._on_refuse(message)
             case wire.Rows():
@@ -243,12 +239,13 @@ class Link:
     def _advance(self, seq: int) -> None:
         if seq <= self.acked:
             return
-        dropped = self.outbox.dropped
-        if dropped is not None and self.acked < dropped.seq <= seq:
-            self.dropped_rows[dropped.reason] += dropped.rows
         if self._forgotten and self._forgotten.seq <= seq:
             self._forgotten = None
-        self.acked_rows += self.outbox.ack(seq)
+        before = self.outbox.dropped
+        acked = self.outbox.ack(seq)
+        self.acked_rows += acked.stored
+        if before is not None and acked.dropped:
+            self.dropped_rows[before.reason] += acked.dropped
         self._acks.append((seq, self.acked_rows))
         self.acked = seq
         self._sent = max(self._sent, seq)

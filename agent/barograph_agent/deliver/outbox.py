@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 
 class Dropped(NamedTuple):
@@ -18,6 +18,15 @@ class Dropped(NamedTuple):
     reason: str
 
 
+class Acked(NamedTuple):
+    """Rows that an acknowledgement is for: those that the collector has, and those that it knows to be dropped."""
+
+    stored: int
+    dropped: int
+
+
+PIECES: Final = 128
+"""Dropped messages whose rows are known one by one: more than may be under way when they are dropped."""
 Held = TypeVar("Held")
 """What a kind of outbox stores of a message, beside the number of its rows."""
 
@@ -28,8 +37,11 @@ class Outbox(ABC, Generic[Held]):
     def __init__(self, last_seq: int = 0) -> None:
         self.last_seq = last_seq
         """The highest number that may be sent."""
-        self.dropped: Dropped | None = None
-        """Dropped messages that the collector has not acknowledged as dropped, or None."""
+        self._pieces: list[tuple[int, int]] = []
+        """Dropped messages that are not acknowledged: the rows of all up to a number and beyond the one before."""
+        self._reason = ""
+        self._reported = 0
+        """Pieces that `report_dropped` has returned."""
         self._held: OrderedDict[int, tuple[int, Held]] = OrderedDict()
         """Number of rows, and content, by message number."""
 
@@ -37,6 +49,13 @@ class Outbox(ABC, Generic[Held]):
     def next_seq(self) -> int:
         """The number the next message must carry."""
         return self.last_seq + 1
+
+    @property
+    def dropped(self) -> Dropped | None:
+        """Dropped messages that the collector has not acknowledged, or None."""
+        if not self._pieces:
+            return None
+        return Dropped(self._pieces[-1][0], sum(rows for _, rows in self._pieces), self._reason)
 
     @property
     def first_seq(self) -> int:
@@ -58,16 +77,35 @@ class Outbox(ABC, Generic[Held]):
             self._held[seq] = 0, held
         return rows
 
-    def ack(self, seq: int) -> int:
-        """Remove everything up to seq; returns how many rows that was."""
-        if self.dropped and self.dropped.seq <= seq:
-            self.dropped = None
-        return self._remove(seq)
+    def report_dropped(self) -> Dropped | None:
+        """`dropped`, for a report to the collector, while no other message is under way."""
+        self._reported = len(self._pieces)
+        return self.dropped
+
+    def ack(self, seq: int) -> Acked:
+        """Remove everything up to seq. A message that was dropped while it was under way may have been stored."""
+        stored = dropped = done = 0
+        for number, rows in self._pieces:
+            if number > seq:
+                break
+            stored, dropped = (stored, dropped + rows) if done < self._reported else (stored + rows, dropped)
+            done += 1
+        del self._pieces[:done]
+        self._reported = max(self._reported - done, 0)
+        return Acked(stored + self._remove(seq), dropped)
 
     def _drop(self, seq: int, reason: str) -> None:
         """Remove everything up to seq, and record it in `dropped`."""
-        before = self.dropped.rows if self.dropped else 0
-        self.dropped = Dropped(seq, before + self._remove(seq), reason)
+        self._reason = reason
+        while self._held and (number := next(iter(self._held))) <= seq:
+            self._add_piece(number, self._held.popitem(last=False)[1][0])
+        if not self._pieces or self._pieces[-1][0] < seq:
+            self._add_piece(seq, 0)
+
+    def _add_piece(self, number: int, rows: int) -> None:
+        if len(self._pieces) > max(PIECES, self._reported):
+            rows += self._pieces.pop()[1]
+        self._pieces.append((number, rows))
 
     def _remove(self, seq: int) -> int:
         rows = 0

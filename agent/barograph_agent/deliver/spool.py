@@ -16,14 +16,14 @@ import contextlib
 import os
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
 
-from barograph_agent.deliver.outbox import Dropped, Outbox
+from barograph_agent.deliver.outbox import Acked, Dropped, Outbox
 from barograph_agent.system.disk import DISK, Disk
 
 _HEAD: Final = struct.Struct("<II")
@@ -36,6 +36,15 @@ SEGMENT_BYTES: Final = 4 * 2**20
 
 class SpoolError(Exception):
     """A spool that cannot be used. The text names the directory, what was found and what was expected."""
+
+
+class _DroppedFile(NamedTuple):
+    """Content of the file `dropped`; versions before wrote no pieces."""
+
+    seq: int
+    rows: int
+    reason: str
+    pieces: Sequence[tuple[int, int]] = ()
 
 
 class SegmentPlace(NamedTuple):
@@ -80,7 +89,7 @@ class Spool(Outbox[SegmentPlace]):
         except OSError as error:
             disk.close(self._lock)
             raise SpoolError(f"spool {directory}: in use by another process, expected one owner") from error
-        self.dropped = self._load_dropped()
+        self._load_dropped()
         self._recover()
 
     @property
@@ -133,18 +142,18 @@ class Spool(Outbox[SegmentPlace]):
         place = self._held[seq][1]
         return self._disk.pread(self._files[place.segment], place.length, place.at)
 
-    def ack(self, seq: int) -> int:
-        """Remove everything up to seq, and empty segments; returns how many rows that was."""
-        had_dropped = self.dropped is not None
-        rows = super().ack(seq)
-        if had_dropped and self.dropped is None:
+    def ack(self, seq: int) -> Acked:
+        """Remove everything up to seq, and empty segments."""
+        had_dropped = bool(self._pieces)
+        acked = super().ack(seq)
+        if had_dropped and not self._pieces:
             self._disk.unlink(self.directory / "dropped", missing_ok=True)
         if not self._held:
             self._fresh = {}
         for segment, following in pairwise(list(self._sizes)):
             if following <= self.first_seq:
                 self._delete(segment)
-        return rows
+        return acked
 
     def close(self) -> None:
         """Close the files, which stay on disk."""
@@ -198,11 +207,11 @@ class Spool(Outbox[SegmentPlace]):
                 self._drop(following - 1, "spool-cap")
             self._delete(segment)
 
-    def _load_dropped(self) -> Dropped | None:
-        try:
-            return msgspec.json.decode(self._disk.read(self.directory / "dropped"), type=Dropped)
-        except (FileNotFoundError, msgspec.DecodeError):
-            return None
+    def _load_dropped(self) -> None:
+        with contextlib.suppress(FileNotFoundError, msgspec.DecodeError):
+            stored = msgspec.json.decode(self._disk.read(self.directory / "dropped"), type=_DroppedFile)
+            self._pieces = list(stored.pieces) or [(stored.seq, stored.rows)]
+            self._reason = stored.reason
 
     def _recover(self) -> None:
         paths = [self.directory / name for name in self._disk.names(self.directory) if name.endswith(".seg")]
@@ -229,15 +238,16 @@ class Spool(Outbox[SegmentPlace]):
             # Killed while opening this segment: it needs the mark before older segments may be deleted.
             self._write(_MARK, 0, self.mark)
             self._committed = self._sizes[self._current]
-        if self.dropped:
+        if self._pieces:
             # Killed after recording the drop and before deleting the segment.
-            self._remove(self.dropped.seq)
+            self._remove(self._pieces[-1][0])
 
     def _drop(self, seq: int, reason: str) -> None:
         super()._drop(seq, reason)
         # If the disk is full the segment is deleted all the same, which frees space.
         with contextlib.suppress(OSError):
-            self._disk.replace(self.directory / "dropped", msgspec.json.encode(self.dropped))
+            stored = _DroppedFile(*(self.dropped or Dropped(0, 0, "")), self._pieces)
+            self._disk.replace(self.directory / "dropped", msgspec.json.encode(stored))
 
     def _write_entry(self, file: int, at: int, kind: int, rows: int, payload: bytes) -> int:
         """Write one entry at offset `at`; returns the offset of its end."""

@@ -17,7 +17,7 @@ import msgspec
 
 from barograph_agent.deliver.link import pump
 from barograph_agent.deliver.spool import SpoolError
-from barograph_agent.sidecar.plan import REPORT, RunPlan, load_end, load_plan, save
+from barograph_agent.sidecar.plan import PLAN, REPORT, RunPlan, load_end, load_plan, save
 from barograph_agent.sidecar.watch import Watch
 from barograph_agent.system.system import SYSTEM, System
 
@@ -40,8 +40,16 @@ def orphans(root: Path, system: System = SYSTEM) -> dict[Path, RunPlan]:
 
 
 def adopt(root: Path, endpoint: str, system: System = SYSTEM) -> dict[Path, Watch]:
-    """Watches of the orphans that no other process owns, by spool directory. They deliver to `endpoint`."""
+    """Watches of the orphans that no other process owns, by spool directory. They deliver to `endpoint`.
+
+    Deletes directories whose plan was deleted, and nothing else because the node lost power.
+    """
     adopted = {}
+    for directory in (root / name for name in system.disk.names(root)):
+        with contextlib.suppress(OSError):
+            # The plan is the first file of a directory, and the first to be deleted.
+            if PLAN not in (names := system.disk.names(directory)) and set(names) - {f"{PLAN}.part"}:
+                system.disk.remove_tree(directory)
     for directory, plan in orphans(root, system).items():
         with contextlib.suppress(SpoolError, OSError, msgspec.DecodeError):
             adopted[directory] = Watch(directory, msgspec.structs.replace(plan, endpoint=endpoint), system=system)

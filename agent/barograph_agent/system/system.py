@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Final, NamedTuple
 
 from barograph_agent.system.clock import CLOCK, Clock
@@ -19,6 +20,8 @@ class System(NamedTuple):
     network: Network = Network()
     threads: Threads = THREADS
     processes: Processes = PROCESSES
+    random: Random = Random()
+    """For what must differ from node to node, such as the wait before another attempt."""
 
 
 SYSTEM: Final = System()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import random
 import select
 import time
 from array import array
@@ -16,7 +17,7 @@ import zmq
 
 from barograph_agent.deliver.keys import ClientKey
 from barograph_agent.deliver.link import Link
-from barograph_agent.deliver.outbox import Memory
+from barograph_agent.deliver.outbox import Acked, Memory
 from barograph_agent.protocol import wire
 from barograph_agent.protocol.tables import TABLES
 from barograph_agent.system.network import Network
@@ -39,8 +40,8 @@ class TimedOutbox(Memory):
         self._put_at[self.next_seq] = time.monotonic()
         super().put(rows, frame)
 
-    def ack(self, seq: int) -> int:
-        """Remove the messages up to seq; returns the number of rows."""
+    def ack(self, seq: int) -> Acked:
+        """Remove the messages up to seq."""
         now = time.monotonic()
         self.waits.extend(now - self._put_at.pop(gone) for gone in range(self.first_seq, seq + 1))
         return super().ack(seq)
@@ -149,8 +150,7 @@ class Load:
             outbox,
             key=self._key,
             credential=self._credential,
-            system=SYSTEM._replace(network=Network(self._context)),
-            seed=number,
+            system=SYSTEM._replace(network=Network(self._context), random=random.Random(number)),
         )
         job = SimulatedJob(name, link, outbox, self._columns(name))
         self._by_descriptor[link.fileno()] = job

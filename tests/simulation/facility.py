@@ -1,0 +1,365 @@
+"""A simulated facility: a server with a collector and its followers, and nodes on which jobs run."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from barograph_agent.deliver.spool import SpoolError
+from barograph_agent.job.identity import Job
+from barograph_agent.protocol.wire import Column
+from barograph_agent.sidecar.main import Sidecar, adopt
+from barograph_agent.sidecar.plan import END, CommandEnd, RunOptions, begin_run, load_plan, load_report, save
+from barograph_agent.sidecar.watch import Watch
+from barograph_agent.system.processes import Processes
+from barograph_agent.system.system import System
+from barograph_collector.client.follow import Follower, LogWriter
+from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
+from barograph_collector.daemon.runner import Output, Runner
+from barograph_collector.server import Collector
+from barograph_collector.storage.store import Store
+from helpers.rings import FakeShim
+from simulation.database import SimulatedDatabase, Tables
+from simulation.disk import Platters, SimulatedDisk
+from simulation.machine import EPOCH, Machine, Process, SimulatedThreads, VirtualClock
+from simulation.network import SimulatedMailbox, SimulatedNetwork, SimulatedRouter, Wire
+
+ENDPOINT = "tcp://collector:7777"
+SPOOLS = Path("/spools")
+LOG = Path("/log/barograph.duckdb")
+SEGMENT_BYTES = 16_384
+FOLLOWED = ["jobs", "blocks", "runs"]
+SPOOL_SEGMENT_BYTES = 4_096
+
+
+class Node:
+    """A node: its disk, its clock's error, and what runs on it. rings: the real directory of its rings."""
+
+    def __init__(self, facility: Facility, name: str, skew: float, rings: Path) -> None:
+        self.facility = facility
+        self.name = name
+        self.clock = VirtualClock(facility.machine, skew)
+        self.platters = Platters(facility.machine.random)
+        self.platters.directories.add(SPOOLS)
+        self.rings = rings
+        self.processes: list[Process] = []
+        self.variables: dict[str, Process] = {}
+        """Processes by the ring directory in their environment."""
+        self.lost_power = False
+
+    def system(self, process: Process) -> System:
+        """What a process on this node gets from its operating system."""
+        disk = _NodeDisk(process, self.platters)
+        network = SimulatedNetwork(self.facility.wire, process, self.name)
+        return System(
+            self.clock,
+            disk,
+            network,
+            SimulatedThreads(process),
+            _NodeProcesses(self, process),
+            self.facility.machine.random,
+        )
+
+    def start(self, name: str, work: Callable[[System], None], *, dies_at: int = 0) -> Process:
+        """Start a process. dies_at: see SimulatedDisk."""
+        process = self.facility.machine.process(f"{name} on {self.name}")
+        system = self.system(process)
+        system.disk.dies_at = dies_at  # type: ignore[attr-defined]
+        self.facility.disturb(system.disk)
+        self.processes.append(process)
+        self.facility.machine.start(process, "main", partial(work, system))
+        return process
+
+    def lose_power(self) -> None:
+        """All processes die, and memory is lost: rings, and what was written and not synced."""
+        for process in self.processes:
+            process.kill()
+        self.processes.clear()
+        self.variables.clear()
+        self.platters.lose_power()
+        shutil.rmtree(self.rings, ignore_errors=True)
+        self.lost_power = True
+
+
+class _NodeDisk(SimulatedDisk):
+    """Rings are real files in memory."""
+
+    def remove_tree(self, path: Path) -> None:
+        self._change()
+        super().remove_tree(path)
+        shutil.rmtree(path, ignore_errors=True)
+
+
+class _NodeProcesses(Processes):
+    def __init__(self, node: Node, process: Process) -> None:
+        self._node, self._process = node, process
+
+    def own(self) -> int:
+        return self._process.pid
+
+    def born(self, pid: int) -> int:
+        return 1 if any(one.pid == pid and one.lives for one in self._node.processes) else -1
+
+    def any_with(self, variable: str, value: str) -> bool:
+        process = self._node.variables.get(value)
+        return process is not None and process.lives
+
+
+class SimulatedJob:
+    """A program that synchronizes its ranks, and its launcher, which keeps a sidecar running."""
+
+    def __init__(self, node: Node, name: str, *, ranks: int, seconds: float, per_second: float, capacity: int) -> None:
+        self.node = node
+        self.job = Job("sim", name, 0, "0", "user", node.name, "app", {})
+        self.key = self.job.key
+        self.directory = SPOOLS / name
+        self.rings = node.rings / name
+        self.seconds, self._per_second = seconds, per_second
+        self.sidecar: Process | None = None
+        self.shims: list[FakeShim] = []
+        self._ranks, self._capacity = ranks, capacity
+        self.seen = 0
+        self.stream = ""
+        self.spool_bytes = 2**20
+        self.launcher = node.start(f"launcher of {name}", self._launch)
+        self.dies_at = 0
+
+    def _launch(self, system: System) -> None:
+        clock = system.clock
+        self.rings.mkdir(parents=True)
+        options = RunOptions(ENDPOINT, drain_seconds=5.0, spool_bytes=self.spool_bytes)
+        stream = f"{self.key}/{system.processes.own():x}"
+        try:
+            self.stream = begin_run(self.directory, self.job, self.rings, options, system, stream=stream).stream
+        except OSError:
+            system.disk.remove_tree(self.directory)
+            return  # the program runs unwatched
+        began = clock.monotonic()
+        program = self.node.start("program", self._run)
+        self.node.variables[str(self.rings)] = program
+        self._start_sidecar()
+        started = clock.monotonic()
+        while not all(thread.done for thread in program.threads):
+            clock.sleep(0.25)
+            started = self._check(started, system)
+        with contextlib.suppress(OSError):
+            save(self.directory, END, CommandEnd(clock.now(), clock.monotonic() - began, 0), system.disk)
+        deadline = clock.monotonic() + 25.0
+        while (report := load_report(self.directory, system.disk)) is None and clock.monotonic() < deadline:
+            clock.sleep(0.1)
+            started = self._check(started, system)
+        if report is not None and report.delivered:
+            system.disk.remove_tree(self.directory)
+
+    def _check(self, started: float, system: System) -> float:
+        """Start the sidecar again if it died, as `SidecarGuard.check` does."""
+        assert self.sidecar is not None
+        over = all(thread.done for thread in self.sidecar.threads)
+        now = system.clock.monotonic()
+        if not over or now - started <= 1.0 or load_report(self.directory, system.disk) is not None:
+            return started
+        self._start_sidecar()
+        return now
+
+    def _start_sidecar(self) -> None:
+        dies_at, self.dies_at = self.dies_at, 0
+        self.sidecar = self.node.start(f"sidecar of {self.key}", self._watch, dies_at=dies_at)
+
+    def _watch(self, system: System) -> None:
+        try:
+            plan = load_plan(self.directory, system.disk)
+            watch = Watch(self.directory, plan, system=system, segment_bytes=SPOOL_SEGMENT_BYTES)
+        except (SpoolError, OSError):
+            return  # its process would end with a message
+        sidecar = Sidecar(SPOOLS, ENDPOINT, plan.drain_seconds, {self.directory: watch}, system)
+        self.node.facility.watches[self.key] = watch
+        sidecar.run()
+
+    def _run(self, system: System) -> None:
+        """The program: sync points in all ranks, which take their time."""
+        machine = self.node.facility.machine
+        began = machine.seconds
+        for rank in range(self._ranks):
+            shim = FakeShim(self.rings / f"{rank}.tmp", self._capacity, pid=1)
+            shim.set(rank=rank, size=self._ranks, started_unix_ns=int((EPOCH + began) * 1e9))
+            shim.site(0x10)
+            shim.path.rename(self.rings / f"{rank}.ring")
+            self.shims.append(shim)
+        while (passed := machine.seconds - began) < self.seconds:
+            system.clock.sleep((0.5 + machine.random.random()) * 8 / self._per_second)
+            now = machine.seconds - began
+            for number in range(8):
+                at = int((passed + (now - passed) * (number + 1) / 8) * 1e9)
+                for shim in self.shims:
+                    shim.put(at)
+            self.seen = self.shims[0].seen
+
+
+class Delivery(Sidecar[Watch]):
+    """`barograph spool --send`: delivers what earlier sidecars left."""
+
+    def __init__(self, system: System) -> None:
+        super().__init__(SPOOLS, ENDPOINT, 60.0, adopt(SPOOLS, ENDPOINT, system), system)
+        self.adopted = {}
+
+    @property
+    def is_over(self) -> bool:
+        return True
+
+
+class Tally:
+    """A processor that counts what it reads, and writes a final score for each run, as the scorer does.
+
+    It holds the follower to what it promises.
+    """
+
+    def __init__(self) -> None:
+        self._judged: set[str] = set()
+        self._due: list[str] = []
+        self.last: dict[str, int] = {}
+        self.intervals: dict[str, int] = {}
+        self.wrong: list[str] = []
+        self._ended: list[str] = []
+
+    def observe(self, table: str, columns: Mapping[str, Column], now: float) -> None:
+        offsets = np.asarray(columns["offset"])
+        if (np.diff(offsets, prepend=self.last.get(table, 0)) <= 0).any():
+            self.wrong.append(f"{table}: offsets {offsets.tolist()} after {self.last.get(table)}")
+        self.last[table] = int(offsets[-1])
+        if table == "blocks":
+            for job, count in zip(columns["job"], np.asarray(columns["count"]).tolist(), strict=True):
+                if job in self._ended:
+                    self.wrong.append(f"intervals of {job} after its end")
+                self.intervals[job] = self.intervals.get(job, 0) + count
+        if table == "runs":
+            self._ended += list(columns["job"])
+            self._due += [job for job in columns["job"] if job not in self._judged]
+
+    def restore(self, columns: Mapping[str, Column]) -> None:
+        """Read final scores that an earlier process has written."""
+        self._judged |= set(columns["job"])
+
+    def step(self, now: float) -> list[Output]:
+        due, self._due = self._due, []
+        self._judged |= set(due)
+        return [Output("scores", 1, SCORE | {"job": job, "at": now}) for job in due]
+
+    @property
+    def idle(self) -> bool:
+        return not self._due
+
+
+SCORE = {
+    "workload": "sim/app", "state": "healthy", "score": 0.0, "slowdown": 1.0, "onset_at": 0.0, "alarmed_at": 0.0,
+    "windows": 0, "final": 1, "sentence": "healthy", "cause": "none", "members": "[]", "evidence": "{}",
+    "basis": "history", "recovered_at": 0.0, "hosts": "[]",
+}  # fmt: skip
+
+
+class Facility:
+    """All nodes of a schedule. root: a real directory for rings."""
+
+    def __init__(self, seed: int, root: Path) -> None:
+        self.machine = Machine(seed)
+        self.wire = Wire(self.machine)
+        self.root = root
+        self.tables = Tables()
+        self.disturb: Callable[[Any], None] = lambda disk: None
+        """Called with the disk of each new process."""
+        self.server = Node(self, "server", 0.0, root / "server")
+        self.server.platters.directories.add(LOG.parent)
+        self.nodes = [self.server]
+        self.watcher = self.server
+        if self.machine.random.random() < 0.5:
+            self.watcher = self.node(0.0)
+        self.jobs: list[SimulatedJob] = []
+        self.watches: dict[str, Watch] = {}
+        self.collector: Collector | None = None
+        self.tallies: list[Tally] = []
+        self.failures: list[str] = []
+        self._stopping: Callable[[], None] = lambda: None
+        self.collector_dies_at = 0
+        self.collector_process = self._start_collector()
+        self.follower_process = self._start_follower()
+        self.kept_running = True
+        self.machine.at(0.5, self._supervise)
+
+    def node(self, skew: float) -> Node:
+        """One more node."""
+        node = Node(self, f"node{len(self.nodes)}", skew, self.root / f"node{len(self.nodes)}")
+        self.nodes.append(node)
+        return node
+
+    def stop_collector(self) -> None:
+        """Ask the collector to stop, as SIGTERM does."""
+        self._stopping()
+
+    def _start_collector(self) -> Process:
+        dies_at, self.collector_dies_at = self.collector_dies_at, 0
+        return self.server.start("collector", self._collect, dies_at=dies_at)
+
+    def _collect(self, system: System) -> None:
+        process = self.machine.current.process  # type: ignore[union-attr]
+        store = Store(
+            LOG,
+            system=system,
+            open_database=lambda path: SimulatedDatabase(self.tables),  # type: ignore[arg-type,return-value]
+            segment_bytes=SEGMENT_BYTES,
+        )
+        stopping = system.threads.event()
+        self._stopping = stopping.set
+        collector = Collector(
+            store,
+            ENDPOINT,
+            system=system,
+            on_failure=stopping.set,
+            mailbox=SimulatedMailbox(self.machine),  # type: ignore[arg-type]
+            open_socket=lambda *_: SimulatedRouter(self.wire, process, "server", ENDPOINT),  # type: ignore[arg-type,return-value]
+        )
+        collector.start()
+        self.collector = collector
+        stopping.wait()
+        if collector.failure is not None:
+            self.failures.append(f"collector: {collector.failure!r}")
+        if collector.stop():
+            store.close()
+
+    def _start_follower(self) -> Process:
+        return self.watcher.start("follower", self._follow)
+
+    def _follow(self, system: System) -> None:
+        tally = Tally()
+        self.tallies.append(tally)
+        reader = LogReader(ENDPOINT, 2.0, system=system)
+        writer = LogWriter(ENDPOINT, f"tally/{system.clock.now_ns()}", system=system)
+        prepared = False
+        runner = Runner(tally, Follower(reader, FOLLOWED, wait_seconds=5.0), writer, system.clock.now)
+        while True:
+            system.network.wait([reader, writer.link], 7.0 if prepared and runner.idle else 0.5)
+            if not prepared:
+                with contextlib.suppress(LogUnavailable, ReadRefused):
+                    for page in reader.read_all("scores"):
+                        tally.restore(page.columns)
+                    prepared = True
+                continue
+            runner.step()
+
+    def _supervise(self) -> None:
+        """Start again what died, as systemd does."""
+        if not self.collector_process.lives and self.kept_running:
+            self._note(self.collector_process)
+            self.collector_process = self._start_collector()
+        if not self.follower_process.lives and self.kept_running:
+            self._note(self.follower_process)
+            self.follower_process = self._start_follower()
+        self.machine.at(0.5, self._supervise)
+
+    def _note(self, process: Process) -> None:
+        if process.failure is not None:
+            self.failures.append(f"{process.name}: {process.failure!r}")

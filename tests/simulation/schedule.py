@@ -1,0 +1,370 @@
+"""One schedule: a facility, what is done to it, and what must hold afterwards. All of it follows from a seed."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from simulation.facility import FOLLOWED, SPOOLS, Delivery, Facility, Node, SimulatedJob
+from simulation.machine import Stuck
+
+DISTURBED_SECONDS = 8.0
+CALM_SECONDS = 300.0
+"""Within this time after the last disturbance everything must be delivered."""
+
+
+class Broken(AssertionError):
+    """An invariant does not hold. The text has the seed, which replays the schedule."""
+
+
+@dataclass
+class Report:
+    """What a schedule did. done: the disturbances, with their times."""
+
+    seed: int
+    done: list[str] = field(default_factory=list)
+    kinds: Counter[str] = field(default_factory=Counter)
+    stored: int = 0
+    dropped: int = 0
+    seconds: float = 0.0
+
+
+class Schedule:
+    """Runs one schedule."""
+
+    def __init__(self, seed: int, root: Path) -> None:
+        self.report = Report(seed)
+        self.facility = facility = Facility(seed, root)
+        self.machine = facility.machine
+        self.random = facility.machine.random
+        self._disks: list[Any] = []
+        facility.disturb = self._disturb_disk
+        self._fails = self._slow = 0.0
+        for number in range(self.random.choice([1, 1, 2])):
+            self.machine.at(self.random.random() * 2, lambda number=number: self._begin(number))
+        self._nodes: list[Node] = [facility.node(self.random.choice([0.0, 0.0, -3.0, 40.0]))]
+        if self.random.random() < 0.3:
+            self._nodes.append(facility.node(0.0))
+
+    def run(self) -> Report:
+        """Run it. Raises Broken."""
+        machine = self.machine
+        try:
+            self._plan()
+            machine.run(DISTURBED_SECONDS)
+            self._calm()
+            machine.run(CALM_SECONDS, until=self._is_quiet)
+            deliveries = [node.start("delivery", lambda system: Delivery(system).run()) for node in self._nodes]
+            machine.run(CALM_SECONDS, until=lambda: all(self._over(one) for one in deliveries))
+            machine.run(30.0, until=lambda: self._has_followed() and not self._held())
+            self._check()
+        except Stuck as error:
+            raise self._broken(str(error)) from None
+        self.report.seconds = machine.seconds
+        return self.report
+
+    def close(self) -> None:
+        """End all processes."""
+        self.facility.kept_running = False
+        for node in self.facility.nodes:
+            for process in node.processes:
+                process.kill()
+        self.machine.run(0.0, most_steps=10**9)
+
+    def _begin(self, number: int) -> None:
+        node = self.random.choice(self._nodes)
+        job = SimulatedJob(
+            node,
+            f"job{number}",
+            ranks=self.random.choice([1, 2]),
+            seconds=self.random.choice([0.3, 2.0, 6.0]),
+            per_second=self.random.choice([5, 40, 100]),
+            capacity=self.random.choice([64, 1024]),
+        )
+        if self.random.random() < 0.3:
+            job.dies_at = self.random.randrange(1, 200)
+            self._note("sidecar dies at a call of the disk", f"job{number}, call {job.dies_at}")
+        if self.random.random() < 0.15:
+            job.spool_bytes = 8192
+        self.facility.jobs.append(job)
+
+    def _plan(self) -> None:
+        """Choose disturbances."""
+        random, facility = self.random, self.facility
+        weather = facility.wire.weather
+        weather.delay = random.choice([0.001, 0.001, 0.05, 0.5])
+        if random.random() < 0.3:
+            weather.loss = random.choice([0.01, 0.1, 0.3])
+            self._note("messages are lost", f"with probability {weather.loss}")
+        if random.random() < 0.2:
+            weather.repeats = random.choice([0.01, 0.2])
+            self._note("messages are repeated", f"with probability {weather.repeats}")
+        if random.random() < 0.2:
+            weather.reorders = random.choice([0.01, 0.2])
+            self._note("messages change their order", f"with probability {weather.reorders}")
+        if random.random() < 0.3:
+            self._let_collector_die()
+        if random.random() < 0.2:
+            self._fails = random.choice([0.01, 0.2])
+            self._note("syncs fail", f"with probability {self._fails}")
+        if random.random() < 0.3:
+            self._slow = random.choice([0.02, 1.0, 4.0])
+            self._note("syncs are slow", f"up to {self._slow} s")
+        if random.random() < 0.15:
+            facility.tables.fails = lambda: random.random() < 0.1
+            self._note("commits fail", "one of ten")
+        acts: list[Callable[[], None]] = [
+            self._kill_sidecar,
+            self._kill_sidecar,
+            self._kill_collector,
+            self._kill_collector,
+            self._stop_collector,
+            self._kill_follower,
+            self._kill_launcher,
+            self._separate,
+            self._separate,
+            self._reset,
+            self._fill,
+            self._lose_power,
+            self._lose_server_power,
+        ]
+        for _ in range(random.choice([0, 1, 2, 3, 6])):
+            act = random.choice(acts)
+            self.machine.at(random.random() * DISTURBED_SECONDS, act)
+
+    def _note(self, what: str, of: str = "") -> None:
+        self.report.done.append(f"{self.machine.seconds:7.3f} {what} {of}".rstrip())
+        self.report.kinds[what] += 1
+
+    def _disturb_disk(self, disk: Any) -> None:
+        disk.fails, disk.slow_seconds = self._fails, self._slow
+        self._disks.append(disk)
+
+    def _let_collector_die(self) -> None:
+        self.facility.collector_dies_at = self.random.randrange(1, 100)
+        self._note("collector dies at a call of the disk", f"call {self.facility.collector_dies_at}")
+        self.machine.at(self.random.random() * 5, self._kill_collector)
+
+    def _kill_sidecar(self) -> None:
+        jobs = [job for job in self.facility.jobs if job.sidecar is not None and job.sidecar.lives]
+        if jobs:
+            job = self.random.choice(jobs)
+            self._note("kill sidecar", f"of {job.key}")
+            assert job.sidecar is not None
+            job.sidecar.kill()
+
+    def _kill_collector(self) -> None:
+        self._note("kill collector")
+        self.facility.collector_process.kill()
+
+    def _stop_collector(self) -> None:
+        self._note("stop collector")
+        self.facility.stop_collector()
+
+    def _kill_follower(self) -> None:
+        self._note("kill follower")
+        self.facility.follower_process.kill()
+
+    def _kill_launcher(self) -> None:
+        jobs = [job for job in self.facility.jobs if job.launcher.lives]
+        if jobs:
+            job = self.random.choice(jobs)
+            self._note("kill launcher", f"of {job.key}")
+            job.launcher.kill()
+
+    def _separate(self) -> None:
+        node, seconds = self.random.choice(self.facility.nodes), self.random.choice([0.5, 3.0, 10.0])
+        self._note("separate a node", f"{node.name} for {seconds} s")
+        self.facility.wire.separate(node.name, seconds)
+
+    def _reset(self) -> None:
+        node = self.random.choice(self.facility.nodes)
+        self._note("reset connections", f"of {node.name}")
+        self.facility.wire.reset(node.name)
+
+    def _fill(self) -> None:
+        node, seconds = self.random.choice(self.facility.nodes), self.random.choice([0.5, 3.0, 10.0])
+        room = self.random.choice([0, 100, 5000])
+        node.platters.capacity = node.platters.used + room
+        self._note("fill a disk", f"of {node.name} but for {room} bytes for {seconds} s")
+        self.machine.at(seconds, lambda: setattr(node.platters, "capacity", 2**40))
+
+    def _lose_power(self) -> None:
+        node = self.random.choice(self._nodes)
+        self._note("power lost on a node", node.name)
+        node.lose_power()
+
+    def _lose_server_power(self) -> None:
+        self._note("power lost on the server")
+        self.facility.server.lose_power()
+
+    def _calm(self) -> None:
+        """End all disturbances; whatever is down is started again."""
+        facility = self.facility
+        self._note("calm")
+        facility.wire.calm()
+        facility.tables.fails = lambda: False
+        self._fails = self._slow = 0.0
+        for disk in self._disks:
+            disk.fails = disk.slow_seconds = 0.0
+        for node in facility.nodes:
+            node.platters.capacity = 2**40
+
+    def _over(self, process: Any) -> bool:
+        return not process.lives or all(thread.done for thread in process.threads)
+
+    def _is_quiet(self) -> bool:
+        """Whether all that was begun has ended."""
+        jobs = self.facility.jobs
+        return all(self._over(job.launcher) and (job.sidecar is None or self._over(job.sidecar)) for job in jobs)
+
+    def _heads(self) -> dict[str, int]:
+        """The last offset of each table that is followed and has rows."""
+        rows = self.facility.tables.rows
+        return {table: rows[table][-1]["offset"][-1].as_py() for table in FOLLOWED if rows[table]}
+
+    def _has_followed(self) -> bool:
+        """Whether the follower has read everything."""
+        return self.facility.follower_process.lives and self.facility.tallies[-1].last == self._heads()
+
+    def _held(self) -> str:
+        """What the collector has in memory: bytes, rows, unacknowledged messages."""
+        collector = self.facility.collector
+        if collector is None:
+            return ""
+        receiver, rows = collector._receiver, collector.counters.queue_rows
+        held = (receiver._queued_bytes, rows, receiver._streams.under_way)
+        return "{} bytes, {} rows, {} messages".format(*held) if any(held) else ""
+
+    def _broken(self, text: str) -> Broken:
+        done = "\n  ".join(self.report.done)
+        return Broken(f"seed {self.report.seed}: {text}\n  {done}")
+
+    def _check(self) -> None:
+        facility = self.facility
+        # A database that fails while it is opened ends the collector, and systemd starts it again.
+        if any("the simulated disk of the database" not in failure for failure in facility.failures):
+            raise self._broken(f"a daemon failed: {facility.failures}")
+        for tally in facility.tallies:
+            if tally.wrong:
+                raise self._broken(f"a follower was told wrong: {tally.wrong[:3]}")
+        self._check_memory()
+        blocks, runs, events, scores = (facility.tables.all(name) for name in ("blocks", "runs", "events", "scores"))
+        for job in facility.jobs:
+            self._check_job(job, blocks, runs, events)
+        for job in runs["job"]:
+            if (verdicts := scores["job"].count(job)) != 1:
+                raise self._broken(f"{job} has {verdicts} final scores")
+        for job in runs["job"]:
+            if (verdicts := scores["job"].count(job)) != 1:
+                raise self._broken(f"{job} has {verdicts} final scores")
+        if not self._has_followed():
+            raise self._broken(f"a follower has read up to {facility.tallies[-1].last}, expected {self._heads()}")
+
+    def _heads(self) -> dict[str, int]:
+        """The last offset of each table that is followed and has rows."""
+        rows = self.facility.tables.rows
+        return {table: rows[table][-1]["offset"][-1].as_py() for table in FOLLOWED if rows[table]}
+
+    def _has_followed(self) -> bool:
+        """Whether the follower has read everything."""
+        return self.facility.follower_process.lives and self.facility.tallies[-1].last == self._heads()
+
+    def _held(self) -> str:
+        """What the collector has in memory: bytes, rows, unacknowledged messages."""
+        collector = self.facility.collector
+        if collector is None:
+            return ""
+        receiver, rows = collector._receiver, collector.counters.queue_rows
+        held = (receiver._queued_bytes, rows, receiver._streams.under_way)
+        return "{} bytes, {} rows, {} messages".format(*held) if any(held) else ""
+
+    def _broken(self, text: str) -> Broken:
+        done = "\n  ".join(self.report.done)
+        return Broken(f"seed {self.report.seed}: {text}\n  {done}")
+
+    def _check(self) -> None:
+        facility = self.facility
+        # A database that fails while it is opened ends the collector, and systemd starts it again.
+        if any("the simulated disk of the database" not in failure for failure in facility.failures):
+            raise self._broken(f"a daemon failed: {facility.failures}")
+        for tally in facility.tallies:
+            if tally.wrong:
+                raise self._broken(f"a follower was told wrong: {tally.wrong[:3]}")
+        self._check_memory()
+        blocks, runs, events, scores = (facility.tables.all(name) for name in ("blocks", "runs", "events", "scores"))
+        for job in facility.jobs:
+            self._check_job(job, blocks, runs, events)
+        tally = facility.tallies[-1]
+        for job in facility.jobs:
+            mine = [count for name, count in zip(blocks["job"], blocks["count"], strict=True) if name == job.key]
+            if facility.follower_process.lives and tally.intervals.get(job.key, 0) != sum(mine):
+                raise self._broken(
+                    f"{job.key}: the follower has {tally.intervals.get(job.key, 0)} intervals of {sum(mine)}"
+                )
+
+    def _check_memory(self) -> None:
+        facility = self.facility
+        if not facility.collector_process.lives:
+            raise self._broken("the collector is not running")
+        if held := self._held():
+            raise self._broken(f"the collector still holds {held}")
+        for node in facility.nodes:
+            begun = "plan.json.part"  # the power was lost before there was a plan
+            left = [str(path) for path in node.platters.names if path.is_relative_to(SPOOLS) and path.name != begun]
+            if left and node is not facility.server:
+                raise self._broken(f"{node.name} still has {left}")
+
+    def _check_job(self, job: SimulatedJob, blocks: Any, runs: Any, events: Any) -> None:
+        """Every interval that the shim counted is stored once, or counted as lost."""
+        ranges = sorted(
+            (world, first, count)
+            for name, world, first, count in zip(
+                blocks["job"], blocks["world"], blocks["first_index"], blocks["count"], strict=True
+            )
+            if name == job.key
+        )
+        for (world, first, count), (other, second, _) in itertools.pairwise(ranges):
+            if world == other and first + count > second:
+                raise self._broken(f"{job.key}: intervals {second} of world {world} are stored twice")
+        stored = sum(count for _, _, count in ranges)
+        ends = [lost for name, lost in zip(runs["job"], runs["dropped"], strict=True) if name == job.key]
+        dropped = sum(
+            rows
+            for source, kind, rows in zip(events["source"], events["kind"], events["rows"], strict=True)
+            if kind == "dropped" and source == job.stream
+        )
+        self.report.stored += stored
+        self.report.dropped += dropped + sum(ends)
+        if len(ends) > 1:
+            raise self._broken(f"{job.key}: {len(ends)} ends")
+        if job.node.lost_power or not job.shims:
+            return
+        if not dropped and len(ends) != 1:
+            raise self._broken(f"{job.key}: no end, and no row was dropped")
+        seen = job.shims[0].seen
+        if ends and stored + sum(ends) + dropped != seen:
+            raise self._broken(
+                f"{job.key}: {seen} intervals counted, {stored} stored, {sum(ends)} lost in rings, {dropped} dropped"
+            )
+
+
+def run(seed: int) -> Report:
+    """Run the schedule of a seed. Raises Broken."""
+    logging.disable(logging.CRITICAL)
+    root = Path(tempfile.mkdtemp(prefix="simulation-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+    try:
+        schedule = Schedule(seed, root)
+        try:
+            return schedule.run()
+        finally:
+            schedule.close()
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
