@@ -1,4 +1,5 @@
-"""What `make check` says of the house: a public class name stands for one class, and a folder can be read at a glance.
+"""What `make check` says of the house: a public class name stands for one class, a folder can be read at a glance, and
+one place calls the operating system for time, durable files and sockets.
 
 Prints each finding on a line and exits with 1 where there is one.
 """
@@ -15,6 +16,28 @@ REPOSITORY: Final = Path(__file__).resolve().parents[1]
 PACKAGES: Final = ("agent", "collector", "modeler", "alerts", "deploy")
 MOST_SIBLINGS: Final = 13
 """Modules side by side, `__init__.py` included."""
+OUTSIDE: Final = {
+    "time": {"clock_gettime", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time", "sleep",
+             "thread_time", "time", "time_ns"},
+    "os": {"fdatasync", "fsync"},
+    "socket": {"socket"},
+    "threading": {"Event", "Lock"},
+    "queue": {"SimpleQueue"},
+}  # fmt: skip
+"""Calls that only SYSTEM makes, by module."""
+SYSTEM: Final = "agent/barograph_agent/system/"
+UNSIMULATED: Final = (
+    "/studies/", "/lab/", "/demo/",
+    "agent/shim/",
+    # In the application's process.
+    "agent/barograph_agent/api/", "agent/barograph_agent/ring/writer.py",
+    # Talk to systemd and to browsers.
+    "collector/barograph_collector/daemon/", "collector/barograph_collector/net/wakeup_queue.py",
+    "deploy/barograph/site/", "deploy/barograph/operate/supervisor.py", "deploy/barograph/views/log.py",
+    # Interrupts DuckDB.
+    "collector/barograph_collector/query/sql.py",
+)  # fmt: skip
+"""What is tested with real processes."""
 
 
 def class_names(files: list[Path]) -> list[str]:
@@ -43,11 +66,31 @@ def crowded(files: list[Path]) -> list[str]:
     ]
 
 
+def outside(files: list[Path]) -> list[str]:
+    """Calls of the operating system outside of SYSTEM: a simulation does not reach them."""
+    found = []
+    for file in files:
+        place = str(file.relative_to(REPOSITORY))
+        if place.startswith(SYSTEM) or any(part in place for part in UNSIMULATED):
+            continue
+        for node in ast.walk(ast.parse(file.read_text())):
+            # Annotations name types without calling them.
+            name = node.func if isinstance(node, ast.Call) else None
+            if isinstance(name, ast.Attribute) and isinstance(name.value, ast.Name):
+                module, attribute = name.value.id, name.attr
+                if attribute in OUTSIDE.get(module, ()):
+                    found.append(f"{place}:{node.lineno}: {module}.{attribute}, expected a parameter from {SYSTEM}")
+            if isinstance(node, ast.ImportFrom) and (names := OUTSIDE.get(node.module or "")):
+                found += [f"{place}:{node.lineno}: {one.name}" for one in node.names if one.name in names]
+    return found
+
+
 def main() -> int:
     """The exit status."""
     files = sorted(file for package in PACKAGES for file in (REPOSITORY / package).rglob("*.py"))
-    findings = class_names(files) + crowded(files)
-    print("\n".join(findings) or f"{len(files)} modules: no class name twice, no crowded folder")
+    findings = class_names(files) + crowded(files) + outside(files)
+    fine = f"{len(files)} modules: no class name twice, no crowded folder, one place calls the operating system"
+    print("\n".join(findings) or fine)
     return 1 if findings else 0
 
 

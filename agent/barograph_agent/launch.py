@@ -23,6 +23,7 @@ from barograph_agent.job.rules import RulesError
 from barograph_agent.settings import places
 from barograph_agent.sidecar.plan import END as END_FILE
 from barograph_agent.sidecar.plan import (
+    PLAN,
     REPORT,
     RING_VARIABLE,
     CommandEnd,
@@ -103,7 +104,12 @@ class SidecarGuard:
         # A hook of a batch system sets one folder for all programs of a job step: this run uses its own.
         own = not given or given == environment.get(RING_VARIABLE)
         features = (rings if own else Path(given)).absolute()
-        self.plan = begin_run(self.spool, job, rings, settings, feature_directory=str(features))
+        try:
+            self.plan = begin_run(self.spool, job, rings, settings, feature_directory=str(features))
+        except OSError:
+            shutil.rmtree(self.spool, ignore_errors=True)
+            rings.rmdir()
+            raise
         self.environment = {
             **environment,
             "LD_PRELOAD": preload,
@@ -163,6 +169,8 @@ class SidecarGuard:
 
     def _clear(self) -> None:
         shutil.rmtree(self.plan.ring_directory, ignore_errors=True)
+        # First, as in Watch.delete.
+        (self.spool / PLAN).unlink(missing_ok=True)
         shutil.rmtree(self.spool, ignore_errors=True)
 
 

@@ -123,6 +123,10 @@ class Scorer:
         scores = []
         for name, job in list(self.jobs.items()):
             if not job.workload:
+                if job.ended:
+                    # Its row of `jobs` was dropped on the way: there is nothing to compare it with.
+                    self._judged.add(name)
+                    del self.jobs[name]
                 continue
             if job.waiting or (job.work and job.monitor is not None):
                 self._judge(job)

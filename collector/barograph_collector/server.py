@@ -22,8 +22,6 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-import zmq
-
 from barograph_agent.system.system import SYSTEM, System
 from barograph_collector.auth.authenticator import Authenticator, HelloRequest
 from barograph_collector.auth.authorization import JOBS_KEPT, Authorization
@@ -88,7 +86,6 @@ class Collector:
         self._keyring = keyring
         self._munge_socket = munge_socket
         self._rows_per_second = rows_per_second
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._mailbox: WakeupQueue[Callable[[], object]] = mailbox or WakeupQueue()
         self._items: queue.SimpleQueue[Item | None] = system.threads.queue()
         groups: queue.SimpleQueue[DurableGroup | threading.Event | None] = system.threads.queue()
@@ -112,9 +109,8 @@ class Collector:
     def start(self) -> None:
         """Bind and serve; `endpoint` then has the port that was chosen for port 0. Raises CannotListen."""
         try:
-            socket = self._open_socket(self._context, self.endpoint, self._keyring)
+            socket = self._open_socket(self.endpoint, self._keyring)
         except CannotListen:
-            self._context.term()
             self._mailbox.close()
             raise
         self.endpoint = socket.endpoint
@@ -186,7 +182,6 @@ class Collector:
         if late := [thread.name for thread in self._threads if thread.is_alive()]:
             _log.error("did not stop within %g s: %s", seconds, ", ".join(late))
             return False
-        self._context.term()
         self._mailbox.close()
         self._threads.clear()
         return True

@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
+from simulation.reference import healthy_history
 from simulation.schedule import Broken, Report, run
 
 PROGRESS_SECONDS = 10.0
@@ -56,6 +57,7 @@ def main() -> int:
     began = shown = time.monotonic()
     done = broken = stored = dropped = 0
     kinds: Counter[str] = Counter()
+    healthy_history()  # once, not in each process
     with multiprocessing.get_context("fork").Pool(options.processes) as pool:
         for found in pool.imap_unordered(attempt, seeds(options.seed, options.schedules, began + options.seconds)):
             done += 1
@@ -70,7 +72,8 @@ def main() -> int:
                 print(f"{done} schedules, {broken} broken, {done / (now - began):.1f} a second", flush=True)
     seconds = time.monotonic() - began
     print(
-        f"{done} schedules from seed {options.seed} on, {broken} broken, in {seconds:.0f} s: {done / seconds:.1f} a second"
+        f"{done} schedules from seed {options.seed} on, {broken} broken,"
+        f" in {seconds:.0f} s: {done / seconds:.1f} a second"
     )
     print(f"{stored} intervals stored, {dropped} dropped with a reason; disturbances:")
     for kind, times in sorted(kinds.items()):

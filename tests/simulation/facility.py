@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,12 @@ from barograph_agent.deliver.spool import SpoolError
 from barograph_agent.job.identity import Job
 from barograph_agent.protocol.wire import Column
 from barograph_agent.sidecar.main import Sidecar, adopt
-from barograph_agent.sidecar.plan import END, CommandEnd, RunOptions, begin_run, load_plan, load_report, save
+from barograph_agent.sidecar.plan import END, PLAN, CommandEnd, RunOptions, begin_run, load_plan, load_report, save
 from barograph_agent.sidecar.watch import Watch
 from barograph_agent.system.processes import Processes
 from barograph_agent.system.system import System
+from barograph_alerts.main import TABLES as ALERTS_TABLES
+from barograph_alerts.processor import Scorer
 from barograph_collector.client.follow import Follower, LogWriter
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.daemon.runner import Output, Runner
@@ -155,6 +157,7 @@ class SimulatedJob:
             clock.sleep(0.1)
             started = self._check(started, system)
         if report is not None and report.delivered:
+            system.disk.unlink(self.directory / PLAN, missing_ok=True)
             system.disk.remove_tree(self.directory)
 
     def _check(self, started: float, system: System) -> float:
@@ -219,6 +222,9 @@ class Tally:
     It holds the follower to what it promises.
     """
 
+    tables: Sequence[str] = FOLLOWED
+    restored: Sequence[str] = ("scores",)
+
     def __init__(self) -> None:
         self._judged: set[str] = set()
         self._due: list[str] = []
@@ -241,7 +247,7 @@ class Tally:
             self._ended += list(columns["job"])
             self._due += [job for job in columns["job"] if job not in self._judged]
 
-    def restore(self, columns: Mapping[str, Column]) -> None:
+    def restore(self, table: str, columns: Mapping[str, Column]) -> None:
         """Read final scores that an earlier process has written."""
         self._judged |= set(columns["job"])
 
@@ -253,6 +259,31 @@ class Tally:
     @property
     def idle(self) -> bool:
         return not self._due
+
+
+class JudgingTally(Tally):
+    """The alerts daemon's scorer, with the same counts."""
+
+    tables = ALERTS_TABLES
+    restored = ("scores", "jobs")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scorer = Scorer()
+
+    def observe(self, table: str, columns: Mapping[str, Column], now: float) -> None:
+        super().observe(table, columns, now)
+        self.scorer.observe(table, columns, now)
+
+    def restore(self, table: str, columns: Mapping[str, Column]) -> None:
+        self.scorer.observe(table, columns, EPOCH)
+
+    def step(self, now: float) -> list[Output]:
+        return self.scorer.step(now)
+
+    @property
+    def idle(self) -> bool:
+        return self.scorer.idle
 
 
 SCORE = {
@@ -281,7 +312,10 @@ class Facility:
         self.jobs: list[SimulatedJob] = []
         self.watches: dict[str, Watch] = {}
         self.collector: Collector | None = None
+        self.runner: Runner | None = None
         self.tallies: list[Tally] = []
+        self.judged = False
+        """Whether the alerts daemon follows the log in place of a tally."""
         self.failures: list[str] = []
         self._stopping: Callable[[], None] = lambda: None
         self.collector_dies_at = 0
@@ -289,6 +323,10 @@ class Facility:
         self.follower_process = self._start_follower()
         self.kept_running = True
         self.machine.at(0.5, self._supervise)
+
+    def node_clock(self) -> float:
+        """Unix seconds."""
+        return self.server.clock.now()
 
     def node(self, skew: float) -> Node:
         """One more node."""
@@ -334,18 +372,19 @@ class Facility:
         return self.watcher.start("follower", self._follow)
 
     def _follow(self, system: System) -> None:
-        tally = Tally()
+        tally = JudgingTally() if self.judged else Tally()
         self.tallies.append(tally)
         reader = LogReader(ENDPOINT, 2.0, system=system)
         writer = LogWriter(ENDPOINT, f"tally/{system.clock.now_ns()}", system=system)
         prepared = False
-        runner = Runner(tally, Follower(reader, FOLLOWED, wait_seconds=5.0), writer, system.clock.now)
+        runner = self.runner = Runner(tally, Follower(reader, tally.tables, wait_seconds=5.0), writer, system.clock.now)
         while True:
             system.network.wait([reader, writer.link], 7.0 if prepared and runner.idle else 0.5)
             if not prepared:
                 with contextlib.suppress(LogUnavailable, ReadRefused):
-                    for page in reader.read_all("scores"):
-                        tally.restore(page.columns)
+                    for table in tally.restored:
+                        for page in reader.read_all(table):
+                            tally.restore(table, page.columns)
                     prepared = True
                 continue
             runner.step()

@@ -183,7 +183,7 @@ class Link:
         last = self.outbox.first_seq - 1
         # Nothing dropped: acknowledged to an earlier process by a log that is gone; the number of rows is unknown.
         _, rows, reason = self.outbox.report_dropped() or Dropped(last, 0, "forgotten")
-        if not self._send(wire.Skip(self.stream, last, rows, reason)):
+        if not self._send(wire.Skip(self.stream, last, rows, reason, self._sent)):
             return False
         self._sent = last
         return True

@@ -235,8 +235,9 @@ class Spool(Outbox[SegmentPlace]):
         if not paths:
             self._open_segment()
         elif self._committed == 0:
-            # Killed while opening this segment: it needs the mark before older segments may be deleted.
+            # Killed while opening this segment: it needs the mark, on disk, before older segments may be deleted.
             self._write(_MARK, 0, self.mark)
+            self._disk.sync(self._files[self._current])
             self._committed = self._sizes[self._current]
         if self._pieces:
             # Killed after recording the drop and before deleting the segment.

@@ -81,12 +81,16 @@ class Append(msgspec.Struct, tag="append", tag_field="type", frozen=True):
 
 
 class Skip(msgspec.Struct, tag="skip", tag_field="type", frozen=True):
-    """The producer has dropped all messages up to and including seq: `rows` rows, for `reason`."""
+    """The producer has dropped all messages beyond `after`, up to and including seq: `rows` rows, for `reason`.
+
+    Refused if `after` is not the last message that the collector has: then some of the rows are stored. -1: unknown.
+    """
 
     stream: str
     seq: int
     rows: int
     reason: str
+    after: int = -1
 
 
 class Read(msgspec.Struct, tag="read", tag_field="type", frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import resource
@@ -20,7 +21,7 @@ from barograph_agent.reduce.blocks import ROW_BYTES
 from barograph_agent.reduce.intervals import BATCH
 from barograph_agent.reduce.ring_set import Progress, RingSet
 from barograph_agent.settings import agent
-from barograph_agent.sidecar.plan import TOKEN, CommandEnd, DeliveryReport, RunPlan, load_end
+from barograph_agent.sidecar.plan import PLAN, TOKEN, CommandEnd, DeliveryReport, RunPlan, load_end
 from barograph_agent.system.system import SYSTEM, System
 
 VERDICT_SECONDS = 4.0
@@ -133,6 +134,9 @@ class Watch:
         self.link.close()
         self._ring_set.close()
         self._system.disk.remove_tree(Path(self.plan.ring_directory))
+        # Before the segments: a plan without them would be the plan of a run that has not begun.
+        with contextlib.suppress(OSError):
+            self._system.disk.unlink(self.directory / PLAN)
         self._spool.remove()
 
     def _connect(self) -> Link:

@@ -139,6 +139,8 @@ class Receiver:
                     # Not answered: the producer sends hello after a timeout, and resends.
                     self._counters.rejected["disk-full"] += 1
                     charged = False
+                case StreamDecision.ACCEPT if isinstance(message, wire.Skip) and not self._follows(message):
+                    raise Refused("gap", f"after is {message.after}, expected {self._streams.expected(stream) - 1}")
                 case StreamDecision.ACCEPT:
                     item = self._item(key, message, frame)
                     self._queue(item)
@@ -161,6 +163,10 @@ class Receiver:
             self._counters.appends[result] += 1
         if charged:
             self._limiter.consume(peer, 1.0)
+
+    def _follows(self, skip: wire.Skip) -> bool:
+        """Whether a skip reports no message that was accepted meanwhile."""
+        return skip.after in {-1, self._streams.expected(skip.stream) - 1}
 
     def _item(self, key: str, message: wire.Append | wire.Skip, frame: bytes) -> messages.Item:
         """What to store: the rows, or a record of their refusal. Raises Refused where neither is stored."""

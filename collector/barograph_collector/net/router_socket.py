@@ -49,27 +49,28 @@ class Ready(NamedTuple):
 class RouterSocket:
     """Open from construction to `close`. One thread at a time may use it."""
 
-    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], endpoint: str, keyring: Keyring | None) -> None:
+    def __init__(self, endpoint: str, keyring: Keyring | None) -> None:
         """With a keyring only CURVE clients in it may connect. Raises CannotListen.
 
         The attribute `endpoint` has the port that was chosen for port 0.
         """
         self._keyring = keyring
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._zap: Any = None
         self._receives: bool | None = None
         with contextlib.suppress(zmq.ZMQError):  # a ZeroMQ without this option
             # With zero copy a queued message of 400 bytes keeps the 8 kB buffer it was received into.
-            context.set(_ZERO_COPY_RECV, 0)
-        self.raw = context.socket(zmq.ROUTER)
+            self._context.set(_ZERO_COPY_RECV, 0)
+        self.raw = self._context.socket(zmq.ROUTER)
         self._set_limits(self.raw, endpoint)
         if keyring is not None:
-            self._zap = ThreadAuthenticator(context)
+            self._zap = ThreadAuthenticator(self._context)
             self._zap.configure_curve_callback(_DOMAIN, self)
             self._zap.start()
             self.raw.curve_server = True
             self.raw.curve_secretkey = keyring.collector.secret.encode()
             self.raw.zap_domain = _DOMAIN.encode()
-        self.monitor = _monitor(context, self.raw)
+        self.monitor = _monitor(self._context, self.raw)
         self._poller = zmq.Poller()
         self._poller.register(self.monitor, zmq.POLLIN)
         try:
@@ -127,6 +128,7 @@ class RouterSocket:
         self.raw.close()
         if self._zap is not None:
             self._zap.stop()
+        self._context.term()
 
     def _set_limits(self, router: zmq.Socket[bytes], endpoint: str) -> None:
         router.setsockopt(zmq.LINGER, _LINGER_MS)

@@ -25,6 +25,7 @@ from barograph.views.refusal import NoResult, opened
 from barograph_agent.protocol.tables import IDENTIFIER, TABLES, Kind
 from barograph_agent.settings import agent, places
 from barograph_agent.system.clock import CLOCK
+from barograph_agent.system.disk import DISK
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.daemon.service import Exit
 from barograph_collector.query.sql import ROWS_LIMIT
@@ -80,7 +81,7 @@ def replaced(path: Path) -> Iterator[Path]:
         partial.touch()  # its OSError has a shorter text than pyarrow's
         yield partial
         with partial.open("rb") as written:
-            os.fsync(written.fileno())
+            DISK.sync(written.fileno())
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)

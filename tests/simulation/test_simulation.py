@@ -1,0 +1,188 @@
+"""Some schedules, and whether the simulation can be believed: it repeats itself, and finds what was broken for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+from barograph_agent.deliver.spool import Spool
+from barograph_agent.protocol.tables import TABLES
+from barograph_collector.client.follow import Follower
+from barograph_collector.ingest.streams import StreamDecision, Streams
+from barograph_collector.storage.database import Database
+from barograph_collector.storage.journal import Journal
+from barograph_collector.storage.rows import CheckedRows
+from simulation.database import SimulatedDatabase, Tables
+from simulation.disk import SimulatedDisk
+from simulation.schedule import Broken, run
+
+SCHEDULES = 60
+"""CI runs 10,000: `make simulate`."""
+FOUND_WITHIN = 400
+"""Schedules in which a defect must show."""
+
+
+def test_every_invariant_holds_in_every_schedule() -> None:
+    reports = [run(seed) for seed in range(1, SCHEDULES + 1)]
+    assert sum(report.stored for report in reports) > 0
+    assert {"kill collector", "power lost on the server", "fill a disk"} <= {
+        kind for report in reports for kind in report.kinds
+    }
+
+
+def test_a_seed_gives_the_same_schedule_in_another_process() -> None:
+    code = (
+        "import json; from simulation.schedule import run;"
+        "print(json.dumps([[r.done, r.stored, r.steps] for r in map(run, range(10, 20))]))"
+    )
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    ]
+    assert said[0] == said[1]
+    assert all(steps > 0 for _, _, steps in json.loads(said[0]))
+
+
+def journal_without_sync(patch: pytest.MonkeyPatch) -> None:
+    real = Journal.append
+
+    def append(self: Journal, frames: list[bytes]) -> int:
+        disk = self._disk
+        kept, disk.sync_data = disk.sync_data, lambda descriptor: None  # type: ignore[method-assign]
+        try:
+            return real(self, frames)
+        finally:
+            disk.sync_data = kept  # type: ignore[method-assign]
+
+    patch.setattr(Journal, "append", append)
+
+
+def duplicates_are_stored(patch: pytest.MonkeyPatch) -> None:
+    real = Streams.judge
+
+    def judge(self: Streams, peer: bytes, name: str, seq: int, *, may_jump: bool = False) -> StreamDecision:
+        found = real(self, peer, name, seq, may_jump=may_jump)
+        return StreamDecision.ACCEPT if found is StreamDecision.DUPLICATE else found
+
+    patch.setattr(Streams, "judge", judge)
+
+
+def a_spool_forgets_its_mark(patch: pytest.MonkeyPatch) -> None:
+    real = Spool._open_segment
+
+    def open_segment(self: Spool) -> None:
+        mark, self.mark = self.mark, b""
+        try:
+            real(self)
+        finally:
+            self.mark = mark
+
+    patch.setattr(Spool, "_open_segment", open_segment)
+
+
+def a_follower_skips_a_round(patch: pytest.MonkeyPatch) -> None:
+    real = Follower.poll
+
+    def poll(self: Follower):  # type: ignore[no-untyped-def]
+        for number, found in enumerate(real(self)):
+            if number != 1:
+                yield found
+
+    patch.setattr(Follower, "poll", poll)
+
+
+def acknowledged_before_durable(patch: pytest.MonkeyPatch) -> None:
+    def sync(self: SimulatedDisk, descriptor: int) -> None:
+        self._change()
+
+    patch.setattr(SimulatedDisk, "_sync", sync)
+
+
+def is_broken(seed: int) -> bool:
+    """Whether the schedule breaks an invariant."""
+    try:
+        run(seed)
+    except Broken:
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    "break_it",
+    [
+        journal_without_sync,
+        duplicates_are_stored,
+        a_spool_forgets_its_mark,
+        a_follower_skips_a_round,
+        acknowledged_before_durable,
+    ],
+)
+def test_a_defect_is_found(break_it: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    break_it(monkeypatch)
+    assert any(is_broken(seed) for seed in range(1, FOUND_WITHIN))
+
+
+def test_the_stand_in_answers_as_the_database_does(tmp_path: Path) -> None:
+    random = Random(1)
+    real, stand_in = Database(tmp_path / "log.duckdb"), SimulatedDatabase(Tables())
+    try:
+        for commit in range(12):
+            entries = [some_rows(random) for _ in range(random.randrange(1, 6))]
+            marks = {f"s{random.randrange(3)}": commit + 1, "": commit + 1}
+            assert real.commit(entries, marks, 0) == stand_in.commit(entries, marks, 0)
+            assert (real.head, real.heads, real.journal_mark) == (stand_in.head, stand_in.heads, stand_in.journal_mark)
+            assert real.marks(["s0", "s1"]) == stand_in.marks(["s0", "s1"])
+            for _ in range(5):
+                table, after, limit = random.choice(NAMES), random.randrange(-3, real.head), random.randrange(1, 9)
+                job = random.choice(["", "j1"]) if "job" in TABLES[table].columns else ""
+                same(real.pages.read(table, after, limit, job), stand_in.read(table, after, limit, job))
+            offsets = {table: random.randrange(real.head) for table in NAMES}
+            limit = random.randrange(1, 9)
+            upto, found = real.pages.read_round(offsets, real.head, limit)
+            other, tables = stand_in.read_round(offsets, real.head, limit)
+            # Either may cut a round anywhere, but must return all rows up to where it did.
+            for table in NAMES:
+                assert rows_up_to(found, table, min(upto, other)) == rows_up_to(tables, table, min(upto, other))
+    finally:
+        real.close()
+
+
+NAMES = ("jobs", "events", "runs")
+
+
+def some_rows(random: Random) -> CheckedRows:
+    """A few rows of one of the tables."""
+    table, rows = random.choice(NAMES), random.randrange(1, 4)
+    columns = {
+        name: [f"j{random.randrange(3)}" for _ in range(rows)]
+        if kind.is_text
+        else np.arange(rows).astype(kind.dtype).tobytes()
+        for name, kind in TABLES[table].columns.items()
+    }
+    return CheckedRows(table, rows, columns)
+
+
+def same(one: object, other: object) -> None:
+    """Two pages are equal."""
+    a, b = ({name: list(column) for name, column in page.columns.items()} for page in (one, other))  # type: ignore[attr-defined]
+    assert (a, one.rows, one.next_offset) == (b, other.rows, other.next_offset)  # type: ignore[attr-defined]
+
+
+def rows_up_to(tables: dict[str, dict[str, object]], table: str, upto: int) -> list[int]:
+    """Offsets of a table in a round."""
+    offsets = np.asarray(tables[table]["offset"]) if table in tables else np.empty(0)
+    return [int(offset) for offset in offsets if offset <= upto]
