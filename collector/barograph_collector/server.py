@@ -99,6 +99,7 @@ class Collector:
             stored=lambda items: self._call(self._receiver.stored, items),
             counters=self.counters,
             retention=retention,
+            news=lambda: self._call(self._router.answer_ready),
         )
         self._querier = Querier(store, self._writer.settle)
         self._threads: list[threading.Thread] = []
