@@ -131,6 +131,9 @@ class SidecarGuard:
         """Write the run's end for the sidecar and wait for its report; None after a timeout."""
         with contextlib.suppress(OSError):
             save(self.spool, END_FILE, end)
+        # The sidecar waits for it.
+        if self._process.stdin is not None:
+            self._process.stdin.close()
         # The verdict follows delivery. A sidecar that exceeds the deadline is stopped, and reports its counts so far.
         deadline = time.monotonic() + self.plan.drain_seconds + _ANSWER_SECONDS
         terminated = False
@@ -155,7 +158,7 @@ class SidecarGuard:
                 # -P: the working directory may contain modules that shadow Python's.
                 [sys.executable, "-P", "-m", "barograph_agent.sidecar.main", str(self.spool)],
                 env=self._environment,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
                 start_new_session=True,

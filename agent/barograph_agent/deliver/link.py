@@ -39,15 +39,20 @@ def backoff(attempt: int, rng: random.Random) -> float:
     return min(0.1 * 2.0 ** min(attempt, 16), BACKOFF_LIMIT_SECONDS) * (1.0 + 0.5 * rng.random())
 
 
-def pump(links: Collection[Link], timeout: float) -> None:
-    """Pump several links after waiting at most `timeout` seconds for a message to any of them."""
-    if not links:
+def pump(links: Collection[Link], timeout: float, wake: int | None = None) -> None:
+    """Pump several links after waiting at most `timeout` seconds for a message to any of them.
+
+    wake: a descriptor that ends the wait when it is readable.
+    """
+    if not links and wake is None:
         # A poller without sockets does not wait.
         time.sleep(timeout)
         return
     poller = zmq.Poller()
     for link in links:
         link.register(poller)
+    if wake is not None:
+        poller.register(wake, zmq.POLLIN)
     poller.poll(int(timeout * 1000))
     for link in links:
         link.pump()

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
+import stat
 import sys
 import time
 from pathlib import Path
@@ -22,7 +24,9 @@ from barograph_agent.deliver.spool import SpoolError
 from barograph_agent.sidecar.plan import REPORT, RunPlan, load_end, load_plan, save
 from barograph_agent.sidecar.watch import Watch
 
-POLL_SECONDS: Final = 0.2
+POLL_SECONDS: Final = 0.5
+BUSY_POLL_SECONDS: Final = 0.2
+"""Poll interval while rings fill fast."""
 DRAIN_POLL_SECONDS: Final = 0.02
 """Poll interval during final delivery."""
 
@@ -56,14 +60,21 @@ class Sidecar(Generic[AnyWatch]):
     """
 
     def __init__(
-        self, spools: Path, endpoint: str, drain_seconds: float, programs: dict[Path, AnyWatch] | None = None
+        self,
+        spools: Path,
+        endpoint: str,
+        drain_seconds: float,
+        programs: dict[Path, AnyWatch] | None = None,
+        launcher: int | None = None,
     ) -> None:
+        """launcher: a descriptor that becomes readable when the launcher has written the end of the command."""
         self.programs: dict[Path, AnyWatch] = programs or {}
         self.adopted: dict[Path, Watch] | None = None
         """Watches of orphans; None until the collector is first reached."""
         self._spools = spools
         self._endpoint = endpoint
         self._drain_seconds = drain_seconds
+        self._launcher = launcher
         self._stopping = False
 
     @property
@@ -89,7 +100,7 @@ class Sidecar(Generic[AnyWatch]):
                     break
             if time.monotonic() > deadline:
                 break
-            self._wait(DRAIN_POLL_SECONDS if self.is_over else POLL_SECONDS)
+            self._wait(self._seconds_to_wait())
         self.leave()
         # The launcher now has its report and exits.
         adopted = self.adopted or {}
@@ -136,12 +147,20 @@ class Sidecar(Generic[AnyWatch]):
                 self.release(watch)
                 del watches[directory]
 
+    def _seconds_to_wait(self) -> float:
+        if self.is_over:
+            return DRAIN_POLL_SECONDS
+        return BUSY_POLL_SECONDS if any(watch.is_busy for watch in self.programs.values()) else POLL_SECONDS
+
     def _wait(self, seconds: float) -> None:
         """Send and receive until the next step is due. Acknowledgements do not cause a reading of the rings."""
         watches: list[Watch] = [*self.programs.values(), *(self.adopted or {}).values()]
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0 and not self._stopping:
-            pump([watch.link for watch in watches], left)
+            pump([watch.link for watch in watches], left, self._launcher)
+            if self._launcher is not None and select.select([self._launcher], [], [], 0)[0]:
+                self._launcher = None
+                return
             if any(watch.delivered for watch in watches):
                 return
 
@@ -150,7 +169,10 @@ def main(arguments: list[str]) -> int:
     """Watch the run whose plan is in the given directory."""
     directory = Path(arguments[0])
     plan = load_plan(directory)
-    sidecar = Sidecar(directory.parent, plan.endpoint, plan.drain_seconds, {directory: Watch(directory, plan)})
+    # The launcher's end of a pipe. It also closes when the launcher is killed.
+    launcher = sys.stdin.fileno() if stat.S_ISFIFO(os.fstat(0).st_mode) else None
+    watch = Watch(directory, plan)
+    sidecar = Sidecar(directory.parent, plan.endpoint, plan.drain_seconds, {directory: watch}, launcher)
     signal.signal(signal.SIGTERM, lambda number, frame: sidecar.stop())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sidecar.run()

@@ -68,6 +68,8 @@ class Watch:
         self.notes: list[str] = []
         self._clock = clock
         self._created_at = time.monotonic()
+        self._fills = False
+        self._has_stragglers = False
         self._spool = Spool(directory, plan.spool_bytes, segment_bytes)
         self._load()
         self.link = self._connect()
@@ -76,6 +78,11 @@ class Watch:
     def ended(self) -> bool:
         """True once the last message of the run is in the spool."""
         return self._state.ended
+
+    @property
+    def is_busy(self) -> bool:
+        """True while the next step should not be late: rings fill fast, or the command has left processes behind."""
+        return self._fills or self._has_stragglers
 
     @property
     def delivered(self) -> bool:
@@ -92,6 +99,7 @@ class Watch:
         end = self._end()
         try:
             self._ring_set.find()
+            self._fills = self._ring_set.fills
             if self._must_hold():
                 return
             while self._read_batch(final=end is not None):
@@ -193,7 +201,8 @@ class Watch:
                 return None
             return CommandEnd(ended_at=self._clock(), runtime_seconds=math.nan, exit_status=-1)
         waited = self._clock() - end.ended_at
-        return None if 0 <= waited < STRAGGLERS_SECONDS and self.plan.command_lives else end
+        self._has_stragglers = 0 <= waited < STRAGGLERS_SECONDS and self.plan.command_lives
+        return None if self._has_stragglers else end
 
     def _append_run(self, end: CommandEnd) -> None:
         self._append_job()
