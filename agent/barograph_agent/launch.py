@@ -157,7 +157,8 @@ class SidecarGuard:
             self._process = subprocess.Popen(
                 # -P: the working directory may contain modules that shadow Python's.
                 [sys.executable, "-P", "-m", "barograph_agent.sidecar.main", str(self.spool)],
-                env=self._environment,
+                # The linear algebra of numpy, which is not used, would start a thread for each core.
+                env={**self._environment, "OPENBLAS_NUM_THREADS": "1"},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
