@@ -27,6 +27,8 @@ from barograph_agent.sidecar.plan import TOKEN, CommandEnd, DeliveryReport, RunP
 
 VERDICT_SECONDS = 4.0
 """Timeout for the final score at the end of a run, within the plan's time for delivery."""
+VERDICT_POLL_SECONDS = 0.2
+"""Most time between two reads of it; the first ones follow each other faster."""
 HOLD_SHARE = 0.75
 """Beyond this share of the spool's cap, intervals stay in the rings while these have room."""
 STRAGGLERS_SECONDS = 2.0
@@ -282,12 +284,13 @@ class Watch:
             self.notes.append(line)
 
     def _verdict(self) -> str:
-        deadline = time.monotonic() + min(VERDICT_SECONDS, self.plan.drain_seconds)
+        deadline, pause = time.monotonic() + min(VERDICT_SECONDS, self.plan.drain_seconds), 0.02
         while (left := deadline - time.monotonic()) > 0:
             answer = self.link.read("scores", -1, 1, self.plan.job.key, min(left, 1.0))
             if answer is not None and answer.rows:
                 columns = wire.unpack(answer.columns, wire.READ_KINDS["scores"], answer.rows, strict=False)
                 if columns["final"][0]:
                     return str(columns["sentence"][0])
-            self.link.pump(0.1)
+            self.link.pump(pause)
+            pause = min(2.0 * pause, VERDICT_POLL_SECONDS)
         return ""
