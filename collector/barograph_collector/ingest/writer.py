@@ -159,11 +159,12 @@ class DatabaseWriter:
             if not self._reopen(number):
                 return
         self._number = number
-        self._counters.waiting_since = 0.0
-        self._counters.commit_seconds.observe(time.perf_counter() - began)
-        self._counters.last_offset = self._store.head
         self._journal_bytes += sum(len(item.frame) for item in items)
-        self._counters.count(entries)
+        with self._counters.still:
+            self._counters.waiting_since = 0.0
+            self._counters.commit_seconds.observe(time.perf_counter() - began)
+            self._counters.last_offset = self._store.head
+            self._counters.count(entries)
         self._stored(items)
 
     def _reopen(self, number: int) -> bool:
