@@ -140,6 +140,7 @@ class Runner:
     def step(self) -> None:
         """One cycle. While the collector cannot be reached no row is read, and none is lost."""
         self._writer.pump()
+        stepped = False
         try:
             for round_ in self._follower.poll():
                 with self._still:
@@ -147,6 +148,7 @@ class Runner:
                         self._processor.observe(table, columns, self._clock())
                     outputs = self._processor.step(self._clock())
                 self._write(outputs)
+                stepped = True
                 # One cycle can read months of the log.
                 self._beat()
         except (LogUnavailable, ReadRefused) as error:
@@ -157,9 +159,10 @@ class Runner:
         if self._away:
             _log.info("the collector is back")
         self._away = False
-        with self._still:
-            outputs = self._processor.step(self._clock())
-        self._write(outputs)
+        if not stepped:
+            with self._still:
+                outputs = self._processor.step(self._clock())
+            self._write(outputs)
 
     def _write(self, outputs: Iterable[Output]) -> None:
         for output in merged(outputs):
