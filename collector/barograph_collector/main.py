@@ -15,6 +15,7 @@ from typing import Final
 
 from barograph_agent.settings.sources import Configuration
 from barograph_collector.auth.keys import Keyring, KeysError
+from barograph_collector.daemon.frozen import Frozen
 from barograph_collector.daemon.notify import Notifier
 from barograph_collector.daemon.options import run_daemon
 from barograph_collector.daemon.reload import Reload
@@ -71,7 +72,7 @@ def _serve(configuration: Configuration[CollectorSettings]) -> int:
             reserve_bytes=settings.reserve,
         )
         registry, beat = daemon_registry("collector")
-        registry.register(Exporter(collector.counters, store.path))
+        registry.register(Frozen(Exporter(collector.counters, store.path), collector.counters.still))
 
         def apply() -> None:
             now = configuration.settings

@@ -100,6 +100,7 @@ class Collector:
             counters=self.counters,
             retention=retention,
             system=system,
+            news=lambda: self._call(self._router.answer_ready),
         )
         self._querier = Querier(store, self._writer.settle)
         self._threads: list[threading.Thread] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -53,6 +54,7 @@ def _serve(configuration: Configuration[ModelerSettings]) -> int:
         worker = TrainWorker()
         features = FeatureForecaster(FeatureLibrary(worker.learn, feature_executor, settings.seed))
         processor = ModelerProcessor(learner, forecaster, features)
+        still = threading.Lock()
         exporter = ModelerExporter(learner, forecaster, features)
         keeper = None
         if settings.state is not None:
@@ -67,7 +69,8 @@ def _serve(configuration: Configuration[ModelerSettings]) -> int:
                 configuration,
                 prepare=keeper.restore if keeper else None,
                 keep=keeper.keep if keeper else None,
-                pages={"/predict": PredictPage(forecaster, features, access=access)},
+                pages={"/predict": PredictPage(forecaster, features, access=access, still=still)},
+                still=still,
                 each_cycle=access.poll if access else lambda: None,
             )
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections import deque
@@ -488,3 +489,10 @@ def test_everything_arrives_once_and_in_order_despite_losses_and_restarts(steps:
         assert pair.link.acked_rows == len(ledger.stored)
     finally:
         pair.close()
+
+
+def test_a_wait_for_messages_ends_when_its_descriptor_is_readable() -> None:
+    read, write = os.pipe()
+    os.close(write)
+    pump([], 1e6, read)
+    os.close(read)

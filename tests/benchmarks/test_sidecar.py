@@ -12,10 +12,9 @@ import pytest
 
 from barograph.lab.bench.measured_collector import Usage
 from barograph_agent.job.identity import Job
-from barograph_agent.ring.reader import BYTES_UNKNOWN
 from barograph_agent.sidecar.plan import PLAN, RunPlan, myself, save
 from helpers.log import wait_until
-from helpers.rings import STARTED_NS, FakeShim
+from helpers.rings import BatchedShim
 from helpers.service import Service
 
 RANKS = 64
@@ -26,22 +25,6 @@ GOAL_SHARE = 0.03
 GOAL_BYTES = 60 * 2**20
 
 
-class Rank(FakeShim):
-    """A rank that writes records in batches, which takes less time."""
-
-    def put_many(self, index: int, ends: np.ndarray, sites: np.ndarray) -> None:
-        """Write collectives index, index+1 ... with these ends, in nanoseconds after the start, as one slice."""
-        slot = self.get("head") % self.capacity
-        records = self.records[slot : slot + len(ends)]
-        records["enter_ns"] = STARTED_NS + ends - 50_000
-        records["exit_ns"] = STARTED_NS + ends
-        records["bytes"] = BYTES_UNKNOWN
-        records["index"] = index + np.arange(len(ends))
-        records["site"] = sites
-        records["op"] = 9
-        self.set(head=self.get("head") + len(ends))
-
-
 @pytest.mark.timeout(600)
 def test_a_sidecar_beside_64_ranks(tmp_path: Path) -> None:
     directory, rings = tmp_path / "run", tmp_path / "ring"
@@ -49,7 +32,7 @@ def test_a_sidecar_beside_64_ranks(tmp_path: Path) -> None:
     rings.mkdir()
     ranks = []
     for rank in range(RANKS):
-        ranks.append(shim := Rank(rings / f"rank-{rank}.ring", capacity=65536))
+        ranks.append(shim := BatchedShim(rings / f"rank-{rank}.ring", capacity=65536))
         shim.set(rank=rank, size=RANKS)
         for offset in range(6):
             shim.site(16 * offset + 1)

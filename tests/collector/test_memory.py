@@ -30,7 +30,7 @@ import zmq
 from barograph_collector.net.router_socket import RouterSocket
 from barograph.lab.bench.measured_collector import Usage
 with zmq.Context() as context, context.socket(zmq.DEALER) as client:
-    router = RouterSocket(context, "tcp://127.0.0.1:0", None)
+    router = RouterSocket("tcp://127.0.0.1:0", None)
     client.connect(router.endpoint)
     before = Usage.of_this_process().resident_bytes
     waiting = []

@@ -97,3 +97,19 @@ class FakeShim:
             self.set(dropped=self.get("dropped") + 1)
         self.seen += 1
         return room
+
+
+class BatchedShim(FakeShim):
+    """A rank that writes records in batches, which takes less time."""
+
+    def put_many(self, index: int, ends: np.ndarray, sites: np.ndarray) -> None:
+        """Write collectives index, index+1 ... with these ends, in nanoseconds after the start, as one slice."""
+        slot = self.get("head") % self.capacity
+        records = self.records[slot : slot + len(ends)]
+        records["enter_ns"] = STARTED_NS + ends - 50_000
+        records["exit_ns"] = STARTED_NS + ends
+        records["bytes"] = BYTES_UNKNOWN
+        records["index"] = index + np.arange(len(ends))
+        records["site"] = sites
+        records["op"] = 9
+        self.set(head=self.get("head") + len(ends))

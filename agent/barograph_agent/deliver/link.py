@@ -19,6 +19,7 @@ from barograph_agent.deliver.credential import CredentialError
 from barograph_agent.deliver.keys import ClientKey
 from barograph_agent.deliver.outbox import Dropped, Outbox
 from barograph_agent.protocol import wire
+from barograph_agent.system.network import Source
 from barograph_agent.system.system import SYSTEM, System
 
 SILENCE_SECONDS: Final = 2.0
@@ -37,9 +38,9 @@ def backoff(attempt: int, rng: random.Random) -> float:
     return min(0.1 * 2.0 ** min(attempt, 16), BACKOFF_LIMIT_SECONDS) * (1.0 + 0.5 * rng.random())
 
 
-def pump(links: Collection[Link], timeout: float, system: System = SYSTEM) -> None:
-    """Pump several links after waiting at most `timeout` seconds for a message to any of them."""
-    system.network.wait(links, timeout)
+def pump(links: Collection[Link], timeout: float, system: System = SYSTEM, also: Collection[Source] = ()) -> None:
+    """Pump several links after waiting at most `timeout` seconds for a message to any of them, or for `also`."""
+    system.network.wait([*links, *also], timeout)
     for link in links:
         link.pump()
 

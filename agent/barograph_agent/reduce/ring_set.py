@@ -67,7 +67,7 @@ class RingSet:
     def find(self) -> None:
         """Open new rings. Files that are not valid rings are added to `unreadable`."""
         fresh: list[Ring] = []
-        # listdir, because this runs five times a second, and creating a hundred Path objects takes a millisecond.
+        # listdir, because this runs several times a second, and creating a hundred Path objects takes a millisecond.
         names = os.listdir(self._directory) if self._directory.is_dir() else []  # noqa: PTH208
         for name in sorted(set(names) - self._rings.keys() - self.unreadable.keys()):
             if not name.endswith(".ring"):
@@ -109,6 +109,11 @@ class RingSet:
     def half_full(self) -> bool:
         """True if a ring is more than half full."""
         return any(_unread(ring, ring.tail) > ring.capacity // 2 for ring in self._rings.values())
+
+    @property
+    def fills(self) -> bool:
+        """True if a ring holds more than a sixteenth of its capacity."""
+        return any(_unread(ring, ring.tail) > ring.capacity // 16 for ring in self._rings.values())
 
     @property
     def backlog(self) -> int:

@@ -8,7 +8,9 @@ spools on this node, left because the collector was not reachable or the launche
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
+import stat
 import sys
 from pathlib import Path
 from typing import Final, Generic, TypeVar
@@ -19,9 +21,12 @@ from barograph_agent.deliver.link import pump
 from barograph_agent.deliver.spool import SpoolError
 from barograph_agent.sidecar.plan import PLAN, REPORT, RunPlan, load_end, load_plan, save
 from barograph_agent.sidecar.watch import Watch
+from barograph_agent.system.network import Descriptor, Source
 from barograph_agent.system.system import SYSTEM, System
 
-POLL_SECONDS: Final = 0.2
+POLL_SECONDS: Final = 0.5
+BUSY_POLL_SECONDS: Final = 0.2
+"""Poll interval while rings fill fast."""
 DRAIN_POLL_SECONDS: Final = 0.02
 """Poll interval during final delivery."""
 
@@ -69,7 +74,9 @@ class Sidecar(Generic[AnyWatch]):
         drain_seconds: float,
         programs: dict[Path, AnyWatch] | None = None,
         system: System = SYSTEM,
+        launcher: Descriptor | None = None,
     ) -> None:
+        """launcher: becomes readable when the launcher has written the end of the command."""
         self._system = system
         self.programs: dict[Path, AnyWatch] = programs or {}
         self.adopted: dict[Path, Watch] | None = None
@@ -77,6 +84,7 @@ class Sidecar(Generic[AnyWatch]):
         self._spools = spools
         self._endpoint = endpoint
         self._drain_seconds = drain_seconds
+        self._launcher = launcher
         self._stopping = False
 
     @property
@@ -103,7 +111,7 @@ class Sidecar(Generic[AnyWatch]):
                     break
             if monotonic() > deadline:
                 break
-            self._wait(DRAIN_POLL_SECONDS if self.is_over else POLL_SECONDS)
+            self._wait(self._seconds_to_wait())
         self.leave()
         # The launcher now has its report and exits.
         adopted = self.adopted or {}
@@ -151,13 +159,22 @@ class Sidecar(Generic[AnyWatch]):
                 self.release(watch)
                 del watches[directory]
 
+    def _seconds_to_wait(self) -> float:
+        if self.is_over:
+            return DRAIN_POLL_SECONDS
+        return BUSY_POLL_SECONDS if any(watch.is_busy for watch in self.programs.values()) else POLL_SECONDS
+
     def _wait(self, seconds: float) -> None:
         """Send and receive until the next step is due. Acknowledgements do not cause a reading of the rings."""
         watches: list[Watch] = [*self.programs.values(), *(self.adopted or {}).values()]
         monotonic = self._system.clock.monotonic
         until = monotonic() + seconds
+        also: tuple[Source, ...] = () if self._launcher is None else (self._launcher,)
         while (left := until - monotonic()) > 0 and not self._stopping:
-            pump([watch.link for watch in watches], left, self._system)
+            pump([watch.link for watch in watches], left, self._system, also)
+            if self._launcher is not None and self._launcher.is_readable():
+                self._launcher = None
+                return
             if any(watch.delivered for watch in watches):
                 return
 
@@ -166,7 +183,10 @@ def main(arguments: list[str]) -> int:
     """Watch the run whose plan is in the given directory."""
     directory = Path(arguments[0])
     plan = load_plan(directory)
-    sidecar = Sidecar(directory.parent, plan.endpoint, plan.drain_seconds, {directory: Watch(directory, plan)})
+    # The launcher's end of a pipe. It also closes when the launcher is killed.
+    launcher = Descriptor(0) if stat.S_ISFIFO(os.fstat(0).st_mode) else None
+    watch = Watch(directory, plan)
+    sidecar = Sidecar(directory.parent, plan.endpoint, plan.drain_seconds, {directory: watch}, launcher=launcher)
     signal.signal(signal.SIGTERM, lambda number, frame: sidecar.stop())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sidecar.run()

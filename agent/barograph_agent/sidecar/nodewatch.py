@@ -71,7 +71,7 @@ class NodeWatch(Sidecar[Program]):
         """Assign new rings to programs, and end programs whose processes have all ended."""
         self._has_ended = not self._active.exists()
         ended = [(one, one.count) for one in self.programs.values() if not one.has_ended and one.is_gone]
-        # listdir, because a job may have thousands of steps, and this runs five times a second.
+        # listdir, because a job may have thousands of steps, and this runs several times a second.
         names = os.listdir(self._rings) if self._rings.is_dir() else []  # noqa: PTH208
         for name in sorted(set(names) - self._steps.keys()):
             if (self._rings / name).is_dir():

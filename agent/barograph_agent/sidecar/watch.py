@@ -26,6 +26,8 @@ from barograph_agent.system.system import SYSTEM, System
 
 VERDICT_SECONDS = 4.0
 """Timeout for the final score at the end of a run, within the plan's time for delivery."""
+VERDICT_POLL_SECONDS = 0.2
+"""Most time between two reads of it; the first ones follow each other faster."""
 HOLD_SHARE = 0.75
 """Beyond this share of the spool's cap, intervals stay in the rings while these have room."""
 STRAGGLERS_SECONDS = 2.0
@@ -68,6 +70,8 @@ class Watch:
         self._system = system
         self._clock = system.clock.now
         self._created_at = system.clock.monotonic()
+        self._fills = False
+        self._has_stragglers = False
         self._spool = Spool(directory, plan.spool_bytes, segment_bytes, system.disk)
         self._load()
         self.link = self._connect()
@@ -76,6 +80,11 @@ class Watch:
     def ended(self) -> bool:
         """True once the last message of the run is in the spool."""
         return self._state.ended
+
+    @property
+    def is_busy(self) -> bool:
+        """True while the next step should not be late: rings fill fast, or the command has left processes behind."""
+        return self._fills or self._has_stragglers
 
     @property
     def delivered(self) -> bool:
@@ -92,6 +101,7 @@ class Watch:
         end = self._end()
         try:
             self._ring_set.find()
+            self._fills = self._ring_set.fills
             if self._must_hold():
                 return
             while self._read_batch(final=end is not None):
@@ -198,7 +208,8 @@ class Watch:
                 return None
             return CommandEnd(ended_at=self._clock(), runtime_seconds=math.nan, exit_status=-1)
         waited = self._clock() - end.ended_at
-        return None if 0 <= waited < STRAGGLERS_SECONDS and self.plan.command_lives(processes) else end
+        self._has_stragglers = 0 <= waited < STRAGGLERS_SECONDS and self.plan.command_lives(processes)
+        return None if self._has_stragglers else end
 
     def _append_run(self, end: CommandEnd) -> None:
         self._append_job()
@@ -279,12 +290,13 @@ class Watch:
 
     def _verdict(self) -> str:
         monotonic = self._system.clock.monotonic
-        deadline = monotonic() + min(VERDICT_SECONDS, self.plan.drain_seconds)
+        deadline, pause = monotonic() + min(VERDICT_SECONDS, self.plan.drain_seconds), 0.02
         while (left := deadline - monotonic()) > 0:
             answer = self.link.read("scores", -1, 1, self.plan.job.key, min(left, 1.0))
             if answer is not None and answer.rows:
                 columns = wire.unpack(answer.columns, wire.READ_KINDS["scores"], answer.rows, strict=False)
                 if columns["final"][0]:
                     return str(columns["sentence"][0])
-            self.link.pump(0.1)
+            self.link.pump(pause)
+            pause = min(2.0 * pause, VERDICT_POLL_SECONDS)
         return ""

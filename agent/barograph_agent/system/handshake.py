@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import math
+import struct
 from typing import Final
 
 import zmq
-from zmq.utils.monitor import parse_monitor_message
 
 from barograph_agent.system.clock import CLOCK
 
+_EVENT: Final = struct.Struct("=hi")
+"""The first frame of a monitor's message. zmq.utils.monitor imports asyncio, a third of the start of a sidecar."""
 _TROUBLES: Final[dict[int, str]] = {
     zmq.EVENT_HANDSHAKE_SUCCEEDED: "",
     zmq.EVENT_HANDSHAKE_FAILED_AUTH: "the collector rejects this key (BAROGRAPH_KEY)",
@@ -39,7 +41,7 @@ class Handshakes:
         """Read the monitor's events. True if ZeroMQ does not reconnect by itself: after a key was rejected."""
         given_up = False
         while self._monitor.poll(0):
-            event = parse_monitor_message(self._monitor.recv_multipart())["event"]
+            event, _ = _EVENT.unpack(self._monitor.recv_multipart()[0])
             self.connections += event == zmq.EVENT_HANDSHAKE_SUCCEEDED
             self.trouble = self._troubles.get(event, self.trouble)
             self.is_permanent = event in (zmq.EVENT_HANDSHAKE_FAILED_AUTH, zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)

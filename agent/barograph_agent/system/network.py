@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 from collections.abc import Collection
 from typing import Protocol
 
@@ -17,6 +18,21 @@ class Source(Protocol):
     def register(self, poller: zmq.Poller) -> None:
         """Let a poller wait for it."""
         ...
+
+
+class Descriptor:
+    """A descriptor that can be waited for, such as the end of a pipe."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def register(self, poller: zmq.Poller) -> None:
+        """Let a poller wait for it."""
+        poller.register(self._number, zmq.POLLIN)
+
+    def is_readable(self) -> bool:
+        """Whether there is something to read, or the other end is closed."""
+        return bool(select.select([self._number], [], [], 0)[0])
 
 
 class Network:

@@ -101,10 +101,9 @@ class AlertsExporter(Collector):
 
     def _exposed(self) -> Iterator[tuple[str, WatchedJob]]:
         now = self._clock()
-        # The scorer runs in another thread: list() copies atomically.
-        for name, job in list(self._scorer.jobs.items()):
+        for name, job in self._scorer.jobs.items():
             if job.workload and now - job.changed_at < SILENT_SECONDS:
                 yield name, job
-        for name, (job, ended_at) in list(self._scorer.ended.items()):
+        for name, (job, ended_at) in self._scorer.ended.items():
             if job.score > 1 and now - ended_at < ENDED_SECONDS:
                 yield name, job

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from wsgiref.types import WSGIApplication
@@ -18,6 +19,7 @@ from barograph_agent.settings.sources import Configuration
 from barograph_agent.system.clock import CLOCK
 from barograph_collector.client.follow import Follower, LogWriter
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
+from barograph_collector.daemon.frozen import Frozen
 from barograph_collector.daemon.notify import Notifier
 from barograph_collector.daemon.reload import Reload
 from barograph_collector.daemon.service import Exit, Shutdown, daemon_registry, serve_metrics
@@ -119,9 +121,11 @@ class Runner:
         writer: RowSink,
         clock: Callable[[], float] = CLOCK.now,
         beat: Callable[[], None] = lambda: None,
+        still: threading.Lock | None = None,
     ) -> None:
-        """clock: Unix seconds. beat: called after each round of rows."""
+        """clock: Unix seconds. beat: called after each round of rows. still: held while the processor changes."""
         self._beat = beat
+        self._still = still or threading.Lock()
         self._processor = processor
         self._follower = follower
         self._writer = writer
@@ -136,11 +140,15 @@ class Runner:
     def step(self) -> None:
         """One cycle. While the collector cannot be reached no row is read, and none is lost."""
         self._writer.pump()
+        stepped = False
         try:
             for round_ in self._follower.poll():
-                for table, columns in round_:
-                    self._processor.observe(table, columns, self._clock())
-                self._process()
+                with self._still:
+                    for table, columns in round_:
+                        self._processor.observe(table, columns, self._clock())
+                    outputs = self._processor.step(self._clock())
+                self._write(outputs)
+                stepped = True
                 # One cycle can read months of the log.
                 self._beat()
         except (LogUnavailable, ReadRefused) as error:
@@ -151,10 +159,13 @@ class Runner:
         if self._away:
             _log.info("the collector is back")
         self._away = False
-        self._process()
+        if not stepped:
+            with self._still:
+                outputs = self._processor.step(self._clock())
+            self._write(outputs)
 
-    def _process(self) -> None:
-        for output in merged(self._processor.step(self._clock())):
+    def _write(self, outputs: Iterable[Output]) -> None:
+        for output in merged(outputs):
             self._writer.put(*output)
         self._writer.pump()
 
@@ -170,6 +181,7 @@ def serve(
     keep: Callable[[Mapping[str, int], bool], None] | None = None,
     pages: Mapping[str, WSGIApplication] | None = None,
     each_cycle: Callable[[], None] = lambda: None,
+    still: threading.Lock | None = None,
 ) -> int:
     """Run a daemon until SIGTERM or SIGINT; returns an `Exit`. Raises CannotStart.
 
@@ -180,12 +192,14 @@ def serve(
     end, only while all outputs are acknowledged: a restored processor does not write them again.
     pages: applications that are served beside /metrics, by path.
     each_cycle: called before each cycle.
+    still: held while the state of the processor changes. A scrape, and a page that reads this state, holds it too.
     """
     name, settings = configuration.section.table, configuration.settings
     notifier = Notifier(os.environ)
     key = load_key(settings.key)
     registry, heartbeat = daemon_registry(name)
-    registry.register(exporter)
+    still = still or threading.Lock()
+    registry.register(Frozen(exporter, still))
     reload = Reload(configuration, apply, notifier, registry)
 
     def beat() -> None:
@@ -199,16 +213,18 @@ def serve(
         follower = Follower(reader, tables, wait_seconds=WAIT_SECONDS)
         # Each process writes a stream of its own: rows that the former one did not deliver are computed again.
         writer = LogWriter(settings.collector, f"{key.name if key else name}/{CLOCK.now_ns()}", key)
-        runner = Runner(processor, follower, writer, beat=beat)
+        runner = Runner(processor, follower, writer, beat=beat, still=still)
         prepared = prepare is None
         while not _wait(shutdown, reader, writer, WAIT_SECONDS + READ_SECONDS if runner.idle else CYCLE_SECONDS):
             beat()
             each_cycle()
             if shutdown.hung_up():
-                reload.run()
+                with still:
+                    reload.run()
             try:
                 if not prepared and prepare is not None:
-                    prepare(follower, reader)
+                    with still:
+                        prepare(follower, reader)
                     prepared = True
             except LogUnavailable:
                 continue

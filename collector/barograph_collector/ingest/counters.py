@@ -7,6 +7,7 @@ All keys of a dict exist from the start and none comes from a client: no reader 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -51,9 +52,12 @@ def _metrics(text: str, label: str, keys: Iterable[str], *, gauge: bool = False)
 class Counters:
     """Counts since the start of this process. `exporter` exposes the fields that have a help text.
 
+    still: held while a commit is counted, and by a scrape.
+
     Once all runs have ended: intervals counted by shims = stored + dropped.
     """
 
+    still: threading.Lock = field(default_factory=threading.Lock)
     rows: dict[str, int] = _metrics("Rows committed since the start, by table.", "table", TABLES)
     appends: dict[str, int] = _metrics("Appends received since the start, by result.", "result", RESULTS)
     rejected: dict[str, int] = _metrics(

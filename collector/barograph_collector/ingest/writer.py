@@ -18,6 +18,7 @@ from barograph_collector.storage.layout import JOURNAL
 from barograph_collector.storage.messages import Item
 from barograph_collector.storage.retention import Retention
 from barograph_collector.storage.store import Store
+from barograph_collector.storage.tail import TAIL_BYTES, TAIL_ROWS
 
 BATCH_ROWS: Final = 122_880
 """A row group of DuckDB: batches of this size are written to the file directly, compressed, bypassing the WAL."""
@@ -25,8 +26,14 @@ BACKLOG_ROWS: Final = 4 * BATCH_ROWS
 """A backlog is committed in batches of up to this size: each commit costs syncs."""
 BATCH_SECONDS: Final = 0.2
 """Time between two batches of rows that keep coming."""
+SMALL_BATCH_SECONDS: Final = 5.0
+"""The same while they fit into the tail: a transaction costs milliseconds however few rows it has."""
+NEWS_SECONDS: Final = 0.5
+"""Time between two extensions of the tail, after each of which followers read."""
 GATHER_SECONDS: Final = 0.02
 """How long the first rows after a pause wait for others."""
+URGENT: Final = {"runs"}
+"""Tables whose rows extend the tail at once: at its end somebody waits for the verdict on a run."""
 CHECKPOINT_BYTES: Final = 256 * 2**20
 """Approximate size of the journal at which a checkpoint is made, after which the journal is truncated."""
 RETRY_SECONDS: Final = 0.5
@@ -45,11 +52,13 @@ class DatabaseWriter:
         counters: Counters,
         retention: Retention,
         system: System = SYSTEM,
+        news: Callable[[], None] = lambda: None,
     ) -> None:
-        """`stored` is called with each batch after its commit."""
+        """`stored` is called with each batch after its commit, `news` after each extension of the tail."""
         self._store = store
         self._groups = groups
         self._stored = stored
+        self._news = news
         self._counters = counters
         self._retention = retention
         self._retained_on = -1
@@ -59,7 +68,7 @@ class DatabaseWriter:
         self._waiting: list[threading.Event] = []
         self._last = False
         self._journal_bytes = 0
-        self._written_at = float("-inf")
+        self._written_at = self._told_at = float("-inf")
         self._number = store.journal.last
 
     def set_retention(self, retention: Retention) -> None:
@@ -97,14 +106,20 @@ class DatabaseWriter:
 
     def _gather(self) -> list[DurableGroup]:
         batch: list[DurableGroup] = []
-        rows = 0
-        deadline = 0.0
+        rows = size = told = 0
+        deadline = tell_at = 0.0
         timeout: float | None = None
         while rows < BATCH_ROWS or (rows < BACKLOG_ROWS and not self._groups.empty()):
             try:
                 group = self._groups.get(timeout=timeout)
             except queue.Empty:
-                break
+                if told < len(batch) and rows <= TAIL_ROWS and size <= TAIL_BYTES:
+                    self._tell(batch[told:])
+                    told = len(batch)
+                if self._monotonic() >= deadline:
+                    break
+                timeout = max(deadline - self._monotonic(), 0.0)
+                continue
             if group is None:
                 self._last = True
                 break
@@ -112,20 +127,33 @@ class DatabaseWriter:
                 # A reader waits for the groups so far.
                 self._waiting.append(group)
                 break
+            soon = self._monotonic() + GATHER_SECONDS
             if not batch:
-                deadline = max(self._written_at + BATCH_SECONDS, self._monotonic() + GATHER_SECONDS)
+                deadline = max(self._written_at + SMALL_BATCH_SECONDS, soon)
                 self._counters.waiting_since = group.at
+            if told == len(batch):
+                tell_at = max(self._told_at + NEWS_SECONDS, soon)
+            if any(item.entry.table in URGENT for item in group.items):
+                tell_at = min(tell_at, soon)
             batch.append(group)
             rows += sum(item.entry.rows for item in group.items)
-            timeout = max(deadline - self._monotonic(), 0.0)
+            size += sum(len(item.frame) for item in group.items)
+            if rows > TAIL_ROWS or size > TAIL_BYTES:
+                deadline = min(deadline, max(self._written_at + BATCH_SECONDS, soon))
+            timeout = max(min(deadline, tell_at) - self._monotonic(), 0.0)
         return batch
+
+    def _tell(self, groups: list[DurableGroup]) -> None:
+        """Extend the tail."""
+        self._store.tail.add([item.entry for group in groups for item in group.items])
+        self._told_at = self._monotonic()
+        self._news()
 
     def _write(self, batch: list[DurableGroup]) -> None:
         items = [item for group in batch for item in group.items]
         entries = [item.entry for item in items]
         number = batch[-1].number
-        self._written_at = self._monotonic()
-        began = self._monotonic()
+        self._written_at = self._told_at = began = self._monotonic()
         try:
             self._store.commit(entries, {**{i.stream: i.seq for i in items}, JOURNAL: number})
         except duckdb.Error as error:
@@ -133,11 +161,12 @@ class DatabaseWriter:
             if not self._reopen(number):
                 return
         self._number = number
-        self._counters.waiting_since = 0.0
-        self._counters.commit_seconds.observe(self._monotonic() - began)
-        self._counters.last_offset = self._store.head
         self._journal_bytes += sum(len(item.frame) for item in items)
-        self._counters.count(entries)
+        with self._counters.still:
+            self._counters.waiting_since = 0.0
+            self._counters.commit_seconds.observe(self._monotonic() - began)
+            self._counters.last_offset = self._store.head
+            self._counters.count(entries)
         self._stored(items)
 
     def _reopen(self, number: int) -> bool:

@@ -26,6 +26,7 @@ from barograph_collector.storage.pages import LogPage
 from barograph_collector.storage.partitions import DAY_SECONDS
 from barograph_collector.storage.retention import Retention
 from barograph_collector.storage.rows import CheckedRows
+from barograph_collector.storage.tail import Tail
 
 REPLAY_ROWS: Final = 100_000
 _FATAL: Final = (duckdb.FatalException, duckdb.InternalException)
@@ -58,6 +59,7 @@ class Store:
             raise StoreError(f"cannot open the journal of {path}: {error.strerror}") from None
         self.database = self._open()
         """Replaced by `reopen`."""
+        self.tail = Tail(self.database.head, self.database.heads, system.threads)
         try:
             self._replay(self.journal.last)
             self._tidy()
@@ -87,7 +89,9 @@ class Store:
 
         Raises duckdb.Error, after which `reopen` is needed.
         """
-        return self.database.commit(entries, marks, self.today)
+        head = self.database.commit(entries, marks, self.today)
+        self.tail.settle(head, self.database.heads)
+        return head
 
     def read(self, table: str, after: int, limit: int, job: str = "") -> LogPage:
         """A page of the log, see `PageReader.read`. Raises duckdb.Error and StoreError."""
@@ -96,16 +100,19 @@ class Store:
 
     def has_rows(self, offsets: Mapping[str, int]) -> bool:
         """Whether any of these tables has rows beyond its offset, True for a table that is unknown; any thread."""
-        heads = self.database.heads
+        heads = self.tail.heads
         return any(table not in heads or heads[table] > after for table, after in offsets.items())
 
     def read_round(self, offsets: Mapping[str, int], limit: int) -> tuple[int, dict[str, dict[str, Column]]]:
         """A round of several tables, see `PageReader.read_round`. Raises duckdb.Error and StoreError."""
+        # The tail first: what a commit takes out of it meanwhile is in the database.
+        upto, found = self.tail.read(offsets)
         with self._swap:
-            # The head first: up to it `heads` lacks no row.
+            # The head before `heads`: up to it they lack no row.
             head, heads = self.database.head, self.database.heads
-            news = {table: after for table, after in offsets.items() if heads[table] > after}
-            return self.database.pages.read_round(news, head, limit)
+            if news := {table: after for table, after in offsets.items() if heads[table] > after}:
+                return self.database.pages.read_round(news, head, limit)
+        return upto, found
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """A new connection to the same database, for one thread; the caller closes it."""
@@ -131,6 +138,7 @@ class Store:
             self.database.close()
             self.database = self._open()
             self._replay(last)
+            self.tail.settle(self.database.head, self.database.heads)
         self.unusable.clear()
 
     def note_error(self, error: duckdb.Error) -> None:

@@ -85,9 +85,8 @@ class ModelerExporter(Collector):
         yield gauge("barograph_modeler_classes_hidden", text, max(0, len(every) - MAX_BANDS))
 
     def _every_class(self) -> Iterator[tuple[str, str, tuple[Band, ...], bool]]:
-        # The learner runs in another thread: list() copies atomically.
-        for name, workload in reversed(list(self._learner.workloads.items())):
-            for class_id, interval in list(workload.intervals.items()):
+        for name, workload in reversed(self._learner.workloads.items()):
+            for class_id, interval in workload.intervals.items():
                 if bands := interval.bands:
                     yield name, f"{class_id:016x}", bands, interval.trusted
 
@@ -95,7 +94,7 @@ class ModelerExporter(Collector):
         # The band of a workload's own runs, at least three, takes precedence over a prediction by scaling.
         limits = {one.workload: one[1:4] for one in latest_predictions(self._forecaster)}
         coverage, judged, outside = [], [], []
-        for name, workload in itertools.islice(reversed(list(self._learner.workloads.items())), MAX_BANDS):
+        for name, workload in itertools.islice(reversed(self._learner.workloads.items()), MAX_BANDS):
             if (band := workload.runtime) is not None:
                 limits[name] = (band.lower, band.expected, band.upper)
             for kind, seen in (("interval", workload.interval_coverage), ("runtime", workload.runtime_coverage)):

@@ -15,18 +15,23 @@ from barograph_modeler.serving.question import Question
 
 if TYPE_CHECKING:
     from barograph_modeler.features.model import FeatureModel
+    from barograph_modeler.forecasts.history import Application
 
 
-def answer_of_features(features: FeatureForecaster, question: Question) -> dict[str, Any]:
-    """The prediction, with missing and unused features. Raises UnknownApplication and BadQuestion."""
+def find_model(features: FeatureForecaster, question: Question) -> tuple[Application, FeatureModel]:
+    """The model of the application in question. Raises UnknownApplication and BadQuestion."""
     try:
-        application, model = find_application(features.library.published, question)
+        return find_application(features.library.published, question)
     except UnknownApplication:
         runs = max((seen for name, seen in features.history.seen.items() if name.app == question.app), default=0)
         raise UnknownApplication(
             f"there is no model of features of {question.app!r}: {runs} finished runs with features are known,"
             f" expected {FEWEST_RUNS}, and features that differ between them and are known early"
         ) from None
+
+
+def answer_of_features(application: Application, model: FeatureModel, question: Question) -> dict[str, Any]:
+    """The prediction, with missing and unused features."""
     values = feature_values(question.ranks, question.nodes or 0, question.params, question.features)
     if question.nodes is None:
         del values["nodes"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
@@ -18,7 +19,7 @@ from barograph_collector.daemon.families import gauge
 from barograph_modeler.features.forecaster import FeatureForecaster
 from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.serving.answer import UnknownApplication, answer, find_application
-from barograph_modeler.serving.feature_answer import answer_of_features
+from barograph_modeler.serving.feature_answer import answer_of_features, find_model
 from barograph_modeler.serving.question import BadQuestion, Question, parse_question
 
 _TEXTS: Final = ("text/plain", "application/openmetrics-text")
@@ -40,10 +41,19 @@ _SPEEDUPS: Final = (
 class PredictPage:
     """A WSGI application over the published predictors and models. Thread-safe; it changes no state.
 
-    access: accepted tokens; None accepts every client.
+    access: accepted tokens; None accepts every client. still: held while the forecasters change. What a question is
+    about is looked up while they do not; predictors and models are never modified.
     """
 
-    def __init__(self, forecaster: Forecaster, features: FeatureForecaster, *, access: Access | None = None) -> None:
+    def __init__(
+        self,
+        forecaster: Forecaster,
+        features: FeatureForecaster,
+        *,
+        access: Access | None = None,
+        still: threading.Lock | None = None,
+    ) -> None:
+        self._still = still or threading.Lock()
         self._forecaster = forecaster
         self._features = features
         self._access = access
@@ -82,16 +92,17 @@ class PredictPage:
 
     def _answer(self, question: Question) -> dict[str, Any]:
         if question.features:
+            with self._still:
+                application, model = find_model(self._features, question)
             with self._forecaster.library.gate.passing():
-                return answer_of_features(self._features, question)
-        # Read before the lookup, or a predictor published in between would give 404.
-        is_learning = self._forecaster.is_learning(question.cluster, question.app)
-        try:
-            _, known = find_application(self._forecaster.library.published, question)
-        except UnknownApplication:
-            if is_learning:
-                raise _NotFitted(f"{question.app} is being learned at this moment") from None
-            raise
+                return answer_of_features(application, model, question)
+        with self._still:
+            try:
+                _, known = find_application(self._forecaster.library.published, question)
+            except UnknownApplication:
+                if self._forecaster.is_learning(question.cluster, question.app):
+                    raise _NotFitted(f"{question.app} is being learned at this moment") from None
+                raise
         with self._forecaster.library.gate.passing():
             return answer(known, question)
 

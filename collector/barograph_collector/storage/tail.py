@@ -1,0 +1,90 @@
+"""The tail of the log: durable rows that the database does not have yet, with the offsets that it will give them.
+
+Followers read new rows from here, so the database needs few transactions. The order of the journal decides the offsets:
+a collector that is killed before the commit replays the same messages, and its database gives the same offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from barograph_agent.protocol.tables import TABLES
+from barograph_agent.protocol.wire import Column
+from barograph_agent.system.threads import THREADS, Threads
+from barograph_collector.storage.layout import OFFSET
+from barograph_collector.storage.rows import CheckedRows, numbers, texts
+
+TAIL_ROWS: Final = 8192
+"""Most rows of a tail, less than a page: a round has all of them."""
+TAIL_BYTES: Final = 2**20
+"""Most bytes of their messages."""
+
+
+class _Part(NamedTuple):
+    """Entries of one table, and the offsets of their first rows."""
+
+    entries: list[CheckedRows]
+    firsts: list[int]
+
+
+class Tail:
+    """Belongs to the writer thread, except `heads` and `read`."""
+
+    def __init__(self, head: int, heads: Mapping[str, int], threads: Threads = THREADS) -> None:
+        """head: the offset of the last row in the database. heads: that of each table."""
+        self._lock = threads.lock()
+        self._parts: dict[str, _Part] = {}
+        self._head = head
+        self._heads = dict(heads)
+
+    @property
+    def heads(self) -> Mapping[str, int]:
+        """The offset of the last row of each table, from any thread."""
+        return self._heads
+
+    def add(self, entries: Sequence[CheckedRows]) -> None:
+        """Add entries behind the others, in the order of the journal."""
+        head, heads = self._head, dict(self._heads)
+        with self._lock:
+            for entry in entries:
+                part = self._parts.setdefault(entry.table, _Part([], []))
+                part.entries.append(entry)
+                part.firsts.append(head + 1)
+                head += entry.rows
+                heads[entry.table] = head
+            # In this order: up to its heads the tail lacks no row.
+            self._head, self._heads = head, heads
+
+    def settle(self, head: int, heads: Mapping[str, int]) -> None:
+        """Forget all rows: the database has them, or has been opened anew."""
+        with self._lock:
+            self._parts = {}
+            self._head, self._heads = head, dict(heads)
+
+    def read(self, offsets: Mapping[str, int]) -> tuple[int, dict[str, dict[str, Column]]]:
+        """The rows of some tables beyond their offsets, and the offset up to which there are no others."""
+        with self._lock:
+            head = self._head
+            parts = {
+                t: _Part(list(self._parts[t].entries), list(self._parts[t].firsts)) for t in offsets if t in self._parts
+            }
+        found = {table: _columns(table, part, offsets[table]) for table, part in parts.items()}
+        return head, {table: columns for table, columns in found.items() if len(columns[OFFSET])}
+
+
+def _columns(table: str, part: _Part, after: int) -> dict[str, Column]:
+    old = sum(first + entry.rows - 1 <= after for entry, first in zip(*part, strict=True))
+    entries, firsts = part.entries[old:], part.firsts[old:]
+    if not entries:
+        return {OFFSET: np.empty(0, np.int64)}
+    rows = [np.arange(first, first + entry.rows) for entry, first in zip(entries, firsts, strict=True)]
+    columns: dict[str, Column] = {OFFSET: np.concatenate(rows)}
+    for name, kind in TABLES[table].columns.items():
+        columns[name] = texts(entries, name) if kind.is_text else numbers(entries, name)
+    # An offset within an entry: of a client that has read pages before, which end anywhere.
+    if (inside := int(np.searchsorted(columns[OFFSET], after, side="right"))) > 0:
+        columns = {name: values[inside:] for name, values in columns.items()}
+    return columns
