@@ -33,7 +33,8 @@ UNSIMULATED: Final = (
     "agent/barograph_agent/api/", "agent/barograph_agent/ring/writer.py",
     # Talk to systemd and to browsers.
     "collector/barograph_collector/daemon/", "collector/barograph_collector/net/wakeup_queue.py",
-    "modeler/barograph_modeler/main.py", "modeler/barograph_modeler/serving/", "deploy/barograph/site/", "deploy/barograph/operate/supervisor.py", "deploy/barograph/views/log.py",
+    "modeler/barograph_modeler/main.py", "modeler/barograph_modeler/serving/",
+    "deploy/barograph/site/", "deploy/barograph/operate/supervisor.py", "deploy/barograph/views/log.py",
     # Interrupts DuckDB.
     "collector/barograph_collector/query/sql.py",
 )  # fmt: skip

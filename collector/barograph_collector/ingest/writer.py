@@ -159,6 +159,8 @@ class DatabaseWriter:
         except duckdb.Error as error:
             _log.error("commit failed: %s; opening the database again", first_line(error))
             if not self._reopen(number):
+                # A later batch would raise the mark beyond the messages of this one, and they would not be replayed.
+                self._last = True
                 return
         self._number = number
         self._journal_bytes += sum(len(item.frame) for item in items)
