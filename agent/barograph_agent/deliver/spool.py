@@ -89,6 +89,8 @@ class Spool(Outbox[SegmentPlace]):
         except OSError as error:
             disk.close(self._lock)
             raise SpoolError(f"spool {directory}: in use by another process, expected one owner") from error
+        self._unsaved = False
+        """Whether the file `dropped` lacks something."""
         self._load_dropped()
         self._recover()
 
@@ -126,6 +128,7 @@ class Spool(Outbox[SegmentPlace]):
             # If the disk is full this segment grows instead: a failure here must not undo the commit.
             with contextlib.suppress(OSError):
                 self._open_segment()
+        self._save_dropped()
         self._enforce_cap()
 
     def rollback(self) -> None:
@@ -206,6 +209,8 @@ class Spool(Outbox[SegmentPlace]):
             if self.first_seq < following:
                 self._drop(following - 1, "spool-cap")
             self._delete(segment)
+            # Where the disk was full there is room now.
+            self._save_dropped()
 
     def _load_dropped(self) -> None:
         with contextlib.suppress(FileNotFoundError, msgspec.DecodeError):
@@ -245,10 +250,17 @@ class Spool(Outbox[SegmentPlace]):
 
     def _drop(self, seq: int, reason: str) -> None:
         super()._drop(seq, reason)
-        # If the disk is full the segment is deleted all the same, which frees space.
+        self._unsaved = True
+        self._save_dropped()
+
+    def _save_dropped(self) -> None:
+        """Store what was dropped. If the disk is full or fails, the next commit tries again."""
+        if not self._unsaved or self.dropped is None:
+            return
+        stored = _DroppedFile(*self.dropped, self._pieces)
         with contextlib.suppress(OSError):
-            stored = _DroppedFile(*(self.dropped or Dropped(0, 0, "")), self._pieces)
             self._disk.replace(self.directory / "dropped", msgspec.json.encode(stored))
+            self._unsaved = False
 
     def _write_entry(self, file: int, at: int, kind: int, rows: int, payload: bytes) -> int:
         """Write one entry at offset `at`; returns the offset of its end."""

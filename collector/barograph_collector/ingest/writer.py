@@ -82,7 +82,7 @@ class DatabaseWriter:
             if batch := self._gather():
                 self._write(batch)
             elif self._store.unusable.is_set():
-                self._reopen(self._number)
+                self._last = self._last or not self._reopen(self._number)
             for event in self._waiting:
                 event.set()
             self._waiting.clear()
