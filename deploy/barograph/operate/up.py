@@ -7,7 +7,6 @@ import fcntl
 import logging
 import os
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -174,7 +173,7 @@ def _supervise(supervisor: Supervisor, shutdown: Shutdown, endpoint: str) -> Non
             notifier.alive()
             if shutdown.hung_up():
                 supervisor.reload()
-            supervisor.check(time.monotonic())
+            supervisor.check()
     finally:
         notifier.stopping()
         supervisor.stop()
