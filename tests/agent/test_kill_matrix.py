@@ -14,6 +14,8 @@ from helpers import mpi as mpis
 from helpers.kills import ORDERS, play
 from helpers.service import Node, Service
 
+pytestmark = pytest.mark.process
+
 ROUNDS = 20
 
 

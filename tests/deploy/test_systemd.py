@@ -140,6 +140,7 @@ def test_the_shipped_configuration_is_valid() -> None:
     assert found["collector"]["state"].value == found["modeler"]["state"].value == Path("/var/lib/barograph")
 
 
+@pytest.mark.process
 def test_a_frozen_daemon_is_killed_and_restarted_and_others_are_not(tmp_path: Path) -> None:
     """The supervisor of `barograph up` does what systemd does with WatchdogSec."""
     program, lives, beats = (tmp_path / name for name in ("daemon.py", "lives", "beats"))
