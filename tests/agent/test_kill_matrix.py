@@ -16,7 +16,7 @@ from helpers.service import Node, Service
 
 pytestmark = pytest.mark.process
 
-ROUNDS = 20
+ROUNDS = 2 * len(ORDERS)
 
 
 @pytest.fixture(scope="module")

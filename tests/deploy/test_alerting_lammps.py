@@ -131,7 +131,7 @@ def test_a_disturbed_lammps_run_is_one_complete_call_and_a_healthy_one_is_none(m
         pace = wait_learned(machine.reader, chapter.workload, runs, LEARNED_SECONDS)
         assert pace is not None
         assert pace.runs == runs
-    assert webhook.about_jobs() == []
+    assert webhook.calls == []
 
     with machine.run() as (job, process):
         wait_intervals(machine.reader, job, chapter.stored // 4, lambda: process.poll() is None)
