@@ -20,7 +20,8 @@ import pytest
 from barograph_agent.deliver.link import Link
 from barograph_agent.deliver.outbox import Memory
 from barograph_agent.protocol import wire
-from helpers.alerting import RULES, Webhook, tool, wait_until, watched
+from helpers.alerting import RULES, Webhook, tool, watched
+from helpers.log import wait_until
 from helpers.up import Up, free_ports
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]

@@ -22,7 +22,8 @@ import pytest
 from barograph.demo.application import Lammps
 from barograph.demo.runs import newest_job, read_run, wait_intervals, wait_learned
 from barograph_collector.client.log_reader import LogReader
-from helpers.alerting import Webhook, wait_until, watched
+from helpers.alerting import Webhook, watched
+from helpers.log import wait_until
 from helpers.up import Up
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]

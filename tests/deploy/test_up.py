@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from helpers.log import wait_until
-from helpers.up import DEADLINE_SECONDS, Up, free_ports
+from helpers.log import DEADLINE_SECONDS, wait_until
+from helpers.up import Up, free_ports
 
 pytestmark = pytest.mark.process
 

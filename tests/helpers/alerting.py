@@ -10,18 +10,17 @@ import shutil
 import signal
 import subprocess
 import threading
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from helpers.log import DEADLINE_SECONDS, wait_until
 from helpers.up import Up, free_ports
 
 RULES = Path(__file__).parents[2] / "alerts/rules"
-DEADLINE_SECONDS = 120.0
 HURRIED_SECONDS = 3
 
 
@@ -62,19 +61,12 @@ class Webhook:
         self.thread.join()
 
 
-def wait_until(true: Callable[[], object], what: str, seconds: float = DEADLINE_SECONDS) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, f"{what}: not within {seconds:g} s"
-        time.sleep(0.1)
-
-
 @contextlib.contextmanager
 def running(log: Path, url: str, *command: str | Path) -> Iterator[subprocess.Popen[bytes]]:
     """A server for as long as the block lasts, from when `url` answers."""
     with log.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out) as process:
         try:
-            wait_until(lambda: process.poll() is not None or _answers(url), f"{url}, see {log}")
+            wait_until(lambda: process.poll() is not None or _answers(url), f"{url} answers, see {log}", every=0.1)
             assert process.poll() is None, log.read_text()
             yield process
         finally:
@@ -132,7 +124,7 @@ def watched(directory: Path, webhook: Webhook, *arguments: str, patience: str = 
                 (directory / "rules.yml").write_text(rules.replace("for: 1m", f"for: {HURRIED_SECONDS}s"))
                 server.send_signal(signal.SIGHUP)
                 address = f"http://127.0.0.1:{ports}/api/v1/rules"
-                wait_until(lambda: HURRIED_SECONDS in _durations(address), "Prometheus has read the rules")
+                wait_until(lambda: HURRIED_SECONDS in _durations(address), "Prometheus has read the rules", every=0.1)
 
             up.alertmanager = f"http://127.0.0.1:{ports + 1}"  # type: ignore[attr-defined]
             up.hurry = hurry  # type: ignore[attr-defined]
