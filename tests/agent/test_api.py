@@ -160,6 +160,7 @@ def test_without_a_run_nothing_is_written_and_numpy_not_imported(tmp_path: Path)
         assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.process
 def test_under_barograph_run_named_intervals_are_stored_by_class(tmp_path: Path, service: Service) -> None:
     node = Node(tmp_path, service.endpoint)
     script = tmp_path / "train.py"

@@ -21,7 +21,7 @@ from helpers import mpi as mpis
 from helpers.mpi import Mpi
 
 
-@pytest.fixture(params=mpis.PARAMS[:2])
+@pytest.fixture(params=mpis.WHEELS)
 def mpi(request: pytest.FixtureRequest) -> Mpi:
     return mpis.find(request.param)
 

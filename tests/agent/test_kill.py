@@ -25,6 +25,8 @@ from helpers.log import wait_until
 from helpers.rings import FakeShim
 from helpers.service import NOWHERE, Node, Oracle, Service, kill, sidecars
 
+pytestmark = pytest.mark.process
+
 BARRIERS = 400
 ENDLESS = 10**6
 PAUSE = "2000"  # microseconds: a run of about a second

@@ -14,7 +14,9 @@ from helpers import mpi as mpis
 from helpers.kills import ORDERS, play
 from helpers.service import Node, Service
 
-ROUNDS = 20
+pytestmark = pytest.mark.process
+
+ROUNDS = 2 * len(ORDERS)
 
 
 @pytest.fixture(scope="module")

@@ -304,6 +304,7 @@ def test_a_run_ends_with_three_lines_and_leaves_no_files(
     assert list(node.rings.iterdir()) == []
 
 
+@pytest.mark.process
 def test_without_a_collector_intervals_are_spooled_and_delivered_by_the_next_run(
     node: Node, service: Service, paced: Path, tmp_path: Path
 ) -> None:
@@ -332,6 +333,7 @@ def test_without_a_collector_intervals_are_spooled_and_delivered_by_the_next_run
     assert node.barograph("spool").stdout == "nothing is waiting\n"
 
 
+@pytest.mark.process
 def test_the_spool_command_delivers_spools_once(node: Node, service: Service, paced: Path, tmp_path: Path) -> None:
     node.run(paced, "70", "0", tmp_path / "progress", app="sent", drain=0, env=node.environment | {
         "BAROGRAPH_COLLECTOR": NOWHERE})  # fmt: skip
@@ -372,6 +374,7 @@ def test_rows_in_the_log_equal_what_an_independent_witness_counts_in_a_c_program
     balanced(service, app, count, 2, done)
 
 
+@pytest.mark.process
 def test_the_application_is_named_after_its_executable_for_any_launcher_options(
     node: Node, service: Service, compiled: Callable[..., Path]
 ) -> None:
@@ -383,7 +386,7 @@ def test_the_application_is_named_after_its_executable_for_any_launcher_options(
     assert service.job("openmpi-collectives").startswith("local/")
 
 
-@pytest.mark.parametrize("mpi", ["mpich", "openmpi"], indirect=True)
+@pytest.mark.parametrize("mpi", mpis.WHEELS, indirect=True)
 def test_rows_in_the_log_equal_the_collectives_of_an_mpi4py_program(mpi: Mpi, node: Node, service: Service) -> None:
     assert mpi.python is not None
     app = f"mpi4py-{mpi.name}"
@@ -425,6 +428,7 @@ def test_rows_in_the_log_equal_what_the_witness_counts_in_lammps(
     balanced(service, app, count, 2, done)
 
 
+@pytest.mark.process
 def test_a_full_ring_counts_drops_and_never_blocks_the_program(
     node: Node, service: Service, paced: Path, tmp_path: Path
 ) -> None:
@@ -463,6 +467,7 @@ def test_rules_apply_to_a_run_and_invalid_rules_are_one_line(node: Node, service
     assert summary(done.stderr)[1] == NONE_SEEN
 
 
+@pytest.mark.process
 def test_beyond_the_budget_every_interval_is_in_a_block(
     node: Node, service: Service, compiled: Callable[..., Path]
 ) -> None:

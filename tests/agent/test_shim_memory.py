@@ -47,6 +47,7 @@ def records(folder: Path) -> int:
         return ring.head
 
 
+@pytest.mark.process
 @programs
 @pytest.mark.parametrize("mpi_name", ["mpich", "openmpi"])
 def test_the_sanitizers_report_nothing(mpi_name: str, name: str, tmp_path: Path, sanitized: Path) -> None:

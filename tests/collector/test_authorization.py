@@ -254,7 +254,13 @@ def invalid_key(facility: Facility, what: str) -> ClientKey | None:
         ("no key", 60.0, "handshake", "of collector and client only one uses keys (BAROGRAPH_KEY)"),
         ("a key of its own", 60.0, "key", "the collector rejects this key (BAROGRAPH_KEY)"),
         # The reader always waits for half of the time: a collector that is shutting down looks the same.
-        ("another collector's", 10.0, "handshake", "the collector is not the one of this key file (BAROGRAPH_KEY)"),
+        pytest.param(
+            "another collector's",
+            10.0,
+            "handshake",
+            "the collector is not the one of this key file (BAROGRAPH_KEY)",
+            marks=pytest.mark.process,
+        ),
     ],
 )
 def test_clients_without_a_valid_key_get_the_reason_and_are_counted(
@@ -323,6 +329,7 @@ def pumped(link: Link, condition: Callable[[], bool]) -> Callable[[], bool]:
     return step
 
 
+@pytest.mark.process
 def test_a_producer_beyond_its_rate_limit_is_delayed_and_loses_nothing(tmp_path: Path) -> None:
     with collector_on(tmp_path / "log.duckdb", rows_per_second=2000.0) as collector:
         outbox = Memory()
@@ -339,6 +346,7 @@ def test_a_producer_beyond_its_rate_limit_is_delayed_and_loses_nothing(tmp_path:
         assert stored == list(range(1000, 31_000))
 
 
+@pytest.mark.process
 def test_a_running_daemon_reloads_changed_keys_and_keeps_the_former_ones_if_they_are_unreadable(
     tmp_path: Path,
 ) -> None:

@@ -12,6 +12,7 @@ ROUNDS = 20
 """`make bench` has ten times as many."""
 
 
+@pytest.mark.process
 @pytest.mark.timeout(900)
 def test_no_row_is_lost_or_doubled_whatever_happens_to_process_and_files(tmp_path: Path) -> None:
     chaos = Chaos(tmp_path / "state", streams=4, seed=4)

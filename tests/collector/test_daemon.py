@@ -90,6 +90,7 @@ class Stuck(Daemon):
     )
 
 
+@pytest.mark.process
 def test_sigterm_ends_the_process_while_the_database_hangs_and_nothing_is_lost(tmp_path: Path) -> None:
     with Stuck(tmp_path) as collector, Producer(collector.endpoint) as producer:
         producer.hello()
@@ -101,6 +102,7 @@ def test_sigterm_ends_the_process_while_the_database_hangs_and_nothing_is_lost(t
         assert indices(collector.endpoint) == list(range(1000))
 
 
+@pytest.mark.process
 def test_sigkill_at_any_time_neither_loses_nor_duplicates_a_row(tmp_path: Path) -> None:
     stream = Stream(seed=20)
     for _ in range(KILLS):
@@ -121,6 +123,7 @@ def test_sigkill_at_any_time_neither_loses_nor_duplicates_a_row(tmp_path: Path) 
         assert indices(collector.endpoint) == list(range(sum(stream.sizes)))
 
 
+@pytest.mark.process
 def test_a_full_disk_stops_acknowledgements_but_not_reads_until_there_is_space(
     tmp_path: Path,
 ) -> None:

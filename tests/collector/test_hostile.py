@@ -18,13 +18,14 @@ from barograph_collector import server
 from barograph_collector.auth import keys
 from barograph_collector.auth.rate_limit import BURST_SECONDS, TokenBuckets
 from barograph_collector.client.log_reader import LogReader
-from barograph_collector.ingest.streams import CREDIT
 from barograph_collector.net import router_socket
 from barograph_collector.net.requests import REJECTED_PER_SECOND, REQUESTS_OF_ONE
 from barograph_collector.server import Collector
 from helpers.attackers import ATTACKS, ATTACKS_WITH_A_KEY, Access, half_open, under
 from helpers.log import Producer, blocks, collector_on, wait_until
 
+AT_ONCE = 200
+"""Requests of a client that receives no answer meanwhile."""
 COUNTED = {
     "mutated messages": {"undecodable", "multipart", "unknown-stream", "invalid"},
     "acks never read": {"credit"},
@@ -128,19 +129,22 @@ def test_a_connection_beyond_its_budget_of_rejected_messages_is_ignored_until_it
     assert heard == REJECTED_PER_SECOND
 
 
-def test_one_connection_has_few_requests_waiting_and_each_is_answered(tmp_path: Path) -> None:
+def test_one_connection_has_few_requests_waiting_and_each_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # ZeroMQ drops answers that a client does not receive yet beyond twice the credit.
+    monkeypatch.setattr(router_socket, "CREDIT", AT_ONCE)
     with collector_on(tmp_path / "log.duckdb") as collector, Producer(collector.endpoint) as client:
-        # Of more than two times its credit a client that does not receive yet may lose some.
-        for request in range(2 * CREDIT):
+        for request in range(AT_ONCE):
             client.send(wire.Read(request, "blocks", 0))
-        answers = [client.receive(wire.Rows) for _ in range(2 * CREDIT)]
-        assert sorted(answer.request for answer in answers) == list(range(2 * CREDIT))
+        answers = [client.receive(wire.Rows) for _ in range(AT_ONCE)]
+        assert sorted(answer.request for answer in answers) == list(range(AT_ONCE))
         refusals = [answer for answer in answers if answer.error]
         assert {answer.error for answer in refusals} == {
             f"{REQUESTS_OF_ONE} requests of this connection are waiting, ask again later"
         }
         assert collector.counters.rejected["rate"] == len(refusals)
-        client.send(wire.Read(2 * CREDIT, "blocks", 0))
+        client.send(wire.Read(AT_ONCE, "blocks", 0))
         assert not client.receive(wire.Rows).error
 
 

@@ -22,7 +22,8 @@ import pytest
 from barograph.demo.application import Lammps
 from barograph.demo.runs import newest_job, read_run, wait_intervals, wait_learned
 from barograph_collector.client.log_reader import LogReader
-from helpers.alerting import Webhook, wait_until, watched
+from helpers.alerting import Webhook, watched
+from helpers.log import wait_until
 from helpers.up import Up
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
@@ -131,7 +132,7 @@ def test_a_disturbed_lammps_run_is_one_complete_call_and_a_healthy_one_is_none(m
         pace = wait_learned(machine.reader, chapter.workload, runs, LEARNED_SECONDS)
         assert pace is not None
         assert pace.runs == runs
-    assert webhook.about_jobs() == []
+    assert webhook.calls == []
 
     with machine.run() as (job, process):
         wait_intervals(machine.reader, job, chapter.stored // 4, lambda: process.poll() is None)

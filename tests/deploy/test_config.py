@@ -246,6 +246,7 @@ def test_a_run_continues_despite_an_invalid_site_file(file: Path) -> None:
     assert "; running without this file\n" in done.stderr
 
 
+@pytest.mark.process
 def test_sighup_applies_valid_settings_and_keeps_the_old_ones_if_invalid(tmp_path: Path) -> None:
     file = tmp_path / "barograph.toml"
     file.write_text("[alerts]\nmargin = 0.1\n")
@@ -261,6 +262,7 @@ def test_sighup_applies_valid_settings_and_keeps_the_old_ones_if_invalid(tmp_pat
         assert service.process.poll() is None
 
 
+@pytest.mark.process
 def test_up_uses_addresses_and_directories_of_the_configuration(tmp_path: Path) -> None:
     port = free_ports(5)
     file = tmp_path / "barograph.toml"

@@ -19,8 +19,9 @@ from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard as Model
 
 from barograph_dashboards.__main__ import DASHBOARDS, DIRECTORY, text
-from helpers.alerting import DEADLINE_SECONDS, running, tool, wait_until
+from helpers.alerting import running, tool
 from helpers.grafana import Board, Prometheus, QueryError, columns
+from helpers.log import DEADLINE_SECONDS, wait_until
 from helpers.stage import stage
 from helpers.up import Up, free_ports
 

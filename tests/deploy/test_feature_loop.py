@@ -147,6 +147,7 @@ def check(service: Up, said: dict[str, Any], seconds: float) -> None:
     assert model["error"] < 0.5 * model["scaling_error"] or model["scaling_error"] != model["scaling_error"]
 
 
+@pytest.mark.process
 def test_a_running_job_of_an_instrumented_program_is_predicted_from_its_input(service, tmp_path):
     mpi = mpis.find("mpich")
     (tmp_path / "solver.c").write_text(C)
@@ -173,6 +174,7 @@ def test_a_running_job_of_an_instrumented_program_is_predicted_from_its_input(se
     assert f"features are missing: {name}" in done.stdout
 
 
+@pytest.mark.process
 def test_a_running_program_that_names_its_features_is_predicted_from_them(service, tmp_path):
     (tmp_path / "app.py").write_text(PYTHON)
     said = predicted(service, "pysolver", lambda n: [sys.executable, str(tmp_path / "app.py"), str(n)], 100)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import shutil
 import subprocess
 import sys
@@ -15,10 +16,11 @@ import pytest
 
 from barograph_agent import shim
 from helpers.alerting import tool
-from helpers.hooks import unhurried
+from helpers.hooks import limit, noted, unhurried
 from helpers.log import wait_until
 from helpers.mpi import REPOSITORY
 
+GUIDE = REPOSITORY / "docs/operator/slurm.md"
 UID, GID = str(os.getuid()), str(os.getgid())
 
 
@@ -29,7 +31,7 @@ class Node:
         self.etc = root / "etc"
         for folder in ("hooks", "slurm", "pbs", "flux"):
             shutil.copytree(REPOSITORY / "deploy" / folder, self.etc / folder)
-        unhurried(self.etc / "hooks/bounded")
+        unhurried(self.etc / "hooks/bounded", self.etc / "flux/prolog", self.etc / "flux/epilog")
         self.rings, self.spool, self.active, self.started = (root / name for name in ("r", "s", "a", "started"))
         for path in (self.rings, self.spool):
             path.mkdir()
@@ -235,6 +237,36 @@ def test_the_flux_shell_plugin_sets_nothing_for_an_unwatched_job(
             assert task == environment | {"FLUX_TASK_RANK": str(number)}
 
 
+def runs(pid: int) -> bool:
+    try:
+        return " Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("hook", ["prolog", "epilog", "task-prolog"])
+def test_a_hanging_hook_is_killed_within_its_limit_and_the_script_ends_with_status_0(tmp_path: Path, hook: str) -> None:
+    for folder in ("hooks", "slurm"):
+        shutil.copytree(REPOSITORY / "deploy" / folder, tmp_path / folder)
+    note, pids = tmp_path / "note", tmp_path / "pids"
+    noted(tmp_path / "hooks/bounded", note)
+    (tmp_path / "hooks.conf").write_text(f"sleep 1000 &\necho $$ $! > {pids}.part\nmv {pids}.part {pids}\nwait\n")
+    environment = {"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1", "SLURM_JOB_UID": "65534", "SLURM_JOB_GID": "65534"}
+    command = [tmp_path / "slurm" / hook]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    # The only thing that can hang is limited, and the limit is what has ended it.
+    (line,) = note.read_text().splitlines()
+    *options, status = line.split()
+    assert options == ["-s", "KILL", f"{limit(REPOSITORY / 'deploy/hooks/bounded'):g}"]
+    assert status == "137"
+    (promised,) = re.findall(r"script ends with 0, within (\d+) seconds", GUIDE.read_text())
+    assert float(options[-1]) < float(promised)
+    # With all that it has started, unless it was killed before that.
+    left = [int(pid) for pid in pids.read_text().split()] if pids.exists() else []
+    wait_until(lambda: not any(map(runs, left)), f"{left} are gone")
+
+
 class Pbs(types.ModuleType):
     """Stands for the module that PBS gives its hooks."""
 
@@ -266,7 +298,8 @@ class Pbs(types.ModuleType):
 @pytest.fixture
 def pbs_hook(node: Node, monkeypatch: pytest.MonkeyPatch) -> Callable[[int, dict[str, str]], Pbs]:
     source = (node.etc / "pbs/barograph_hook.py").read_text().replace("/etc/barograph", str(node.etc))
-    source = source.replace("SECONDS = 5\n", "SECONDS = 120\n")
+    assert limit(REPOSITORY / "deploy/hooks/bounded") < float(re.findall(r"^SECONDS = (\S+)$", source, re.M)[0])
+    source = re.sub(r"^SECONDS = \S+$", "SECONDS = 120", source, flags=re.M)
 
     def run(kind: int, environment: dict[str, str]) -> Pbs:
         pbs = Pbs(kind, environment)

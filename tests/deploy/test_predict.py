@@ -20,6 +20,8 @@ from helpers.log import Producer
 from helpers.scaling import law
 from helpers.up import Up
 
+pytestmark = pytest.mark.process
+
 SCALES = (1, 2, 4, 8, 16, 32)
 QUESTION = ("predict", "--app", "solver", "--ranks", "128", "--param", "n=1")
 

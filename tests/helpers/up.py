@@ -8,16 +8,18 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-DEADLINE_SECONDS = 120.0
-PORTS = 20_000, 32_000
-"""From where to where: below those that Linux gives to whoever connects."""
-_next_port = PORTS[0] + os.getpid() * 97 % (PORTS[1] - PORTS[0])
+from helpers.log import DEADLINE_SECONDS, wait_until
+
+WORKERS, SHARE = 4, 3_000
+_worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS
+PORTS = 20_000 + _worker * SHARE, 20_000 + (_worker + 1) * SHARE
+"""From where to where: apart from those of tests beside these, below those that Linux gives to whoever connects."""
+_next_port = PORTS[0] + os.getpid() * 97 % SHARE
 
 
 def free_ports(count: int) -> int:
@@ -79,11 +81,13 @@ class Up:
 
     def wait_for(self, text: str, times: int = 1) -> None:
         """Wait until the log holds `text` so many times."""
-        deadline = time.monotonic() + DEADLINE_SECONDS
-        while (log := self.log.read_text()).count(text) < times:
-            assert self.process.poll() is None, f"up ended with {self.process.returncode}:\n{log}"
-            assert time.monotonic() < deadline, f"{text!r} not {times} times within {DEADLINE_SECONDS:g} s:\n{log}"
-            time.sleep(0.02)
+
+        def is_there() -> bool:
+            found = (log := self.log.read_text()).count(text) >= times
+            assert found or self.process.poll() is None, f"up ended with {self.process.returncode}:\n{log}"
+            return found
+
+        wait_until(is_there, f"{text!r} {times} times in {self.log}", every=0.02)
 
     def metrics(self, daemon: str) -> str:
         """The exposition of one daemon."""
@@ -93,11 +97,15 @@ class Up:
 
     def wait_for_metric(self, daemon: str, pattern: str) -> str:
         """Wait until a line of the exposition matches; returns the line."""
-        deadline = time.monotonic() + DEADLINE_SECONDS
-        while not (found := re.search(f"^{pattern}.*$", self.metrics(daemon), re.MULTILINE)):
-            assert time.monotonic() < deadline, f"no line {pattern!r} within {DEADLINE_SECONDS:g} s"
-            time.sleep(0.1)
-        return found[0]
+        lines: list[str] = []
+
+        def is_there() -> bool:
+            found = re.search(f"^{pattern}.*$", self.metrics(daemon), re.MULTILINE)
+            lines.extend([found[0]] if found else [])
+            return found is not None
+
+        wait_until(is_there, f"a line {pattern!r}", every=0.1)
+        return lines[0]
 
     def pid(self, daemon: str) -> int:
         """The process of one daemon."""

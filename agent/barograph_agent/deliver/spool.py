@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from barograph_agent.deliver.outbox import Acked, Dropped, Outbox
+from barograph_agent.deliver.outbox import Acked, Outbox
 from barograph_agent.system.disk import DISK, Disk
 
 _HEAD: Final = struct.Struct("<II")

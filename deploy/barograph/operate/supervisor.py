@@ -6,13 +6,12 @@ import contextlib
 import ctypes
 import logging
 import os
-import select
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
 
 from barograph_collector.daemon.service import CannotStart, Exit, Shutdown
 
@@ -36,15 +35,43 @@ class SupervisedDaemon(NamedTuple):
     """Whether it reads its configuration again on SIGHUP."""
 
 
+class Process(Protocol):
+    """The part of `subprocess.Popen` that supervision uses."""
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit status, None until `poll` or `wait` has seen it."""
+
+    def poll(self) -> int | None:
+        """The exit status, None while it runs."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end. Raises subprocess.TimeoutExpired."""
+
+    def send_signal(self, sig: int) -> None:
+        """Send a signal."""
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+
+
+Launch = Callable[[list[str], Mapping[str, str]], Process]
+"""Starts a command with this environment."""
+
+
 class _Child:
     """A daemon's process and its notification socket. Times are seconds of the monotonic clock."""
 
-    def __init__(self, daemon: SupervisedDaemon, watchdog_seconds: float) -> None:
+    def __init__(self, daemon: SupervisedDaemon, watchdog_seconds: float, launch: Launch) -> None:
         self.daemon = daemon
+        self._launch = launch
         self.watchdog_seconds = watchdog_seconds
         self.notified_at: float | None = None
         """Time of the last notification; None until the daemon is ready."""
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Process | None = None
         self.started = 0.0
         self.failures = 0
         self.restart_at: float | None = None
@@ -53,21 +80,13 @@ class _Child:
         self.channel.bind("")
         self.channel.setblocking(False)
 
-    def start(self) -> None:
-        self.started = time.monotonic()
+    def start(self, now: float) -> None:
+        self.started = now
         self.restart_at = None
         # Discard notifications of the previous process.
-        self.read_notifications(self.started)
+        self.read_notifications(now)
         self.notified_at = None
-        # A new session keeps Ctrl-C from the daemon: the supervisor stops the daemons in order. If the supervisor is
-        # killed, the kernel terminates them.
-        self.process = subprocess.Popen(
-            self.daemon.command,
-            env=self._environment(),
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-            preexec_fn=_die_with_parent,  # noqa: PLW1509 - the supervisor has one thread
-        )
+        self.process = self._launch(self.daemon.command, self._environment())
 
     def read_notifications(self, now: float) -> bool:
         """Read the pending notifications; whether the daemon is ready."""
@@ -93,21 +112,31 @@ class _Child:
 class Supervisor:
     """Runs daemons, started in the given order. Kills a daemon that sends no notification for `watchdog_seconds`."""
 
-    def __init__(self, daemons: Sequence[SupervisedDaemon], watchdog_seconds: float = WATCHDOG_SECONDS) -> None:
-        self._children = [_Child(daemon, watchdog_seconds) for daemon in daemons]
+    def __init__(
+        self,
+        daemons: Sequence[SupervisedDaemon],
+        watchdog_seconds: float = WATCHDOG_SECONDS,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        launch: Launch | None = None,
+    ) -> None:
+        """`clock` is in seconds; waiting is done by the processes and by the `Shutdown`."""
+        self._clock = clock
+        self._children = [_Child(daemon, watchdog_seconds, launch or _launch) for daemon in daemons]
 
     def start(self, shutdown: Shutdown) -> None:
         """Start the first daemon, and once it is ready the others. Raises CannotStart; returns early on shutdown."""
         first, *others = self._children
-        first.start()
+        first.start(self._clock())
         self._wait_ready(first, shutdown)
         for child in others:
-            child.start()
+            child.start(self._clock())
         for child in others:
             self._wait_ready(child, shutdown)
 
-    def check(self, now: float) -> None:
+    def check(self) -> None:
         """Restart daemons that have exited: at once after the first exit, then with exponential backoff."""
+        now = self._clock()
         for child in self._children:
             child.read_notifications(now)
             if child.process is None:
@@ -127,7 +156,7 @@ class Supervisor:
                 status = child.process.returncode
                 _log.warning("%s ended with status %d, starting it again in %.0f s", child.daemon.name, status, delay)
             if now >= child.restart_at:
-                child.start()
+                child.start(now)
 
     def reload(self) -> None:
         """Make each daemon read its configuration again."""
@@ -137,13 +166,13 @@ class Supervisor:
 
     def stop(self) -> None:
         """Stop the daemons in reverse order, and kill those that run after STOP_SECONDS."""
-        deadline = time.monotonic() + STOP_SECONDS
+        deadline = self._clock() + STOP_SECONDS
         for child in reversed(self._children):
             if child.process is None or child.process.poll() is not None:
                 continue
             child.process.terminate()
             try:
-                child.process.wait(max(deadline - time.monotonic(), 0.1))
+                child.process.wait(max(deadline - self._clock(), 0.0))
             except subprocess.TimeoutExpired:
                 _log.warning("%s did not stop in time and is killed", child.daemon.name)
                 child.process.kill()
@@ -153,14 +182,25 @@ class Supervisor:
 
     def _wait_ready(self, child: _Child, shutdown: Shutdown) -> None:
         assert child.process is not None
-        deadline = time.monotonic() + START_SECONDS
-        while not shutdown.requested:
-            if select.select([child.channel], [], [], 0.05)[0] and child.read_notifications(time.monotonic()):
-                return
+        deadline = self._clock() + START_SECONDS
+        while not shutdown.requested and not child.read_notifications(self._clock()):
             if (status := child.process.poll()) is not None:
                 raise CannotStart(f"{child.daemon.name} did not start (status {status}), see its line above", status)
-            if time.monotonic() > deadline:
+            if self._clock() > deadline:
                 raise CannotStart(f"{child.daemon.name} was not ready after {START_SECONDS:g} s", Exit.FAILED)
+            shutdown.wait(0.05)
+
+
+def _launch(command: list[str], environment: Mapping[str, str]) -> Process:
+    # A new session keeps Ctrl-C from the daemon: the supervisor stops the daemons in order. If the supervisor is
+    # killed, the kernel terminates them.
+    return subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=_die_with_parent,  # noqa: PLW1509 - the supervisor has one thread
+    )
 
 
 def _die_with_parent() -> None:

@@ -18,7 +18,6 @@ from barograph.operate.supervisor import SupervisedDaemon, Supervisor
 from barograph.site.settings import PageSettings
 from barograph_agent.settings.setting import declared
 from barograph_agent.settings.sources import ConfigError, Configuration, S, site_file
-from barograph_agent.system.clock import CLOCK
 from barograph_alerts.settings import AlertsSettings
 from barograph_collector.daemon.logs import log_to_stderr
 from barograph_collector.daemon.notify import Notifier
@@ -174,7 +173,7 @@ def _supervise(supervisor: Supervisor, shutdown: Shutdown, endpoint: str) -> Non
             notifier.alive()
             if shutdown.hung_up():
                 supervisor.reload()
-            supervisor.check(CLOCK.monotonic())
+            supervisor.check()
     finally:
         notifier.stopping()
         supervisor.stop()

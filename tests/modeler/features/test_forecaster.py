@@ -202,6 +202,7 @@ def test_a_run_that_lacks_a_feature_or_lies_where_none_has_been_is_refused_by_na
     assert math.isinf(model.predict(values, 0.001).limit)  # type: ignore[union-attr]
 
 
+@pytest.mark.process
 def test_a_model_comes_from_a_process_apart_as_it_would_from_here_and_a_broken_one_is_said():
     made, apart = runs(30, n=float), TrainWorker()
     model = apart.learn(made, 0)
