@@ -10,19 +10,14 @@ import os
 import random
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from barograph_agent.job.identity import Job
-from barograph_agent.sidecar.plan import END, PLAN, CommandEnd, RunPlan, myself, save
-from barograph_agent.sidecar.watch import Watch
 from helpers import mpi as mpis
 from helpers.kills import segments
 from helpers.log import wait_until
-from helpers.rings import FakeShim
 from helpers.service import NOWHERE, Node, Oracle, Service, kill, sidecars
 
 pytestmark = pytest.mark.process
@@ -186,34 +181,6 @@ def test_a_terminated_sidecar_is_restarted_while_the_command_runs(node: Node, se
     assert node.waiting() == []
 
 
-def test_a_restarted_collector_receives_missing_messages_once(node: Node, service: Service, paced: Path) -> None:
-    rng = random.Random(3)
-    for round_ in range(ROUNDS):
-        run = Watched(node, paced, f"collector-{round_}")
-        for at in sorted(rng.sample(range(BARRIERS), 2)):
-            run.wait_for(at)
-            service.kill()
-            service.start()
-        lines = run.end()
-        assert run.process.returncode == 0
-        assert f"barograph: intervals {BARRIERS} seen on 1 ranks, {BARRIERS} stored" in lines
-        assert_once(service, run.app, BARRIERS)
-
-
-def test_kills_of_collector_and_sidecar_cause_no_loss_or_duplicates(node: Node, service: Service, paced: Path) -> None:
-    rng = random.Random(4)
-    run = Watched(node, paced, "both")
-    for at in sorted(rng.sample(range(BARRIERS), 4)):
-        run.wait_for(at)
-        if rng.random() < 0.5:
-            kill(run.sidecar())
-        else:
-            service.kill()
-            service.start()
-    run.end()
-    assert_once(service, run.app, BARRIERS)
-
-
 def test_if_barograph_run_is_killed_its_sidecar_records_the_end_of_the_program(
     node: Node, service: Service, paced: Path
 ) -> None:
@@ -264,58 +231,3 @@ def test_a_run_whose_processes_were_all_killed_is_delivered_by_barograph_spool(
     count = len(service.indices("by-hand"))
     assert count in (run.barriers(), run.barriers() + 1)
     assert_once(service, "by-hand", count)
-
-
-# Steps and delivers without a pause, so that a kill interrupts its work at any point.
-STEPPER = """
-import sys
-from pathlib import Path
-from barograph_agent.sidecar.plan import load_plan
-from barograph_agent.sidecar.watch import Watch
-directory = Path(sys.argv[1])
-watch = Watch(directory, load_plan(directory), segment_bytes=2**18)
-print(flush=True)
-while True:
-    watch.step()
-    watch.link.pump()
-"""
-
-
-def test_a_watch_killed_at_any_time_is_continued_by_the_next(node: Node, service: Service, tmp_path: Path) -> None:
-    rng = random.Random(7)
-    directory, rings = tmp_path / "run", tmp_path / "ring"
-    rings.mkdir()
-    directory.mkdir()
-    launcher, born = myself()
-    job = Job("lab", "stepper", 0, "0", "ada", "n1", "stepper", {})
-    # Small segments, so that several are opened and deleted. A large cap, so that a slow collector causes no drops.
-    plan = RunPlan(
-        job, "lab/stepper/1", service.endpoint, str(rings), 0.0, launcher, born, 0.0, 2**26, rows_per_second=1e9
-    )
-    save(directory, PLAN, plan)
-    shim = FakeShim(rings / "0.ring", capacity=1024)
-    shim.site(0x10)
-    for _ in range(30):
-        command = [sys.executable, "-c", STEPPER, str(directory)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as stepper:
-            assert stepper.stdout is not None
-            stepper.stdout.readline()
-            for _ in range(rng.randrange(10, 2000)):
-                if shim.get("head") - shim.get("tail") == shim.capacity:
-                    wait_until(lambda: shim.get("head") - shim.get("tail") < shim.capacity, "there is room in the ring")
-                shim.put(1000 * shim.seen)
-            stepper.kill()
-    save(directory, END, CommandEnd(0.0, 1.0, 0))
-    watch = Watch(directory, plan)
-
-    def delivered() -> bool:
-        watch.step()
-        watch.link.pump(0.01)
-        return watch.delivered
-
-    wait_until(delivered, "everything is delivered")
-    report = watch.report()
-    watch.delete()
-    assert shim.get("dropped") == 0
-    assert (report.seen, report.stored, report.dropped) == (shim.seen, shim.seen, 0)
-    assert_once(service, "stepper", shim.seen)
