@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from barograph_agent.deliver.link import BACKOFF_LIMIT_SECONDS, SILENCE_SECONDS, Link, backoff, pump
 from barograph_agent.deliver.outbox import Memory
 from barograph_agent.protocol import wire
+from barograph_agent.system.network import Descriptor
 from helpers.clocks import system_at
 from helpers.log import wait_until
 from helpers.up import free_ports
@@ -318,7 +319,7 @@ def test_rows_lost_with_the_log_and_rows_dropped_since_are_reported_apart() -> N
     pair.put(8, 16)  # drops the third message
     first, second, *rest = pair.answer(welcome(2, 0))
     assert first == wire.Skip("s", 2, 3, "forgotten")
-    assert second == wire.Skip("s", 3, 4, "memory-cap")
+    assert second == wire.Skip("s", 3, 4, "memory-cap", after=2)
     assert [message.seq for message in rest] == [4, 5]
     pair.answer(ack(5))
     assert pair.link.idle
@@ -332,7 +333,7 @@ def test_messages_dropped_by_the_outbox_are_skipped_with_rows_and_reason() -> No
     assert pair.outbox.first_seq == 3
     pair.pump()
     skip, *rest = pair.answer(welcome(1, 0, credit=2))
-    assert skip == wire.Skip("s", 2, 3, "memory-cap")
+    assert skip == wire.Skip("s", 2, 3, "memory-cap", after=0)
     assert rest == []  # the skip uses part of the credit
     assert pair.link.dropped_rows.total() == 0  # not acknowledged yet
     (third, fourth) = pair.answer(ack(2, credit=2))
@@ -352,12 +353,12 @@ def test_rows_of_successive_drops_are_reported_once() -> None:
     pair.put(1, 2, 4)
     pair.pump()
     first, *_ = pair.answer(welcome(1, 0))
-    assert first == wire.Skip("s", 1, 1, "memory-cap")
+    assert first == wire.Skip("s", 1, 1, "memory-cap", after=0)
     pair.put(8)  # drops the second, which is in flight and is lost
     pair.pump()
     assert pair.pump(SILENCE_SECONDS + 1) == [hello(2)]
     second, *rest = pair.answer(welcome(2, 1))
-    assert second == wire.Skip("s", 2, 2, "memory-cap")
+    assert second == wire.Skip("s", 2, 2, "memory-cap", after=1)
     assert [message.seq for message in rest] == [3, 4]
     pair.close()
 
@@ -494,5 +495,5 @@ def test_everything_arrives_once_and_in_order_despite_losses_and_restarts(steps:
 def test_a_wait_for_messages_ends_when_its_descriptor_is_readable() -> None:
     read, write = os.pipe()
     os.close(write)
-    pump([], 1e6, read)
+    pump([], 1e6, also=[Descriptor(read)])
     os.close(read)

@@ -24,7 +24,7 @@ from barograph_agent.sidecar.watch import STRAGGLERS_SECONDS, Watch
 from barograph_agent.system.processes import PROCESSES
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.server import Collector
-from helpers.clocks import system_at
+from helpers.clocks import calendar_at
 from helpers.log import DEADLINE_SECONDS, collector_on, wait_until
 from helpers.rings import FakeShim
 
@@ -67,7 +67,7 @@ class Run:
 
     def watch(self, endpoint: str = "") -> Watch:
         plan = msgspec.structs.replace(self.plan, endpoint=endpoint or self.plan.endpoint)
-        return Watch(self.directory, plan, system=system_at(lambda: NOW))
+        return Watch(self.directory, plan, system=calendar_at(lambda: NOW))
 
 
 def put(shim: FakeShim, count: int) -> int:
@@ -357,7 +357,7 @@ def started_with(run: Run) -> subprocess.Popen[bytes]:
 def test_the_end_waits_briefly_for_ranks_that_outlive_the_command(run: Run) -> None:
     shim = run.ring()
     now = NOW
-    watch = Watch(run.directory, run.plan, system=system_at(lambda: now))
+    watch = Watch(run.directory, run.plan, system=calendar_at(lambda: now))
     with started_with(run) as rank:
         save(run.directory, END_FILE, CommandEnd(NOW, 50.0, 137))
         put(shim, 5)
@@ -373,7 +373,7 @@ def test_the_end_waits_briefly_for_ranks_that_outlive_the_command(run: Run) -> N
 
 def test_the_end_does_not_wait_for_daemons_started_by_the_command(run: Run) -> None:
     now = NOW
-    watch = Watch(run.directory, run.plan, system=system_at(lambda: now))
+    watch = Watch(run.directory, run.plan, system=calendar_at(lambda: now))
     with started_with(run) as left:
         save(run.directory, END_FILE, CommandEnd(NOW, 50.0, 0))
         watch.step()

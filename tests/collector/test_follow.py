@@ -22,7 +22,7 @@ from barograph_collector.client.log_reader import LogUnavailable, Round
 from barograph_collector.storage import pages
 from barograph_collector.storage.partitions import DAY_SECONDS
 from barograph_collector.storage.store import Store
-from helpers.clocks import system_at
+from helpers.clocks import calendar_at
 
 TABLES = ["jobs", "blocks", "runs"]
 VALUES = {Kind.NAME: "a", Kind.TEXT: "text " * 20, Kind.F64: 1.0, Kind.I64: 1, Kind.U64: 1}
@@ -65,7 +65,7 @@ class StoredLog(FakeLog):
         self.log = ReplayLog(Path(directory))
         self.log._store.close()
         self.log._store = Store(
-            Path(directory) / "log.duckdb", system=system_at(lambda: self.visible // rows_a_day * DAY_SECONDS)
+            Path(directory) / "log.duckdb", system=calendar_at(lambda: self.visible // rows_a_day * DAY_SECONDS)
         )
 
     def grow(self) -> None:

@@ -11,7 +11,7 @@ from barograph_agent.protocol import wire
 from barograph_collector.server import Collector
 from barograph_collector.storage.retention import KEEP_ALL, Retention
 from barograph_collector.storage.store import Store
-from helpers.clocks import system_at
+from helpers.clocks import calendar_at
 from helpers.log import blocks, collector_on, wait_until
 
 FAST = 1e9
@@ -53,8 +53,8 @@ def test_rate_and_reserve_can_be_changed_without_loss(tmp_path: Path) -> None:
 def test_a_changed_retention_applies_with_the_next_batch(tmp_path: Path) -> None:
     day = 86400.0
     now = 10 * day
-    with Store(tmp_path / "log.duckdb", system=system_at(lambda: now)) as store:
-        collector = Collector(store, "tcp://127.0.0.1:0", system=system_at(lambda: now))
+    with Store(tmp_path / "log.duckdb", system=calendar_at(lambda: now)) as store:
+        collector = Collector(store, "tcp://127.0.0.1:0", system=calendar_at(lambda: now))
         collector.start()
         link = Link(collector.endpoint, "job", outbox := Memory())
 

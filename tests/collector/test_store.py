@@ -21,7 +21,7 @@ from barograph_collector.storage.pages import READ_BYTES
 from barograph_collector.storage.retention import Retention
 from barograph_collector.storage.rows import CheckedRows
 from barograph_collector.storage.store import Store
-from helpers.clocks import system_at
+from helpers.clocks import calendar_at
 from helpers.log import blocks
 
 
@@ -258,7 +258,7 @@ class Calendar:
 
 def test_days_are_read_as_one_table_and_dropped_as_a_whole_and_roll_ups_are_kept(tmp_path: Path) -> None:
     calendar = Calendar()
-    with Store(tmp_path / "log.duckdb", system=system_at(calendar)) as store:
+    with Store(tmp_path / "log.duckdb", system=calendar_at(calendar)) as store:
         job = {"job": "test/1.0.0", "cluster": "c", "workload": "w", "app": "a", "user": "u", "params": "", "ranks": 1}
         store.commit(
             [
@@ -310,7 +310,7 @@ def test_days_are_read_as_one_table_and_dropped_as_a_whole_and_roll_ups_are_kept
         assert store.apply_retention(Retention(bytes=1)) == 1, "the newest day is never dropped"
         assert store.head == 406
         assert marks_of(store) == {"s": 9, "of day 3": 1}, "the mark of a stream is dropped with its last day"
-    with Store(tmp_path / "log.duckdb", system=system_at(calendar)) as store:
+    with Store(tmp_path / "log.duckdb", system=calendar_at(calendar)) as store:
         store.commit([entry("blocks", 1, blocks(1, 405))], {"s": 10})
         assert store.read("blocks", 0, 1000).columns["first_index"].tolist() == list(range(300, 405))
         assert store.read("blocks", -1, 10).columns["first_index"].tolist() == [405]

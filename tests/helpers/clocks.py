@@ -20,6 +20,13 @@ class SetClock(Clock):
         self.now_ns = self.monotonic_ns = lambda: int(read() * 1e9)  # type: ignore[method-assign]
 
 
+def calendar_at(read: Callable[[], float]) -> System:
+    """The real system but for its Unix time."""
+    clock = Clock()
+    clock.now = read  # type: ignore[method-assign]
+    return SYSTEM._replace(clock=clock)
+
+
 def system_at(read: Callable[[], float], context: zmq.Context[zmq.Socket[bytes]] | None = None) -> System:
     """The real system but for its clock, and connections in this context."""
     return SYSTEM._replace(clock=SetClock(read), network=Network(context), random=Random(1))

@@ -335,6 +335,7 @@ class Schedule:
 
 def run(seed: int) -> Report:
     """Run the schedule of a seed. Raises Broken."""
+    disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     root = Path(tempfile.mkdtemp(prefix="simulation-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
     try:
@@ -345,3 +346,4 @@ def run(seed: int) -> Report:
             schedule.close()
     finally:
         shutil.rmtree(root, ignore_errors=True)
+        logging.disable(disabled)

@@ -80,7 +80,7 @@ class Append(msgspec.Struct, tag="append", tag_field="type", frozen=True):
     columns: dict[str, Any]  # of Wire, which the decoder cannot check: unpack does
 
 
-class Skip(msgspec.Struct, tag="skip", tag_field="type", frozen=True):
+class Skip(msgspec.Struct, tag="skip", tag_field="type", frozen=True, omit_defaults=True):
     """The producer has dropped all messages beyond `after`, up to and including seq: `rows` rows, for `reason`.
 
     Refused if `after` is not the last message that the collector has: then some of the rows are stored. -1: unknown.
