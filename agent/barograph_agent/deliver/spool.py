@@ -13,6 +13,7 @@ mark of the segment before it, so that segments of acknowledged messages can be 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import struct
 import zlib
@@ -91,6 +92,8 @@ class Spool(Outbox[SegmentPlace]):
             raise SpoolError(f"spool {directory}: in use by another process, expected one owner") from error
         self._unsaved = False
         """Whether the file `dropped` lacks something."""
+        self._is_full = False
+        """Whether it does because the disk was full."""
         self._load_dropped()
         self._recover()
 
@@ -208,6 +211,8 @@ class Spool(Outbox[SegmentPlace]):
             segment, following = list(self._sizes)[:2]
             if self.first_seq < following:
                 self._drop(following - 1, "spool-cap")
+            if self._unsaved and not self._is_full:
+                return  # until it is known on disk how many rows are dropped
             self._delete(segment)
             # Where the disk was full there is room now.
             self._save_dropped()
@@ -258,8 +263,11 @@ class Spool(Outbox[SegmentPlace]):
         if not self._unsaved or self.dropped is None:
             return
         stored = _DroppedFile(*self.dropped, self._pieces)
-        with contextlib.suppress(OSError):
+        try:
             self._disk.replace(self.directory / "dropped", msgspec.json.encode(stored))
+        except OSError as error:
+            self._is_full = error.errno == errno.ENOSPC
+        else:
             self._unsaved = False
 
     def _write_entry(self, file: int, at: int, kind: int, rows: int, payload: bytes) -> int:
