@@ -11,7 +11,7 @@ import itertools
 import queue
 import random
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -291,8 +291,3 @@ class _Queue:
 
     def qsize(self) -> int:
         return len(self._items)
-
-
-def alive(processes: Iterable[Process]) -> list[Process]:
-    """Those that live."""
-    return [process for process in processes if process.lives]
