@@ -431,6 +431,25 @@ def test_only_runs_without_launcher_and_watch_are_adopted(tmp_path: Path) -> Non
         watch.close()
 
 
+def test_only_what_is_left_of_a_deleted_spool_is_deleted(tmp_path: Path) -> None:
+    root = tmp_path / "spools"
+    for name, files in {
+        "rest": ["lock", "000000000001.seg", "end.json", "report.json.part", "sidecar.log"],
+        "thesis": ["lock", "chapter-1.tex"],
+        "begun": ["plan.json.part"],
+        "empty": [],
+        "folder": ["lock"],
+    }.items():
+        (root / name).mkdir(parents=True)
+        for file in files:
+            (root / name / file).write_text("")
+    (root / "folder" / "within").mkdir()
+    (root / "node.log").write_text("")
+    assert adopt(root, NOWHERE) == {}
+    assert sorted(path.name for path in root.iterdir()) == ["begun", "empty", "folder", "node.log", "thesis"]
+    assert sorted(path.name for path in (root / "thesis").iterdir()) == ["chapter-1.tex", "lock"]
+
+
 def test_a_directory_of_another_user_or_a_link_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = places.private_directory(tmp_path / "a" / "b")
     assert made.stat().st_mode & 0o777 == 0o700

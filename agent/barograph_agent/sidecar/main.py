@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import stat
 import sys
@@ -19,8 +20,9 @@ import msgspec
 
 from barograph_agent.deliver.link import pump
 from barograph_agent.deliver.spool import SpoolError
-from barograph_agent.sidecar.plan import PLAN, REPORT, RunPlan, load_end, load_plan, save
+from barograph_agent.sidecar.plan import REPORT, RunPlan, load_end, load_plan, save
 from barograph_agent.sidecar.watch import Watch
+from barograph_agent.system.disk import Disk
 from barograph_agent.system.network import Descriptor, Source
 from barograph_agent.system.system import SYSTEM, System
 
@@ -29,6 +31,9 @@ BUSY_POLL_SECONDS: Final = 0.2
 """Poll interval while rings fill fast."""
 DRAIN_POLL_SECONDS: Final = 0.02
 """Poll interval during final delivery."""
+
+_OF_A_SPOOL: Final = re.compile(r"\d{12}\.seg|lock|(dropped|(end|report|token)\.json)(\.part)?|sidecar\.log")
+"""Files of a spool beside its plan, which is the first that is created."""
 
 AnyWatch = TypeVar("AnyWatch", bound=Watch)
 
@@ -45,20 +50,27 @@ def orphans(root: Path, system: System = SYSTEM) -> dict[Path, RunPlan]:
 
 
 def adopt(root: Path, endpoint: str, system: System = SYSTEM) -> dict[Path, Watch]:
-    """Watches of the orphans that no other process owns, by spool directory. They deliver to `endpoint`.
-
-    Deletes directories whose plan was deleted, and nothing else because the node lost power.
-    """
+    """Watches of the orphans that no other process owns, by spool directory. They deliver to `endpoint`."""
     adopted = {}
     for directory in (root / name for name in system.disk.names(root)):
         with contextlib.suppress(OSError):
-            # The plan is the first file of a directory, and the first to be deleted.
-            if PLAN not in (names := system.disk.names(directory)) and set(names) - {f"{PLAN}.part"}:
-                system.disk.remove_tree(directory)
+            _delete_rest(directory, system.disk)
     for directory, plan in orphans(root, system).items():
         with contextlib.suppress(SpoolError, OSError, msgspec.DecodeError):
             adopted[directory] = Watch(directory, msgspec.structs.replace(plan, endpoint=endpoint), system=system)
     return adopted
+
+
+def _delete_rest(directory: Path, disk: Disk) -> None:
+    """Delete what is left of a spool whose deletion the node has not survived: all but its plan, which is first.
+
+    Nothing is touched in a directory that holds anything else.
+    """
+    names = disk.names(directory)
+    if names and all(_OF_A_SPOOL.fullmatch(name) for name in names):
+        for name in names:
+            disk.unlink(directory / name, missing_ok=True)
+        disk.remove_directory(directory)
 
 
 class Sidecar(Generic[AnyWatch]):
