@@ -439,6 +439,7 @@ def test_only_what_is_left_of_a_deleted_spool_is_deleted(tmp_path: Path) -> None
         "begun": ["plan.json.part"],
         "empty": [],
         "folder": ["lock"],
+        "locked": ["lock"],
     }.items():
         (root / name).mkdir(parents=True)
         for file in files:
@@ -446,7 +447,7 @@ def test_only_what_is_left_of_a_deleted_spool_is_deleted(tmp_path: Path) -> None
     (root / "folder" / "within").mkdir()
     (root / "node.log").write_text("")
     assert adopt(root, NOWHERE) == {}
-    assert sorted(path.name for path in root.iterdir()) == ["begun", "empty", "folder", "node.log", "thesis"]
+    assert sorted(path.name for path in root.iterdir()) == ["begun", "empty", "folder", "locked", "node.log", "thesis"]
     assert sorted(path.name for path in (root / "thesis").iterdir()) == ["chapter-1.tex", "lock"]
 
 

@@ -294,8 +294,9 @@ class Schedule:
         if held := self._held():
             raise self._broken(f"the collector still holds {held}")
         for node in facility.nodes:
-            begun = "plan.json.part"  # the power was lost before there was a plan
-            left = [str(path) for path in node.platters.names if path.is_relative_to(SPOOLS) and path.name != begun]
+            # The power was lost before there was a plan, or after everything else was deleted.
+            fine = ("plan.json.part", "lock")
+            left = [str(path) for path in node.platters.names if path.is_relative_to(SPOOLS) and path.name not in fine]
             if left and node is not facility.server:
                 raise self._broken(f"{node.name} still has {left}")
 

@@ -64,10 +64,10 @@ def adopt(root: Path, endpoint: str, system: System = SYSTEM) -> dict[Path, Watc
 def _delete_rest(directory: Path, disk: Disk) -> None:
     """Delete what is left of a spool whose deletion the node has not survived: all but its plan, which is first.
 
-    Nothing is touched in a directory that holds anything else.
+    Nothing is touched in a directory that holds anything else, or only a lock, which might be of another program.
     """
     names = disk.names(directory)
-    if names and all(_OF_A_SPOOL.fullmatch(name) for name in names):
+    if set(names) - {"lock"} and all(_OF_A_SPOOL.fullmatch(name) for name in names):
         for name in names:
             disk.unlink(directory / name, missing_ok=True)
         disk.remove_directory(directory)
