@@ -18,7 +18,7 @@ from barograph_agent.protocol.wire import Column
 from barograph_collector.storage.layout import JOURNAL, LOG_COLUMNS, OFFSET
 from barograph_collector.storage.pages import READ_BYTES, LogPage, _weights
 from barograph_collector.storage.retention import Retention
-from barograph_collector.storage.rows import CheckedRows, to_arrow
+from barograph_collector.storage.rows import CheckedRows, numbered, to_arrow
 
 
 class Tables:
@@ -58,14 +58,7 @@ class SimulatedDatabase:
         return {name: seq for name, seq in self._tables.marks.items() if name in streams}
 
     def commit(self, entries: Sequence[CheckedRows], marks: Mapping[str, int], day: int) -> int:
-        head, heads = self.head, dict(self.heads)
-        by_table: dict[str, tuple[list[CheckedRows], list[int]]] = {}
-        for entry in entries:
-            same, offsets = by_table.setdefault(entry.table, ([], []))
-            same.append(entry)
-            offsets.append(head + 1)
-            head += entry.rows
-            heads[entry.table] = head
+        by_table, head, heads = numbered(entries, self.head, self.heads)
         new = {name: to_arrow(name, same, offsets) for name, (same, offsets) in by_table.items()}
         if self._tables.fails():
             raise duckdb.IOException("the simulated disk of the database failed")

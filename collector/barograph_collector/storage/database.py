@@ -19,7 +19,7 @@ from barograph_collector.storage.migrations import migrate
 from barograph_collector.storage.pages import PageReader
 from barograph_collector.storage.partitions import Partitions
 from barograph_collector.storage.retention import Retention
-from barograph_collector.storage.rows import CheckedRows, to_arrow
+from barograph_collector.storage.rows import CheckedRows, numbered, to_arrow
 
 MARKS_LIMIT: Final = 500_000
 """Rows of `streams` at which it is compacted to one per stream; twice the number of streams where that is more."""
@@ -67,14 +67,7 @@ class Database:
         Offsets follow the order of `entries`. Raises duckdb.Error.
         """
         partition = self.partitions.open(day, self.head)
-        head, heads = self.head, dict(self.heads)
-        by_table: dict[str, tuple[list[CheckedRows], list[int]]] = {}
-        for entry in entries:
-            same, offsets = by_table.setdefault(entry.table, ([], []))
-            same.append(entry)
-            offsets.append(head + 1)
-            head += entry.rows
-            heads[entry.table] = head
+        by_table, head, heads = numbered(entries, self.head, self.heads)
         with transaction(self._writer):
             for name, (same, offsets) in by_table.items():
                 target = partition.table(name) if name in DAILY else name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +22,31 @@ class CheckedRows(NamedTuple):
     table: str
     rows: int
     columns: Mapping[str, Wire]
+
+
+class NumberedRows(NamedTuple):
+    """Entries of one table, and the offsets of their first rows."""
+
+    entries: list[CheckedRows]
+    firsts: list[int]
+
+
+def numbered(
+    entries: Iterable[CheckedRows], head: int, heads: Mapping[str, int]
+) -> tuple[dict[str, NumberedRows], int, dict[str, int]]:
+    """Offsets for entries, in their order, behind `head`: the entries by table, and the new head of all and of each.
+
+    The one place that decides offsets: the tail of the log gives those that the database will give.
+    """
+    by_table: dict[str, NumberedRows] = {}
+    heads = dict(heads)
+    for entry in entries:
+        same = by_table.setdefault(entry.table, NumberedRows([], []))
+        same.entries.append(entry)
+        same.firsts.append(head + 1)
+        head += entry.rows
+        heads[entry.table] = head
+    return by_table, head, heads
 
 
 def to_arrow(table: str, entries: Sequence[CheckedRows], first_offsets: Sequence[int]) -> pa.Table:

@@ -7,7 +7,7 @@ a collector that is killed before the commit replays the same messages, and its 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -15,19 +15,12 @@ from barograph_agent.protocol.tables import TABLES
 from barograph_agent.protocol.wire import Column
 from barograph_agent.system.threads import THREADS, Threads
 from barograph_collector.storage.layout import OFFSET
-from barograph_collector.storage.rows import CheckedRows, numbers, texts
+from barograph_collector.storage.rows import CheckedRows, NumberedRows, numbered, numbers, texts
 
 TAIL_ROWS: Final = 8192
 """Most rows of a tail, less than a page: a round has all of them."""
 TAIL_BYTES: Final = 2**20
 """Most bytes of their messages."""
-
-
-class _Part(NamedTuple):
-    """Entries of one table, and the offsets of their first rows."""
-
-    entries: list[CheckedRows]
-    firsts: list[int]
 
 
 class Tail:
@@ -36,7 +29,7 @@ class Tail:
     def __init__(self, head: int, heads: Mapping[str, int], threads: Threads = THREADS) -> None:
         """head: the offset of the last row in the database. heads: that of each table."""
         self._lock = threads.lock()
-        self._parts: dict[str, _Part] = {}
+        self._parts: dict[str, NumberedRows] = {}
         self._head = head
         self._heads = dict(heads)
 
@@ -47,14 +40,12 @@ class Tail:
 
     def add(self, entries: Sequence[CheckedRows]) -> None:
         """Add entries behind the others, in the order of the journal."""
-        head, heads = self._head, dict(self._heads)
+        by_table, head, heads = numbered(entries, self._head, self._heads)
         with self._lock:
-            for entry in entries:
-                part = self._parts.setdefault(entry.table, _Part([], []))
-                part.entries.append(entry)
-                part.firsts.append(head + 1)
-                head += entry.rows
-                heads[entry.table] = head
+            for table, new in by_table.items():
+                part = self._parts.setdefault(table, NumberedRows([], []))
+                part.entries.extend(new.entries)
+                part.firsts.extend(new.firsts)
             # In this order: up to its heads the tail lacks no row.
             self._head, self._heads = head, heads
 
@@ -68,14 +59,13 @@ class Tail:
         """The rows of some tables beyond their offsets, and the offset up to which there are no others."""
         with self._lock:
             head = self._head
-            parts = {
-                t: _Part(list(self._parts[t].entries), list(self._parts[t].firsts)) for t in offsets if t in self._parts
-            }
+            mine = {table: self._parts[table] for table in offsets if table in self._parts}
+            parts = {table: NumberedRows(list(part.entries), list(part.firsts)) for table, part in mine.items()}
         found = {table: _columns(table, part, offsets[table]) for table, part in parts.items()}
         return head, {table: columns for table, columns in found.items() if len(columns[OFFSET])}
 
 
-def _columns(table: str, part: _Part, after: int) -> dict[str, Column]:
+def _columns(table: str, part: NumberedRows, after: int) -> dict[str, Column]:
     old = sum(first + entry.rows - 1 <= after for entry, first in zip(*part, strict=True))
     entries, firsts = part.entries[old:], part.firsts[old:]
     if not entries:
