@@ -229,9 +229,9 @@ class SimulatedDisk(Disk):
             self._sync(descriptor)
         finally:
             self._close(descriptor)
-        self.rename(part, path)
+        self._rename(part, path)
 
-    def rename(self, path: Path, name: Path) -> None:
+    def _rename(self, path: Path, name: Path) -> None:
         self._change()
         file = self._file(path)
         self._platters.name(path, None)

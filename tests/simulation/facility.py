@@ -324,10 +324,6 @@ class Facility:
         self.kept_running = True
         self.machine.at(0.5, self._supervise)
 
-    def node_clock(self) -> float:
-        """Unix seconds."""
-        return self.server.clock.now()
-
     def node(self, skew: float) -> Node:
         """One more node."""
         node = Node(self, f"node{len(self.nodes)}", skew, self.root / f"node{len(self.nodes)}")

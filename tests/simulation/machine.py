@@ -11,7 +11,7 @@ import itertools
 import queue
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
 
@@ -139,6 +139,24 @@ class Machine:
         self.hub.switch()
         thread.process.check()
 
+    def wait_until(self, ready: Callable[[], bool], timeout: float | None, waiters: Iterable[Waiters]) -> bool:
+        """Wait until something is so, looking again whenever one of `waiters` says so; returns whether it is."""
+        thread = self.current
+        assert thread is not None, "only simulated threads wait"
+        thread.process.check()
+        if ready():
+            return True
+        end = None if timeout is None else self.seconds + max(timeout, 0.0)
+        if end is not None:
+            self.at(end - self.seconds, lambda: self.wake(thread))
+        while not ready():
+            if end is not None and self.seconds >= end:
+                return False
+            for one in waiters:
+                one.add(thread)
+            self.wait()
+        return True
+
     def sleep(self, seconds: float) -> None:
         """Let the present thread wait so long."""
         thread = self.current
@@ -146,6 +164,7 @@ class Machine:
         thread.process.check()
         end = self.seconds + max(seconds, 0.0)
         self.at(end - self.seconds, lambda: self.wake(thread))
+        # At least once: others go on even if no time passes.
         self.wait()
         while self.seconds < end:
             # Woken up by something that it has waited for before.
@@ -184,23 +203,13 @@ class Waiters:
         for thread in threads:
             self._machine.wake(thread)
 
+    def add(self, thread: Thread) -> None:
+        """Wake up one more at the next change."""
+        self._threads.append(thread)
+
     def wait_until(self, ready: Callable[[], bool], timeout: float | None) -> bool:
         """Wait until something is so, at most `timeout` seconds; returns whether it is."""
-        machine = self._machine
-        thread = machine.current
-        assert thread is not None, "only simulated threads wait"
-        thread.process.check()
-        if ready():
-            return True
-        end = None if timeout is None else machine.seconds + max(timeout, 0.0)
-        if end is not None:
-            machine.at(end - machine.seconds, lambda: machine.wake(thread))
-        while not ready():
-            if end is not None and machine.seconds >= end:
-                return False
-            self._threads.append(thread)
-            machine.wait()
-        return True
+        return self._machine.wait_until(ready, timeout, [self])
 
 
 class VirtualClock(Clock):

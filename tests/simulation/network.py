@@ -258,19 +258,11 @@ class SimulatedNetwork(Network):
         poller = _Poller()
         for source in sources:
             source.register(poller)
-        ready = lambda: any(connection.can_receive() for connection in poller.connections)  # noqa: E731
-        machine = self._wire.machine
-        thread = machine.current
-        assert thread is not None
-        thread.process.check()
-        if ready():
-            return
-        end = machine.seconds + max(seconds, 0.0)
-        machine.at(end - machine.seconds, lambda: machine.wake(thread))
-        while not ready() and machine.seconds < end:
-            for connection in poller.connections:
-                connection.waiters._threads.append(thread)
-            machine.wait()
+        self._wire.machine.wait_until(
+            lambda: any(connection.can_receive() for connection in poller.connections),
+            seconds,
+            [connection.waiters for connection in poller.connections],
+        )
 
 
 class _Poller:
@@ -324,17 +316,9 @@ class SimulatedRouter:
         self.waiters.wake_all()
 
     def wait(self, mailbox: SimulatedMailbox, seconds: float | None, *, receives: bool) -> Ready:
-        self._process.check()
-        machine = self._wire.machine
-        thread = machine.current
-        assert thread is not None
-        end = None if seconds is None else machine.seconds + seconds
-        if end is not None:
-            machine.at(end - machine.seconds, lambda: machine.wake(thread))
-        while not (mailbox.waits() or (receives and self._incoming)) and (end is None or machine.seconds < end):
-            self.waiters._threads.append(thread)
-            mailbox.waiters._threads.append(thread)
-            machine.wait()
+        self._wire.machine.wait_until(
+            lambda: mailbox.waits() or (receives and bool(self._incoming)), seconds, [self.waiters, mailbox.waiters]
+        )
         return Ready(mailbox.waits(), False, receives and bool(self._incoming))
 
     def receive(self) -> tuple[bytes, str, list[bytes]]:

@@ -45,9 +45,9 @@ def healthy_history() -> tuple[CheckedRows, ...]:
     database = SimulatedDatabase(facility.tables)
     found: list[CheckedRows] = []
     for table in ("jobs", "blocks", "runs", "scores"):
-        learner.observe(table, database.read(table, 0, 10**6).columns, facility.node_clock())
+        learner.observe(table, database.read(table, 0, 10**6).columns, facility.server.clock.now())
     for _ in range(5):
-        for output in learner.step(facility.node_clock() + 1000.0):
+        for output in learner.step(facility.server.clock.now() + 1000.0):
             found.append(checked(output))
     return tuple(found)
 

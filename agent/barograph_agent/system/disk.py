@@ -88,10 +88,6 @@ class Disk:
             os.fsync(file.fileno())
         part.replace(path)
 
-    def rename(self, path: Path, name: Path) -> None:
-        """Rename a file, over another one if there is one."""
-        path.replace(name)
-
     def unlink(self, path: Path, *, missing_ok: bool = False) -> None:
         """Delete a file."""
         path.unlink(missing_ok=missing_ok)

@@ -9,10 +9,10 @@ import os
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
+from barograph_agent.system.clock import CLOCK
 from barograph_collector.daemon.service import CannotStart, Exit, Shutdown
 
 START_SECONDS: Final = 60.0
@@ -117,7 +117,7 @@ class Supervisor:
         daemons: Sequence[SupervisedDaemon],
         watchdog_seconds: float = WATCHDOG_SECONDS,
         *,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = CLOCK.monotonic,
         launch: Launch | None = None,
     ) -> None:
         """`clock` is in seconds; waiting is done by the processes and by the `Shutdown`."""
