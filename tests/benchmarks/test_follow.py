@@ -29,8 +29,8 @@ JOBS = 100
 MEDIAN_SECONDS, MOST_SECONDS = 0.5, 2.0
 RATE, BATCH = 512, 64
 """Intervals a second of a running job: twice as many as its budget has rows."""
-WARM_SECONDS, RUN_SECONDS = 30.0, 40.0
-"""The budget of the start is spent by then."""
+WARM_SECONDS, RUN_SECONDS = 70.0, 60.0
+"""By then the budget of the start is spent, and the modeler learns."""
 
 
 def cpu_seconds(pid: int) -> float:

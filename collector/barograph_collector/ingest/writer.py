@@ -26,7 +26,7 @@ BACKLOG_ROWS: Final = 4 * BATCH_ROWS
 """A backlog is committed in batches of up to this size: each commit costs syncs."""
 BATCH_SECONDS: Final = 0.2
 """Time between two batches of rows that keep coming."""
-SMALL_BATCH_SECONDS: Final = 5.0
+SMALL_BATCH_SECONDS: Final = 10.0
 """The same while they fit into the tail: a transaction costs milliseconds however few rows it has."""
 NEWS_SECONDS: Final = 0.5
 """Time between two extensions of the tail, after each of which followers read."""

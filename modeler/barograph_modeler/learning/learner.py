@@ -22,6 +22,8 @@ from barograph_modeler.state.stateful import Stateful
 
 HOLD_SECONDS: Final = 60.0
 """How long intervals of a running job are held before they are learned; an alarm within that time excludes them."""
+LEARN_SECONDS: Final = 10.0
+"""A running job is learned in parts of this length: each may refit all of its classes."""
 WORKLOADS: Final = 5_000
 CLASSES: Final = 100_000
 ACCEPT: Final = 5
@@ -115,9 +117,9 @@ class Learner(Stateful):
         return workload is not None and workload.pace is not None
 
     def _learn_healthy(self, pending: PendingJob, over: bool, new_runs: dict[str, None], now: float) -> list[Output]:
-        batches = pending.release(math.inf if over else now - HOLD_SECONDS)
-        if not (batches or over):
+        if not over and pending.held_since > now - HOLD_SECONDS - LEARN_SECONDS:
             return []
+        batches = pending.release(math.inf if over else now - HOLD_SECONDS)
         name, workload = pending.workload, self._workload(pending.workload)
         events = []
         for batch in batches:

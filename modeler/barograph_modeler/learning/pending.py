@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
@@ -85,6 +86,11 @@ class PendingJob:
     def suspect(self) -> bool:
         """Whether the job has alarmed, so that it must not be learned."""
         return self.score > 1
+
+    @property
+    def held_since(self) -> float:
+        """When the oldest batch held arrived, in Unix seconds; infinite if none is held."""
+        return self._held[0][0] if self._held else math.inf
 
     def ended(self, job: str, end: JobEnd) -> EndedJob:
         """The job with its verdict."""

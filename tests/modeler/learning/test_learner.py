@@ -96,9 +96,10 @@ def test_intervals_of_a_running_job_are_held_back_from_their_arrival_however_lat
     came = job["jobs"]["started_at"][0] + 5 + late
     learner.observe("jobs", job["jobs"], came)
     learner.observe("blocks", part(job["blocks"], 0, 2000), came)
-    assert learner.step(came + module.HOLD_SECONDS - 1) == []
+    learned_at = came + module.HOLD_SECONDS + module.LEARN_SECONDS
+    assert learner.step(learned_at - 1) == []
     assert learner.learned_intervals == 0
-    assert bands(learner.step(came + module.HOLD_SECONDS + 1))
+    assert bands(learner.step(learned_at + 1))
     assert learner.learned_intervals == 2000
 
 

@@ -26,6 +26,10 @@ SHAPE_ENDS: Final = (HEAVIEST + 1e-9, 8.0)
 NEAR_GUMBEL: Final = 1e-4
 GUMBEL_SKEWNESS: Final = 12 * math.sqrt(6) * float(zeta(3)) / math.pi**3
 
+_ORDERS: Final = np.arange(25, 1, -1)
+_SERIES: Final = np.append(zeta(_ORDERS) / _ORDERS, [0.0, 0.0])
+"""Coefficients of log G(1 - t) - gamma t, the highest power first."""
+
 
 def fit_mom(sample: npt.ArrayLike) -> Gev:
     """Fit one sample by its first three moments; sample, constant samples and errors as for fit_pwm."""
@@ -41,7 +45,7 @@ def skewness(shape: Floats) -> Floats:
     """The skewness of GEVs of these shapes, each above -1/3: decreases from infinity, 1.1395 at 0."""
     near = np.abs(shape) < NEAR_GUMBEL
     # Near 0 the formula cancels: there it is replaced by the parabola through 0 and both borders.
-    low, high = _skewness(np.array([-NEAR_GUMBEL, NEAR_GUMBEL]))
+    low, high = _borders()
     t = np.where(near, shape, 0.0) / NEAR_GUMBEL
     parabola = GUMBEL_SKEWNESS + t * ((high - low) / 2 + t * ((high + low) / 2 - GUMBEL_SKEWNESS))
     return np.where(near, parabola, _skewness(np.where(near, 1.0, shape)))
@@ -94,10 +98,16 @@ def _skewness(shape: Floats) -> Floats:
 
 def _log_gamma(t: Floats) -> Floats:
     """log G(1 + t) + gamma t; near 0, where the two terms cancel, by its series."""
-    order = np.arange(2, 26)
     near = np.abs(t) < 0.2
-    series = np.polyval(np.append((zeta(order) / order)[::-1], [0.0, 0.0]), np.where(near, -t, 0.0))
+    series = np.polyval(_SERIES, np.where(near, -t, 0.0))
     return np.where(near, series, gammaln(np.where(near, 1.0, 1 + t)) + np.euler_gamma * t)
+
+
+@cache
+def _borders() -> tuple[float, float]:
+    """The skewnesses of the shapes between which that of the Gumbel is reached by a parabola."""
+    low, high = _skewness(np.array([-NEAR_GUMBEL, NEAR_GUMBEL]))
+    return float(low), float(high)
 
 
 @cache
