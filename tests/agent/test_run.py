@@ -18,6 +18,7 @@ import pytest
 import barograph_agent
 from barograph_agent import launch, shim
 from helpers import mpi as mpis
+from helpers.lammps import fluid
 from helpers.log import wait_until
 from helpers.mpi import Mpi
 from helpers.service import NOWHERE, SENTENCE, Node, Oracle, Service, kill, sidecars
@@ -394,29 +395,13 @@ def test_rows_in_the_log_equal_the_collectives_of_an_mpi4py_program(mpi: Mpi, no
     balanced(service, app, 11 * 200, 2, done)
 
 
-LJ = """
-units lj
-atom_style atomic
-lattice fcc 0.8442
-region box block 0 6 0 6 0 6
-create_box 1 box
-create_atoms 1 box
-mass 1 1.0
-velocity all create 1.44 87287
-pair_style lj/cut 2.5
-pair_coeff 1 1 1.0 1.0 2.5
-fix 1 all nvt temp 1.0 1.0 0.1
-run 400
-"""
-
-
 @pytest.mark.parametrize("name", mpis.LAMMPS_PARAMS)
 def test_rows_in_the_log_equal_what_the_witness_counts_in_lammps(
     name: str, node: Node, service: Service, compiled: Callable[..., Path], tmp_path: Path
 ) -> None:
     mpi = mpis.find(name)
     lammps, environment = mpi.lammps()
-    (tmp_path / "in.lj").write_text(LJ)
+    (tmp_path / "in.lj").write_text(fluid(6, 400))
     node.environment |= environment | {
         "LD_PRELOAD": str(compiled(mpi, "witness.c", "-shared", "-fPIC")),
         "WITNESS": str(tmp_path / "count"),

@@ -23,21 +23,7 @@ from scipy.stats import binom
 
 from barograph_agent.ring.reader import Ring
 from helpers import mpi as mpis
-
-INPUT = """\
-units lj
-atom_style atomic
-lattice fcc 0.8442
-region box block 0 6 0 6 0 6
-create_box 1 box
-create_atoms 1 box
-mass 1 1.0
-velocity all create 1.44 87287
-pair_style lj/cut 2.5
-pair_coeff 1 1 1.0 1.0 2.5
-fix 1 all nvt temp 1.0 1.0 0.1
-run 3000
-"""
+from helpers.lammps import fluid
 
 
 def seconds(command: list[str], env: dict[str, str], folder: Path) -> tuple[float, float]:
@@ -66,7 +52,7 @@ def test_the_interval_of_the_median_has_its_confidence() -> None:
 @pytest.mark.parametrize("name", ["mpich"])
 def test_how_much_slower_lammps_is(name: str, tmp_path: Path) -> None:
     lammps, environment = mpis.find(name).lammps()
-    (tmp_path / "in.lj").write_text(INPUT)
+    (tmp_path / "in.lj").write_text(fluid(6, 3000))
     command = [str(lammps), "-in", str(tmp_path / "in.lj"), "-log", "none"]
     assert compare("LAMMPS", command, environment, tmp_path) > 3000
 

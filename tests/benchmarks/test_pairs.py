@@ -23,25 +23,12 @@ import numpy as np
 import pytest
 
 from helpers import mpi as mpis
+from helpers.lammps import fluid
 from helpers.up import Up
 
 RANKS = os.cpu_count() or 1
 SECONDS = 10.0
 DAEMONS = ("collector", "modeler", "alerts")
-LAMMPS = """\
-units lj
-atom_style atomic
-lattice fcc 0.8442
-region box block 0 10 0 10 0 10
-create_box 1 box
-create_atoms 1 box
-mass 1 1.0
-velocity all create 1.44 87287
-pair_style lj/cut 2.5
-pair_coeff 1 1 1.0 1.0 2.5
-fix 1 all nvt temp 1.0 1.0 0.1
-run {steps}
-"""
 SILICON = """\
 &control calculation='scf', prefix='si', pseudo_dir='{folder}', outdir='{out}' /
 &system ibrav=2, celldm(1)=10.2, nat=2, ntyp=1, ecutwfc=24.0 /
@@ -70,7 +57,7 @@ def lammps(folder: Path) -> Program:
     program, environment = mpi.lammps()
 
     def command(steps: int) -> list[str]:
-        (folder / "in.lj").write_text(LAMMPS.format(steps=steps))
+        (folder / "in.lj").write_text(fluid(10, steps))
         return mpi.command(RANKS, [program, "-in", folder / "in.lj", "-log", "none"])
 
     few = 500

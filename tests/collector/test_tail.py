@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from barograph_agent.protocol import wire
 from barograph_agent.protocol.tables import TABLES
 from barograph_collector.ingest import writer
+from barograph_collector.server import Collector
 from barograph_collector.storage.layout import JOURNAL
 from barograph_collector.storage.messages import replayed
 from barograph_collector.storage.rows import CheckedRows
@@ -93,30 +95,32 @@ def test_few_rows_are_read_before_they_are_committed(tmp_path: Path, monkeypatch
         assert store.head == 13
 
 
-def test_many_rows_are_committed_without_the_tail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Collector, Producer]]:
+    """A collector that has committed one row, and commits small batches and tells news only where it must."""
     monkeypatch.setattr(writer, "SMALL_BATCH_SECONDS", 1e6)
     monkeypatch.setattr(writer, "NEWS_SECONDS", 1e6)
     with collector_on(tmp_path / "log.duckdb") as collector, Producer(collector.endpoint) as producer:
         producer.hello()
         producer.append(1, "blocks", 1, blocks(1))
         wait_until(lambda: collector.counters.rows["blocks"] == 1, "the first row after a pause is committed")
-        producer.append(2, "blocks", TAIL_ROWS + 1, blocks(TAIL_ROWS + 1))
-        wait_until(lambda: collector.counters.rows["blocks"] == TAIL_ROWS + 2, "the others are committed")
+        yield collector, producer
 
 
-def test_the_end_of_a_run_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "SMALL_BATCH_SECONDS", 1e6)
-    monkeypatch.setattr(writer, "NEWS_SECONDS", 1e6)
-    with collector_on(tmp_path / "log.duckdb") as collector, Producer(collector.endpoint) as producer:
-        producer.hello()
-        producer.append(1, "blocks", 1, blocks(1))
-        wait_until(lambda: collector.counters.rows["blocks"] == 1, "the first row after a pause is committed")
-        run = {name: "x" if kind.is_text else 1 for name, kind in TABLES["runs"].columns.items()}
-        producer.append(2, "blocks", 1, blocks(1))
-        producer.append(3, "runs", 1, run)
-        producer.send(wire.Read(4, "", 0, LIMIT, tables={"runs": 0}, seconds=50.0))
-        assert rows_of(producer).next_offset == 3
-        assert collector.counters.rows["runs"] == 0
+def test_many_rows_are_committed_without_the_tail(slow: tuple[Collector, Producer]) -> None:
+    collector, producer = slow
+    producer.append(2, "blocks", TAIL_ROWS + 1, blocks(TAIL_ROWS + 1))
+    wait_until(lambda: collector.counters.rows["blocks"] == TAIL_ROWS + 2, "the others are committed")
+
+
+def test_the_end_of_a_run_is_told_at_once(slow: tuple[Collector, Producer]) -> None:
+    collector, producer = slow
+    run = {name: "x" if kind.is_text else 1 for name, kind in TABLES["runs"].columns.items()}
+    producer.append(2, "blocks", 1, blocks(1))
+    producer.append(3, "runs", 1, run)
+    producer.send(wire.Read(4, "", 0, LIMIT, tables={"runs": 0}, seconds=50.0))
+    assert rows_of(producer).next_offset == 3
+    assert collector.counters.rows["runs"] == 0
 
 
 def rows_of(producer: Producer) -> wire.Rows:
