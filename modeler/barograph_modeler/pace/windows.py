@@ -47,6 +47,10 @@ class JobBlocks(NamedTuple):
     ended_at: npt.NDArray[np.float64]
     counts: npt.NDArray[np.int64] | None = None
 
+    def part(self, start: int, stop: int) -> JobBlocks:
+        """Blocks start..stop-1."""
+        return JobBlocks(*(None if column is None else column[start:stop] for column in self))
+
 
 def blocks_by_job(columns: Mapping[str, Column]) -> Iterator[tuple[str, slice, JobBlocks]]:
     """Split rows of the table `blocks` where the job changes: the job, the rows, and their blocks."""
