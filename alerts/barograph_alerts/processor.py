@@ -16,7 +16,7 @@ from barograph_alerts.attribution.fleet import NodeRanking, e_bh, facility_share
 from barograph_alerts.attribution.work import WorkSpan
 from barograph_alerts.detection.evidence import ALPHA, MARGIN
 from barograph_alerts.detection.runtime_prior import FROM_FEATURES, RuntimePrior
-from barograph_alerts.detection.stall import Silence
+from barograph_alerts.detection.stall import SilentSpan
 from barograph_alerts.job.job import WatchedJob
 from barograph_alerts.job.monitor import JobMonitor
 from barograph_alerts.job.progress import ProgressHistory
@@ -186,7 +186,7 @@ class Scorer:
     def _read_silences(self, columns: Mapping[str, Column]) -> None:
         for name, since, at in zip(columns["job"], columns["since"], columns["at"], strict=True):
             if (job := self._job(name)) is not None:
-                job.silences.append(Silence(float(since), float(at)))
+                job.silences.append(SilentSpan(float(since), float(at)))
 
     def _read_blocks(self, columns: Mapping[str, Column]) -> None:
         for name, rows, blocks in blocks_by_job(columns):

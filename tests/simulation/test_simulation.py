@@ -16,7 +16,7 @@ import pytest
 from barograph_agent.deliver.spool import Spool
 from barograph_agent.protocol.tables import TABLES
 from barograph_agent.sidecar.silence import Silences
-from barograph_alerts.detection.stall import Silence
+from barograph_alerts.detection.stall import SilentSpan
 from barograph_alerts.processor import Scorer
 from barograph_collector.client.follow import Follower
 from barograph_collector.daemon.runner import Output
@@ -122,7 +122,7 @@ def late_rows_are_silence(patch: pytest.MonkeyPatch) -> None:
     def step(self: Scorer, now: float) -> list[Output]:
         for job in self.jobs.values():
             if job.monitor is not None and job.waiting:
-                job.silences.append(Silence(0.0, now))
+                job.silences.append(SilentSpan(0.0, now))
         return real(self, now)
 
     patch.setattr(Scorer, "step", step)

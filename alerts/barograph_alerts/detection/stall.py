@@ -10,7 +10,7 @@ COLD_SECONDS: Final = 60.0
 """Least silence that is a stall, with and without a history."""
 
 
-class Silence(NamedTuple):
+class SilentSpan(NamedTuple):
     """A row of `silences`: its ranks lived, and no interval ended after `since` until `at`, by the node's clock."""
 
     since: float
@@ -43,7 +43,7 @@ class Stall:
         self._last = max(ended_at, self._last)
         self._longest = max(self._longest, longest_seconds)
 
-    def hear(self, silence: Silence) -> None:
+    def hear(self, silence: SilentSpan) -> None:
         """Add a silence. It is void if an interval has ended since, and before the first interval."""
         self._last = max(self._last, silence.since)
         self._until = silence.at

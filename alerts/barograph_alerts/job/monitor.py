@@ -14,7 +14,7 @@ from barograph_alerts.attribution.cause import Attribution, Cause, phase_cause
 from barograph_alerts.attribution.work import WorkSpan
 from barograph_alerts.detection.alarm import Alarm
 from barograph_alerts.detection.evidence import Evidence
-from barograph_alerts.detection.stall import Silence, Stall
+from barograph_alerts.detection.stall import SilentSpan, Stall
 from barograph_alerts.job.class_times import ClassTimes
 from barograph_modeler.pace.pace import Pace
 from barograph_modeler.pace.windows import WINDOW_SECONDS, JobBlocks, Windower
@@ -42,7 +42,7 @@ class JobMonitor:
         self.class_times = ClassTimes()
         self._windower = Windower(pace.window_seconds if pace is not None else WINDOW_SECONDS)
         self._stall = Stall(alpha / 8, longest_seconds)
-        self._silences: deque[Silence] = deque()
+        self._silences: deque[SilentSpan] = deque()
         self._attribution = Attribution()
         self._until = -math.inf
         self._work: deque[WorkSpan] = deque(maxlen=WORK)
@@ -91,11 +91,11 @@ class JobMonitor:
             self._explain()
         self._until = float(ended_at[-1])
 
-    def add_silences(self, silences: Iterable[Silence]) -> None:
+    def add_silences(self, silences: Iterable[SilentSpan]) -> None:
         """Add silences in order of time. They are evaluated with the blocks around them."""
         self._silences.extend(silences)
 
-    def _hear(self, silence: Silence) -> None:
+    def _hear(self, silence: SilentSpan) -> None:
         self._stall.hear(silence)
         if not math.isnan(self._stall.began_at):
             self.evidence.add_silence(self._stall.score, self._stall.began_at, silence.at)

@@ -49,7 +49,8 @@ class JobBlocks(NamedTuple):
 
     def part(self, start: int, stop: int) -> JobBlocks:
         """Blocks start..stop-1."""
-        return JobBlocks(*(None if column is None else column[start:stop] for column in self))
+        counts = None if self.counts is None else self.counts[start:stop]
+        return JobBlocks(self.class_ids[start:stop], self.seconds[start:stop], self.ended_at[start:stop], counts)
 
 
 def blocks_by_job(columns: Mapping[str, Column]) -> Iterator[tuple[str, slice, JobBlocks]]:
