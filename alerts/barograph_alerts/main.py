@@ -13,7 +13,7 @@ from barograph_collector.client.log_reader import LogReader
 from barograph_collector.daemon.options import run_daemon
 from barograph_collector.daemon.runner import serve
 
-TABLES = ["paces", "bands", "events", "sites", "jobs", "predictions", "node_blocks", "blocks", "runs"]
+TABLES = ["paces", "bands", "events", "sites", "jobs", "predictions", "node_blocks", "blocks", "silences", "runs"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -39,7 +39,8 @@ def _serve(configuration: Configuration[AlertsSettings]) -> int:
         for table in ("scores", "jobs"):
             for page in reader.read_all(table):
                 scorer.observe(table, page.columns, CLOCK.now())
-        follower.offsets["blocks"] = follower.offsets["node_blocks"] = scorer.first_open_offset
+        for table in ("node_blocks", "blocks", "silences"):
+            follower.offsets[table] = scorer.first_open_offset
 
     return serve(scorer, TABLES, exporter, configuration, apply=apply, prepare=prepare)
 

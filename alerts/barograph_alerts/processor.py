@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -16,6 +16,7 @@ from barograph_alerts.attribution.fleet import NodeRanking, e_bh, facility_share
 from barograph_alerts.attribution.work import WorkSpan
 from barograph_alerts.detection.evidence import ALPHA, MARGIN
 from barograph_alerts.detection.runtime_prior import FROM_FEATURES, RuntimePrior
+from barograph_alerts.detection.stall import SilentSpan
 from barograph_alerts.job.job import WatchedJob
 from barograph_alerts.job.monitor import JobMonitor
 from barograph_alerts.job.progress import ProgressHistory
@@ -60,6 +61,16 @@ class Scorer:
         self._surroundings = Coincidences()
         self._judged: set[str] = set()
         self._last_offset = 0
+        self._readers: Mapping[str, Callable[[Mapping[str, Column]], None]] = {
+            "events": self._read_events,
+            "scores": self._read_scores,
+            "jobs": self._read_jobs,
+            "blocks": self._read_blocks,
+            "silences": self._read_silences,
+            "node_blocks": self._read_node_blocks,
+            "predictions": self._read_predictions,
+            "runs": self._read_runs,
+        }
 
     @property
     def first_open_offset(self) -> int:
@@ -73,30 +84,11 @@ class Scorer:
         self._applications = applications
 
     def observe(self, table: str, columns: Mapping[str, Column], now: float) -> None:
-        """Read rows of one table as the log gives them. now: Unix seconds."""
-        match table:
-            case "paces" | "bands" | "sites":
-                self._references.read(table, columns)
-            case "events":
-                self._read_events(columns)
-            case "scores":
-                for verdict in verdicts(columns):
-                    self._judged.add(verdict.job)
-                    self.jobs.pop(verdict.job, None)
-                    self._record(verdict)
-            case "jobs":
-                self._read_jobs(columns)
-            case "blocks":
-                self._read_blocks(columns, now)
-            case "node_blocks":
-                self._read_node_blocks(columns)
-            case "predictions":
-                self._read_predictions(columns)
-            case "runs":
-                self._progress.read_runs(columns)
-                for job, runtime in zip(columns["job"], columns["runtime_seconds"], strict=True):
-                    if (entry := self._job(job)) is not None:
-                        entry.runtime_seconds, entry.ended = float(runtime), True
+        """Read rows of one table as the log gives them. now: of no effect, rows have their times."""
+        if (read := self._readers.get(table)) is not None:
+            read(columns)
+        else:
+            self._references.read(table, columns)
 
     def add_work(self, name: str, spans: Sequence[WorkSpan]) -> None:
         """Add the work of the ranks or nodes of a job, in order of time."""
@@ -115,8 +107,8 @@ class Scorer:
 
     @property
     def idle(self) -> bool:
-        """Whether no job is watched: the silence of a job is judged as time passes."""
-        return not self.jobs
+        """True: what time says about jobs, their sidecars report."""
+        return True
 
     def step(self, now: float) -> list[Output]:
         """Evaluate new data; returns the rows of `scores` to write. now: Unix seconds."""
@@ -128,12 +120,13 @@ class Scorer:
                     self._judged.add(name)
                     del self.jobs[name]
                 continue
-            if job.waiting or (job.work and job.monitor is not None):
+            if job.waiting or ((job.work or job.silences) and job.monitor is not None):
                 self._judge(job)
                 job.changed_at = now
+            job.silences.clear()
             if job.monitor is not None:
                 self._judge_runtime(job, job.monitor)
-                job.monitor.step(now)
+                job.monitor.step()
             if job.ended:
                 scores.append(self._score(name, job, now))
                 self._finish(name, job, now)
@@ -178,12 +171,29 @@ class Scorer:
             if job.workload in accepted:
                 job.monitor, job.reported = None, ()
 
-    def _read_blocks(self, columns: Mapping[str, Column], now: float) -> None:
+    def _read_scores(self, columns: Mapping[str, Column]) -> None:
+        for verdict in verdicts(columns):
+            self._judged.add(verdict.job)
+            self.jobs.pop(verdict.job, None)
+            self._record(verdict)
+
+    def _read_runs(self, columns: Mapping[str, Column]) -> None:
+        self._progress.read_runs(columns)
+        for job, runtime in zip(columns["job"], columns["runtime_seconds"], strict=True):
+            if (entry := self._job(job)) is not None:
+                entry.runtime_seconds, entry.ended = float(runtime), True
+
+    def _read_silences(self, columns: Mapping[str, Column]) -> None:
+        for name, since, at in zip(columns["job"], columns["since"], columns["at"], strict=True):
+            if (job := self._job(name)) is not None:
+                job.silences.append(SilentSpan(float(since), float(at)))
+
+    def _read_blocks(self, columns: Mapping[str, Column]) -> None:
         for name, rows, blocks in blocks_by_job(columns):
             if (job := self._job(name)) is not None:
                 ends = np.asarray(columns["first_index"][rows]) + np.asarray(columns["count"][rows])
                 job.reach(np.asarray(columns["world"][rows]), ends)
-                job.waiting.append((blocks, float(np.max(columns["max_seconds"][rows])), now))
+                job.waiting.append((blocks, np.asarray(columns["max_seconds"][rows])))
 
     def _read_predictions(self, columns: Mapping[str, Column]) -> None:
         names = ("job", "method", "lower_seconds", "expected_seconds", "upper_seconds", "runs", "scales")
@@ -211,6 +221,8 @@ class Scorer:
             job.monitor = self._new_monitor(job)
         work, job.work = job.work, []
         job.monitor.add_work(work)
+        silences, job.silences = job.silences, []
+        job.monitor.add_silences(silences)
         waiting, job.waiting = job.waiting, []
         for batch in waiting:
             job.monitor.add(*batch)

@@ -255,6 +255,7 @@ def test_any_number_of_refusals_causes_one_hello(pair: Pair, reason: str) -> Non
     assert pair.pump(FIRST_BACKOFF) == [hello(2)]
     assert [m.seq for m in pair.answer(welcome(2, 2))] == list(range(3, 51))
     assert pair.link.dropped_rows.total() == 0
+    assert pair.link.refusals == []
 
 
 def test_a_message_refused_as_invalid_is_dropped_and_counted(pair: Pair) -> None:

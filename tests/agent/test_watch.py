@@ -16,12 +16,16 @@ import pytest
 from barograph_agent.deliver import link
 from barograph_agent.deliver import spool as spool_module
 from barograph_agent.job.identity import Job
+from barograph_agent.ring.reader import FINALIZED
 from barograph_agent.settings import places
 from barograph_agent.sidecar.main import adopt, orphans
 from barograph_agent.sidecar.plan import END as END_FILE
 from barograph_agent.sidecar.plan import PLAN, CommandEnd, RunPlan, load_plan, myself, save
+from barograph_agent.sidecar.silence import FIRST_SECONDS, Silence, Silences
 from barograph_agent.sidecar.watch import STRAGGLERS_SECONDS, Watch
+from barograph_agent.system.clock import Clock
 from barograph_agent.system.processes import PROCESSES
+from barograph_agent.system.system import SYSTEM
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.server import Collector
 from helpers.clocks import calendar_at
@@ -342,6 +346,71 @@ def test_refused_rows_are_noted_and_counted(tmp_path: Path, collector: Collector
     assert (report.seen, report.stored, report.dropped) == (12, 0, 12)
     assert len(report.notes) == 1  # the same text for jobs, blocks, node_blocks, runs and sidecars
     assert all(note.startswith("refused by the collector: column 'job' is 'lab/bad name.0.0'") for note in report.notes)
+
+
+def test_a_silence_of_living_ranks_is_reported_at_growing_distances(run: Run, collector: Collector) -> None:
+    seconds = 0.0
+    clock = Clock()
+    clock.monotonic = lambda: seconds  # type: ignore[method-assign]
+    system = SYSTEM._replace(clock=clock)
+
+    def watched(until: float) -> None:
+        """One more sidecar, which is killed then."""
+        nonlocal seconds
+        watch = Watch(run.directory, run.plan, system=system)
+        while seconds < until:
+            watch.step()
+            seconds += 0.5
+        watch.close()
+
+    shim = run.ring()
+    put(shim, 10)
+    watched(4.0)
+    put(shim, 10)
+    watched(40.0)
+    seconds += 1000.0
+    watched(1060.0)
+    shim.set(state=FINALIZED)
+    watched(1200.0)
+    run.end()
+    watch = run.watch(collector.endpoint)
+    deliver(watch)
+    watch.close()
+    found = rows(collector, "silences")
+    (last,) = {row["since"] for row in found}
+    assert last == max(row["ended_at"] for row in rows(collector, "blocks"))
+    # The time without a sidecar does not count. The second one continues from the last report.
+    assert [row["at"] - last for row in found] == pytest.approx([5, 10, 15, 20, 25, 31.5, 39.5, 49.5])
+    assert {row["ranks"] for row in found} == {1}
+
+
+def test_ranks_that_have_died_are_not_silent(run: Run, collector: Collector) -> None:
+    silences = Silences(Silence(), 0.0)
+    with started_with(run) as process:
+        shim = run.ring(pid=process.pid)
+        process.communicate()
+    put(shim, 10)
+    watch = run.watch(collector.endpoint)
+    watch._silences = silences
+    silences.step = lambda *_: True  # type: ignore[method-assign]
+    watch.step()
+    run.end()
+    deliver(watch)
+    watch.close()
+    assert rows(collector, "silences") == []
+
+
+def test_intervals_that_are_dropped_end_a_silence_too() -> None:
+    silences = Silences(Silence(), 0.0)
+    said = [silences.step(10 + (second >= 8), NOW, float(second)) for second in range(14)]
+    assert [second for second, one in enumerate(said) if one] == [5, 13]
+
+
+def test_a_sidecar_that_was_stopped_has_seen_little_of_the_silence() -> None:
+    silences = Silences(Silence(), 0.0)
+    silences.step(10, NOW, 0.0)
+    assert silences.step(10, NOW, 3600.0)
+    assert silences.current.at == NOW + FIRST_SECONDS
 
 
 def started_with(run: Run) -> subprocess.Popen[bytes]:

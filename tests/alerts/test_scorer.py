@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -68,30 +70,89 @@ def test_too_little_to_judge_by_is_unknown_and_says_what_is_missing():
     assert final["sentence"].startswith(expected)
 
 
-def test_a_job_that_falls_silent_is_stalled_once_it_says_nothing_for_long():
+def silence(job: dict, since: float, at: float) -> dict:
+    """A row of `silences`."""
+    return {"job": job["jobs"]["job"], "host": ["n1"], "since": [since], "at": [at], "ranks": [2]}
+
+
+def test_a_job_whose_ranks_are_silent_for_long_is_stalled_until_the_next_interval():
     simulation = Simulation()
     scorer = prepared(simulation)
     job = simulation.job()
     judge(scorer, job, until=4000)
     last = float(job["blocks"]["ended_at"][3999])
-    scorer.observe("blocks", part(job["blocks"], 4000, 4001), last + 0.01)
-    assert [score.columns["state"] for score in scorer.step(last + 25)] == ["healthy"]
-    [stalled] = scorer.step(last + 40)
+    scorer.observe("silences", silence(job, last, last + 25), 0.0)
+    assert [score.columns["state"] for score in scorer.step(0.0)] == ["healthy"]
+    scorer.observe("silences", silence(job, last, last + 40), 0.0)
+    [stalled] = scorer.step(0.0)
     assert (stalled.columns["state"], stalled.columns["cause"]) == ("stalled", "stall")
     assert stalled.columns["score"] > 1
     assert stalled.columns["sentence"].startswith("stalled: no sync point since ")
-    assert stalled.columns["onset_at"] == job["blocks"]["ended_at"][4000]
+    assert (stalled.columns["onset_at"], stalled.columns["alarmed_at"]) == (last, last + 40)
+    later = {**job["blocks"], "ended_at": job["blocks"]["ended_at"] + 50.0}
+    scorer.observe("blocks", part(later, 4000, 4200), 0.0)
+    [resumed] = scorer.step(0.0)
+    assert resumed.columns["recovered_at"] == later["ended_at"][4000]
 
 
-def test_a_silence_of_intervals_that_came_late_is_not_the_jobs():
+def test_a_silence_that_ended_in_the_same_round_is_the_alarm_that_it_was_in_time():
+    def alarms(rounds: list[int]) -> list[tuple[object, ...]]:
+        simulation = Simulation()
+        scorer = prepared(simulation)
+        job = simulation.job(slow_from=6000, factor=3.0)
+        times = job["blocks"]["ended_at"]
+        last = float(times[3999])
+        times[4000:] += 50.0
+        scorer.observe("jobs", job["jobs"], 0.0)
+        for start, stop in pairwise([0, *rounds, 8000]):
+            scorer.observe("blocks", part(job["blocks"], start, stop), 0.0)
+            if start < 4000 <= stop:
+                for seconds in (10, 20, 30, 35, 45):
+                    scorer.observe("silences", silence(job, last, last + seconds), 0.0)
+            scorer.step(0.0)
+        found = scorer.jobs[job["jobs"]["job"][0]].monitor.evidence.alarms
+        return [(one.kind, one.onset_at, one.detected_at, one.ended_at) for one in found]
+
+    live, again = alarms([*range(500, 8000, 500)]), alarms([])
+    assert live == again
+    assert [kind for kind, *_ in live] == ["stalled", "slow"]
+    assert live[0][2] - live[0][1] == pytest.approx(35)
+
+
+def test_a_silence_is_void_where_an_interval_has_ended_since_and_before_the_first():
     simulation = Simulation()
     scorer = prepared(simulation)
     job = simulation.job()
+    first, last = job["blocks"]["ended_at"][[0, 3999]].tolist()
     scorer.observe("jobs", job["jobs"], 0.0)
-    last = float(job["blocks"]["ended_at"][-1])
-    scorer.observe("blocks", job["blocks"], last + 500)
-    scorer.step(last + 500)
-    assert [score.columns["state"] for score in scorer.step(last + 5000)] == []
+    scorer.observe("silences", silence(job, first - 100, first - 1), 0.0)
+    assert scorer.step(0.0) == []
+    judge(scorer, job, until=4000)
+    scorer.observe("silences", silence(job, last - 100, last - 0.5), 0.0)
+    assert scorer.step(0.0) == []
+
+
+def test_a_run_whose_tail_was_in_a_spool_ends_as_if_it_had_come_in_time():
+    simulation = Simulation()
+    scorer = prepared(simulation)
+    job = simulation.job()
+    judge(scorer, job, until=4000)
+    ended_at = float(job["blocks"]["ended_at"][-1])
+    # The collector was away. Tail and end come together, 40 s late.
+    scores = [score.columns for score in scorer.step(ended_at + 39)]
+    scorer.observe("blocks", part(job["blocks"], 4000, 8000), ended_at + 40)
+    scorer.observe("runs", job["runs"], ended_at + 40)
+    scores += [score.columns for score in scorer.step(ended_at + 40)]
+    assert [(score["state"], score["final"]) for score in scores] == [("healthy", 1)]
+    assert np.isnan(scores[-1]["alarmed_at"])
+
+
+def test_that_no_rows_arrive_is_no_silence():
+    simulation = Simulation()
+    scorer = prepared(simulation)
+    job = simulation.job()
+    judge(scorer, job, until=4000)
+    assert scorer.step(float(job["blocks"]["ended_at"][3999]) + 5000) == []
 
 
 def test_a_job_is_judged_by_the_pace_there_was_when_it_began():

@@ -232,7 +232,7 @@ TYPES = {
 
 def unit_of(column: str, kind: str) -> str:
     """What the name of a column says of its unit."""
-    if kind == "float" and re.search("(^|_)at$|^hour$", column):
+    if kind == "float" and re.search("(^|_)at$|^hour$|^since$", column):
         return "Unix s"
     by_name = {"sum_squares": "s²", "sum_cubes": "s³"}
     by_end = {"seconds": "s", "bytes": "bytes"}

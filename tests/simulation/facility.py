@@ -127,10 +127,17 @@ class SimulatedJob:
         self.shims: list[FakeShim] = []
         self._ranks, self._capacity = ranks, capacity
         self.seen = 0
+        self.silent_seconds = 0.0
+        """How long it has no sync point once, in its middle."""
         self.stream = ""
         self.spool_bytes = 2**20
         self.launcher = node.start(f"launcher of {name}", self._launch)
         self.dies_at = 0
+
+    @property
+    def longest_silence(self) -> float:
+        """Limit on the time between two of its sync points, eight of which become visible at once."""
+        return self.silent_seconds + 1.5 * 8 / self._per_second
 
     def _launch(self, system: System) -> None:
         clock = system.clock
@@ -189,12 +196,17 @@ class SimulatedJob:
         machine = self.node.facility.machine
         began = machine.seconds
         for rank in range(self._ranks):
-            shim = FakeShim(self.rings / f"{rank}.tmp", self._capacity, pid=1)
-            shim.set(rank=rank, size=self._ranks, started_unix_ns=int((EPOCH + began) * 1e9))
+            shim = FakeShim(self.rings / f"{rank}.tmp", self._capacity, pid=system.processes.own())
+            shim.set(rank=rank, size=self._ranks, started_unix_ns=system.clock.now_ns())
             shim.site(0x10)
             shim.path.rename(self.rings / f"{rank}.ring")
             self.shims.append(shim)
-        while (passed := machine.seconds - began) < self.seconds:
+        silent = 0.0
+        while (passed := machine.seconds - began) < self.seconds + silent:
+            if passed > self.seconds / 2 and silent < self.silent_seconds:
+                silent = self.silent_seconds
+                system.clock.sleep(silent)
+                passed += silent
             system.clock.sleep((0.5 + machine.random.random()) * 8 / self._per_second)
             now = machine.seconds - began
             for number in range(8):

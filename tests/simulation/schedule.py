@@ -55,7 +55,7 @@ class Schedule:
         self._fails = self._slow = 0.0
         for number in range(self.random.choice([1, 1, 2])):
             self.machine.at(self.random.random() * 2, lambda number=number: self._begin(number))
-        self._nodes: list[Node] = [facility.node(self.random.choice([0.0, 0.0, -3.0, 40.0]))]
+        self._nodes: list[Node] = [facility.node(self.random.choice([0.0, 0.0, -3.0, 40.0, -40.0]))]
         if self.random.random() < 0.3:
             self._nodes.append(facility.node(0.0))
 
@@ -101,6 +101,9 @@ class Schedule:
             self._note("sidecar dies at a call of the disk", f"job{number}, call {job.dies_at}")
         if self.random.random() < 0.15:
             job.spool_bytes = 8192
+        if self.random.random() < 0.1:
+            job.silent_seconds = self.random.choice([4.0, 12.0, 60.0])
+            self._note("program is silent", f"job{number} for {job.silent_seconds} s")
         self.facility.jobs.append(job)
 
     def _plan(self) -> None:
@@ -281,11 +284,22 @@ class Schedule:
             # A run whose row of `jobs` was dropped has none.
             if (verdicts := finals.count(job)) != (1 if not facility.judged or job in known else 0):
                 raise self._broken(f"{job} has {verdicts} final scores")
+        self._check_silences()
         alarms = {job for job, at in zip(scores["job"], scores["alarmed_at"], strict=True) if at > 0}
         if alarms and (caused := alarms - alarms_without_pipeline(facility.tables)):
             raise self._broken(f"alarms that its rows do not give: {sorted(caused)}")
         if not self._has_followed():
             raise self._broken(f"a follower has read up to {facility.tallies[-1].last}, expected {self._heads()}")
+
+    def _check_silences(self) -> None:
+        """No sidecar reports a silence that its program did not have, whatever happened to either."""
+        silences = self.facility.tables.all("silences")
+        had = {job.key: job.longest_silence for job in self.facility.jobs}
+        for job, since, at in zip(silences["job"], silences["since"], silences["at"], strict=True):
+            if at - since > had[job] + 0.001:
+                raise self._broken(
+                    f"{job}: a silence of {at - since:.3f} s, there was none of more than {had[job]:.3f} s"
+                )
 
     def _check_memory(self) -> None:
         facility = self.facility

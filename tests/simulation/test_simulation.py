@@ -15,7 +15,11 @@ import pytest
 
 from barograph_agent.deliver.spool import Spool
 from barograph_agent.protocol.tables import TABLES
+from barograph_agent.sidecar.silence import Silences
+from barograph_alerts.detection.stall import SilentSpan
+from barograph_alerts.processor import Scorer
 from barograph_collector.client.follow import Follower
+from barograph_collector.daemon.runner import Output
 from barograph_collector.ingest.streams import StreamDecision, Streams
 from barograph_collector.storage.database import Database
 from barograph_collector.storage.journal import Journal
@@ -112,6 +116,31 @@ def acknowledged_before_durable(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SimulatedDisk, "_sync", sync)
 
 
+def late_rows_are_silence(patch: pytest.MonkeyPatch) -> None:
+    real = Scorer.step
+
+    def step(self: Scorer, now: float) -> list[Output]:
+        for job in self.jobs.values():
+            if job.monitor is not None and job.waiting:
+                job.silences.append(SilentSpan(0.0, now))
+        return real(self, now)
+
+    patch.setattr(Scorer, "step", step)
+
+
+def a_sidecar_that_was_away_reports_silence(patch: pytest.MonkeyPatch) -> None:
+    real = Silences.step
+
+    def step(self: Silences, count: int, since: float, now: float) -> bool:
+        began = self._count < 0
+        due = real(self, count, since, now)
+        if began:
+            self.current.seconds += now
+        return due
+
+    patch.setattr(Silences, "step", step)
+
+
 def is_broken(seed: int) -> bool:
     """Whether the schedule breaks an invariant."""
     try:
@@ -129,6 +158,8 @@ def is_broken(seed: int) -> bool:
         a_spool_forgets_its_mark,
         a_follower_skips_a_round,
         acknowledged_before_durable,
+        late_rows_are_silence,
+        a_sidecar_that_was_away_reports_silence,
     ],
 )
 def test_a_defect_is_found(break_it: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:

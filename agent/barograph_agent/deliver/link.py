@@ -66,7 +66,7 @@ class Link:
         self.dropped_rows: Counter[str] = Counter()
         """Rows dropped by the outbox, refused by the collector or lost with its log, by reason."""
         self.refusals: list[wire.Refuse] = []
-        """The last ten."""
+        """The last ten that have cost rows. From all others, such as those of a restart, the link recovers."""
         self._acks: deque[tuple[int, int]] = deque(maxlen=_ACKS)
         """Acknowledged numbers, each with `acked_rows` at that time."""
         self._forgotten: Dropped | None = None
@@ -262,8 +262,8 @@ class Link:
         self._forgotten = Dropped(max(before.seq, self.acked), before.rows + rows, "forgotten")
 
     def _on_refuse(self, message: wire.Refuse) -> None:
-        self.refusals = [*self.refusals[-9:], message]
         if message.reason in wire.CONSUMED:
+            self.refusals = [*self.refusals[-9:], message]
             self.dropped_rows["refused"] += self.outbox.discount(message.seq)
         elif self.connected:
             # The collector restarted, or a message was lost.

@@ -80,6 +80,11 @@ TABLES: Final[dict[str, Table]] = {
         _table("node_blocks", job=_N, host=_N, world=_I, ranks=_I, first_index=_I, length=_I, count=_I, last_rank=_I,
                last_count=_I, late_seconds=_F, own_rank=_I, own_rank_seconds=_F, own_seconds=_F, p2p_seconds=_F,
                wait_seconds=_F, least_wait_seconds=_F, ended_at=_F),
+        # While no interval ends although ranks live: a row after 5 s and then at growing distances, from the node of
+        # rank 0. `since`: end of the last interval, or of MPI_Init before the first; `at`: up to when the sidecar saw
+        # no further one. Both by the clock of `blocks.ended_at`, so that they compare with it whatever the clocks of
+        # other machines say. `ranks`: those on this host that live and have not called MPI_Finalize.
+        _table("silences", job=_N, host=_N, since=_F, at=_F, ranks=_I),
         # One row per job step at its end. `exit_status` as a shell reports it, -1 if unknown; `intervals` as counted
         # by the shim, `dropped`: those of them that are in no block.
         _table("runs", job=_N, ended_at=_F, runtime_seconds=_F, exit_status=_I, intervals=_I, dropped=_I),

@@ -57,6 +57,15 @@ class IntervalReader:
         """Synchronizing collectives counted by the shim so far, including dropped ones."""
         return self.ring.head + self.ring.dropped
 
+    @property
+    def ended_at(self) -> float:
+        """End of the last interval that was read, in Unix seconds; of MPI_Init before the first."""
+        return (self.cursor.last_exit_ns + self._offset_ns) * 1e-9
+
+    @property
+    def _offset_ns(self) -> int:
+        return self.ring.started_unix_ns - self.ring.started_ns
+
     def read(self) -> tuple[Intervals | None, dict[str, Any]]:
         """The next intervals, None if there are no records, and classes not seen before as columns of `sites`.
 
@@ -86,8 +95,8 @@ class IntervalReader:
         if (starts > exits)[known].any():
             raise RingError(f"ring {self.ring.path}: an interval ends before it begins, expected ascending times")
         classes, fresh = self._classify(before[known], sites[known], records["op"][known])
-        offset = self.ring.started_unix_ns - self.ring.started_ns
-        intervals = Intervals(classes, index[known], (exits - starts)[known] * 1e-9, (exits[known] + offset) * 1e-9)
+        ended_at = (exits[known] + self._offset_ns) * 1e-9
+        intervals = Intervals(classes, index[known], (exits - starts)[known] * 1e-9, ended_at)
         cursor.position = stop
         cursor.last_exit_ns, cursor.last_site, cursor.last_index = int(exits[-1]), int(sites[-1]), int(index[-1])
         cursor.rows += int(known.sum())

@@ -18,6 +18,7 @@ from barograph_agent.reduce.intervals import Cursor, IntervalReader
 from barograph_agent.reduce.ranks import Member, NodeReducer
 from barograph_agent.ring.reader import Ring, RingError
 from barograph_agent.ring.writer import PREFIX
+from barograph_agent.system.processes import Processes
 
 JOIN_NS: Final = 30 * 10**9
 """Limit on the time between the returns of MPI_Init in ranks of one world."""
@@ -119,6 +120,22 @@ class RingSet:
     def backlog(self) -> int:
         """Number of intervals in rings that were not read yet."""
         return sum(_unread(reader.ring, reader.cursor.position) for reader in self._readers.values())
+
+    @property
+    def silence(self) -> tuple[int, float] | None:
+        """Intervals counted by the shim so far, and the end of the last recorded one in Unix seconds.
+
+        The latter is the end of MPI_Init before the first; None without the ring of a rank 0.
+        """
+        ends = [reader.ended_at for reader in self._readers.values()]
+        return (self.counted()[0], max(ends)) if ends else None
+
+    def living(self, processes: Processes) -> int:
+        """Number of ranks on this node whose processes live, and which have neither finalized nor exited."""
+        return sum(
+            not ring.finalized and ring.exit_status is None and processes.born(ring.pid) >= 0
+            for ring in self._rings.values()
+        )
 
     @property
     def position(self) -> int:

@@ -22,6 +22,7 @@ from barograph_agent.reduce.intervals import BATCH
 from barograph_agent.reduce.ring_set import Progress, RingSet
 from barograph_agent.settings import agent
 from barograph_agent.sidecar.plan import PLAN, TOKEN, CommandEnd, DeliveryReport, RunPlan, load_end
+from barograph_agent.sidecar.silence import Silence, Silences
 from barograph_agent.system.system import SYSTEM, System
 
 VERDICT_SECONDS = 4.0
@@ -47,6 +48,8 @@ class State(msgspec.Struct):
     seen: int = 0
     """Intervals counted by the shim; set at the end of the run, as is `dropped`."""
     dropped: int = 0
+    silence: Silence = msgspec.field(default_factory=Silence)
+    """As last reported."""
 
 
 class Watch:
@@ -108,6 +111,8 @@ class Watch:
                 pass
             if end is not None:
                 self._append_run(end)
+            elif not self._has_stragglers:
+                self._append_silence()
         except OSError as error:
             # The disk is full or has failed. The rings still hold everything since the last commit.
             self._note(f"spool {self.directory}: {error.strerror}; holding intervals in memory rings")
@@ -177,6 +182,7 @@ class Watch:
         self._state = msgspec.json.decode(mark, type=State) if mark else State()
         rate = self.plan.rows_per_second
         self._ring_set = RingSet(Path(self.plan.ring_directory), self._state.progress, rate)
+        self._silences = Silences(self._state.silence, self._system.clock.monotonic())
         began = self._system.clock.monotonic() - (self._clock() - self.plan.started_at) - STARTED_BEFORE_SECONDS
         directory = Path(self.plan.feature_directory or self.plan.ring_directory)
         self._features = StableFeatures(directory, began, self._system.clock)
@@ -268,6 +274,17 @@ class Watch:
         message = wire.append(self.plan.stream, self._spool.next_seq, table, rows, own | values)
         # The spool counts intervals, so that stored, spooled and dropped ones add up to those seen by the shim.
         self._spool.put(intervals, wire.encode(message))
+
+    def _append_silence(self) -> None:
+        """Report that no interval has ended for some time, if so: what is late in the log says nothing about it."""
+        if (silence := self._ring_set.silence) is None:
+            return
+        due = self._silences.step(*silence, self._system.clock.monotonic())
+        if due and (ranks := self._ring_set.living(self._system.processes)):
+            self._state.silence = msgspec.structs.replace(self._silences.current)
+            values = {"since": self._state.silence.since, "at": self._state.silence.at, "ranks": ranks}
+            self._append("silences", 1, values)
+            self._commit()
 
     def _commit(self) -> None:
         self._spool.commit(msgspec.json.encode(self._state))

@@ -190,7 +190,7 @@ class Evidence:
         self.highest = max(self.highest, self.score)
 
     def add_silence(self, score: float, since: float, now: float) -> None:
-        """Add a score of `Stall` for the current silence. since, now: Unix seconds."""
+        """Add a score of `Stall` for the silence from `since` to `now`, or of 0 for an interval that ended then."""
         self._stall_score = score
         if (alarm := self.open) is None:
             if score > 1:

@@ -13,6 +13,7 @@ from barograph_alerts.attribution.coincidence import Coincidence
 from barograph_alerts.attribution.node_work import NodeWork
 from barograph_alerts.attribution.work import WorkSpan
 from barograph_alerts.detection.runtime_prior import RuntimePrior
+from barograph_alerts.detection.stall import SilentSpan
 from barograph_alerts.job.monitor import JobMonitor
 from barograph_alerts.job.progress import Problem
 from barograph_modeler.pace.windows import JobBlocks
@@ -30,7 +31,9 @@ class WatchedJob:
         self.app = ""
         self.user = ""
         self.monitor: JobMonitor | None = None
-        self.waiting: list[tuple[JobBlocks, float, float]] = []
+        self.waiting: list[tuple[JobBlocks, npt.NDArray[np.float64]]] = []
+        """Blocks, and the longest interval of each."""
+        self.silences: list[SilentSpan] = []
         self.work: list[WorkSpan] = []
         self.nodes = 0
         self.host = ""

@@ -7,11 +7,14 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
 from barograph_alerts.attribution.cause import Attribution, Cause, phase_cause
 from barograph_alerts.attribution.work import WorkSpan
 from barograph_alerts.detection.alarm import Alarm
 from barograph_alerts.detection.evidence import Evidence
-from barograph_alerts.detection.stall import Stall
+from barograph_alerts.detection.stall import SilentSpan, Stall
 from barograph_alerts.job.class_times import ClassTimes
 from barograph_modeler.pace.pace import Pace
 from barograph_modeler.pace.windows import WINDOW_SECONDS, JobBlocks, Windower
@@ -39,6 +42,7 @@ class JobMonitor:
         self.class_times = ClassTimes()
         self._windower = Windower(pace.window_seconds if pace is not None else WINDOW_SECONDS)
         self._stall = Stall(alpha / 8, longest_seconds)
+        self._silences: deque[SilentSpan] = deque()
         self._attribution = Attribution()
         self._until = -math.inf
         self._work: deque[WorkSpan] = deque(maxlen=WORK)
@@ -47,13 +51,37 @@ class JobMonitor:
         self._explained_work = -math.inf
         self._disturbed = False
 
-    def add(self, blocks: JobBlocks, longest: float, now: float) -> None:
-        """Add blocks in order of arrival. longest: their longest interval, seconds. now: Unix seconds."""
+    def add(self, blocks: JobBlocks, longest: npt.NDArray[np.float64]) -> None:
+        """Add blocks in order of arrival. longest: the longest interval of each, seconds."""
+        done = 0
+        # Where they were in the stream, so that reading the log again gives the same alarms.
+        while self._silences and self._silences[0].at < blocks.ended_at[-1]:
+            silence = self._silences.popleft()
+            stop = done + int(np.searchsorted(blocks.ended_at[done:], silence.at))
+            self._add(blocks, longest, done, stop)
+            self._hear(silence)
+            done = stop
+        self._add(blocks, longest, done, len(blocks.ended_at))
+
+    def _add(self, blocks: JobBlocks, longest: npt.NDArray[np.float64], start: int, stop: int) -> None:
+        if start == stop:
+            return
+        alarm = self.evidence.open
+        if alarm is not None and alarm.kind == "stalled":
+            # The interval that ends the silence is judged before the alarm ends: it is the stall, not a slowdown.
+            self._add_part(blocks.part(start, start + 1), float(longest[start]))
+            self.evidence.add_silence(0.0, self._stall.began_at, self._stall.began_at)
+            start += 1
+        if start < stop:
+            self._add_part(blocks.part(start, stop), float(np.max(longest[start:stop])))
+        self.evidence.add_silence(0.0, self._stall.began_at, self._stall.began_at)
+
+    def _add_part(self, blocks: JobBlocks, longest: float) -> None:
         ended_at = blocks.ended_at
         if math.isnan(self.began_at):
             first = 1 if blocks.counts is None else blocks.counts[0]
             self.began_at = float(ended_at[0] - blocks.seconds[0] * first)
-        self._stall.add(float(ended_at[-1]), longest, now)
+        self._stall.add(float(ended_at[-1]), longest)
         # Window by window, so that rereading the log after a restart gives the same alarm and the same cause.
         for window in self._windower.add(*blocks):
             self._until = window.ended_at
@@ -62,6 +90,15 @@ class JobMonitor:
             self.class_times.add(window)
             self._explain()
         self._until = float(ended_at[-1])
+
+    def add_silences(self, silences: Iterable[SilentSpan]) -> None:
+        """Add silences in order of time. They are evaluated with the blocks around them."""
+        self._silences.extend(silences)
+
+    def _hear(self, silence: SilentSpan) -> None:
+        self._stall.hear(silence)
+        if not math.isnan(self._stall.began_at):
+            self.evidence.add_silence(self._stall.score, self._stall.began_at, silence.at)
 
     def add_work(self, spans: Iterable[WorkSpan]) -> None:
         """Add the work of ranks or nodes in order of time. It is evaluated with the windows of its time."""
@@ -88,10 +125,10 @@ class JobMonitor:
             seconds += (self._until - self.began_at) * (1 / share - 1)
         self.evidence.set_runtime(seconds, started_at, self._until)
 
-    def step(self, now: float) -> None:
-        """Test for a stall, and update the cause of an alarm. now: Unix seconds."""
-        if not math.isnan(self._stall.began_at):
-            self.evidence.add_silence(self._stall.score(now), self._stall.began_at, now)
+    def step(self) -> None:
+        """Test for a stall, and update the cause of an alarm, now that everything up to some time was added."""
+        while self._silences:
+            self._hear(self._silences.popleft())
         self._take_work()
         self._explain()
 

@@ -42,8 +42,8 @@ OWN_COLUMNS: Final = {
     "partitions": {"day": "BIGINT", "first_offset": "BIGINT", "rolled_up": "BOOLEAN"},
 }
 """Columns and types of the collector's own tables."""
-DAILY: Final = ("blocks", "node_blocks", "scores")
-"""Tables that grow with the measured intervals: one partition a day, dropped by retention."""
+DAILY: Final = ("blocks", "node_blocks", "silences", "scores")
+"""Tables that grow with the measured time: one partition a day, dropped by retention."""
 
 
 def declared(columns: dict[str, str]) -> str:

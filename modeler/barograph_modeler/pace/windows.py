@@ -47,6 +47,11 @@ class JobBlocks(NamedTuple):
     ended_at: npt.NDArray[np.float64]
     counts: npt.NDArray[np.int64] | None = None
 
+    def part(self, start: int, stop: int) -> JobBlocks:
+        """Blocks start..stop-1."""
+        counts = None if self.counts is None else self.counts[start:stop]
+        return JobBlocks(self.class_ids[start:stop], self.seconds[start:stop], self.ended_at[start:stop], counts)
+
 
 def blocks_by_job(columns: Mapping[str, Column]) -> Iterator[tuple[str, slice, JobBlocks]]:
     """Split rows of the table `blocks` where the job changes: the job, the rows, and their blocks."""

@@ -17,6 +17,7 @@ class TraceRing:
         self.path: Path = trace.file
         self.started_ns = 0
         self.started_unix_ns = trace.started_unix_ns
+        self.size = trace.size
         self.dropped = 0
         self.tail = 0
         self.head = 0

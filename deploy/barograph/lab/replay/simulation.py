@@ -16,6 +16,7 @@ from barograph_agent.job.identity import clean
 from barograph_agent.reduce.blocks import ROWS_PER_SECOND, Budget, reduce
 from barograph_agent.reduce.intervals import Cursor, IntervalReader
 from barograph_agent.ring.reader import Ring
+from barograph_agent.sidecar.silence import Silence, Silences
 from barograph_alerts.main import TABLES as ALERTS_TABLES
 from barograph_alerts.processor import Scorer
 from barograph_collector.client.follow import Follower
@@ -54,6 +55,7 @@ class Simulation:
         self._wait = wait
         self._runs = 0
         self._budget = Budget()
+        self._silences = Silences(Silence(), 0.0)
         self._scorer = Scorer(alpha=alpha, margin=margin)
         learner = Learner(seed=seed, window_seconds=window_seconds)
         self._modeler = Runner(learner, Follower(log, MODELER_TABLES), log, lambda: self.now)
@@ -94,6 +96,7 @@ class Simulation:
     def _begin(self, trace: Trace) -> tuple[str, TraceRing, IntervalReader]:
         self._runs += 1
         self._budget = Budget()
+        self._silences = Silences(Silence(), 0.0)
         started_at = trace.started_unix_ns * 1e-9
         self.now = max(self.now, started_at) if self._runs == 1 else started_at
         job = f"replay/{self._runs}.0.{clean(trace.file.stem, 'trace')}"
@@ -117,6 +120,10 @@ class Simulation:
                 blocks = reduce(intervals, self._budget.allow(float(intervals.ended_at[-1]), ROWS_PER_SECOND))
                 self._budget.spend(len(blocks["count"]))
                 self._log.put("blocks", len(blocks["count"]), {"job": job, "world": 0, **blocks})
+        if not ring.ended and self._silences.step(ring.head, reader.ended_at, seconds):
+            silence = self._silences.current
+            row = {"job": job, "host": "replay", "since": silence.since, "at": silence.at, "ranks": ring.size}
+            self._log.put("silences", 1, row)
 
     def _end(self, job: str, trace: Trace, ring: TraceRing) -> None:
         runtime = ring.last_seconds
