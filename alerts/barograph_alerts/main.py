@@ -13,7 +13,7 @@ from barograph_collector.client.log_reader import LogReader
 from barograph_collector.daemon.options import run_daemon
 from barograph_collector.daemon.runner import serve
 
-TABLES = ["paces", "bands", "events", "sites", "jobs", "predictions", "node_blocks", "blocks", "runs"]
+TABLES = ["paces", "bands", "events", "sites", "jobs", "predictions", "node_blocks", "pressures", "blocks", "runs"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -27,11 +27,13 @@ def _serve(configuration: Configuration[AlertsSettings]) -> int:
 
     settings = configuration.settings
     scorer = Scorer(alpha=settings.alpha, margin=settings.margin, applications=configuration.applications)
+    scorer.names_others = settings.processes == "all"
     exporter = AlertsExporter(scorer, labels=settings.labels)
 
     def apply() -> None:
         now = configuration.settings
         scorer.judge_by(alpha=now.alpha, margin=now.margin, applications=configuration.applications)
+        scorer.names_others = now.processes == "all"
         exporter.labels = now.labels
 
     def prepare(follower: Follower, reader: LogReader) -> None:
@@ -39,7 +41,8 @@ def _serve(configuration: Configuration[AlertsSettings]) -> int:
         for table in ("scores", "jobs"):
             for page in reader.read_all(table):
                 scorer.observe(table, page.columns, CLOCK.now())
-        follower.offsets["blocks"] = follower.offsets["node_blocks"] = scorer.first_open_offset
+        for table in ("blocks", "node_blocks", "pressures"):
+            follower.offsets[table] = scorer.first_open_offset
 
     return serve(scorer, TABLES, exporter, configuration, apply=apply, prepare=prepare)
 
