@@ -114,6 +114,26 @@ def test_names_of_processes_of_other_users_are_left_out_where_the_site_says_so(t
     assert (rows[-1]["process"], rows[-1]["process_of"]) == found
 
 
+def test_processes_of_one_name_count_together(node):
+    rows = []
+    for second in range(16):
+        for i in range(3):
+            node.proc.process(HOG + i, "stress", cpu=0.3 * second, core=1)
+        node.proc.process(HOG + 3, "make", cpu=0.5 * second, core=1)
+        rows += node.live(1, ran=0.5, delay=0.5)
+    assert rows[-1]["process"] == "stress"
+    assert rows[-1]["process_seconds"] == pytest.approx(0.9 * (rows[-1]["ended_at"] - rows[-1]["began_at"]))
+
+
+def test_a_process_that_has_ended_is_not_named_any_more(node):
+    node.proc.process(HOG, "python3", core=1)
+    for second in range(8):
+        node.proc.process(HOG, "python3", cpu=0.9 * second, core=1)
+        node.live(1, ran=0.5, delay=0.5)
+    node.proc.process(HOG, "reader", born=77777, core=1)
+    assert node.live(4, ran=0.5, delay=0.5)[-1]["process"] == "none"
+
+
 def test_a_rank_on_the_same_core_is_named_by_its_number(node):
     node.pids = {RANK: 3, 200: 7}
     rows = []
@@ -125,7 +145,7 @@ def test_a_rank_on_the_same_core_is_named_by_its_number(node):
     assert beside[7] == ("3", "rank")
 
 
-def test_processes_are_looked_at_only_while_ranks_wait_and_then_twice_in_half_a_minute(node, monkeypatch):
+def test_processes_are_looked_at_only_while_ranks_wait_and_then_not_often(node, monkeypatch):
     looks = []
     monkeypatch.setattr(node.proc, "ids", lambda: looks.append(node.now) or [])
     node.live(60, ran=1.0)
@@ -267,11 +287,14 @@ def test_a_process_may_call_itself_anything(tmp_path, name):
 def test_of_thousands_of_processes_the_newest_are_looked_at(monkeypatch, tmp_path):
     proc = FakeProc(tmp_path)
     monkeypatch.setattr(proc, "ids", lambda: list(range(1, 50_000)))
+    for pid in range(50_000 - busy.MOST, 50_000):
+        proc.process(pid)
     looks = busy.BusyProcesses(proc)
     looks.look(100.0)
     assert proc.shown == busy.MOST
-    for pid in range(49_000, 49_900):
-        proc.process(pid, cpu=0.0)
+    looks.compare(101.0, {})
+    looks.look(110.0)
+    assert proc.shown == 2 * busy.MOST  # too early for so many
     looks = busy.BusyProcesses(proc)
     looks.look(200.0)
     for pid in range(49_000, 49_900):

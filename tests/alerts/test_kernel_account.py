@@ -121,6 +121,14 @@ def test_what_was_so_before_the_onset_is_not_the_cause():
     assert cause.silent == ("n1",)  # nothing has grown
 
 
+def test_what_was_usual_is_said_beside_what_is():
+    rows = []
+    for at in np.arange(1000.0, ONSET + 20, 4.0):
+        rows += [row(at), row(at, 1, delay_seconds=0.2 if at < ONSET else 0.9)]
+    words = "rank 1 waited 90% of its time for a core, 20% before"
+    assert kernel_words.known(explain(account(*rows))) == words
+
+
 def test_what_is_too_little_for_the_loss_is_not_the_cause_and_the_kernel_is_not_called_silent():
     cause = explain(account(*disturbed(delay_seconds=0.1)), lost=0.8)
     assert (cause.kind, cause.silent) == ("network", ())
@@ -132,7 +140,7 @@ def test_ranks_that_wait_in_turn_explain_the_loss_together():
         rows += [row(at), *(row(at, rank, delay_seconds=0.2) for rank in range(4))]
     cause = explain(account(*rows))
     assert (cause.kind, len(cause.members)) == ("core", 4)
-    assert kernel_words.known(cause).startswith("rank 0, as 3 more, waited 20% of its time for a core")
+    assert kernel_words.known(cause).startswith("rank 0 (and 3 more) waited 20% of its time for a core")
 
 
 def test_where_the_kernel_shows_nothing_the_sentence_says_so_and_where_it_is_blind_it_does_not():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -11,8 +12,11 @@ from barograph_agent.system.processes import Processes, seconds
 
 LOOK_SECONDS: Final = 1.0
 """Least time between the two looks whose difference tells who was busy."""
-AGAIN_SECONDS: Final = 30.0
-"""Least time between two pairs of looks."""
+AGAIN_SECONDS: Final = 8.0
+PER_SECOND: Final = 64
+"""Least time between two pairs of looks, and most processes looked at per second of it."""
+KEPT_SECONDS: Final = 90.0
+"""How long a look counts."""
 MOST: Final = 4096
 """Processes looked at: those started last. Those of the kernel itself are the oldest."""
 BUSIEST: Final = 16
@@ -46,14 +50,16 @@ class BusyProcesses:
         self._processes = processes
         self._hides_others = hides_others
         self._before: dict[int, ProcessStat] = {}
+        self._count = 0
         self._looked_at = -math.inf
         self._found_at = -math.inf
         self._found: list[BusyProcess] = []
 
     def look(self, now: float) -> None:
         """Look a first time, unless it is too early. now: monotonic seconds."""
-        if not self._before and now - self._found_at >= AGAIN_SECONDS:
+        if not self._before and now - self._found_at >= max(AGAIN_SECONDS, self._count / PER_SECOND):
             self._before, self._looked_at = self._all(), now
+            self._count = len(self._before)
 
     def compare(self, now: float, ranks: Mapping[int, int]) -> None:
         """Look a second time if it is time to. ranks: their numbers by process."""
@@ -82,12 +88,19 @@ class BusyProcesses:
                 self._found.append(BusyProcess(pid, name, owner, stat.core, shares[pid], stat.born))
 
     def beside(self, pid: int, core: int, now: float) -> BusyProcess:
-        """The busiest process on a rank's core, else the busiest that is no rank; NOBODY if there is none."""
-        if now - self._found_at > 2 * AGAIN_SECONDS:
+        """The busiest process on a rank's core, else the busiest that is no rank; NOBODY if there is none.
+
+        Processes of one name and owner on one core count together: a program may have started many.
+        """
+        if now - self._found_at > KEPT_SECONDS:
             return NOBODY
         self._found = [one for one in self._found if self._processes.born(one.pid) == one.born]
         others = [one for one in self._found if one.pid != pid and (one.core == core or one.owner != "rank")]
-        return max(others, key=lambda one: (one.core == core, one.owner != "rank", one.share), default=NOBODY)
+        together: Counter[tuple[str, str, int]] = Counter()
+        for one in others:
+            together[one.name, one.owner, one.core] += one.share  # type: ignore[assignment]
+        grouped = [one._replace(share=together[one.name, one.owner, one.core]) for one in others]
+        return max(grouped, key=lambda one: (one.core == core, one.owner != "rank", one.share), default=NOBODY)
 
     def _all(self) -> dict[int, ProcessStat]:
         found = {pid: process_stat(self._processes, pid) for pid in self._processes.ids()[-MOST:]}

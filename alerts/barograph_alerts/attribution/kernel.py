@@ -45,6 +45,7 @@ class Pressure(NamedTuple):
     swapped: float
     steal: float
     beside: Beside | None
+    beside_seconds: float
 
 
 def pressure(row: Mapping[str, Any], *, names_others: bool) -> Pressure:
@@ -66,6 +67,7 @@ def pressure(row: Mapping[str, Any], *, names_others: bool) -> Pressure:
         swapped=float(max(row["swapped_pages"], 0)),
         steal=float(row["steal_seconds"]) / cores,
         beside=Beside("" if name == "none" else name, owner, on, on == core) if owner != "none" else None,
+        beside_seconds=float(row["process_seconds"]),
     )
 
 
@@ -79,6 +81,7 @@ class Sum:
         self.unknown = False
         """Whether the kernel does not count delays."""
         self.beside: Counter[Beside] = Counter()
+        """Processor time of the busiest processes beside it."""
 
     def add(self, row: Pressure) -> None:
         """Add a row."""
@@ -87,8 +90,8 @@ class Sum:
             value = getattr(row, name)
             if math.isfinite(value):
                 setattr(self, name, getattr(self, name) + value)
-        if row.beside is not None:
-            self.beside[row.beside] += 1
+        if row.beside is not None and math.isfinite(row.beside_seconds):
+            self.beside[row.beside] += row.beside_seconds  # type: ignore[assignment]
 
 
 _NOTHING: Final = Sum()

@@ -13,13 +13,13 @@ def known(cause: Cause) -> str:
     share = cause.numbers.get("waited", 0.0)
     match cause.kind:
         case "core":
-            return f"{_who(cause)} waited {share:.0%} of its time for a core{_taker(cause.beside)}"
+            return f"{_who(cause)} waited {share:.0%} of its time for a core{_before(cause)}{_taker(cause.beside)}"
         case "stopped":
             return f"{_who(cause)} was stopped by a signal for {share:.0%} of its time"
         case "disk":
-            return f"{_who(cause)} waited {share:.0%} of its time for a disk or a file system"
+            return f"{_who(cause)} waited {share:.0%} of its time for a disk or a file system{_before(cause)}"
         case "memory":
-            return f"{_who(cause)} waited {share:.0%} of its time for memory{_paging(cause)}"
+            return f"{_who(cause)} waited {share:.0%} of its time for memory{_before(cause)}{_paging(cause)}"
         case "steal":
             return f"the hypervisor took {share:.0%} of the cores of {_listed(cause)}"
     return ""
@@ -41,7 +41,13 @@ def _who(cause: Cause) -> str:
     on = "" if cause.members and cause.members[0].startswith("rank ") else f" on {cause.host}"
     name = cause.host if rank is None else f"rank {rank:.0f}{on}"
     more = int(cause.numbers.get("members", 1)) - 1
-    return f"{name}, as {more} more," if more > 0 else name
+    return f"{name} (and {more} more)" if more > 0 else name
+
+
+def _before(cause: Cause) -> str:
+    """What was usual, unless it was next to nothing."""
+    before = cause.numbers.get("waited_before", 0.0)
+    return f", {before:.0%} before" if before >= 0.01 else ""
 
 
 def _listed(cause: Cause) -> str:
