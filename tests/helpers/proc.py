@@ -1,9 +1,8 @@
-"""A tree of /proc and /sys made of files, and the Processes that read it."""
+"""Files of /proc and /sys as a test writes them."""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from barograph_agent.system.processes import Processes
 
@@ -13,24 +12,33 @@ TICKS = os.sysconf("SC_CLK_TCK")
 class FakeProc(Processes):
     """Processes whose counters a test sets. Seconds unless said otherwise."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = str(root)
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
         self.users: dict[int, int] = {}
         self.shown = 0
         """Files read so far."""
 
     def show(self, file: str) -> bytes:
         self.shown += 1
-        return super().show(file)
+        return self.files.get(file, b"")
+
+    def born(self, pid: int) -> int:
+        stat = self.files.get(f"/proc/{pid}/stat", b"").rpartition(b")")[2].split()
+        return int(stat[19]) if stat else -1
+
+    def ids(self) -> list[int]:
+        return sorted(int(file.split("/")[2]) for file in self.files if file.endswith("/stat") and file != "/proc/stat")
+
+    def threads(self, pid: int) -> list[int]:
+        start = f"/proc/{pid}/task/"
+        return sorted(int(file.removeprefix(start).split("/")[0]) for file in self.files if file.startswith(start))
 
     def user(self, pid: int) -> int:
         return self.users.get(pid, 1000)
 
     def write(self, file: str, text: str | bytes) -> None:
         """Write a file such as /proc/stat."""
-        path = Path(self.root + file)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        self.files[file] = text if isinstance(text, bytes) else text.encode()
 
     def process(
         self,
