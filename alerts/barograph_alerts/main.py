@@ -13,7 +13,9 @@ from barograph_collector.client.log_reader import LogReader
 from barograph_collector.daemon.options import run_daemon
 from barograph_collector.daemon.runner import serve
 
-TABLES = ["paces", "bands", "events", "sites", "jobs", "predictions", "node_blocks", "blocks", "silences", "runs"]
+TABLES = [
+    "paces", "bands", "events", "sites", "jobs", "predictions", "node_blocks", "pressures", "blocks", "silences", "runs"
+]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -27,11 +29,13 @@ def _serve(configuration: Configuration[AlertsSettings]) -> int:
 
     settings = configuration.settings
     scorer = Scorer(alpha=settings.alpha, margin=settings.margin, applications=configuration.applications)
+    scorer.names_others = settings.processes == "all"
     exporter = AlertsExporter(scorer, labels=settings.labels)
 
     def apply() -> None:
         now = configuration.settings
         scorer.judge_by(alpha=now.alpha, margin=now.margin, applications=configuration.applications)
+        scorer.names_others = now.processes == "all"
         exporter.labels = now.labels
 
     def prepare(follower: Follower, reader: LogReader) -> None:
@@ -39,7 +43,7 @@ def _serve(configuration: Configuration[AlertsSettings]) -> int:
         for table in ("scores", "jobs"):
             for page in reader.read_all(table):
                 scorer.observe(table, page.columns, CLOCK.now())
-        for table in ("node_blocks", "blocks", "silences"):
+        for table in ("node_blocks", "pressures", "blocks", "silences"):
             follower.offsets[table] = scorer.first_open_offset
 
     return serve(scorer, TABLES, exporter, configuration, apply=apply, prepare=prepare)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, get_args
 
 import numpy as np
 
 from barograph_agent.protocol.wire import Column
-from barograph_alerts.attribution.cause import Cause
+from barograph_alerts.attribution.cause import Cause, KernelKind
 from barograph_alerts.attribution.coincidence import Coincidences, Neighbour
 from barograph_alerts.attribution.fleet import NodeRanking, e_bh, facility_share
+from barograph_alerts.attribution.kernel import pressure
 from barograph_alerts.attribution.work import WorkSpan
 from barograph_alerts.detection.evidence import ALPHA, MARGIN
 from barograph_alerts.detection.runtime_prior import FROM_FEATURES, RuntimePrior
@@ -28,6 +29,8 @@ from barograph_modeler.state import lru
 
 JOBS: Final = 20_000
 """Jobs kept; the least recently active are evicted."""
+BLAMING: Final = frozenset({"straggler", *get_args(KernelKind)})
+"""Causes whose members are the nodes to blame."""
 
 
 class Scorer:
@@ -55,6 +58,8 @@ class Scorer:
         """Running jobs rejected by e-BH among all running jobs."""
         self.facility = 0.0
         """Share of slow jobs among running jobs if a common cause is likely, else 0."""
+        self.names_others = False
+        """Whether sentences name processes of users other than the job's."""
         self.judge_by(alpha=alpha, margin=margin, applications=applications or {})
         self._references = References()
         self._progress = ProgressHistory()
@@ -68,6 +73,7 @@ class Scorer:
             "blocks": self._read_blocks,
             "silences": self._read_silences,
             "node_blocks": self._read_node_blocks,
+            "pressures": self._read_pressures,
             "predictions": self._read_predictions,
             "runs": self._read_runs,
         }
@@ -212,6 +218,14 @@ class Scorer:
             if job is not None and job.node_work is not None and (span := job.node_work.add(row)) is not None:
                 job.work.append(span)
 
+    def _read_pressures(self, columns: Mapping[str, Column]) -> None:
+        names = list(columns)
+        for values in zip(*columns.values(), strict=True):
+            row = dict(zip(names, values, strict=True))
+            if (job := self._job(row["job"])) is not None:
+                onset_at = job.monitor.open_since if job.monitor is not None else math.inf
+                job.kernel.add(pressure(row, names_others=self.names_others), onset_at)
+
     def _job(self, name: str) -> WatchedJob | None:
         """The watched job; None once it has its final verdict."""
         return None if name in self._judged else lru.get(self.jobs, name, WatchedJob, JOBS)
@@ -231,7 +245,7 @@ class Scorer:
         longest = self._references.longest_seconds(job.workload)
         own = self._applications.get(job.app, {})
         alpha, margin = own.get("alpha", self.alpha), own.get("margin", self._margin)
-        return JobMonitor(self._references.paces.get(job.workload), alpha, margin, longest)
+        return JobMonitor(self._references.paces.get(job.workload), alpha, margin, longest, job.kernel)
 
     def _score(self, name: str, job: WatchedJob, now: float) -> Output:
         job.monitor = monitor = job.monitor or self._new_monitor(job)
@@ -263,6 +277,6 @@ class Scorer:
     def _record(self, verdict: JobVerdict) -> None:
         """Record the evidence of an ended job about its nodes."""
         # On one node the members are ranks, which are not comparable between jobs.
-        if verdict.cause == "straggler" and len(verdict.hosts) > 1:
+        if verdict.cause in BLAMING and len(verdict.hosts) > 1:
             self.nodes.add(verdict.hosts, verdict.members)
         self._surroundings.ended(verdict.workload, verdict.hosts, verdict.at)

@@ -35,3 +35,8 @@ class AlertsSettings(FollowerSettings, frozen=True):
         Form("NAME,...", "names out of user"),
         Option("further labels of job metrics: user; everybody who may scrape sees them", reloads=True),
     ] = ()
+    processes: Annotated[
+        Literal["own", "all"],
+        Form("WHOSE", "own or all"),
+        Option("whose processes verdicts name: of the job's user only, or of all users of its nodes", reloads=True),
+    ] = "own"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import pytest
 from barograph_agent.deliver import link
 from barograph_agent.deliver import spool as spool_module
 from barograph_agent.job.identity import Job
+from barograph_agent.kernel.readings import process_stat
 from barograph_agent.ring.reader import FINALIZED
 from barograph_agent.settings import places
 from barograph_agent.sidecar.main import adopt, orphans
@@ -72,6 +74,15 @@ class Run:
     def watch(self, endpoint: str = "") -> Watch:
         plan = msgspec.structs.replace(self.plan, endpoint=endpoint or self.plan.endpoint)
         return Watch(self.directory, plan, system=calendar_at(lambda: NOW))
+
+
+class Passing(Clock):
+    """Real clocks, which a test moves on."""
+
+    def __init__(self) -> None:
+        self.passed = 0.0
+        self.now = lambda: NOW + self.passed  # type: ignore[method-assign]
+        self.monotonic = lambda: Clock.monotonic() + self.passed  # type: ignore[method-assign]
 
 
 def put(shim: FakeShim, count: int) -> int:
@@ -540,3 +551,36 @@ def test_a_directory_of_another_user_or_a_link_is_rejected(tmp_path: Path, monke
     with pytest.raises(PermissionError) as raised:
         places.private_directory(made)
     assert str(raised.value) == f"{made} belongs to uid {uid}, expected {uid + 1}"
+
+
+def test_what_the_kernel_knows_of_the_runs_own_processes_is_delivered(run: Run, collector: Collector) -> None:
+    def sleeper(rings: Path) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(["sleep", "600"], env={"BAROGRAPH_RING_DIR": str(rings)})
+
+    rank, stranger = sleeper(run.rings), sleeper(run.rings.parent)
+    try:
+        for number, process in enumerate((rank, stranger)):
+            run.ring(f"{number}.ring", pid=process.pid).set(rank=number)
+            process.send_signal(signal.SIGSTOP)
+            wait_until(lambda pid=process.pid: state(pid) == "T", "the process is stopped")
+        clock = Passing()
+        plan = msgspec.structs.replace(run.plan, endpoint=collector.endpoint)
+        watch = Watch(run.directory, plan, system=SYSTEM._replace(clock=clock))
+        for _ in range(12):
+            watch.step()
+            clock.passed += 1.0
+        run.end()
+        deliver(watch)
+        watch.close()
+    finally:
+        for process in (rank, stranger):
+            process.kill()
+            process.wait()
+    found = rows(collector, "pressures")
+    assert {(row["host"], row["rank"]) for row in found} == {("n1", -1), ("n1", 0)}
+    assert sum(row["stopped_seconds"] for row in found if row["rank"] == 0) >= 8.0
+
+
+def state(pid: int) -> str:
+    stat = process_stat(PROCESSES, pid)
+    return stat.state if stat is not None else ""

@@ -108,6 +108,15 @@ class _NodeProcesses(Processes):
     def born(self, pid: int) -> int:
         return 1 if any(one.pid == pid and one.lives for one in self._node.processes) else -1
 
+    def show(self, file: str) -> bytes:
+        return b""
+
+    def ids(self) -> list[int]:
+        return [one.pid for one in self._node.processes if one.lives]
+
+    def environment(self, pid: int) -> dict[str, str]:
+        return {}
+
     def any_with(self, variable: str, value: str) -> bool:
         process = self._node.variables.get(value)
         return process is not None and process.lives

@@ -85,6 +85,17 @@ TABLES: Final[dict[str, Table]] = {
         # no further one. Both by the clock of `blocks.ended_at`, so that they compare with it whatever the clocks of
         # other machines say. `ranks`: those on this host that live and have not called MPI_Finalize.
         _table("silences", job=_N, host=_N, since=_F, at=_F, ranks=_I),
+        # What the kernel of a node knows, over seconds in which it knew something, and now and then over quiet ones.
+        # `rank` -1 is the node with sums over the job's ranks there; ranks have a row where they have lost time.
+        # `delay_seconds`: ready to run without a core, of the thread that waited most. `stopped_seconds`: stopped by a
+        # signal. `blocked_seconds`: in uninterruptible sleep. `process`: the busiest process beside the rank, none
+        # if unknown; `process_of`: whose it is: same or other user, or a rank of this job, or none. NaN and -1 are
+        # unknown. `busy_seconds` and `steal_seconds` are sums over `cores`, pressures shares of the time.
+        _table("pressures", job=_N, host=_N, rank=_I, began_at=_F, ended_at=_F, run_seconds=_F, delay_seconds=_F,
+               stopped_seconds=_F, blocked_seconds=_F, major_faults=_I, resident_bytes=_I, core=_I, process=_N,
+               process_of=_N, process_core=_I, process_seconds=_F, cores=_I, busy_seconds=_F, steal_seconds=_F,
+               cpu_pressure=_F, memory_pressure=_F, io_pressure=_F, swapped_pages=_I, available_bytes=_I,
+               throttles=_I),
         # One row per job step at its end. `exit_status` as a shell reports it, -1 if unknown; `intervals` as counted
         # by the shim, `dropped`: those of them that are in no block.
         _table("runs", job=_N, ended_at=_F, runtime_seconds=_F, exit_status=_I, intervals=_I, dropped=_I),

@@ -142,6 +142,12 @@ class RingSet:
         """Sum of all cursors: grows with every record read."""
         return sum(cursor.position + cursor.node_position for cursor in self.progress.cursors.values())
 
+    def ranks(self) -> dict[int, int]:
+        """The numbers of the ranks that run on this node, by the ids of their processes."""
+        return {
+            ring.pid: self.progress.cursors[name].rank for name, ring in self._rings.items() if ring.exit_status is None
+        }
+
     def release(self) -> None:
         """Let the shim overwrite everything read so far. To be called once it is durable."""
         for name, ring in self._rings.items():

@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from barograph_agent.reduce.blocks import ROWS_PER_SECOND
 from barograph_agent.settings import places
@@ -103,6 +103,11 @@ class AgentSettings(Section, frozen=True):
         Form("DIR", "a directory in memory", path),
         Option("directory of rings", otherwise="/dev/shm/barograph-UID"),
     ] = None
+    processes: Annotated[
+        Literal["all", "own"],
+        Form("WHOSE", "all or own"),
+        Option("whose busy processes beside a rank are recorded by name; own: of the job's user only"),
+    ] = "all"
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:

@@ -71,6 +71,10 @@ class RunPlan(msgspec.Struct, frozen=True):
         """True while a process exists that was started with this run's ring directory in its environment."""
         return processes.any_with(RING_VARIABLE, self.step_directory or self.ring_directory)
 
+    def has(self, pid: int, processes: Processes) -> bool:
+        """Whether a process was started with this run's ring directory in its environment."""
+        return processes.environment(pid).get(RING_VARIABLE) == (self.step_directory or self.ring_directory)
+
 
 class CommandEnd(msgspec.Struct, frozen=True):
     """End of the command: Unix seconds, runtime in seconds, exit status as a shell reports it."""

@@ -16,6 +16,7 @@ from barograph_agent.deliver.link import Link
 from barograph_agent.deliver.spool import SEGMENT_BYTES, Spool
 from barograph_agent.feature_files.stable import StableFeatures
 from barograph_agent.job.rules import RulesError
+from barograph_agent.kernel.pressures import Pressures
 from barograph_agent.protocol import wire
 from barograph_agent.reduce.blocks import ROW_BYTES
 from barograph_agent.reduce.intervals import BATCH
@@ -77,6 +78,15 @@ class Watch:
         self._has_stragglers = False
         self._spool = Spool(directory, plan.spool_bytes, segment_bytes, system.disk)
         self._load()
+        self._environment, complaint = agent.environment_or_complaint(os.environ)
+        if complaint:
+            self._note(complaint)
+        self._pressures = Pressures(
+            system.clock,
+            system.processes,
+            belongs=lambda pid: plan.has(pid, system.processes),
+            hides_others=agent.value_or_default("processes", self._environment) == "own",
+        )
         self.link = self._connect()
 
     @property
@@ -156,18 +166,15 @@ class Watch:
 
     def _connect(self) -> Link:
         key = None
-        environment, complaint = agent.environment_or_complaint(os.environ)
-        if complaint:
-            self._note(complaint)
         try:
-            key = keys.from_environment(environment)
+            key = keys.from_environment(self._environment)
         except keys.KeyFileError as error:
             self._note(str(error))
         maker = None
         if key is not None and key.role == "agent":
             kept = self.directory / TOKEN
-            credential.keep_token(environment, self.plan.job.key, kept)
-            maker = credential.maker(environment, kept)
+            credential.keep_token(self._environment, self.plan.job.key, kept)
+            maker = credential.maker(self._environment, kept)
         return Link(self.plan.endpoint, self.plan.stream, self._spool, key=key, credential=maker, system=self._system)
 
     def _must_hold(self) -> bool:
@@ -198,6 +205,7 @@ class Watch:
         self._report_unreadable()
         if not final:
             self._append_features(final=False)
+            self._append_pressures(final=False)
         moved = self._ring_set.position > before
         if moved or self._spool.next_seq > self._spool.last_seq + 1:
             self._commit()
@@ -220,6 +228,7 @@ class Watch:
     def _append_run(self, end: CommandEnd) -> None:
         self._append_job()
         self._append_features(final=True)
+        self._append_pressures(final=True)
         seen, lost = self._ring_set.counted()
         if self._reports_job:
             values = {
@@ -253,6 +262,10 @@ class Watch:
         for reason, count in self._features.lost.items():
             if final and count:
                 self._append("events", 1, {"kind": f"features-{reason}", "rows": count, "detail": ""})
+
+    def _append_pressures(self, *, final: bool) -> None:
+        if columns := self._pressures.read(self._ring_set.ranks(), final=final):
+            self._append("pressures", len(columns["rank"]), columns)
 
     def _append_job(self) -> None:
         """Append the row of `jobs`, once per run and by one of its sidecars."""

@@ -1,4 +1,7 @@
-"""Processes of this node, read from /proc. Processes that have ended or belong to other users are not visible."""
+"""What the kernel shows of this node and its processes, in /proc and /sys.
+
+Processes that have ended are not visible, those of other users only in part.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,14 @@ import os
 from pathlib import Path
 from typing import Final
 
+_MOST_BYTES: Final = 2**16
+
 
 class Processes:
     """Processes by their ids."""
+
+    root = ""
+    """What precedes /proc and /sys."""
 
     def own(self) -> int:
         """The id of this process."""
@@ -18,7 +26,7 @@ class Processes:
     def born(self, pid: int) -> int:
         """Start time of process `pid`, in clock ticks since boot; -1 if there is no such process."""
         try:
-            stat = Path(f"/proc/{pid}/stat").read_text()
+            stat = Path(f"{self.root}/proc/{pid}/stat").read_text(errors="replace")
         except OSError:
             return -1
         # The command name may contain spaces and brackets; the other fields follow the last bracket.
@@ -27,20 +35,65 @@ class Processes:
 
     def environment(self, pid: int) -> dict[str, str]:
         """The initial environment of a process; empty if it is not visible."""
-        return dict(word.partition("=")[::2] for word in _words(pid, "environ"))
+        return dict(word.partition("=")[::2] for word in self._words(pid, "environ"))
 
     def command(self, pid: int) -> list[str]:
         """The command line of a process; empty if it is not visible."""
-        return _words(pid, "cmdline")
+        return self._words(pid, "cmdline")
 
     def any_with(self, variable: str, value: str) -> bool:
         """Whether a process was started with this variable in its environment."""
         entry = os.fsencode(f"{variable}={value}")
-        for path in Path("/proc").glob("[0-9]*/environ"):
+        for path in Path(f"{self.root}/proc").glob("[0-9]*/environ"):
             with contextlib.suppress(OSError):
                 if entry in path.read_bytes().split(b"\0"):
                     return True
         return False
+
+    def show(self, file: str) -> bytes:
+        """The beginning of a file such as /proc/stat; empty if it is missing or not for this process."""
+        # Without Path: this is read for each rank once a second.
+        try:
+            descriptor = os.open(self.root + file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError:
+            return b""
+        try:
+            data = part = os.read(descriptor, _MOST_BYTES)
+            while part and len(data) < _MOST_BYTES:
+                part = os.read(descriptor, _MOST_BYTES - len(data))
+                data += part
+            return data
+        except OSError:
+            return b""
+        finally:
+            os.close(descriptor)
+
+    def ids(self) -> list[int]:
+        """The ids of all visible processes, ascending."""
+        return self._numbers("/proc")
+
+    def threads(self, pid: int) -> list[int]:
+        """The ids of the threads of a process, ascending; empty if it has ended."""
+        return self._numbers(f"/proc/{pid}/task")
+
+    def user(self, pid: int) -> int:
+        """The id of a process's user; -1 if there is no such process."""
+        try:
+            return os.stat(f"{self.root}/proc/{pid}").st_uid  # noqa: PTH116
+        except OSError:
+            return -1
+
+    def _numbers(self, folder: str) -> list[int]:
+        try:
+            return sorted(int(name) for name in os.listdir(self.root + folder) if name.isdecimal())  # noqa: PTH208
+        except OSError:
+            return []
+
+    def _words(self, pid: int, name: str) -> list[str]:
+        try:
+            return os.fsdecode(Path(f"{self.root}/proc/{pid}/{name}").read_bytes()).rstrip("\0").split("\0")
+        except OSError:
+            return []
 
 
 PROCESSES: Final = Processes()
@@ -49,10 +102,3 @@ PROCESSES: Final = Processes()
 def seconds(ticks: int) -> float:
     """Clock ticks in seconds, with a resolution of 10 ms."""
     return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def _words(pid: int, name: str) -> list[str]:
-    try:
-        return os.fsdecode(Path(f"/proc/{pid}/{name}").read_bytes()).rstrip("\0").split("\0")
-    except OSError:
-        return []

@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from barograph_alerts.attribution.work import WorkSpan
 
@@ -23,7 +23,19 @@ PHASE_BEFORE: Final = 0.6
 FEWEST: Final = 20
 """Least number of sync points before and after the onset."""
 
-Kind: TypeAlias = Literal["straggler", "all-slow", "network", "one-phase", "stall", "fast", "unknown"]
+KernelKind: TypeAlias = Literal["core", "memory", "disk", "stopped", "steal"]
+"""What the kernel of a node knows."""
+Kind: TypeAlias = Literal["straggler", "all-slow", "network", "one-phase", "stall", "fast", "unknown"] | KernelKind
+
+
+class Beside(NamedTuple):
+    """The busiest process beside a rank. name: empty if it is not to be told. owner: `same` or `other` user, `rank`."""
+
+    name: str
+    owner: str
+    core: int
+    shares_core: bool
+    """Whether the rank runs on that core too."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +47,12 @@ class Cause:
     numbers: Mapping[str, float] = field(default_factory=dict)
     phase: int | None = None
     """The class that is slow, for one-phase."""
+    beside: Beside | None = None
+    """Who runs where a rank waits for a core."""
+    silent: tuple[str, ...] = ()
+    """Nodes whose kernels show no reason."""
+    host: str = ""
+    """The node of the worst member, for what kernels know."""
 
 
 class Sums:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from barograph_alerts.attribution.coincidence import Coincidence
+from barograph_alerts.attribution.kernel import KernelAccount
 from barograph_alerts.attribution.node_work import NodeWork
 from barograph_alerts.attribution.work import WorkSpan
 from barograph_alerts.detection.runtime_prior import RuntimePrior
@@ -45,6 +46,7 @@ class WatchedJob:
         self.coincidences: list[Coincidence] = []
         self.explained: tuple[object, ...] = ()
         self.node_work: NodeWork | None = None
+        self.kernel = KernelAccount()
         self.runtime_seconds = math.nan
         self.ended = False
         self.reported: tuple[object, ...] = ()
@@ -92,4 +94,5 @@ class WatchedJob:
             return None
         evidence, cause = self.monitor.evidence, self.monitor.cause
         ended = bool(evidence.alarms) and evidence.open is None
-        return len(evidence.alarms), ended, cause.kind, cause.members, evidence.score // REPORT_STEP
+        found = cause.kind, cause.members, cause.beside, cause.silent
+        return len(evidence.alarms), ended, found, evidence.score // REPORT_STEP

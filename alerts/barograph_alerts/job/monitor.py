@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from barograph_alerts.attribution.cause import Attribution, Cause, phase_cause
+from barograph_alerts.attribution.kernel import KernelAccount
 from barograph_alerts.attribution.work import WorkSpan
 from barograph_alerts.detection.alarm import Alarm
 from barograph_alerts.detection.evidence import Evidence
@@ -23,6 +24,8 @@ Band = tuple[float, float, float]
 """Lower, expected and upper seconds."""
 SETTLED: Final = 30.0
 """The cause is recomputed until intervals and node work of this many seconds after the onset are known."""
+KNOWN: Final = 90.0
+"""What kernels know of so many seconds after the onset counts: quiet rows come each half a minute."""
 WORK: Final = 1024
 """Work spans held until the windows of their time arrive; the oldest are dropped."""
 PROJECTED: Final = 0.5
@@ -33,9 +36,17 @@ class JobMonitor:
     """Evidence, stall test, attribution, time by class and projected runtime of one job.
 
     pace: as of the begin of the job, None without a history. longest_seconds: longest interval in the history.
+    kernel: what the kernels of its nodes know.
     """
 
-    def __init__(self, pace: Pace | None, alpha: float, margin: float, longest_seconds: float) -> None:
+    def __init__(
+        self,
+        pace: Pace | None,
+        alpha: float,
+        margin: float,
+        longest_seconds: float,
+        kernel: KernelAccount | None = None,
+    ) -> None:
         self.evidence = Evidence(pace, alpha, margin)
         self.cause = Cause("unknown")
         self.began_at = math.nan
@@ -49,6 +60,8 @@ class JobMonitor:
         self._worked_until = -math.inf
         self._explained = 0
         self._explained_work = -math.inf
+        self._kernel = kernel or KernelAccount()
+        self._work_cause = self.cause
         self._disturbed = False
 
     def add(self, blocks: JobBlocks, longest: npt.NDArray[np.float64]) -> None:
@@ -137,13 +150,25 @@ class JobMonitor:
             return
         alarm = self.evidence.alarms[-1]
         fresh = self._explained < len(self.evidence.alarms)
-        if fresh or (alarm.ended_at is None and not self._is_settled(alarm)):
-            self.cause = self._why(alarm)
+        again = fresh or (alarm.ended_at is None and not self._is_settled(alarm))
+        if again:
+            self._work_cause = self._why(alarm)
             self._explained = len(self.evidence.alarms)
             self._explained_work = self._worked_until
+        if again or self._until - alarm.onset_at < 2 * KNOWN:
+            self.cause = self._by_kernel(alarm, self._work_cause)
         was, self._disturbed = self._disturbed, alarm.ended_at is None
         if was and not self._disturbed:
             self._attribution.end_disturbance(alarm.onset_at)
+
+    def _by_kernel(self, alarm: Alarm, cause: Cause) -> Cause:
+        """The cause as far as kernels know one."""
+        if not self._kernel.count or alarm.kind == "fast" or alarm.basis == "scaling":
+            return cause
+        # Later rows would dilute what was there when the job became slow.
+        until = min(math.inf if alarm.ended_at is None else alarm.ended_at, alarm.onset_at + KNOWN)
+        lost = 1 - 1 / alarm.slowdown if alarm.slowdown > 1 else 1.0
+        return self._kernel.explain(cause, alarm.onset_at, until, lost)
 
     def _is_settled(self, alarm: Alarm) -> bool:
         # Node work may arrive late: sidecars deliver from their spools once the collector is available again.
@@ -157,6 +182,11 @@ class JobMonitor:
             return math.nan
         ratio = self.evidence.whole_slowdown
         return now - self.began_at + max(0.0, band[1] - expected) * ratio
+
+    @property
+    def open_since(self) -> float:
+        """Onset of the current alarm, infinite without one."""
+        return self.evidence.open.onset_at if self.evidence.open is not None else math.inf
 
     @property
     def members(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from barograph_alerts.attribution.cause import Cause
 from barograph_alerts.detection.baseline import FIRST
 from barograph_alerts.detection.evidence import MINIMUM_RESIDUALS, Evidence
 from barograph_alerts.detection.runtime_prior import RuntimePrior
+from barograph_alerts.job import kernel_words
 
 MEMBERS = 3
 """Names listed in a sentence; further ones are counted."""
@@ -35,8 +36,9 @@ def sentence(
     alarm = evidence.alarms[-1]
     since = _clock(alarm.onset_at) + (f" until {_clock(alarm.ended_at)}" if alarm.ended_at is not None else "")
     if alarm.kind == "stalled":
-        return f"stalled: no sync point since {since}, far longer than any interval of {alarm.basis}{tail}"
-    why = _why(cause, phase)
+        why = _by_kernel(cause, "")
+        return f"stalled: no sync point since {since}, far longer than any interval of {alarm.basis}{why}{tail}"
+    why = _by_kernel(cause, _why(cause, phase))
     earlier = f", disturbance {len(evidence.alarms)} of this job" if len(evidence.alarms) > 1 else ""
     score = f"(score {alarm.score:.1f}{earlier})"
     coincides = _coincides(coincidence)
@@ -77,6 +79,14 @@ def missing(evidence: Evidence, workload: str) -> str:
     if evidence.windows:
         return history
     return f"{history}; or {FIRST} windows of repeated work of its own"
+
+
+def _by_kernel(cause: Cause, why: str) -> str:
+    """What kernels know, or `why` and that they know nothing."""
+    if words := kernel_words.known(cause):
+        return f": {words}"
+    silence = kernel_words.silence(cause)
+    return why + (f"{',' if why else ':'} {silence}" if silence else "")
 
 
 def _why(cause: Cause, phase: str) -> str:

@@ -1,0 +1,244 @@
+"""What the kernels of a job's nodes know of the time lost since an onset, from rows of `pressures`."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from barograph_alerts.attribution.cause import Beside, Cause, Kind
+
+NODE: Final = -1
+"""The rank of rows about a whole node."""
+RECENT: Final = 1024
+"""Newest rows kept one by one, since an onset is detected some time later."""
+RANKS: Final = 4096
+"""Ranks and nodes whose sums are kept."""
+LEAST: Final = 0.05
+"""Least share of its time that a rank has lost to what is named as the cause."""
+EXPLAINS: Final = 0.5
+"""Least share of the lost time that the ranks have lost to it, together."""
+ALIKE: Final = 0.5
+"""Ranks are named that have this share of what the worst has lost, or more."""
+COVERED: Final = 4.0
+"""Seconds after the onset that must be known before a kernel is said to show nothing."""
+FAULTS: Final = 20.0
+SWAPPED: Final = 100.0
+"""Major faults and swapped pages per second from which on a rank that is blocked waits for memory, not for files."""
+FAULT_SECONDS: Final = 1e-4
+"""Time to read a page from a fast disk."""
+
+
+class Pressure(NamedTuple):
+    """One row: what a rank or a node has lost, in seconds, NaN if unknown. steal: mean over the node's cores."""
+
+    host: str
+    rank: int
+    began_at: float
+    ended_at: float
+    delay: float
+    stopped: float
+    blocked: float
+    faults: float
+    memory: float
+    swapped: float
+    steal: float
+    beside: Beside | None
+    beside_seconds: float
+
+
+def pressure(row: Mapping[str, Any], *, names_others: bool) -> Pressure:
+    """From a row of the log. names_others: whether to name processes of other users."""
+    cores, span = max(int(row["cores"]), 1), float(row["ended_at"]) - float(row["began_at"])
+    owner = str(row["process_of"])
+    name = "" if owner == "other" and not names_others else str(row["process"])
+    core, on = int(row["core"]), int(row["process_core"])
+    return Pressure(
+        host=str(row["host"]),
+        rank=int(row["rank"]),
+        began_at=float(row["began_at"]),
+        ended_at=float(row["ended_at"]),
+        delay=float(row["delay_seconds"]),
+        stopped=float(row["stopped_seconds"]),
+        blocked=float(row["blocked_seconds"]),
+        faults=float(max(row["major_faults"], 0)),
+        memory=float(row["memory_pressure"]) * span,
+        swapped=float(max(row["swapped_pages"], 0)),
+        steal=float(row["steal_seconds"]) / cores,
+        beside=Beside("" if name == "none" else name, owner, on, on == core) if owner != "none" else None,
+        beside_seconds=float(row["process_seconds"]),
+    )
+
+
+class Sum:
+    """Sums over the rows of one rank or node."""
+
+    __slots__ = ("beside", "blocked", "delay", "faults", "memory", "steal", "stopped", "swapped", "unknown")
+
+    def __init__(self) -> None:
+        self.delay = self.stopped = self.blocked = self.faults = self.memory = self.swapped = self.steal = 0.0
+        self.unknown = False
+        """Whether the kernel does not count delays."""
+        self.beside: Counter[Beside] = Counter()
+        """Processor time of the busiest processes beside it."""
+
+    def add(self, row: Pressure) -> None:
+        """Add a row."""
+        self.unknown = self.unknown or math.isnan(row.delay)
+        for name in ("delay", "stopped", "blocked", "faults", "memory", "swapped", "steal"):
+            value = getattr(row, name)
+            if math.isfinite(value):
+                setattr(self, name, getattr(self, name) + value)
+        if row.beside is not None and math.isfinite(row.beside_seconds):
+            self.beside[row.beside] += row.beside_seconds  # type: ignore[assignment]
+
+
+_NOTHING: Final = Sum()
+
+
+class Account:
+    """Sums over rows of a time."""
+
+    def __init__(self) -> None:
+        self.seconds: Counter[str] = Counter()
+        """Known time of each node."""
+        self.sums: dict[tuple[str, int], Sum] = {}
+
+    def add(self, rows: Iterable[Pressure]) -> Account:
+        """Add rows."""
+        for row in rows:
+            key = row.host, row.rank
+            if not row.ended_at > row.began_at or (key not in self.sums and len(self.sums) >= RANKS):
+                continue
+            if row.rank == NODE:
+                self.seconds[row.host] += row.ended_at - row.began_at  # type: ignore[assignment]
+            self.sums.setdefault(key, Sum()).add(row)
+        return self
+
+    def joined(self, rows: Iterable[Pressure]) -> Account:
+        """This and further rows."""
+        both = Account()
+        both.seconds = self.seconds.copy()
+        for key, old in self.sums.items():
+            both.sums[key] = copy = Sum()
+            for name in Sum.__slots__:
+                setattr(copy, name, getattr(old, name))
+        return both.add(rows)
+
+    def share(self, host: str, rank: int, figure: Callable[[Sum], float]) -> float:
+        """A figure per second; 0 if the node was not known."""
+        seconds = self.seconds[host]
+        return figure(self.sums.get((host, rank), _NOTHING)) / seconds if seconds > 0 else 0.0
+
+
+class Growth(NamedTuple):
+    """The share of its time that a rank or node loses, now and before."""
+
+    host: str
+    rank: int
+    now: float
+    before: float
+
+    @property
+    def share(self) -> float:
+        """How much it has grown."""
+        return self.now - self.before
+
+
+class KernelAccount:
+    """The rows of one job."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        """Rows so far."""
+        self._before = Account()
+        self._recent: deque[Pressure] = deque()
+
+    def add(self, row: Pressure, onset_at: float = math.inf) -> None:
+        """Add the next row. onset_at: of an open alarm; later rows are not counted as normal."""
+        self.count += 1
+        self._recent.append(row)
+        if len(self._recent) > RECENT:
+            oldest = self._recent.popleft()
+            if oldest.ended_at <= onset_at:
+                self._before.add((oldest,))
+
+    def explain(self, cause: Cause, onset_at: float, until: float, lost: float) -> Cause:
+        """A cause that kernels know for the time lost since `onset_at`, else `cause` with the nodes that show none.
+
+        until: end of the disturbance. lost: share of its time that the job has lost. With g_r the growth of the share
+        of its time that rank r loses to one kind of thing since the onset, that kind explains the loss if the largest
+        g_r is LEAST or more, and their sum EXPLAINS of the loss: the job waits now for this rank, now for that one. The
+        kind with the largest g_r is the cause. Where the others wait for a node, only that one counts.
+        """
+        during = Account().add(row for row in self._recent if _middle(row) > onset_at and row.began_at < until)
+        before = self._before.joined(row for row in self._recent if _middle(row) <= onset_at)
+        hosts = [host for host in during.seconds if host in cause.members] or list(during.seconds)
+        kinds = {kind: list(found) for kind, found in _growths(before, during, hosts)}
+        worst = {kind: max(found, key=lambda one: one.share) for kind, found in kinds.items() if found}
+        for kind in sorted(worst, key=lambda kind: -worst[kind].share):
+            if worst[kind].share < LEAST:
+                break
+            if math.fsum(one.share for one in kinds[kind] if one.share > 0) >= EXPLAINS * lost:
+                return _cause(kind, kinds[kind], during, len(during.seconds))
+        silent = [host for host in hosts if during.seconds[host] >= COVERED and not during.sums[host, NODE].unknown]
+        shows = max((one.share for one in worst.values()), default=0.0) >= LEAST
+        return Cause(
+            cause.kind, cause.members, cause.numbers, cause.phase, None, () if shows else tuple(sorted(silent))
+        )
+
+
+def _middle(row: Pressure) -> float:
+    return 0.5 * (row.began_at + row.ended_at)
+
+
+def _growths(before: Account, during: Account, hosts: Collection[str]) -> Iterator[tuple[Kind, Iterator[Growth]]]:
+    """Each kind of cause with the growth of its figure, by rank or node."""
+    ranks = [key for key in during.sums if key[0] in hosts and key[1] != NODE]
+    nodes = [key for key in during.sums if key[0] in hosts and key[1] == NODE]
+    short = {
+        key
+        for key in [*ranks, *nodes]
+        if during.share(*key, lambda one: one.faults) >= FAULTS
+        or (key[1] == NODE and during.share(*key, lambda one: one.swapped) >= SWAPPED)
+    }
+
+    def growths(keys: Iterable[tuple[str, int]], figure: Callable[[Sum], float]) -> Iterator[Growth]:
+        return (Growth(*key, during.share(*key, figure), before.share(*key, figure)) for key in keys)
+
+    yield "stopped", growths(ranks, lambda one: one.stopped)
+    yield "core", growths(ranks, lambda one: one.delay)
+    # Who reads pages from a disk is blocked meanwhile.
+    yield (
+        "memory",
+        growths(
+            [*(key for key in ranks if key in short), *(key for key in nodes if key in short)],
+            lambda one: max(one.blocked, one.faults * FAULT_SECONDS, one.memory),
+        ),
+    )
+    yield "disk", growths((key for key in ranks if key not in short), lambda one: one.blocked)
+    yield "steal", growths(nodes, lambda one: one.steal)
+
+
+def _cause(kind: Kind, growths: list[Growth], during: Account, nodes: int) -> Cause:
+    """The cause in the form of other causes: members are ranks on one node, else nodes."""
+    ordered = sorted(growths, key=lambda one: -one.share)
+    worst = ordered[0]
+    alike = [one for one in ordered if one.share >= ALIKE * worst.share]
+    if any(one.rank != NODE for one in alike):
+        alike = [one for one in alike if one.rank != NODE]
+    names = [one.host if nodes > 1 or one.rank == NODE else f"rank {one.rank}" for one in alike]
+    worst = alike[0]
+    sums = during.sums[worst.host, worst.rank]
+    seconds = during.seconds[worst.host]
+    numbers = {"waited": worst.now, "waited_before": worst.before, "members": float(len(alike))}
+    if worst.rank != NODE:
+        numbers["rank"] = float(worst.rank)
+    if kind == "memory":
+        numbers |= {"faults": sums.faults / seconds}
+        numbers |= {"swapped": during.sums[worst.host, NODE].swapped / seconds}
+    beside = None
+    if kind == "core" and sums.beside:
+        beside = max(sums.beside, key=lambda one: (one.shares_core, sums.beside[one], one.name))
+    return Cause(kind, tuple(dict.fromkeys(names)), numbers, None, beside, (), worst.host)

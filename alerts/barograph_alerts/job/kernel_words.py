@@ -1,0 +1,73 @@
+"""What kernels know of a slowdown, in words."""
+
+from __future__ import annotations
+
+from barograph_alerts.attribution.cause import Beside, Cause
+
+NAME_LIMIT = 32
+_OWNERS = {"same": "of the same user", "other": "of another user"}
+
+
+def known(cause: Cause) -> str:
+    """A clause about a cause that a kernel knows; empty for other causes."""
+    share = cause.numbers.get("waited", 0.0)
+    match cause.kind:
+        case "core":
+            return f"{_who(cause)} waited {share:.0%} of its time for a core{_before(cause)}{_taker(cause.beside)}"
+        case "stopped":
+            return f"{_who(cause)} was stopped by a signal for {share:.0%} of its time"
+        case "disk":
+            return f"{_who(cause)} waited {share:.0%} of its time for a disk or a file system{_before(cause)}"
+        case "memory":
+            return f"{_who(cause)} waited {share:.0%} of its time for memory{_before(cause)}{_paging(cause)}"
+        case "steal":
+            return f"the hypervisor took {share:.0%} of the cores of {_listed(cause)}"
+    return ""
+
+
+def silence(cause: Cause) -> str:
+    """A clause about kernels that show no reason; empty if there is none."""
+    match cause.silent:
+        case ():
+            return ""
+        case (host,):
+            return f"the kernel of {host} shows no reason"
+    return f"the kernels of {len(cause.silent)} nodes show no reason"
+
+
+def _who(cause: Cause) -> str:
+    """The worst rank or node, and how many more."""
+    rank = cause.numbers.get("rank")
+    on = "" if cause.members and cause.members[0].startswith("rank ") else f" on {cause.host}"
+    name = cause.host if rank is None else f"rank {rank:.0f}{on}"
+    more = int(cause.numbers.get("members", 1)) - 1
+    return f"{name} (and {more} more)" if more > 0 else name
+
+
+def _before(cause: Cause) -> str:
+    """What was usual, unless it was next to nothing."""
+    before = cause.numbers.get("waited_before", 0.0)
+    return f", {before:.0%} before" if before >= 0.01 else ""
+
+
+def _listed(cause: Cause) -> str:
+    more = len(cause.members) - 1
+    return cause.members[0] + (f" and {more} more" if more > 0 else "")
+
+
+def _taker(beside: Beside | None) -> str:
+    if beside is None:
+        return ""
+    if beside.owner == "rank":
+        return f": rank {beside.name[:NAME_LIMIT]} runs on core {beside.core} too"
+    owner = _OWNERS.get(beside.owner, "")
+    if not beside.name:
+        return f": a process {owner} runs on core {beside.core}"
+    return f": `{beside.name[:NAME_LIMIT]}` {owner} runs on core {beside.core}"
+
+
+def _paging(cause: Cause) -> str:
+    faults, swapped = cause.numbers.get("faults", 0.0), cause.numbers.get("swapped", 0.0)
+    found = [f"{faults:.0f} pages a second read from a disk"] * (faults >= 1)
+    found += [f"{swapped:.0f} swapped"] * (swapped >= 1)
+    return f" ({', '.join(found)})" if found else ""

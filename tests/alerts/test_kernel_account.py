@@ -1,0 +1,237 @@
+"""What kernels know of a slowdown, as its cause and in words: from rows of `pressures`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from barograph_agent.protocol.tables import TABLES
+from barograph_alerts.attribution.cause import Beside, Cause
+from barograph_alerts.attribution.kernel import NODE, RECENT, KernelAccount, pressure
+from barograph_alerts.job import kernel_words
+from barograph_alerts.processor import Scorer
+from helpers.jobs import Simulation
+from helpers.trials import judge, prepared
+
+ONSET = 1060.0
+NETWORK = Cause("network", ("all",), {"wait": 1.0})
+HOG = {"process": "python3", "process_of": "other", "process_core": 1, "process_seconds": 2.0}
+
+
+def row(at: float, rank: int = NODE, host: str = "n1", seconds: float = 4.0, **values: Any) -> dict[str, Any]:
+    """A row of the span that begins at `at`; figures are shares of it, or numbers per second."""
+    of_node = rank == NODE
+    rates = {"delay_seconds": 0.0, "stopped_seconds": 0.0, "blocked_seconds": 0.0, "major_faults": 0.0}
+    if of_node:
+        rates |= {"steal_seconds": 0.0, "swapped_pages": 0.0}
+    plain = {name: values.pop(name) for name in list(values) if name not in (*rates, "steal_seconds", "swapped_pages")}
+    found = {name: values.get(name, rate) * seconds for name, rate in rates.items()}
+    unknown: dict[str, Any] = {"steal_seconds": math.nan, "swapped_pages": -1, "memory_pressure": math.nan}
+    return {
+        "job": "lab/1.0.0", "host": host, "rank": rank, "began_at": at, "ended_at": at + seconds, "run_seconds": 1.0,
+        "resident_bytes": 1, "core": -1 if of_node else 1, "process": "none", "process_of": "none", "process_core": -1,
+        "process_seconds": math.nan, "cores": 1 if of_node else -1, "busy_seconds": math.nan, "cpu_pressure": math.nan,
+        "io_pressure": math.nan, "available_bytes": -1, "throttles": -1,
+    } | unknown | found | plain  # fmt: skip
+
+
+def account(*rows: dict[str, Any], names_others: bool = True) -> KernelAccount:
+    made = KernelAccount()
+    for one in rows:
+        assert set(one) == set(TABLES["pressures"].columns)
+        made.add(pressure(one, names_others=names_others))
+    return made
+
+
+def disturbed(rank: int = 1, host: str = "n1", node: dict[str, Any] | None = None, **values: Any) -> list[dict]:
+    """A quiet minute, then 20 s in which a rank has these figures."""
+    rows = [row(1000.0, host=host, seconds=60.0)]
+    for at in np.arange(ONSET, ONSET + 20, 4.0):
+        rows.append(row(at, host=host, **(node or {})))
+        if values:
+            rows.append(row(at, rank, host, **values))
+    return rows
+
+
+def explain(made: KernelAccount, lost: float = 0.5, cause: Cause = NETWORK) -> Cause:
+    return made.explain(cause, ONSET, math.inf, lost)
+
+
+def test_a_rank_that_waits_for_a_core_is_the_cause_with_the_process_that_took_it():
+    cause = explain(account(*disturbed(delay_seconds=0.48, **HOG)))
+    assert (cause.kind, cause.members, cause.numbers["rank"]) == ("core", ("rank 1",), 1)
+    assert cause.numbers["waited"] == pytest.approx(0.48)
+    words = "rank 1 waited 48% of its time for a core: `python3` of another user runs on core 1"
+    assert kernel_words.known(cause) == words
+
+
+@pytest.mark.parametrize(
+    ("beside", "end"),
+    [
+        (HOG | {"process_of": "same"}, ": `python3` of the same user runs on core 1"),
+        (HOG | {"process": "none"}, ": a process of another user runs on core 1"),
+        (HOG | {"process": "7", "process_of": "rank"}, ": rank 7 runs on core 1 too"),
+        (HOG | {"process": "x" * 128}, f": `{'x' * 32}` of another user runs on core 1"),
+        ({}, " for a core"),
+    ],
+)
+def test_who_took_the_core_is_said_as_far_as_it_is_known(beside, end):
+    cause = explain(account(*disturbed(delay_seconds=0.5, **beside)))
+    assert kernel_words.known(cause).endswith(end)
+
+
+def test_a_process_of_another_user_has_no_name_unless_the_site_wants_it():
+    cause = explain(account(*disturbed(delay_seconds=0.5, **HOG), names_others=False))
+    assert kernel_words.known(cause).endswith(": a process of another user runs on core 1")
+
+
+@pytest.mark.parametrize(
+    ("rows", "kind", "words"),
+    [
+        (disturbed(stopped_seconds=0.9), "stopped", "rank 1 was stopped by a signal for 90% of its time"),
+        (disturbed(blocked_seconds=0.6), "disk", "rank 1 waited 60% of its time for a disk or a file system"),
+        (
+            disturbed(blocked_seconds=0.6, major_faults=300),
+            "memory",
+            "rank 1 waited 60% of its time for memory (300 pages a second read from a disk)",
+        ),
+        (
+            disturbed(node={"swapped_pages": 5000, "memory_pressure": 0.7}),
+            "memory",
+            "n1 waited 70% of its time for memory (5000 swapped)",
+        ),
+        (disturbed(node={"steal_seconds": 0.4}), "steal", "the hypervisor took 40% of the cores of n1"),
+    ],
+)
+def test_each_kind_of_loss_is_a_cause_with_words(rows, kind, words):
+    cause = explain(account(*rows))
+    assert (cause.kind, kernel_words.known(cause)) == (kind, words)
+
+
+def test_what_was_so_before_the_onset_is_not_the_cause():
+    rows = []
+    for at in np.arange(1000.0, ONSET + 20, 4.0):
+        rows += [row(at), row(at, 1, delay_seconds=0.48)]
+    cause = explain(account(*rows))
+    assert cause.kind == "network"
+    assert cause.silent == ("n1",)  # nothing has grown
+
+
+def test_what_was_usual_is_said_beside_what_is():
+    rows = []
+    for at in np.arange(1000.0, ONSET + 20, 4.0):
+        rows += [row(at), row(at, 1, delay_seconds=0.2 if at < ONSET else 0.9)]
+    words = "rank 1 waited 90% of its time for a core, 20% before"
+    assert kernel_words.known(explain(account(*rows))) == words
+
+
+def test_what_is_too_little_for_the_loss_is_not_the_cause_and_the_kernel_is_not_called_silent():
+    cause = explain(account(*disturbed(delay_seconds=0.1)), lost=0.8)
+    assert (cause.kind, cause.silent) == ("network", ())
+
+
+def test_ranks_that_wait_in_turn_explain_the_loss_together():
+    rows = [row(1000.0, seconds=60.0)]
+    for at in np.arange(ONSET, ONSET + 20, 4.0):
+        rows += [row(at), *(row(at, rank, delay_seconds=0.2) for rank in range(4))]
+    cause = explain(account(*rows))
+    assert (cause.kind, len(cause.members)) == ("core", 4)
+    assert kernel_words.known(cause).startswith("rank 0 (and 3 more) waited 20% of its time for a core")
+
+
+def test_where_the_kernel_shows_nothing_the_sentence_says_so_and_where_it_is_blind_it_does_not():
+    quiet = [row(1000.0, seconds=60.0), row(ONSET, seconds=30.0)]
+    cause = explain(account(*quiet))
+    assert (cause.kind, kernel_words.silence(cause)) == ("network", "the kernel of n1 shows no reason")
+    blind = [one | {"delay_seconds": math.nan} for one in quiet]
+    assert explain(account(*blind)).silent == ()
+    assert explain(account(quiet[0])).silent == ()
+    two = [*quiet, row(ONSET, seconds=30.0, host="n2")]
+    assert kernel_words.silence(explain(account(*two))) == "the kernels of 2 nodes show no reason"
+
+
+def test_on_several_nodes_the_node_is_the_member_and_only_a_straggler_counts():
+    rows = [*disturbed(delay_seconds=0.5, rank=5, host="n2"), *disturbed(host="n1")]
+    cause = explain(account(*rows))
+    assert (cause.members, kernel_words.known(cause)) == (("n2",), "rank 5 on n2 waited 50% of its time for a core")
+    straggler = Cause("straggler", ("n1",), {"own": 1.0})
+    kept = explain(account(*rows), cause=straggler)
+    assert (kept.kind, kept.members, kept.silent) == ("straggler", ("n1",), ("n1",))
+
+
+def test_an_account_is_bounded_and_knows_what_was_before():
+    made = KernelAccount()
+    for i in range(5 * RECENT):
+        made.add(pressure(row(ONSET - 4.0 * (5 * RECENT - i), i % 50_000, delay_seconds=0.3), names_others=True))
+    for one in disturbed(delay_seconds=0.5)[1:]:
+        made.add(pressure(one, names_others=True), ONSET)
+    assert len(made._recent) <= RECENT
+    assert len(made._before.sums) <= 4096
+    assert explain(made).kind == "core"
+
+
+def test_rows_that_make_no_sense_are_no_reason_to_fail():
+    strange = [
+        row(ONSET, 1, seconds=-5.0, delay_seconds=0.5),
+        row(math.nan, 1, delay_seconds=0.5),
+        row(ONSET, 1, delay_seconds=math.inf, major_faults=-(2**40), cores=-7),
+        row(ONSET, NODE, seconds=0.0),
+    ]
+    assert explain(account(*strange)).kind == "network"
+
+
+def columns(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    return {name: [one[name] for one in rows] for name in rows[0]}
+
+
+def test_an_alarm_says_which_rank_waited_for_a_core_and_not_that_nobody_did():
+    simulation = Simulation()
+    scorer: Scorer = prepared(simulation)
+    job = simulation.job(slow_from=4000, factor=2.0)
+    onset = float(job["blocks"]["ended_at"][4000])
+    name = job["jobs"]["job"][0]
+    rows = [row(onset - 10, seconds=10.0)]
+    for at in np.arange(onset, onset + 20, 4.0):
+        rows += [row(at), row(at, 1, delay_seconds=0.5, **HOG)]
+    scorer.observe("pressures", columns([one | {"job": name} for one in rows]), 0.0)
+    final = judge(scorer, job)[-1]
+    assert (final["state"], final["cause"], final["members"]) == ("slow", "core", '["rank 1"]')
+    assert ": rank 1 waited 50% of its time for a core: a process of another user runs on core 1 (" in final["sentence"]
+    assert "python3" not in str(final)
+
+
+def test_an_alarm_says_that_the_kernel_of_the_node_shows_no_reason():
+    simulation = Simulation()
+    scorer: Scorer = prepared(simulation)
+    job = simulation.job(slow_from=4000, factor=2.0)
+    onset, name = float(job["blocks"]["ended_at"][4000]), job["jobs"]["job"][0]
+    rows = [row(onset - 10, seconds=10.0), row(onset, seconds=15.0)]
+    scorer.observe("pressures", columns([one | {"job": name} for one in rows]), 0.0)
+    final = judge(scorer, job)[-1]
+    assert final["state"] == "slow"
+    assert "the kernel of n1 shows no reason (" in final["sentence"]
+
+
+def test_a_stopped_process_is_why_a_job_is_stalled():
+    simulation = Simulation()
+    scorer: Scorer = prepared(simulation)
+    job = simulation.job()
+    judge(scorer, job, until=4000)
+    last, name = float(job["blocks"]["ended_at"][3999]), job["jobs"]["job"][0]
+    scorer.observe("blocks", {key: values[4000:4001] for key, values in job["blocks"].items()}, last + 0.01)
+    rows = [row(last - 10, seconds=10.0)]
+    for at in np.arange(last, last + 40, 4.0):
+        rows += [row(at), row(at, 1, stopped_seconds=1.0)]
+    scorer.observe("pressures", columns([one | {"job": name} for one in rows]), 0.0)
+    [stalled] = scorer.step(last + 40)
+    assert (stalled.columns["state"], stalled.columns["cause"]) == ("stalled", "stopped")
+    assert ": rank 1 was stopped by a signal for 100% of its time" in stalled.columns["sentence"]
+
+
+def test_words_of_a_name_that_is_too_long_are_cut():
+    cause = Cause("core", ("rank 1",), {"waited": 0.5, "rank": 1.0}, host="n1")
+    assert "x" * 33 not in kernel_words.known(replace(cause, beside=Beside("x" * 128, "same", 1, True)))
