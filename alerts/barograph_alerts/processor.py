@@ -143,13 +143,23 @@ class Scorer:
         return scores
 
     def _judge_runtime(self, job: WatchedJob, monitor: JobMonitor) -> None:
-        if job.runtime_prior is None:
-            return
-        monitor.evidence.expect_runtime(job.runtime_prior)
+        if not job.ended:
+            points = sum(job.sync_points.values())
+            job.other_length = not self._progress.is_as_long(job.workload, points, over=False)
+        history = self._references.runtimes.get(job.workload)
+        if job.other_length:
+            monitor.evidence.expect_another_length()
+        elif history is not None and not history.vague:
+            monitor.evidence.expect_runtime(history)
+        elif job.runtime_prior is not None:
+            monitor.evidence.expect_runtime(job.runtime_prior)
         runtime = job.runtime_seconds if job.ended else math.nan
+        monitor.judge_runtime(job.started_at, self._share(job), runtime)
+
+    def _share(self, job: WatchedJob) -> float:
+        """Completed share of the job's sync points, if other scales of its problem tell how many there are."""
         points = self._progress.sync_points(job.problem) if job.problem is not None else 0
-        share = sum(job.sync_points.values()) / points if points else math.nan
-        monitor.judge_runtime(job.started_at, share, runtime)
+        return sum(job.sync_points.values()) / points if points else math.nan
 
     def _judge_fleet(self) -> None:
         evidence = {
@@ -168,6 +178,15 @@ class Scorer:
                 job.offset = offset
                 job.begin({name: values[row] for name, values in columns.items()})
 
+    def _read_runs(self, columns: Mapping[str, Column]) -> None:
+        for name, runtime, points in zip(
+            *(columns[name] for name in ("job", "runtime_seconds", "intervals")), strict=True
+        ):
+            if (job := self._job(name)) is not None:
+                job.runtime_seconds, job.ended = float(runtime), True
+                job.other_length = not self._progress.is_as_long(job.workload, int(points), over=True)
+        self._progress.read_runs(columns)
+
     def _read_events(self, columns: Mapping[str, Column]) -> None:
         """Record changes of level; restart running jobs of workloads whose alarmed runs were accepted as history."""
         for workload, at in changed_workloads(columns):
@@ -182,12 +201,6 @@ class Scorer:
             self._judged.add(verdict.job)
             self.jobs.pop(verdict.job, None)
             self._record(verdict)
-
-    def _read_runs(self, columns: Mapping[str, Column]) -> None:
-        self._progress.read_runs(columns)
-        for job, runtime in zip(columns["job"], columns["runtime_seconds"], strict=True):
-            if (entry := self._job(job)) is not None:
-                entry.runtime_seconds, entry.ended = float(runtime), True
 
     def _read_silences(self, columns: Mapping[str, Column]) -> None:
         for name, since, at in zip(columns["job"], columns["since"], columns["at"], strict=True):

@@ -23,7 +23,7 @@ from barograph_modeler.learning.learner import Learner
 from barograph_modeler.processor import ModelerProcessor
 from helpers.executor import Inline
 from helpers.features import inline_features
-from helpers.jobs import Simulation, part
+from helpers.jobs import Simulation, part, verdict
 from helpers.scaling import Campaign
 from helpers.trials import judge, prepared
 
@@ -104,7 +104,7 @@ def test_what_the_modeler_writes_is_what_a_size_never_seen_is_judged_by():
         return modeler.step(NOW) + modeler.step(NOW)
 
     for ranks in (1, 2, 4, 8, 16):
-        said_of(*campaign.run(ranks).items())
+        said_of(*(run := campaign.run(ranks)).items(), ("scores", verdict(run, 0.0)))
     finals = []
     for factor in (1.0, 3.0):
         job, scorer = campaign.run(12, factor=factor), Scorer()

@@ -43,7 +43,7 @@ def test_an_application_has_its_own_margin_from_the_next_job_on() -> None:
     begun = simulation.job(slow_from=0, factor=1.3)
     assert judge(scorer, begun, ended=False) == "slow"
     scorer.judge_by(alpha=0.01, margin=0.05, applications={app: {"margin": 0.5}, "other": {"margin": 0.0}})
-    assert judge(scorer, simulation.job(slow_from=0, factor=1.3)) == "healthy"
+    assert judge(scorer, simulation.job(slow_from=0, factor=1.3)) == "inconclusive"
     assert judge(scorer, begun) == "slow", "a job on monitor keeps the bound it began with"
     scorer.judge_by(alpha=0.01, margin=0.05, applications={"other": {"margin": 0.5}})
     assert judge(scorer, simulation.job(slow_from=0, factor=1.3)) == "slow"

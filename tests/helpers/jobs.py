@@ -59,9 +59,10 @@ class Simulation:
         }  # fmt: skip
 
 
-def verdict(job: dict[str, Columns], score: float, final: int = 1) -> Columns:
+def verdict(job: dict[str, Columns], score: float, final: int = 1, state: str = "") -> Columns:
     """A row of `scores` for the job."""
     return {"job": job["jobs"]["job"], "workload": job["jobs"]["workload"], "score": [score], "final": [final],
+            "state": [state or ("slow" if score > 1 else "healthy")],
             "cause": ["none"], "members": ["[]"], "hosts": ["[]"], "at": [0.0]}  # fmt: skip
 
 

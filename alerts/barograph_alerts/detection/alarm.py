@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-State: TypeAlias = Literal["unknown", "healthy", "slow", "fast", "stalled"]
+State: TypeAlias = Literal["unknown", "healthy", "inconclusive", "slow", "fast", "stalled"]
 Kind: TypeAlias = Literal["slow", "fast", "stalled"]
-Basis: TypeAlias = Literal["its history", "its own first windows", "scaling"]
+Basis: TypeAlias = Literal["its history", "its own first windows", "its runtimes", "scaling"]
 
 
 @dataclass

@@ -9,7 +9,7 @@ from barograph_alerts.detection.alarm import Alarm, Basis, Kind, State
 from barograph_alerts.detection.baseline import Baseline
 from barograph_alerts.detection.change import COLD_MARGIN, SelfChange
 from barograph_alerts.detection.level import Level
-from barograph_alerts.detection.runtime_prior import RuntimePrior, RuntimeTest
+from barograph_alerts.detection.runtime_prior import RuntimeHistory, RuntimePrior, RuntimeTest
 from barograph_alerts.detection.sequential import Sequential
 from barograph_modeler.pace.pace import Pace, PaceRatio
 from barograph_modeler.pace.windows import Window
@@ -20,6 +20,9 @@ MINIMUM_RESIDUALS: Final = 20
 RECOVERED: Final = 5
 """An alarm ends after this many consecutive windows that are nearer to the reference than to the slowdown."""
 
+WHOLE_RUN: Final = ("its runtimes", "scaling")
+"""Bases of the test of the whole run."""
+
 Seconds: TypeAlias = tuple[float, float]
 """Actual and expected."""
 
@@ -28,9 +31,9 @@ class Evidence:
     """Combines the tests of one job; together they falsely alarm in a share alpha of healthy jobs.
 
     A window is the log ratio of actual to expected seconds over its classes; each test is a `Sequential` on conformal
-    p-values. `Level` spends half of alpha, `SelfChange` a quarter, `Stall` an eighth. Without a history `SelfChange`
-    has a wider margin and the job's own class means, and `RuntimeTest` has the half of `Level` once there is a
-    prediction of the runtime.
+    p-values. `Level` spends half of alpha, `SelfChange` a quarter, `Stall` and `RuntimeTest` an eighth each. Without
+    comparable windows in the history `SelfChange` has a wider margin and the job's own class means, and `RuntimeTest`
+    the half of `Level`; without runs of the workload it tests against a prediction, once there is one.
 
     Windows are autocorrelated and share the finite residuals. The effect on false alarms is measured in
     tests/benchmarks/test_alerts.py and docs/engineer/alerts.md.
@@ -56,7 +59,7 @@ class Evidence:
         history = self._level.p_value if self._level is not None else None
         self._change = SelfChange(self._baseline, alpha / 4, margin, history)
         self.runtime_test: RuntimeTest | None = None
-        """The test of the whole run, if there is a prediction and no history."""
+        """The test of the whole run, if its history or a prediction says how long it takes."""
         self._alpha = alpha
         self._margin = margin
         self._stall_score = 0.0
@@ -93,16 +96,31 @@ class Evidence:
 
     @property
     def state(self) -> State:
-        """The verdict so far: unknown until a window was compared; from an alarm on, the kind of the latest one."""
+        """The verdict so far: unknown until something was compared; from an alarm on, the kind of the latest one."""
         if self.alarms:
             return self.alarms[-1].kind
-        return "healthy" if self.windows or self.over else "unknown"
+        if self.outside_limits or self.off_pace:
+            return "inconclusive"
+        return "healthy" if self.windows or (self.over and self.runtime_test is not None) else "unknown"
+
+    @property
+    def outside_limits(self) -> bool:
+        """Whether the runtime is outside the 95 % limits of the history."""
+        test = self.runtime_test
+        return test is not None and test.by_history and test.outside(over=self.over)
+
+    @property
+    def off_pace(self) -> bool:
+        """Whether the pace of a whole run that has ended differs from the history by more than 95 of 100 runs do."""
+        return self.over and self._level is not None and not self._level.has_usual_pace(self.whole_slowdown)
 
     @property
     def basis(self) -> Basis:
         """The reference that the job is compared with."""
-        if (self.alarms and self.alarms[-1].basis == "scaling") or (self.over and not self.windows):
-            return "scaling"
+        if self.alarms and self.alarms[-1].basis in WHOLE_RUN:
+            return self.alarms[-1].basis
+        if not self.windows and self.runtime_test is not None and (self.over or self.outside_limits):
+            return self.runtime_test.basis
         return "its own first windows" if self._change.cold else "its history"
 
     @property
@@ -123,11 +141,9 @@ class Evidence:
         """
         if self.alarms:
             return self.alarms[-1].slowdown
-        return (
-            self.runtime_test.slowdown
-            if self.basis == "scaling" and self.runtime_test is not None
-            else self.whole_slowdown
-        )
+        if self.basis in WHOLE_RUN and self.runtime_test is not None:
+            return self.runtime_test.slowdown
+        return self.whole_slowdown
 
     @property
     def whole_slowdown(self) -> float:
@@ -162,31 +178,43 @@ class Evidence:
             self._follow(self.alarms[-1], window, ratio)
         self.highest = max(self.highest, self.score)
 
-    def expect_runtime(self, prior: RuntimePrior) -> None:
-        """Test the whole run against a prediction from now on, unless there is a history."""
-        if self._level is None and self.runtime_test is None:
+    def expect_runtime(self, prior: RuntimePrior | RuntimeHistory) -> None:
+        """Test the whole run against its history or a prediction from now on; a prediction counts without windows."""
+        if self.runtime_test is not None:
+            return
+        if isinstance(prior, RuntimeHistory):
+            risk = self._alpha / (2 if self._level is None else 8)
+            self.runtime_test = RuntimeTest(prior, risk, self._margin)
+        elif self._level is None:
             self.runtime_test = RuntimeTest(prior, self._alpha / 2, self._margin * COLD_MARGIN)
+
+    def expect_another_length(self) -> None:
+        """Compare the runtime with the history no more: the run does more or less of the work. Takes an alarm back."""
+        if self.runtime_test is None or not self.runtime_test.by_history:
+            return
+        self.runtime_test = None
+        if self.alarms and self.alarms[-1].basis == "its runtimes":
+            del self.alarms[-1]
+            self.highest = self.score
 
     def set_runtime(self, seconds: float, since: float, now: float, *, over: bool = False) -> None:
         """Set the runtime of the whole run: a lower bound, a projection, or, if `over`, the final value.
 
         since: start of the run, now: Unix seconds both. A run with another alarm does not alarm again for the delay.
         """
-        if self.runtime_test is None or not seconds > 0:
-            return
-        self.runtime_test.update(seconds)
         self.over = self.over or over
+        if (test := self.runtime_test) is None or not seconds > 0:
+            return
+        test.update(seconds)
         alarm = self.alarms[-1] if self.alarms else None
-        if alarm is not None and alarm.basis != "scaling":
+        if alarm is not None and alarm.basis not in WHOLE_RUN:
             pass
         elif alarm is not None and alarm.ended_at is None:
-            alarm.slowdown, alarm.score = self.runtime_test.slowdown, max(alarm.score, self.runtime_test.score)
-            if self.runtime_test.score <= 1:
+            alarm.slowdown, alarm.score = test.slowdown, max(alarm.score, test.score)
+            if test.score <= 1:
                 alarm.ended_at = now
-        elif self.runtime_test.score > 1:
-            self.alarms.append(
-                Alarm("slow", "scaling", since, now, self.runtime_test.slowdown, self.runtime_test.score)
-            )
+        elif test.score > 1:
+            self.alarms.append(Alarm("slow", test.basis, since, now, test.slowdown, test.score))
         self.highest = max(self.highest, self.score)
 
     def add_silence(self, score: float, since: float, now: float) -> None:
@@ -216,7 +244,7 @@ class Evidence:
 
     def _follow(self, alarm: Alarm, window: Window, ratio: PaceRatio) -> None:
         """Update an open alarm, and close it once the job has recovered."""
-        if alarm.kind == "stalled" or alarm.basis == "scaling":
+        if alarm.kind == "stalled" or alarm.basis in WHOLE_RUN:
             return
         reference = self._change.reference if alarm.basis == "its own first windows" else 0.0
         near = ratio.log < reference + math.log(alarm.slowdown) / 2

@@ -25,13 +25,14 @@ class Level:
     alpha: a quarter is spent on each test, and a quarter on the tolerance of each side.
     """
 
-    __slots__ = ("_fast_tolerance", "_mirrored", "_pace", "_residuals", "_tolerance", "fast", "slow")
+    __slots__ = ("_fast_tolerance", "_mirrored", "_pace", "_residuals", "_tolerance", "_usual", "fast", "slow")
 
     def __init__(self, pace: Pace, alpha: float, margin: float) -> None:
         self._pace = pace
         self._residuals = array("d", pace.residuals.tolist())
         self._mirrored = array("d", (-pace.residuals[::-1]).tolist())
         self._tolerance = tolerance(pace, margin, alpha / 4)
+        self._usual = tolerance(pace, 0.0, 0.025)
         self._fast_tolerance = max(math.log1p(FAST_MARGIN), self._tolerance)
         self.slow, self.fast = Sequential(alpha / 4), Sequential(alpha / 4)
 
@@ -44,6 +45,10 @@ class Level:
         self.slow.add(self.p_value(ratio.log - self._tolerance), *seconds)
         self.fast.add(p_value(self._mirrored, -ratio.log - self._fast_tolerance), *seconds)
         return ratio
+
+    def has_usual_pace(self, ratio: float) -> bool:
+        """Whether a whole run of this ratio of actual to expected seconds is within the spread of 95 of 100 runs."""
+        return not abs(math.log(ratio)) > self._usual
 
     def p_value(self, excess: float) -> float:
         """The p-value of an excess among the residuals of the history."""

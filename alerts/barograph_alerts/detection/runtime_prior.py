@@ -1,4 +1,4 @@
-"""The test of a whole run without history, against the runtime predicted from other scales of its application."""
+"""The test of the runtime of a whole run, against its history or a prediction from other scales."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import Final, NamedTuple
 
 from scipy.special import stdtr, stdtrit
 
+from barograph_alerts.detection.alarm import Basis
+from barograph_modeler.maxima.runtime import p_value
+
 FREEDOM: Final = 4
 """Degrees of freedom of the tail beyond the 95 % limits, as in the prior of `tolerance`."""
 LIMIT: Final = float(stdtrit(FREEDOM, 0.975))
@@ -14,6 +17,10 @@ FROM_FEATURES: Final = "features"
 """The method of rows of `predictions` made from the run's own features."""
 KAPPA: Final = 0.1
 """The calibrator's exponent: small, since there is one p-value per job, which may be very small."""
+
+
+VAGUE: Final = 10.0
+"""Limits further apart than this ratio say nothing about a run."""
 
 
 class RuntimePrior(NamedTuple):
@@ -49,8 +56,31 @@ class RuntimePrior(NamedTuple):
         return float(stdtr(FREEDOM, -LIMIT * excess / reach))
 
 
+class RuntimeHistory(NamedTuple):
+    """A row of `bands` of the kind runtime: median and 95 % limits in seconds of the next of `runs` healthy runs."""
+
+    lower_seconds: float
+    expected_seconds: float
+    upper_seconds: float
+    runs: int
+
+    @property
+    def basis(self) -> str:
+        """The data of the limits, in words."""
+        return "1 run" if self.runs == 1 else f"{self.runs} runs"
+
+    @property
+    def vague(self) -> bool:
+        """Whether its runs differ so much that the limits say nothing."""
+        return not self.upper_seconds <= VAGUE * self.lower_seconds
+
+    def p_value(self, seconds: float) -> float:
+        """Probability that a healthy run takes this long or longer, with the prior of the spread between runs."""
+        return p_value(seconds, self.expected_seconds, self.upper_seconds, self.runs)
+
+
 class RuntimeTest:
-    """A test of the runtime of a whole run against its prediction.
+    """A test of the runtime of a whole run against its history or its prediction.
 
     Elapsed time is a lower bound of the runtime, so the p-value only decreases while a job runs: repeated evaluation is
     still one test. A projected runtime may also decrease.
@@ -60,7 +90,7 @@ class RuntimeTest:
 
     __slots__ = ("_margin", "_risk", "prior", "seconds")
 
-    def __init__(self, prior: RuntimePrior, risk: float, margin: float) -> None:
+    def __init__(self, prior: RuntimePrior | RuntimeHistory, risk: float, margin: float) -> None:
         self.prior = prior
         self.seconds = math.nan
         self._risk = risk
@@ -71,9 +101,28 @@ class RuntimeTest:
         self.seconds = seconds
 
     @property
+    def by_history(self) -> bool:
+        """Whether the run is compared with runs of its own workload."""
+        return isinstance(self.prior, RuntimeHistory)
+
+    @property
+    def basis(self) -> Basis:
+        """The reference, as alarms name it."""
+        return "its runtimes" if self.by_history else "scaling"
+
+    def outside(self, *, over: bool) -> bool:
+        """Whether the runtime is outside the 95 % limits. over: whether it is final, not a lower bound."""
+        return self.seconds > self.prior.upper_seconds or (over and self.seconds < self.prior.lower_seconds)
+
+    @property
     def slowdown(self) -> float:
         """Actual over predicted seconds; NaN before the first update."""
         return self.seconds / self.prior.expected_seconds
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the slowdown is below the margin."""
+        return self.slowdown < 1 + self._margin
 
     @property
     def score(self) -> float:
@@ -81,7 +130,7 @@ class RuntimeTest:
         if math.isnan(self.seconds):
             return 0.0
         score = math.log(max(self._p, 1e-300)) / math.log(self._risk)
-        return score if self.slowdown >= 1 + self._margin else min(score, 1.0)
+        return min(score, 1.0) if self.is_small else score
 
     @property
     def log_e(self) -> float:

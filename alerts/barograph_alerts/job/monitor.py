@@ -15,13 +15,12 @@ from barograph_alerts.attribution.kernel import KernelAccount
 from barograph_alerts.attribution.work import WorkSpan
 from barograph_alerts.detection.alarm import Alarm
 from barograph_alerts.detection.evidence import Evidence
+from barograph_alerts.detection.runtime_prior import RuntimeHistory
 from barograph_alerts.detection.stall import SilentSpan, Stall
 from barograph_alerts.job.class_times import ClassTimes
 from barograph_modeler.pace.pace import Pace
 from barograph_modeler.pace.windows import WINDOW_SECONDS, JobBlocks, Windower
 
-Band = tuple[float, float, float]
-"""Lower, expected and upper seconds."""
 SETTLED: Final = 30.0
 """The cause is recomputed until intervals and node work of this many seconds after the onset are known."""
 KNOWN: Final = 90.0
@@ -127,14 +126,15 @@ class JobMonitor:
     def judge_runtime(self, started_at: float, share: float, runtime_seconds: float = math.nan) -> None:
         """Test the runtime of the whole run. share: completed share of its sync points, NaN if unknown.
 
-        From the share PROJECTED on the runtime is projected linearly; before, it is the elapsed time.
+        From the share PROJECTED on a runtime without history is projected linearly; otherwise it is the elapsed time.
         runtime_seconds: of an ended run.
         """
         if math.isfinite(runtime_seconds):
             self.evidence.set_runtime(runtime_seconds, started_at, started_at + runtime_seconds, over=True)
             return
         seconds = self._until - started_at
-        if PROJECTED <= share <= 1:
+        test = self.evidence.runtime_test
+        if test is not None and not test.by_history and PROJECTED <= share <= 1:
             seconds += (self._until - self.began_at) * (1 / share - 1)
         self.evidence.set_runtime(seconds, started_at, self._until)
 
@@ -175,13 +175,13 @@ class JobMonitor:
         is_late = self._explained_work < min(self._worked_until, alarm.onset_at + SETTLED)
         return self._until - alarm.onset_at >= SETTLED and not is_late
 
-    def projected_seconds(self, band: Band | None, now: float) -> float:
+    def projected_seconds(self, history: RuntimeHistory | None, now: float) -> float:
         """Projected runtime: elapsed time, plus the rest at the pace so far; NaN if unknown."""
         expected = self.evidence.expected_seconds
-        if band is None or math.isnan(self.began_at) or self.evidence.basis != "its history" or not expected:
+        if history is None or math.isnan(self.began_at) or self.evidence.basis != "its history" or not expected:
             return math.nan
         ratio = self.evidence.whole_slowdown
-        return now - self.began_at + max(0.0, band[1] - expected) * ratio
+        return now - self.began_at + max(0.0, history.expected_seconds - expected) * ratio
 
     @property
     def open_since(self) -> float:

@@ -1,8 +1,8 @@
-"""The number of sync points of a problem's runs, if it does not depend on the scale."""
+"""The number of sync points of runs: of a workload, and of a problem if it does not depend on the scale."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -13,6 +13,9 @@ JOBS: Final = 20_000
 PROBLEMS: Final = 10_000
 SCALES: Final = 64
 FEWEST_SCALES: Final = 2
+WORKLOADS: Final = 20_000
+RUNS: Final = 8
+"""Runs of a workload whose sync points are kept."""
 EQUAL: Final = 1.02
 """Counts within this ratio count as equal."""
 
@@ -29,24 +32,33 @@ class ProgressHistory:
     """Sync points of the last successful run, by problem and ranks."""
 
     def __init__(self) -> None:
-        self._open: OrderedDict[str, tuple[Problem, int]] = OrderedDict()
+        self._open: OrderedDict[str, tuple[str, Problem, int]] = OrderedDict()
+        self._usual: OrderedDict[str, deque[int]] = OrderedDict()
         self._known: OrderedDict[Problem, OrderedDict[int, int]] = OrderedDict()
 
     def read_jobs(self, columns: Mapping[str, Column]) -> None:
         """Read rows of `jobs`."""
-        names = ("job", "cluster", "app", "params", "ranks")
-        for job, cluster, app, params, ranks in zip(*(columns[name] for name in names), strict=True):
-            lru.store(self._open, job, (Problem(cluster, app, params), int(ranks)), JOBS)
+        names = ("job", "workload", "cluster", "app", "params", "ranks")
+        for job, workload, cluster, app, params, ranks in zip(*(columns[name] for name in names), strict=True):
+            lru.store(self._open, job, (workload, Problem(cluster, app, params), int(ranks)), JOBS)
 
     def read_runs(self, columns: Mapping[str, Column]) -> None:
         """Read rows of `runs`."""
         names = ("job", "exit_status", "intervals")
         for job, status, intervals in zip(*(columns[name] for name in names), strict=True):
-            problem, ranks = self._open.pop(job, (None, 0))
-            if problem is None or status != 0 or intervals < 1:
+            workload, problem, ranks = self._open.pop(job, ("", None, 0))
+            if problem is None or status != 0:
+                continue
+            lru.get(self._usual, workload, lambda: deque(maxlen=RUNS), WORKLOADS).append(int(intervals))
+            if intervals < 1:
                 continue
             scales: OrderedDict[int, int] = lru.get(self._known, problem, OrderedDict, PROBLEMS)
             lru.store(scales, ranks, int(intervals), SCALES)
+
+    def is_as_long(self, workload: str, points: int, *, over: bool) -> bool:
+        """Whether a run with so many sync points can be as long as those of its workload, if `over` whether it is."""
+        usual = self._usual.get(workload)
+        return not usual or (min(usual) / EQUAL if over else 0) <= points <= EQUAL * max(usual)
 
     def sync_points(self, problem: Problem) -> int:
         """Sync points of a run; 0 unless FEWEST_SCALES scales are known and all agree."""

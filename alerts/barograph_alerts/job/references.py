@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from barograph_agent.protocol.wire import Column
-from barograph_alerts.job.monitor import Band
+from barograph_alerts.detection.runtime_prior import RuntimeHistory
 from barograph_modeler.pace.pace import Pace
 from barograph_modeler.state import lru
 
@@ -16,11 +16,11 @@ SITES: Final = 100_000
 
 
 class References:
-    """Paces, runtime bands and longest intervals by workload, and names of classes."""
+    """Paces, runtimes and longest intervals by workload, and names of classes."""
 
     def __init__(self) -> None:
         self.paces: dict[str, Pace] = {}
-        self.runtimes: dict[str, Band] = {}
+        self.runtimes: dict[str, RuntimeHistory] = {}
         self._longest: dict[str, float] = {}
         self._sites: OrderedDict[int, str] = OrderedDict()
 
@@ -48,7 +48,7 @@ class References:
         for row, (workload, kind) in enumerate(zip(columns["workload"], columns["kind"], strict=True)):
             lower, expected, upper = (float(columns[f"{c}_seconds"][row]) for c in ("lower", "expected", "upper"))
             if kind == "runtime":
-                self.runtimes[workload] = (lower, expected, upper)
+                self.runtimes[workload] = RuntimeHistory(lower, expected, upper, int(columns["samples"][row]))
             else:
                 self._longest[workload] = max(self._longest.get(workload, 0.0), upper)
 

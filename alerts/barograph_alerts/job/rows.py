@@ -11,13 +11,19 @@ from barograph_agent.protocol.tables import TEXT_LIMIT
 from barograph_agent.protocol.wire import Column
 from barograph_alerts.detection.alarm import Basis
 from barograph_alerts.detection.evidence import Evidence
+from barograph_alerts.detection.runtime_prior import RuntimeHistory, RuntimePrior
 from barograph_alerts.job.job import WatchedJob
 from barograph_alerts.job.monitor import JobMonitor
 from barograph_alerts.job.references import References
 from barograph_alerts.job.verdict import prediction_clause, runtime_clause, sentence
 from barograph_collector.daemon.runner import Output
 
-BASES: Final[Mapping[Basis, str]] = {"its history": "history", "its own first windows": "own", "scaling": "scaling"}
+BASES: Final[Mapping[Basis, str]] = {
+    "its history": "history",
+    "its own first windows": "own",
+    "its runtimes": "runtimes",
+    "scaling": "scaling",
+}
 
 
 class JobVerdict(NamedTuple):
@@ -71,14 +77,17 @@ def verdicts(columns: Mapping[str, Column]) -> Iterator[JobVerdict]:
 
 def _runtime(job: WatchedJob, monitor: JobMonitor, known: References, now: float) -> str:
     """A clause about the runtime of the whole run."""
-    band = known.runtimes.get(job.workload)
+    test = monitor.evidence.runtime_test
+    # The run may have become part of the history meanwhile.
+    history = test.prior if test is not None and isinstance(test.prior, RuntimeHistory) else None
+    history = history or known.runtimes.get(job.workload)
     if job.ended:
-        clause = runtime_clause(job.runtime_seconds, band)
+        clause = runtime_clause(job.runtime_seconds, history)
     else:
-        clause = runtime_clause(monitor.projected_seconds(band, now), band, "will take")
-    if monitor.evidence.runtime_test is None:
+        clause = runtime_clause(monitor.projected_seconds(history, now), history, "will take")
+    if test is None or not isinstance(test.prior, RuntimePrior):
         return clause
-    return "; ".join(filter(None, (clause, prediction_clause(monitor.evidence.runtime_test.prior))))
+    return "; ".join(filter(None, (clause, prediction_clause(test.prior))))
 
 
 def _numbers(job: WatchedJob, monitor: JobMonitor) -> dict[str, float]:
@@ -88,8 +97,9 @@ def _numbers(job: WatchedJob, monitor: JobMonitor) -> dict[str, float]:
         numbers.update(monitor.cause.numbers)
         for coincidence in job.coincidences:
             numbers.update(coincidence.numbers)
-    if evidence.basis == "scaling" and evidence.runtime_test is not None:
-        lower, expected, upper, runs, scales = evidence.runtime_test.prior
+    test = evidence.runtime_test
+    if evidence.basis == "scaling" and test is not None and isinstance(test.prior, RuntimePrior):
+        lower, expected, upper, runs, scales = test.prior
         numbers.update(foretold=expected, foretold_lower=lower, foretold_upper=upper, runs=runs, scales=scales)
     return {key: round(value, 9) for key, value in numbers.items()}
 

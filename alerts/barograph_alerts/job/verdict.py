@@ -9,7 +9,7 @@ from collections.abc import Callable
 from barograph_alerts.attribution.cause import Cause
 from barograph_alerts.detection.baseline import FIRST
 from barograph_alerts.detection.evidence import MINIMUM_RESIDUALS, Evidence
-from barograph_alerts.detection.runtime_prior import RuntimePrior
+from barograph_alerts.detection.runtime_prior import RuntimeHistory, RuntimePrior
 from barograph_alerts.job import kernel_words
 
 MEMBERS = 3
@@ -30,10 +30,13 @@ def sentence(
     if evidence.basis == "scaling":
         return f"{evidence.state}: {_by_scaling(evidence)}{_coincides(coincidence)}"
     if not evidence.alarms:
-        compared = f"{evidence.slowdown:.2f}x {evidence.basis} (score {evidence.highest:.2f}, slow above 1)"
-        lacking = f", for {missing(evidence, workload)}" if evidence.basis != "its history" else ""
-        return f"healthy: {compared}{lacking}{tail}"
+        compared = _undecided(evidence) if evidence.state == "inconclusive" else _usual(evidence)
+        lacking = f", for {missing(evidence, workload)}" if evidence.basis == "its own first windows" else ""
+        return f"{evidence.state}: {compared} (score {evidence.highest:.2f}, slow above 1){lacking}{tail}"
     alarm = evidence.alarms[-1]
+    if alarm.basis == "its runtimes":
+        whole = f"{alarm.slowdown:.2f}x the runtime of {_runs(evidence)} (score {alarm.score:.1f})"
+        return f"{alarm.kind}: {whole}{_coincides(coincidence)}{tail}"
     since = _clock(alarm.onset_at) + (f" until {_clock(alarm.ended_at)}" if alarm.ended_at is not None else "")
     if alarm.kind == "stalled":
         why = _by_kernel(cause, "")
@@ -45,6 +48,30 @@ def sentence(
     return f"{alarm.kind}: {alarm.slowdown:.2f}x {alarm.basis} since {since}{why} {score}{coincides}{tail}"
 
 
+def _usual(evidence: Evidence) -> str:
+    """What a healthy job is like; its slowdown cannot be told from 1."""
+    if evidence.basis == "its runtimes":
+        return f"within the limits of {_runs(evidence)}"
+    own = evidence.basis == "its own first windows"
+    return "steady since its first windows" if own else "within the spread of its history"
+
+
+def _undecided(evidence: Evidence) -> str:
+    """What keeps a job from being healthy, and from being slow."""
+    test = evidence.runtime_test
+    if not evidence.outside_limits or test is None:
+        return f"{evidence.slowdown:.2f}x its history, more than its runs differ, but too little evidence"
+    if test.seconds < test.prior.expected_seconds:
+        return f"shorter than the limits of {_runs(evidence)}"
+    lacking = "by less than the margin" if test.is_small else "but too little evidence"
+    return f"longer than the limits of {_runs(evidence)}, {lacking}"
+
+
+def _runs(evidence: Evidence) -> str:
+    test = evidence.runtime_test
+    return test.prior.basis if test is not None else "its history"
+
+
 def prediction_clause(prior: RuntimePrior) -> str:
     """A clause about the runtime predicted by scaling."""
     lower, expected, upper = prior[:3]
@@ -53,7 +80,7 @@ def prediction_clause(prior: RuntimePrior) -> str:
 
 def _by_scaling(evidence: Evidence) -> str:
     """A clause about a run that is tested as a whole."""
-    if (total := evidence.runtime_test) is None:
+    if (total := evidence.runtime_test) is None or not isinstance(total.prior, RuntimePrior):
         return "by scaling"
     score = evidence.alarms[-1].score if evidence.alarms else total.score
     verb = "ran" if evidence.over else "takes"
@@ -112,11 +139,13 @@ def _clock(at: float, convert: Callable[[float], time.struct_time] = time.localt
     return time.strftime("%H:%M:%S", convert(at))
 
 
-def runtime_clause(runtime_seconds: float, band: tuple[float, float, float] | None, verb: str = "ran") -> str:
-    """A clause with actual and expected runtime, empty if unknown. band: lower, expected, upper seconds."""
+def runtime_clause(runtime_seconds: float, history: RuntimeHistory | None, verb: str = "ran") -> str:
+    """A clause with actual and expected runtime, empty if unknown."""
     if not math.isfinite(runtime_seconds):
         return ""
-    if band is None:
+    if history is None:
         return f"{verb} {runtime_seconds:.2f} s"
-    lower, expected, upper = band
+    if history.vague:
+        return f"{verb} {runtime_seconds:.2f} s; its history, {history.basis}, differs too much to expect anything"
+    lower, expected, upper, _ = history
     return f"{verb} {runtime_seconds:.2f} s, expected {expected:.2f} s (95 %: {lower:.2f} to {upper:.2f} s)"

@@ -111,7 +111,7 @@ def _summary(runs: Sequence[Row], scales: Sequence[RunsAtScale]) -> Iterator[str
     )
     banded = [(scale.name, scale.band) for scale in scales if scale.band is not None]
     if not banded:
-        yield "No band of runtimes yet: it needs three healthy runs at one scale."
+        yield "No limits of runtimes yet: they need a healthy run."
         return
     widest = max(banded, key=lambda one: _width(one[1]))
     yield f"It varies most on {widest[0]}: {_band_words(widest[1])}"

@@ -22,11 +22,12 @@ STALLED: Final = DisplayState("stalled", "stalled", 0)
 SLOW: Final = DisplayState("slow", "slow", 1)
 FAST: Final = DisplayState("fast", "fast", 2)
 RECOVERED: Final = DisplayState("recovered", "recovered", 3)
-HEALTHY: Final = DisplayState("healthy", "healthy", 4)
-UNKNOWN: Final = DisplayState("unknown", "not judged", 5)
-SILENT: Final = DisplayState("silent", "silent", 6)
-LEGEND: Final = (STALLED, SLOW, FAST, RECOVERED, HEALTHY, UNKNOWN, SILENT)
-_BY_STATE: Final = {state.name: state for state in (STALLED, SLOW, FAST, HEALTHY)}
+INCONCLUSIVE: Final = DisplayState("inconclusive", "inconclusive", 4)
+HEALTHY: Final = DisplayState("healthy", "healthy", 5)
+UNKNOWN: Final = DisplayState("unknown", "not judged", 6)
+SILENT: Final = DisplayState("silent", "silent", 7)
+LEGEND: Final = (STALLED, SLOW, FAST, RECOVERED, INCONCLUSIVE, HEALTHY, UNKNOWN, SILENT)
+_BY_STATE: Final = {state.name: state for state in (STALLED, SLOW, FAST, INCONCLUSIVE, HEALTHY)}
 
 
 def display_state(score: Row, silent: bool = False) -> DisplayState:

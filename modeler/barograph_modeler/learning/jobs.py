@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -12,7 +13,9 @@ from barograph_modeler.pace.windows import blocks_by_job
 from barograph_modeler.state import lru
 
 VERDICT_SECONDS: Final = 10.0
-"""How long an ended run waits for its final score; after that it is assumed that no alerts daemon runs."""
+"""How long an ended run waits for its final score where no job has ever had one: no alerts daemon runs."""
+ABSENCE_SECONDS: Final = 86_400.0
+"""The same where jobs had scores before, until a run that ended later has one: the alerts daemon is away."""
 JOBS: Final = 20_000
 """Jobs held; the oldest are evicted."""
 
@@ -23,6 +26,8 @@ class PendingJobs:
     def __init__(self, window_seconds: float) -> None:
         self._window_seconds = window_seconds
         self._pending: OrderedDict[str, PendingJob] = OrderedDict()
+        self._scored_until = -math.inf
+        """When the newest run that has its final score ended, in Unix seconds."""
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -42,10 +47,15 @@ class PendingJobs:
                 ):
                     self._job(job).end = JobEnd(float(runtime), int(status), now)
             case "scores":
-                for job, score, final in zip(columns["job"], columns["score"], columns["final"], strict=True):
-                    if job in self._pending:
-                        self._pending[job].score = max(self._pending[job].score, float(score))
-                        self._pending[job].final |= bool(final)
+                for job, state, score, final in zip(
+                    *(columns[name] for name in ("job", "state", "score", "final")), strict=True
+                ):
+                    if (pending := self._pending.get(job)) is not None:
+                        pending.score = max(pending.score, float(score))
+                        pending.inconclusive = state == "inconclusive"
+                        pending.final |= bool(final)
+                        if final and pending.end is not None:
+                            self._scored_until = max(self._scored_until, pending.end.seen_at)
 
     def poll(self, now: float) -> Iterator[tuple[PendingJob, EndedJob | None]]:
         """All jobs of known workloads, each with its end if its verdict is known; those jobs are removed.
@@ -56,15 +66,18 @@ class PendingJobs:
             if not pending.workload:
                 continue
             end = pending.end
-            # Without intervals there is no score to wait for.
-            due = end is not None and (
-                pending.final or not pending.has_intervals or now - end.seen_at > VERDICT_SECONDS
-            )
-            if end is not None and due:
+            if end is not None and (pending.final or self._has_no_verdict(end, now)):
                 del self._pending[job]
                 yield pending, pending.ended(job, end)
             else:
                 yield pending, None
+
+    def _has_no_verdict(self, end: JobEnd, now: float) -> bool:
+        """Whether a run that has ended will not be judged any more."""
+        waited = now - end.seen_at
+        if self._scored_until == -math.inf:
+            return waited > VERDICT_SECONDS
+        return self._scored_until - end.seen_at > VERDICT_SECONDS or waited > ABSENCE_SECONDS
 
     def _job(self, job: str) -> PendingJob:
         if job not in self._pending:

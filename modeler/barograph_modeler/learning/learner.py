@@ -104,17 +104,17 @@ class Learner(Stateful):
         events: list[Output] = []
         new_runs: dict[str, None] = {}
         for pending, ended in self._jobs.poll(now):
-            learn = self._learn_suspect if pending.suspect and self._has_pace(pending) else self._learn_healthy
+            learn = self._learn_suspect if pending.suspect and self._has_history(pending) else self._learn_healthy
             events += learn(pending, ended is not None, new_runs, now)
             if ended is not None:
                 self.ended.append(ended)
                 self.withheld_intervals += pending.dropped
         return [*events, *self._outputs(new_runs, now)]
 
-    def _has_pace(self, pending: PendingJob) -> bool:
-        """Whether the job's workload has a pace; an alarm of a job judged by its own first windows does not count."""
+    def _has_history(self, pending: PendingJob) -> bool:
+        """Whether the job's workload has runs; an alarm of a job judged by its own first windows does not count."""
         workload = self.workloads.get(pending.workload)
-        return workload is not None and workload.pace is not None
+        return workload is not None and (workload.pace is not None or workload.runtime is not None)
 
     def _learn_healthy(self, pending: PendingJob, over: bool, new_runs: dict[str, None], now: float) -> list[Output]:
         if not over and pending.held_since > now - HOLD_SECONDS - LEARN_SECONDS:
@@ -163,6 +163,8 @@ class Learner(Stateful):
             if workload.withhold(run, self._accept):
                 new_runs[name] = None
                 return self._accept_runs(name, workload, batches, now)
+            if pending.score <= 1 and run.runtime_seconds is not None:
+                workload.learn_at_limit(run.runtime_seconds)
         self.withheld_intervals += sum(batch.total for batch in batches)
         return []
 

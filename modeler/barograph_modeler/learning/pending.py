@@ -72,20 +72,20 @@ class PendingJob:
     def __init__(self, window_seconds: float) -> None:
         self.workload = ""
         self.score = 0.0
+        self.inconclusive = False
+        """Whether the latest score says that the job is outside its limits without enough evidence for an alarm."""
         self.final = False
         self.end: JobEnd | None = None
         self.pace = RunPace(window_seconds)
         self.dropped = 0
-        self.has_intervals = False
-        """Whether there was an interval; a job without any cannot alarm."""
         self._windower = Windower(window_seconds)
         self._held: deque[tuple[float, BlockBatch]] = deque()
         self._count = 0
 
     @property
     def suspect(self) -> bool:
-        """Whether the job has alarmed, so that it must not be learned."""
-        return self.score > 1
+        """Whether the job has alarmed or is outside its limits, so that it must not be learned."""
+        return self.score > 1 or self.inconclusive
 
     @property
     def held_since(self) -> float:
@@ -99,7 +99,6 @@ class PendingJob:
 
     def add(self, batch: BlockBatch, now: float) -> None:
         """Hold further intervals. now: time of arrival, Unix seconds; intervals from a spool ended long before."""
-        self.has_intervals = True
         self.pace.add(self._windower.add(*batch.intervals))
         self._held.append((now, batch))
         self._count += batch.size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from barograph_modeler.bands.moments import Blocks
 from barograph_modeler.bands.regime import Regime
 from barograph_modeler.learning.pending import BlockBatch
 from barograph_modeler.maxima.band import Band
-from barograph_modeler.maxima.runtime import runtime_band
+from barograph_modeler.maxima.runtime import runtime_limits
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.pace.pace import Pace, fit_pace
 from barograph_modeler.pace.windows import RunPace, Window
@@ -47,7 +47,7 @@ class Workload:
         self.interval_coverage = Coverage()
         self.runtime_coverage = Coverage()
         self.withheld: list[EndedRun] = []
-        """Alarmed runs since the last healthy one, newest last."""
+        """Runs that were not healthy since the last healthy one, newest last."""
 
     def judge(self, batch: BlockBatch, *, healthy: bool) -> None:
         """Score the published bands on new intervals."""
@@ -75,8 +75,17 @@ class Workload:
         self.withheld.clear()
         self._add_run(run)
 
+    def learn_at_limit(self, runtime_seconds: float) -> None:
+        """Learn that an inconclusive run lay outside the limits, as if it had ended at the nearer one.
+
+        Without these runs, 5 in 100 of the healthy ones, the limits would become narrower and narrower.
+        """
+        if self.runtime is not None:
+            self.runtimes.append(min(max(runtime_seconds, self.runtime.lower), self.runtime.upper))
+            self.runtime = runtime_limits(self.runtimes)
+
     def withhold(self, run: EndedRun, accept: int) -> bool:
-        """Record an alarmed run; True if the last `accept` of them agree with each other."""
+        """Record a run that was not healthy; True if the last `accept` of them agree with each other."""
         self.withheld = [*self.withheld, run][-accept:] if accept else []
         return accept > 0 and len(self.withheld) == accept and self._agree()
 
@@ -95,19 +104,24 @@ class Workload:
         return list(self.intervals)
 
     def _agree(self) -> bool:
-        """Whether the withheld runs differ from each other by less than the nearest of them from the history."""
-        if self.pace is None:
-            return False
-        logs = [self.pace.log_ratio(_whole(run.pace)).log for run in self.withheld]
-        return all(math.isfinite(x) for x in logs) and max(logs) - min(logs) < min(abs(x) for x in logs)
+        """Whether the withheld runs differ less from each other than from the history, in pace or in runtime."""
+        paces = [self.pace.log_ratio(_whole(run.pace)).log for run in self.withheld] if self.pace is not None else []
+        usual = self.runtime.expected if self.runtime is not None else math.nan
+        runtimes = [math.log((run.runtime_seconds or math.nan) / usual) for run in self.withheld]
+        return any(_are_alike(logs) for logs in (paces, runtimes))
 
     def _add_run(self, run: EndedRun) -> None:
         if run.runtime_seconds is not None:
             self.runtimes.append(run.runtime_seconds)
-            self.runtime = runtime_band(self.runtimes)
+            self.runtime = runtime_limits(self.runtimes)
         if run.pace.windows:
             self.runs.append(run.pace)
             self.pace = fit_pace(self.runs)
+
+
+def _are_alike(logs: Sequence[float]) -> bool:
+    """Whether log ratios to a reference differ from each other by less than the nearest of them from 0."""
+    return bool(logs) and all(map(math.isfinite, logs)) and max(logs) - min(logs) < min(map(abs, logs))
 
 
 def _whole(run: RunPace) -> Window:

@@ -30,6 +30,7 @@ from barograph_modeler.scaling.answer import Refusal
 from barograph_modeler.state.snapshot import read_snapshot, write_snapshot
 from helpers.executor import Inline
 from helpers.features import Solves, learn_here
+from helpers.jobs import verdict
 
 SOLVER = Application("lab", "solver")
 NOW = 1e9
@@ -61,8 +62,13 @@ class Life:
 def learned(solves: Solves, runs: int = 33) -> Life:
     life = Life()
     for _ in range(runs):
-        life.observe(*solves.run().items())
+        life.observe(*judged(solves.run()))
     return life
+
+
+def judged(job: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """The rows of a run with its verdict."""
+    return [*job.items(), ("scores", verdict(job, 0.0))]
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +80,7 @@ def story() -> tuple[Life, Solves, dict[str, Any]]:
     life.observe(("jobs", job["jobs"]))
     assert life.rows("predictions") == []  # nothing is known of it yet, and its scale alone is no reason
     life.observe(("features", job["features"]))
-    life.observe(("runs", job["runs"]))
+    life.observe(("runs", job["runs"]), ("scores", verdict(job, 0.0)))
     return life, solves, job
 
 
@@ -114,7 +120,7 @@ def test_a_modeler_that_begins_again_says_nothing_twice_and_scores_what_a_former
     columns = {name: [value] for name, value in said.items()}
     again.observe(("jobs", job["jobs"]), ("features", job["features"]), ("predictions", columns))
     assert again.rows("predictions") == again.rows("models") == []
-    again.observe(("runs", job["runs"]))
+    again.observe(("runs", job["runs"]), ("scores", verdict(job, 0.0)))
     (outcome,) = again.rows("outcomes")
     assert outcome["expected_seconds"] == said["expected_seconds"]
 
@@ -146,7 +152,7 @@ def test_where_scales_predict_as_well_features_are_not_asked():
         job["jobs"]["workload"] = [f"lab/flat@{(2, 4, 8)[number % 3]}x1"]
         job["features"]["value"][2] = 1.0
         job["runs"]["runtime_seconds"][:] = seconds * 8 / (2, 4, 8)[number % 3]
-        life.observe(*job.items())
+        life.observe(*judged(job))
     rows = life.rows("models")
     assert {row["chosen"] for row in rows} == {"scaling"}
     assert all(row["scaling_error"] <= row["error"] for row in rows)
@@ -225,7 +231,7 @@ def test_a_fit_that_breaks_is_counted_and_the_last_model_stays(caplog):
         raise TrainingFailed("its process ended with status -9: it printed nothing")
 
     life.features.library._learn = broken
-    life.observe(*Solves(seed=5, _made=100).run().items())
+    life.observe(*judged(Solves(seed=5, _made=100).run()))
     assert life.features.library.failed == 1
     assert life.features.library.published[SOLVER] is model
     assert "lab/solver cannot be learned, the last model stays: its process ended with status -9" in caplog.text

@@ -21,6 +21,7 @@ from barograph_modeler.processor import ModelerProcessor
 from barograph_modeler.state.snapshot import read_snapshot, write_snapshot
 from helpers.executor import Inline, Slow
 from helpers.features import inline_features
+from helpers.jobs import verdict
 from helpers.scaling import Campaign, law
 
 SOLVER = Application("lab", "solver")
@@ -46,7 +47,10 @@ class Life:
         self.said += self.processor.step(now)
 
     def run(self, job: dict[str, Any]) -> None:
-        self.observe(*job.items())
+        self.observe(*judged(job))
+
+    def end(self, job: dict[str, Any]) -> None:
+        self.observe(("runs", job["runs"]), ("scores", verdict(job, 0.0)))
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         return [dict(output.columns) for output in self.said if output.table == table]
@@ -59,6 +63,11 @@ def learned(scales: tuple[int, ...] = (1, 2, 4, 8, 16), **campaign: Any) -> tupl
         for _ in range(3):
             life.run(made.run(ranks))
     return life, made
+
+
+def judged(job: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """The rows of a run with its verdict."""
+    return [*job.items(), ("scores", verdict(job, 0.0))]
 
 
 def as_rows(row: dict[str, Any]) -> dict[str, Any]:
@@ -78,7 +87,7 @@ def test_a_job_is_predicted_while_it_runs_and_scored_when_it_has_ended():
     assert said["expected_seconds"] == pytest.approx(law(64), rel=0.2)
     assert said["lower_seconds"] < law(64) < said["upper_seconds"]
     assert life.rows("outcomes") == []
-    life.observe(("runs", job["runs"]))
+    life.end(job)
     (outcome,) = life.rows("outcomes")
     actual = float(job["runs"]["runtime_seconds"][0])
     assert (outcome["job"], outcome["result"], outcome["actual_seconds"]) == (said["job"], "inside", actual)
@@ -98,7 +107,7 @@ def test_a_surprise_counts_against_the_interval_and_a_failure_only_as_such(chang
     life, campaign = learned()
     job = campaign.run(64, **change)
     life.observe(("jobs", job["jobs"]))
-    life.observe(("runs", job["runs"]))
+    life.end(job)
     assert [row["result"] for row in life.rows("outcomes")] == [result]
     score = life.forecaster.predictions.scoreboard.scores["lab/solver"]
     assert (score.coverage == 0.0) == (result == "outside")
@@ -110,23 +119,31 @@ def test_failed_runs_and_runs_that_alarmed_do_not_enter_the_history():
     before = len(life.forecaster.history.runs(SOLVER)["lab/solver n=1"])
     life.run(campaign.run(2, status=9))
     job = campaign.run(2, factor=3.0)
-    life.observe(("jobs", job["jobs"]), ("scores", {"job": job["jobs"]["job"], "score": [2.0], "final": [1]}))
+    life.observe(("jobs", job["jobs"]), ("scores", verdict(job, 2.0)))
     life.observe(("runs", job["runs"]))
     assert len(life.forecaster.history.runs(SOLVER)["lab/solver n=1"]) == before
     assert [row["result"] for row in life.rows("outcomes")] == ["withheld"]
 
 
-def test_a_run_without_intervals_is_learned_at_once_and_one_with_them_waits_for_its_verdict():
-    life, campaign = learned()
+def test_where_no_job_has_ever_had_a_verdict_runs_wait_for_one_for_a_while_only():
+    life, campaign = Life(), Campaign()
     job = campaign.run(2)
-    one = np.ones(1)
-    blocks = {"job": job["jobs"]["job"], "class_id": np.array([7], dtype=np.uint64), "count": one, "sum_seconds": one,
-              "ended_at": one}  # fmt: skip
-    before = life.processor.learner.learned_runs
-    life.observe(("jobs", job["jobs"]), ("blocks", blocks), ("runs", job["runs"]))
-    assert life.processor.learner.learned_runs == before
+    life.observe(*job.items())
+    assert life.processor.learner.learned_runs == 0
     life.think(NOW + VERDICT_SECONDS + 1)
-    assert life.processor.learner.learned_runs == before + 1
+    assert life.processor.learner.learned_runs == 1
+
+
+def test_while_the_alerts_are_away_runs_wait_for_their_verdict():
+    life, campaign = learned()
+    waiting, later = campaign.run(2), campaign.run(2)
+    before = life.processor.learner.learned_runs
+    life.observe(*waiting.items())
+    life.think(NOW + 100 * VERDICT_SECONDS)
+    assert life.processor.learner.learned_runs == before
+    # The alerts are back, and have passed over it.
+    life.observe(*judged(later), now=NOW + 100 * VERDICT_SECONDS)
+    assert life.processor.learner.learned_runs == before + 2
 
 
 def test_runs_accepted_as_the_new_normal_replace_the_history_of_their_workload():
@@ -149,8 +166,8 @@ def log() -> list[Piece]:
     pieces: list[Piece] = []
     for ranks in (1, 2, 4, 8, 16):
         life.run(job := campaign.run(ranks))
-        pieces += [(table, columns, False) for table, columns in job.items()]
-    for table, columns in (piece for ranks in (32, 64) for piece in campaign.run(ranks).items()):
+        pieces += [(table, columns, False) for table, columns in judged(job)]
+    for table, columns in (piece for ranks in (32, 64) for piece in judged(campaign.run(ranks))):
         life.said.clear()
         life.observe((table, columns))
         pieces.append((table, columns, False))
@@ -187,7 +204,7 @@ def test_a_job_that_still_runs_is_not_predicted_again_after_a_restart():
     again, _ = learned()
     again.observe(("jobs", job["jobs"]), ("predictions", as_rows(said)))
     assert again.rows("predictions") == []
-    again.observe(("runs", job["runs"]))
+    again.end(job)
     assert [row["expected_seconds"] for row in again.rows("outcomes")] == [said["expected_seconds"]]
 
 
@@ -198,8 +215,9 @@ def test_state_that_went_through_a_snapshot_gives_the_same_predictions_and_repor
         life.observe(("jobs", job["jobs"]))
     life.said.clear()
     life.processor.observe("runs", job["runs"], NOW)
+    life.processor.observe("scores", verdict(job, 0.0), NOW)
     life.think()  # the log has more to say, so the outcome is held
-    assert life.said == []
+    assert life.rows("outcomes") == []
     write_snapshot(tmp_path / "snapshot", {}, "", life.processor.state())
     again = Life()
     again.processor.restore(read_snapshot(tmp_path / "snapshot", "")[1])
