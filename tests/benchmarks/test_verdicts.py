@@ -1,0 +1,210 @@
+"""What the service says about real applications: `make bench-applications`, one: `PYTEST="-k cp2k"`.
+
+Of each application three runs are healthy, one shares a core with a busy loop from its middle on, and three are healthy
+again, on two cores beside a service that knows nothing before. Fails on a miss (the disturbed run is not called slow),
+on a false alarm (a healthy run is called something else than healthy or unknown, or there was an alarm before the
+disturbance), and on a contradiction (a run is called healthy outside of the 95 % limits in the same line). Other
+programs on the machine are disturbances too.
+
+$BAROGRAPH_TEST_ROWS: a folder that gets the rows of each application as Parquet, and its runs (runs.json), to develop
+detectors on.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from barograph.demo.runs import newest_job
+from barograph_collector.client.log_reader import LogReader
+from helpers import applications
+from helpers.applications import Application, Report
+from helpers.printed import show
+from helpers.up import Up
+
+CORES = sorted(os.sched_getaffinity(0))[:2]
+HEALTHY = 3
+DISTURBED = HEALTHY
+TABLES = ("jobs", "sites", "blocks", "node_blocks", "runs", "bands", "paces", "scores")
+LIMITS = re.compile(r"ran ([0-9.]+) s, expected [0-9.]+ s \(95 %: ([0-9.]+) to ([0-9.]+) s\)")
+COLUMNS = f"{'application':<18}{'healthy':>9}{'disturbed':>11}{'intervals':>11}{'a second':>10}{'alarm':>8}{'onset':>8}"
+# It ends when the benchmark is killed.
+LOOP = """
+import os
+os.sched_setaffinity(0, [{core}])
+while os.getppid() == {parent}:
+    sum(range(1_000_000))
+"""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One watched run. Times are Unix seconds, NaN for what was not. alarm_at: when the log first had an alarm."""
+
+    job: str
+    disturbed_at: float
+    intervals: int
+    runtime: float
+    verdict: str
+    alarm_at: float
+    onset_at: float
+    cause: str
+
+    @property
+    def state(self) -> str:
+        """The first word of the verdict."""
+        return self.verdict.partition(":")[0]
+
+
+@pytest.fixture(scope="module")
+def table() -> Iterator[list[str]]:
+    """Rows to be printed when all applications have run."""
+    rows: list[str] = []
+    yield rows
+    show("Seconds: runs, alarm and onset after the disturbance's begin", [f"{COLUMNS}  cause; verdicts", *rows])
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.skipif(len(CORES) < 2, reason="one core: the rank that is disturbed cannot be told from the other")
+@pytest.mark.parametrize(
+    "make",
+    [
+        applications.lammps,
+        applications.hpcc,
+        applications.cp2k,
+        applications.nwchem,
+        applications.quantum_espresso,
+        applications.ico_foam,
+        applications.gerris,
+        applications.esys_particle,
+    ],
+)
+def test_only_a_disturbed_run_of_an_application_is_called_slow(
+    make: Callable[[int], Application], table: list[str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    application = make(len(CORES))
+    application.prepare(folder)
+    with Up(tmp_path) as up:
+        reader = LogReader(up.endpoint, 60.0)
+        runs: list[Run] = []
+        for number in range(2 * HEALTHY + 1):
+            usual = statistics.median(run.runtime for run in runs) if number == DISTURBED else math.inf
+            runs.append(watch(application, folder, up, reader, {run.job for run in runs}, usual / 2))
+            print(f"\n{application.name} {number + 1}: {runs[-1].verdict}", end="")
+        reader.close()
+        if "BAROGRAPH_TEST_ROWS" in os.environ:
+            keep(Path(os.environ["BAROGRAPH_TEST_ROWS"]) / application.name, up, runs)
+    table.append(row(application.name, runs))
+    wrong = [
+        f"{application.name}, run {number + 1}: {fault}: {run.verdict}"
+        for number, run in enumerate(runs)
+        for fault in faults(run)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def watch(
+    application: Application, folder: Path, up: Up, reader: LogReader, known: set[str], disturb_after: float
+) -> Run:
+    """A run on CORES. known: the jobs before it. disturb_after: seconds, infinite for a healthy run."""
+    # Pinned, or the ranks would leave the core of the busy loop where there are more.
+    cores = ",".join(map(str, CORES))
+    process = applications.start_watched(application, ["taskset", "-c", cores], folder, up)
+    try:
+        report, disturbed_at = _disturbed(process, disturb_after)
+    finally:
+        process.terminate()
+        process.wait(60)
+    job = newest_job(reader, known, 60.0)
+    pages = [page.columns for page in reader.read_all("scores", job=job)]
+    scores = {name: np.concatenate([np.asarray(page[name]) for page in pages]) for name in pages[0]} if pages else {}
+    alarms = scores["at"][np.isfinite(scores["alarmed_at"])] if scores else np.array([])
+    members = ", ".join(json.loads(scores["members"][-1])) if scores else ""
+    return Run(
+        job,
+        disturbed_at,
+        report.intervals,
+        report.runtime,
+        report.verdict,
+        float(alarms[0]) if alarms.size else math.nan,
+        float(scores["onset_at"][-1]) if scores else math.nan,
+        f"{scores['cause'][-1]} {members}".strip() if scores else "none",
+    )
+
+
+def _disturbed(process: subprocess.Popen[str], after: float) -> tuple[Report, float]:
+    if math.isinf(after):
+        return applications.report(process), math.nan
+    try:
+        said = process.communicate(timeout=after)[1]
+    except subprocess.TimeoutExpired:
+        with busy_loop(CORES[-1]) as began:
+            return applications.report(process), began
+    raise AssertionError(f"the run ended before it was disturbed:\n{said}")
+
+
+@contextmanager
+def busy_loop(core: int) -> Iterator[float]:
+    """Keeps a core busy; yields when that began, in Unix seconds."""
+    loop = subprocess.Popen([sys.executable, "-c", LOOP.format(core=core, parent=os.getpid())])
+    try:
+        yield time.time()
+    finally:
+        loop.kill()
+        loop.wait()
+
+
+def faults(run: Run) -> Iterator[str]:
+    """What is wrong with a verdict."""
+    is_disturbed = math.isfinite(run.disturbed_at)
+    if is_disturbed and run.state != "slow":
+        yield "miss"
+    if is_disturbed and run.alarm_at < run.disturbed_at:
+        yield f"false alarm {run.disturbed_at - run.alarm_at:.1f} s before the disturbance"
+    if not is_disturbed and run.state not in ("healthy", "unknown"):
+        yield "false alarm"
+    limits = LIMITS.search(run.verdict)
+    assert limits or "95 %" not in run.verdict, run.verdict
+    if limits and run.state == "healthy":
+        ran, lower, upper = map(float, limits.groups())
+        if not lower <= ran <= upper:
+            yield "contradiction"
+
+
+def row(name: str, runs: list[Run]) -> str:
+    """The line of an application in the table."""
+    disturbed = runs[DISTURBED]
+    healthy = [run for run in runs if run is not disturbed]
+    seconds, intervals = (statistics.median(getattr(run, it) for run in healthy) for it in ("runtime", "intervals"))
+    alarm, onset = disturbed.alarm_at - disturbed.disturbed_at, disturbed.onset_at - disturbed.disturbed_at
+    states = [run.state for run in runs]
+    said = " | ".join(
+        ", ".join(part) for part in (states[:HEALTHY], states[HEALTHY : HEALTHY + 1], states[HEALTHY + 1 :])
+    )
+    return (
+        f"{name:<18}{seconds:9.1f}{disturbed.runtime:11.1f}{intervals:11,.0f}{intervals / seconds:10,.0f}"
+        f"{alarm:8.1f}{onset:+8.1f}  {disturbed.cause}; {said}"
+    )
+
+
+def keep(folder: Path, up: Up, runs: list[Run]) -> None:
+    """Write the rows of a service, and what is known about its runs, to a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in TABLES:
+        done = up.run("export", name, "--output", str(folder / f"{name}.parquet"))
+        assert done.returncode == 0, done.stderr
+    (folder / "runs.json").write_text(json.dumps([asdict(run) for run in runs], indent=1))
