@@ -14,7 +14,17 @@ from barograph_collector.daemon.options import run_daemon
 from barograph_collector.daemon.runner import serve
 
 TABLES = [
-    "paces", "bands", "events", "sites", "jobs", "predictions", "node_blocks", "pressures", "blocks", "silences", "runs"
+    "paces",
+    "bands",
+    "events",
+    "sites",
+    "jobs",
+    "predictions",
+    "node_blocks",
+    "pressures",
+    "blocks",
+    "silences",
+    "runs",
 ]
 
 
