@@ -148,7 +148,9 @@ def test_a_run_is_delivered_as_job_sites_blocks_and_end(run: Run, collector: Col
     done = rows(collector, "node_blocks")
     assert sum(row["count"] for row in done) == 120
     assert {row["host"] for row in done} == {"n1"}
-    assert [row["offset"] for row in (job, end)] == [1, 1 + 2 + 120 + len(done) + 1]
+    (work,) = rows(collector, "works")
+    assert (work["ranks"], work["nodes"], work["ranks_per_node"]) == (2, 1, 2)
+    assert [row["offset"] for row in (work, job, end)] == [1, 2, 2 + 2 + 120 + len(done) + 1]
     assert not run.rings.exists()  # rings occupy memory and are no longer needed
 
 

@@ -108,7 +108,7 @@ class _NodeProcesses(Processes):
     def born(self, pid: int) -> int:
         return 1 if any(one.pid == pid and one.lives for one in self._node.processes) else -1
 
-    def show(self, file: str) -> bytes:
+    def show(self, file: str, most: int = 0) -> bytes:
         return b""
 
     def ids(self) -> list[int]:

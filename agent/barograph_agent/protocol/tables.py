@@ -64,6 +64,15 @@ TABLES: Final[dict[str, Table]] = {
         # `scheduler` is slurm, pbs, flux or none; `unique_id` is Slurm's SLUID, empty if there is none.
         _table("jobs", job=_N, cluster=_N, workload=_N, app=_N, user=_N, params=_T, ranks=_I, nodes=_I, host=_N,
                started_at=_F, scheduler=(_N, "none"), account=(_T, ""), unique_id=(_T, "")),
+        # What was asked for, of rank 0: one row per job step, at most 2 s after its first MPI process has started. All
+        # texts but `job`, `plain` and `reason` are salted digests in hex, empty if unknown: `executable` of its build
+        # id, else of its content; `program` of its name, of the script's for an interpreter; `script` of its content.
+        # `words`: JSON, a digest for each word after the program or the script, key=value as two joined by "=".
+        # `inputs`: JSON, word (index, -1: standard input), digest and bytes of each file that a word names. `threads`
+        # as in OMP_NUM_THREADS and the like, -1 if unknown. `plain`: the words themselves (JSON), where the site says
+        # so. `reason`: why something is missing, in words.
+        _table("works", job=_N, executable=_T, program=_T, script=_T, words=_T, inputs=_T, ranks=_I, nodes=_I,
+               ranks_per_node=_I, threads=_I, plain=_T, reason=_T),
         # Meaning of a class id: the call sites at the two ends of its intervals.
         _table("sites", class_id=_U, before=_T, at=_T, operation=_N),
         # Consecutive intervals of one class, reduced; a block of one is the raw interval. `world` distinguishes the

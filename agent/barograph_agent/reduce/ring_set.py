@@ -148,6 +148,13 @@ class RingSet:
             ring.pid: self.progress.cursors[name].rank for name, ring in self._rings.items() if ring.exit_status is None
         }
 
+    @property
+    def first(self) -> tuple[int, str] | None:
+        """Process and executable of the lowest rank of the first world that has a ring; None without one."""
+        cursors = self.progress.cursors
+        name = min(self._rings, key=lambda name: (cursors[name].world, cursors[name].rank), default=None)
+        return (self._rings[name].pid, self._rings[name].program) if name is not None else None
+
     def release(self) -> None:
         """Let the shim overwrite everything read so far. To be called once it is durable."""
         for name, ring in self._rings.items():

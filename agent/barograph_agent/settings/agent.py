@@ -108,6 +108,14 @@ class AgentSettings(Section, frozen=True):
         Form("WHOSE", "all or own"),
         Option("whose busy processes beside a rank are recorded by name; own: of the job's user only"),
     ] = "all"
+    work: Annotated[
+        Literal["digests", "plain", "none"],
+        Form("WHAT", "digests, plain or none"),
+        Option("what is recorded of command lines and input files; plain: the words of command lines too"),
+    ] = "digests"
+    salt: Annotated[
+        File, Option("a secret of the site, without which digests cannot be guessed", otherwise="the cluster's name")
+    ] = None
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:

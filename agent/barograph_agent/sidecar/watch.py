@@ -25,6 +25,8 @@ from barograph_agent.settings import agent
 from barograph_agent.sidecar.plan import PLAN, TOKEN, CommandEnd, DeliveryReport, RunPlan, load_end
 from barograph_agent.sidecar.silence import Silence, Silences
 from barograph_agent.system.system import SYSTEM, System
+from barograph_agent.work import investigation
+from barograph_agent.work.inquiry import Inquiry
 
 VERDICT_SECONDS = 4.0
 """Timeout for the final score at the end of a run, within the plan's time for delivery."""
@@ -34,6 +36,10 @@ HOLD_SHARE = 0.75
 """Beyond this share of the spool's cap, intervals stay in the rings while these have room."""
 STRAGGLERS_SECONDS = 2.0
 """How long to wait for ranks that outlive the command: those of a killed mpiexec end shortly after it."""
+FIRST_RANK_SECONDS = 0.5
+"""How long to wait for the ring of rank 0 once there is one of another rank."""
+DIGESTS = "digests.json"
+"""Digests of files, in the user's directory of spools: files that have not changed are not read in every run."""
 STARTED_BEFORE_SECONDS = 1.0
 """How much earlier than in its plan a run's first process may start: the two times come from different clocks."""
 
@@ -43,6 +49,8 @@ class State(msgspec.Struct):
 
     progress: Progress = msgspec.field(default_factory=Progress)
     announced: bool = False
+    asked: bool = False
+    """Whether the row of `works` is written."""
     unreadable: set[str] = set()
     """Names of rings reported as unreadable."""
     ended: bool = False
@@ -87,6 +95,9 @@ class Watch:
             belongs=lambda pid: plan.has(pid, system.processes),
             hides_others=agent.value_or_default("processes", self._environment) == "own",
         )
+        self._records_work = agent.value_or_default("work", self._environment) != "none"
+        self._inquiry: Inquiry | None = None
+        self._known_at = math.inf
         self.link = self._connect()
 
     @property
@@ -197,6 +208,7 @@ class Watch:
     def _read_batch(self, *, final: bool) -> bool:
         """Read one batch of every ring into the spool; True if there may be more."""
         if self._ring_set.known:
+            self._append_work(final=final)
             self._append_job()
         before = self._ring_set.position
         self._report_unreadable()
@@ -266,6 +278,33 @@ class Watch:
     def _append_pressures(self, *, final: bool) -> None:
         if columns := self._pressures.read(self._ring_set.ranks(), final=final):
             self._append("pressures", len(columns["rank"]), columns)
+
+    def _append_work(self, *, final: bool) -> None:
+        """Append the row of `works`, once per run, when it is known what was asked for."""
+        first = self._ring_set.first
+        if self._state.asked or not self._records_work or not self._reports_job or first is None:
+            return
+        now = self._system.clock.monotonic()
+        self._known_at = min(self._known_at, now)
+        has_waited = now - self._known_at >= FIRST_RANK_SECONDS or final
+        if self._inquiry is None and (self._ring_set.has_first_rank or has_waited):
+            self._inquiry = self._inquire(*first)
+        if self._inquiry is not None and (columns := self._inquiry.columns(final=final)):
+            ranks, nodes = self._state.progress.ranks, self.plan.job.nodes
+            own = {"ranks": ranks, "nodes": nodes, "ranks_per_node": -(-ranks // max(nodes, 1))}
+            self._append("works", 1, own | columns)
+            self._state.asked = True
+
+    def _inquire(self, pid: int, program: str) -> Inquiry:
+        system, salt = self._system, self._environment.get("BAROGRAPH_SALT")
+        subject = investigation.Subject(pid, program, lambda one: self.plan.has(one, system.processes))
+        rules = investigation.Rules(
+            self.plan.job.cluster,
+            Path(salt) if salt else None,
+            self.directory.parent / DIGESTS,
+            plain=agent.value_or_default("work", self._environment) == "plain",
+        )
+        return Inquiry(system, lambda deadline: investigation.investigate(subject, rules, system, deadline))
 
     def _append_job(self) -> None:
         """Append the row of `jobs`, once per run and by one of its sidecars."""

@@ -6,9 +6,18 @@ import contextlib
 import fcntl
 import os
 import shutil
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
+
+
+class NotRegular(OSError):
+    """A path leads to something else than a regular file. mode: what it is."""
+
+    def __init__(self, path: Path, mode: int) -> None:
+        super().__init__(f"{path}: no regular file")
+        self.mode = mode
 
 
 class Disk:
@@ -22,6 +31,7 @@ class Disk:
     pread = staticmethod(os.pread)
     """pread(descriptor, bytes, offset)."""
     resize = staticmethod(os.ftruncate)
+    status = staticmethod(os.fstat)
 
     def sync(self, descriptor: int) -> None:
         """Make the content of a file durable."""
@@ -34,6 +44,18 @@ class Disk:
     def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
         """Open a file; returns its descriptor. Children do not inherit it."""
         return os.open(path, flags | os.O_CLOEXEC, mode)
+
+    def open_regular(self, path: Path) -> int:
+        """Open a regular file to read. Raises NotRegular for anything else, which is not opened."""
+        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        try:
+            mode = os.fstat(place).st_mode
+            if not stat.S_ISREG(mode):
+                raise NotRegular(path, mode)
+            # The same file, whatever its path leads to by now.
+            return os.open(f"/proc/self/fd/{place}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        finally:
+            os.close(place)
 
     def pwrite(self, descriptor: int, parts: Sequence[bytes | memoryview], at: int) -> int:
         """Write at an offset; returns the number of bytes written, fewer than given where the disk is full."""

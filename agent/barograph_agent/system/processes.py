@@ -50,7 +50,11 @@ class Processes:
                     return True
         return False
 
-    def show(self, file: str) -> bytes:
+    def place(self, pid: int, name: str) -> Path:
+        """Where something of a process is, such as its exe or cwd."""
+        return Path(f"{self.root}/proc/{pid}/{name}")
+
+    def show(self, file: str, most: int = _MOST_BYTES) -> bytes:
         """The beginning of a file such as /proc/stat; empty if it is missing or not for this process."""
         # Without Path: this is read for each rank once a second.
         try:
@@ -58,9 +62,9 @@ class Processes:
         except OSError:
             return b""
         try:
-            data = part = os.read(descriptor, _MOST_BYTES)
-            while part and len(data) < _MOST_BYTES:
-                part = os.read(descriptor, _MOST_BYTES - len(data))
+            data = part = os.read(descriptor, most)
+            while part and len(data) < most:
+                part = os.read(descriptor, most - len(data))
                 data += part
             return data
         except OSError:

@@ -48,6 +48,8 @@ _MORE: Final = {
     ("page", "access"): "[Tokens](../operator/privacy.md#tokens).",
     ("agent", "key"): "[Keys](../operator/keys.md).",
     ("agent", "processes"): "[Processes beside a job](../operator/privacy.md#processes-beside-a-job).",
+    ("agent", "work"): "[Command lines](../operator/privacy.md#command-lines).",
+    ("agent", "salt"): "The content of the file, readable by all users of the node, and the same on all nodes.",
     ("agent", "rules"): "[Rules](../operator/rules.md).",
     ("agent", "ranks"): "Rank 0 must be among them, or there are no intervals. The shim takes any other value for `0`.",
     ("agent", "budget"): "[What a run sends](../user/run.md#what-it-sends).",

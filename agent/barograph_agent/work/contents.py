@@ -1,0 +1,196 @@
+"""Digests of files, bounded in bytes, and remembered from run to run."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import math
+import os
+import stat
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from barograph_agent.system.disk import NotRegular
+from barograph_agent.system.system import System
+from barograph_agent.work.build_id import build_id
+from barograph_agent.work.salt import Salt
+
+WHOLE_BYTES: Final = 16 * 2**20
+"""Up to this size a file is read as a whole."""
+END_BYTES: Final = 2**20
+BLOCK_BYTES: Final = 2**18
+BLOCKS: Final = (WHOLE_BYTES - 2 * END_BYTES) // BLOCK_BYTES
+"""Of a bigger file: so much at both ends, and so many blocks of this size, spread evenly between them."""
+TOTAL_BYTES: Final = 32 * 2**20
+"""Limit for all files of a job. Files beyond it are known by their sizes."""
+STEP_BYTES: Final = 2**18
+REMEMBERED: Final = 1000
+SETTLED_SECONDS: Final = 2.0
+"""A file is remembered once it has been unchanged for so long: a later change then has another time."""
+_ABSENT: Final = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL, errno.ENXIO}
+
+
+class OutOfTime(Exception):
+    """The time for reading is over."""
+
+
+class Content(NamedTuple):
+    """What is known of a regular file. digest: empty if unknown, then `trouble` says why."""
+
+    digest: str
+    size: int
+    trouble: str = ""
+
+
+class _Remembered(msgspec.Struct):
+    salt: str
+    digests: dict[str, str]
+
+
+def parts(size: int) -> Iterator[tuple[int, int]]:
+    """The parts of a file that are read, as offset and length."""
+    if size <= WHOLE_BYTES:
+        yield 0, size
+        return
+    yield 0, END_BYTES
+    for number in range(BLOCKS):
+        yield END_BYTES + (size - 2 * END_BYTES - BLOCK_BYTES) * number // (BLOCKS - 1), BLOCK_BYTES
+    yield size - END_BYTES, END_BYTES
+
+
+class Contents:
+    """Reads the files of one job. Not for use in several threads.
+
+    memory: the file in which digests are remembered. deadline: monotonic seconds, after which every method raises
+    OutOfTime.
+    """
+
+    def __init__(self, system: System, salt: Salt, memory: Path, deadline: float) -> None:
+        self._clock, self._disk = system.clock, system.disk
+        self._salt = salt
+        self._memory = memory
+        self._deadline = deadline
+        self._left = TOTAL_BYTES
+        self._known: OrderedDict[str, str] | None = None
+        self._learned = False
+
+    def of_file(self, path: Path, changed_before: float = math.inf) -> Content | None:
+        """The content of a file, None if there is no regular file.
+
+        changed_before: Unix seconds; a file that was changed later has no digest. Never opens anything but a regular
+        file: opening a fifo or a device has effects.
+        """
+        try:
+            with self._opened(path) as file:
+                return self._content(file, changed_before)
+        except NotRegular as error:
+            silent = stat.S_ISDIR(error.mode) or stat.S_ISCHR(error.mode)
+            return None if silent else Content("", -1, "no regular file")
+        except OSError as error:
+            absent = error.errno in _ABSENT
+            return None if absent else Content("", -1, f"unreadable: {error.strerror or 'input/output error'}")
+        except ValueError:
+            return None  # a name with a NUL
+
+    def of_executable(self, path: Path) -> Content:
+        """The build id of an executable as a digest, else its content's."""
+        try:
+            with self._opened(path) as file:
+                found = build_id(lambda size, at: self._disk.pread(file, size, at))
+                size = self._disk.status(file).st_size
+                return Content(self._salt.build(found), size) if found else self._content(file, math.inf)
+        except (OSError, ValueError) as error:
+            text = error.strerror if isinstance(error, OSError) else ""
+            return Content("", -1, f"unreadable: {text or 'input/output error'}")
+
+    def of_bytes(self, data: bytes) -> str:
+        """The digest of a content that is no file."""
+        return self._salt.content(hashlib.sha256(b"%d:" % len(data) + data).digest())
+
+    def kind(self, path: Path) -> int:
+        """The type of the file that a path leads to, as in its mode; 0 if it cannot be told."""
+        try:
+            with self._opened(path):
+                return stat.S_IFREG
+        except NotRegular as error:
+            return stat.S_IFMT(error.mode)
+        except OSError:
+            return 0
+
+    def remember(self) -> None:
+        """Keep what was learned for the next run. Does not raise."""
+        if self._learned and self._known is not None:
+            while len(self._known) > REMEMBERED:
+                self._known.popitem(last=False)
+            try:
+                kept = _Remembered(self._salt.name, dict(self._known))
+                self._disk.replace(self._memory, msgspec.json.encode(kept))
+            except OSError:
+                return  # the next run reads again
+
+    @contextmanager
+    def _opened(self, path: Path) -> Iterator[int]:
+        self._check_time()
+        file = self._disk.open_regular(path)
+        try:
+            yield file
+        finally:
+            self._disk.close(file)
+
+    def _content(self, file: int, changed_before: float) -> Content:
+        before = self._disk.status(file)
+        size = before.st_size
+        if before.st_mtime >= changed_before:
+            return Content("", size, "written since the program started")
+        planned = sum(length for _, length in parts(size))
+        if planned > self._left:
+            return Content("", size, f"not read: more than {TOTAL_BYTES // 2**20} MB in all files")
+        # Also for what is remembered: which files are beyond the limit must not depend on that.
+        self._left -= planned
+        name = ":".join(str(part) for part in _identity(before))
+        known = self._recall()
+        if name in known:
+            known.move_to_end(name)
+            return Content(known[name], size)
+        checksum = hashlib.sha256(b"%d:" % size)
+        for at, length in parts(size):
+            self._update(checksum.update, file, at, length)
+        if _identity(self._disk.status(file)) != _identity(before):
+            return Content("", size, "changed while it was read")
+        digest = self._salt.content(checksum.digest())
+        if self._clock.now() - max(before.st_mtime, before.st_ctime) > SETTLED_SECONDS:
+            known[name], self._learned = digest, True
+        return Content(digest, size)
+
+    def _update(self, update: Callable[[bytes], None], file: int, at: int, length: int) -> None:
+        while length > 0:
+            self._check_time()
+            data = self._disk.pread(file, min(length, STEP_BYTES), at)
+            if not data:
+                return  # it has become shorter, which its status tells
+            update(data)
+            at, length = at + len(data), length - len(data)
+
+    def _check_time(self) -> None:
+        if self._clock.monotonic() >= self._deadline:
+            raise OutOfTime
+
+    def _recall(self) -> OrderedDict[str, str]:
+        if self._known is None:
+            self._known = OrderedDict()
+            try:
+                kept = msgspec.json.decode(self._disk.read(self._memory), type=_Remembered)
+            except (OSError, msgspec.DecodeError):
+                return self._known
+            if kept.salt == self._salt.name:
+                self._known.update(kept.digests)
+        return self._known
+
+
+def _identity(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
