@@ -22,6 +22,7 @@ from barograph_agent.sidecar.nodewatch import NodeWatch, step_options
 from barograph_agent.sidecar.plan import RING_VARIABLE, RunOptions
 from barograph_agent.sidecar.program import Program
 from barograph_agent.sidecar.step import FACTS, StepOptions
+from barograph_agent.work.salt import Salt
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.server import Collector
 from helpers.log import DEADLINE_SECONDS, collector_on, wait_until
@@ -217,6 +218,33 @@ def test_a_node_without_rank_0_delivers_node_blocks_only(node: Node, collector: 
     assert [len(rows(collector, table)) for table in ("jobs", "blocks", "runs")] == [0, 0, 0]
     assert sum(row["count"] for row in rows(collector, "node_blocks")) == 10
     assert [row["host"] for row in rows(collector, "sidecars")] == ["n1"]
+
+
+def test_what_was_asked_for_is_told_by_the_node_of_rank_0(make: Callable[..., Node], collector: Collector) -> None:
+    first, second = make("n1"), make("n2")
+    facts = "SLURM_JOB_NUM_NODES=2"
+    first.ring(first.step("0.0", facts), 0, 3, OMP_NUM_THREADS="4")
+    second.ring(second.step("0.0", facts), 1, 3)
+    for node in (first, second):
+        watch = node.watch()
+        wait_until(lambda watch=watch: watch.step() or any(one.count for one in watch.programs.values()), "it is found")
+        finish(watch, node)
+    (row,) = rows(collector, "works")
+    assert (row["ranks"], row["nodes"], row["ranks_per_node"], row["threads"]) == (3, 2, 2, 4)
+    assert (len(row["executable"]), row["words"], row["inputs"], row["reason"]) == (16, "[]", "[]", "")
+    salt = Salt(b"cluster lab")
+    assert row["program"] == salt.program(b"lmp")
+
+
+def test_nothing_is_told_of_it_where_the_site_says_none(
+    node: Node, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BAROGRAPH_WORK", "none")
+    node.ring(node.step())
+    watch = node.watch()
+    watch.step()
+    finish(watch, node)
+    assert (len(rows(collector, "jobs")), len(rows(collector, "works"))) == (1, 0)
 
 
 def test_the_table_agent_of_the_configuration_applies_under_hooks_below_variables(node: Node, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -385,6 +386,29 @@ def test_the_application_is_named_after_its_executable_for_any_launcher_options(
     done = node.barograph("run", "--drain", "60", "--", *command)
     assert done.returncode == 0, done.stderr
     assert service.job("openmpi-collectives").startswith("local/")
+
+
+def test_what_was_asked_for_is_in_the_log_as_digests(
+    mpi: Mpi, node: Node, service: Service, compiled: Callable[..., Path], tmp_path: Path
+) -> None:
+    program, given = compiled(mpi, "paced.c"), tmp_path / "given"
+    for content, pause in (("a", "20000"), ("b", "20001")):
+        given.write_text(content)
+        command = mpi.command(2, [program, "60", pause, tmp_path / f"progress-{content}"], {"OMP_NUM_THREADS": "2"})
+        with given.open() as stdin:
+            node.run(*command, app=f"work-{mpi.name}-{content}", stdin=stdin, cwd=tmp_path)
+    one, other = (service.rows("works", f"work-{mpi.name}-{content}")[0] for content in "ab")
+    assert (one["ranks"], one["ranks_per_node"], one["threads"]) == (2, 2, 2)
+    assert one["program"] == other["program"] != one["executable"] == other["executable"]
+    words = [json.loads(row["words"]) for row in (one, other)]
+    assert [a == b for a, b in zip(*words, strict=True)] == [True, False, False]
+    # The program reads it through mpiexec.
+    inputs = [json.loads(row["inputs"]) for row in (one, other)]
+    assert [(only["word"], only["bytes"]) for (only,) in inputs] == [(-1, 1), (-1, 1)]
+    assert inputs[0][0]["digest"] != inputs[1][0]["digest"]
+    # Looked for before the program has created it, or after.
+    assert one["reason"] in ("", "input 2: written since the program started")
+    assert "paced" not in str(one)
 
 
 @pytest.mark.parametrize("mpi", mpis.WHEELS, indirect=True)

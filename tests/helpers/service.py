@@ -154,7 +154,7 @@ class Node:
 
     def waiting(self) -> list[Path]:
         """Spool directories that are still there."""
-        return sorted(self.spools.iterdir()) if self.spools.exists() else []
+        return sorted(path for path in self.spools.iterdir() if path.is_dir()) if self.spools.exists() else []
 
 
 def kill(pid: int) -> None:

@@ -298,7 +298,7 @@ class Watch:
     def _inquire(self, pid: int, program: str) -> Inquiry:
         system, salt = self._system, self._environment.get("BAROGRAPH_SALT")
         subject = investigation.Subject(pid, program, lambda one: self.plan.has(one, system.processes))
-        rules = investigation.Rules(
+        rules = investigation.WorkRules(
             self.plan.job.cluster,
             Path(salt) if salt else None,
             self.directory.parent / DIGESTS,

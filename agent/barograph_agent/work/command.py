@@ -20,7 +20,7 @@ class ScriptKind(Enum):
     MODULE = auto()
 
 
-class Command(NamedTuple):
+class CommandLine(NamedTuple):
     """A command line. words: those after the program, or after the script of an interpreter."""
 
     kind: ScriptKind
@@ -43,7 +43,7 @@ class _Language(NamedTuple):
 
 _LANGUAGES: Final = (
     _Language(re.compile(r"(python|pypy)[0-9.]*"), b"WX", b"c", b"m", (b"--check-hash-based-pycs",)),
-    _Language(re.compile(r"ba?sh|dash|ksh|zsh"), b"oO", b"c", b"", (b"--rcfile", b"--init-file")),
+    _Language(re.compile(r"(ba|da|k|z)?sh"), b"oO", b"c", b"", (b"--rcfile", b"--init-file")),
     _Language(re.compile(r"perl[0-9.]*"), b"", b"eE"),
     _Language(re.compile(r"ruby[0-9.]*"), b"rI", b"e"),
     _Language(re.compile(r"julia"), b"JtpLHC", b"eE"),
@@ -52,11 +52,11 @@ _LANGUAGES: Final = (
 )
 
 
-def parse(arguments: Sequence[bytes], program: str) -> Command:
+def parse(arguments: Sequence[bytes], program: str) -> CommandLine:
     """The command line of a process. arguments: without the program's name. program: the executable's file name."""
     language = next((one for one in _LANGUAGES if one.programs.fullmatch(program)), None)
     if language is None:
-        return Command(ScriptKind.NONE, b"", arguments)
+        return CommandLine(ScriptKind.NONE, b"", arguments)
     return _parse(arguments, language)
 
 
@@ -72,20 +72,20 @@ def keyed(word: bytes) -> tuple[bytes, bytes]:
     return (found[1], found[2]) if found else (b"", word)
 
 
-def _parse(arguments: Sequence[bytes], language: _Language) -> Command:
+def _parse(arguments: Sequence[bytes], language: _Language) -> CommandLine:
     at = 0
     while at < len(arguments):
         word = arguments[at]
         at += 1
         if word == b"--" and at < len(arguments):
-            return Command(ScriptKind.FILE, arguments[at], arguments[at + 1 :])
+            return CommandLine(ScriptKind.FILE, arguments[at], arguments[at + 1 :])
         if language.file and word.startswith(language.file):
             rest = arguments[at:]
-            return Command(ScriptKind.FILE, word.removeprefix(language.file), rest[rest[:1] == [b"--args"] :])
+            return CommandLine(ScriptKind.FILE, word.removeprefix(language.file), rest[rest[:1] == [b"--args"] :])
         if word == b"-":
             break
         if not word.startswith(b"-"):
-            return Command(ScriptKind.FILE, word, arguments[at:])
+            return CommandLine(ScriptKind.FILE, word, arguments[at:])
         if word.startswith(b"--"):
             at += word in language.long_takes
             continue
@@ -95,8 +95,8 @@ def _parse(arguments: Sequence[bytes], language: _Language) -> Command:
             while at < len(arguments) and arguments[at].lstrip(b"-") in (b"rc", b"profile"):
                 at += 2
         elif kind is not ScriptKind.NONE:
-            return Command(kind, value, arguments[at:])
-    return Command(ScriptKind.NONE, b"", arguments[at:])
+            return CommandLine(kind, value, arguments[at:])
+    return CommandLine(ScriptKind.NONE, b"", arguments[at:])
 
 
 def _short(word: bytes, arguments: Sequence[bytes], at: int, language: _Language) -> tuple[ScriptKind, bytes, int]:

@@ -19,7 +19,7 @@ class Input(msgspec.Struct, frozen=True):
     bytes: int
 
 
-class Evidence(msgspec.Struct, frozen=True):
+class WorkEvidence(msgspec.Struct, frozen=True):
     """A row of `works` without the job's own columns."""
 
     executable: str = ""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from barograph_agent.system.system import System
-from barograph_agent.work.evidence import Evidence
+from barograph_agent.work.evidence import WorkEvidence
 
 SECONDS: Final = 2.0
 """After so much time the row is written with what is known."""
@@ -18,12 +18,12 @@ FIRST_SECONDS: Final = 0.05
 class Inquiry:
     """investigate: yields what is known so far; its parameter is the deadline, in monotonic seconds."""
 
-    def __init__(self, system: System, investigate: Callable[[float], Iterator[Evidence]]) -> None:
+    def __init__(self, system: System, investigate: Callable[[float], Iterator[WorkEvidence]]) -> None:
         self._system = system
         self._investigate = investigate
         self._answers: Any = None
         self._deadline = 0.0
-        self._evidence = Evidence()
+        self._evidence = WorkEvidence()
         self._is_over = False
 
     def columns(self, *, final: bool = False) -> dict[str, Any]:
@@ -56,7 +56,7 @@ class Inquiry:
 
     def _run(self) -> None:
         put = self._answers.put
-        last = Evidence()
+        last = WorkEvidence()
         try:
             for last in self._investigate(self._deadline):
                 put(last)

@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 from barograph_agent.kernel.readings import process_stat
 from barograph_agent.system.processes import seconds
 from barograph_agent.system.system import System
-from barograph_agent.work.command import Command, ScriptKind, keyed, parse
+from barograph_agent.work.command import CommandLine, ScriptKind, keyed, parse
 from barograph_agent.work.contents import Content, Contents, OutOfTime
-from barograph_agent.work.evidence import Evidence, Input
+from barograph_agent.work.evidence import WorkEvidence, Input
 from barograph_agent.work.salt import Salt
 
 MOST_WORDS: Final = 1024
@@ -41,7 +41,7 @@ class Subject(NamedTuple):
     belongs: Callable[[int], bool] = lambda pid: True
 
 
-class Rules(NamedTuple):
+class WorkRules(NamedTuple):
     """What the site wants. salt: the file of its secret; without one `cluster` is the secret.
 
     memory: the file in which digests are remembered. plain: whether words are kept as they are.
@@ -53,9 +53,9 @@ class Rules(NamedTuple):
     plain: bool = False
 
 
-def investigate(subject: Subject, rules: Rules, system: System, deadline: float) -> Iterator[Evidence]:
+def investigate(subject: Subject, rules: WorkRules, system: System, deadline: float) -> Iterator[WorkEvidence]:
     """What is known, more each time. deadline: monotonic seconds. Does not raise OSError."""
-    evidence = Evidence()
+    evidence = WorkEvidence()
     try:
         secret = system.disk.read(rules.salt).strip() if rules.salt else b"cluster " + rules.cluster.encode()
     except OSError as error:
@@ -84,10 +84,10 @@ class _Investigation:
         self._contents = contents
         self._plain = plain
 
-    def steps(self) -> Iterator[Evidence]:
+    def steps(self) -> Iterator[WorkEvidence]:
         processes, pid = self._processes, self._pid
         name = self._program.rpartition("/")[2]
-        evidence = Evidence(program=self._salt.program(name.encode()) if name else "")
+        evidence = WorkEvidence(program=self._salt.program(name.encode()) if name else "")
         born = processes.born(pid)
         line = processes.show(f"/proc/{pid}/cmdline", COMMAND_BYTES)
         if born < 0 or not line or not self._subject.belongs(pid):
@@ -133,7 +133,7 @@ class _Investigation:
             return self._processes.place(self._pid, "root") / text.lstrip("/")
         return self._processes.place(self._pid, "cwd") / text
 
-    def _with_script(self, evidence: Evidence, command: Command) -> Evidence:
+    def _with_script(self, evidence: WorkEvidence, command: CommandLine) -> WorkEvidence:
         match command.kind:
             case ScriptKind.NONE:
                 return evidence
@@ -151,7 +151,7 @@ class _Investigation:
         # An installed module: its version is not asked for.
         return evidence.but(script=self._contents.of_bytes(command.script))
 
-    def _with_inputs(self, evidence: Evidence, words: list[bytes], changed_before: float) -> Iterator[Evidence]:
+    def _with_inputs(self, evidence: WorkEvidence, words: list[bytes], changed_before: float) -> Iterator[WorkEvidence]:
         places = [(index, self._path(value)) for index, word in enumerate(words) if (value := _file_name(word))]
         if stdin := self._standard_input():
             places.insert(0, (STDIN, stdin))

@@ -1,0 +1,596 @@
+"""What was asked for, as rows of `works`: on a tree of /proc that a test writes, and of real processes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barograph_agent.protocol import wire
+from barograph_agent.protocol.tables import TABLES, TEXT_LIMIT
+from barograph_agent.system.clock import Clock
+from barograph_agent.system.disk import Disk, NotRegular
+from barograph_agent.system.processes import PROCESSES, Processes
+from barograph_agent.system.system import SYSTEM, System
+from barograph_agent.work import contents
+from barograph_agent.work.build_id import build_id
+from barograph_agent.work.command import ScriptKind, keyed, parse
+from barograph_agent.work.contents import BLOCK_BYTES, TOTAL_BYTES, WHOLE_BYTES, Contents, parts
+from barograph_agent.work.evidence import WorkEvidence
+from barograph_agent.work.inquiry import SECONDS, Inquiry
+from barograph_agent.work.investigation import MOST_WORDS, WorkRules, Subject, investigate
+from barograph_agent.work.salt import Salt
+from helpers.clocks import SetClock
+
+PID = 100
+FOREVER = float("inf")
+OLD = 1_000_000_000
+SECRET_WORDS = [b"--password=hunter2", b"run-4711", b"/home/ada/thesis.in", b"steps=4000", b"--fast"]
+
+
+class CountingDisk(Disk):
+    """Counts what is read, and says which files were opened."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.opened: list[Path] = []
+        self.after_read = lambda: None
+        self.pread = self._count  # type: ignore[method-assign]
+
+    def _count(self, descriptor: int, size: int, at: int) -> bytes:
+        data = os.pread(descriptor, size, at)
+        self.bytes += len(data)
+        self.after_read()
+        return data
+
+    def open_regular(self, path: Path) -> int:
+        self.opened.append(path)
+        return super().open_regular(path)
+
+
+class Tree:
+    """A /proc with the process of a rank 0, whose files are real."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.work = root, root / "work"
+        self.work.mkdir()
+        self.processes = Processes()
+        self.processes.root = str(root)
+        self.disk = CountingDisk()
+        self.system = SYSTEM._replace(processes=self.processes, disk=self.disk)
+        self.program = self.file("bin/solver", b"\x7fELF but no more")
+        self.plain, self.salt = False, None
+        self.cluster = "lab"
+        self.belongs = True
+
+    def file(self, name: str, data: bytes = b"", at: float = OLD) -> Path:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        os.utime(path, (at, at))
+        return path
+
+    def process(self, *words: bytes, pid: int = PID, stdin: Path | str = "/dev/null", parent: int = 1,
+                name: str = "solver", environment: bytes = b"") -> None:  # fmt: skip
+        """Write what the kernel shows of a process."""
+        folder = self.root / f"proc/{pid}"
+        (folder / "fd").mkdir(parents=True, exist_ok=True)
+        fields = ["0"] * 50
+        fields[0], fields[1] = "S", str(parent)
+        fields[19] = str(round(SYSTEM.clock.since_boot() * os.sysconf("SC_CLK_TCK")))
+        (folder / "stat").write_text(f"{pid} ({name}) {' '.join(fields)}\n")
+        (folder / "cmdline").write_bytes(b"".join(word + b"\0" for word in (b"solver", *words)))
+        (folder / "environ").write_bytes(environment)
+        for link, target in (("exe", self.program), ("cwd", self.work), ("root", "/"), ("fd/0", stdin)):
+            (folder / link).unlink(missing_ok=True)
+            (folder / link).symlink_to(target)
+
+    def evidence(self, deadline: float = FOREVER) -> list[WorkEvidence]:
+        subject = Subject(PID, str(self.program), lambda pid: self.belongs)
+        rules = WorkRules(self.cluster, self.salt, self.root / "digests.json", self.plain)
+        return list(investigate(subject, rules, self.system, deadline))
+
+    def row(self, *words: bytes, **options: Any) -> dict[str, Any]:
+        """The row of `works` of a process, as the collector accepts it, with its JSON decoded."""
+        self.process(*words, **options)
+        return accepted(self.evidence()[-1].columns())
+
+
+def accepted(columns: dict[str, Any]) -> dict[str, Any]:
+    """The row as the collector has it, with its JSON decoded."""
+    own = {"job": "lab/1.0.0", "ranks": 4, "nodes": 1, "ranks_per_node": 4}
+    message = wire.append("s/1", 1, "works", 1, own | columns)
+    whole = wire.unpack(msgspec.msgpack.decode(wire.encode(message), type=wire.Append).columns,
+                        TABLES["works"].columns, 1)  # fmt: skip
+    row = {name: values[0] for name, values in whole.items()}
+    return row | {name: json.loads(row[name]) for name in ("words", "inputs")}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    return Tree(tmp_path)
+
+
+def digests(row: dict[str, Any]) -> dict[int, str]:
+    return {one["word"]: one["digest"] for one in row["inputs"]}
+
+
+def test_words_are_digests_by_which_runs_can_be_compared(tree: Tree) -> None:
+    one = tree.row(b"1500", b"--steps=4000", b"-s=7", b"out=a", b"--fast")
+    other = tree.row(b"1500", b"--steps=8000", b"-s=7", b"out=b", b"--fast")
+    same = [a == b for a, b in zip(one["words"], other["words"], strict=True)]
+    assert same == [True, False, True, False, True]
+    keys = [word.partition("=")[0] for word in one["words"]]
+    assert keys == [word.partition("=")[0] for word in other["words"]]
+    assert ["=" in word for word in one["words"]] == [False, True, True, True, False]
+    assert all(len(part) == 12 for word in one["words"] for part in word.split("="))
+    # A value is known wherever it is given.
+    assert tree.row(b"4000")["words"] == [one["words"][1].partition("=")[2]]
+    assert one["reason"] == ""
+    assert one["plain"] == ""
+    assert [len(one[name]) for name in ("executable", "program")] == [16, 16]
+
+
+def test_no_plain_word_leaves_the_node_or_is_written_down(tree: Tree, capsys: pytest.CaptureFixture[str]) -> None:
+    tree.file("work/run-4711", b"mesh fine")
+    later(tree)
+    tree.process(*SECRET_WORDS, b"run-4711/x", b"\xff\xfe", environment=b"TOKEN=s3cr3t\0OMP_NUM_THREADS=4\0")
+    for evidence in tree.evidence():
+        written = json.dumps(accepted(evidence.columns()), default=str)
+        parts = [part for word in SECRET_WORDS for part in word.decode().replace("/", "=").split("=") if len(part) > 3]
+        assert [part for part in [*parts, "s3cr3t", "mesh", "solver"] if part in written] == []
+    memory = tree.root / "digests.json"
+    assert memory.exists()
+    assert not any(part.encode() in memory.read_bytes() for part in [*parts, "mesh"])
+    assert capsys.readouterr() == ("", "")
+
+
+def test_plain_words_only_where_the_site_says_so(tree: Tree) -> None:
+    tree.plain = True
+    row = tree.row(b"1500", b"--steps=4000", b"\xff\n")
+    assert json.loads(row["plain"]) == ["1500", "--steps=4000", "\\xff\n"]
+    row = tree.row(*[b"w" * 100] * 900)
+    assert row["plain"] == ""
+    assert row["reason"] == f"plain words: {900 * 103 + 1} characters, expected at most {TEXT_LIMIT}"
+
+
+def test_digests_depend_on_the_secret_or_else_on_the_cluster(tree: Tree, tmp_path: Path) -> None:
+    tree.file("work/in", b"x")
+    rows = []
+    for cluster, secret in [("lab", b""), ("other", b""), ("lab", b"s1"), ("other", b"s1\n"), ("lab", b"s2")]:
+        tree.cluster, tree.salt = cluster, tree.file("salt", secret) if secret else None
+        rows.append(tree.row(b"in", b"--a=b"))
+    assert rows[2] == rows[3]  # one secret, on all clusters that have it
+    names = ("executable", "program", "words", "inputs")
+    assert all(len({json.dumps(row[name]) for row in rows}) == 4 for name in names)
+
+
+@pytest.mark.parametrize("bad", ["missing", "empty"])
+def test_without_its_secret_nothing_is_digested(tree: Tree, bad: str) -> None:
+    tree.salt = tree.root / "salt"
+    if bad == "empty":
+        tree.file("salt", b"\n")
+    row = tree.row(b"in")
+    assert (row["program"], row["words"], row["inputs"]) == ("", [], [])
+    assert row["reason"].startswith("salt: ")
+
+
+def test_inputs_are_known_by_their_content(tree: Tree) -> None:
+    tree.file("work/mesh", b"fine")
+    tree.file("elsewhere/mesh2", b"fine")
+    tree.file("work/params", b"dt 1")
+    words = b"mesh", b"1500", b"--in=params", str(tree.root / "elsewhere/mesh2").encode(), b"absent", b"-mesh", b""
+    row = tree.row(*words, stdin=tree.file("stdin", b"dt 1"))
+    assert [one["word"] for one in row["inputs"]] == [-1, 0, 2, 3]
+    assert [one["bytes"] for one in row["inputs"]] == [4, 4, 4, 4]
+    found = digests(row)
+    assert found[0] == found[3] != found[-1] == found[2]
+    tree.file("work/params", b"dt 2")
+    changed = digests(tree.row(*words, stdin=tree.root / "stdin"))
+    assert {index for index in found if found[index] != changed[index]} == {2}
+    assert row["reason"] == ""
+
+
+def test_standard_input_is_found_through_the_pipes_of_launchers(tree: Tree) -> None:
+    os.mkfifo(tree.root / "pipe")
+    data = tree.file("data", b"x")
+    tree.process(pid=50, stdin=data, name="mpiexec.hydra")
+    tree.process(pid=60, parent=50, name="hydra_pmi_proxy")
+    found = digests(tree.row(parent=60, stdin=tree.root / "pipe"))
+    assert list(found) == [-1]
+    tree.process(pid=60, parent=50, name="bash")  # what it reads is not forwarded
+    assert digests(tree.row(parent=60, stdin=tree.root / "pipe")) == {}
+    assert digests(tree.row(parent=50, stdin=tree.root / "pipe")) == found
+
+
+def test_nothing_but_regular_files_is_opened(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(tree.work / "fifo")
+    listener = socket.socket(socket.AF_UNIX)
+    monkeypatch.chdir(tree.work)
+    listener.bind("socket")
+    (tree.work / "folder").mkdir()
+    (tree.work / "loop").symlink_to("loop")
+    flags: dict[str, int] = {}
+    real = os.open
+
+    def spy(path: Any, given: int, *more: Any, **named: Any) -> int:
+        flags[Path(path).name] = given
+        return real(path, given, *more, **named)
+
+    monkeypatch.setattr(os, "open", spy)
+    row = tree.row(b"fifo", b"socket", b"folder", b"/dev/null", b"/dev/tty", b"loop", b"x" * 5000, b"y" * 300, b"a\nb")
+    listener.close()
+    assert row["inputs"] == []
+    assert row["reason"] == "input 0: no regular file; input 1: no regular file"
+    assert [name for name in ("fifo", "socket", "folder", "null", "tty") if not flags[name] & os.O_PATH] == []
+
+
+def test_an_unreadable_file_is_a_reason(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree.file("work/secret", b"x")
+
+    def refuse(path: Path) -> int:
+        if path.name == "secret":
+            raise PermissionError(13, "Permission denied", str(path))
+        return Disk.open_regular(tree.disk, path)
+
+    monkeypatch.setattr(tree.disk, "open_regular", refuse)
+    row = tree.row(b"a", b"secret")
+    assert row["inputs"] == []
+    assert row["reason"] == "input 1: unreadable: Permission denied"
+
+
+def test_a_file_system_that_fails_is_a_reason(tree: Tree) -> None:
+    tree.file("work/in", b"x")
+
+    def fail() -> None:
+        raise OSError(5, "Input/output error", "work/in")
+
+    tree.disk.after_read = fail
+    assert tree.row(b"in")["reason"] == (
+        "executable: unreadable: Input/output error; input 0: unreadable: Input/output error"
+    )
+
+
+def test_what_the_program_writes_is_no_input(tree: Tree) -> None:
+    path = tree.file("work/log", b"x")
+    tree.process(b"log")
+    os.utime(path, (SYSTEM.clock.now() + 60,) * 2)
+    row = accepted(tree.evidence()[-1].columns())
+    assert (row["inputs"], row["reason"]) == ([], "input 0: written since the program started")
+    # Just before the start, as by a batch script.
+    os.utime(path, (SYSTEM.clock.now() - 1,) * 2)
+    assert digests(accepted(tree.evidence()[-1].columns())).keys() == {0}
+
+
+def test_a_file_that_changes_while_it_is_read_has_no_digest(tree: Tree) -> None:
+    path = tree.file("work/in", b"x" * 1000)
+    tree.disk.after_read = lambda: path.exists() and os.truncate(path, path.stat().st_size - 1)
+    row = tree.row(b"in")
+    assert (row["inputs"], row["reason"]) == ([], "input 0: changed while it was read")
+
+
+def test_a_file_of_10_gigabytes_is_sampled(tree: Tree) -> None:
+    size = 10 * 10**9
+    path = tree.file("work/big")
+    os.truncate(path, size)
+    os.utime(path, (OLD, OLD))
+    before = digests(tree.row(b"big"))
+    # All of it, and the file that stands for the executable.
+    assert tree.disk.bytes <= WHOLE_BYTES + 4096
+    found = {}
+    spread = (size - 2**20) // 2
+    for at in (0, size - 1, next(offset for offset, _ in parts(size) if offset > spread) + BLOCK_BYTES - 1):
+        with path.open("r+b") as file:
+            file.seek(at)
+            file.write(b"x")
+        found[at] = digests(tree.row(b"big"))[0]
+    assert len({*found.values(), before[0]}) == 4
+    os.truncate(path, size - 1)
+    assert digests(tree.row(b"big"))[0] not in found.values()
+
+
+@given(st.integers(0, 2**45))
+def test_parts_of_a_file_lie_within_it_and_within_the_limit(size: int) -> None:
+    found = list(parts(size))
+    assert sum(length for _, length in found) == min(size, WHOLE_BYTES)
+    assert found[0][0] == 0
+    assert sum(found[-1]) == size
+    assert all(at + length <= later for (at, length), (later, _) in pairwise(found))
+
+
+def test_files_beyond_the_limit_of_a_job_are_known_by_size_whatever_is_remembered(tree: Tree) -> None:
+    words = []
+    for number in range(4):
+        words.append(f"in{number}".encode())
+        os.truncate(tree.file(f"work/in{number}"), WHOLE_BYTES - 100)
+        os.utime(tree.work / f"in{number}", (OLD, OLD))
+    rows = []
+    for _ in range(2):
+        tree.disk.bytes = 0
+        rows.append(tree.row(*words))
+        tree.program = tree.file("bin/solver", b"\x7fELF but no more")
+    assert rows[0] == rows[1]
+    assert [bool(one["digest"]) for one in rows[0]["inputs"]] == [True, True, False, False]
+    assert [one["bytes"] for one in rows[0]["inputs"]] == [WHOLE_BYTES - 100] * 4
+    assert rows[0]["reason"] == (
+        f"input 2: not read: more than {TOTAL_BYTES // 2**20} MB in all files; "
+        f"input 3: not read: more than {TOTAL_BYTES // 2**20} MB in all files"
+    )
+
+
+def later(tree: Tree) -> None:
+    """Let some seconds pass, after which files are settled: ctime cannot be set."""
+    clock = Clock()
+    clock.now = lambda: Clock.now() + 60  # type: ignore[method-assign]
+    tree.system = tree.system._replace(clock=clock)
+
+
+def test_an_unchanged_file_is_not_read_again(tree: Tree) -> None:
+    tree.file("work/in", b"x" * 100_000)
+    later(tree)
+    first = tree.row(b"in")
+    tree.disk.bytes = 0
+    assert tree.row(b"in") == first
+    assert tree.disk.bytes < 100  # the executable is looked at for its build id
+    tree.file("work/in", b"y" * 100_000)  # with the same size and time of modification
+    assert digests(tree.row(b"in")) != digests(first)
+    (tree.root / "digests.json").write_text('{"salt": 3')
+    tree.file("work/in", b"x" * 100_000)
+    assert digests(tree.row(b"in")) == digests(first)
+
+
+def test_the_memory_has_a_limit(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contents, "REMEMBERED", 3)
+    later(tree)
+    for number in range(10):
+        tree.file(f"work/in{number}", b"%d" % number)
+        tree.row(b"in%d" % number)
+    assert len(json.loads((tree.root / "digests.json").read_bytes())["digests"]) == 3
+
+
+def test_a_command_line_of_a_megabyte_is_cut(tree: Tree) -> None:
+    words = [b"some-word-%d" % number for number in range(100_000)]
+    assert sum(map(len, words)) > 10**6
+    row = tree.row(*words)
+    assert len(row["words"]) == MOST_WORDS
+    assert row["reason"] == f"command line cut at {MOST_WORDS} of 100000 words: the last digest is of the rest"
+    assert tree.row(*words)["words"] == row["words"]
+    other = tree.row(*words[:-1], b"other")["words"]
+    assert [a == b for a, b in zip(other, row["words"], strict=True)] == [True] * (MOST_WORDS - 1) + [False]
+    assert len(tree.row(b"w" * 2**20)["words"]) == 1
+
+
+@given(st.lists(st.binary(max_size=40), max_size=30))
+def test_binary_junk_in_words_is_digested(tmp_path_factory: pytest.TempPathFactory, words: list[bytes]) -> None:
+    tree = Tree(tmp_path_factory.mktemp("junk"))
+    cleaned = [word.replace(b"\0", b"") for word in words]
+    assert len(tree.row(*cleaned)["words"]) == len(cleaned)
+
+
+def test_a_process_that_has_ended_or_is_not_of_this_job_is_a_reason(tree: Tree) -> None:
+    said = "process: it has ended, or is not visible from here"
+    row = accepted(tree.evidence()[-1].columns())
+    assert (row["reason"], row["words"], row["executable"]) == (said, [], "")
+    assert len(row["program"]) == 16  # its ring knows that
+    tree.belongs = False
+    row = tree.row(b"word")
+    assert (row["reason"], row["words"]) == (said, [])
+
+
+@pytest.mark.parametrize(
+    ("environment", "threads"),
+    [(b"", -1), (b"OMP_NUM_THREADS=4,2\0", 4), (b"MKL_NUM_THREADS=3\0OMP_NUM_THREADS=x\0", 3),
+     (b"OPENBLAS_NUM_THREADS=2", 2), (b"OMP_NUM_THREADS=0\0", -1), (b"OMP_NUM_THREADS=" + b"9" * 5000, -1)],
+)  # fmt: skip
+def test_threads_are_those_of_the_environment(tree: Tree, environment: bytes, threads: int) -> None:
+    assert tree.row(environment=environment)["threads"] == threads
+
+
+# Command lines
+
+
+@pytest.mark.parametrize(
+    ("program", "line", "kind", "script", "words"),
+    [
+        ("solver", "-c a b", ScriptKind.NONE, "", "-c a b"),
+        ("python3.11", "run.py -n 4", ScriptKind.FILE, "run.py", "-n 4"),
+        ("python3", "-uB -W ignore -Xdev run.py 4", ScriptKind.FILE, "run.py", "4"),
+        ("python3", "--check-hash-based-pycs always run.py 4", ScriptKind.FILE, "run.py", "4"),
+        ("python3", "-uc code 4", ScriptKind.CODE, "code", "4"),
+        ("python3", "-ccode 4", ScriptKind.CODE, "code", "4"),
+        ("python3", "-m pkg.tool 4", ScriptKind.MODULE, "pkg.tool", "4"),
+        ("python3", "-m mpi4py run.py 4", ScriptKind.FILE, "run.py", "4"),
+        ("python3", "-m mpi4py -rc threads=0 -m tool 4", ScriptKind.MODULE, "tool", "4"),
+        ("python3", "- 4", ScriptKind.NONE, "", "4"),
+        ("python3", "-m", ScriptKind.MODULE, "", ""),
+        ("python3", "", ScriptKind.NONE, "", ""),
+        ("bash", "-eu job.sh a", ScriptKind.FILE, "job.sh", "a"),
+        ("sh", "-o pipefail -- job.sh a", ScriptKind.FILE, "job.sh", "a"),
+        ("R", "--no-echo --no-restore --file=fit.R --args 4", ScriptKind.FILE, "fit.R", "4"),
+        ("julia", "--project=x -t 4 run.jl 7", ScriptKind.FILE, "run.jl", "7"),
+    ],
+)
+def test_words_are_those_after_the_script(program: str, line: str, kind: ScriptKind, script: str, words: str) -> None:
+    found = parse(line.encode().split(), program)
+    assert (found.kind, found.script, list(found.words)) == (kind, script.encode(), words.encode().split())
+
+
+@given(st.lists(st.binary(max_size=6), max_size=8), st.sampled_from(["python3", "bash", "R", "julia", "perl"]))
+def test_any_command_line_can_be_parsed(words: list[bytes], program: str) -> None:
+    found = parse(words, program)
+    assert list(found.words) == words[len(words) - len(found.words) :]
+
+
+@given(st.binary(max_size=30))
+def test_key_and_value_are_the_word(word: bytes) -> None:
+    key, value = keyed(word)
+    assert (key + b"=" + value if key else value) == word
+
+
+def test_a_script_is_known_by_name_and_by_content(tree: Tree) -> None:
+    tree.program = tree.file("bin/python3.11", b"interpreter")
+    tree.file("work/run.py", b"print(1)")
+    first = tree.row(b"-u", b"run.py", b"run.py", b"4")
+    assert len(first["words"]) == 2
+    assert first["script"] == digests(first)[0]  # named again as an input
+    tree.file("work/run.py", b"print(2)")
+    edited = tree.row(b"-u", b"run.py", b"run.py", b"4")
+    assert first["script"] != edited["script"]
+    same = ("program", "words", "executable")
+    assert [first[name] for name in same] == [edited[name] for name in same]
+    assert tree.row(b"other.py")["reason"] == "script: not found"
+    assert len({tree.row(b"-c", code)["script"] for code in (b"a", b"b", b"a")}) == 2
+    module = tree.file("work/tool/__main__.py", b"print(1)")
+    found = tree.row(b"-m", b"tool", b"4")
+    assert found["script"] == first["script"]
+    module.unlink()
+    assert tree.row(b"-m", b"tool", b"4")["script"] != found["script"]
+
+
+# Executables
+
+
+def test_a_build_is_known_by_its_id(tree: Tree, tmp_path: Path) -> None:
+    source = tmp_path / "a.c"
+    found = []
+    for text, name, flag in [("0", "a", "sha1"), ("0", "b", "sha1"), ("1", "a", "sha1"), ("0", "c", "none")]:
+        source.write_text(f"int main(void) {{ return {text}; }}")
+        tree.program = tmp_path / name
+        subprocess.run(["cc", "-o", str(tree.program), str(source), f"-Wl,--build-id={flag}"], check=True)
+        later(tree)
+        tree.disk.bytes = 0
+        found.append((tree.row()["executable"], tree.disk.bytes))
+        size = tree.program.stat().st_size
+        assert (tree.disk.bytes < 2048) == (flag == "sha1"), size
+    builds = [digest for digest, _ in found]
+    assert builds[0] == builds[1]
+    assert len({*builds}) == 3
+    data = (tmp_path / "a").read_bytes()
+    note = subprocess.run(["readelf", "-n", str(tmp_path / "a")], capture_output=True, text=True, check=True).stdout
+    assert build_id(lambda size, at: data[at : at + size]).hex() == note.split("Build ID: ")[1].split()[0]
+
+
+@given(st.data())
+def test_a_damaged_executable_has_no_build_id_or_another(data: st.DataObject) -> None:
+    original = bytearray(Path(sys.executable).read_bytes()[:4096])
+    for _ in range(data.draw(st.integers(1, 8))):
+        original[data.draw(st.integers(0, 200))] = data.draw(st.integers(0, 255))
+    whole = bytes(original[: data.draw(st.integers(0, 4096))])
+
+    def read(size: int, at: int) -> bytes:
+        if at >= 2**63:
+            raise OverflowError
+        return whole[at : at + size]
+
+    assert len(build_id(read)) <= 65536
+
+
+# The thread
+
+
+def test_the_row_is_written_in_time_with_what_is_known() -> None:
+    now, answered = 100.0, threading.Event()
+    system: System = SYSTEM._replace(clock=SetClock(lambda: now))
+
+    def hangs(deadline: float) -> Iterator[WorkEvidence]:
+        yield WorkEvidence(program="p")
+        answered.wait(60)
+        yield WorkEvidence(program="q")
+
+    inquiry = Inquiry(system, hangs)
+    assert inquiry.columns() == {}
+    now += SECONDS / 2
+    assert inquiry.columns() == {}
+    now += SECONDS / 2
+    columns = inquiry.columns()
+    answered.set()
+    assert (columns["program"], columns["reason"]) == ("p", "time: not everything was read in 2 s")
+    assert inquiry.columns() == columns  # once it is written, later answers do not change it
+
+
+def test_an_error_is_a_reason_without_its_text() -> None:
+    def fails(deadline: float) -> Iterator[WorkEvidence]:
+        yield WorkEvidence(program="p")
+        raise RuntimeError("hunter2")
+
+    columns = Inquiry(SYSTEM, fails).columns(final=True)
+    assert (columns["program"], columns["reason"]) == ("p", "failed: RuntimeError")
+
+
+def test_reading_ends_at_the_deadline(tree: Tree) -> None:
+    now = 100.0
+    clock = Clock()
+    clock.monotonic = lambda: now  # type: ignore[method-assign]
+    tree.system = tree.system._replace(clock=clock)
+    path = tree.file("work/big")
+    os.truncate(path, WHOLE_BYTES)
+    os.utime(path, (OLD, OLD))
+
+    def tick() -> None:
+        nonlocal now
+        now += 0.1
+
+    tree.disk.after_read = tick
+    tree.process(b"big")
+    last = tree.evidence(deadline=now + 2.0)[-1]
+    assert last.reasons[-1] == "time: not everything was read in time"
+    assert len(last.words) == 1
+    assert tree.disk.bytes < 21 * contents.STEP_BYTES
+
+
+def test_many_reasons_are_counted() -> None:
+    columns = WorkEvidence().but(*[f"input {number}: no regular file" for number in range(500)]).columns()
+    assert columns["reason"].endswith("; and 480 more")
+    assert len(columns["reason"]) < TEXT_LIMIT
+
+
+# Real processes
+
+
+def test_a_real_process_shows_what_it_was_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("fine")
+    script = tmp_path / "run.py"
+    script.write_text("import sys; print('', flush=True); sys.stdin.read()")
+    command = [sys.executable, "-u", "run.py", "in", "--steps=4"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "2"}
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.read(1)
+        rules = WorkRules("lab", None, tmp_path / "digests.json")
+        program = str(PROCESSES.place(process.pid, "exe").resolve())
+        subject = Subject(process.pid, program, lambda pid: pid == process.pid)
+        row = accepted(Inquiry(SYSTEM, lambda at: investigate(subject, rules, SYSTEM, at)).columns(final=True))
+        process.kill()
+    salt = Salt(b"cluster lab")
+    expected = [salt.word(b"in"), f"{salt.word(b'--steps')}={salt.word(b'4')}"]
+    assert (row["words"], row["threads"], row["reason"]) == (expected, 2, "")
+    content = Contents(SYSTEM, salt, tmp_path / "none", FOREVER)
+    assert row["script"] == content.of_bytes(script.read_bytes())
+    assert row["inputs"] == [{"word": 0, "digest": content.of_bytes(b"fine"), "bytes": 4}]
+    assert row["program"] == salt.program(b"run.py")
+    assert len(row["executable"]) == 16
+
+
+def test_only_regular_files_are_opened_to_be_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(NotRegular):
+        SYSTEM.disk.open_regular(tmp_path / "fifo")
+    (tmp_path / "file").write_bytes(b"x")
+    file = SYSTEM.disk.open_regular(tmp_path / "file")
+    assert hashlib.sha256(os.pread(file, 10, 0)).digest() == hashlib.sha256(b"x").digest()
+    os.close(file)
