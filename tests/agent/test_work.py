@@ -31,7 +31,7 @@ from barograph_agent.work.command import ScriptKind, keyed, parse
 from barograph_agent.work.contents import BLOCK_BYTES, TOTAL_BYTES, WHOLE_BYTES, Contents, parts
 from barograph_agent.work.evidence import WorkEvidence
 from barograph_agent.work.inquiry import SECONDS, Inquiry
-from barograph_agent.work.investigation import MOST_WORDS, WorkRules, Subject, investigate
+from barograph_agent.work.investigation import MOST_WORDS, Subject, WorkRules, investigate
 from barograph_agent.work.salt import Salt
 from helpers.clocks import SetClock
 

@@ -13,7 +13,7 @@ from barograph_agent.system.processes import seconds
 from barograph_agent.system.system import System
 from barograph_agent.work.command import CommandLine, ScriptKind, keyed, parse
 from barograph_agent.work.contents import Content, Contents, OutOfTime
-from barograph_agent.work.evidence import WorkEvidence, Input
+from barograph_agent.work.evidence import Input, WorkEvidence
 from barograph_agent.work.salt import Salt
 
 MOST_WORDS: Final = 1024
