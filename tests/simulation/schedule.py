@@ -284,6 +284,9 @@ class Schedule:
             # A run whose row of `jobs` was dropped has none.
             if (verdicts := finals.count(job)) != (1 if not facility.judged or job in known else 0):
                 raise self._broken(f"{job} has {verdicts} final scores")
+        asked = facility.tables.all("works")["job"]
+        if len(set(asked)) < len(asked):
+            raise self._broken("what was asked for is told twice")
         self._check_silences()
         alarms = {job for job, at in zip(scores["job"], scores["alarmed_at"], strict=True) if at > 0}
         if alarms and (caused := alarms - alarms_without_pipeline(facility.tables)):
