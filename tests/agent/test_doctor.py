@@ -21,6 +21,7 @@ from barograph_agent.doctor.checks import (
     check_hooks,
     check_rings,
     check_rules,
+    check_salt,
     check_shim,
     check_spool,
 )
@@ -141,6 +142,17 @@ def test_the_collector_check_uses_the_key_of_runs(tmp_path: Path, monkeypatch: p
         wait_until(lambda: found(BAROGRAPH_KEY=reader)[0] == "fail", "the key is revoked")
 
 
+def test_the_salt_is_checked(tmp_path: Path) -> None:
+    path = tmp_path / "salt"
+    assert check_salt({}).state == "ok"
+    assert check_salt({"BAROGRAPH_SALT": str(path)}).text == f"{path}: No such file or directory"
+    path.write_text("\n")
+    assert check_salt({"BAROGRAPH_SALT": str(path)}).text == f"{path}: empty"
+    path.write_text("secret\n")
+    finding = check_salt({"BAROGRAPH_SALT": str(path)})
+    assert (finding.state, "secret" in finding.text) == ("ok", False)
+
+
 def test_rules_are_checked(tmp_path: Path) -> None:
     path = tmp_path / "rules.toml"
     path.write_text("[[app]]\nmatch='('\nname='a'\n")
@@ -166,7 +178,8 @@ def test_the_command_prints_lines_or_json_and_exits_with_1_on_failure(tmp_path: 
     node.environment["PATH"] = environment("mpich")["PATH"]
     done = node.barograph("doctor")
     assert done.returncode == 0, done.stdout
-    checks = ["shim", "compiler", "mpi", "watching", "clock", "rings", "spool", "collector", "rules", "config", "hooks"]
+    checks = ["shim", "compiler", "mpi", "watching", "clock", "rings", "spool", "collector", "rules", "salt", "config"]
+    checks += ["hooks"]
     assert [line.split()[1] for line in done.stdout.splitlines() if not line.startswith(" ")] == checks
     node.environment["BAROGRAPH_RULES"] = "/nowhere"
     done = node.barograph("doctor", "--json")

@@ -414,6 +414,7 @@ def test_threads_are_those_of_the_environment(tree: Tree, environment: bytes, th
         ("python3", "-m pkg.tool 4", ScriptKind.MODULE, "pkg.tool", "4"),
         ("python3", "-m mpi4py run.py 4", ScriptKind.FILE, "run.py", "4"),
         ("python3", "-m mpi4py -rc threads=0 -m tool 4", ScriptKind.MODULE, "tool", "4"),
+        ("python3", "-m mpi4py.futures run.py 4", ScriptKind.FILE, "run.py", "4"),
         ("python3", "- 4", ScriptKind.NONE, "", "4"),
         ("python3", "-m", ScriptKind.MODULE, "", ""),
         ("python3", "", ScriptKind.NONE, "", ""),

@@ -39,6 +39,7 @@ def examine(environment: Environment, endpoint: str) -> Iterator[Finding]:
     yield check_spool(places.spool_root(environment))
     yield check_collector(endpoint, environment)
     yield check_rules(environment)
+    yield check_salt(environment)
     yield check_configuration(environment)
     yield check_hooks(places.SITE)
 
@@ -147,6 +148,19 @@ def check_rules(environment: Environment) -> Finding:
     except rules.RulesError as error:
         return Finding("rules", "fail", str(error), "fix the file; until then runs ignore it")
     return Finding("rules", "ok", f"{path}: {len(found.app)} names, {len(found.param)} parameters")
+
+
+def check_salt(environment: Environment) -> Finding:
+    """Whether the site's secret for digests, if any, can be read."""
+    given = environment.get("BAROGRAPH_SALT")
+    if not given:
+        return Finding("salt", "ok", "none: digests are salted with the cluster's name")
+    advice = "make it a file of random bytes, readable by all users; until then nothing is digested"
+    try:
+        secret = Path(given).read_bytes().strip()
+    except OSError as error:
+        return Finding("salt", "fail", f"{given}: {error.strerror}", advice)
+    return Finding("salt", "ok", given) if secret else Finding("salt", "fail", f"{given}: empty", advice)
 
 
 def check_configuration(environment: Environment) -> Finding:

@@ -95,7 +95,7 @@ class Watch:
             belongs=lambda pid: plan.has(pid, system.processes),
             hides_others=agent.value_or_default("processes", self._environment) == "own",
         )
-        self._records_work = agent.value_or_default("work", self._environment) != "none"
+        self._work = agent.value_or_default("work", self._environment)
         self._inquiry: Inquiry | None = None
         self._known_at = math.inf
         self.link = self._connect()
@@ -282,7 +282,7 @@ class Watch:
     def _append_work(self, *, final: bool) -> None:
         """Append the row of `works`, once per run, when it is known what was asked for."""
         first = self._ring_set.first
-        if self._state.asked or not self._records_work or not self._reports_job or first is None:
+        if self._state.asked or self._work == "none" or not self._reports_job or first is None:
             return
         now = self._system.clock.monotonic()
         self._known_at = min(self._known_at, now)
@@ -302,7 +302,7 @@ class Watch:
             self.plan.job.cluster,
             Path(salt) if salt else None,
             self.directory.parent / DIGESTS,
-            plain=agent.value_or_default("work", self._environment) == "plain",
+            plain=self._work == "plain",
         )
         return Inquiry(system, lambda deadline: investigation.investigate(subject, rules, system, deadline))
 

@@ -8,7 +8,7 @@ from enum import Enum, auto
 from typing import Final, NamedTuple
 
 _KEYED: Final = re.compile(rb"(-{0,2}[A-Za-z_][A-Za-z0-9_.:-]*)=(.*)", re.DOTALL)
-_MPI4PY: Final = (b"mpi4py", b"mpi4py.run")
+_MPI4PY: Final = (b"mpi4py", b"mpi4py.run", b"mpi4py.futures")
 
 
 class ScriptKind(Enum):
