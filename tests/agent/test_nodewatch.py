@@ -227,7 +227,7 @@ def test_what_was_asked_for_is_told_by_the_node_of_rank_0(make: Callable[..., No
     second.ring(second.step("0.0", facts), 1, 3)
     for node in (first, second):
         watch = node.watch()
-        wait_until(lambda watch=watch: watch.step() or any(one.count for one in watch.programs.values()), "it is found")
+        wait_until(lambda watch=watch: watch.step() or rows(collector, "works"), "the node of rank 0 has told it")
         finish(watch, node)
     (row,) = rows(collector, "works")
     assert (row["ranks"], row["nodes"], row["ranks_per_node"], row["threads"]) == (3, 2, 2, 4)
@@ -236,15 +236,16 @@ def test_what_was_asked_for_is_told_by_the_node_of_rank_0(make: Callable[..., No
     assert row["program"] == salt.program(b"lmp")
 
 
-def test_nothing_is_told_of_it_where_the_site_says_none(
-    node: Node, collector: Collector, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("work", "plain"), [("none", []), ("digests", [""]), ("plain", ["[]"])])
+def test_the_site_says_how_much_is_told_of_it(
+    node: Node, collector: Collector, monkeypatch: pytest.MonkeyPatch, work: str, plain: list[str]
 ) -> None:
-    monkeypatch.setenv("BAROGRAPH_WORK", "none")
+    monkeypatch.setenv("BAROGRAPH_WORK", work)
     node.ring(node.step())
     watch = node.watch()
-    watch.step()
+    wait_until(lambda: watch.step() or rows(collector, "works" if plain else "jobs"), "it is known")
     finish(watch, node)
-    assert (len(rows(collector, "jobs")), len(rows(collector, "works"))) == (1, 0)
+    assert [row["plain"] for row in rows(collector, "works")] == plain
 
 
 def test_the_table_agent_of_the_configuration_applies_under_hooks_below_variables(node: Node, tmp_path: Path) -> None:
