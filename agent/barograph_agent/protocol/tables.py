@@ -106,9 +106,10 @@ TABLES: Final[dict[str, Table]] = {
         _table("bands", workload=_N, class_id=_U, kind=_N, method=_N, samples=_I, runs=_I, lower_seconds=_F,
                expected_seconds=_F, upper_seconds=_F, shape=_F, location_seconds=_F, scale_seconds=_F, fitted_at=_F),
         # Pace of healthy runs of a workload, window by window: the reference of the sequential score.
-        # `means` maps class id to mean seconds, `residuals` lists sorted log ratios (both JSON).
+        # `means` maps class id to mean seconds, `residuals` lists sorted log ratios, `progress` is elapsed time at
+        # equal progress (all JSON; empty if the runs cannot be aligned).
         _table("paces", workload=_N, runs=_I, windows=_I, window_seconds=_F, spread=_F, means=_T, residuals=_T,
-               fitted_at=_F),
+               fitted_at=_F, progress=(_T, "")),
         # Evidence against "healthy" for one job; above 1 alarms. `final` is 1 in the row that follows the run's end.
         # `members` lists the nodes or ranks of the cause, `evidence` its figures (both JSON). `basis`: history, own
         # (its own first windows) or scaling. `hosts` lists the nodes of the run, in the row with `final` 1 (JSON).

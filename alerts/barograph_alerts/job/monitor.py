@@ -109,6 +109,8 @@ class JobMonitor:
 
     def _hear(self, silence: SilentSpan) -> None:
         self._stall.hear(silence)
+        rest = self._windower.rest
+        self.evidence.wait(rest.counts if rest is not None else {}, silence.at)
         if not math.isnan(self._stall.began_at):
             self.evidence.add_silence(self._stall.score, self._stall.began_at, silence.at)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -18,10 +19,14 @@ from barograph_modeler.maxima.band import Band
 from barograph_modeler.maxima.runtime import runtime_limits
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.pace.pace import Pace, fit_pace
+from barograph_modeler.pace.progress import fit_progress
+from barograph_modeler.pace.timeline import Timeline
 from barograph_modeler.pace.windows import RunPace, Window
 
 RUNS: Final = 64
 """Runs kept: enough to estimate a spread, few enough to follow a changing machine."""
+TIMELINES: Final = 16
+"""Runs of which the timelines are kept, each some 100 kB."""
 CLASSES: Final = 512
 """Classes kept per workload, so that unbounded call sites evict classes of their own workload only."""
 
@@ -31,6 +36,7 @@ class EndedRun(NamedTuple):
 
     runtime_seconds: float | None
     pace: RunPace
+    timeline: Timeline
 
 
 class Workload:
@@ -39,6 +45,7 @@ class Workload:
     def __init__(self) -> None:
         self.runtimes: deque[float] = deque(maxlen=RUNS)
         self.runs: deque[RunPace] = deque(maxlen=RUNS)
+        self.timelines: deque[Timeline] = deque(maxlen=TIMELINES)
         self.intervals: OrderedDict[int, ClassModel] = OrderedDict()
         self.runtime: Band | None = None
         self.pace: Pace | None = None
@@ -94,6 +101,7 @@ class Workload:
         runs, self.withheld = self.withheld, []
         self.runtimes.clear()
         self.runs.clear()
+        self.timelines.clear()
         self.runtime, self.pace = None, None
         for interval in self.intervals.values():
             if interval.moments.count:
@@ -116,7 +124,8 @@ class Workload:
             self.runtime = runtime_limits(self.runtimes)
         if run.pace.windows:
             self.runs.append(run.pace)
-            self.pace = fit_pace(self.runs)
+            self.timelines.append(run.timeline)
+            self.pace = replace(fit_pace(self.runs), progress=fit_progress(self.timelines))
 
 
 def _are_alike(logs: Sequence[float]) -> bool:
