@@ -13,8 +13,8 @@ from barograph_modeler.pace.windows import Window
 ENOUGH: Final = 3
 """Runs from which on a job may exceed its own pace so far by the margin only."""
 DELAY_RUNS: Final = 3
-DELAY_SECONDS: Final = 0.1
-DELAY_SHARE: Final = 0.002
+DELAY_SECONDS: Final = 0.05
+DELAY_SHARE: Final = 0.001
 """The prior of a healthy run's longest delay: this time and share of the usual one, with the weight of so many runs."""
 KAPPA: Final = 0.1
 """The calibrator's exponent, as in `RuntimeTest`."""
