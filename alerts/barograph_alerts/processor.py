@@ -143,6 +143,8 @@ class Scorer:
         return scores
 
     def _judge_runtime(self, job: WatchedJob, monitor: JobMonitor) -> None:
+        if job.imported:
+            return
         if not job.ended:
             points = sum(job.sync_points.values())
             job.other_length = not self._progress.is_as_long(job.workload, points, over=False)
@@ -179,11 +181,12 @@ class Scorer:
                 job.begin({name: values[row] for name, values in columns.items()})
 
     def _read_runs(self, columns: Mapping[str, Column]) -> None:
-        for name, runtime, points in zip(
-            *(columns[name] for name in ("job", "runtime_seconds", "intervals")), strict=True
+        imported = columns.get("imported", [0] * len(columns["job"]))
+        for name, runtime, points, other in zip(
+            *(columns[name] for name in ("job", "runtime_seconds", "intervals")), imported, strict=True
         ):
             if (job := self._job(name)) is not None:
-                job.runtime_seconds, job.ended = float(runtime), True
+                job.runtime_seconds, job.ended, job.imported = float(runtime), True, bool(other)
                 job.other_length = not self._progress.is_as_long(job.workload, int(points), over=True)
         self._progress.read_runs(columns)
 

@@ -227,6 +227,8 @@ def test_a_stopped_process_is_why_a_job_is_stalled():
     for at in np.arange(last, last + 40, 4.0):
         rows += [row(at), row(at, 1, stopped_seconds=1.0)]
     scorer.observe("pressures", columns([one | {"job": name} for one in rows]), 0.0)
+    silent = {"job": [name] * 2, "host": ["n1"] * 2, "since": [last + 0.01] * 2, "at": [last + 10, last + 40]}
+    scorer.observe("silences", silent | {"ranks": [2, 2]}, 0.0)
     [stalled] = scorer.step(last + 40)
     assert (stalled.columns["state"], stalled.columns["cause"]) == ("stalled", "stopped")
     assert ": rank 1 was stopped by a signal for 100% of its time" in stalled.columns["sentence"]

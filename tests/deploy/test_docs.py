@@ -128,11 +128,13 @@ def feature_forecaster() -> FeatureForecaster:
     solves, features = Solves(), inline_features()
     processor = ModelerProcessor(Learner(), Forecaster(PredictorLibrary(Inline())), features)
     for _ in range(30):
-        for table, columns in solves.run().items():
+        run = solves.run()
+        for table, columns in {**run, "scores": verdict(run, 0.0)}.items():
             processor.observe(table, columns, 0.0)
         processor.step(0.0)
     processor.step(0.0)
-    for table, columns in solves.run().items():
+    run = solves.run()
+    for table, columns in {**run, "scores": verdict(run, 0.0)}.items():
         processor.observe(table, columns, 0.0)
         processor.step(0.0)
         processor.step(0.0)
@@ -144,9 +146,11 @@ def forecasting() -> Forecaster:
     campaign, forecaster = Campaign(), Forecaster(PredictorLibrary(Inline()))
     processor = ModelerProcessor(Learner(), forecaster, inline_features())
     for ranks in (1, 2, 4, 8):
-        for table, columns in campaign.run(ranks).items():
+        run = campaign.run(ranks)
+        for table, columns in {**run, "scores": verdict(run, 0.0)}.items():
             processor.observe(table, columns, 0.0)
-    for table, columns in campaign.run(16).items():
+    run = campaign.run(16)
+    for table, columns in {**run, "scores": verdict(run, 0.0)}.items():
         processor.step(0.0)
         processor.step(0.0)
         processor.observe(table, columns, 0.0)

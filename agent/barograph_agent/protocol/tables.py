@@ -97,8 +97,10 @@ TABLES: Final[dict[str, Table]] = {
                cpu_pressure=_F, memory_pressure=_F, io_pressure=_F, swapped_pages=_I, available_bytes=_I,
                throttles=_I),
         # One row per job step at its end. `exit_status` as a shell reports it, -1 if unknown; `intervals` as counted
-        # by the shim, `dropped`: those of them that are in no block.
-        _table("runs", job=_N, ended_at=_F, runtime_seconds=_F, exit_status=_I, intervals=_I, dropped=_I),
+        # by the shim, `dropped`: those of them that are in no block. `imported`: 1 for a run of other records, that is
+        # learned and not judged.
+        _table("runs", job=_N, ended_at=_F, runtime_seconds=_F, exit_status=_I, intervals=_I, dropped=_I,
+               imported=(_I, 0)),
         # Cost of the sidecar up to the end of a run: processor time, peak resident memory and lifetime. Includes the
         # delivery of earlier runs.
         _table("sidecars", job=_N, host=_N, cpu_seconds=_F, resident_bytes=_I, lived_seconds=_F, at=_F),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from barograph_modeler.pace.pace import PaceRatio
-from barograph_modeler.pace.progress import SLOPES, Delay, Progress
+from barograph_modeler.pace.progress import SLOPES, Delay, Progress, least_delay
 from barograph_modeler.pace.windows import Window
 
 ENOUGH: Final = 3
@@ -29,14 +29,18 @@ class DelayLimit:
 
         P(delay > x) = (1 + x / b)**-a, a = DELAY_RUNS + n, b = DELAY_RUNS prior + sum(M)
 
-    delays: seconds, may be empty. usual_seconds: of a run.
+    b is enlarged where a delay that does not matter would have a probability below `risk`: most healthy runs have no
+    delay at all, which says little about the few that have.
+
+    delays: seconds, may be empty. usual_seconds: of a run. risk: of a false alarm, between 0 and 1.
     """
 
     __slots__ = ("_a", "_b")
 
-    def __init__(self, delays: Sequence[float], usual_seconds: float) -> None:
+    def __init__(self, delays: Sequence[float], usual_seconds: float, risk: float) -> None:
         self._a = DELAY_RUNS + len(delays)
-        self._b = DELAY_RUNS * (DELAY_SECONDS + DELAY_SHARE * usual_seconds) + math.fsum(delays)
+        known = DELAY_RUNS * (DELAY_SECONDS + DELAY_SHARE * usual_seconds) + math.fsum(delays)
+        self._b = max(known, least_delay(usual_seconds) / (risk ** (-1 / self._a) - 1))
 
     def log_p(self, seconds: float) -> float:
         """The logarithm of the probability that a healthy run ever has a delay of so many seconds, at least 0."""
@@ -48,11 +52,11 @@ class OneDelay:
 
     __slots__ = ("_delay", "_limit", "_now", "_pending")
 
-    def __init__(self, progress: Progress, slope: float, *, own: bool) -> None:
+    def __init__(self, progress: Progress, slope: float, risk: float, *, own: bool) -> None:
         known = max((i for i, one in enumerate(SLOPES) if one <= slope), default=0)
         delays = progress.delays.own if own else progress.delays.history
         self._delay = Delay(slope, progress.usual_seconds, own=own)
-        self._limit = DelayLimit(delays[known], progress.usual_seconds)
+        self._limit = DelayLimit(delays[known], progress.usual_seconds, risk)
         self._pending = (0.0, 0.0, math.nan)
         self._now = 0.0
 
@@ -107,7 +111,10 @@ class DelayTest:
         self._progress = progress
         self._risk = risk / 2
         own = math.log1p(margin) if progress.runs >= ENOUGH else tolerance
-        self._delays = OneDelay(progress, tolerance, own=False), OneDelay(progress, own, own=True)
+        self._delays = (
+            OneDelay(progress, tolerance, self._risk, own=False),
+            OneDelay(progress, own, self._risk, own=True),
+        )
         self._counted = 0
         self._point = 0
         self._passed_at = self._until = math.nan

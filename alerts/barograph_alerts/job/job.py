@@ -49,6 +49,8 @@ class WatchedJob:
         self.kernel = KernelAccount()
         self.runtime_seconds = math.nan
         self.ended = False
+        self.imported = False
+        """Whether the run comes from other records: it is not judged."""
         self.other_length = False
         """Whether it has more or fewer sync points than the runs of its workload."""
         self.reported: tuple[object, ...] = ()

@@ -42,10 +42,11 @@ class PendingJobs:
                 for job, rows, blocks in blocks_by_job(columns):
                     self._job(job).add(BlockBatch.of_rows(columns, rows, blocks), now)
             case "runs":
-                for job, runtime, status in zip(
-                    columns["job"], columns["runtime_seconds"], columns["exit_status"], strict=True
+                imported = columns.get("imported", [0] * len(columns["job"]))
+                for job, runtime, status, other in zip(
+                    columns["job"], columns["runtime_seconds"], columns["exit_status"], imported, strict=True
                 ):
-                    self._job(job).end = JobEnd(float(runtime), int(status), now)
+                    self._job(job).end = JobEnd(float(runtime), int(status), now, bool(other))
             case "scores":
                 for job, state, score, final in zip(
                     *(columns[name] for name in ("job", "state", "score", "final")), strict=True
@@ -66,7 +67,7 @@ class PendingJobs:
             if not pending.workload:
                 continue
             end = pending.end
-            if end is not None and (pending.final or self._has_no_verdict(end, now)):
+            if end is not None and (pending.final or end.imported or self._has_no_verdict(end, now)):
                 del self._pending[job]
                 yield pending, pending.ended(job, end)
             else:

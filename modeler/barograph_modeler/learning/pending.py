@@ -56,6 +56,8 @@ class JobEnd(NamedTuple):
     exit_status: int
     seen_at: float
     """When it was read, in Unix seconds."""
+    imported: bool = False
+    """Whether it comes from other records: it has no verdict."""
 
 
 class EndedJob(NamedTuple):

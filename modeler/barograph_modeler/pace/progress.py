@@ -20,6 +20,14 @@ MOST_CLASSES: Final = 256
 FEWEST_POINTS: Final = 5
 SLOPES: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
 """Slowdowns, as logarithms, about which the delays of healthy runs are known."""
+LEAST_SECONDS: Final = 0.5
+LEAST_SHARE: Final = 0.008
+"""Delays that matter are longer than this time, and than this share of the usual one."""
+PAUSE: Final = 0.6
+PAUSE_SHARE: Final = 0.5
+LONG_PAUSE: Final = 0.05
+"""A single pause is no slowdown: a part adds at most PAUSE of the least delay that matters, or PAUSE_SHARE of what it
+should take, unless it adds LONG_PAUSE of the usual time."""
 KNOWN_SHARE: Final = 0.1
 KNOWN_SECONDS: Final = 5.0
 """A run's own pace is known after this share of the usual time, or after this time if that is later."""
@@ -33,10 +41,24 @@ class Delay:
         C = max(0, C + a - exp(slope) level e)
 
     (Page 1954, Biometrika 41). `level` is 1, or, if `own`, the run's pace so far: actual over expected time of all that
-    was before the current excursion of C, but at least 1. A run's own pace is unknown at its begin, and C is 0.
+    was before the current excursion of C, but at least 1. A run's own pace is unknown at its begin, and C is 0. What a
+    part can add is limited (PAUSE).
+
+    usual_seconds: of a run.
     """
 
-    __slots__ = ("_before", "_factor", "_known_seconds", "_own", "_spent", "highest", "onset_at", "seconds")
+    __slots__ = (
+        "_before",
+        "_factor",
+        "_known_seconds",
+        "_long_pause",
+        "_own",
+        "_pause",
+        "_spent",
+        "highest",
+        "onset_at",
+        "seconds",
+    )
 
     def __init__(self, slope: float, usual_seconds: float, *, own: bool) -> None:
         self.seconds = self.highest = 0.0
@@ -44,6 +66,8 @@ class Delay:
         """Begin of the excursion, in Unix seconds; NaN while C is 0."""
         self._factor = math.exp(slope)
         self._own = own
+        self._pause = PAUSE * least_delay(usual_seconds)
+        self._long_pause = LONG_PAUSE * usual_seconds
         self._known_seconds = max(KNOWN_SHARE * usual_seconds, KNOWN_SECONDS)
         self._before = (0.0, 0.0)
         self._spent = (0.0, 0.0)
@@ -70,7 +94,10 @@ class Delay:
         """C after one more part."""
         if self._own and self._before[1] < self._known_seconds:
             return 0.0
-        return max(0.0, self.seconds + actual - self._factor * self._level * expected)
+        excess = actual - self._factor * self._level * expected
+        if excess <= self._long_pause:
+            excess = min(excess, max(self._pause, PAUSE_SHARE * expected))
+        return max(0.0, self.seconds + excess)
 
     def reset(self) -> None:
         """End the excursion. What it took is not part of the run's own pace."""
@@ -81,6 +108,11 @@ class Delay:
     @property
     def _level(self) -> float:
         return max(1.0, self._before[0] / self._before[1]) if self._own and self._before[1] > 0 else 1.0
+
+
+def least_delay(usual_seconds: float) -> float:
+    """The least delay that matters for runs of so many seconds."""
+    return max(LEAST_SECONDS, LEAST_SHARE * usual_seconds)
 
 
 class DelaysOfRuns(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from barograph_modeler.pace.progress import SLOPES, Delay, Progress, fit_progress
+from barograph_modeler.pace.progress import SLOPES, Delay, Progress, fit_progress, least_delay
 from barograph_modeler.pace.timeline import Timeline
 from barograph_modeler.pace.windows import Window
 
@@ -90,23 +90,34 @@ def test_a_delay_is_what_exceeds_the_slope_since_its_onset() -> None:
         delay.add(1.0, 1.0, float(i))
     assert (delay.seconds, math.isnan(delay.onset_at)) == (0.0, True)
     for i in range(10, 14):
-        delay.add(2.0, 1.0, float(i))
-    assert delay.seconds == pytest.approx(4 * 0.9)
-    assert (delay.onset_at, delay.slowdown()) == (10.0, 2.0)
-    assert delay.after(0.0, 1.0) == pytest.approx(3.6 - 1.1)
+        delay.add(1.5, 1.0, float(i))
+    assert delay.seconds == pytest.approx(4 * 0.4)
+    assert (delay.onset_at, delay.slowdown()) == (10.0, 1.5)
+    assert delay.after(0.0, 1.0) == pytest.approx(1.6 - 1.1)
     for _ in range(40):
         delay.add(1.0, 1.0)
-    assert (delay.seconds, delay.highest) == (0.0, pytest.approx(3.6))
+    assert (delay.seconds, delay.highest) == (0.0, pytest.approx(1.6))
+
+
+def test_a_single_pause_is_no_delay_that_matters_unless_it_is_long() -> None:
+    usual = 100.0
+    short, long = Delay(0.0, usual, own=False), Delay(0.0, usual, own=False)
+    short.add(4.0, 0.8)
+    assert short.highest < least_delay(usual)
+    short.add(4.0, 0.8)
+    assert short.highest > least_delay(usual)
+    long.add(7.0, 0.8)
+    assert long.highest == pytest.approx(6.2)
 
 
 def test_a_run_that_is_slow_throughout_is_not_late_by_its_own_pace() -> None:
     own, history = Delay(0.02, 20.0, own=True), Delay(0.02, 20.0, own=False)
     for _ in range(20):
-        own.add(1.5, 1.0)
-        history.add(1.5, 1.0)
+        own.add(1.3, 1.0)
+        history.add(1.3, 1.0)
     assert own.highest == 0
-    assert history.highest == pytest.approx(20 * (1.5 - math.exp(0.02)))
-    own.add(3.0, 1.0, 7.0)
+    assert history.highest == pytest.approx(20 * (1.3 - math.exp(0.02)))
+    own.add(2.6, 1.0, 7.0)
     assert own.slowdown() == pytest.approx(2.0)
 
 
