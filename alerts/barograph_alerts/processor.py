@@ -126,11 +126,11 @@ class Scorer:
                     self._judged.add(name)
                     del self.jobs[name]
                 continue
-            if job.waiting or ((job.work or job.silences) and job.monitor is not None):
+            if job.waiting or job.silences or (job.work and job.monitor is not None):
                 self._judge(job)
                 job.changed_at = now
-            job.silences.clear()
             if job.monitor is not None:
+                job.monitor.hear()
                 self._judge_runtime(job, job.monitor)
                 job.monitor.step()
             if job.ended:

@@ -223,3 +223,38 @@ def test_where_alarmed_runs_became_the_history_a_running_job_is_judged_by_it_ane
     )
     rest = dict(job, blocks=part(job["blocks"], 4000, 8000))
     assert judge(scorer, rest)[-1]["state"] == "healthy"
+
+
+def test_a_program_without_intervals_is_judged_by_its_runtime_while_it_runs():
+    simulation, scorer = Simulation(), Scorer()
+    job = simulation.job()
+    began = float(job["jobs"]["started_at"][0])
+    limits = {"lower_seconds": [19.0], "expected_seconds": [20.0], "upper_seconds": [21.0], "samples": [3]}
+    bands = {"workload": job["jobs"]["workload"], "class_id": [0], "kind": ["runtime"], **limits}
+    scorer.observe("bands", bands, 0.0)
+    scorer.observe("jobs", job["jobs"], 0.0)
+
+    def states(until: float) -> list[str]:
+        scorer.observe("silences", silence(job, began + 0.1, began + until), 0.0)
+        return [score.columns["state"] for score in scorer.step(0.0)]
+
+    assert states(15.0) == []
+    assert states(22.0) == ["inconclusive"]
+    assert states(27.0) == ["slow"]
+    scorer.observe("runs", {**job["runs"], "runtime_seconds": [30.0], "intervals": [0]}, 0.0)
+    [final] = scorer.step(0.0)
+    assert (final.columns["state"], final.columns["basis"]) == ("slow", "runtimes")
+    assert final.columns["sentence"].startswith("slow: 1.50x the runtime of 3 runs (score ")
+
+
+def test_an_imported_run_is_not_judged():
+    simulation, scorer = Simulation(), Scorer()
+    job = simulation.job()
+    limits = {"lower_seconds": [1.9], "expected_seconds": [2.0], "upper_seconds": [2.1], "samples": [3]}
+    scorer.observe("bands", {"workload": job["jobs"]["workload"], "class_id": [0], "kind": ["runtime"], **limits}, 0.0)
+    for imported, state in ((1, "unknown"), (0, "slow")):
+        one = simulation.job()
+        scorer.observe("jobs", one["jobs"], 0.0)
+        scorer.observe("runs", {**one["runs"], "intervals": [0], "imported": [imported]}, 0.0)
+        [final] = scorer.step(0.0)
+        assert (final.columns["state"], final.columns["final"]) == (state, 1)

@@ -246,6 +246,7 @@ class Evidence:
         elif alarm.kind == "slow" and score > 1 and alarm.detected_at > since:
             # It was called slow while the next interval was overdue already.
             alarm.kind, alarm.onset_at, alarm.slowdown, alarm.score = "stalled", since, math.nan, score
+            alarm.basis = "its history"
         elif alarm.kind == "stalled":
             alarm.score = max(alarm.score, score)
             if score < 1:

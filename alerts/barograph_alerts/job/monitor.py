@@ -55,6 +55,8 @@ class JobMonitor:
         self._silences: deque[SilentSpan] = deque()
         self._attribution = Attribution()
         self._until = -math.inf
+        self._lived_until = -math.inf
+        """When the job is last known to have run, whether or not an interval ended."""
         self._work: deque[WorkSpan] = deque(maxlen=WORK)
         self._worked_until = -math.inf
         self._explained = 0
@@ -109,6 +111,7 @@ class JobMonitor:
 
     def _hear(self, silence: SilentSpan) -> None:
         self._stall.hear(silence)
+        self._lived_until = max(self._lived_until, silence.at)
         rest = self._windower.rest
         self.evidence.wait(rest.counts if rest is not None else {}, silence.at)
         if not math.isnan(self._stall.began_at):
@@ -134,16 +137,20 @@ class JobMonitor:
         if math.isfinite(runtime_seconds):
             self.evidence.set_runtime(runtime_seconds, started_at, started_at + runtime_seconds, over=True)
             return
-        seconds = self._until - started_at
+        now = max(self._until, self._lived_until)
+        seconds = now - started_at
         test = self.evidence.runtime_test
         if test is not None and not test.by_history and PROJECTED <= share <= 1:
             seconds += (self._until - self.began_at) * (1 / share - 1)
-        self.evidence.set_runtime(seconds, started_at, self._until)
+        self.evidence.set_runtime(seconds, started_at, now)
 
-    def step(self) -> None:
-        """Test for a stall, and update the cause of an alarm, now that everything up to some time was added."""
+    def hear(self) -> None:
+        """Evaluate the silences after the last block, now that everything up to some time was added."""
         while self._silences:
             self._hear(self._silences.popleft())
+
+    def step(self) -> None:
+        """Update the cause of an alarm."""
         self._take_work()
         self._explain()
 
