@@ -128,13 +128,11 @@ def feature_forecaster() -> FeatureForecaster:
     solves, features = Solves(), inline_features()
     processor = ModelerProcessor(Learner(), Forecaster(PredictorLibrary(Inline())), features)
     for _ in range(30):
-        run = solves.run()
-        for table, columns in {**run, "scores": verdict(run, 0.0)}.items():
+        for table, columns in solves.run().items():
             processor.observe(table, columns, 0.0)
         processor.step(0.0)
     processor.step(0.0)
-    run = solves.run()
-    for table, columns in {**run, "scores": verdict(run, 0.0)}.items():
+    for table, columns in solves.run().items():
         processor.observe(table, columns, 0.0)
         processor.step(0.0)
         processor.step(0.0)
@@ -146,11 +144,9 @@ def forecasting() -> Forecaster:
     campaign, forecaster = Campaign(), Forecaster(PredictorLibrary(Inline()))
     processor = ModelerProcessor(Learner(), forecaster, inline_features())
     for ranks in (1, 2, 4, 8):
-        run = campaign.run(ranks)
-        for table, columns in {**run, "scores": verdict(run, 0.0)}.items():
+        for table, columns in campaign.run(ranks).items():
             processor.observe(table, columns, 0.0)
-    run = campaign.run(16)
-    for table, columns in {**run, "scores": verdict(run, 0.0)}.items():
+    for table, columns in campaign.run(16).items():
         processor.step(0.0)
         processor.step(0.0)
         processor.observe(table, columns, 0.0)
