@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from barograph_alerts.detection.delay import DelayLimit, DelayTest
-from barograph_modeler.pace.progress import Progress, fit_progress, least_delay
+from barograph_modeler.pace.progress import ProgressProfile, fit_progress, least_delay
 from barograph_modeler.pace.timeline import Timeline
 from barograph_modeler.pace.windows import Window
 
@@ -21,7 +21,7 @@ def windows(seconds: list[float]) -> list[Window]:
     return [Window({1: 10}, {1: one}, end - one, end) for one, end in zip(seconds, ends, strict=True)]
 
 
-def progress(runs: int, steps: int = 60) -> Progress:
+def progress(runs: int, steps: int = 60) -> ProgressProfile:
     """Runs of one second a step that differ by 1 %."""
     noise = np.random.default_rng(5).normal(0, 0.01, (runs, steps))
     timelines = [Timeline() for _ in range(runs)]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from barograph_modeler.pace.pace import PaceRatio
-from barograph_modeler.pace.progress import SLOPES, Delay, Progress, least_delay
+from barograph_modeler.pace.progress import SLOPES, Delay, ProgressProfile, least_delay
 from barograph_modeler.pace.windows import Window
 
 ENOUGH: Final = 3
@@ -52,7 +52,7 @@ class OneDelay:
 
     __slots__ = ("_delay", "_limit", "_now", "_pending")
 
-    def __init__(self, progress: Progress, slope: float, risk: float, *, own: bool) -> None:
+    def __init__(self, progress: ProgressProfile, slope: float, risk: float, *, own: bool) -> None:
         known = max((i for i, one in enumerate(SLOPES) if one <= slope), default=0)
         delays = progress.delays.own if own else progress.delays.history
         self._delay = Delay(slope, progress.usual_seconds, own=own)
@@ -107,7 +107,7 @@ class DelayTest:
 
     __slots__ = ("_counted", "_delays", "_passed_at", "_point", "_progress", "_risk", "_until", "_void", "ratio")
 
-    def __init__(self, progress: Progress, risk: float, margin: float, tolerance: float) -> None:
+    def __init__(self, progress: ProgressProfile, risk: float, margin: float, tolerance: float) -> None:
         self._progress = progress
         self._risk = risk / 2
         own = math.log1p(margin) if progress.runs >= ENOUGH else tolerance

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from barograph_modeler.maxima.sample import Floats
-from barograph_modeler.pace.progress import Progress
+from barograph_modeler.pace.progress import ProgressProfile
 from barograph_modeler.pace.windows import RunPace, Window
 
 MINIMUM_SHARE: Final = 0.5
@@ -52,7 +52,7 @@ class Pace:
     spread: float
     means: Mapping[int, float]
     residuals: Floats
-    progress: Progress | None = None
+    progress: ProgressProfile | None = None
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
@@ -64,7 +64,7 @@ class Pace:
             spread=float(row["spread"]),
             means=means_of_text(str(row["means"])),
             residuals=residuals_of_text(str(row["residuals"])),
-            progress=Progress.from_text(str(row["progress"])),
+            progress=ProgressProfile.from_text(str(row["progress"])),
         )
 
     def log_ratio(self, window: Window) -> PaceRatio:

@@ -123,7 +123,7 @@ class DelaysOfRuns(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, eq=False)
-class Progress:
+class ProgressProfile:
     """Elapsed time of healthy runs at equal progress.
 
     classes: the classes whose intervals are counted. points: ascending numbers of them; seconds: mean elapsed time at
@@ -187,7 +187,7 @@ class _Text(msgspec.Struct):
     own: Annotated[list[list[float]], msgspec.Meta(min_length=len(SLOPES), max_length=len(SLOPES))]
 
 
-def fit_progress(runs: Sequence[Timeline]) -> Progress | None:
+def fit_progress(runs: Sequence[Timeline]) -> ProgressProfile | None:
     """The progress of healthy runs; None unless they have FEWEST_POINTS comparable points.
 
     Progress is the number of intervals of those classes that occur equally often in ALIKE of the runs, so that programs
@@ -204,7 +204,7 @@ def fit_progress(runs: Sequence[Timeline]) -> Progress | None:
     if len(points) < FEWEST_POINTS:
         return None
     elapsed = np.array([np.interp(points, *curve) for curve in curves])
-    return Progress(frozenset(classes), points, elapsed.mean(axis=0), len(kept), _delays(elapsed))
+    return ProgressProfile(frozenset(classes), points, elapsed.mean(axis=0), len(kept), _delays(elapsed))
 
 
 def _alike(totals: Sequence[Counter[int]]) -> dict[int, int]:

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from barograph_modeler.pace.progress import SLOPES, Delay, Progress, fit_progress, least_delay
+from barograph_modeler.pace.progress import SLOPES, Delay, ProgressProfile, fit_progress, least_delay
 from barograph_modeler.pace.timeline import Timeline
 from barograph_modeler.pace.windows import Window
 
@@ -63,13 +63,13 @@ def test_delays_are_those_of_each_run_against_the_others() -> None:
 def test_the_text_says_everything() -> None:
     progress = fit_progress([timeline([1.0, 2.0] * 8), timeline([1.1, 2.3] * 8)])
     assert progress is not None
-    again = Progress.from_text(progress.text())
+    again = ProgressProfile.from_text(progress.text())
     assert again is not None
     assert again.classes == progress.classes
     assert again.seconds == pytest.approx(progress.seconds)
     assert again.delays.own[TWO] == pytest.approx(progress.delays.own[TWO])
     assert (again.runs, again.points.tolist()) == (progress.runs, progress.points.tolist())
-    assert Progress.from_text("") is None
+    assert ProgressProfile.from_text("") is None
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,9 @@ def test_the_text_says_everything() -> None:
 def test_a_malformed_text_is_an_error_that_says_so(change: tuple[str, object]) -> None:
     good = {"classes": ["1"], "points": [0, 5, 9], "seconds": [0, 1, 2], "runs": 1}
     good |= {"history": [[]] * len(SLOPES), "own": [[]] * len(SLOPES)}
-    assert Progress.from_text(json.dumps(good)) is not None
+    assert ProgressProfile.from_text(json.dumps(good)) is not None
     with pytest.raises(ValueError, match="progress is"):
-        Progress.from_text(json.dumps(good | {change[0]: change[1]}))
+        ProgressProfile.from_text(json.dumps(good | {change[0]: change[1]}))
 
 
 def test_a_delay_is_what_exceeds_the_slope_since_its_onset() -> None:
