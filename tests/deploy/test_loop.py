@@ -42,7 +42,7 @@ def deliver(service: Up, job: dict[str, dict]) -> str:
             first_index=np.arange(at, at + len(one)), sum_seconds=one, sum_squares=one**2, sum_cubes=one**3,
             min_seconds=one, max_seconds=one, ended_at=ends[part])  # fmt: skip
     put("runs", 1, ended_at=float(ends[-1]), runtime_seconds=float(seconds.sum()), exit_status=0,
-        intervals=len(seconds), dropped=0)  # fmt: skip
+        intervals=len(seconds), dropped=0, imported=0)  # fmt: skip
     assert link.wait_idle(60)
     link.close()
     return name

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from barograph_alerts.detection.sequential import change_point
 from barograph_modeler.pace.pace import PaceRatio
 from barograph_modeler.pace.progress import SLOPES, Delay, ProgressProfile, least_delay
 from barograph_modeler.pace.windows import Window
@@ -75,6 +76,12 @@ class OneDelay:
         self._delay.reset()
         self._pending = (0.0, 0.0, math.nan)
         self._now = 0.0
+
+    def trim(self) -> None:
+        """Remove parts before the change point from the front of the excursion."""
+        parts = [abs(math.log(actual / expected)) for _, actual, expected in self._delay.parts if actual > 0 < expected]
+        if parts and len(parts) == len(self._delay.parts):
+            self._delay.trim(change_point(parts))
 
     @property
     def log_p(self) -> float:
@@ -162,6 +169,10 @@ class DelayTest:
         self._void = True
         for delay in self._delays:
             delay.reset()
+
+    def trim(self) -> None:
+        """Remove what was before the change point from the delay."""
+        self._worse.trim()
 
     @property
     def score(self) -> float:

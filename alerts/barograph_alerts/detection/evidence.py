@@ -262,8 +262,7 @@ class Evidence:
         for kind, basis, test in tests:
             if test.score <= 1:
                 continue
-            if isinstance(test, Sequential):
-                test.trim()
+            test.trim()
             if kind == "fast" or test.slowdown >= 1 + self._change.margin:
                 self.alarms.append(Alarm(kind, basis, test.started_at, now, test.slowdown, test.score))
                 self._raised = test

@@ -18,6 +18,7 @@ ALIKE: Final = 0.75
 """Share of the runs that have the same number of intervals of a class for it to be a measure of progress."""
 MOST_CLASSES: Final = 256
 FEWEST_POINTS: Final = 5
+EXCURSION: Final = 64
 SLOPES: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
 """Slowdowns, as logarithms, about which the delays of healthy runs are known."""
 LEAST_SECONDS: Final = 0.5
@@ -57,6 +58,7 @@ class Delay:
         "_spent",
         "highest",
         "onset_at",
+        "parts",
         "seconds",
     )
 
@@ -64,6 +66,8 @@ class Delay:
         self.seconds = self.highest = 0.0
         self.onset_at = math.nan
         """Begin of the excursion, in Unix seconds; NaN while C is 0."""
+        self.parts: list[tuple[float, float, float]] = []
+        """The first EXCURSION parts of the excursion: begin, actual and expected seconds."""
         self._factor = math.exp(slope)
         self._own = own
         self._pause = PAUSE * least_delay(usual_seconds)
@@ -73,8 +77,12 @@ class Delay:
         self._spent = (0.0, 0.0)
 
     def slowdown(self, actual: float = 0.0, expected: float = 0.0) -> float:
-        """Actual over expected time of the excursion and one more part, relative to the level; NaN without any."""
-        spent = self._spent[0] + actual, self._spent[1] + expected
+        """Actual over expected time of the excursion and one more part, relative to the level; NaN without any.
+
+        Of three parts and more the first does not count: the onset is somewhere in it.
+        """
+        first = self.parts[0][1:] if len(self.parts) > 2 else (0.0, 0.0)
+        spent = self._spent[0] + actual - first[0], self._spent[1] + expected - first[1]
         return spent[0] / (spent[1] * self._level) if spent[1] > 0 else math.nan
 
     def add(self, actual: float, expected: float, started_at: float = math.nan) -> None:
@@ -83,6 +91,8 @@ class Delay:
         if after > 0:
             if self.seconds == 0:
                 self.onset_at = started_at
+            if len(self.parts) < EXCURSION:
+                self.parts.append((started_at, actual, expected))
             self._spent = self._spent[0] + actual, self._spent[1] + expected
         else:
             self._before = self._before[0] + self._spent[0] + actual, self._before[1] + self._spent[1] + expected
@@ -103,7 +113,15 @@ class Delay:
         """End the excursion. What it took is not part of the run's own pace."""
         self.seconds = 0.0
         self.onset_at = math.nan
+        self.parts.clear()
         self._spent = (0.0, 0.0)
+
+    def trim(self, first: int) -> None:
+        """Remove so many of the `parts` from the front of the excursion; at least one remains."""
+        for _, actual, expected in self.parts[:first]:
+            self._spent = self._spent[0] - actual, self._spent[1] - expected
+        del self.parts[:first]
+        self.onset_at = self.parts[0][0]
 
     @property
     def _level(self) -> float:
