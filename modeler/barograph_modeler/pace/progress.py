@@ -77,13 +77,13 @@ class Delay:
         self._spent = (0.0, 0.0)
 
     def slowdown(self, actual: float = 0.0, expected: float = 0.0) -> float:
-        """Actual over expected time of the excursion and one more part, relative to the level; NaN without any.
+        """Actual over expected time of the excursion and one more part; NaN without any.
 
         Of three parts and more the first does not count: the onset is somewhere in it.
         """
         first = self.parts[0][1:] if len(self.parts) > 2 else (0.0, 0.0)
         spent = self._spent[0] + actual - first[0], self._spent[1] + expected - first[1]
-        return spent[0] / (spent[1] * self._level) if spent[1] > 0 else math.nan
+        return spent[0] / spent[1] if spent[1] > 0 else math.nan
 
     def add(self, actual: float, expected: float, started_at: float = math.nan) -> None:
         """Add a part of the run: its seconds, the expected ones, and its begin in Unix seconds."""

@@ -117,7 +117,8 @@ def test_a_run_that_is_slow_throughout_is_not_late_by_its_own_pace() -> None:
         history.add(1.3, 1.0)
     assert own.highest == 0
     assert history.highest == pytest.approx(20 * (1.3 - math.exp(0.02)))
-    own.add(2.6, 1.0, 7.0)
+    own.add(2.0, 1.0, 7.0)
+    assert own.highest == pytest.approx(0.5)
     assert own.slowdown() == pytest.approx(2.0)
 
 
