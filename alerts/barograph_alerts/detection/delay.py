@@ -97,8 +97,10 @@ class OneDelay:
     def slowdown(self) -> float:
         """Actual over expected time since then."""
         actual, expected, _ = self._pending
-        # What was begun counts where it is overdue; else it is not known how far it has come.
-        return self._delay.slowdown(actual, expected) if actual > expected else self._delay.slowdown()
+        known = self._delay.slowdown()
+        # How far the next part has come is not known: what it has taken counts where that is more already.
+        least = self._delay.slowdown(actual, expected)
+        return least if math.isnan(known) else max(known, least)
 
 
 class DelayTest:

@@ -213,7 +213,11 @@ class Evidence:
         if self.runtime_test is None or not self.runtime_test.by_history:
             return
         self.runtime_test = None
-        if self.alarms and self.alarms[-1].basis == "its runtimes":
+        self._take_back()
+
+    def _take_back(self) -> None:
+        """Take the alarm for the runtime back."""
+        if self.alarms and self.alarms[-1].basis in WHOLE_RUN:
             del self.alarms[-1]
             self.highest = self.score
 
@@ -226,6 +230,8 @@ class Evidence:
         if (test := self.runtime_test) is None or not seconds > 0:
             return
         test.update(seconds)
+        if over and test.score <= 1:
+            self._take_back()
         alarm = self.alarms[-1] if self.alarms else None
         if alarm is not None and alarm.basis not in WHOLE_RUN:
             pass
