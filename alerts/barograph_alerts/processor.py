@@ -103,9 +103,7 @@ class Scorer:
 
     def projected_seconds(self, job: WatchedJob, now: float) -> float:
         """Projected runtime of a job; NaN if unknown. now: Unix seconds."""
-        if job.monitor is None:
-            return math.nan
-        return job.monitor.projected_seconds(self._references.runtimes.get(job.workload), now)
+        return job.projected_seconds(self._references.runtimes.get(job.workload), now)
 
     def class_name(self, class_id: int) -> str:
         """The name of a class."""

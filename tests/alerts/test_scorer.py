@@ -70,6 +70,40 @@ def test_too_little_to_judge_by_is_unknown_and_says_what_is_missing():
     assert final["sentence"].startswith(expected)
 
 
+def test_a_run_with_another_number_of_sync_points_is_not_held_against_the_runtimes_of_its_history():
+    simulation = Simulation()
+    scorer, expected = Scorer(), history(simulation, 3)
+    for past in range(3):
+        run = simulation.job()
+        name = {"job": [f"lab/past{past}.0.0"]}
+        scorer.observe("jobs", {**run["jobs"], **name}, 0.0)
+        scorer.observe("runs", {**run["runs"], **name, "imported": [1]}, 0.0)
+    for table, columns in expected.items():
+        scorer.observe(table, columns, 0.0)
+    scorer.step(0.0)
+    simulation.intervals *= 2
+    final = judge(scorer, simulation.job())[-1]
+    assert final["state"] == "healthy"
+    assert final["sentence"].endswith(" s, with another number of sync points than its history")
+    assert "expected" not in final["sentence"]
+
+
+def test_a_program_without_intervals_is_not_said_to_have_no_history():
+    simulation = Simulation(intervals=2)
+    scorer = Scorer()
+    band = {"lower_seconds": [0.1], "expected_seconds": [1.0], "upper_seconds": [200.0], "samples": [3]}
+    scorer.observe("bands", {**band, "workload": [simulation.workload], "kind": ["runtime"]}, 0.0)
+    job = simulation.job()
+    scorer.observe("jobs", job["jobs"], 0.0)
+    scorer.observe("runs", {**job["runs"], "runtime_seconds": [2.5], "intervals": [0]}, 0.0)
+    final = dict(scorer.step(0.0)[-1].columns)
+    assert final["state"] == "unknown"
+    assert final["sentence"].startswith(
+        "unknown: no windows of sync points in the history of lab/app@2x1, 3 runs; or 15 windows of repeated work "
+    )
+    assert final["sentence"].endswith("; ran 2.50 s; its history, 3 runs, differs too much to expect anything")
+
+
 def silence(job: dict, since: float, at: float) -> dict:
     """A row of `silences`."""
     return {"job": job["jobs"]["job"], "host": ["n1"], "since": [since], "at": [at], "ranks": [2]}

@@ -43,16 +43,20 @@ class PendingJobs:
                     self._job(job).add(BlockBatch.of_rows(columns, rows, blocks), now)
             case "runs":
                 imported = columns.get("imported", [0] * len(columns["job"]))
-                for job, runtime, status, other in zip(
-                    columns["job"], columns["runtime_seconds"], columns["exit_status"], imported, strict=True
+                for job, runtime, status, intervals, other in zip(
+                    *(columns[name] for name in ("job", "runtime_seconds", "exit_status", "intervals")),
+                    imported,
+                    strict=True,
                 ):
-                    self._job(job).end = JobEnd(float(runtime), int(status), now, bool(other))
+                    end = JobEnd(float(runtime), int(status), int(intervals), now, bool(other))
+                    self._job(job).end = end
             case "scores":
                 for job, state, score, final in zip(
                     *(columns[name] for name in ("job", "state", "score", "final")), strict=True
                 ):
                     if (pending := self._pending.get(job)) is not None:
-                        pending.score = max(pending.score, float(score))
+                        # An alarm may have been taken back.
+                        pending.score = float(score) if final else max(pending.score, float(score))
                         pending.inconclusive = state == "inconclusive"
                         pending.final |= bool(final)
                         if final and pending.end is not None:

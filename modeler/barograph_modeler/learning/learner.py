@@ -126,7 +126,7 @@ class Learner(Stateful):
             workload.judge(batch, healthy=True)
             events += self._learn_batch(name, workload, batch, now)
         if over and (run := _run(pending)) is not None:
-            workload.judge_run(run.runtime_seconds, healthy=True)
+            workload.judge_run(run, healthy=True)
             workload.learn_run(run)
             self.learned_runs += 1
             new_runs[name] = None
@@ -159,23 +159,23 @@ class Learner(Stateful):
         for batch in batches:
             workload.judge(batch, healthy=False)
         if over and (run := _run(pending)) is not None:
-            workload.judge_run(run.runtime_seconds, healthy=False)
+            workload.judge_run(run, healthy=False)
             if workload.withhold(run, self._accept):
                 new_runs[name] = None
                 return self._accept_runs(name, workload, batches, now)
-            if pending.score <= 1 and run.runtime_seconds is not None:
-                workload.learn_at_limit(run.runtime_seconds)
+            if pending.score <= 1:
+                workload.learn_at_limit(run)
         self.withheld_intervals += sum(batch.total for batch in batches)
         return []
 
     def _accept_runs(self, name: str, workload: Workload, batches: list[BlockBatch], now: float) -> list[Output]:
-        old = list(workload.runtimes)
+        old = workload.runtimes
         for class_id in workload.accept():
             self.backlog.discard((name, class_id))
         self.closed_regimes["accepted"] += 1
         self.learned_runs += self._accept
-        self.accepted.append((name, list(workload.runtimes)))
-        events = [accepted_output(name, old, list(workload.runtimes), now)]
+        self.accepted.append((name, workload.runtimes))
+        events = [accepted_output(name, old, workload.runtimes, now)]
         for batch in batches:
             events += self._learn_batch(name, workload, batch, now)
         return events
@@ -229,4 +229,4 @@ def _run(pending: PendingJob) -> EndedRun | None:
     if end is None or end.exit_status != 0:
         return None  # the runtime of a failed run does not predict the next one
     usable = math.isfinite(end.runtime_seconds) and end.runtime_seconds > 0
-    return EndedRun(end.runtime_seconds if usable else None, pending.pace, pending.timeline())
+    return EndedRun(end.runtime_seconds if usable else None, end.intervals, pending.pace, pending.timeline())

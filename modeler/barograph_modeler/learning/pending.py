@@ -54,6 +54,8 @@ class JobEnd(NamedTuple):
 
     runtime_seconds: float
     exit_status: int
+    intervals: int
+    """Number of its sync points."""
     seen_at: float
     """When it was read, in Unix seconds."""
     imported: bool = False

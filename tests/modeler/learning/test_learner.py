@@ -81,6 +81,28 @@ def test_a_job_that_alarmed_teaches_nothing():
     assert len(learner.workloads["lab/app@2x1"].runtimes) == 3
 
 
+def test_a_longer_run_teaches_its_pace_but_no_runtime_until_as_many_are_as_long():
+    learner, simulation = unhurried(), Simulation()
+    expected = []
+    for intervals in (8000, 8000, 16000, 8000, 16000, 16000):
+        simulation.intervals = intervals
+        feed(learner, simulation.job(), simulation.now)
+        band = learner.workloads["lab/app@2x1"].runtime
+        assert band is not None
+        expected.append(band.expected)
+    assert expected == pytest.approx([20, 20, 20, 20, 20, 40], rel=0.01)
+    assert learner.workloads["lab/app@2x1"].pace.runs == 6
+
+
+def test_an_alarm_that_was_taken_back_does_not_keep_a_run_from_being_learned():
+    learner, simulation = unhurried(), Simulation()
+    job = simulation.job()
+    learner.observe("jobs", job["jobs"], simulation.now)
+    learner.observe("scores", verdict(job, 1.5, final=0), simulation.now)
+    feed(learner, job, simulation.now, score=0.4)
+    assert learner.learned_runs == 1
+
+
 def test_a_failed_run_teaches_its_intervals_but_not_its_runtime():
     learner, simulation = unhurried(), Simulation()
     found = bands(feed(learner, simulation.job(status=137), simulation.now))
