@@ -14,7 +14,7 @@ from barograph_alerts.attribution.cause import Attribution, Cause, phase_cause
 from barograph_alerts.attribution.kernel import KernelAccount
 from barograph_alerts.attribution.work import WorkSpan
 from barograph_alerts.detection.alarm import Alarm
-from barograph_alerts.detection.evidence import Evidence
+from barograph_alerts.detection.evidence import WHOLE_RUN, Evidence
 from barograph_alerts.detection.runtime_prior import RuntimeHistory
 from barograph_alerts.detection.stall import SilentSpan, Stall
 from barograph_alerts.job.class_times import ClassTimes
@@ -213,7 +213,7 @@ class JobMonitor:
     def _why(self, alarm: Alarm) -> Cause:
         if alarm.kind != "slow":
             return Cause("stall" if alarm.kind == "stalled" else "fast", ("all",))
-        if alarm.basis == "scaling":
+        if alarm.basis in WHOLE_RUN:
             return Cause("unknown")  # there is no time before the onset to compare with
         cause = self._attribution.cause(alarm.onset_at)
         if cause.kind in ("all-slow", "unknown") and (phase := phase_cause(self.evidence.phases)) is not None:

@@ -42,8 +42,8 @@ def sentence(
         return f"{evidence.state}: {compared} (score {evidence.highest:.2f}, slow above 1){lacking}{tail}"
     alarm = evidence.alarms[-1]
     if alarm.basis == "its runtimes":
-        whole = f"{alarm.slowdown:.2f}x the runtime of {_runs(evidence)} (score {alarm.score:.1f})"
-        return f"{alarm.kind}: {whole}{_coincides(coincidence)}{tail}"
+        whole = f"{alarm.slowdown:.2f}x the runtime of {_runs(evidence)}{_by_kernel(cause, '')}"
+        return f"{alarm.kind}: {whole} (score {alarm.score:.1f}){_coincides(coincidence)}{tail}"
     since = _clock(alarm.onset_at) + (f" until {_clock(alarm.ended_at)}" if alarm.ended_at is not None else "")
     if alarm.kind == "stalled":
         why = _by_kernel(cause, "")

@@ -104,17 +104,24 @@ class Learner(Stateful):
         events: list[Output] = []
         new_runs: dict[str, None] = {}
         for pending, ended in self._jobs.poll(now):
-            learn = self._learn_suspect if pending.suspect and self._has_history(pending) else self._learn_healthy
+            learn = self._learn_suspect if pending.suspect and self._is_comparable(pending) else self._learn_healthy
             events += learn(pending, ended is not None, new_runs, now)
             if ended is not None:
                 self.ended.append(ended)
                 self.withheld_intervals += pending.dropped
         return [*events, *self._outputs(new_runs, now)]
 
-    def _has_history(self, pending: PendingJob) -> bool:
-        """Whether the job's workload has runs; an alarm of a job judged by its own first windows does not count."""
+    def _is_comparable(self, pending: PendingJob) -> bool:
+        """Whether the job's workload has runs, so that a verdict on it counts.
+
+        An alarm of a job judged by its own first windows does not; nor does that a run was shorter than one or two: the
+        first is often longer than all that follow, since its files are not in memory yet.
+        """
         workload = self.workloads.get(pending.workload)
-        return workload is not None and (workload.pace is not None or workload.runtime is not None)
+        if workload is None or (workload.pace is None and workload.runtime is None):
+            return False
+        run = _run(pending)
+        return not (pending.score <= 1 and run is not None and workload.is_short_of_few(run))
 
     def _learn_healthy(self, pending: PendingJob, over: bool, new_runs: dict[str, None], now: float) -> list[Output]:
         if not over and pending.held_since > now - HOLD_SECONDS - LEARN_SECONDS:
@@ -165,6 +172,7 @@ class Learner(Stateful):
                 return self._accept_runs(name, workload, batches, now)
             if pending.score <= 1:
                 workload.learn_at_limit(run)
+                new_runs[name] = None
         self.withheld_intervals += sum(batch.total for batch in batches)
         return []
 

@@ -16,7 +16,7 @@ from barograph_modeler.bands.moments import Blocks
 from barograph_modeler.bands.regime import Regime
 from barograph_modeler.learning.pending import BlockBatch
 from barograph_modeler.maxima.band import Band
-from barograph_modeler.maxima.runtime import runtime_limits
+from barograph_modeler.maxima.runtime import MINIMUM_RUNS, runtime_limits
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.pace.length import Length
 from barograph_modeler.pace.pace import Pace, fit_pace
@@ -91,6 +91,12 @@ class Workload:
         """
         if self.runtime is not None and run.runtime_seconds is not None:
             self._add_runtime(min(max(run.runtime_seconds, self.runtime.lower), self.runtime.upper), run.intervals)
+
+    def is_short_of_few(self, run: EndedRun) -> bool:
+        """Whether the run took less time than a history of fewer than MINIMUM_RUNS runs would have it."""
+        if self.runtime is None or self.runtime.samples >= MINIMUM_RUNS or run.runtime_seconds is None:
+            return False
+        return run.runtime_seconds < self.runtime.expected
 
     def withhold(self, run: EndedRun, accept: int) -> bool:
         """Record a run that was not healthy; True if the last `accept` of them agree with each other."""
