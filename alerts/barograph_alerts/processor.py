@@ -103,9 +103,7 @@ class Scorer:
 
     def projected_seconds(self, job: WatchedJob, now: float) -> float:
         """Projected runtime of a job; NaN if unknown. now: Unix seconds."""
-        if job.monitor is None:
-            return math.nan
-        return job.monitor.projected_seconds(self._references.runtimes.get(job.workload), now)
+        return job.projected_seconds(self._references.runtimes.get(job.workload), now)
 
     def class_name(self, class_id: int) -> str:
         """The name of a class."""
@@ -126,11 +124,11 @@ class Scorer:
                     self._judged.add(name)
                     del self.jobs[name]
                 continue
-            if job.waiting or ((job.work or job.silences) and job.monitor is not None):
+            if job.waiting or job.silences or (job.work and job.monitor is not None):
                 self._judge(job)
                 job.changed_at = now
-            job.silences.clear()
             if job.monitor is not None:
+                job.monitor.hear()
                 self._judge_runtime(job, job.monitor)
                 job.monitor.step()
             if job.ended:
@@ -143,6 +141,8 @@ class Scorer:
         return scores
 
     def _judge_runtime(self, job: WatchedJob, monitor: JobMonitor) -> None:
+        if job.imported:
+            return
         if not job.ended:
             points = sum(job.sync_points.values())
             job.other_length = not self._progress.is_as_long(job.workload, points, over=False)
@@ -179,11 +179,12 @@ class Scorer:
                 job.begin({name: values[row] for name, values in columns.items()})
 
     def _read_runs(self, columns: Mapping[str, Column]) -> None:
-        for name, runtime, points in zip(
-            *(columns[name] for name in ("job", "runtime_seconds", "intervals")), strict=True
+        imported = columns.get("imported", [0] * len(columns["job"]))
+        for name, runtime, points, other in zip(
+            *(columns[name] for name in ("job", "runtime_seconds", "intervals")), imported, strict=True
         ):
             if (job := self._job(name)) is not None:
-                job.runtime_seconds, job.ended = float(runtime), True
+                job.runtime_seconds, job.ended, job.imported = float(runtime), True, bool(other)
                 job.other_length = not self._progress.is_as_long(job.workload, int(points), over=True)
         self._progress.read_runs(columns)
 

@@ -144,6 +144,22 @@ def test_a_rank_on_the_same_core_is_named_by_its_number(node):
     assert beside[7] == ("3", "rank")
 
 
+def test_a_process_that_has_driven_a_rank_from_its_core_is_named_and_not_the_rank_beside(node):
+    node.pids = {RANK: 3, 200: 7}
+    for second in range(6):
+        node.proc.process(200, cpu=0.5 * second, ran=0.5 * second, core=0)
+        node.live(1, ran=0.5, cpu=0.5)
+    rows = []
+    for second in range(16):
+        # Rank 7 has left core 0 for core 1.
+        node.proc.process(200, cpu=3.0 + 0.5 * second, ran=3.0 + 0.5 * second, delay=0.5 * second, core=1)
+        node.proc.process(HOG, "python3", cpu=1.0 * second, core=0)
+        node.proc.process(HOG + 1, "make", cpu=1.0 * second, core=5)
+        rows += node.live(1, ran=0.5, delay=0.5, cpu=0.5)
+    taken = {row["rank"]: (row["process"], row["process_core"], row["core"]) for row in rows[-3:]}
+    assert (taken[3], taken[7]) == (("python3", 0, 1), ("python3", 0, 1))
+
+
 def test_processes_are_looked_at_only_while_ranks_wait_and_then_not_often(node, monkeypatch):
     looks = []
     monkeypatch.setattr(node.proc, "ids", lambda: looks.append(node.now) or [])

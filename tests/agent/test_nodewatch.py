@@ -60,8 +60,15 @@ class Node:
     def process(self, step: Path, **variables: str) -> int:
         """A process that lives until it is killed, started as a task of this step."""
         environment = {RING_VARIABLE: str(step), **variables}
-        process = subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, env=environment)
+        process = subprocess.Popen(
+            ["/bin/cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, env=environment
+        )
         self.processes.append(process)
+        assert process.stdin
+        assert process.stdout
+        # Until the program itself runs, the kernel may show an empty environment.
+        process.stdin.write(b"up\n")
+        assert process.stdout.readline() == b"up\n"
         return process.pid
 
     def ring(self, step: Path, rank: int = 0, size: int = 1, count: int = 10, **variables: str) -> FakeShim:
@@ -80,7 +87,9 @@ class Node:
             process.kill()
             process.wait()
             assert process.stdin
+            assert process.stdout
             process.stdin.close()
+            process.stdout.close()
         self.processes.clear()
 
 

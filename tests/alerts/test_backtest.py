@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import re
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from barograph.cli import main
 from barograph_alerts.studies.detectors import RIVALS, JobCase, score
 from barograph_alerts.studies.pairs import MeasuredRun, cases
+from barograph_alerts.studies.power import powers
 from barograph_alerts.studies.tally import DetectorTally
 
 DETECTORS = [score(), *RIVALS]
@@ -70,6 +72,35 @@ def test_the_tables_have_shares_and_intervals(file, capsys):
     assert [line.strip() for line in out.splitlines() if "healthy-" in line] == ["healthy-run", "healthy-half"]
     # Tuesday is not declared as disturbed: it counts as a false alarm.
     assert re.search(r"│ score +│ +5 │ +1 = 20\.0% │ 0\.5% to 71\.6% │", out)
+
+
+def test_the_smallest_slowdown_that_is_found_shrinks_with_the_history_and_the_length_of_the_run():
+    rng = np.random.default_rng(3)
+    runs = [MeasuredRun("w", str(day), rng.lognormal(0, 0.02, 60), disturbed=False) for day in range(6)]
+    runs.append(MeasuredRun("w", "bad", np.full(60, 9.0), disturbed=True))
+    found = {(one.history, one.length): one for one in powers(runs, 1, score().detect)}
+    assert {length for _, length in found} == {15, 30, 60}
+    assert {history for history, _ in found} == {1, 2, 3, 5}
+    assert all((one.healthy, one.false) == (6, 0) for one in found.values())
+    smallest = {key: one.smallest or math.inf for key, one in found.items()}
+    assert smallest[5, 15] < smallest[1, 15] <= 2.0
+    assert smallest[5, 60] < smallest[5, 15]
+    assert found[5, 60].delay <= 30
+
+
+def test_the_power_is_printed_as_one_table(file, capsys):
+    rows = file.read_text().splitlines(keepends=True)
+    extra = [
+        row.replace("quiet,4,mon", f"quiet,4,day{i}") for i in range(3) for row in rows if row.startswith("quiet,4,mon")
+    ]
+    file.write_text("".join(rows + extra))
+    assert (
+        main(["backtest", "alerts", str(file), *COLUMNS, "--disturbed", "noisy=tue", "--power", "--window", "40"]) == 0
+    )
+    out = capsys.readouterr().out
+    assert "Smallest lasting slowdown found in 90% of jobs" in out
+    assert re.search(r"healthy runs +┃ +15 windows ┃ +30 windows ┃", out)
+    assert re.search(r"│ 3 +│ .* of 6 │", out)
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,17 @@ def test_who_took_the_core_is_said_as_far_as_it_is_known(beside, end):
     assert kernel_words.known(cause).endswith(end)
 
 
+@pytest.mark.parametrize(("seconds", "name"), [(2.0, "python3"), (0.5, "7")])
+def test_a_process_that_takes_much_comes_before_a_rank_that_it_has_driven_away(seconds, name):
+    away = {"process": "7", "process_of": "rank", "process_core": 1, "process_seconds": 2.0}
+    rows = disturbed(delay_seconds=0.5, **(HOG | {"process_core": 0, "process_seconds": seconds}))
+    for one in [one for one in rows if one["rank"] == 1][::2]:
+        one.update(away)
+    cause = explain(account(*rows))
+    assert cause.beside is not None
+    assert cause.beside.name == name
+
+
 def test_a_process_of_another_user_has_no_name_unless_the_site_wants_it():
     cause = explain(account(*disturbed(delay_seconds=0.5, **HOG), names_others=False))
     assert kernel_words.known(cause).endswith(": a process of another user runs on core 1")
@@ -227,6 +238,8 @@ def test_a_stopped_process_is_why_a_job_is_stalled():
     for at in np.arange(last, last + 40, 4.0):
         rows += [row(at), row(at, 1, stopped_seconds=1.0)]
     scorer.observe("pressures", columns([one | {"job": name} for one in rows]), 0.0)
+    silent = {"job": [name] * 2, "host": ["n1"] * 2, "since": [last + 0.01] * 2, "at": [last + 10, last + 40]}
+    scorer.observe("silences", silent | {"ranks": [2, 2]}, 0.0)
     [stalled] = scorer.step(last + 40)
     assert (stalled.columns["state"], stalled.columns["cause"]) == ("stalled", "stopped")
     assert ": rank 1 was stopped by a signal for 100% of its time" in stalled.columns["sentence"]

@@ -2,7 +2,7 @@
 
 The series are log ratios of windows to the mean of their workload, one per second. Variability is drawn per workload:
 standard deviation within runs 1 to 4 %, heavy-tailed (Student's t, 5 degrees of freedom), lag-1 correlation 0 to 0.9;
-between runs 0.5 to 4 %. History: 1, 3 or 8 runs of 60 windows, or none. Jobs last 200 windows.
+between runs 0.5 to 4 %. History: 1, 3 or 8 runs, or none. All last 200 windows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from barograph_alerts.studies.tally import DetectorTally
 from helpers.jobs import Simulation
 
 Floats = npt.NDArray[np.float64]
-WORKLOADS, JOBS_EACH, LENGTH, HISTORY = 500, 20, 200, 60
+WORKLOADS, JOBS_EACH, LENGTH, HISTORY = 500, 20, 200, 200
 RIVAL_WORKLOADS = 50
 FACTORS = (1.1, 1.2, 1.5)
 

@@ -174,7 +174,7 @@ def test_the_exposition_contains_the_counters(tmp_path: Path) -> None:
         producer.send(wire.Skip(producer.stream, 4, 7, "spool-cap"))
         producer.receive_ack(4)
         ended = {"job": "test/1.0.0", "ended_at": 1.0, "runtime_seconds": 1.0, "exit_status": 0, "intervals": 13}
-        producer.append(5, "runs", 1, {**ended, "dropped": 1})
+        producer.append(5, "runs", 1, {**ended, "dropped": 1, "imported": 0})
         producer.receive_ack(5)
         assert len(indices(collector.endpoint)) == 5  # a read waits until all of it is in the database
         with urllib.request.urlopen(collector.metrics_url) as answer:

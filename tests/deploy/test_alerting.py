@@ -93,7 +93,7 @@ class Job:
 
     def end(self) -> None:
         self.put("runs", 1, ended_at=self.at, runtime_seconds=0.004 * self._index, exit_status=0,
-                 intervals=self._index, dropped=0)  # fmt: skip
+                 intervals=self._index, dropped=0, imported=0)  # fmt: skip
         assert self._link.wait_idle(60)
 
     def close(self) -> None:

@@ -137,7 +137,7 @@ def test_a_running_job_is_predicted_in_the_log_and_scored_at_its_end(service):
         producer.receive_ack(1)
         service.wait_for_metric("collector", r'barograph_collector_rows_total\{table="predictions"\} 1\.0')
         run = {"job": "lab/live.0.0", "ended_at": 1e9 + law(64), "runtime_seconds": law(64), "exit_status": 0,
-               "intervals": 0, "dropped": 0}  # fmt: skip
+               "intervals": 0, "dropped": 0, "imported": 0}  # fmt: skip
         producer.append(2, "runs", 1, run)
         producer.receive_ack(2)
     service.wait_for_metric(

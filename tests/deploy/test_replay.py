@@ -87,7 +87,7 @@ def test_a_healthy_run_of_a_known_workload_raises_no_alarm(tmp_path, clean, caps
     [job] = found["jobs"]
     assert (job["state"], job["basis"]) == ("healthy", "history")
     assert job["score"] < 1
-    assert job["sentence"].startswith("healthy: 1.00x its history")
+    assert job["sentence"].startswith("healthy: within the spread of its history (score ")
 
 
 def test_a_disturbance_is_found_with_onset_delay_slowdown_and_end(tmp_path, clean, capsys):
@@ -136,7 +136,8 @@ def test_a_hang_is_reported_while_it_lasts(tmp_path, clean, capsys):
     np.savez(file, allow_pickle=False, **arrays)
     [alarm] = said(capsys, file, "--history", clean)["alarms"]
     assert (alarm["state"], alarm["cause"], alarm["slowdown"]) == ("stalled", "stall", None)
-    assert 29 <= alarm["detected_seconds"] - alarm["onset_seconds"] <= 33
+    # As a delay at first, and as a stall from 30 s on.
+    assert 5 <= alarm["detected_seconds"] - alarm["onset_seconds"] <= 15
 
 
 def test_intervals_and_classes_are_those_of_the_traces_layout(clean):

@@ -27,7 +27,7 @@ HPLinpack benchmark input file
 HPL.out      output file name
 8            device out
 1            number of problem sizes
-2600         Ns
+4500         Ns
 1            number of NBs
 80           NBs
 0            PMAP
@@ -101,7 +101,7 @@ WATERS = """\
 &END FORCE_EVAL
 &MOTION
   &MD
-    STEPS 4
+    STEPS 20
   &END MD
 &END MOTION
 """
@@ -245,7 +245,7 @@ def lammps(ranks: int) -> Application:
     mpi = mpis.find("mpich")
     program, environment = mpi.lammps()
     command = mpi.command(ranks, [program, "-in", "in.lj", "-log", "none"])
-    return Application("lammps", command, {"in.lj": fluid(10, 6000)}, environment)
+    return Application("lammps", command, {"in.lj": fluid(10, 12000)}, environment)
 
 
 def hpcc(ranks: int) -> Application:

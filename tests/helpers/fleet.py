@@ -121,7 +121,7 @@ class Fleet:
     def run(self, job: Row, seconds: float, status: int = 0) -> Row:
         """A row of `runs`."""
         return {"job": job["job"], "ended_at": job["started_at"] + seconds, "runtime_seconds": seconds,
-                "exit_status": status, "intervals": 1000, "dropped": 0}  # fmt: skip
+                "exit_status": status, "intervals": 1000, "dropped": 0, "imported": 0}  # fmt: skip
 
     def prediction(self, job: Row, expected: float) -> Row:
         """A row of `predictions`."""

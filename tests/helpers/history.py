@@ -54,7 +54,7 @@ def write_history(endpoint: str) -> None:
                         "min_seconds": values, "max_seconds": values, "ended_at": ended}  # fmt: skip
                 append("blocks", 10, rows)
             run_row = {"job": job, "ended_at": started + seconds, "runtime_seconds": seconds, "exit_status": status,
-                       "intervals": 20, "dropped": 0}  # fmt: skip
+                       "intervals": 20, "dropped": 0, "imported": 0}  # fmt: skip
             append("runs", 1, run_row)
             producer.receive_ack(seq)
     with LogReader(endpoint, 60.0) as reader:

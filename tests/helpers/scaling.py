@@ -37,6 +37,8 @@ def finished(
             "ended_at": np.array([1e9 + seconds]),
             "runtime_seconds": np.array([seconds]),
             "exit_status": np.array([status]),
+            "intervals": np.array([0]),
+            "imported": np.array([1]),
         },
     }
 

@@ -70,7 +70,7 @@ class Runs:
         runtime = float(ended[-1]) - self.now + 1.0
         self._append("runs", 1, {
             "job": job, "ended_at": self.now + runtime, "runtime_seconds": runtime, "exit_status": status,
-            "intervals": seconds.size, "dropped": 0,
+            "intervals": seconds.size, "dropped": 0, "imported": 0,
         })  # fmt: skip
         self._producer.receive_ack(self._seq)
         self.now += 3600.0

@@ -68,7 +68,7 @@ class StageJob:
     def end(self, status: int = 0) -> None:
         """It ends."""
         self._put("runs", 1, ended_at=self.at, runtime_seconds=self.at - self._began, exit_status=status,
-                  intervals=self._index, dropped=0)  # fmt: skip
+                  intervals=self._index, dropped=0, imported=0)  # fmt: skip
         assert self._link.wait_idle(60)
 
     def _put_nodes(self, first: int, ended_at: float, slow: float) -> None:

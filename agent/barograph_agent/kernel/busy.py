@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from barograph_agent.kernel.readings import ProcessStat, clean, process_stat
@@ -23,6 +23,8 @@ BUSIEST: Final = 16
 """Processes kept of a look."""
 BUSY: Final = 0.1
 """Least share of a core that a busy process takes."""
+TAKEN: Final = 0.3
+"""Least share of a core that drives ranks away from it."""
 
 
 class BusyProcess(NamedTuple):
@@ -87,10 +89,12 @@ class BusyProcesses:
                 name = "none" if owner == "other" and self._hides_others else clean(stat.name)
                 self._found.append(BusyProcess(pid, name, owner, stat.core, shares[pid], stat.born))
 
-    def beside(self, pid: int, core: int, now: float) -> BusyProcess:
-        """The busiest process on a rank's core, else the busiest that is no rank; NOBODY if there is none.
+    def beside(self, pid: int, core: int, homes: Collection[int], now: float) -> BusyProcess:
+        """The process that takes a rank's core; NOBODY if there is none.
 
-        Processes of one name and owner on one core count together: a program may have started many.
+        homes: cores on which ranks of the job have run. A busy process there that is no rank comes first, since ranks
+        that it has driven away are beside each other; then what is on the rank's core; then the busiest that is no
+        rank. Processes of one name and owner on one core count together: a program may have started many.
         """
         if now - self._found_at > KEPT_SECONDS:
             return NOBODY
@@ -100,7 +104,13 @@ class BusyProcesses:
         for one in others:
             together[one.name, one.owner, one.core] += one.share  # type: ignore[assignment]
         grouped = [one._replace(share=together[one.name, one.owner, one.core]) for one in others]
-        return max(grouped, key=lambda one: (one.core == core, one.owner != "rank", one.share), default=NOBODY)
+
+        def order(one: BusyProcess) -> tuple[bool, bool, bool, float]:
+            foreign = one.owner != "rank"
+            takes_a_home = foreign and one.core in homes and one.share >= TAKEN
+            return takes_a_home, one.core == core, foreign, one.share
+
+        return max(grouped, key=order, default=NOBODY)
 
     def _all(self) -> dict[int, ProcessStat]:
         found = {pid: process_stat(self._processes, pid) for pid in self._processes.ids()[-MOST:]}

@@ -142,6 +142,8 @@ class Pressures:
         self._belongs = belongs
         self._busy = BusyProcesses(processes, hides_others=hides_others)
         self._ranks: dict[int, _Rank] = {}
+        self._homes: set[int] = set()
+        """Cores on which ranks were seen."""
         self._foreign: set[int] = set()
         self._sampled_at = self._began_at = self._spoke_from = -math.inf
         self._node = _NO_NODE
@@ -159,6 +161,7 @@ class Pressures:
         for rank in self._ranks.values():
             # After a pause of the sidecar itself the states in between are unknown.
             rank.sample(min(passed, 2 * SAMPLE_SECONDS) if passed < math.inf else 0.0)
+            self._homes.add(rank.core)
         self._ranks = {pid: rank for pid, rank in self._ranks.items() if rank.lives}
         if not self._ranks:
             self._began_at = -math.inf
@@ -217,7 +220,7 @@ class Pressures:
         for pid in sorted(loud, key=lambda pid: -loud[pid].total)[:MOST_RANKS]:
             beside = NOBODY
             if loud[pid].delay_seconds > LOST * span:
-                beside = self._busy.beside(pid, self._ranks[pid].core, now)
+                beside = self._busy.beside(pid, self._ranks[pid].core, self._homes, now)
             rows.append(_row(self._ranks[pid].number, whole, loud[pid], beside))
         return rows
 

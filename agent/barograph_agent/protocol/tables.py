@@ -106,8 +106,10 @@ TABLES: Final[dict[str, Table]] = {
                cpu_pressure=_F, memory_pressure=_F, io_pressure=_F, swapped_pages=_I, available_bytes=_I,
                throttles=_I),
         # One row per job step at its end. `exit_status` as a shell reports it, -1 if unknown; `intervals` as counted
-        # by the shim, `dropped`: those of them that are in no block.
-        _table("runs", job=_N, ended_at=_F, runtime_seconds=_F, exit_status=_I, intervals=_I, dropped=_I),
+        # by the shim, `dropped`: those of them that are in no block. `imported`: 1 for a run of other records, that is
+        # learned and not judged.
+        _table("runs", job=_N, ended_at=_F, runtime_seconds=_F, exit_status=_I, intervals=_I, dropped=_I,
+               imported=(_I, 0)),
         # Cost of the sidecar up to the end of a run: processor time, peak resident memory and lifetime. Includes the
         # delivery of earlier runs.
         _table("sidecars", job=_N, host=_N, cpu_seconds=_F, resident_bytes=_I, lived_seconds=_F, at=_F),
@@ -115,9 +117,10 @@ TABLES: Final[dict[str, Table]] = {
         _table("bands", workload=_N, class_id=_U, kind=_N, method=_N, samples=_I, runs=_I, lower_seconds=_F,
                expected_seconds=_F, upper_seconds=_F, shape=_F, location_seconds=_F, scale_seconds=_F, fitted_at=_F),
         # Pace of healthy runs of a workload, window by window: the reference of the sequential score.
-        # `means` maps class id to mean seconds, `residuals` lists sorted log ratios (both JSON).
+        # `means` maps class id to mean seconds, `residuals` lists sorted log ratios, `progress` is elapsed time at
+        # equal progress (all JSON; empty if the runs cannot be aligned).
         _table("paces", workload=_N, runs=_I, windows=_I, window_seconds=_F, spread=_F, means=_T, residuals=_T,
-               fitted_at=_F),
+               fitted_at=_F, progress=(_T, "")),
         # Evidence against "healthy" for one job; above 1 alarms. `final` is 1 in the row that follows the run's end.
         # `members` lists the nodes or ranks of the cause, `evidence` its figures (both JSON). `basis`: history, own
         # (its own first windows) or scaling. `hosts` lists the nodes of the run, in the row with `final` 1 (JSON).

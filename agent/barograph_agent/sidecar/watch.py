@@ -249,6 +249,7 @@ class Watch:
                 "exit_status": end.exit_status,
                 "intervals": seen,
                 "dropped": lost,
+                "imported": 0,
             }
             self._append("runs", 1, values)
         cost = {

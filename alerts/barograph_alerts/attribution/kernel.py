@@ -221,6 +221,14 @@ def _growths(before: Account, during: Account, hosts: Collection[str]) -> Iterat
     yield "steal", growths(nodes, lambda one: one.steal)
 
 
+def _taker(beside: Mapping[Beside, float]) -> Beside:
+    """Who takes the cores, by processor time: ranks that were driven away by another process are beside each other."""
+    foreign = [one for one in beside if one.owner != "rank"]
+    most = max((beside[one] for one in foreign), default=0.0)
+    among = foreign if most >= ALIKE * max(beside.values()) > 0 else beside
+    return max(among, key=lambda one: (one.shares_core, beside[one], one.name))
+
+
 def _cause(kind: Kind, growths: list[Growth], during: Account, nodes: int) -> Cause:
     """The cause in the form of other causes: members are ranks on one node, else nodes."""
     ordered = sorted(growths, key=lambda one: -one.share)
@@ -240,5 +248,5 @@ def _cause(kind: Kind, growths: list[Growth], during: Account, nodes: int) -> Ca
         numbers |= {"swapped": during.sums[worst.host, NODE].swapped / seconds}
     beside = None
     if kind == "core" and sums.beside:
-        beside = max(sums.beside, key=lambda one: (one.shares_core, sums.beside[one], one.name))
+        beside = _taker(sums.beside)
     return Cause(kind, tuple(dict.fromkeys(names)), numbers, None, beside, (), worst.host)

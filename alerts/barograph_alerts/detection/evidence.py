@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from barograph_alerts.detection.alarm import Alarm, Basis, Kind, State
 from barograph_alerts.detection.baseline import Baseline
 from barograph_alerts.detection.change import COLD_MARGIN, SelfChange
+from barograph_alerts.detection.delay import DelayTest
 from barograph_alerts.detection.level import Level
 from barograph_alerts.detection.runtime_prior import RuntimeHistory, RuntimePrior, RuntimeTest
 from barograph_alerts.detection.sequential import Sequential
+from barograph_alerts.detection.tolerance import tolerance
 from barograph_modeler.pace.pace import Pace, PaceRatio
 from barograph_modeler.pace.windows import Window
 
@@ -31,9 +34,10 @@ class Evidence:
     """Combines the tests of one job; together they falsely alarm in a share alpha of healthy jobs.
 
     A window is the log ratio of actual to expected seconds over its classes; each test is a `Sequential` on conformal
-    p-values. `Level` spends half of alpha, `SelfChange` a quarter, `Stall` and `RuntimeTest` an eighth each. Without
-    comparable windows in the history `SelfChange` has a wider margin and the job's own class means, and `RuntimeTest`
-    the half of `Level`; without runs of the workload it tests against a prediction, once there is one.
+    p-values. `DelayTest` compares elapsed time at equal progress. `Level`, `DelayTest` and `SelfChange` spend a quarter
+    of alpha each, `Stall` and `RuntimeTest` an eighth. Without comparable windows in the history `SelfChange` has a
+    wider margin and the job's own class means, and `RuntimeTest` the quarter of `Level` as well; without runs of the
+    workload it tests against a prediction, once there is one.
 
     Windows are autocorrelated and share the finite residuals. The effect on false alarms is measured in
     tests/benchmarks/test_alerts.py and docs/engineer/alerts.md.
@@ -54,7 +58,11 @@ class Evidence:
         self.phases: dict[int, Seconds] = {}
         """Actual and expected seconds of each class since the latest onset."""
         usable = pace is not None and pace.runs >= 1 and pace.residuals.size >= MINIMUM_RESIDUALS
-        self._level = Level(pace, alpha / 2, margin) if pace is not None and usable else None
+        self._level = Level(pace, alpha / 4, margin) if pace is not None and usable else None
+        self._delay: DelayTest | None = None
+        if pace is not None and pace.progress is not None:
+            # A quarter of its share is for the tolerance, as with `Level`.
+            self._delay = DelayTest(pace.progress, alpha * 3 / 16, margin, tolerance(pace, margin, alpha / 16))
         self._baseline = Baseline(pace.means if pace is not None and usable else {})
         history = self._level.p_value if self._level is not None else None
         self._change = SelfChange(self._baseline, alpha / 4, margin, history)
@@ -63,6 +71,8 @@ class Evidence:
         self._alpha = alpha
         self._margin = margin
         self._stall_score = 0.0
+        self._raised: Sequential | DelayTest | None = None
+        """The test that has raised the latest alarm."""
         self._near = 0
         self._near_since = math.nan
         self._whole = (0.0, 0.0)
@@ -77,7 +87,8 @@ class Evidence:
         """
         level = max(self._level.slow.score, self._level.fast.score) if self._level is not None else 0.0
         total = self.runtime_test.score if self.runtime_test is not None else 0.0
-        highest = max(level, total, self._change.slow.score, self._stall_score)
+        delay = self._delay.score if self._delay is not None else 0.0
+        highest = max(level, delay, total, self._change.slow.score, self._stall_score)
         return min(highest, 1.0) if self.open is None else highest
 
     @property
@@ -85,6 +96,7 @@ class Evidence:
         """Log e-value of the hypothesis that the job is not slow: the mean e-value of its tests."""
         logs = [self._change.slow.log_e]
         logs += [self._level.slow.log_e] if self._level is not None else []
+        logs += [self._delay.log_e] if self._delay is not None else []
         logs += [self.runtime_test.log_e] if self.runtime_test is not None else []
         highest = max(logs)
         return highest + math.log(math.fsum(math.exp(log - highest) for log in logs) / len(logs))
@@ -121,7 +133,7 @@ class Evidence:
             return self.alarms[-1].basis
         if not self.windows and self.runtime_test is not None and (self.over or self.outside_limits):
             return self.runtime_test.basis
-        return "its own first windows" if self._change.cold else "its history"
+        return "its own first windows" if self._change.cold and self._delay is None else "its history"
 
     @property
     def alarmed_at(self) -> float | None:
@@ -157,25 +169,33 @@ class Evidence:
         return self._whole[1]
 
     def add(self, window: Window) -> None:
-        """Add the job's next window. It is skipped if less than half of it is in known classes.
-
-        `windows` counts the others.
-        """
+        """Add the job's next window. `windows` counts those that could be compared."""
         # Before the change test adds the window, which may be the first of an excursion.
         if self._change.slow.quiet and self.open is None:
             self.phases.clear()
         level = self._level.add(window) if self._level is not None else None
         change = self._change.add(window, disturbed=self.open is not None)
-        if (ratio := level or change) is None:
-            return
-        self.windows += 1
-        self._whole = self._whole[0] + ratio.actual_seconds, self._whole[1] + ratio.expected_seconds
+        if self._delay is not None:
+            self._delay.add(window)
+        ratio = level or change or (self._delay.ratio if self._delay is not None else None)
+        if ratio is not None:
+            self.windows += 1
+            self._whole = self._whole[0] + ratio.actual_seconds, self._whole[1] + ratio.expected_seconds
         if change is not None:
             self._baseline.add_phases(window, self._change.reference, self.phases)
         if self.open is None:
-            self._look_for_alarm(window)
-        else:
+            self._look_for_alarm(window.ended_at)
+        elif ratio is not None:
             self._follow(self.alarms[-1], window, ratio)
+        self.highest = max(self.highest, self.score)
+
+    def wait(self, counts: Mapping[int, int], now: float) -> None:
+        """Set the time until which only `counts` intervals, by class id, have ended since the latest window."""
+        if self._delay is None:
+            return
+        self._delay.wait(counts, now)
+        if self.open is None:
+            self._look_for_alarm(now)
         self.highest = max(self.highest, self.score)
 
     def expect_runtime(self, prior: RuntimePrior | RuntimeHistory) -> None:
@@ -183,7 +203,7 @@ class Evidence:
         if self.runtime_test is not None:
             return
         if isinstance(prior, RuntimeHistory):
-            risk = self._alpha / (2 if self._level is None else 8)
+            risk = self._alpha * (3 / 8 if self._level is None else 1 / 8)
             self.runtime_test = RuntimeTest(prior, risk, self._margin)
         elif self._level is None:
             self.runtime_test = RuntimeTest(prior, self._alpha / 2, self._margin * COLD_MARGIN)
@@ -193,7 +213,11 @@ class Evidence:
         if self.runtime_test is None or not self.runtime_test.by_history:
             return
         self.runtime_test = None
-        if self.alarms and self.alarms[-1].basis == "its runtimes":
+        self._take_back()
+
+    def _take_back(self) -> None:
+        """Take the alarm for the runtime back."""
+        if self.alarms and self.alarms[-1].basis in WHOLE_RUN:
             del self.alarms[-1]
             self.highest = self.score
 
@@ -206,6 +230,8 @@ class Evidence:
         if (test := self.runtime_test) is None or not seconds > 0:
             return
         test.update(seconds)
+        if over and test.score <= 1:
+            self._take_back()
         alarm = self.alarms[-1] if self.alarms else None
         if alarm is not None and alarm.basis not in WHOLE_RUN:
             pass
@@ -223,14 +249,20 @@ class Evidence:
         if (alarm := self.open) is None:
             if score > 1:
                 self.alarms.append(Alarm("stalled", self.basis, since, now, math.nan, score))
+        elif alarm.kind == "slow" and score > 1 and alarm.detected_at > since:
+            # It was called slow while the next interval was overdue already.
+            alarm.kind, alarm.onset_at, alarm.slowdown, alarm.score = "stalled", since, math.nan, score
+            alarm.basis = "its history"
         elif alarm.kind == "stalled":
             alarm.score = max(alarm.score, score)
             if score < 1:
                 self._close(alarm, now)
         self.highest = max(self.highest, self.score)
 
-    def _look_for_alarm(self, window: Window) -> None:
-        tests: list[tuple[Kind, Basis, Sequential]] = [("slow", "its own first windows", self._change.slow)]
+    def _look_for_alarm(self, now: float) -> None:
+        tests: list[tuple[Kind, Basis, Sequential | DelayTest]] = [("slow", "its own first windows", self._change.slow)]
+        if self._delay is not None:
+            tests = [("slow", "its history", self._delay), *tests]
         if self._level is not None:
             tests = [("slow", "its history", self._level.slow), *tests, ("fast", "its history", self._level.fast)]
         for kind, basis, test in tests:
@@ -238,7 +270,8 @@ class Evidence:
                 continue
             test.trim()
             if kind == "fast" or test.slowdown >= 1 + self._change.margin:
-                self.alarms.append(Alarm(kind, basis, test.started_at, window.ended_at, test.slowdown, test.score))
+                self.alarms.append(Alarm(kind, basis, test.started_at, now, test.slowdown, test.score))
+                self._raised = test
                 self._change.drop_held()
                 return
 
@@ -257,19 +290,16 @@ class Evidence:
         if self._near >= RECOVERED:
             self._close(alarm, self._near_since)
             return
-        test = self._test_of(alarm)
-        alarm.score, alarm.slowdown = max(alarm.score, test.score), test.slowdown
-
-    def _test_of(self, alarm: Alarm) -> Sequential:
-        if alarm.basis == "its own first windows" or self._level is None:
-            return self._change.slow
-        return self._level.slow if alarm.kind == "slow" else self._level.fast
+        if (test := self._raised) is not None and test.slowdown > 0:
+            alarm.score, alarm.slowdown = max(alarm.score, test.score), test.slowdown
 
     def _close(self, alarm: Alarm, at: float) -> None:
         """End the disturbance and reset the tests."""
         alarm.ended_at = at
         self._near = 0
         self._change.slow.reset()
+        if self._delay is not None:
+            self._delay.reset()
         if self._level is not None:
             self._level.slow.reset()
             self._level.fast.reset()

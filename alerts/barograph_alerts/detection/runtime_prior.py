@@ -18,9 +18,13 @@ FROM_FEATURES: Final = "features"
 KAPPA: Final = 0.1
 """The calibrator's exponent: small, since there is one p-value per job, which may be very small."""
 
-
 VAGUE: Final = 10.0
 """Limits further apart than this ratio say nothing about a run."""
+
+
+def counted_runs(runs: int) -> str:
+    """So many runs, in words."""
+    return "1 run" if runs == 1 else f"{runs} runs"
 
 
 class RuntimePrior(NamedTuple):
@@ -40,8 +44,7 @@ class RuntimePrior(NamedTuple):
         """The data of the prediction, in words."""
         if not self.scales:
             return "scaling from other problems of the application"
-        runs = "1 run" if self.runs == 1 else f"{self.runs} runs"
-        return f"scaling from {runs} at {self.scales} scale{'s' * (self.scales > 1)}"
+        return f"scaling from {counted_runs(self.runs)} at {self.scales} scale{'s' * (self.scales > 1)}"
 
     def p_value(self, seconds: float) -> float:
         """Probability that a healthy run takes this long or longer.
@@ -67,7 +70,7 @@ class RuntimeHistory(NamedTuple):
     @property
     def basis(self) -> str:
         """The data of the limits, in words."""
-        return "1 run" if self.runs == 1 else f"{self.runs} runs"
+        return counted_runs(self.runs)
 
     @property
     def vague(self) -> bool:

@@ -13,7 +13,7 @@ from barograph_alerts.attribution.coincidence import Coincidence
 from barograph_alerts.attribution.kernel import KernelAccount
 from barograph_alerts.attribution.node_work import NodeWork
 from barograph_alerts.attribution.work import WorkSpan
-from barograph_alerts.detection.runtime_prior import RuntimePrior
+from barograph_alerts.detection.runtime_prior import RuntimeHistory, RuntimePrior
 from barograph_alerts.detection.stall import SilentSpan
 from barograph_alerts.job.monitor import JobMonitor
 from barograph_alerts.job.progress import Problem
@@ -49,6 +49,8 @@ class WatchedJob:
         self.kernel = KernelAccount()
         self.runtime_seconds = math.nan
         self.ended = False
+        self.imported = False
+        """Whether the run comes from other records: it is not judged."""
         self.other_length = False
         """Whether it has more or fewer sync points than the runs of its workload."""
         self.reported: tuple[object, ...] = ()
@@ -68,6 +70,12 @@ class WatchedJob:
             end = int(ends[worlds == world].max())
             self.sync_points[world] = max(end, self.sync_points.get(world, 0))
 
+    def projected_seconds(self, history: RuntimeHistory | None, now: float) -> float:
+        """Projected runtime in seconds; NaN if unknown. now: Unix seconds."""
+        if self.monitor is None or self.other_length:
+            return math.nan
+        return self.monitor.projected_seconds(history, now)
+
     @property
     def hosts(self) -> tuple[str, ...]:
         """Names of its known nodes."""
@@ -86,7 +94,7 @@ class WatchedJob:
 
     @property
     def state(self) -> str:
-        """unknown, healthy, slow, fast or stalled."""
+        """unknown, healthy, inconclusive, slow, fast or stalled."""
         return self.monitor.evidence.state if self.monitor else "unknown"
 
     @property

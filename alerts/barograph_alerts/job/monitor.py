@@ -14,7 +14,7 @@ from barograph_alerts.attribution.cause import Attribution, Cause, phase_cause
 from barograph_alerts.attribution.kernel import KernelAccount
 from barograph_alerts.attribution.work import WorkSpan
 from barograph_alerts.detection.alarm import Alarm
-from barograph_alerts.detection.evidence import Evidence
+from barograph_alerts.detection.evidence import WHOLE_RUN, Evidence
 from barograph_alerts.detection.runtime_prior import RuntimeHistory
 from barograph_alerts.detection.stall import SilentSpan, Stall
 from barograph_alerts.job.class_times import ClassTimes
@@ -55,6 +55,9 @@ class JobMonitor:
         self._silences: deque[SilentSpan] = deque()
         self._attribution = Attribution()
         self._until = -math.inf
+        self._lived_from = math.inf
+        self._lived_until = -math.inf
+        """From and until when the job is known to have run, whether or not an interval ended."""
         self._work: deque[WorkSpan] = deque(maxlen=WORK)
         self._worked_until = -math.inf
         self._explained = 0
@@ -93,6 +96,7 @@ class JobMonitor:
         if math.isnan(self.began_at):
             first = 1 if blocks.counts is None else blocks.counts[0]
             self.began_at = float(ended_at[0] - blocks.seconds[0] * first)
+            self._lived_from = min(self.began_at, self._lived_from)
         self._stall.add(float(ended_at[-1]), longest)
         # Window by window, so that rereading the log after a restart gives the same alarm and the same cause.
         for window in self._windower.add(*blocks):
@@ -109,6 +113,10 @@ class JobMonitor:
 
     def _hear(self, silence: SilentSpan) -> None:
         self._stall.hear(silence)
+        self._lived_from = min(self._lived_from, silence.since)
+        self._lived_until = max(self._lived_until, silence.at)
+        rest = self._windower.rest
+        self.evidence.wait(rest.counts if rest is not None else {}, silence.at)
         if not math.isnan(self._stall.began_at):
             self.evidence.add_silence(self._stall.score, self._stall.began_at, silence.at)
 
@@ -117,7 +125,7 @@ class JobMonitor:
         self._work.extend(spans)
 
     def _take_work(self) -> None:
-        onset_at = self.evidence.alarms[-1].onset_at if self._disturbed else math.inf
+        onset_at = self.evidence.alarms[-1].onset_at if self._disturbed and self.evidence.alarms else math.inf
         while self._work and self._work[0].ended_at <= self._until:
             span = self._work.popleft()
             self._worked_until = span.ended_at
@@ -126,29 +134,38 @@ class JobMonitor:
     def judge_runtime(self, started_at: float, share: float, runtime_seconds: float = math.nan) -> None:
         """Test the runtime of the whole run. share: completed share of its sync points, NaN if unknown.
 
-        From the share PROJECTED on a runtime without history is projected linearly; otherwise it is the elapsed time.
+        From the share PROJECTED on a runtime without history is projected linearly; otherwise it is the time for which
+        the program is known to have run.
         runtime_seconds: of an ended run.
         """
         if math.isfinite(runtime_seconds):
             self.evidence.set_runtime(runtime_seconds, started_at, started_at + runtime_seconds, over=True)
             return
-        seconds = self._until - started_at
+        now = max(self._until, self._lived_until)
+        # A launcher notes `started_at` before it writes to a disk that may be slow.
+        seconds = now - max(started_at, self._lived_from)
         test = self.evidence.runtime_test
         if test is not None and not test.by_history and PROJECTED <= share <= 1:
             seconds += (self._until - self.began_at) * (1 / share - 1)
-        self.evidence.set_runtime(seconds, started_at, self._until)
+        self.evidence.set_runtime(seconds, started_at, now)
 
-    def step(self) -> None:
-        """Test for a stall, and update the cause of an alarm, now that everything up to some time was added."""
+    def hear(self) -> None:
+        """Evaluate the silences after the last block, now that everything up to some time was added."""
         while self._silences:
             self._hear(self._silences.popleft())
+
+    def step(self) -> None:
+        """Update the cause of an alarm."""
         self._take_work()
         self._explain()
 
     def _explain(self) -> None:
         if not self.evidence.alarms:
+            # None was raised, or it was taken back.
+            self.cause, self._explained, self._disturbed = Cause("unknown"), 0, False
             return
         alarm = self.evidence.alarms[-1]
+        self._explained = min(self._explained, len(self.evidence.alarms))
         fresh = self._explained < len(self.evidence.alarms)
         again = fresh or (alarm.ended_at is None and not self._is_settled(alarm))
         if again:
@@ -196,7 +213,7 @@ class JobMonitor:
     def _why(self, alarm: Alarm) -> Cause:
         if alarm.kind != "slow":
             return Cause("stall" if alarm.kind == "stalled" else "fast", ("all",))
-        if alarm.basis == "scaling":
+        if alarm.basis in WHOLE_RUN:
             return Cause("unknown")  # there is no time before the onset to compare with
         cause = self._attribution.cause(alarm.onset_at)
         if cause.kind in ("all-slow", "unknown") and (phase := phase_cause(self.evidence.phases)) is not None:

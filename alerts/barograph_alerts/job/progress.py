@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from barograph_agent.protocol.wire import Column
+from barograph_modeler.pace.length import EQUAL, Length
 from barograph_modeler.state import lru
 
 JOBS: Final = 20_000
@@ -16,8 +17,6 @@ FEWEST_SCALES: Final = 2
 WORKLOADS: Final = 20_000
 RUNS: Final = 8
 """Runs of a workload whose sync points are kept."""
-EQUAL: Final = 1.02
-"""Counts within this ratio count as equal."""
 
 
 class Problem(NamedTuple):
@@ -57,8 +56,10 @@ class ProgressHistory:
 
     def is_as_long(self, workload: str, points: int, *, over: bool) -> bool:
         """Whether a run with so many sync points can be as long as those of its workload, if `over` whether it is."""
-        usual = self._usual.get(workload)
-        return not usual or (min(usual) / EQUAL if over else 0) <= points <= EQUAL * max(usual)
+        if not (usual := self._usual.get(workload)):
+            return True
+        length = Length.of_runs(usual)
+        return length.has(points) or (not over and points < length.lower)
 
     def sync_points(self, problem: Problem) -> int:
         """Sync points of a run; 0 unless FEWEST_SCALES scales are known and all agree."""

@@ -44,7 +44,16 @@ def score_output(name: str, job: WatchedJob, monitor: JobMonitor, known: Referen
     judged = evidence.state != "unknown"
     phase = known.name(cause.phase) if cause.phase is not None else ""
     first = job.coincidences[0].text if job.coincidences else ""
-    job.sentence = sentence(evidence, job.workload, cause, phase, _runtime(job, monitor, known, now), first)
+    runtimes = known.runtimes.get(job.workload)
+    job.sentence = sentence(
+        evidence,
+        job.workload,
+        cause,
+        runs=runtimes.runs if runtimes is not None else 0,
+        phase=phase,
+        runtime=_runtime(job, monitor, runtimes, now),
+        coincidence=first,
+    )
     columns = {
         "job": name,
         "workload": job.workload,
@@ -75,16 +84,15 @@ def verdicts(columns: Mapping[str, Column]) -> Iterator[JobVerdict]:
             yield JobVerdict(job, workload, cause, _names(members), _names(hosts), float(at))
 
 
-def _runtime(job: WatchedJob, monitor: JobMonitor, known: References, now: float) -> str:
+def _runtime(job: WatchedJob, monitor: JobMonitor, history: RuntimeHistory | None, now: float) -> str:
     """A clause about the runtime of the whole run."""
     test = monitor.evidence.runtime_test
     # The run may have become part of the history meanwhile.
-    history = test.prior if test is not None and isinstance(test.prior, RuntimeHistory) else None
-    history = history or known.runtimes.get(job.workload)
-    if job.ended:
-        clause = runtime_clause(job.runtime_seconds, history)
-    else:
-        clause = runtime_clause(monitor.projected_seconds(history, now), history, "will take")
+    if test is not None and isinstance(test.prior, RuntimeHistory):
+        history = test.prior
+    verb = "ran" if job.ended else "will take"
+    seconds = job.runtime_seconds if job.ended else job.projected_seconds(history, now)
+    clause = runtime_clause(seconds, history, verb, other_length=job.other_length)
     if test is None or not isinstance(test.prior, RuntimePrior):
         return clause
     return "; ".join(filter(None, (clause, prediction_clause(test.prior))))

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from barograph_alerts.attribution.cause import Cause
 from barograph_alerts.detection.baseline import FIRST
 from barograph_alerts.detection.evidence import MINIMUM_RESIDUALS, Evidence
-from barograph_alerts.detection.runtime_prior import RuntimeHistory, RuntimePrior
+from barograph_alerts.detection.runtime_prior import RuntimeHistory, RuntimePrior, counted_runs
 from barograph_alerts.job import kernel_words
 
 MEMBERS = 3
@@ -17,26 +17,33 @@ MEMBERS = 3
 
 
 def sentence(
-    evidence: Evidence, workload: str, cause: Cause, phase: str = "", runtime: str = "", coincidence: str = ""
+    evidence: Evidence,
+    workload: str,
+    cause: Cause,
+    *,
+    runs: int = 0,
+    phase: str = "",
+    runtime: str = "",
+    coincidence: str = "",
 ) -> str:
     """The verdict of a job in words.
 
-    cause: of its latest alarm. phase: name of the slow class, if one is. runtime: a clause about the whole run.
-    coincidence: text of the first coincidence with the onset.
+    cause: of its latest alarm. runs: healthy runs of the workload whose runtimes are known. phase: name of the slow
+    class, if one is. runtime: a clause about the whole run. coincidence: text of the first coincidence with the onset.
     """
     tail = f"; {runtime}" if runtime else ""
     if evidence.state == "unknown":
-        return f"unknown: {missing(evidence, workload)}{tail}"
+        return f"unknown: {missing(evidence, workload, runs)}{tail}"
     if evidence.basis == "scaling":
         return f"{evidence.state}: {_by_scaling(evidence)}{_coincides(coincidence)}"
     if not evidence.alarms:
         compared = _undecided(evidence) if evidence.state == "inconclusive" else _usual(evidence)
-        lacking = f", for {missing(evidence, workload)}" if evidence.basis == "its own first windows" else ""
+        lacking = f", for {missing(evidence, workload, runs)}" if evidence.basis == "its own first windows" else ""
         return f"{evidence.state}: {compared} (score {evidence.highest:.2f}, slow above 1){lacking}{tail}"
     alarm = evidence.alarms[-1]
     if alarm.basis == "its runtimes":
-        whole = f"{alarm.slowdown:.2f}x the runtime of {_runs(evidence)} (score {alarm.score:.1f})"
-        return f"{alarm.kind}: {whole}{_coincides(coincidence)}{tail}"
+        whole = f"{alarm.slowdown:.2f}x the runtime of {_runs(evidence)}{_by_kernel(cause, '')}"
+        return f"{alarm.kind}: {whole} (score {alarm.score:.1f}){_coincides(coincidence)}{tail}"
     since = _clock(alarm.onset_at) + (f" until {_clock(alarm.ended_at)}" if alarm.ended_at is not None else "")
     if alarm.kind == "stalled":
         why = _by_kernel(cause, "")
@@ -94,11 +101,13 @@ def _coincides(text: str) -> str:
     return f"; coincides with: {text}" if text else ""
 
 
-def missing(evidence: Evidence, workload: str) -> str:
-    """The reason that a job is not compared with a history."""
+def missing(evidence: Evidence, workload: str, runs: int) -> str:
+    """The reason that a job is not compared with a history. runs: healthy runs whose runtimes are known."""
     pace = evidence.pace
     if pace is None or pace.runs < 1:
         history = f"0 healthy runs of {workload} in the history, 1 needed"
+        if runs:
+            history = f"no windows of sync points in the history of {workload}, {counted_runs(runs)}"
     elif (windows := int(pace.residuals.size)) < MINIMUM_RESIDUALS:
         history = f"{windows} comparable windows of {workload} in the history, {MINIMUM_RESIDUALS} needed"
     else:
@@ -139,13 +148,18 @@ def _clock(at: float, convert: Callable[[float], time.struct_time] = time.localt
     return time.strftime("%H:%M:%S", convert(at))
 
 
-def runtime_clause(runtime_seconds: float, history: RuntimeHistory | None, verb: str = "ran") -> str:
+def runtime_clause(
+    runtime_seconds: float, history: RuntimeHistory | None, verb: str = "ran", *, other_length: bool = False
+) -> str:
     """A clause with actual and expected runtime, empty if unknown."""
     if not math.isfinite(runtime_seconds):
         return ""
+    actual = f"{verb} {runtime_seconds:.2f} s"
     if history is None:
-        return f"{verb} {runtime_seconds:.2f} s"
+        return actual
+    if other_length:
+        return f"{actual}, with another number of sync points than its history"
     if history.vague:
-        return f"{verb} {runtime_seconds:.2f} s; its history, {history.basis}, differs too much to expect anything"
+        return f"{actual}; its history, {history.basis}, differs too much to expect anything"
     lower, expected, upper, _ = history
-    return f"{verb} {runtime_seconds:.2f} s, expected {expected:.2f} s (95 %: {lower:.2f} to {upper:.2f} s)"
+    return f"{actual}, expected {expected:.2f} s (95 %: {lower:.2f} to {upper:.2f} s)"

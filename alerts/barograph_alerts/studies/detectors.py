@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -12,6 +12,8 @@ from river import anomaly, drift
 
 from barograph_alerts.detection.evidence import ALPHA, MARGIN, Evidence
 from barograph_modeler.pace.pace import Pace, fit_pace
+from barograph_modeler.pace.progress import fit_progress
+from barograph_modeler.pace.timeline import Timeline
 from barograph_modeler.pace.windows import RunPace, Window
 
 Floats = npt.NDArray[np.float64]
@@ -49,18 +51,20 @@ class Detector(NamedTuple):
 
 def windows_of(series: Iterable[float]) -> Iterator[Window]:
     """Log ratios as windows of one class and nominally one second each."""
-    for i, seconds in enumerate(np.exp(np.asarray(series, np.float64)).tolist()):
-        yield Window({CLASS: 100}, {CLASS: seconds}, float(i), i + 1.0)
+    now = 0.0
+    for seconds in np.exp(np.asarray(series, np.float64)).tolist():
+        yield Window({CLASS: 100}, {CLASS: seconds}, now, now + seconds)
+        now += seconds
 
 
 def pace_of(history: Sequence[Floats]) -> Pace | None:
     """The pace that the modeler would fit to earlier runs; None for none."""
-    runs = []
-    for series in history:
-        run = RunPace()
-        run.add(windows_of(series))
-        runs.append(run)
-    return fit_pace(runs) if runs else None
+    runs, timelines = [RunPace() for _ in history], [Timeline() for _ in history]
+    for series, run, timeline in zip(history, runs, timelines, strict=True):
+        windows = list(windows_of(series))
+        run.add(windows)
+        timeline.add(windows)
+    return replace(fit_pace(runs), progress=fit_progress(timelines)) if runs else None
 
 
 def score(alpha: float = ALPHA, margin: float = MARGIN) -> Detector:
@@ -68,9 +72,12 @@ def score(alpha: float = ALPHA, margin: float = MARGIN) -> Detector:
 
     def detect(job: JobCase) -> list[int]:
         evidence = Evidence(pace_of(job.history), alpha, margin)
-        for window in windows_of(job.windows):
+        after: list[int] = []
+        for i, window in enumerate(windows_of(job.windows)):
             evidence.add(window)
-        return [round(alarm.detected_at) for alarm in evidence.alarms if alarm.kind == "slow"]
+            slow = sum(alarm.kind == "slow" for alarm in evidence.alarms)
+            after += [i + 1] * (slow - len(after))
+        return after
 
     return Detector("score", "Barograph's: history, own past, margin, bounded false alarms", detect)
 

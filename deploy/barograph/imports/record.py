@@ -58,6 +58,7 @@ class RunRecord:
             "exit_status": 0,
             "intervals": 0,
             "dropped": 0,
+            "imported": 1,
         }
         return {"jobs": job, "runs": run}
 

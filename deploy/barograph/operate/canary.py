@@ -68,7 +68,7 @@ def _send(endpoint: str, key: keys.ClientKey | None, job: str, now: float, secon
               "count": ones, "sum_seconds": durations, "sum_squares": durations**2, "sum_cubes": durations**3,
               "min_seconds": durations, "max_seconds": durations, "ended_at": ends}  # fmt: skip
     end = {"job": job, "ended_at": now, "runtime_seconds": float(durations.sum()), "exit_status": NOT_LEARNED,
-           "intervals": len(durations), "dropped": 0}  # fmt: skip
+           "intervals": len(durations), "dropped": 0, "imported": 0}  # fmt: skip
     writer = LogWriter(endpoint, job, key)
     writer.put("jobs", 1, row)
     writer.put("blocks", len(ones), blocks)

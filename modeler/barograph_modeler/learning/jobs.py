@@ -42,16 +42,21 @@ class PendingJobs:
                 for job, rows, blocks in blocks_by_job(columns):
                     self._job(job).add(BlockBatch.of_rows(columns, rows, blocks), now)
             case "runs":
-                for job, runtime, status in zip(
-                    columns["job"], columns["runtime_seconds"], columns["exit_status"], strict=True
+                imported = columns.get("imported", [0] * len(columns["job"]))
+                for job, runtime, status, intervals, other in zip(
+                    *(columns[name] for name in ("job", "runtime_seconds", "exit_status", "intervals")),
+                    imported,
+                    strict=True,
                 ):
-                    self._job(job).end = JobEnd(float(runtime), int(status), now)
+                    end = JobEnd(float(runtime), int(status), int(intervals), now, bool(other))
+                    self._job(job).end = end
             case "scores":
                 for job, state, score, final in zip(
                     *(columns[name] for name in ("job", "state", "score", "final")), strict=True
                 ):
                     if (pending := self._pending.get(job)) is not None:
-                        pending.score = max(pending.score, float(score))
+                        # An alarm may have been taken back.
+                        pending.score = float(score) if final else max(pending.score, float(score))
                         pending.inconclusive = state == "inconclusive"
                         pending.final |= bool(final)
                         if final and pending.end is not None:
@@ -66,7 +71,7 @@ class PendingJobs:
             if not pending.workload:
                 continue
             end = pending.end
-            if end is not None and (pending.final or self._has_no_verdict(end, now)):
+            if end is not None and (pending.final or end.imported or self._has_no_verdict(end, now)):
                 del self._pending[job]
                 yield pending, pending.ended(job, end)
             else:

@@ -104,17 +104,24 @@ class Learner(Stateful):
         events: list[Output] = []
         new_runs: dict[str, None] = {}
         for pending, ended in self._jobs.poll(now):
-            learn = self._learn_suspect if pending.suspect and self._has_history(pending) else self._learn_healthy
+            learn = self._learn_suspect if pending.suspect and self._is_comparable(pending) else self._learn_healthy
             events += learn(pending, ended is not None, new_runs, now)
             if ended is not None:
                 self.ended.append(ended)
                 self.withheld_intervals += pending.dropped
         return [*events, *self._outputs(new_runs, now)]
 
-    def _has_history(self, pending: PendingJob) -> bool:
-        """Whether the job's workload has runs; an alarm of a job judged by its own first windows does not count."""
+    def _is_comparable(self, pending: PendingJob) -> bool:
+        """Whether the job's workload has runs, so that a verdict on it counts.
+
+        An alarm of a job judged by its own first windows does not; nor does that a run was shorter than one or two: the
+        first is often longer than all that follow, since its files are not in memory yet.
+        """
         workload = self.workloads.get(pending.workload)
-        return workload is not None and (workload.pace is not None or workload.runtime is not None)
+        if workload is None or (workload.pace is None and workload.runtime is None):
+            return False
+        run = _run(pending)
+        return not (pending.score <= 1 and run is not None and workload.is_short_of_few(run))
 
     def _learn_healthy(self, pending: PendingJob, over: bool, new_runs: dict[str, None], now: float) -> list[Output]:
         if not over and pending.held_since > now - HOLD_SECONDS - LEARN_SECONDS:
@@ -126,7 +133,7 @@ class Learner(Stateful):
             workload.judge(batch, healthy=True)
             events += self._learn_batch(name, workload, batch, now)
         if over and (run := _run(pending)) is not None:
-            workload.judge_run(run.runtime_seconds, healthy=True)
+            workload.judge_run(run, healthy=True)
             workload.learn_run(run)
             self.learned_runs += 1
             new_runs[name] = None
@@ -159,23 +166,24 @@ class Learner(Stateful):
         for batch in batches:
             workload.judge(batch, healthy=False)
         if over and (run := _run(pending)) is not None:
-            workload.judge_run(run.runtime_seconds, healthy=False)
+            workload.judge_run(run, healthy=False)
             if workload.withhold(run, self._accept):
                 new_runs[name] = None
                 return self._accept_runs(name, workload, batches, now)
-            if pending.score <= 1 and run.runtime_seconds is not None:
-                workload.learn_at_limit(run.runtime_seconds)
+            if pending.score <= 1:
+                workload.learn_at_limit(run)
+                new_runs[name] = None
         self.withheld_intervals += sum(batch.total for batch in batches)
         return []
 
     def _accept_runs(self, name: str, workload: Workload, batches: list[BlockBatch], now: float) -> list[Output]:
-        old = list(workload.runtimes)
+        old = workload.runtimes
         for class_id in workload.accept():
             self.backlog.discard((name, class_id))
         self.closed_regimes["accepted"] += 1
         self.learned_runs += self._accept
-        self.accepted.append((name, list(workload.runtimes)))
-        events = [accepted_output(name, old, list(workload.runtimes), now)]
+        self.accepted.append((name, workload.runtimes))
+        events = [accepted_output(name, old, workload.runtimes, now)]
         for batch in batches:
             events += self._learn_batch(name, workload, batch, now)
         return events
@@ -229,4 +237,4 @@ def _run(pending: PendingJob) -> EndedRun | None:
     if end is None or end.exit_status != 0:
         return None  # the runtime of a failed run does not predict the next one
     usable = math.isfinite(end.runtime_seconds) and end.runtime_seconds > 0
-    return EndedRun(end.runtime_seconds if usable else None, pending.pace)
+    return EndedRun(end.runtime_seconds if usable else None, end.intervals, pending.pace, pending.timeline())

@@ -11,6 +11,7 @@ import numpy as np
 
 from barograph_agent.protocol.wire import Column
 from barograph_modeler.bands.moments import Blocks
+from barograph_modeler.pace.timeline import Timeline
 from barograph_modeler.pace.windows import JobBlocks, RunPace, Windower
 
 HELD_INTERVALS: Final = 262_144
@@ -53,8 +54,12 @@ class JobEnd(NamedTuple):
 
     runtime_seconds: float
     exit_status: int
+    intervals: int
+    """Number of its sync points."""
     seen_at: float
     """When it was read, in Unix seconds."""
+    imported: bool = False
+    """Whether it comes from other records: it has no verdict."""
 
 
 class EndedJob(NamedTuple):
@@ -77,6 +82,7 @@ class PendingJob:
         self.final = False
         self.end: JobEnd | None = None
         self.pace = RunPace(window_seconds)
+        self._timeline = Timeline()
         self.dropped = 0
         self._windower = Windower(window_seconds)
         self._held: deque[tuple[float, BlockBatch]] = deque()
@@ -92,6 +98,12 @@ class PendingJob:
         """When the oldest batch held arrived, in Unix seconds; infinite if none is held."""
         return self._held[0][0] if self._held else math.inf
 
+    def timeline(self) -> Timeline:
+        """The timeline of the run, which has ended."""
+        if (rest := self._windower.rest) is not None:
+            self._timeline.add([rest])
+        return self._timeline
+
     def ended(self, job: str, end: JobEnd) -> EndedJob:
         """The job with its verdict."""
         verdict: Literal["healthy", "withheld", "failed"] = "failed" if end.exit_status != 0 else "healthy"
@@ -99,7 +111,9 @@ class PendingJob:
 
     def add(self, batch: BlockBatch, now: float) -> None:
         """Hold further intervals. now: time of arrival, Unix seconds; intervals from a spool ended long before."""
-        self.pace.add(self._windower.add(*batch.intervals))
+        windows = self._windower.add(*batch.intervals)
+        self.pace.add(windows)
+        self._timeline.add(windows)
         self._held.append((now, batch))
         self._count += batch.size
         while self._count > HELD_INTERVALS:

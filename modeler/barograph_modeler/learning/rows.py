@@ -45,6 +45,7 @@ def pace_output(workload: str, pace: Pace, now: float) -> Output:
         "spread": pace.spread,
         "means": pace.means_text(),
         "residuals": pace.residuals_text(),
+        "progress": pace.progress.text() if pace.progress is not None else "",
         "fitted_at": now,
     }
     return Output("paces", 1, columns)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -15,30 +16,38 @@ from barograph_modeler.bands.moments import Blocks
 from barograph_modeler.bands.regime import Regime
 from barograph_modeler.learning.pending import BlockBatch
 from barograph_modeler.maxima.band import Band
-from barograph_modeler.maxima.runtime import runtime_limits
+from barograph_modeler.maxima.runtime import MINIMUM_RUNS, runtime_limits
 from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.pace.length import Length
 from barograph_modeler.pace.pace import Pace, fit_pace
+from barograph_modeler.pace.progress import fit_progress
+from barograph_modeler.pace.timeline import Timeline
 from barograph_modeler.pace.windows import RunPace, Window
 
 RUNS: Final = 64
 """Runs kept: enough to estimate a spread, few enough to follow a changing machine."""
+TIMELINES: Final = 16
+"""Runs of which the timelines are kept, each some 100 kB."""
 CLASSES: Final = 512
 """Classes kept per workload, so that unbounded call sites evict classes of their own workload only."""
 
 
 class EndedRun(NamedTuple):
-    """A run that ended with status 0. runtime_seconds: None if the log has no usable one."""
+    """A run that ended with status 0. runtime_seconds: None if the log has no usable one. intervals: sync points."""
 
     runtime_seconds: float | None
+    intervals: int
     pace: RunPace
+    timeline: Timeline
 
 
 class Workload:
     """Runs, runtime band, pace, classes and out-of-sample coverage of one workload."""
 
     def __init__(self) -> None:
-        self.runtimes: deque[float] = deque(maxlen=RUNS)
+        self._runtimes: deque[tuple[float, int]] = deque(maxlen=RUNS)
         self.runs: deque[RunPace] = deque(maxlen=RUNS)
+        self.timelines: deque[Timeline] = deque(maxlen=TIMELINES)
         self.intervals: OrderedDict[int, ClassModel] = OrderedDict()
         self.runtime: Band | None = None
         self.pace: Pace | None = None
@@ -56,10 +65,10 @@ class Workload:
             if class_id in self.intervals and (inside := self.intervals[class_id].inside(values)) is not None:
                 self.interval_coverage.count(inside, values.size - inside, healthy=healthy)
 
-    def judge_run(self, runtime_seconds: float | None, *, healthy: bool) -> None:
+    def judge_run(self, run: EndedRun, *, healthy: bool) -> None:
         """Score the published runtime band on a run that has ended."""
-        if self.runtime is not None and runtime_seconds is not None:
-            inside = int(self.runtime.lower <= runtime_seconds <= self.runtime.upper)
+        if self.runtime is not None and run.runtime_seconds is not None and self._length.has(run.intervals):
+            inside = int(self.runtime.lower <= run.runtime_seconds <= self.runtime.upper)
             self.runtime_coverage.count(inside, 1 - inside, healthy=healthy)
 
     def learn_intervals(self, batch: BlockBatch) -> Iterator[tuple[int, list[Regime]]]:
@@ -75,14 +84,19 @@ class Workload:
         self.withheld.clear()
         self._add_run(run)
 
-    def learn_at_limit(self, runtime_seconds: float) -> None:
+    def learn_at_limit(self, run: EndedRun) -> None:
         """Learn that an inconclusive run lay outside the limits, as if it had ended at the nearer one.
 
         Without these runs, 5 in 100 of the healthy ones, the limits would become narrower and narrower.
         """
-        if self.runtime is not None:
-            self.runtimes.append(min(max(runtime_seconds, self.runtime.lower), self.runtime.upper))
-            self.runtime = runtime_limits(self.runtimes)
+        if self.runtime is not None and run.runtime_seconds is not None:
+            self._add_runtime(min(max(run.runtime_seconds, self.runtime.lower), self.runtime.upper), run.intervals)
+
+    def is_short_of_few(self, run: EndedRun) -> bool:
+        """Whether the run took less time than a history of fewer than MINIMUM_RUNS runs would have it."""
+        if self.runtime is None or self.runtime.samples >= MINIMUM_RUNS or run.runtime_seconds is None:
+            return False
+        return run.runtime_seconds < self.runtime.expected
 
     def withhold(self, run: EndedRun, accept: int) -> bool:
         """Record a run that was not healthy; True if the last `accept` of them agree with each other."""
@@ -92,8 +106,9 @@ class Workload:
     def accept(self) -> list[int]:
         """Close the regime of the runs and of every class, and learn the withheld runs. Returns the class ids."""
         runs, self.withheld = self.withheld, []
-        self.runtimes.clear()
+        self._runtimes.clear()
         self.runs.clear()
+        self.timelines.clear()
         self.runtime, self.pace = None, None
         for interval in self.intervals.values():
             if interval.moments.count:
@@ -110,13 +125,29 @@ class Workload:
         runtimes = [math.log((run.runtime_seconds or math.nan) / usual) for run in self.withheld]
         return any(_are_alike(logs) for logs in (paces, runtimes))
 
+    @property
+    def runtimes(self) -> list[float]:
+        """Seconds of the healthy runs of the usual length, oldest first."""
+        if not self._runtimes:
+            return []
+        length = self._length
+        return [seconds for seconds, intervals in self._runtimes if length.has(intervals)]
+
+    @property
+    def _length(self) -> Length:
+        return Length.of_runs([intervals for _, intervals in self._runtimes])
+
+    def _add_runtime(self, seconds: float, intervals: int) -> None:
+        self._runtimes.append((seconds, intervals))
+        self.runtime = runtime_limits(self.runtimes)
+
     def _add_run(self, run: EndedRun) -> None:
         if run.runtime_seconds is not None:
-            self.runtimes.append(run.runtime_seconds)
-            self.runtime = runtime_limits(self.runtimes)
+            self._add_runtime(run.runtime_seconds, run.intervals)
         if run.pace.windows:
             self.runs.append(run.pace)
-            self.pace = fit_pace(self.runs)
+            self.timelines.append(run.timeline)
+            self.pace = replace(fit_pace(self.runs), progress=fit_progress(self.timelines))
 
 
 def _are_alike(logs: Sequence[float]) -> bool:

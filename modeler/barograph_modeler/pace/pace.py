@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.pace.progress import ProgressProfile
 from barograph_modeler.pace.windows import RunPace, Window
 
 MINIMUM_SHARE: Final = 0.5
@@ -42,7 +43,7 @@ class Pace:
 
     runs, windows: numbers fitted to. spread: standard deviation between runs of the logarithm of their pace, NaN below
     2 runs. means: class id -> mean seconds. residuals: ascending log ratios of windows to the pace of their run, at
-    most MAX_RESIDUALS.
+    most MAX_RESIDUALS. progress: None if the runs have too few points in common.
     """
 
     runs: int
@@ -51,6 +52,7 @@ class Pace:
     spread: float
     means: Mapping[int, float]
     residuals: Floats
+    progress: ProgressProfile | None = None
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
@@ -62,6 +64,7 @@ class Pace:
             spread=float(row["spread"]),
             means=means_of_text(str(row["means"])),
             residuals=residuals_of_text(str(row["residuals"])),
+            progress=ProgressProfile.from_text(str(row["progress"])),
         )
 
     def log_ratio(self, window: Window) -> PaceRatio:

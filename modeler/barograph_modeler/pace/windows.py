@@ -80,8 +80,15 @@ class Windower:
     def _open(self) -> None:
         self._counts: dict[int, int] = {}
         self._seconds: dict[int, float] = {}
-        self._started_at = 0.0
+        self._started_at = self._ended_at = 0.0
         self._total = 0.0
+
+    @property
+    def rest(self) -> Window | None:
+        """The open window, if it has intervals."""
+        if not self._counts:
+            return None
+        return Window(dict(self._counts), dict(self._seconds), self._started_at, self._ended_at)
 
     def add(
         self,
@@ -114,6 +121,7 @@ class Windower:
             self._counts[class_id] = self._counts.get(class_id, 0) + count
             self._seconds[class_id] = self._seconds.get(class_id, 0.0) + duration
             self._total += duration
+            self._ended_at = end
             if self._total >= self.window_seconds:
                 closed.append(Window(self._counts, self._seconds, self._started_at, end))
                 self._open()

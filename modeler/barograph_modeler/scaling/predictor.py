@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from barograph_modeler.maxima.runtime import MINIMUM_RUNS, PRIOR_RUNS, posterior_spread
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.answer import Prediction, Refusal
 from barograph_modeler.scaling.evidence import ShapeEvidence
@@ -36,6 +37,10 @@ FEWEST_OTHERS: Final = 3
 NEGLIGIBLE: Final = 1e-3
 """Shapes with a smaller share of the largest weight are left out."""
 TAIL: Final = 0.025
+OWN_RUNS: Final = "runs at this scale"
+"""The model of a scale that was run often enough, or that is the only one."""
+LEAST_SPREAD: Final = 1e-4
+AS_THEY_WERE: Final = "The machine and the program are as they were."
 WIDENED: Final = 1.4
 """Factor by which intervals are widened to hold 95 % of runs at larger scales than the largest known: split-conformal,
 from public runs of other applications (docs/engineer/scaling.md)."""
@@ -90,7 +95,7 @@ class Predictor:
         found = series.locate(ranks, size)
         if isinstance(found, Refusal):
             return found
-        if all(part.scales.size < 2 for part in series.parts.values()) and self._pool.problems < 2:
+        if self._has_one_scale(series):
             return Refusal(
                 f"{problem} was seen at {series.runs.scales[0]:g} ranks only and no other problem of the application is"
                 " known, expected runs at two scales"
@@ -103,6 +108,22 @@ class Predictor:
         sizes = sorted(series.parts, key=lambda one: abs(np.log(one / found)))[:NEAREST_SIZES]
         near = [(one, self._mixture((problem, one), ranks)) for one in sizes]
         return self._answer(from_other_sizes(found, near), series, [(problem, one) for one in sizes], ranks, found)
+
+    def predict_known(self, problem: str, ranks: float) -> Prediction | None:
+        """As `predict` without a size, but from the runs at this scale alone, with the limits of `runtime_limits`.
+
+        None unless there are MINIMUM_RUNS of them, or one where no other scale is known.
+        """
+        series = self._problems.get(problem)
+        found = None if series is None else series.locate(ranks, None)
+        if series is None or found is None or isinstance(found, Refusal):
+            return None
+        same = series.at(ranks, found)
+        enough = 1 if self._has_one_scale(series) else MINIMUM_RUNS
+        return _from_runs(same, ranks) if same.size >= enough else None
+
+    def _has_one_scale(self, series: ScalingSeries) -> bool:
+        return all(part.scales.size < 2 for part in series.parts.values()) and self._pool.problems < 2
 
     def _pool_evidence(self, evidence: ShapeEvidence, sign: int = 1) -> None:
         self._pool.add(evidence, log_prior(float(evidence.scales[-1])), sign)
@@ -168,8 +189,22 @@ class Predictor:
         )
 
 
+def _from_runs(seconds: Floats, ranks: float) -> Prediction:
+    """The prediction for a scale from its own runs, with the limits of `runtime_limits`."""
+    logs = np.log(seconds)
+    n = logs.size
+    few = n < MINIMUM_RUNS
+    spread = posterior_spread(float(logs.std(ddof=1)) if n > 1 else np.nan, n) if few else float(logs.std(ddof=1))
+    freedom = (PRIOR_RUNS if few else 0) + n - 1
+    # Equal runtimes have no spread, and a distribution needs one.
+    mixture = Mixture.single(float(logs.mean()), max(spread, LEAST_SPREAD) * float(np.sqrt(1 + 1 / n)), freedom)
+    lower, middle, upper = (float(np.exp(mixture.quantile(p))) for p in (TAIL, 0.5, 1 - TAIL))
+    warnings = (f"Only {n} run{'s' * (n > 1)} at this scale: how they differ is an assumption.",) if few else ()
+    return Prediction(middle, lower, upper, {OWN_RUNS: 1.0}, n, 1, int(ranks), 0, (AS_THEY_WERE,), warnings, mixture)
+
+
 def _conditions(series: ScalingSeries | None, size: float | None) -> tuple[str, ...]:
-    texts = ["The machine and the program are as they were."]
+    texts = [AS_THEY_WERE]
     if series is None:
         texts.append("This problem was never seen: it is taken to be one more like the others of the application.")
     elif SIZE_GROWS in series.parts:

@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.answer import Refusal
 from barograph_modeler.scaling.history import Runs
 
@@ -32,6 +33,11 @@ class ScalingSeries:
         if len(self.parts) == 1:
             return next(iter(self.parts))
         return Refusal(f"the runs have {len(self.parts)} sizes and none was asked for, expected a size")
+
+    def at(self, ranks: float, size: float) -> Floats:
+        """Seconds of the runs on so many ranks. size: as `locate` gives it."""
+        part = self.parts.get(size)
+        return np.zeros(0) if part is None else part.seconds[part.ranks == ranks]
 
     def _on_line(self, ranks: float, size: float) -> bool:
         x, y = np.log(self.runs.ranks), np.log(self.runs.size)

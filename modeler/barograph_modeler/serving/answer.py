@@ -113,6 +113,8 @@ class _ProblemQuery:
         nodes = self._question.nodes
         if nodes is not None and ranks != self._question.ranks:
             nodes = max(1, round(ranks * nodes / self._question.ranks))
+        if (known := self._predictor.predict_known(self._problem, ranks)) is not None:
+            return known
         try:
             return self._predictor.predict(self._problem, ranks, nodes)
         except ValueError as error:

@@ -128,15 +128,24 @@ def test_failed_runs_and_runs_that_alarmed_do_not_enter_the_history():
 def test_where_no_job_has_ever_had_a_verdict_runs_wait_for_one_for_a_while_only():
     life, campaign = Life(), Campaign()
     job = campaign.run(2)
+    job["runs"]["imported"][:] = 0
     life.observe(*job.items())
     assert life.processor.learner.learned_runs == 0
     life.think(NOW + VERDICT_SECONDS + 1)
     assert life.processor.learner.learned_runs == 1
 
 
+def test_an_imported_run_waits_for_no_verdict():
+    life, campaign = learned()
+    before = life.processor.learner.learned_runs
+    life.observe(*campaign.run(2).items())
+    assert life.processor.learner.learned_runs == before + 1
+
+
 def test_while_the_alerts_are_away_runs_wait_for_their_verdict():
     life, campaign = learned()
     waiting, later = campaign.run(2), campaign.run(2)
+    waiting["runs"]["imported"][:] = 0
     before = life.processor.learner.learned_runs
     life.observe(*waiting.items())
     life.think(NOW + 100 * VERDICT_SECONDS)

@@ -34,6 +34,13 @@ def feed(learner: Learner, job: dict, now: float, score: float | None = 0.0) -> 
     return learner.step(now)
 
 
+def feed_state(learner: Learner, job: dict, now: float, state: str) -> list[Output]:
+    for table in ("runs", "jobs", "blocks"):
+        learner.observe(table, job[table], now)
+    learner.observe("scores", verdict(job, 0.5, state=state), now)
+    return learner.step(now)
+
+
 def bands(outputs: list[Output]) -> dict[tuple[int, str], dict]:
     found = {}
     for output in outputs:
@@ -79,6 +86,43 @@ def test_a_job_that_alarmed_teaches_nothing():
     assert learner.workloads["lab/app@2x1"].pace is before
     assert learner.withheld_intervals == simulation.intervals
     assert len(learner.workloads["lab/app@2x1"].runtimes) == 3
+
+
+def test_a_longer_run_teaches_its_pace_but_no_runtime_until_as_many_are_as_long():
+    learner, simulation = unhurried(), Simulation()
+    expected = []
+    for intervals in (8000, 8000, 16000, 8000, 16000, 16000):
+        simulation.intervals = intervals
+        feed(learner, simulation.job(), simulation.now)
+        band = learner.workloads["lab/app@2x1"].runtime
+        assert band is not None
+        expected.append(band.expected)
+    assert expected == pytest.approx([20, 20, 20, 20, 20, 40], rel=0.01)
+    assert learner.workloads["lab/app@2x1"].pace.runs == 6
+
+
+def test_a_run_shorter_than_one_or_two_is_learned_and_one_shorter_than_three_or_longer_is_learned_at_the_limit():
+    learner, simulation = unhurried(), Simulation()
+    samples, limits = [], []
+    for factor in (1.5, 1.0, 1.0, 1.0, 0.5):
+        job = simulation.job(slow_from=0, factor=factor)
+        outputs = feed_state(learner, job, simulation.now, "healthy" if factor == 1.5 else "inconclusive")
+        band = learner.workloads["lab/app@2x1"].runtime
+        assert band is not None
+        assert any(key[1] == "log-t" for key in bands(outputs)), "the limits are told"
+        samples.append(learner.learned_runs)
+        limits.append(band.lower)
+    assert samples == [1, 2, 3, 3, 3]
+    assert limits[3] > 10
+
+
+def test_an_alarm_that_was_taken_back_does_not_keep_a_run_from_being_learned():
+    learner, simulation = unhurried(), Simulation()
+    job = simulation.job()
+    learner.observe("jobs", job["jobs"], simulation.now)
+    learner.observe("scores", verdict(job, 1.5, final=0), simulation.now)
+    feed(learner, job, simulation.now, score=0.4)
+    assert learner.learned_runs == 1
 
 
 def test_a_failed_run_teaches_its_intervals_but_not_its_runtime():

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import t as student_t
 
+from barograph_modeler.maxima.runtime import runtime_limits
 from barograph_modeler.scaling.evidence import ShapeEvidence
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.mixture import Mixture
@@ -100,6 +101,33 @@ def test_quantiles_are_those_of_the_interval():
     assert limits == pytest.approx([answer.lower_seconds, answer.expected_seconds, answer.upper_seconds])
     with pytest.raises(ValueError, match="p is 1, expected a number between 0 and 1"):
         answer.quantile(1)
+
+
+def test_the_only_scale_is_predicted_from_its_runs():
+    for count, reach in ((1, 8.0), (3, 1.2)):
+        seconds = [100.0, 101.0, 99.0][:count]
+        one = fit({"a": Runs.of([4] * count, seconds)})
+        at = one.predict_known("a", 4)
+        assert at is not None
+        assert (at.runs, at.scales, at.largest_ranks, at.pooled_from) == (count, 1, 4, 0)
+        assert at.expected_seconds == pytest.approx(100, rel=0.001)
+        limits = runtime_limits(seconds)
+        assert limits is not None
+        assert (at.lower_seconds, at.upper_seconds) == pytest.approx((limits.lower, limits.upper))
+        assert at.quantile(0.975) == pytest.approx(at.upper_seconds)
+        assert bool(at.warnings) == (count < 3)
+        assert at.upper_seconds / at.lower_seconds < reach
+        assert one.predict_known("a", 8) is None
+
+
+def test_a_scale_that_was_run_three_times_is_predicted_from_these_runs():
+    odd = Runs.of([1, 2, 4, 8, 8, 8, 16], [100, 50, 25, 40, 40.5, 39.5, 7])
+    known = fit({"a": odd})
+    at = known.predict_known("a", 8)
+    assert at is not None
+    assert at.expected_seconds == pytest.approx(40, rel=0.01)
+    assert at.lower_seconds > 35
+    assert known.predict_known("a", 16) is None
 
 
 def test_what_cannot_be_predicted_is_refused_with_the_reason():

@@ -36,12 +36,12 @@ from helpers.features import inline_features
 from helpers.scaling import Campaign, law
 
 
-def forecaster(*campaigns: Campaign) -> Forecaster:
-    """One that has learned these, at five scales each."""
+def forecaster(*campaigns: Campaign, scales: tuple[int, ...] = (1, 2, 4, 8, 16)) -> Forecaster:
+    """One that has learned these, at five scales each unless given."""
     made = Forecaster(PredictorLibrary(Inline(), worked=lambda: 0.0))
     processor = ModelerProcessor(Learner(), made, inline_features())
     for campaign in campaigns:
-        for ranks in (1, 2, 4, 8, 16):
+        for ranks in scales:
             for table, columns in campaign.run(ranks).items():
                 processor.observe(table, columns, 0.0)
         processor.step(0.0)
@@ -221,6 +221,9 @@ class Fixed:
         limits = (seconds, seconds / 2, seconds * 2)
         return Prediction(*limits, {"fixed": 1.0}, 3, 3, 4, 0, (), (), Mixture.single(np.log(seconds), 0.1, 10.0))
 
+    def predict_known(self, problem: str, ranks: float) -> None:
+        """No scale has runs of its own."""
+
 
 def asked(seconds: Mapping[int, float], ranks: int) -> dict[str, Any]:
     runs = {"lab/app": Runs.of([1, 1, 2, 4], [100.0, 104.0, 50.0, 25.0])}
@@ -306,3 +309,15 @@ def test_with_a_list_of_viewers_only_their_tokens_are_answered_and_metrics_stay_
         assert get(served, asked, Authorization=f"Bearer {token}")[0] == 401
     finally:
         served.stop()
+
+
+def test_the_only_scale_that_was_run_is_answered_from_its_runs():
+    known = forecaster(Campaign(), scales=(4, 4)).library.published[Application("lab", "solver")]
+    params = {"n": "1"}
+    reply = answer(known, Question("solver", 4, params=params, curve=True))
+    assert reply["refusal"] is None
+    assert reply["expected_seconds"] == pytest.approx(law(4), rel=0.05)
+    assert reply["lower_seconds"] < law(4) < reply["upper_seconds"] < reply["limit"]["seconds"]
+    assert reply["basis"]["model"] == {"runs at this scale": 1.0}
+    assert (reply["basis"]["runs"], reply["basis"]["scales"], reply["pays"]["until_ranks"]) == (2, 1, 4)
+    assert "was seen at 4 ranks only" in answer(known, Question("solver", 8, params=params))["refusal"]

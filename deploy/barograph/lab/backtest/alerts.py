@@ -12,6 +12,7 @@ from barograph.lab.columns import CSV_FILE, add_join, add_subject, checked, cons
 from barograph_alerts.detection.evidence import ALPHA, MARGIN
 from barograph_alerts.studies.detectors import RIVALS, Detector, score
 from barograph_alerts.studies.pairs import FEWEST, Case, MeasuredRun, cases
+from barograph_alerts.studies.power import FEWEST_JOBS, FOUND, LENGTHS, Power, powers
 from barograph_alerts.studies.tally import DetectorTally
 from barograph_modeler.studies.series import BadTable, read_series
 
@@ -49,12 +50,20 @@ def add_parser(subjects: Any) -> argparse.ArgumentParser:
     share = checked(float, lambda share: 0 < share < 1, "a number between 0 and 1")
     add("--alpha", type=share, default=ALPHA, help="as `barograph alerts` (default: %(default)s)")
     add("--margin", type=share, default=MARGIN, help="likewise (default: %(default)s)")
+    add(
+        "--power",
+        action="store_true",
+        help="instead, the smallest lasting slowdown found in nine of ten jobs, by healthy runs and length of the run",
+    )
     add("--json", action="store_true", help="print one JSON object: summary and jobs")
     return parser
 
 
 def _run(options: argparse.Namespace) -> None:
     """Print the results of the detectors. Raises BadTable and OSError."""
+    if options.power:
+        _show_power(options)
+        return
     detectors = [score(options.alpha, options.margin), *RIVALS]
     judged = [(case, [detector.detect(case.job) for detector in detectors]) for case in _cases(options)]
     tallies: dict[tuple[str, str], DetectorTally] = {}
@@ -69,17 +78,24 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _cases(options: argparse.Namespace) -> Iterator[Case]:
-    """The jobs, by workload. Prints the number of runs that are too short; raises BadTable if all are."""
+    """The jobs, by workload. Raises BadTable."""
+    for runs in _workloads(options).values():
+        yield from cases(runs, options.window)
+
+
+def _workloads(options: argparse.Namespace) -> dict[str, list[MeasuredRun]]:
+    """The runs by workload. Prints the number of runs that are too short; raises BadTable if all are."""
     workloads: dict[str, list[MeasuredRun]] = {}
+    fewest = LENGTHS[0] if options.power else FEWEST
     short = 0
     for one in _runs(options):
-        if len(one.values) < FEWEST * options.window:
+        if len(one.values) < fewest * options.window:
             short += 1
         else:
             workloads.setdefault(one.workload, []).append(one)
     if not workloads:
         raise BadTable(
-            f"{options.file}: none of {short} runs by {','.join([*options.by, options.run])} has {FEWEST} windows of"
+            f"{options.file}: none of {short} runs by {','.join([*options.by, options.run])} has {fewest} windows of"
             f" {options.window} values (--window asks for shorter ones)"
         )
     for text in options.disturbed:
@@ -87,9 +103,36 @@ def _cases(options: argparse.Namespace) -> Iterator[Case]:
             raise BadTable(f"--disturbed: no run's {options.run} begins with {text!r}")
     if short:
         verb = "run has" if short == 1 else "runs have"
-        note(f"{short} {verb} fewer than {FEWEST} windows of {options.window} values: left out")
-    for runs in workloads.values():
-        yield from cases(runs, options.window)
+        note(f"{short} {verb} fewer than {fewest} windows of {options.window} values: left out")
+    return workloads
+
+
+def _show_power(options: argparse.Namespace) -> None:
+    """Print the smallest slowdowns found. Raises BadTable."""
+    runs = [run for same in _workloads(options).values() for run in same]
+    found = list(powers(runs, options.window, score(options.alpha, options.margin).detect, note))
+    if not found:
+        raise BadTable(
+            f"{options.file}: no {FEWEST_JOBS} healthy runs of {LENGTHS[0]} windows have another to compare with"
+        )
+    if options.json:
+        print(json.dumps([one._asdict() for one in found]))
+        return
+    lengths = sorted({one.length for one in found})
+    cells = {(one.history, one.length): one for one in found}
+    rows = [
+        [str(history), *(_power_cell(cells.get((history, length))) for length in lengths)]
+        for history in sorted({one.history for one in found})
+    ]
+    title = f"Smallest lasting slowdown found in {FOUND:.0%} of jobs; windows until then; false alarms"
+    console().print(table(title, ["healthy runs", *(f"{length} windows" for length in lengths)], rows))
+
+
+def _power_cell(one: Power | None) -> str:
+    if one is None:
+        return "-"
+    found = "none" if one.smallest is None else f"{one.smallest - 1:.0%}, {one.delay:g}"
+    return f"{found}; {one.false} of {one.healthy}"
 
 
 def _runs(options: argparse.Namespace) -> Iterator[MeasuredRun]:

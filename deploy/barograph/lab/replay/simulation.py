@@ -129,7 +129,7 @@ class Simulation:
         runtime = ring.last_seconds
         self.now = max(self.now, trace.started_unix_ns * 1e-9 + runtime)
         row = {"job": job, "ended_at": self.now, "runtime_seconds": runtime, "exit_status": 0, "intervals": ring.head,
-               "dropped": 0}  # fmt: skip
+               "dropped": 0, "imported": 0}  # fmt: skip
         self._log.put("runs", 1, row)
 
     def _scores(self, job: str) -> list[dict[str, Any]]:
