@@ -73,6 +73,10 @@ TABLES: Final[dict[str, Table]] = {
         # so. `reason`: why something is missing, in words.
         _table("works", job=_N, executable=_T, program=_T, script=_T, words=_T, inputs=_T, ranks=_I, nodes=_I,
                ranks_per_node=_I, threads=_I, plain=_T, reason=_T),
+        # The work that a job does, as the modeler recognises it. `workload` is the group of like work: that of the row
+        # of `jobs` (`family`), or one with a digest of what was asked for after it. `how`: first, same, like, merged
+        # or none (nothing is known of what was asked for). `reason`: in words. The last row of a job counts.
+        _table("assignments", job=_N, workload=_N, family=_N, how=_N, reason=_T, at=_F),
         # Meaning of a class id: the call sites at the two ends of its intervals.
         _table("sites", class_id=_U, before=_T, at=_T, operation=_N),
         # Consecutive intervals of one class, reduced; a block of one is the raw interval. `world` distinguishes the

@@ -15,7 +15,7 @@ from barograph_agent.protocol.tables import TABLES
 from barograph_collector.auth.keys import Keyring
 from barograph_collector.auth.rate_limit import TokenBuckets
 
-CONCLUSIONS: Final = frozenset({"bands", "paces", "models", "predictions", "outcomes", "scores"})
+CONCLUSIONS: Final = frozenset({"assignments", "bands", "paces", "models", "predictions", "outcomes", "scores"})
 OBSERVATIONS: Final = frozenset(TABLES) - CONCLUSIONS
 WHOLE_JOBS: Final = frozenset({"jobs", "blocks", "runs"})
 """Tables that `barograph import` and `barograph canary` append: ended jobs, each in a stream named after it."""
