@@ -132,6 +132,15 @@ def test_what_was_so_before_the_onset_is_not_the_cause():
     assert cause.silent == ("n1",)  # nothing has grown
 
 
+def test_an_earlier_disturbance_is_not_what_was_usual():
+    rows = [row(1000.0, seconds=10.0)]
+    for start in np.arange(1010.0, ONSET + 20, 10.0):
+        rows += [row(start, seconds=10.0), row(start, rank=1, seconds=10.0, delay_seconds=0.4)]
+    earlier = [(1010.0, ONSET)]
+    assert account(*rows).explain(NETWORK, ONSET, math.inf, 0.4).kind == "network"
+    assert account(*rows).explain(NETWORK, ONSET, math.inf, 0.4, earlier).kind == "core"
+
+
 def test_what_was_usual_is_said_beside_what_is():
     rows = []
     for at in np.arange(1000.0, ONSET + 20, 4.0):

@@ -2,9 +2,9 @@
 
 Of each application three runs are healthy, one shares a core with a busy loop from its middle on, and three are healthy
 again, on two cores beside a service that knows nothing before. Fails on a miss (the disturbed run is not called slow),
-on a false alarm (a healthy run is called something else than healthy or unknown, or there was an alarm before the
-disturbance), and on a contradiction (a run is called healthy outside of the 95 % limits in the same line). Other
-programs on the machine are disturbances too.
+on a false alarm (a healthy run is called something else than healthy, inconclusive or unknown, or there was an alarm
+before the disturbance), and on a contradiction (a run is called healthy outside of the 95 % limits in the same line).
+Other programs on the machine are disturbances too.
 
 $BAROGRAPH_TEST_ROWS: a folder that gets the rows of each application as Parquet, and its runs (runs.json), to develop
 detectors on.
@@ -175,7 +175,7 @@ def faults(run: Run) -> Iterator[str]:
         yield "miss"
     if is_disturbed and run.alarm_at < run.disturbed_at:
         yield f"false alarm {run.disturbed_at - run.alarm_at:.1f} s before the disturbance"
-    if not is_disturbed and run.state not in ("healthy", "unknown"):
+    if not is_disturbed and run.state not in ("healthy", "inconclusive", "unknown"):
         yield "false alarm"
     limits = LIMITS.search(run.verdict)
     assert limits or "95 %" not in run.verdict, run.verdict

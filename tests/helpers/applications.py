@@ -136,7 +136,7 @@ ATOMIC_POSITIONS alat
  Si 0.00 0.00 0.00
  Si 0.25 0.25 0.25
 K_POINTS automatic
- 10 10 10 1 1 1
+ 16 16 16 1 1 1
 """
 CAVITY = {
     "system/controlDict": """\
@@ -189,7 +189,7 @@ boundaryField { ".*Walls?" { type zeroGradient; } frontAndBack { type empty; } }
 """,
 }
 LID = """\
-  Time { iend = 100 }
+  Time { iend = 600 }
   Refine 6
   AdaptVorticity { istep = 1 } { maxlevel = 7 cmax = 1e-2 }
   SourceViscosity 1e-3
@@ -292,9 +292,9 @@ def gerris(ranks: int) -> Application:
 
 
 def esys_particle(ranks: int) -> Application:
-    """ESyS-Particle: grains that fall. So many workers, and a rank that tells them what to do."""
-    files = {"fall.py": GRAINS.format(ranks=ranks)}
-    return _debian("esys-particle", ranks + 1, ["/usr/bin/esysparticle", "fall.py"], files)
+    """ESyS-Particle: grains that fall. A rank tells the others what to do."""
+    files = {"fall.py": GRAINS.format(ranks=ranks - 1)}
+    return _debian("esys-particle", ranks, ["/usr/bin/esysparticle", "fall.py"], files)
 
 
 def _debian(

@@ -164,16 +164,25 @@ class KernelAccount:
             if oldest.ended_at <= onset_at:
                 self._before.add((oldest,))
 
-    def explain(self, cause: Cause, onset_at: float, until: float, lost: float) -> Cause:
+    def explain(
+        self,
+        cause: Cause,
+        onset_at: float,
+        until: float,
+        lost: float,
+        earlier: Collection[tuple[float, float]] = (),
+    ) -> Cause:
         """A cause that kernels know for the time lost since `onset_at`, else `cause` with the nodes that show none.
 
-        until: end of the disturbance. lost: share of its time that the job has lost. With g_r the growth of the share
+        until: end of the disturbance. lost: share of its time that the job has lost. earlier: begin and end of earlier
+        disturbances, which are not what was before. With g_r the growth of the share
         of its time that rank r loses to one kind of thing since the onset, that kind explains the loss if the largest
         g_r is LEAST or more, and their sum EXPLAINS of the loss: the job waits now for this rank, now for that one. The
         kind with the largest g_r is the cause. Where the others wait for a node, only that one counts.
         """
         during = Account().add(row for row in self._recent if _middle(row) > onset_at and row.began_at < until)
-        before = self._before.joined(row for row in self._recent if _middle(row) <= onset_at)
+        quiet = (row for row in self._recent if not any(a <= _middle(row) <= b for a, b in earlier))
+        before = self._before.joined(row for row in quiet if _middle(row) <= onset_at)
         hosts = [host for host in during.seconds if host in cause.members] or list(during.seconds)
         kinds = {kind: list(found) for kind, found in _growths(before, during, hosts)}
         worst = {kind: max(found, key=lambda one: one.share) for kind, found in kinds.items() if found}

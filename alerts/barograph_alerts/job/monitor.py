@@ -185,7 +185,8 @@ class JobMonitor:
         # Later rows would dilute what was there when the job became slow.
         until = min(math.inf if alarm.ended_at is None else alarm.ended_at, alarm.onset_at + KNOWN)
         lost = 1 - 1 / alarm.slowdown if alarm.slowdown > 1 else 1.0
-        return self._kernel.explain(cause, alarm.onset_at, until, lost)
+        earlier = [(one.onset_at, one.ended_at or alarm.onset_at) for one in self.evidence.alarms[:-1]]
+        return self._kernel.explain(cause, alarm.onset_at, until, lost, earlier)
 
     def _is_settled(self, alarm: Alarm) -> bool:
         # Node work may arrive late: sidecars deliver from their spools once the collector is available again.
