@@ -19,6 +19,7 @@ TABLES = [
     "events",
     "sites",
     "jobs",
+    "assignments",
     "predictions",
     "node_blocks",
     "pressures",
@@ -50,7 +51,7 @@ def _serve(configuration: Configuration[AlertsSettings]) -> int:
 
     def prepare(follower: Follower, reader: LogReader) -> None:
         # Jobs with a final verdict are not judged again, and blocks before the first job without one are not read.
-        for table in ("scores", "jobs"):
+        for table in ("scores", "jobs", "assignments"):
             for page in reader.read_all(table):
                 scorer.observe(table, page.columns, CLOCK.now())
         for table in ("node_blocks", "pressures", "blocks", "silences"):

@@ -18,7 +18,7 @@ from barograph_alerts.attribution.work import WorkSpan
 from barograph_alerts.detection.evidence import ALPHA, MARGIN
 from barograph_alerts.detection.runtime_prior import FROM_FEATURES, RuntimePrior
 from barograph_alerts.detection.stall import SilentSpan
-from barograph_alerts.job.job import WatchedJob
+from barograph_alerts.job.job import UNASSIGNED, WatchedJob
 from barograph_alerts.job.monitor import JobMonitor
 from barograph_alerts.job.progress import ProgressHistory
 from barograph_alerts.job.references import References, accepted_workloads, changed_workloads
@@ -29,6 +29,8 @@ from barograph_modeler.state import lru
 
 JOBS: Final = 20_000
 """Jobs kept; the least recently active are evicted."""
+WAIT_SECONDS: Final = 10.0
+"""How long a job waits to be assigned to a group of like work, where jobs are; then it is judged by itself."""
 BLAMING: Final = frozenset({"straggler", *get_args(KernelKind)})
 """Causes whose members are the nodes to blame."""
 
@@ -66,10 +68,13 @@ class Scorer:
         self._surroundings = Coincidences()
         self._judged: set[str] = set()
         self._last_offset = 0
+        self._has_groups = False
+        """Whether jobs are assigned to groups of like work."""
         self._readers: Mapping[str, Callable[[Mapping[str, Column]], None]] = {
             "events": self._read_events,
             "scores": self._read_scores,
             "jobs": self._read_jobs,
+            "assignments": self._read_assignments,
             "blocks": self._read_blocks,
             "silences": self._read_silences,
             "node_blocks": self._read_node_blocks,
@@ -111,8 +116,8 @@ class Scorer:
 
     @property
     def idle(self) -> bool:
-        """True: what time says about jobs, their sidecars report."""
-        return True
+        """Whether no job waits for its group. What else time says about jobs, their sidecars report."""
+        return not self._has_groups or all(job.how or not job.app for job in self.jobs.values())
 
     def step(self, now: float) -> list[Output]:
         """Evaluate new data; returns the rows of `scores` to write. now: Unix seconds."""
@@ -124,6 +129,11 @@ class Scorer:
                     self._judged.add(name)
                     del self.jobs[name]
                 continue
+            if self._has_groups and not job.how:
+                job.seen_at = min(job.seen_at, now) if job.seen_at == job.seen_at else now
+                if now - job.seen_at <= WAIT_SECONDS:
+                    continue
+                job.assign(f"{job.family}#{UNASSIGNED}", UNASSIGNED)
             if job.waiting or job.silences or (job.work and job.monitor is not None):
                 self._judge(job)
                 job.changed_at = now
@@ -143,15 +153,14 @@ class Scorer:
     def _judge_runtime(self, job: WatchedJob, monitor: JobMonitor) -> None:
         if job.imported:
             return
-        if not job.ended:
-            points = sum(job.sync_points.values())
-            job.other_length = not self._progress.is_as_long(job.workload, points, over=False)
+        points = job.points if job.ended else sum(job.sync_points.values())
+        job.other_length = not self._progress.is_as_long(job.workload, points, over=job.ended)
         history = self._references.runtimes.get(job.workload)
         if job.other_length:
             monitor.evidence.expect_another_length()
         elif history is not None and not history.vague:
             monitor.evidence.expect_runtime(history)
-        elif job.runtime_prior is not None:
+        elif job.runtime_prior is not None and not job.is_new:
             monitor.evidence.expect_runtime(job.runtime_prior)
         runtime = job.runtime_seconds if job.ended else math.nan
         monitor.judge_runtime(job.started_at, self._share(job), runtime)
@@ -178,15 +187,22 @@ class Scorer:
                 job.offset = offset
                 job.begin({name: values[row] for name, values in columns.items()})
 
+    def _read_assignments(self, columns: Mapping[str, Column]) -> None:
+        self._has_groups = True
+        for name, workload, how in zip(columns["job"], columns["workload"], columns["how"], strict=True):
+            self._progress.assign(name, workload)
+            if (job := self._job(name)) is not None:
+                job.assign(workload, how)
+
     def _read_runs(self, columns: Mapping[str, Column]) -> None:
         imported = columns.get("imported", [0] * len(columns["job"]))
-        for name, runtime, points, other in zip(
-            *(columns[name] for name in ("job", "runtime_seconds", "intervals")), imported, strict=True
-        ):
+        names = ("job", "runtime_seconds", "exit_status", "intervals")
+        for name, runtime, status, points, other in zip(*(columns[name] for name in names), imported, strict=True):
             if (job := self._job(name)) is not None:
                 job.runtime_seconds, job.ended, job.imported = float(runtime), True, bool(other)
-                job.other_length = not self._progress.is_as_long(job.workload, int(points), over=True)
-        self._progress.read_runs(columns)
+                job.exit_status, job.points = int(status), int(points)
+            else:
+                self._progress.end(name, int(status), int(points))
 
     def _read_events(self, columns: Mapping[str, Column]) -> None:
         """Record changes of level; restart running jobs of workloads whose alarmed runs were accepted as history."""
@@ -285,6 +301,7 @@ class Scorer:
         self._record(JobVerdict(name, job.workload, cause.kind, cause.members, job.hosts, now))
         self.finished[job.state] += 1
         self._judged.add(name)
+        self._progress.end(name, job.exit_status, job.points)
         del self.jobs[name]
         lru.store(self.ended, name, (job, now), JOBS)
 

@@ -8,13 +8,16 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from barograph_agent.settings.sources import Configuration
+from barograph_agent.system.clock import CLOCK
+from barograph_collector.client.follow import Follower
+from barograph_collector.client.log_reader import LogReader
 from barograph_collector.daemon.options import run_daemon
 from barograph_collector.daemon.runner import serve
 from barograph_collector.daemon.service import CannotStart, Exit
 from barograph_collector.daemon.settings import load_access
 from barograph_modeler.settings import ModelerSettings
 
-TABLES = ["jobs", "blocks", "features", "runs", "scores", "predictions", "outcomes", "models"]
+TABLES = ["jobs", "works", "blocks", "features", "runs", "scores", "predictions", "outcomes", "models"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -61,13 +64,21 @@ def _serve(configuration: Configuration[ModelerSettings]) -> int:
             keeper = SnapshotKeeper(
                 settings.state, processor, f"window of {settings.window:g} s", gate=forecaster.library.gate
             )
+
+        def prepare(follower: Follower, reader: LogReader) -> None:
+            if keeper is not None:
+                keeper.restore(follower, reader)
+            # What was said of jobs that are read again holds.
+            for page in reader.read_all("assignments"):
+                processor.recognizer.read("assignments", page.columns, CLOCK.now())
+
         try:
             return serve(
                 processor,
                 TABLES,
                 exporter,
                 configuration,
-                prepare=keeper.restore if keeper else None,
+                prepare=prepare,
                 keep=keeper.keep if keeper else None,
                 pages={"/predict": PredictPage(forecaster, features, access=access, still=still)},
                 still=still,

@@ -1,4 +1,4 @@
-"""The modeler as one processor: the learner of intervals and paces, and the forecasters of whole runs."""
+"""The modeler as one processor: the recogniser of work, the learner, and the forecasters of whole runs."""
 
 from __future__ import annotations
 
@@ -10,41 +10,61 @@ from barograph_collector.daemon.runner import Output
 from barograph_modeler.features.forecaster import FeatureForecaster
 from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.learning.learner import Learner
+from barograph_modeler.recognition.family import family_of
+from barograph_modeler.recognition.recognizer import Recognizer
 from barograph_modeler.state.stateful import Stateful
 
 
 class ModelerProcessor(Stateful):
-    """Passes rows to the learner and to both forecasters, and ended runs from the learner to the forecasters."""
+    """Passes rows to all parts, jobs to the learner once they are recognised, and ended runs to the forecasters.
 
-    STATE = ("learner", "forecaster", "features")
+    The learner compares within groups of like work; the forecasters learn across all work of an application.
+    """
+
+    STATE = ("recognizer", "learner", "forecaster", "features")
 
     def __init__(self, learner: Learner, forecaster: Forecaster, features: FeatureForecaster) -> None:
+        self.recognizer = Recognizer()
         self.learner = learner
         self.forecaster = forecaster
         self.features = features
 
     def observe(self, table: str, columns: Mapping[str, Column], now: float) -> None:
         """Read rows of one table as the log gives them. now: Unix seconds."""
-        self.learner.observe(table, columns, now)
+        self.recognizer.read(table, columns, now)
+        if table != "jobs":
+            self.learner.observe(table, columns, now)
         self.forecaster.read(table, columns)
         self.features.read(table, columns)
 
     @property
     def idle(self) -> bool:
         """Whether nothing is due later, and no model waits to be fitted."""
-        return self.learner.idle and not (self.forecaster.library.waiting or self.features.library.waiting)
+        return (
+            self.recognizer.idle
+            and self.learner.idle
+            and not (self.forecaster.library.waiting or self.features.library.waiting)
+        )
 
     def step(self, now: float) -> list[Output]:
         """Learn from jobs whose health is known, and return the rows to write. now: Unix seconds."""
+        for assigned in self.recognizer.step(now):
+            self.learner.begin(assigned.job, assigned.group)
         outputs = self.learner.step(now)
         for ended in self.learner.ended:
-            self.forecaster.end(ended, now)
-            self.features.end(ended, now)
+            if ended.verdict != "failed":
+                healthy = ended.verdict == "healthy"
+                merge = self.recognizer.end(ended.job, healthy=healthy, is_like=self.learner.are_alike, now=now)
+                outputs += self.learner.merge(merge.gone, merge.into, now) if merge is not None else []
+            of_family = ended._replace(workload=family_of(ended.workload))
+            self.forecaster.end(of_family, now)
+            self.features.end(of_family, now)
         for workload, runtimes in self.learner.accepted:
-            self.forecaster.accept(workload, runtimes)
+            self.forecaster.accept(family_of(workload), runtimes)
         self.learner.ended.clear()
         self.learner.accepted.clear()
-        return [*outputs, *self.forecaster.step(now), *self.features.step(now)]
+        assignments, self.recognizer.outputs = self.recognizer.outputs, []
+        return [*assignments, *outputs, *self.forecaster.step(now), *self.features.step(now)]
 
     def state(self) -> dict[str, Any]:
         """The states of all parts."""

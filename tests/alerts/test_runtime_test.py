@@ -108,7 +108,7 @@ def test_what_the_modeler_writes_is_what_a_size_never_seen_is_judged_by():
     finals = []
     for factor in (1.0, 3.0):
         job, scorer = campaign.run(12, factor=factor), Scorer()
-        [prediction] = said_of(("jobs", job["jobs"]))
+        [prediction] = [one for one in said_of(("jobs", job["jobs"])) if one.table == "predictions"]
         scorer.observe("jobs", {**job["jobs"], "offset": [1], "user": ["u"], "host": ["n1"]}, NOW)
         scorer.observe("predictions", {name: [value] for name, value in prediction.columns.items()}, NOW)
         scorer.observe("runs", {**job["runs"], "intervals": [0], "imported": [0]}, NOW)
@@ -188,7 +188,7 @@ def test_how_much_there_is_to_do_is_known_from_two_scales_that_agree():
             job = dataclasses.replace(simulation, intervals=2).job(status=status)
             name = [f"lab/{number}.0.0"]
             extents.read_jobs({**job["jobs"], "job": name})
-            extents.read_runs({**job["runs"], "job": name, "intervals": [intervals]})
+            extents.end(name[0], status, intervals)
         return extents.sync_points(problem)
 
     assert known((2, 0, 1000)) == 0

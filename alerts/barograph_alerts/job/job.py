@@ -19,6 +19,8 @@ from barograph_alerts.job.monitor import JobMonitor
 from barograph_alerts.job.progress import Problem
 from barograph_modeler.pace.windows import JobBlocks
 
+UNASSIGNED: Final = "unassigned"
+"""How the group was found if it was not, for the modeler is away."""
 REPORT_STEP: Final = 0.25
 """Change of a running job's score that makes a new row of `scores`."""
 
@@ -28,7 +30,14 @@ class WatchedJob:
 
     def __init__(self) -> None:
         self.offset = 0
+        self.seen_at = math.nan
+        """When its row of `jobs` was read, in Unix seconds."""
         self.workload = ""
+        """The group of like work; that of the row of `jobs` until it is assigned to one."""
+        self.family = ""
+        """That of the row of `jobs`."""
+        self.how = ""
+        """How the group was found; empty until then."""
         self.app = ""
         self.user = ""
         self.monitor: JobMonitor | None = None
@@ -49,6 +58,8 @@ class WatchedJob:
         self.kernel = KernelAccount()
         self.runtime_seconds = math.nan
         self.ended = False
+        self.exit_status = self.points = 0
+        """Of an ended run; points: number of its sync points."""
         self.imported = False
         """Whether the run comes from other records: it is not judged."""
         self.other_length = False
@@ -59,16 +70,29 @@ class WatchedJob:
 
     def begin(self, row: Mapping[str, Any]) -> None:
         """Read the job's row of `jobs`."""
-        self.workload, self.app, self.user = row["workload"], row["app"], row["user"]
+        self.family = row["workload"]
+        self.workload = self.workload or self.family
+        self.app, self.user = row["app"], row["user"]
         self.nodes, self.host, self.started_at = int(row["nodes"]), row["host"], float(row["started_at"])
         self.problem = Problem(row["cluster"], row["app"], row["params"])
         self.node_work = self.node_work or NodeWork(self.nodes)
+
+    def assign(self, workload: str, how: str) -> None:
+        """Set the group of like work. A job without a history is judged by that of the new group from now on."""
+        if self.monitor is not None and workload != self.workload and self.monitor.evidence.pace is None:
+            self.monitor, self.reported = None, ()
+        self.workload, self.how = workload, how
 
     def reach(self, worlds: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
         """Record progress. worlds: world communicators of blocks; ends: index after the last sync point of each."""
         for world in np.unique(worlds).tolist():
             end = int(ends[worlds == world].max())
             self.sync_points[world] = max(end, self.sync_points.get(world, 0))
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it does other work than all earlier runs of its family, which say nothing about it then."""
+        return self.how in ("first", UNASSIGNED) and self.workload != self.family
 
     def projected_seconds(self, history: RuntimeHistory | None, now: float) -> float:
         """Projected runtime in seconds; NaN if unknown. now: Unix seconds."""

@@ -41,18 +41,21 @@ class ProgressHistory:
         for job, workload, cluster, app, params, ranks in zip(*(columns[name] for name in names), strict=True):
             lru.store(self._open, job, (workload, Problem(cluster, app, params), int(ranks)), JOBS)
 
-    def read_runs(self, columns: Mapping[str, Column]) -> None:
-        """Read rows of `runs`."""
-        names = ("job", "exit_status", "intervals")
-        for job, status, intervals in zip(*(columns[name] for name in names), strict=True):
-            workload, problem, ranks = self._open.pop(job, ("", None, 0))
-            if problem is None or status != 0:
-                continue
-            lru.get(self._usual, workload, lambda: deque(maxlen=RUNS), WORKLOADS).append(int(intervals))
-            if intervals < 1:
-                continue
-            scales: OrderedDict[int, int] = lru.get(self._known, problem, OrderedDict, PROBLEMS)
-            lru.store(scales, ranks, int(intervals), SCALES)
+    def assign(self, job: str, workload: str) -> None:
+        """Set the group of like work of a job that has not ended."""
+        if job in self._open:
+            self._open[job] = (workload, *self._open[job][1:])
+
+    def end(self, job: str, exit_status: int, intervals: int) -> None:
+        """Add a run that has ended."""
+        workload, problem, ranks = self._open.pop(job, ("", None, 0))
+        if problem is None or exit_status != 0:
+            return
+        lru.get(self._usual, workload, lambda: deque(maxlen=RUNS), WORKLOADS).append(intervals)
+        if intervals < 1:
+            return
+        scales: OrderedDict[int, int] = lru.get(self._known, problem, OrderedDict, PROBLEMS)
+        lru.store(scales, ranks, intervals, SCALES)
 
     def is_as_long(self, workload: str, points: int, *, over: bool) -> bool:
         """Whether a run with so many sync points can be as long as those of its workload, if `over` whether it is."""

@@ -50,6 +50,7 @@ def score_output(name: str, job: WatchedJob, monitor: JobMonitor, known: Referen
         job.workload,
         cause,
         runs=runtimes.runs if runtimes is not None else 0,
+        how=job.how,
         phase=phase,
         runtime=_runtime(job, monitor, runtimes, now),
         coincidence=first,

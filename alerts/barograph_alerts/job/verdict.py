@@ -12,6 +12,8 @@ from barograph_alerts.detection.evidence import MINIMUM_RESIDUALS, Evidence
 from barograph_alerts.detection.runtime_prior import RuntimeHistory, RuntimePrior, counted_runs
 from barograph_alerts.job import kernel_words
 
+COMPARED = {"same": "the same input", "like": "like work", "merged": "like work"}
+"""What runs of a group have in common, by how a job was found to belong to it."""
 MEMBERS = 3
 """Names listed in a sentence; further ones are counted."""
 
@@ -22,23 +24,27 @@ def sentence(
     cause: Cause,
     *,
     runs: int = 0,
+    how: str = "",
     phase: str = "",
     runtime: str = "",
     coincidence: str = "",
 ) -> str:
     """The verdict of a job in words.
 
-    cause: of its latest alarm. runs: healthy runs of the workload whose runtimes are known. phase: name of the slow
-    class, if one is. runtime: a clause about the whole run. coincidence: text of the first coincidence with the onset.
+    cause: of its latest alarm. runs: healthy runs of the workload whose runtimes are known. how: the group of like work
+    was found, as in table `assignments`. phase: name of the slow class, if one is. runtime: a clause about the whole
+    run. coincidence: text of the first coincidence with the onset.
     """
     tail = f"; {runtime}" if runtime else ""
+    lacks = missing(evidence, workload, runs, how)
     if evidence.state == "unknown":
-        return f"unknown: {missing(evidence, workload, runs)}{tail}"
+        return f"unknown: {lacks}{tail}"
+    tail = _compared(evidence, runs, how) + tail
     if evidence.basis == "scaling":
         return f"{evidence.state}: {_by_scaling(evidence)}{_coincides(coincidence)}"
     if not evidence.alarms:
         compared = _undecided(evidence) if evidence.state == "inconclusive" else _usual(evidence)
-        lacking = f", for {missing(evidence, workload, runs)}" if evidence.basis == "its own first windows" else ""
+        lacking = f", for {lacks}" if evidence.basis == "its own first windows" else ""
         return f"{evidence.state}: {compared} (score {evidence.highest:.2f}, slow above 1){lacking}{tail}"
     alarm = evidence.alarms[-1]
     if alarm.basis == "its runtimes":
@@ -53,6 +59,15 @@ def sentence(
     score = f"(score {alarm.score:.1f}{earlier})"
     coincides = _coincides(coincidence)
     return f"{alarm.kind}: {alarm.slowdown:.2f}x {alarm.basis} since {since}{why} {score}{coincides}{tail}"
+
+
+def _compared(evidence: Evidence, runs: int, how: str) -> str:
+    """A clause about the runs that the job is compared with, if it is known what they were asked for."""
+    if evidence.pace is not None and evidence.basis == "its history":
+        runs = evidence.pace.runs
+    if how not in COMPARED or not runs or evidence.basis == "its own first windows":
+        return ""
+    return f"; compared with {counted_runs(runs)} of {COMPARED[how]}"
 
 
 def _usual(evidence: Evidence) -> str:
@@ -101,11 +116,13 @@ def _coincides(text: str) -> str:
     return f"; coincides with: {text}" if text else ""
 
 
-def missing(evidence: Evidence, workload: str, runs: int) -> str:
+def missing(evidence: Evidence, workload: str, runs: int, how: str) -> str:
     """The reason that a job is not compared with a history. runs: healthy runs whose runtimes are known."""
     pace = evidence.pace
     if pace is None or pace.runs < 1:
         history = f"0 healthy runs of {workload} in the history, 1 needed"
+        if how == "first":
+            history = f"first run of this work, {history}"
         if runs:
             history = f"no windows of sync points in the history of {workload}, {counted_runs(runs)}"
     elif (windows := int(pace.residuals.size)) < MINIMUM_RESIDUALS:

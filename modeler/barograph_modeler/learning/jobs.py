@@ -37,7 +37,7 @@ class PendingJobs:
         match table:
             case "jobs":
                 for job, workload in zip(columns["job"], columns["workload"], strict=True):
-                    self._job(job).workload = workload
+                    self.begin(job, workload)
             case "blocks":
                 for job, rows, blocks in blocks_by_job(columns):
                     self._job(job).add(BlockBatch.of_rows(columns, rows, blocks), now)
@@ -61,6 +61,16 @@ class PendingJobs:
                         pending.final |= bool(final)
                         if final and pending.end is not None:
                             self._scored_until = max(self._scored_until, pending.end.seen_at)
+
+    def begin(self, job: str, workload: str) -> None:
+        """Set the workload of a job."""
+        self._job(job).workload = workload
+
+    def rename(self, workload: str, new: str) -> None:
+        """The jobs of one workload belong to another."""
+        for pending in self._pending.values():
+            if pending.workload == workload:
+                pending.workload = new
 
     def poll(self, now: float) -> Iterator[tuple[PendingJob, EndedJob | None]]:
         """All jobs of known workloads, each with its end if its verdict is known; those jobs are removed.

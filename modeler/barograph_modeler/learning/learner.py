@@ -99,6 +99,10 @@ class Learner(Stateful):
         """Read rows of one table as the log gives them. now: Unix seconds."""
         self._jobs.read(table, columns, now)
 
+    def begin(self, job: str, workload: str) -> None:
+        """Set the workload of a job, without a row of `jobs`."""
+        self._jobs.begin(job, workload)
+
     def step(self, now: float) -> list[Output]:
         """Learn from jobs whose health is known, refit classes, and return the rows to write. now: Unix seconds."""
         events: list[Output] = []
@@ -110,6 +114,22 @@ class Learner(Stateful):
                 self.ended.append(ended)
                 self.withheld_intervals += pending.dropped
         return [*events, *self._outputs(new_runs, now)]
+
+    def are_alike(self, workload: str, other: str) -> bool:
+        """Whether the runs of two workloads do the same at the same pace."""
+        known = self.workloads
+        return workload in known and other in known and known[workload].is_like(known[other])
+
+    def merge(self, gone: str, into: str, now: float) -> list[Output]:
+        """Make the runs of one workload those of another; returns the rows to write. now: Unix seconds."""
+        self._jobs.rename(gone, into)
+        if (other := self.workloads.get(gone)) is None:
+            return []
+        for class_id in list(other.intervals):
+            self._evict((gone, class_id))
+        del self.workloads[gone]
+        self._workload(into).absorb(other)
+        return self._outputs({into: None}, now)
 
     def _is_comparable(self, pending: PendingJob) -> bool:
         """Whether the job's workload has runs, so that a verdict on it counts.

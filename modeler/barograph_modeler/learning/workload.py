@@ -18,7 +18,7 @@ from barograph_modeler.learning.pending import BlockBatch
 from barograph_modeler.maxima.band import Band
 from barograph_modeler.maxima.runtime import MINIMUM_RUNS, runtime_limits
 from barograph_modeler.maxima.sample import Floats
-from barograph_modeler.pace.length import Length
+from barograph_modeler.pace.length import EQUAL, Length
 from barograph_modeler.pace.pace import Pace, fit_pace
 from barograph_modeler.pace.progress import fit_progress
 from barograph_modeler.pace.timeline import Timeline
@@ -28,6 +28,8 @@ RUNS: Final = 64
 """Runs kept: enough to estimate a spread, few enough to follow a changing machine."""
 TIMELINES: Final = 16
 """Runs of which the timelines are kept, each some 100 kB."""
+ALIKE: Final = 0.05
+"""Runs of like work differ by this in pace and runtime at most, as logarithms."""
 CLASSES: Final = 512
 """Classes kept per workload, so that unbounded call sites evict classes of their own workload only."""
 
@@ -98,6 +100,33 @@ class Workload:
             return False
         return run.runtime_seconds < self.runtime.expected
 
+    def is_like(self, other: Workload) -> bool:
+        """Whether the runs of another workload do the same at the same pace, as far as is known of both.
+
+        That is: the same number of intervals of each class within EQUAL, and mean times of the intervals and runtimes
+        that differ by ALIKE at most.
+        """
+        if not (self.runtimes and other.runtimes and bool(self.runs) == bool(other.runs)):
+            return False
+        distances = [_distance(self.runtimes, other.runtimes)]
+        if self.runs:
+            mine, theirs = self.runs[-1].counts, other.runs[-1].counts
+            differing = sum(abs(mine[c] - theirs[c]) for c in mine.keys() | theirs.keys())
+            if differing > (EQUAL - 1) * max(mine.total(), theirs.total()):
+                return False
+            distances.append(
+                _distance(*([math.fsum(run.seconds.values()) for run in one.runs] for one in (self, other)))
+            )
+        return max(distances) <= ALIKE
+
+    def absorb(self, other: Workload) -> None:
+        """Add the runs of a workload that is like this one. Its classes are not: they are learned again."""
+        self._runtimes.extend(other._runtimes)
+        self.runs.extend(other.runs)
+        self.timelines.extend(other.timelines)
+        self.runtime = runtime_limits(self.runtimes)
+        self._fit()
+
     def withhold(self, run: EndedRun, accept: int) -> bool:
         """Record a run that was not healthy; True if the last `accept` of them agree with each other."""
         self.withheld = [*self.withheld, run][-accept:] if accept else []
@@ -147,12 +176,23 @@ class Workload:
         if run.pace.windows:
             self.runs.append(run.pace)
             self.timelines.append(run.timeline)
+            self._fit()
+
+    def _fit(self) -> None:
+        if self.runs:
             self.pace = replace(fit_pace(self.runs), progress=fit_progress(self.timelines))
 
 
 def _are_alike(logs: Sequence[float]) -> bool:
     """Whether log ratios to a reference differ from each other by less than the nearest of them from 0."""
     return bool(logs) and all(map(math.isfinite, logs)) and max(logs) - min(logs) < min(map(abs, logs))
+
+
+def _distance(a: Sequence[float], b: Sequence[float]) -> float:
+    """Between the means of two samples, as logarithms; infinite if a value is not above 0."""
+    if min(*a, *b) <= 0:
+        return math.inf
+    return abs(math.fsum(map(math.log, a)) / len(a) - math.fsum(map(math.log, b)) / len(b))
 
 
 def _whole(run: RunPace) -> Window:

@@ -1,0 +1,1 @@
+"""Recognition of the work that jobs do: like is compared with like, though nobody names anything."""

@@ -1,0 +1,217 @@
+"""The groups of like work within a family: one application at one scale, with the same parameters."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Collection, Iterable
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from barograph_modeler.recognition.request import LABEL_DIGITS, Request
+from barograph_modeler.state import lru
+
+How: TypeAlias = Literal["first", "same", "like", "merged", "none"]
+GROUPS: Final = 256
+"""Groups kept per family; the least recently used are forgotten."""
+REQUESTS: Final = 64
+"""Requests kept per group, the latest."""
+JOBS: Final = 8
+"""Jobs kept per group, the latest."""
+COMPARED: Final = 8
+"""Requests of a group that a new one is compared with, the latest."""
+AGREED: Final = 2
+"""So many times must runs have done the same at the same pace although a feature differed, for it not to matter."""
+DOUBTED: Final = 2
+"""So many agreements are taken back by a run that was slow or fast."""
+UNKNOWN: Final = "unknown"
+"""The label of runs of which nothing is known, where the name of the family is that of other work."""
+_GROUP: Final = re.compile(f"#([0-9a-f]{{{LABEL_DIGITS}}}|{UNKNOWN})$")
+NAMED: Final = 3
+"""Features named in a reason; further ones are counted."""
+
+
+class Decision(NamedTuple):
+    """The group of a job, how it was found, and why in words. differ: features in which it is unlike earlier runs."""
+
+    group: str
+    how: How
+    reason: str
+    differ: frozenset[str] = frozenset()
+
+
+class Merge(NamedTuple):
+    """A group that is one with another from now on: its latest jobs, and why in words."""
+
+    gone: str
+    into: str
+    jobs: tuple[str, ...]
+    reason: str
+
+
+class Relevance:
+    """Which features of an application's requests matter.
+
+    One that differed, alone or with others, between runs that did the same at the same pace has agreed once; after
+    AGREED times it does not matter, unless it has made a difference: runs that differed in it alone, of all features
+    that may matter, did other work.
+    """
+
+    def __init__(self) -> None:
+        self.agreed: Counter[str] = Counter()
+        self.mattered: set[str] = set()
+
+    def matters(self, features: Iterable[str]) -> frozenset[str]:
+        """Those of the features that matter, as far as is known."""
+        return frozenset(one for one in features if one in self.mattered or self.agreed[one] < AGREED)
+
+    def agree(self, features: Iterable[str]) -> None:
+        """Runs did the same although these features differed."""
+        self.agreed.update(features)
+
+    def doubt(self, features: Iterable[str]) -> None:
+        """A run that was slow or fast differed in these: it may have been disturbed, or have done other work."""
+        for one in features:
+            self.agreed[one] -= DOUBTED
+
+    def disagree(self, features: Collection[str]) -> None:
+        """Runs did not do the same, and these features differed."""
+        if len(left := self.matters(features)) == 1:
+            self.mattered |= left
+        elif not left and len(features) == 1:
+            self.mattered.update(features)
+
+
+class Group:
+    """Runs of like work. requests: what was asked for, the latest last; empty for runs of which nothing is known."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.requests: OrderedDict[Request, None] = OrderedDict()
+        self.jobs: deque[str] = deque(maxlen=JOBS)
+        """The latest jobs."""
+
+    def add(self, request: Request | None) -> None:
+        """Add a run that asked for this."""
+        if request is not None:
+            lru.store(self.requests, request, None, REQUESTS)
+
+    def latest(self) -> list[Request]:
+        """The latest requests, newest first."""
+        return list(self.requests)[: -COMPARED - 1 : -1]
+
+
+class Family:
+    """The groups of one family.
+
+    The first work seen has the name of the family; that of others has a digest of what was asked for after it.
+    """
+
+    def __init__(self, name: str, relevance: Relevance) -> None:
+        self.name = name
+        self.groups: OrderedDict[str, Group] = OrderedDict()
+        self._relevance = relevance
+        self._requests: dict[Request, str] = {}
+        """The groups of all requests kept."""
+
+    def decide(self, request: Request | None) -> Decision:
+        """The group of a new job; it is not added before `add`."""
+        if request is None:
+            return self._decide_unknown()
+        if (name := self._requests.get(request)) is not None:
+            return Decision(name, "same", f"asks for the same as earlier runs of {name}")
+        nearest: tuple[int, str, frozenset[str]] | None = None
+        for group in reversed(self.groups.values()):
+            for other in group.latest():
+                differ = request.differences(other)
+                left = len(self._relevance.matters(differ))
+                if not left:
+                    reason = f"differs from {group.name} in {listed(differ)}, not known to matter"
+                    return Decision(group.name, "like", reason, differ)
+                if nearest is None or left < nearest[0]:
+                    nearest = left, group.name, differ
+        name = self.name if not self.groups else f"{self.name}#{request.label}"
+        why = f"; differs from {nearest[1]} in {listed(nearest[2])}" if nearest is not None else ""
+        return Decision(name, "first", f"first run of this work{why}")
+
+    def _decide_unknown(self) -> Decision:
+        reason = "nothing is known of what was asked for"
+        first = self.groups.get(self.name)
+        if first is not None and first.requests:
+            return Decision(f"{self.name}#{UNKNOWN}", "none", reason)
+        return Decision(self.name, "none", reason)
+
+    def is_only(self, job: str, name: str) -> bool:
+        """Whether a group has no job but this one."""
+        return name in self.groups and list(self.groups[name].jobs) == [job]
+
+    def add(self, job: str, name: str, request: Request | None, *, known: bool = False) -> None:
+        """Add a job to a group, which is made if there is none of that name. known: the log says that it belongs there.
+
+        Else requests in a group have agreed when it was merged.
+        """
+        group = self.groups.pop(name, None) or Group(name)
+        self.groups[name] = group
+        if job not in group.jobs:
+            group.jobs.append(job)
+        if request is not None:
+            if known and request not in group.requests and group.requests:
+                differ: frozenset[str] = min((request.differences(one) for one in group.latest()), key=len)
+                self._relevance.agree(differ)
+            if (before := self._requests.get(request)) not in (None, name) and before in self.groups:
+                self.groups[before].requests.pop(request, None)
+            group.add(request)
+            self._requests[request] = name
+        while len(self.groups) > GROUPS:
+            self.groups.popitem(last=False)
+        if len(self._requests) > 2 * sum(len(one.requests) for one in self.groups.values()):
+            self._requests = {one: group.name for group in self.groups.values() for one in group.requests}
+
+    def learn(self, name: str, request: Request, differ: frozenset[str], *, healthy: bool) -> None:
+        """Learn from a run that joined a group because what it differed in did not matter."""
+        if healthy:
+            self._relevance.agree(differ)
+            return
+        self._relevance.doubt(differ)
+        self.groups[name].requests.pop(request, None)
+        self._requests.pop(request, None)
+
+    def merge(self, name: str, is_like: Callable[[str], bool]) -> Merge | None:
+        """Compare a group, of which a run has ended, with all others, and merge it with the first that is like it.
+
+        is_like: whether the runs of the group of that name do the same at the same pace. None if no group does.
+        """
+        group = self.groups[name]
+        for other in [one for one in reversed(self.groups.values()) if one is not group and one.requests]:
+            differ = min((a.differences(b) for a in group.latest() for b in other.latest()), key=len, default=None)
+            if differ is None or "program" in differ or differ & self._relevance.mattered:
+                continue
+            if not is_like(other.name):
+                self._relevance.disagree(differ)
+                continue
+            self._relevance.agree(differ)
+            into, gone = (group, other) if group.name == self.name else (other, group)
+            for request in gone.requests:
+                into.add(request)
+                self._requests[request] = into.name
+            del self.groups[gone.name]
+            jobs = tuple(gone.jobs)
+            into.jobs.extend(jobs)
+            reason = f"does the same at the same pace as {into.name}, though it differs in {listed(differ)}"
+            return Merge(gone.name, into.name, jobs, reason)
+        return None
+
+
+def family_of(group: str) -> str:
+    """The name of the family of a group.
+
+    >>> family_of("lab/heat@2x1#a1b2c3")
+    'lab/heat@2x1'
+    """
+    return _GROUP.sub("", group)
+
+
+def listed(features: Collection[str]) -> str:
+    """Names of features, at most NAMED."""
+    names = sorted(features)
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")

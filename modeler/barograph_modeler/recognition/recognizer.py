@@ -1,0 +1,179 @@
+"""The recogniser: which group of like work each job belongs to. Rows in, rows out, no I/O."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from barograph_agent.protocol.wire import Column
+from barograph_collector.daemon.runner import Output
+from barograph_modeler.recognition.family import Decision, Family, How, Merge, Relevance
+from barograph_modeler.recognition.request import Request
+from barograph_modeler.state import lru
+from barograph_modeler.state.stateful import Stateful
+
+WAIT_SECONDS: Final = 5.0
+"""How long a job waits for its row of `works`, where there have been such rows: sidecars write it within 2 s."""
+FAMILIES: Final = 10_000
+APPLICATIONS: Final = 10_000
+JOBS: Final = 20_000
+"""Jobs waiting, or running, whose groups are known; the oldest are forgotten."""
+RECORDED: Final = 200_000
+"""Assignments of the log that are kept, to be the same when it is read again."""
+
+
+class Assigned(NamedTuple):
+    """A job and its group. row: that of `jobs`."""
+
+    job: str
+    group: str
+    row: Mapping[str, Any]
+
+
+class _Place(NamedTuple):
+    """Where a job is. request: what it asked for, None if unknown. differ: features in which it is unlike the group."""
+
+    family: str
+    group: str
+    how: How
+    request: Request | None = None
+    differ: frozenset[str] = frozenset()
+
+
+class _Waiting:
+    """A job without a group."""
+
+    def __init__(self, seen_at: float) -> None:
+        self.seen_at = seen_at
+        self.row: Mapping[str, Any] | None = None
+        self.request: Request | None = None
+        self.reason = ""
+        self.has_evidence = self.is_over = False
+
+
+class Recognizer(Stateful):
+    """Assigns jobs to groups as rows of `jobs`, `works` and `runs` arrive.
+
+    Call `read` with rows, then `step` for the jobs that have a group now, and `end` for each run that was learned.
+    Assignments that are in the log are repeated, not made again.
+    """
+
+    STATE = ("_families", "_relevance", "_waiting", "_places", "_has_evidence")
+
+    def __init__(self) -> None:
+        self._families: OrderedDict[str, Family] = OrderedDict()
+        self._relevance: OrderedDict[str, Relevance] = OrderedDict()
+        self._waiting: OrderedDict[str, _Waiting] = OrderedDict()
+        self._recorded: OrderedDict[str, str] = OrderedDict()
+        self._places: OrderedDict[str, _Place] = OrderedDict()
+        self._has_evidence = False
+        self.outputs: list[Output] = []
+        """Rows to write since the list was last cleared."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether no job waits."""
+        return not self._waiting
+
+    def read(self, table: str, columns: Mapping[str, Column], now: float) -> None:
+        """Read rows of one table. now: Unix seconds."""
+        match table:
+            case "assignments":
+                for job, group in zip(columns["job"], columns["workload"], strict=True):
+                    lru.store(self._recorded, job, group, RECORDED)
+            case "jobs":
+                for row in _rows(columns):
+                    self._wait(row["job"], now).row = row
+            case "works":
+                self._has_evidence = True
+                for row in _rows(columns):
+                    self._read_evidence(row, now)
+            case "runs":
+                for job in columns["job"]:
+                    if job in self._waiting:
+                        self._waiting[job].is_over = True
+
+    def _read_evidence(self, row: Mapping[str, Any], now: float) -> None:
+        try:
+            request, reason = Request.of_row(row), row["reason"]
+        except ValueError as error:
+            request, reason = None, str(error)
+        if row["job"] in self._places:
+            self._learn_late(row["job"], request, now)
+            return
+        waiting = self._wait(row["job"], now)
+        waiting.has_evidence, waiting.request, waiting.reason = True, request, reason
+
+    def _learn_late(self, job: str, request: Request | None, now: float) -> None:
+        """The very first job did not wait for its row, because there had been none."""
+        place = self._places[job]
+        family = self._families.get(place.family)
+        if place.how == "none" and request is not None and family is not None and family.is_only(job, place.group):
+            family.add(job, place.group, request)
+            self._places[job] = place._replace(how="first", request=request)
+            self._write(job, family.name, Decision(place.group, "first", "first run of this work"), now)
+
+    def _wait(self, job: str, now: float) -> _Waiting:
+        return lru.get(self._waiting, job, lambda: _Waiting(now), JOBS)
+
+    def step(self, now: float) -> list[Assigned]:
+        """Assign the jobs of which all is known, or that have waited long enough. now: Unix seconds."""
+        assigned = []
+        for job, waiting in list(self._waiting.items()):
+            expects = self._has_evidence or job in self._recorded
+            ready = waiting.has_evidence or waiting.is_over or not expects
+            if waiting.row is None or not (ready or now - waiting.seen_at > WAIT_SECONDS):
+                continue
+            del self._waiting[job]
+            assigned.append(Assigned(job, self._assign(job, waiting, now), waiting.row))
+        return assigned
+
+    def _assign(self, job: str, waiting: _Waiting, now: float) -> str:
+        assert waiting.row is not None
+        family = self._family(waiting.row)
+        decision = family.decide(waiting.request)
+        if (recorded := self._recorded.pop(job, None)) is not None:
+            decision = decision._replace(group=recorded)
+        elif waiting.reason and waiting.request is None:
+            decision = decision._replace(reason=f"{decision.reason}: {waiting.reason}")
+        family.add(job, decision.group, waiting.request, known=recorded is not None)
+        place = _Place(family.name, decision.group, decision.how, waiting.request, decision.differ)
+        lru.store(self._places, job, place, JOBS)
+        if recorded is None:
+            self._write(job, family.name, decision, now)
+        return decision.group
+
+    def _family(self, row: Mapping[str, Any]) -> Family:
+        application = f"{row['cluster']}/{row['app']}"
+        relevance = lru.get(self._relevance, application, Relevance, APPLICATIONS)
+        return lru.get(self._families, row["workload"], lambda: Family(row["workload"], relevance), FAMILIES)
+
+    def end(self, job: str, *, healthy: bool, is_like: Callable[[str, str], bool], now: float) -> Merge | None:
+        """Learn from a job that was learned, or, unless `healthy`, withheld; the merge of its group with another.
+
+        is_like: whether the runs of two groups do the same at the same pace.
+        """
+        place = self._places.pop(job, None)
+        family = self._families.get(place.family) if place is not None else None
+        if place is None or family is None or place.group not in family.groups:
+            return None
+        if place.how == "like" and place.request is not None:
+            family.learn(place.group, place.request, place.differ, healthy=healthy)
+        if not healthy:
+            return None
+        merge = family.merge(place.group, lambda other: is_like(place.group, other))
+        if merge is not None:
+            for one in merge.jobs:
+                if one in self._places:
+                    self._places[one] = self._places[one]._replace(group=merge.into, how="merged")
+                self._write(one, family.name, Decision(merge.into, "merged", merge.reason), now)
+        return merge
+
+    def _write(self, job: str, family: str, decision: Decision, now: float) -> None:
+        columns = {"job": job, "workload": decision.group, "family": family, "how": decision.how}
+        self.outputs.append(Output("assignments", 1, {**columns, "reason": decision.reason, "at": now}))
+
+
+def _rows(columns: Mapping[str, Column]) -> list[dict[str, Any]]:
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]

@@ -1,0 +1,63 @@
+"""What was asked for: the features of a job that are the same for the same work."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple, Self
+
+import msgspec
+
+LABEL_DIGITS: Final = 6
+
+
+class Request(NamedTuple):
+    """Features by name, in order of their names: program, script, threads, words, inputs.
+
+    Values are digests as they are in the log, sizes, or numbers. The build of the executable is none of them: the work
+    of a program that was compiled again is the same.
+    """
+
+    features: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> Self | None:
+        """The request in a row of `works`; None if the row does not say what was asked for.
+
+        Raises ValueError for a row whose `words` or `inputs` are no JSON of the expected form.
+        """
+        try:
+            words = msgspec.json.decode(row["words"] or "[]", type=list[str])
+            inputs = msgspec.json.decode(row["inputs"] or "[]", type=list[_Input])
+        except msgspec.MsgspecError as error:
+            raise ValueError(f"words {row['words'][:70]!r} and inputs {row['inputs'][:70]!r}: {error}") from None
+        if not (row["program"] or row["executable"]) or (row["reason"] and not words and not inputs):
+            return None
+        features = {"program": row["program"] or row["executable"], "threads": str(row["threads"])}
+        if row["script"]:
+            features["script"] = row["script"]
+        features |= {f"word {number}": word for number, word in enumerate(words, 1)}
+        for one in inputs:
+            name = f"input {one.word + 1}" if one.word >= 0 else "standard input"
+            if one.digest:
+                # The name of a file does not matter where its content is known.
+                features.pop(f"word {one.word + 1}", None)
+            features[name] = one.digest or f"{one.bytes} bytes"
+        return cls(tuple(sorted(features.items())))
+
+    @property
+    def label(self) -> str:
+        """A short digest, the same at each scale."""
+        text = msgspec.json.encode(self.features)
+        return hashlib.blake2b(text, digest_size=LABEL_DIGITS // 2).hexdigest()
+
+    def differences(self, other: Request) -> frozenset[str]:
+        """The names of the features in which two requests differ."""
+        mine, theirs = dict(self.features), dict(other.features)
+        return frozenset(name for name in mine.keys() | theirs.keys() if mine.get(name) != theirs.get(name))
+
+
+class _Input(msgspec.Struct):
+    word: int
+    digest: str
+    bytes: int

@@ -1,0 +1,221 @@
+"""Recognition of work: which runs are like which, from what was asked for and what they did."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from barograph_modeler.recognition.family import GROUPS, REQUESTS, Family, Relevance, family_of
+from barograph_modeler.recognition.recognizer import WAIT_SECONDS
+from barograph_modeler.recognition.request import Request
+from helpers.works import Site, asked, new_modeler
+
+FAMILY = "lab/app@2x1"
+
+
+def test_runs_of_the_same_request_are_one_group_and_others_are_not_compared_with_it():
+    site = Site()
+    small, large = asked(["1500", "4000"]), asked(["2400", "1500"])
+    assert site.run(small) == (FAMILY, "first")
+    assert site.run(small) == (FAMILY, "same")
+    group, how = site.run(large, factor=3.0)
+    assert (family_of(group), how) == (FAMILY, "first")
+    assert group != FAMILY
+    assert site.run(large, factor=3.0) == (group, "same")
+    assert site.run(small) == (FAMILY, "same")
+    learned = site.modeler.learner.workloads
+    assert {name: len(one.runtimes) for name, one in learned.items()} == {FAMILY: 3, group: 2}
+    assert "differs from lab/app@2x1 in word 1, word 2" in site.written[2]["reason"]
+
+
+def test_a_word_that_changes_in_every_run_is_learned_not_to_matter_and_one_that_matters_is_not():
+    site, hows = Site(), []
+    for seed in range(5):
+        hows.append(site.run(asked(["1500", f"--seed={seed}"]))[1])
+    assert hows == ["first", "first", "first", "like", "like"]
+    group, how = site.run(asked(["2400", "--seed=9"]), factor=2.0)
+    assert (group != FAMILY, how) == (True, "first")
+    assert site.run(asked(["2400", "--seed=10"]), factor=2.0) == (group, "like")
+    assert site.run(asked(["1500", "--seed=11"])) == (FAMILY, "like")
+    assert len(site.modeler.learner.workloads) == 2
+    assert len(site.modeler.learner.workloads[FAMILY].runtimes) == 6
+
+
+def test_groups_that_do_the_same_are_merged_with_a_reason_and_their_history_is_one():
+    site = Site()
+    site.run(asked(["in.lj", "out.1"]))
+    job = site.begin(asked(["in.lj", "out.2"]))
+    before = site.assignments[job["jobs"]["job"][0]]
+    site.end(job)
+    after = site.assignments[job["jobs"]["job"][0]]
+    assert (before["how"], after["how"], after["workload"]) == ("first", "merged", FAMILY)
+    assert after["reason"] == f"does the same at the same pace as {FAMILY}, though it differs in word 2"
+    workload = site.modeler.learner.workloads[FAMILY]
+    assert (len(workload.runtimes), workload.pace.runs) == (2, 2)
+    assert site.run(asked(["in.lj", "out.2"])) == (FAMILY, "same")
+
+
+@pytest.mark.parametrize(
+    ("factor", "intervals"), [(1.2, 8000), (1.0, 12000), (0.8, 8000)], ids=["slower", "longer", "faster"]
+)
+def test_work_that_differs_in_pace_or_length_is_not_merged(factor, intervals):
+    site = Site()
+    site.run(asked(["4000"]))
+    group, _ = site.run(asked(["9000"]), factor, intervals)
+    assert site.run(asked(["9000"]), factor, intervals) == (group, "same")
+    assert group != FAMILY
+
+
+def test_an_input_is_known_by_its_content_and_not_by_its_name():
+    site = Site()
+    assert site.run(asked(["-in", "in.lj"], [(1, "10 steps")])) == (FAMILY, "first")
+    assert site.run(asked(["-in", "other.lj"], [(1, "10 steps")])) == (FAMILY, "same")
+    group, how = site.run(asked(["-in", "in.lj"], [(1, "90 steps")]), factor=4.0)
+    assert (group != FAMILY, how) == (True, "first")
+    assert site.run(asked(["-in", "in.lj"], [(-1, "90 steps")]), factor=4.0)[1] == "first"
+
+
+def test_a_new_build_is_the_same_work():
+    site = Site()
+    site.run(asked(["1500"]))
+    assert site.run(asked(["1500"], executable="0123456789abcdef")) == (FAMILY, "same")
+
+
+def test_another_program_of_the_same_name_of_application_is_never_merged():
+    site = Site()
+    site.run(asked(["1500"], program="heat"))
+    group, _ = site.run(asked(["1500"], program="wave"))
+    assert site.run(asked(["1500"], program="wave")) == (group, "same")
+
+
+def test_a_run_that_was_slow_is_doubted_to_be_like_those_it_had_joined():
+    site = Site()
+    for seed in range(4):
+        site.run(asked(["1500", f"{seed}"]))
+    assert site.run(asked(["1500", "huge"]), factor=9.0, score=5.0) == (FAMILY, "like")
+    # Its word may have mattered: the next one is compared with nothing, and learned.
+    group, how = site.run(asked(["1500", "huge"]), factor=9.0)
+    assert (group != FAMILY, how) == (True, "first")
+
+
+def test_without_evidence_jobs_are_compared_as_they_are_named():
+    site = Site()
+    assert [site.run(None) for _ in range(2)] == [(FAMILY, "none")] * 2
+    assert site.run(asked(["1500"]))[1] == "first"
+
+
+def test_a_job_whose_words_are_unknown_is_not_compared_with_those_whose_words_are_known():
+    site = Site()
+    site.run(asked(["1500"]))
+    gone = asked([], reason="command line: the process has ended")
+    assert site.run(gone) == (f"{FAMILY}#unknown", "none")
+    assert site.written[-1]["reason"].endswith(": command line: the process has ended")
+    assert site.run(asked(["1500"])) == (FAMILY, "same")
+
+
+def test_a_row_that_makes_no_sense_is_a_reason_and_no_failure():
+    site = Site()
+    site.run(asked(["1500"]))
+    assert site.run(asked([]) | {"words": '{"a": 1}'})[1] == "none"
+    assert "Expected `array`, got `object`" in site.written[-1]["reason"]
+
+
+def test_the_very_first_job_has_its_group_when_its_row_comes_late():
+    site = Site()
+    job = site.begin(None)
+    name = job["jobs"]["job"]
+    site.tell(("works", {"job": name} | {key: [value] for key, value in asked(["1500"]).items()}))
+    assert [row["how"] for row in site.written] == ["none", "first"]
+    site.end(job)
+    assert site.run(asked(["1500"])) == (FAMILY, "same")
+
+
+def test_a_job_waits_for_its_row_where_there_are_such_rows_and_not_for_ever():
+    site = Site()
+    site.run(asked(["1500"]))
+    job = site.begin(None)
+    name = job["jobs"]["job"][0]
+    assert name not in site.assignments
+    assert not site.modeler.idle
+    site.tell(seconds=WAIT_SECONDS + 1)
+    assert site.assignments[name]["how"] == "none"
+
+
+def test_reading_the_log_again_gives_the_same_groups_and_writes_nothing():
+    site = Site()
+    told: list = []
+    real = site.tell
+    site.tell = lambda *rows, seconds=0.0: (told.extend(rows), real(*rows, seconds=seconds))[1]  # type: ignore[method-assign]
+    for seed in range(4):
+        site.run(asked(["1500", str(seed)]))
+        site.run(asked(["2400", str(seed)]), factor=3.0)
+    again = Site(new_modeler())
+    again.simulation.now = site.simulation.now
+    rows = {name: [row[name] for row in site.written] for name in site.written[0]}
+    again.modeler.recognizer.read("assignments", rows, 0.0)
+    for table in ("jobs", "works", "blocks", "runs", "scores"):
+        again.tell(*(one for one in told if one[0] == table))
+    assert again.written == []
+    count = {name: len(one.runtimes) for name, one in site.modeler.learner.workloads.items()}
+    assert {name: len(one.runtimes) for name, one in again.modeler.learner.workloads.items()} == count
+    assert again.run(asked(["1500", "new"])) == (FAMILY, "like")
+
+
+def test_a_snapshot_has_all_that_is_known():
+    site = Site()
+    for seed in range(4):
+        site.run(asked(["1500", str(seed)]))
+    running = site.begin(asked(["1500", "5"]))
+    other = Site(new_modeler())
+    other.modeler.restore(site.modeler.state())
+    other.simulation = site.simulation
+    other.end(running)
+    assert other.run(asked(["1500", "6"])) == (FAMILY, "like")
+
+
+def test_a_family_and_its_groups_are_bounded_and_the_oldest_are_forgotten():
+    family = Family(FAMILY, Relevance())
+    random.seed(1)
+    for number in range(3 * GROUPS):
+        request = request_of(str(number))
+        family.add(f"job {number}", family.decide(request).group, request)
+    assert len(family.groups) == GROUPS
+    assert family.decide(request_of("0")).how == "first"
+    assert family.decide(request_of(str(3 * GROUPS - 1))).how == "same"
+    one = Family(FAMILY, Relevance())
+    for number in range(3 * REQUESTS):
+        one.add(f"job {number}", FAMILY, request_of(str(number)))
+    assert len(one.groups[FAMILY].requests) == REQUESTS
+    assert len(one._requests) <= 2 * REQUESTS
+
+
+def request_of(*words: str) -> Request:
+    found = Request.of_row(asked(list(words)))
+    assert found is not None
+    return found
+
+
+def test_a_feature_that_has_mattered_once_matters_for_ever():
+    relevance = Relevance()
+    relevance.agree({"word 1", "word 2"})
+    relevance.agree({"word 2"})
+    assert relevance.matters({"word 1", "word 2"}) == {"word 1"}
+    relevance.disagree({"word 1", "word 2"})
+    relevance.agree({"word 1"})
+    relevance.agree({"word 1"})
+    assert relevance.matters({"word 1"}) == {"word 1"}
+    relevance.disagree({"word 2"})
+    assert relevance.matters({"word 2"}) == {"word 2"}
+
+
+@pytest.mark.parametrize(
+    ("group", "family"),
+    [
+        ("lab/a#b@2x1", "lab/a#b@2x1"),
+        ("lab/a#b@2x1#0a1b2c", "lab/a#b@2x1"),
+        ("lab/a@2x1:0a1b2c3d#unknown", "lab/a@2x1:0a1b2c3d"),
+    ],
+)
+def test_the_family_of_a_group_is_in_its_name(group, family):
+    assert family_of(group) == family
