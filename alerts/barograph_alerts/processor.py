@@ -133,7 +133,7 @@ class Scorer:
                 job.seen_at = min(job.seen_at, now) if job.seen_at == job.seen_at else now
                 if now - job.seen_at <= WAIT_SECONDS:
                     continue
-                job.assign(f"{job.family}#{UNASSIGNED}", UNASSIGNED)
+                job.assign(f"{job.family[:100]}+{UNASSIGNED}", UNASSIGNED)
             if job.waiting or job.silences or (job.work and job.monitor is not None):
                 self._judge(job)
                 job.changed_at = now

@@ -25,7 +25,9 @@ DOUBTED: Final = 2
 """So many agreements are taken back by a run that was slow or fast."""
 UNKNOWN: Final = "unknown"
 """The label of runs of which nothing is known, where the name of the family is that of other work."""
-_GROUP: Final = re.compile(f"#([0-9a-f]{{{LABEL_DIGITS}}}|{UNKNOWN})$")
+_GROUP: Final = re.compile(rf"\+([0-9a-f]{{{LABEL_DIGITS}}}|{UNKNOWN})$")
+NAME_LIMIT: Final = 128
+"""Characters of a name in the log."""
 NAMED: Final = 3
 """Features named in a reason; further ones are counted."""
 
@@ -129,7 +131,7 @@ class Family:
                     return Decision(group.name, "like", reason, differ)
                 if nearest is None or left < nearest[0]:
                     nearest = left, group.name, differ
-        name = self.name if not self.groups else f"{self.name}#{request.label}"
+        name = self.name if not self.groups else self._named(request.label)
         why = f"; differs from {nearest[1]} in {listed(nearest[2])}" if nearest is not None else ""
         return Decision(name, "first", f"first run of this work{why}")
 
@@ -137,8 +139,11 @@ class Family:
         reason = "nothing is known of what was asked for"
         first = self.groups.get(self.name)
         if first is not None and first.requests:
-            return Decision(f"{self.name}#{UNKNOWN}", "none", reason)
+            return Decision(self._named(UNKNOWN), "none", reason)
         return Decision(self.name, "none", reason)
+
+    def _named(self, label: str) -> str:
+        return f"{self.name[: NAME_LIMIT - 1 - len(label)]}+{label}"
 
     def is_only(self, job: str, name: str) -> bool:
         """Whether a group has no job but this one."""
@@ -204,7 +209,7 @@ class Family:
 def family_of(group: str) -> str:
     """The name of the family of a group.
 
-    >>> family_of("lab/heat@2x1#a1b2c3")
+    >>> family_of("lab/heat@2x1+a1b2c3")
     'lab/heat@2x1'
     """
     return _GROUP.sub("", group)

@@ -6,6 +6,8 @@ import random
 
 import pytest
 
+from barograph_agent.protocol import wire
+from barograph_collector.storage import messages
 from barograph_modeler.recognition.family import GROUPS, REQUESTS, Family, Relevance, family_of
 from barograph_modeler.recognition.recognizer import WAIT_SECONDS
 from barograph_modeler.recognition.request import Request
@@ -109,7 +111,7 @@ def test_a_job_whose_words_are_unknown_is_not_compared_with_those_whose_words_ar
     site = Site()
     site.run(asked(["1500"]))
     gone = asked([], reason="command line: the process has ended")
-    assert site.run(gone) == (f"{FAMILY}#unknown", "none")
+    assert site.run(gone) == (f"{FAMILY}+unknown", "none")
     assert site.written[-1]["reason"].endswith(": command line: the process has ended")
     assert site.run(asked(["1500"])) == (FAMILY, "same")
 
@@ -212,10 +214,20 @@ def test_a_feature_that_has_mattered_once_matters_for_ever():
 @pytest.mark.parametrize(
     ("group", "family"),
     [
-        ("lab/a#b@2x1", "lab/a#b@2x1"),
-        ("lab/a#b@2x1#0a1b2c", "lab/a#b@2x1"),
-        ("lab/a@2x1:0a1b2c3d#unknown", "lab/a@2x1:0a1b2c3d"),
+        ("lab/a+b@2x1", "lab/a+b@2x1"),
+        ("lab/a+b@2x1+0a1b2c", "lab/a+b@2x1"),
+        ("lab/a@2x1:0a1b2c3d+unknown", "lab/a@2x1:0a1b2c3d"),
     ],
 )
 def test_the_family_of_a_group_is_in_its_name(group, family):
     assert family_of(group) == family
+
+
+def test_rows_are_such_as_the_log_accepts_however_long_a_name_is():
+    site = Site()
+    site.simulation.workload = "lab/" + "a" * 120 + "@2x1"
+    names = {site.run(asked([str(number)]), factor=1 + number)[0] for number in range(3)}
+    assert len(names) == 3
+    for row in site.written:
+        message = wire.append("modeler/1", 1, "assignments", 1, row)
+        assert messages.appended(message, b"", 0.0).refusal is None
