@@ -32,6 +32,7 @@ class ProgressHistory:
 
     def __init__(self) -> None:
         self._open: OrderedDict[str, tuple[str, Problem, int]] = OrderedDict()
+        self._groups: OrderedDict[str, str] = OrderedDict()
         self._usual: OrderedDict[str, deque[int]] = OrderedDict()
         self._known: OrderedDict[Problem, OrderedDict[int, int]] = OrderedDict()
 
@@ -43,12 +44,12 @@ class ProgressHistory:
 
     def assign(self, job: str, workload: str) -> None:
         """Set the group of like work of a job that has not ended."""
-        if job in self._open:
-            self._open[job] = (workload, *self._open[job][1:])
+        lru.store(self._groups, job, workload, JOBS)
 
     def end(self, job: str, exit_status: int, intervals: int) -> None:
         """Add a run that has ended."""
-        workload, problem, ranks = self._open.pop(job, ("", None, 0))
+        family, problem, ranks = self._open.pop(job, ("", None, 0))
+        workload = self._groups.pop(job, family)
         if problem is None or exit_status != 0:
             return
         lru.get(self._usual, workload, lambda: deque(maxlen=RUNS), WORKLOADS).append(intervals)

@@ -1,0 +1,128 @@
+"""Jobs are judged by runs of like work only, as the modeler assigns them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from barograph_alerts.processor import WAIT_SECONDS, Scorer
+from helpers.jobs import Simulation
+from helpers.trials import history, judge, prepared
+
+OTHER = "lab/app@2x1+0a1b2c"
+
+
+def assigned(job: dict, workload: str, how: str) -> dict[str, Any]:
+    """A row of `assignments`."""
+    return {
+        "job": job["jobs"]["job"], "workload": [workload], "family": job["jobs"]["workload"], "how": [how],
+        "reason": [""], "at": [0.0],
+    }  # fmt: skip
+
+
+def grouped(simulation: Simulation, runs: int = 3) -> Scorer:
+    """A scorer that has seen a job being assigned."""
+    scorer = prepared(simulation, runs)
+    job = simulation.job()
+    scorer.observe("assignments", assigned(job, simulation.workload, "same"), 0.0)
+    judge(scorer, job)
+    return scorer
+
+
+def judge_assigned(scorer: Scorer, job: dict, workload: str, how: str) -> list[dict]:
+    scorer.observe("assignments", assigned(job, workload, how), 0.0)
+    return judge(scorer, job)
+
+
+def test_the_verdict_says_what_the_run_was_compared_with():
+    simulation = Simulation()
+    scorer = grouped(simulation)
+    same = judge_assigned(scorer, simulation.job(), simulation.workload, "same")[-1]
+    assert "slow above 1); compared with 3 runs of the same input; ran 20." in same["sentence"]
+    like = judge_assigned(scorer, simulation.job(slow_from=4000, factor=2.0), simulation.workload, "like")[-1]
+    assert like["state"] == "slow"
+    assert "; compared with 3 runs of like work; ran 30." in like["sentence"]
+
+
+def test_a_run_of_other_work_is_judged_by_itself_and_not_by_the_history_of_its_name():
+    simulation = Simulation()
+    scorer = grouped(simulation)
+    final = judge_assigned(scorer, simulation.job(slow_from=0, factor=3.0), OTHER, "first")[-1]
+    assert (final["state"], final["basis"], final["workload"]) == ("healthy", "own", OTHER)
+    assert f"for first run of this work, 0 healthy runs of {OTHER} in the history, 1 needed" in final["sentence"]
+    assert "compared" not in final["sentence"]
+
+
+def test_a_run_of_other_work_is_not_judged_by_what_is_predicted_for_its_name():
+    simulation = Simulation()
+    scorer = grouped(simulation)
+    for workload, how, state in ((OTHER, "first", "healthy"), ("lab/new@2x1", "first", "slow")):
+        job = simulation.job(slow_from=0, factor=3.0)
+        job["jobs"]["workload"] = [workload.partition("+")[0]]
+        limits = {"lower_seconds": [18.0], "expected_seconds": [20.0], "upper_seconds": [23.0]}
+        rests_on = {"runs": [12], "scales": [3], "method": ["scaling"], "job": job["jobs"]["job"]}
+        scorer.observe("predictions", {**limits, **rests_on}, 0.0)
+        assert judge_assigned(scorer, job, workload, how)[-1]["state"] == state
+
+
+def test_each_group_has_a_history_of_its_own():
+    simulation = Simulation()
+    scorer = grouped(simulation)
+    for table, columns in history(Simulation(OTHER, seed=3), 3, factor=3.0).items():
+        scorer.observe(table, columns, 0.0)
+    final = judge_assigned(scorer, simulation.job(slow_from=0, factor=3.0), OTHER, "same")[-1]
+    assert (final["state"], final["basis"]) == ("healthy", "history")
+    assert judge_assigned(scorer, simulation.job(), OTHER, "same")[-1]["state"] == "fast"
+
+
+def test_a_job_waits_until_it_is_assigned_and_is_then_judged_from_its_begin():
+    simulation = Simulation()
+    scorer = grouped(simulation)
+    job = simulation.job(slow_from=0, factor=2.0)
+    for table in ("jobs", "blocks", "runs"):
+        scorer.observe(table, job[table], 1000.0)
+    assert scorer.step(1000.0) == []
+    assert not scorer.idle
+    scorer.observe("assignments", assigned(job, simulation.workload, "same"), 1001.0)
+    (final,) = scorer.step(1001.0)
+    assert (final.columns["state"], final.columns["final"]) == ("slow", 1)
+    assert scorer.idle
+
+
+def test_a_job_that_nobody_assigns_is_judged_by_itself():
+    simulation = Simulation()
+    scorer = grouped(simulation)
+    job = simulation.job(slow_from=0, factor=2.0)
+    for table in ("jobs", "blocks", "runs"):
+        scorer.observe(table, job[table], 1000.0)
+    scorer.step(1000.0)
+    (final,) = scorer.step(1001.0 + WAIT_SECONDS)
+    assert (final.columns["state"], final.columns["basis"]) == ("healthy", "own")
+    assert final.columns["workload"] == "lab/app@2x1+unassigned"
+
+
+def test_a_running_job_that_was_judged_by_itself_is_judged_by_its_group_once_that_is_known():
+    simulation = Simulation()
+    scorer = grouped(simulation)
+    job = simulation.job(slow_from=0, factor=2.0)
+    scorer.observe("assignments", assigned(job, OTHER, "first"), 0.0)
+    judge(scorer, job, until=3000)
+    name = job["jobs"]["job"][0]
+    assert scorer.jobs[name].state in ("unknown", "healthy")
+    scorer.observe("assignments", assigned(job, simulation.workload, "merged"), 0.0)
+    for start in range(3000, 8000, 200):
+        page = {key: values[start : start + 200] for key, values in job["blocks"].items()}
+        scorer.observe("blocks", page, 0.0)
+        scorer.step(0.0)
+    assert scorer.jobs[name].state == "slow"
+
+
+def test_lengths_count_within_the_group():
+    simulation = Simulation()
+    scorer = grouped(simulation)
+    simulation.intervals = 16000
+    for _ in range(3):
+        final = judge_assigned(scorer, simulation.job(), OTHER, "same")[-1]
+        assert "another number of sync points" not in final["sentence"]
+    simulation.intervals = 8000
+    final = judge_assigned(scorer, simulation.job(), simulation.workload, "same")[-1]
+    assert "another number of sync points" not in final["sentence"]
