@@ -19,6 +19,7 @@ TABLES = [
     "events",
     "sites",
     "jobs",
+    "features",
     "predictions",
     "node_blocks",
     "pressures",
@@ -53,7 +54,7 @@ def _serve(configuration: Configuration[AlertsSettings]) -> int:
         for table in ("scores", "jobs"):
             for page in reader.read_all(table):
                 scorer.observe(table, page.columns, CLOCK.now())
-        for table in ("node_blocks", "pressures", "blocks", "silences"):
+        for table in ("features", "node_blocks", "pressures", "blocks", "silences"):
             follower.offsets[table] = scorer.first_open_offset
 
     return serve(scorer, TABLES, exporter, configuration, apply=apply, prepare=prepare)
