@@ -20,6 +20,7 @@ TABLES = [
     "sites",
     "jobs",
     "assignments",
+    "features",
     "predictions",
     "node_blocks",
     "pressures",
@@ -54,7 +55,7 @@ def _serve(configuration: Configuration[AlertsSettings]) -> int:
         for table in ("scores", "jobs", "assignments"):
             for page in reader.read_all(table):
                 scorer.observe(table, page.columns, CLOCK.now())
-        for table in ("node_blocks", "pressures", "blocks", "silences"):
+        for table in ("features", "node_blocks", "pressures", "blocks", "silences"):
             follower.offsets[table] = scorer.first_open_offset
 
     return serve(scorer, TABLES, exporter, configuration, apply=apply, prepare=prepare)

@@ -76,6 +76,7 @@ class Scorer:
             "jobs": self._read_jobs,
             "assignments": self._read_assignments,
             "blocks": self._read_blocks,
+            "features": self._read_features,
             "silences": self._read_silences,
             "node_blocks": self._read_node_blocks,
             "pressures": self._read_pressures,
@@ -156,8 +157,8 @@ class Scorer:
         points = job.points if job.ended else sum(job.sync_points.values())
         job.other_length = not self._progress.is_as_long(job.workload, points, over=job.ended)
         history = self._references.runtimes.get(job.workload)
-        if job.other_length:
-            monitor.evidence.expect_another_length()
+        if job.other_length or job.has_features:
+            monitor.evidence.expect_another_runtime()
         elif history is not None and not history.vague:
             monitor.evidence.expect_runtime(history)
         elif job.runtime_prior is not None and not job.is_new:
@@ -218,6 +219,11 @@ class Scorer:
             self._judged.add(verdict.job)
             self.jobs.pop(verdict.job, None)
             self._record(verdict)
+
+    def _read_features(self, columns: Mapping[str, Column]) -> None:
+        for name in set(columns["job"]):
+            if (job := self._job(name)) is not None:
+                job.has_features = True
 
     def _read_silences(self, columns: Mapping[str, Column]) -> None:
         for name, since, at in zip(columns["job"], columns["since"], columns["at"], strict=True):

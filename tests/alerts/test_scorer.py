@@ -88,6 +88,22 @@ def test_a_run_with_another_number_of_sync_points_is_not_held_against_the_runtim
     assert "expected" not in final["sentence"]
 
 
+def test_a_run_that_says_what_its_runtime_depends_on_is_not_held_against_the_runtimes_of_other_runs():
+    simulation = Simulation(intervals=2)
+    scorer = Scorer()
+    band = {"lower_seconds": [0.9], "expected_seconds": [1.0], "upper_seconds": [1.1], "samples": [3]}
+    scorer.observe("bands", {**band, "workload": [simulation.workload], "kind": ["runtime"]}, 0.0)
+    for features, state in ((True, "unknown"), (False, "slow")):
+        job = simulation.job()
+        scorer.observe("jobs", job["jobs"], 0.0)
+        if features:
+            scorer.observe("features", {"job": job["jobs"]["job"], "name": ["steps"], "value": [9.0]}, 0.0)
+        scorer.observe("runs", {**job["runs"], "runtime_seconds": [9.0], "intervals": [0]}, 0.0)
+        final = dict(scorer.step(0.0)[-1].columns)
+        assert final["state"] == state
+        assert final["sentence"].endswith("; ran 9.00 s, which depends on its features") == features
+
+
 def test_a_program_without_intervals_is_not_said_to_have_no_history():
     simulation = Simulation(intervals=2)
     scorer = Scorer()

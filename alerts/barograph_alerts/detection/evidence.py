@@ -208,8 +208,8 @@ class Evidence:
         elif self._level is None:
             self.runtime_test = RuntimeTest(prior, self._alpha / 2, self._margin * COLD_MARGIN)
 
-    def expect_another_length(self) -> None:
-        """Compare the runtime with the history no more: the run does more or less of the work. Takes an alarm back."""
+    def expect_another_runtime(self) -> None:
+        """Compare the runtime with the history no more: the run does other work. Takes an alarm back."""
         if self.runtime_test is None or not self.runtime_test.by_history:
             return
         self.runtime_test = None

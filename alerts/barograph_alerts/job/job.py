@@ -64,6 +64,8 @@ class WatchedJob:
         """Whether the run comes from other records: it is not judged."""
         self.other_length = False
         """Whether it has more or fewer sync points than the runs of its workload."""
+        self.has_features = False
+        """Whether the program says what its runtime depends on."""
         self.reported: tuple[object, ...] = ()
         self.changed_at = 0.0
         self.sentence = ""
@@ -94,9 +96,16 @@ class WatchedJob:
         """Whether it does other work than all earlier runs of its family, which say nothing about it then."""
         return self.how in ("first", UNASSIGNED) and self.workload != self.family
 
+    @property
+    def other_work(self) -> str:
+        """Why its runtime is not compared with the history, in words; empty if it is."""
+        if self.other_length:
+            return "with another number of sync points than its history"
+        return "which depends on its features" if self.has_features else ""
+
     def projected_seconds(self, history: RuntimeHistory | None, now: float) -> float:
         """Projected runtime in seconds; NaN if unknown. now: Unix seconds."""
-        if self.monitor is None or self.other_length:
+        if self.monitor is None or self.other_work:
             return math.nan
         return self.monitor.projected_seconds(history, now)
 

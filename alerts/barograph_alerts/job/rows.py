@@ -93,7 +93,7 @@ def _runtime(job: WatchedJob, monitor: JobMonitor, history: RuntimeHistory | Non
         history = test.prior
     verb = "ran" if job.ended else "will take"
     seconds = job.runtime_seconds if job.ended else job.projected_seconds(history, now)
-    clause = runtime_clause(seconds, history, verb, other_length=job.other_length)
+    clause = runtime_clause(seconds, history, verb, other_work=job.other_work)
     if test is None or not isinstance(test.prior, RuntimePrior):
         return clause
     return "; ".join(filter(None, (clause, prediction_clause(test.prior))))

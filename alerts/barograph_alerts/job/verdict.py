@@ -166,16 +166,16 @@ def _clock(at: float, convert: Callable[[float], time.struct_time] = time.localt
 
 
 def runtime_clause(
-    runtime_seconds: float, history: RuntimeHistory | None, verb: str = "ran", *, other_length: bool = False
+    runtime_seconds: float, history: RuntimeHistory | None, verb: str = "ran", other_work: str = ""
 ) -> str:
-    """A clause with actual and expected runtime, empty if unknown."""
+    """A clause with actual and expected runtime, empty if unknown. other_work: why it is not expected."""
     if not math.isfinite(runtime_seconds):
         return ""
     actual = f"{verb} {runtime_seconds:.2f} s"
     if history is None:
         return actual
-    if other_length:
-        return f"{actual}, with another number of sync points than its history"
+    if other_work:
+        return f"{actual}, {other_work}"
     if history.vague:
         return f"{actual}; its history, {history.basis}, differs too much to expect anything"
     lower, expected, upper, _ = history
