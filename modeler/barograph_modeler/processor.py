@@ -32,7 +32,10 @@ class ModelerProcessor(Stateful):
     def observe(self, table: str, columns: Mapping[str, Column], now: float) -> None:
         """Read rows of one table as the log gives them. now: Unix seconds."""
         self.recognizer.read(table, columns, now)
-        if table != "jobs":
+        if table == "jobs":
+            # Their workloads follow; what is read of them meanwhile is kept.
+            self.learner.expect(columns["job"])
+        else:
             self.learner.observe(table, columns, now)
         self.forecaster.read(table, columns)
         self.features.read(table, columns)

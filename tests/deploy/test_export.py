@@ -73,7 +73,7 @@ def test_successful_runs_are_exported_for_extra_p(collector: Collector, tmp_path
     ("words", "status", "said"),
     [
         (["sites", "--since=7d"], 65, "table 'sites' has no time, expected no --since"),
-        (["sites", f"--app={APP}"], 65, "table 'sites' has no job, expected no --app or one of jobs, blocks, "),
+        (["sites", f"--app={APP}"], 65, "table 'sites' has no job, expected no --app or one of jobs, works, "),
         (["runs", "--app=nobody"], 65, "app 'nobody' has no jobs in the log, expected one that `barograph status`"),
         (["--format=extrap", "--app=nobody"], 65, "app 'nobody' has no run that ended well, expected at least one"),
         (["runs", "--output=/nonexistent/x"], 73, "cannot write /nonexistent/x: No such file or directory"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from barograph_agent.protocol.wire import Column
@@ -61,6 +61,11 @@ class PendingJobs:
                         pending.final |= bool(final)
                         if final and pending.end is not None:
                             self._scored_until = max(self._scored_until, pending.end.seen_at)
+
+    def expect(self, jobs: Iterable[str]) -> None:
+        """Hold rows of these jobs, whose workloads are not known yet."""
+        for job in jobs:
+            self._job(job)
 
     def begin(self, job: str, workload: str) -> None:
         """Set the workload of a job."""

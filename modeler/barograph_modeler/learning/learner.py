@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from barograph_agent.protocol.wire import Column
@@ -98,6 +98,10 @@ class Learner(Stateful):
     def observe(self, table: str, columns: Mapping[str, Column], now: float) -> None:
         """Read rows of one table as the log gives them. now: Unix seconds."""
         self._jobs.read(table, columns, now)
+
+    def expect(self, jobs: Iterable[str]) -> None:
+        """Hold what is read of these jobs, whose workloads are not known yet."""
+        self._jobs.expect(jobs)
 
     def begin(self, job: str, workload: str) -> None:
         """Set the workload of a job, without a row of `jobs`."""
