@@ -1,0 +1,179 @@
+"""`barograph work`: the groups of like work, and why a run is in its group."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from barograph.cli import CommandError
+from barograph.views import queries
+from barograph.views.log import Row, rows_of
+from barograph.views.refusal import NothingKnown, opened
+from barograph.views.words import local, seconds
+from barograph_agent.settings import agent, places
+from barograph_collector.client.log_reader import LogReader
+
+RUNS: Final = 20
+"""Runs of a group that are shown, the newest."""
+NAMES: Final = 5_000
+"""Names among which similar ones are looked for."""
+LATEST: Final = f"""
+latest AS (SELECT * FROM assignments {queries.newest("job")}),
+verdicts AS (SELECT job, state FROM scores WHERE final = 1 {queries.newest("job")}),
+ends AS (SELECT job, max(runtime_seconds) AS runtime_seconds FROM runs GROUP BY job),
+asked AS (SELECT * FROM works {queries.newest("job")})
+"""
+_HOW: Final = {
+    "first": "the first run of this work",
+    "same": "asked for the same as earlier runs",
+    "like": "like earlier runs but for what does not matter",
+    "merged": "found to be like other runs at its end",
+    "none": "nothing is known of what was asked for",
+}
+
+
+def groups(reader: LogReader, app: str, limit: int) -> list[Row]:
+    """The groups that had a run last, newest first. app: of this application only, unless empty."""
+    selected = f"WHERE app = {queries.text(app)}" if app else ""
+    query = f"""
+    WITH {LATEST}
+    SELECT latest.workload AS workload, any_value(latest.family) AS family, count(*) AS runs,
+        count(*) FILTER (state = 'healthy') AS healthy, count(*) FILTER ({queries.ALARMED}) AS alarms,
+        max(latest."at") AS "at", median(runtime_seconds) AS runtime_seconds,
+        arg_min(latest.reason, latest."at") AS reason, arg_max(plain, latest."at") AS plain
+    FROM latest JOIN jobs USING (job) LEFT JOIN verdicts USING (job) LEFT JOIN ends USING (job)
+        LEFT JOIN asked USING (job) {selected}
+    GROUP BY latest.workload ORDER BY "at" DESC LIMIT {limit}
+    """
+    return rows_of(reader.query(query, limit))
+
+
+def runs(reader: LogReader, condition: str) -> list[Row]:
+    """The newest runs that meet a condition on `latest`, with what was asked for."""
+    query = f"""
+    WITH {LATEST}
+    SELECT latest.job AS job, latest.workload AS workload, family, how, latest.reason AS reason, latest."at" AS "at", state,
+        runtime_seconds, executable, program, script, words, inputs, threads, plain, asked.reason AS missing
+    FROM latest LEFT JOIN verdicts USING (job) LEFT JOIN ends USING (job) LEFT JOIN asked USING (job)
+    WHERE {condition} ORDER BY "at" DESC LIMIT {RUNS}
+    """
+    return rows_of(reader.query(query, RUNS))
+
+
+def groups_table(found: Iterable[Row]) -> Table:
+    """One line per group."""
+    table = Table(title="Work", title_justify="left")
+    for name in ("workload", "runs", "healthy", "alarms", "runtime", "last", "asked for"):
+        table.add_column(name, justify="right" if name in ("runs", "healthy", "alarms", "runtime") else "left")
+    for row in found:
+        about = plain_words(row) or row["reason"].removeprefix("first run of this work").removeprefix("; ")
+        table.add_row(
+            row["workload"],
+            str(row["runs"]),
+            str(row["healthy"]),
+            str(row["alarms"]),
+            seconds(row["runtime_seconds"]),
+            local(row["at"]),
+            about,
+        )
+    return table
+
+
+def runs_table(found: Iterable[Row]) -> Table:
+    """One line per run of a group."""
+    table = Table(title=f"The newest {RUNS} runs", title_justify="left")
+    for name in ("job", "begun", "verdict", "runtime", "why it is here"):
+        table.add_column(name, justify="right" if name == "runtime" else "left")
+    for row in found:
+        verdict = row["state"] or "no verdict yet"
+        table.add_row(row["job"], local(row["at"]), verdict, seconds(row["runtime_seconds"]), row["reason"])
+    return table
+
+
+def plain_words(row: Row) -> str:
+    """The command line, where the site keeps it."""
+    words = _parsed(row["plain"])
+    return " ".join(map(str, words)) if isinstance(words, list) else ""
+
+
+def features(row: Row) -> list[str]:
+    """What was asked for, line by line."""
+    if row["program"] is None:
+        return ["no row of `works`: the site keeps nothing of command lines, or the run was imported"]
+    lines = [f"executable {row['executable'] or 'unknown'}, program {row['program'] or 'unknown'}"]
+    lines += [f"script {row['script']}"] if row["script"] else []
+    lines += [f"threads {row['threads']}"] if row["threads"] >= 0 else []
+    words, inputs = _parsed(row["words"]), _parsed(row["inputs"])
+    if not isinstance(words, list) or not isinstance(inputs, list):
+        return [*lines, "words and inputs: not the JSON that was expected"]
+    told = _parsed(row["plain"])
+    for number, word in enumerate(words):
+        plain = f" ({told[number]})" if isinstance(told, list) and number < len(told) else ""
+        lines.append(f"word {number + 1} {word}{plain}")
+    for one in inputs:
+        name = f"input {one['word'] + 1}" if one["word"] >= 0 else "standard input"
+        lines.append(f"{name} {one['digest'] or 'not read'}, {one['bytes']:,} bytes")
+    return [*lines, f"missing: {row['missing']}"] if row["missing"] else lines
+
+
+def _parsed(text: str | None) -> Any:
+    try:
+        return json.loads(text or "null")
+    except json.JSONDecodeError:
+        return None
+
+
+def show_one(reader: LogReader, console: Console, name: str) -> None:
+    """Print a job or a group. Raises NothingKnown."""
+    if found := runs(reader, f"latest.job = {queries.text(name)}"):
+        row = found[0]
+        console.print(f"{row['job']}: {row['workload']}", highlight=False)
+        console.print(f"  {row['how']}: {_HOW.get(row['how'], '')}; {row['reason']}", highlight=False)
+        for line in features(row):
+            console.print(f"  {line}", highlight=False)
+    elif found := runs(reader, f"latest.workload = {queries.text(name)}"):
+        console.print(runs_table(found))
+    else:
+        known = rows_of(reader.query(f"SELECT DISTINCT workload FROM assignments LIMIT {NAMES}", NAMES))
+        near = difflib.get_close_matches(name, [row["workload"] for row in known], 3)
+        text = f"{name!r} is no job and no group of the log"
+        raise NothingKnown(text + (f"; similar: {', '.join(near)}" if near else "; `barograph work` lists the groups"))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print groups, a group, or a job; 69 if no collector answers, 65 for an unknown name."""
+    parser = argparse.ArgumentParser(
+        prog="barograph work", description="Show the groups of like work, or why a run is in its group."
+    )
+    places.add_collector_option(parser, agent.endpoint(os.environ))
+    parser.add_argument("name", nargs="?", default="", metavar="NAME", help="a job, or a group: its runs")
+    parser.add_argument("--app", default="", metavar="NAME", help="groups of this application only")
+    parser.add_argument("--limit", type=int, default=50, metavar="N", help="groups shown (default: %(default)s)")
+    parser.add_argument("--json", action="store_true", help="groups as JSON, an object per line")
+    options = parser.parse_args(arguments)
+    if options.limit < 1:
+        parser.error(f"argument --limit: {options.limit}, expected at least 1")
+    if options.name and (options.app or options.json):
+        raise CommandError("--app and --json are for the list of groups, expected no NAME with them", 2)
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    with opened(options.collector, 5.0) as reader:
+        if options.name:
+            show_one(reader, console, options.name)
+            return 0
+        found = groups(reader, options.app, options.limit)
+    if options.json:
+        for row in found:
+            print(json.dumps({name: value for name, value in row.items() if name != "plain" or value}))
+    elif found:
+        console.print(groups_table(found))
+    else:
+        console.print("No work is known yet: there is a group from the first run on that the modeler has seen.")
+    return 0
