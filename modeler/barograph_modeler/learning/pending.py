@@ -105,9 +105,9 @@ class PendingJob:
         return self._timeline
 
     def ended(self, job: str, end: JobEnd) -> EndedJob:
-        """The job with its verdict."""
+        """The job with its verdict. What is inconclusive is withheld from its own limits only."""
         verdict: Literal["healthy", "withheld", "failed"] = "failed" if end.exit_status != 0 else "healthy"
-        return EndedJob(job, self.workload, end.runtime_seconds, "withheld" if self.suspect else verdict)
+        return EndedJob(job, self.workload, end.runtime_seconds, "withheld" if self.score > 1 else verdict)
 
     def add(self, batch: BlockBatch, now: float) -> None:
         """Hold further intervals. now: time of arrival, Unix seconds; intervals from a spool ended long before."""

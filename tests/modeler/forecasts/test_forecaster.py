@@ -125,6 +125,17 @@ def test_failed_runs_and_runs_that_alarmed_do_not_enter_the_history():
     assert [row["result"] for row in life.rows("outcomes")] == ["withheld"]
 
 
+def test_inconclusive_runs_are_scored_and_learned_so_that_predictions_do_not_seem_better_than_they_are():
+    life, campaign = learned()
+    before = len(life.forecaster.history.runs(SOLVER)["lab/solver n=1"])
+    job = campaign.run(2)
+    job["runs"]["imported"][:] = 0
+    life.observe(("jobs", job["jobs"]))
+    life.observe(("runs", job["runs"]), ("scores", verdict(job, 0.5, state="inconclusive")))
+    assert len(life.forecaster.history.runs(SOLVER)["lab/solver n=1"]) == before + 1
+    assert [row["result"] for row in life.rows("outcomes")] == ["inside"]
+
+
 def test_where_no_job_has_ever_had_a_verdict_runs_wait_for_one_for_a_while_only():
     life, campaign = Life(), Campaign()
     job = campaign.run(2)
