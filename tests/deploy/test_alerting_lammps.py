@@ -124,14 +124,17 @@ def machine(tmp_path_factory: pytest.TempPathFactory, webhook: Webhook) -> Itera
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core: a rank cannot be told from the others")
 def test_a_disturbed_lammps_run_is_one_complete_call_and_a_healthy_one_is_none(machine: Machine, webhook: Webhook):
-    for runs in (1, 2):
+    learned = 0
+    while learned < 2:
         with machine.run() as (job, process):
             assert process.wait(RUN_LIMIT_SECONDS) == 0
         chapter = read_run(machine.reader, "healthy", job)
-        assert chapter.state == "healthy", chapter.sentence
-        pace = wait_learned(machine.reader, chapter.workload, runs, LEARNED_SECONDS)
+        # One of 20 is outside the limits, more where other tests run. It is no alarm, and only a shorter one is learned.
+        assert chapter.state in ("healthy", "inconclusive"), chapter.sentence
+        pace = wait_learned(machine.reader, chapter.workload, learned + 1, LEARNED_SECONDS)
         assert pace is not None
-        assert pace.runs == runs
+        assert pace.runs > learned or chapter.state == "inconclusive"
+        learned = pace.runs
     assert webhook.calls == []
 
     with machine.run() as (job, process):

@@ -151,7 +151,7 @@ def test_the_guide_leads_from_nothing_to_the_first_alarm(facility: Facility) -> 
         paced = f"srun --mpi=pmi2 {slurm.work}/paced"
         slurm.batch(f"{paced} 2500 4000 /dev/null", "--array=1-3", "--output=%A_%a.out")
         facility.wait_for(r"lab/paced@1x1 │ +3 │")
-        slow = slurm.batch(f"{paced} 2500 12000 /dev/null")
+        slow = slurm.batch(f"PACED_MICROSECONDS=12000 {paced} 2500 4000 /dev/null")
         facility.wait_for(rf"lab/{slow}\.0\.0 .* slow ")
 
         sql = f"{sys.executable} -m barograph sql --csv 'SELECT user, count(*) FROM jobs GROUP BY ALL ORDER BY ALL'"

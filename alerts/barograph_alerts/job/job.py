@@ -104,9 +104,14 @@ class WatchedJob:
         return "which depends on its features" if self.has_features else ""
 
     def projected_seconds(self, history: RuntimeHistory | None, now: float) -> float:
-        """Projected runtime in seconds; NaN if unknown. now: Unix seconds."""
-        if self.monitor is None or self.other_work:
+        """Projected runtime in seconds; NaN if unknown. now: Unix seconds.
+
+        Of a run that is not compared with the runtimes of its history it is the time so far.
+        """
+        if self.monitor is None:
             return math.nan
+        if self.other_work:
+            return now - self.started_at
         return self.monitor.projected_seconds(history, now)
 
     @property

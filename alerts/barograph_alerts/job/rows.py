@@ -91,7 +91,7 @@ def _runtime(job: WatchedJob, monitor: JobMonitor, history: RuntimeHistory | Non
     # The run may have become part of the history meanwhile.
     if test is not None and isinstance(test.prior, RuntimeHistory):
         history = test.prior
-    verb = "ran" if job.ended else "will take"
+    verb = "ran" if job.ended else "has run" if job.other_work else "will take"
     seconds = job.runtime_seconds if job.ended else job.projected_seconds(history, now)
     clause = runtime_clause(seconds, history, verb, other_work=job.other_work)
     if test is None or not isinstance(test.prior, RuntimePrior):
