@@ -129,7 +129,7 @@ def test_a_disturbed_lammps_run_is_one_complete_call_and_a_healthy_one_is_none(m
         with machine.run() as (job, process):
             assert process.wait(RUN_LIMIT_SECONDS) == 0
         chapter = read_run(machine.reader, "healthy", job)
-        # One of 20 is outside the limits, more where other tests run. It is no alarm, and only a shorter one is learned.
+        # One of 20 is outside the limits, more beside other tests. It is no alarm, and only a shorter one is learned.
         assert chapter.state in ("healthy", "inconclusive"), chapter.sentence
         pace = wait_learned(machine.reader, chapter.workload, learned + 1, LEARNED_SECONDS)
         assert pace is not None

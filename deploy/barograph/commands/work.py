@@ -60,8 +60,8 @@ def runs(reader: LogReader, condition: str) -> list[Row]:
     """The newest runs that meet a condition on `latest`, with what was asked for."""
     query = f"""
     WITH {LATEST}
-    SELECT latest.job AS job, latest.workload AS workload, family, how, latest.reason AS reason, latest."at" AS "at", state,
-        runtime_seconds, executable, program, script, words, inputs, threads, plain, asked.reason AS missing
+    SELECT latest.job AS job, latest.workload AS workload, family, how, latest.reason AS reason, latest."at" AS "at",
+        state, runtime_seconds, executable, program, script, words, inputs, threads, plain, asked.reason AS missing
     FROM latest LEFT JOIN verdicts USING (job) LEFT JOIN ends USING (job) LEFT JOIN asked USING (job)
     WHERE {condition} ORDER BY "at" DESC LIMIT {RUNS}
     """
