@@ -29,8 +29,10 @@ def latest(columns: Mapping[str, Column], *key: str) -> dict[tuple[Any, ...], Ro
     return {tuple(row[name] for name in key): row for row in rows(columns)}
 
 
-def jobs_table(jobs: list[Row], runs: Mapping[Any, Row], scores: Mapping[Any, Row]) -> Table:
-    """The jobs with their runtimes, states and scores."""
+def jobs_table(
+    jobs: list[Row], groups: Mapping[Any, Row], runs: Mapping[Any, Row], scores: Mapping[Any, Row]
+) -> Table:
+    """The jobs with their groups of like work, runtimes, states and scores."""
     table = Table(title="Jobs", title_justify="left")
     for name in ("job", "workload", "ranks", "started", "runtime", "state", "score", "slowdown"):
         table.add_column(name, justify="right" if name in ("ranks", "runtime", "score", "slowdown") else "left")
@@ -40,7 +42,7 @@ def jobs_table(jobs: list[Row], runs: Mapping[Any, Row], scores: Mapping[Any, Ro
         style = "bold red" if score and score["state"] in ALARMS else ""
         table.add_row(
             job["job"],
-            job["workload"],
+            groups.get(key, job)["workload"],
             str(job["ranks"]),
             local(job["started_at"]),
             figure(run["runtime_seconds"], "s") if run else "running",
@@ -69,7 +71,8 @@ def show(reader: LogReader, console: Console, limit: int) -> None:
     scores = latest(reader.read("scores", -TAIL).columns, "job")
     bands = latest(reader.read("bands", -TAIL).columns, "workload", "class_id", "method")
     runtimes = [band for band in bands.values() if band["kind"] == "runtime"]
-    console.print(jobs_table(jobs, runs, scores))
+    groups = latest(reader.read("assignments", -TAIL).columns, "job")
+    console.print(jobs_table(jobs, groups, runs, scores))
     console.print(bands_table(runtimes))
     console.print(f"{len(bands) - len(runtimes)} interval bands in the newest {TAIL} rows of the log")
     alarms = [row for row in scores.values() if row["state"] in ALARMS and not row["job"].startswith("canary/")]
