@@ -29,9 +29,7 @@ def latest(columns: Mapping[str, Column], *key: str) -> dict[tuple[Any, ...], Ro
     return {tuple(row[name] for name in key): row for row in rows(columns)}
 
 
-def jobs_table(
-    jobs: list[Row], groups: Mapping[Any, Row], runs: Mapping[Any, Row], scores: Mapping[Any, Row]
-) -> Table:
+def jobs_table(jobs: list[Row], groups: Mapping[Any, Row], runs: Mapping[Any, Row], scores: Mapping[Any, Row]) -> Table:
     """The jobs with their groups of like work, runtimes, states and scores."""
     table = Table(title="Jobs", title_justify="left")
     for name in ("job", "workload", "ranks", "started", "runtime", "state", "score", "slowdown"):

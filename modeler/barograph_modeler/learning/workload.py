@@ -29,7 +29,10 @@ RUNS: Final = 64
 TIMELINES: Final = 16
 """Runs of which the timelines are kept, each some 100 kB."""
 ALIKE: Final = 0.05
-"""Runs of like work differ by this in pace and runtime at most, as logarithms."""
+ALIKE_EXACTLY: Final = 0.1
+FEWEST_INTERVALS: Final = 100
+"""Runs of like work differ by this in pace and runtime at most, as logarithms; by more where they have exactly the same
+intervals, this many or more."""
 CLASSES: Final = 512
 """Classes kept per workload, so that unbounded call sites evict classes of their own workload only."""
 
@@ -104,20 +107,20 @@ class Workload:
         """Whether the runs of another workload do the same at the same pace, as far as is known of both.
 
         That is: the same number of intervals of each class within EQUAL, and mean times of the intervals and runtimes
-        that differ by ALIKE at most.
+        that differ by ALIKE at most, or, if the numbers are exactly the same and not small, by ALIKE_EXACTLY.
         """
         if not (self.runtimes and other.runtimes and bool(self.runs) == bool(other.runs)):
             return False
+        most = ALIKE
         distances = [_distance(self.runtimes, other.runtimes)]
         if self.runs:
-            mine, theirs = self.runs[-1].counts, other.runs[-1].counts
+            mine, theirs = self.timelines[-1].counts(), other.timelines[-1].counts()
             differing = sum(abs(mine[c] - theirs[c]) for c in mine.keys() | theirs.keys())
             if differing > (EQUAL - 1) * max(mine.total(), theirs.total()):
                 return False
-            distances.append(
-                _distance(*([math.fsum(run.seconds.values()) for run in one.runs] for one in (self, other)))
-            )
-        return max(distances) <= ALIKE
+            most = ALIKE_EXACTLY if not differing and mine.total() >= FEWEST_INTERVALS else ALIKE
+            distances.append(_distance(*([_mean_interval(run) for run in one.runs] for one in (self, other))))
+        return max(distances) <= most
 
     def absorb(self, other: Workload) -> None:
         """Add the runs of a workload that is like this one. Its classes are not: they are learned again."""
@@ -186,6 +189,10 @@ class Workload:
 def _are_alike(logs: Sequence[float]) -> bool:
     """Whether log ratios to a reference differ from each other by less than the nearest of them from 0."""
     return bool(logs) and all(map(math.isfinite, logs)) and max(logs) - min(logs) < min(map(abs, logs))
+
+
+def _mean_interval(run: RunPace) -> float:
+    return math.fsum(run.seconds.values()) / run.counts.total()
 
 
 def _distance(a: Sequence[float], b: Sequence[float]) -> float:

@@ -69,6 +69,17 @@ def test_work_that_differs_in_pace_or_length_is_not_merged(factor, intervals):
     assert group != FAMILY
 
 
+@pytest.mark.parametrize(
+    ("factor", "intervals", "merged"), [(1.08, 8000, True), (1.08, 8100, False), (1.03, 8100, True)]
+)
+def test_runs_with_exactly_the_same_intervals_may_differ_more_in_pace(factor, intervals, merged):
+    site = Site()
+    site.run(asked(["out.1"]))
+    job = site.begin(asked(["out.2"]), factor, intervals)
+    site.end(job)
+    assert (site.assignments[job["jobs"]["job"][0]]["how"] == "merged") == merged
+
+
 def test_an_input_is_known_by_its_content_and_not_by_its_name():
     site = Site()
     assert site.run(asked(["-in", "in.lj"], [(1, "10 steps")])) == (FAMILY, "first")
