@@ -155,7 +155,7 @@ def test_a_disturbed_lammps_run_is_one_complete_call_and_a_healthy_one_is_none(m
             assert float(said["slowdown"]) > 1 + MARGIN
             since = datetime.strptime(said["since"].partition(".")[0], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
             assert since.timestamp() == pytest.approx(began, abs=10)
-            assert (alert["labels"]["cause"], said["members"]) == ("straggler", "rank 1")
+            assert (alert["labels"]["cause"], said["members"]) == ("stopped", "rank 1")
 
             os.kill(machine.up.pid("alerts"), signal.SIGKILL)
             machine.up.wait_for(" alerts following the log", times=2)
