@@ -23,17 +23,26 @@ above 4 %, a tenth above 11 %.
 """
 
 
-def posterior_spread(spread: float, runs: int) -> float:
+PRIOR_SECONDS: Final = 0.1
+"""The prior of what starting and ending a program adds to the spread of short runs, in seconds."""
+
+
+def prior_spread(expected_seconds: float) -> float:
+    """The prior of the spread of log runtimes of runs that take so long."""
+    return math.hypot(PRIOR_SPREAD, PRIOR_SECONDS / expected_seconds)
+
+
+def posterior_spread(spread: float, runs: int, prior: float = PRIOR_SPREAD) -> float:
     """The spread of log runtimes or paces given the sample standard deviation of `runs` of them, NaN below 2.
 
     With a scaled inverse chi-square prior (Gelman et al., Bayesian Data Analysis, section 2.6):
 
-        s**2 = (PRIOR_RUNS PRIOR_SPREAD**2 + (n - 1) spread**2) / (PRIOR_RUNS + n - 1)
+        s**2 = (PRIOR_RUNS prior**2 + (n - 1) spread**2) / (PRIOR_RUNS + n - 1)
 
     One more run then follows Student's t with PRIOR_RUNS + n - 1 degrees of freedom, of scale s sqrt(1 + 1 / n).
     """
     own = (runs - 1) * spread**2 if runs > 1 else 0.0
-    return math.sqrt((PRIOR_RUNS * PRIOR_SPREAD**2 + own) / (PRIOR_RUNS + runs - 1))
+    return math.sqrt((PRIOR_RUNS * prior**2 + own) / (PRIOR_RUNS + runs - 1))
 
 
 def runtime_band(runtimes: npt.ArrayLike, level: float = LEVEL) -> Band | None:
@@ -58,7 +67,8 @@ def runtime_limits(runtimes: npt.ArrayLike, level: float = LEVEL) -> Band | None
     if not (n := (logs := _logs(runtimes)).size):
         return None
     spread = float(logs.std(ddof=1)) if n > 1 else math.nan
-    return _band(logs, posterior_spread(spread, n), PRIOR_RUNS + n - 1, level)
+    prior = prior_spread(math.exp(float(logs.mean())))
+    return _band(logs, posterior_spread(spread, n, prior), PRIOR_RUNS + n - 1, level)
 
 
 def p_value(seconds: float, expected: float, upper: float, runs: int) -> float:
@@ -72,7 +82,7 @@ def p_value(seconds: float, expected: float, upper: float, runs: int) -> float:
     scale = math.log(upper / expected) / float(stdtrit(freedom if few else runs - 1, (1 + LEVEL) / 2))
     if not few:
         wider = math.sqrt(1 + 1 / runs)
-        scale = posterior_spread(scale / wider, runs) * wider
+        scale = posterior_spread(scale / wider, runs, prior_spread(expected)) * wider
     return float(stdtr(freedom, -math.log(seconds / expected) / scale))
 
 

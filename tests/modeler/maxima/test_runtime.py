@@ -2,8 +2,9 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import t
 
-from barograph_modeler.maxima.runtime import runtime_band
+from barograph_modeler.maxima.runtime import p_value, runtime_band, runtime_limits
 
 
 def test_three_runs_give_the_band_of_the_textbook():
@@ -43,3 +44,13 @@ def test_a_runtime_that_is_no_number_is_refused():
         runtime_band([math.nan, 1.0, 1.0])
     with pytest.raises(ValueError, match=r"^level is 0, expected a number between 0 and 1, both excluded$"):
         runtime_band([1.0, 1.0, 1.0], 0)
+
+
+def test_short_runs_may_differ_by_what_starting_them_takes():
+    short, long = runtime_limits([2.0]), runtime_limits([200.0])
+    assert short is not None
+    assert long is not None
+    assert long.upper / long.expected == pytest.approx(math.exp(t.ppf(0.975, 4) * 0.03 * math.sqrt(2)), rel=1e-3)
+    wider = math.hypot(0.03, 0.05)
+    assert short.upper / short.expected == pytest.approx(math.exp(t.ppf(0.975, 4) * wider * math.sqrt(2)))
+    assert p_value(2.4, 2.0, short.upper, 1) > 5 * p_value(240.0, 200.0, long.upper, 1)
