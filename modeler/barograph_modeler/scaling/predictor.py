@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from barograph_modeler.maxima.runtime import MINIMUM_RUNS, PRIOR_RUNS, posterior_spread
+from barograph_modeler.maxima.runtime import MINIMUM_RUNS, PRIOR_RUNS, posterior_spread, prior_spread
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.answer import Prediction, Refusal
 from barograph_modeler.scaling.evidence import ShapeEvidence
@@ -194,7 +194,9 @@ def _from_runs(seconds: Floats, ranks: float) -> Prediction:
     logs = np.log(seconds)
     n = logs.size
     few = n < MINIMUM_RUNS
-    spread = posterior_spread(float(logs.std(ddof=1)) if n > 1 else np.nan, n) if few else float(logs.std(ddof=1))
+    spread = float(logs.std(ddof=1)) if n > 1 else np.nan
+    if few:
+        spread = posterior_spread(spread, n, prior_spread(float(np.exp(logs.mean()))))
     freedom = (PRIOR_RUNS if few else 0) + n - 1
     # Equal runtimes have no spread, and a distribution needs one.
     mixture = Mixture.single(float(logs.mean()), max(spread, LEAST_SPREAD) * float(np.sqrt(1 + 1 / n)), freedom)
