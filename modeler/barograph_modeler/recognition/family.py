@@ -145,6 +145,11 @@ class Family:
     def _named(self, label: str) -> str:
         return f"{self.name[: NAME_LIMIT - 1 - len(label)]}+{label}"
 
+    @property
+    def size(self) -> int:
+        """Number of requests kept."""
+        return len(self._requests)
+
     def is_only(self, job: str, name: str) -> bool:
         """Whether a group has no job but this one."""
         return name in self.groups and list(self.groups[name].jobs) == [job]

@@ -16,6 +16,8 @@ from barograph_modeler.state.stateful import Stateful
 WAIT_SECONDS: Final = 5.0
 """How long a job waits for its row of `works`, where there have been such rows: sidecars write it within 2 s."""
 FAMILIES: Final = 10_000
+REQUESTS: Final = 100_000
+"""Families, and requests of all of them, that are kept: beyond them the family is forgotten that had no job longest."""
 APPLICATIONS: Final = 10_000
 JOBS: Final = 20_000
 """Jobs waiting, or running, whose groups are known; the oldest are forgotten."""
@@ -59,7 +61,7 @@ class Recognizer(Stateful):
     Assignments that are in the log are repeated, not made again.
     """
 
-    STATE = ("_families", "_relevance", "_waiting", "_places", "_has_evidence")
+    STATE = ("_families", "_relevance", "_waiting", "_places", "_has_evidence", "_size")
 
     def __init__(self) -> None:
         self._families: OrderedDict[str, Family] = OrderedDict()
@@ -68,13 +70,15 @@ class Recognizer(Stateful):
         self._recorded: OrderedDict[str, str] = OrderedDict()
         self._places: OrderedDict[str, _Place] = OrderedDict()
         self._has_evidence = False
+        self._size = 0
+        """Requests kept, of all families, or more: what merges and groups have lost is not subtracted at once."""
         self.outputs: list[Output] = []
         """Rows to write since the list was last cleared."""
 
     @property
     def idle(self) -> bool:
-        """Whether no job waits."""
-        return not self._waiting
+        """Whether no job waits for something that time will tell."""
+        return all(one.row is None for one in self._waiting.values())
 
     def read(self, table: str, columns: Mapping[str, Column], now: float) -> None:
         """Read rows of one table. now: Unix seconds."""
@@ -132,17 +136,27 @@ class Recognizer(Stateful):
     def _assign(self, job: str, waiting: _Waiting, now: float) -> str:
         assert waiting.row is not None
         family = self._family(waiting.row)
+        before = family.size
         decision = family.decide(waiting.request)
         if (recorded := self._recorded.pop(job, None)) is not None:
             decision = decision._replace(group=recorded)
         elif waiting.reason and waiting.request is None:
             decision = decision._replace(reason=f"{decision.reason}: {waiting.reason}")
         family.add(job, decision.group, waiting.request, known=recorded is not None)
+        self._size += family.size - before
+        if self._size > REQUESTS:
+            self._forget()
         place = _Place(family.name, decision.group, decision.how, waiting.request, decision.differ)
         lru.store(self._places, job, place, JOBS)
         if recorded is None:
             self._write(job, family.name, decision, now)
         return decision.group
+
+    def _forget(self) -> None:
+        """Forget the families that had no job for longest."""
+        self._size = sum(family.size for family in self._families.values())
+        while self._size > REQUESTS and len(self._families) > 1:
+            self._size -= self._families.popitem(last=False)[1].size
 
     def _family(self, row: Mapping[str, Any]) -> Family:
         application = f"{row['cluster']}/{row['app']}"

@@ -9,6 +9,9 @@ from typing import Any, Final, NamedTuple, Self
 import msgspec
 
 LABEL_DIGITS: Final = 6
+WORDS: Final = 64
+INPUTS: Final = 32
+"""Words and inputs that are features of their own; the further ones of a job are one feature together."""
 
 
 class Request(NamedTuple):
@@ -36,8 +39,12 @@ class Request(NamedTuple):
         features = {"program": row["program"] or row["executable"], "threads": str(row["threads"])}
         if row["script"]:
             features["script"] = row["script"]
-        features |= {f"word {number}": word for number, word in enumerate(words, 1)}
-        for one in inputs:
+        features |= {f"word {number}": word for number, word in enumerate(words[:WORDS], 1)}
+        if words[WORDS:]:
+            features["further words"] = _digest(words[WORDS:])
+        if inputs[INPUTS:]:
+            features["further inputs"] = _digest([one.digest for one in inputs[INPUTS:]])
+        for one in inputs[:INPUTS]:
             name = f"input {one.word + 1}" if one.word >= 0 else "standard input"
             if one.digest:
                 # The name of a file does not matter where its content is known.
@@ -48,13 +55,16 @@ class Request(NamedTuple):
     @property
     def label(self) -> str:
         """A short digest, the same at each scale."""
-        text = msgspec.json.encode(self.features)
-        return hashlib.blake2b(text, digest_size=LABEL_DIGITS // 2).hexdigest()
+        return _digest(self.features)
 
     def differences(self, other: Request) -> frozenset[str]:
         """The names of the features in which two requests differ."""
         mine, theirs = dict(self.features), dict(other.features)
         return frozenset(name for name in mine.keys() | theirs.keys() if mine.get(name) != theirs.get(name))
+
+
+def _digest(value: Any) -> str:
+    return hashlib.blake2b(msgspec.json.encode(value), digest_size=LABEL_DIGITS // 2).hexdigest()
 
 
 class _Input(msgspec.Struct):

@@ -53,4 +53,16 @@ def test_short_runs_may_differ_by_what_starting_them_takes():
     assert long.upper / long.expected == pytest.approx(math.exp(t.ppf(0.975, 4) * 0.03 * math.sqrt(2)), rel=1e-3)
     wider = math.hypot(0.03, 0.05)
     assert short.upper / short.expected == pytest.approx(math.exp(t.ppf(0.975, 4) * wider * math.sqrt(2)))
-    assert p_value(2.4, 2.0, short.upper, 1) > 5 * p_value(240.0, 200.0, long.upper, 1)
+    assert p_value(2.4, 2.0, short.upper, 1) > 2 * p_value(240.0, 200.0, long.upper, 1)
+
+
+def test_one_run_allows_gross_statements_only_and_more_runs_finer_ones():
+    found = []
+    for runs in ([100.0], [100.0, 100.0], [100.0, 101.0, 99.0], [100.0, 101.0, 99.0] * 3):
+        band = runtime_limits(runs)
+        assert band is not None
+        ratios = (ratio / 100 for ratio in range(100, 200))
+        found.append(
+            next(one for one in ratios if p_value(one * band.expected, band.expected, band.upper, len(runs)) < 0.00125)
+        )
+    assert found == [1.62, 1.36, 1.27, 1.13]

@@ -8,9 +8,10 @@ import pytest
 
 from barograph_agent.protocol import wire
 from barograph_collector.storage import messages
+from barograph_modeler.recognition import recognizer
 from barograph_modeler.recognition.family import GROUPS, REQUESTS, Family, Relevance, family_of
 from barograph_modeler.recognition.recognizer import WAIT_SECONDS
-from barograph_modeler.recognition.request import Request
+from barograph_modeler.recognition.request import WORDS, Request
 from helpers.works import Site, asked, new_modeler
 
 FAMILY = "lab/app@2x1"
@@ -201,6 +202,24 @@ def test_a_family_and_its_groups_are_bounded_and_the_oldest_are_forgotten():
         one.add(f"job {number}", FAMILY, request_of(str(number)))
     assert len(one.groups[FAMILY].requests) == REQUESTS
     assert len(one._requests) <= 2 * REQUESTS
+
+
+def test_of_all_families_together_so_many_requests_are_kept_and_the_family_without_jobs_for_longest_goes(monkeypatch):
+    monkeypatch.setattr(recognizer, "REQUESTS", 20)
+    site = Site()
+    for family in range(4):
+        site.simulation.workload = f"lab/app{family}@2x1"
+        for number in range(8):
+            site.begin(asked([str(number)]), intervals=2)
+    assert list(site.modeler.recognizer._families) == ["lab/app2@2x1", "lab/app3@2x1"]
+
+
+def test_of_a_command_line_of_a_thousand_words_the_first_are_told_apart():
+    words = [str(number) for number in range(1000)]
+    one, other, last = request_of(*words), request_of("x", *words[1:]), request_of(*words[:-1], "x")
+    assert len(one.features) == WORDS + 3
+    assert one.differences(other) == {"word 1"}
+    assert one.differences(last) == {"further words"}
 
 
 def request_of(*words: str) -> Request:
