@@ -157,6 +157,9 @@ class Scorer:
         points = job.points if job.ended else sum(job.sync_points.values())
         job.other_length = not self._progress.is_as_long(job.workload, points, over=job.ended)
         history = self._references.runtimes.get(job.workload)
+        if job.ended and history is not None and job.runtime_seconds > history.expected_seconds:
+            # With fewer sync points it has done less, which is no reason to take longer.
+            job.other_length = job.other_length and not self._progress.is_shorter(job.workload, points)
         if job.other_length or job.has_features:
             monitor.evidence.expect_another_runtime()
         elif history is not None and not history.vague:

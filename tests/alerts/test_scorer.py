@@ -70,7 +70,10 @@ def test_too_little_to_judge_by_is_unknown_and_says_what_is_missing():
     assert final["sentence"].startswith(expected)
 
 
-def test_a_run_with_another_number_of_sync_points_is_not_held_against_the_runtimes_of_its_history():
+@pytest.mark.parametrize(
+    ("length", "factor", "state"), [(2.0, 1.0, "healthy"), (0.5, 1.0, "healthy"), (0.5, 4.0, "slow")]
+)
+def test_a_run_with_more_sync_points_is_not_held_against_the_runtimes_of_its_history(length, factor, state):
     simulation = Simulation()
     scorer, expected = Scorer(), history(simulation, 3)
     for past in range(3):
@@ -81,11 +84,12 @@ def test_a_run_with_another_number_of_sync_points_is_not_held_against_the_runtim
     for table, columns in expected.items():
         scorer.observe(table, columns, 0.0)
     scorer.step(0.0)
-    simulation.intervals *= 2
-    final = judge(scorer, simulation.job())[-1]
-    assert final["state"] == "healthy"
-    assert final["sentence"].endswith(" s, with another number of sync points than its history")
-    assert "expected" not in final["sentence"]
+    simulation.intervals = int(length * simulation.intervals)
+    final = judge(scorer, simulation.job(slow_from=0, factor=factor))[-1]
+    assert final["state"] == state
+    said = final["sentence"].endswith(" s, with another number of sync points than its history")
+    # With fewer sync points it should not take longer.
+    assert (said, "expected" in final["sentence"]) == ((True, False) if state == "healthy" else (False, True))
 
 
 def test_a_run_that_says_what_its_runtime_depends_on_is_not_held_against_the_runtimes_of_other_runs():

@@ -61,11 +61,15 @@ def checked(output: Output) -> CheckedRows:
 
 
 def alarms_without_pipeline(tables: Tables) -> set[str]:
-    """Jobs that alarm where a scorer reads the same rows at once, in the order of the log."""
+    """Jobs that ever alarm where a scorer reads the same rows in the order of the log, and steps after each."""
     scorer, database = Scorer(), SimulatedDatabase(tables)
-    last = {table: database.read(table, 0, 10**6) for table in TABLES}
-    for table, page in last.items():
-        if page.rows:
-            scorer.observe(table, page.columns, float(max(last["runs"].columns["ended_at"], default=0.0)))
-    outputs = scorer.step(float(max(last["runs"].columns["ended_at"], default=0.0)))
-    return {output.columns["job"] for output in outputs if output.columns["alarmed_at"] == output.columns["alarmed_at"]}
+    pages = {table: database.read(table, 0, 10**6) for table in TABLES}
+    now = float(max(pages["runs"].columns["ended_at"], default=0.0))
+    offsets = [(int(at), table, row) for table in TABLES for row, at in enumerate(pages[table].columns["offset"])]
+    alarmed = set()
+    for _, table, row in sorted(offsets):
+        scorer.observe(table, {name: values[row : row + 1] for name, values in pages[table].columns.items()}, now)
+        for output in scorer.step(now):
+            if output.columns["alarmed_at"] == output.columns["alarmed_at"]:
+                alarmed.add(output.columns["job"])
+    return alarmed
