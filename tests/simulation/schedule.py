@@ -234,6 +234,9 @@ class Schedule:
     def _is_quiet(self) -> bool:
         """Whether all that was begun has ended."""
         jobs = self.facility.jobs
+        # What belongs to a program that still runs, without launcher and sidecar, is no orphan yet.
+        if not all(self._over(program) for node in self._nodes for program in node.variables.values()):
+            return False
         return all(self._over(job.launcher) and (job.sidecar is None or self._over(job.sidecar)) for job in jobs)
 
     def _heads(self) -> dict[str, int]:

@@ -67,8 +67,7 @@ class ProgressHistory:
 
     def is_shorter(self, workload: str, points: int) -> bool:
         """Whether a run that ended after so many sync points is shorter than those of its workload."""
-        usual = self._usual.get(workload)
-        return bool(usual) and points < Length.of_runs(usual).lower
+        return bool(usual := self._usual.get(workload, deque())) and points < Length.of_runs(usual).lower
 
     def sync_points(self, problem: Problem) -> int:
         """Sync points of a run; 0 unless FEWEST_SCALES scales are known and all agree."""
