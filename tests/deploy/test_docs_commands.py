@@ -33,8 +33,9 @@ SMALLER: Final = {
     r"--seconds 1800 --watch 60\b": "--seconds 3 --watch 1",
     r"--streams 10000\b": "--streams 300",
     r"--rate 10000\b": "--rate 300",
+    r"lab/heat@2x1\+3f2a1c": "local/heat@2x1",
 }
-"""What is typed less large than the page has it, or with another program."""
+"""What is typed less large than the page has it, or with another program or name."""
 
 DAEMONS: Final = {
     r"\S*barograph up\b": "ready:",
@@ -46,6 +47,8 @@ DAEMONS: Final = {
 """Commands that go on until they are stopped, and what they say when they are there."""
 
 BEFORE: Final = {
+    "docs/engineer/recognition.md": "barograph run --app heat mpiexec -n 2 ./app"
+    " && until barograph work local/heat@2x1; do sleep 0.2; done",
     "docs/operator/page.md": "barograph keys init",
     "docs/operator/privacy.md": "barograph keys init && ln -s /etc/barograph/keys/ada.token .",
 }

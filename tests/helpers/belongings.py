@@ -150,6 +150,7 @@ BY_PAGE: Final[dict[str, list[Callable[[Path], None]]]] = {
     "docs/engineer/alerts.md": [maxima],
     "docs/engineer/backtest.md": [maxima],
     "docs/engineer/features.md": [features],
+    "docs/engineer/recognition.md": [programs],
     "docs/engineer/scaling.md": [scaling],
     "docs/engineer/scaling-papers.md": [public],
     "docs/operator/import.md": [history],
