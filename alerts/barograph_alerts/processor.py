@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, get_args
 
 import numpy as np
@@ -13,7 +14,8 @@ from barograph_agent.protocol.wire import Column
 from barograph_alerts.attribution.cause import Cause, KernelKind
 from barograph_alerts.attribution.coincidence import Coincidences, Neighbour
 from barograph_alerts.attribution.fleet import NodeRanking, e_bh, facility_share
-from barograph_alerts.attribution.kernel import pressure
+from barograph_alerts.attribution.kernel import NODE, pressure
+from barograph_alerts.attribution.node_speed import NodeSpeeds
 from barograph_alerts.attribution.work import WorkSpan
 from barograph_alerts.detection.evidence import ALPHA, MARGIN
 from barograph_alerts.detection.runtime_prior import FROM_FEATURES, RuntimePrior
@@ -66,6 +68,7 @@ class Scorer:
         self._references = References()
         self._progress = ProgressHistory()
         self._surroundings = Coincidences()
+        self._speeds = NodeSpeeds()
         self._judged: set[str] = set()
         self._last_offset = 0
         self._has_groups = False
@@ -264,6 +267,10 @@ class Scorer:
             if (job := self._job(row["job"])) is not None:
                 onset_at = job.monitor.open_since if job.monitor is not None else math.inf
                 job.kernel.add(pressure(row, names_others=self.names_others), onset_at)
+                job.kernel.usual_compute = partial(self._speeds.usual, row["job"])
+            if row["rank"] == NODE:
+                span = float(row["ended_at"]) - float(row["began_at"])
+                self._speeds.add(row["host"], row["job"], float(row["compute_seconds"]), span)
 
     def _job(self, name: str) -> WatchedJob | None:
         """The watched job; None once it has its final verdict."""

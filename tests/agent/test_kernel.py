@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from barograph_agent.kernel import busy
 from barograph_agent.kernel.pressures import MOST_RANKS, MOST_THREADS, QUIET_SECONDS, Pressures
 from barograph_agent.kernel.readings import NAME_LIMIT, clean, node_stat, process_stat, schedule
+from barograph_agent.kernel.speed import READS, Speed, SpeedProbe
 from barograph_agent.protocol import wire
 from barograph_agent.protocol.tables import IDENTIFIER, TABLES
 from barograph_agent.system.processes import Processes
@@ -35,8 +36,16 @@ class Node:
         self.pids = {RANK: 3}
         self.counters: dict[str, Any] = {}
         self.totals: dict[str, Any] = {}
-        self.pressures = Pressures(SetClock(lambda: self.now), self.proc, **options)
+        self.speed = Speed(15e-6, 200e-6)
+        self.pressures = Pressures(SetClock(lambda: self.now), self.proc, probe=self, **options)
         self.live(0)
+
+    def measure(self) -> None:
+        """As `SpeedProbe`."""
+
+    def take(self) -> Speed:
+        """What the test has set."""
+        return self.speed
 
     def live(self, seconds: int, state: str = "R", node: dict[str, float] | None = None, **rates: float) -> list[dict]:
         """Rows of so many seconds in which the counters grow at these rates."""
@@ -184,6 +193,17 @@ def test_a_rank_that_is_stopped_or_waits_for_a_disk_or_for_memory_has_a_row(node
     rows = [row for row in node.live(8, state, ran=0.1, **rates) if row["rank"] == 3]
     assert rows
     assert rows[-1][column] >= least
+
+
+def test_how_long_a_rank_slept_is_counted_and_only_where_is_from_looks(node):
+    node.live(5, ran=1.0)
+    rows = []
+    for state in "RRRDRRRSRRDR":
+        rows += node.live(1, state, ran=0.5)
+    ranks = [row for row in rows if row["rank"] == 3]
+    # Of the first four seconds two were asleep, all of them in the only state of sleep that was seen.
+    assert ranks[0]["blocked_seconds"] == pytest.approx(2.0, abs=0.6)
+    assert sum(row["blocked_seconds"] for row in ranks) == pytest.approx(4.0, abs=1.1)
 
 
 @pytest.mark.parametrize(
@@ -372,3 +392,52 @@ def test_a_busy_loop_on_a_ranks_core_is_what_the_rank_waits_for():
     assert waited["delay_seconds"] > 0.5 * waited["run_seconds"]
     assert (waited["core"], waited["process_core"]) == (core, core)
     assert waited["process_of"] in ("same", "other")
+
+
+@pytest.mark.parametrize("slower", [Speed(18e-6, 200e-6), Speed(15e-6, 260e-6)])
+def test_a_node_that_does_fixed_work_more_slowly_has_rows_after_that_of_the_quiet_time_before(node, slower):
+    assert node.live(10, ran=1.0) == []
+    usual, node.speed = node.speed, slower
+    quiet, *slow = node.live(9, ran=1.0)
+    assert (quiet["compute_seconds"], quiet["memory_seconds"]) == pytest.approx(usual)
+    assert len(slow) == 2
+    for row in slow:
+        assert (row["rank"], row["compute_seconds"], row["memory_seconds"]) == (-1, *slower)
+    node.speed = usual
+    assert node.live(20, ran=1.0) == []
+
+
+def test_a_little_more_time_for_fixed_work_is_nothing_and_counts_as_the_mean(node):
+    node.live(16, ran=1.0)
+    node.speed = Speed(16e-6, 240e-6)
+    [row] = node.live(20, ran=1.0)
+    assert 15.3e-6 < row["compute_seconds"] < 15.7e-6
+
+
+def test_the_probe_takes_processor_time_of_its_own_thread_the_fastest_and_the_median():
+    ticks = iter(range(10**6))
+    clock = SetClock(lambda: 0.0)
+    clock.thread_seconds = lambda: float(next(ticks))
+    probe = SpeedProbe(clock)
+    assert all(map(math.isnan, probe.take()))
+    probe.measure()
+    assert probe.take() == (1.0, 1.0)
+    took = iter([9, 9, 9, 9, 9, 30, 5, 9, 9, 9, 9, 10, 9, 9, 9, 9, 9, 20])
+    times = (float(at) for seconds in took for at in (0, seconds))
+    clock.thread_seconds = lambda: next(times)
+    for _ in range(3):
+        probe.measure()
+    assert probe.take() == (5.0, 20.0)
+
+
+def test_reads_of_memory_go_through_all_addresses():
+    probe = SpeedProbe(SYSTEM.clock)
+    probe.measure()
+    first, chain = probe._at, probe._chain
+    assert chain is not None
+    probe.measure()
+    seen, at = {first}, first
+    for _ in range(50 * READS):
+        at = chain[at]
+        seen.add(at)
+    assert len(seen) == 50 * READS + 1

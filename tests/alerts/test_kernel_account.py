@@ -12,6 +12,8 @@ import pytest
 from barograph_agent.protocol.tables import TABLES
 from barograph_alerts.attribution.cause import Beside, Cause
 from barograph_alerts.attribution.kernel import NODE, RECENT, KernelAccount, pressure
+from barograph_alerts.attribution.node_speed import JOBS as NODE_JOBS
+from barograph_alerts.attribution.node_speed import NodeSpeeds
 from barograph_alerts.job import kernel_words
 from barograph_alerts.processor import Scorer
 from helpers.jobs import Simulation
@@ -35,7 +37,8 @@ def row(at: float, rank: int = NODE, host: str = "n1", seconds: float = 4.0, **v
         "job": "lab/1.0.0", "host": host, "rank": rank, "began_at": at, "ended_at": at + seconds, "run_seconds": 1.0,
         "resident_bytes": 1, "core": -1 if of_node else 1, "process": "none", "process_of": "none", "process_core": -1,
         "process_seconds": math.nan, "cores": 1 if of_node else -1, "busy_seconds": math.nan, "cpu_pressure": math.nan,
-        "io_pressure": math.nan, "available_bytes": -1, "throttles": -1,
+        "io_pressure": math.nan, "available_bytes": -1, "throttles": -1, "compute_seconds": math.nan,
+        "memory_seconds": math.nan,
     } | unknown | found | plain  # fmt: skip
 
 
@@ -115,7 +118,7 @@ def test_a_process_of_another_user_has_no_name_unless_the_site_wants_it():
             "memory",
             "n1 waited 70% of its time for memory (5000 swapped)",
         ),
-        (disturbed(node={"steal_seconds": 0.4}), "steal", "the hypervisor took 40% of the cores of n1"),
+        (disturbed(node={"steal_seconds": 0.4}), "steal", "n1 had 40% of its cores taken by the hypervisor"),
     ],
 )
 def test_each_kind_of_loss_is_a_cause_with_words(rows, kind, words):
@@ -257,3 +260,45 @@ def test_a_stopped_process_is_why_a_job_is_stalled():
 def test_words_of_a_name_that_is_too_long_are_cut():
     cause = Cause("core", ("rank 1",), {"waited": 0.5, "rank": 1.0}, host="n1")
     assert "x" * 33 not in kernel_words.known(replace(cause, beside=Beside("x" * 128, "same", 1, True)))
+
+
+@pytest.mark.parametrize(
+    ("figure", "kind", "words"),
+    [
+        ("compute_seconds", "compute", "n1 did fixed work in 1.40 times the time: its cores are slower"),
+        ("memory_seconds", "bandwidth", "n1 read memory in 1.40 times the time"),
+    ],
+)
+def test_a_node_that_does_fixed_work_more_slowly_is_the_cause(figure, kind, words):
+    def rows(now):
+        before = row(1000.0, seconds=60.0, **{figure: 10e-6})
+        return account(before, *(row(ONSET + at, **{figure: now}) for at in range(0, 20, 4)))
+
+    cause = explain(rows(14e-6), lost=0.4)
+    assert (cause.kind, cause.members, kernel_words.known(cause)) == (kind, ("n1",), words)
+    assert explain(rows(14e-6), lost=0.8).kind == "network"
+    assert explain(rows(10.9e-6), lost=0.1).kind == "network"
+
+
+def test_a_node_that_was_slower_from_the_begin_of_a_job_is_compared_with_earlier_jobs_there():
+    made = account(*(row(ONSET + at, compute_seconds=15e-6) for at in range(0, 20, 4)))
+    assert explain(made, lost=0.3).kind == "network"
+    made.usual_compute = {"n1": 10e-6}.__getitem__
+    assert explain(made, lost=0.3).kind == "compute"
+
+
+def test_the_usual_speed_of_a_node_is_that_of_other_jobs_there():
+    speeds = NodeSpeeds()
+    for job, seconds in (("a", 1.0), ("b", 3.0)):
+        speeds.add("n1", job, seconds, 4.0)
+    speeds.add("n1", "c", math.nan, 4.0)
+    assert math.isnan(speeds.usual("c", "n1"))
+    speeds.add("n1", "c", 1.5, 1.0)
+    speeds.add("n1", "c", 2.5, 3.0)
+    speeds.add("n1", "d", 9.0, 4.0)
+    assert speeds.usual("d", "n1") == 2.25
+    assert speeds.usual("e", "n1") == pytest.approx((2.25 + 3) / 2)
+    assert math.isnan(speeds.usual("d", "n2"))
+    for number in range(2 * NODE_JOBS):
+        speeds.add("n1", f"e{number}", 5.0, 4.0)
+    assert speeds.usual("x", "n1") == 5.0

@@ -17,23 +17,19 @@ import math
 import os
 import re
 import statistics
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from barograph.demo.runs import newest_job
 from barograph_collector.client.log_reader import LogReader
 from helpers import applications
-from helpers.applications import Application, Report
+from helpers.applications import Application
+from helpers.injections import busy_loop
 from helpers.printed import show
 from helpers.up import Up
+from helpers.watched import Run, watch
 
 CORES = sorted(os.sched_getaffinity(0))[:2]
 HEALTHY = 3
@@ -41,32 +37,6 @@ DISTURBED = HEALTHY
 TABLES = ("jobs", "sites", "blocks", "node_blocks", "runs", "bands", "paces", "scores")
 LIMITS = re.compile(r"ran ([0-9.]+) s, expected [0-9.]+ s \(95 %: ([0-9.]+) to ([0-9.]+) s\)")
 COLUMNS = f"{'application':<18}{'healthy':>9}{'disturbed':>11}{'intervals':>11}{'a second':>10}{'alarm':>8}{'onset':>8}"
-# It ends when the benchmark is killed.
-LOOP = """
-import os
-os.sched_setaffinity(0, [{core}])
-while os.getppid() == {parent}:
-    sum(range(1_000_000))
-"""
-
-
-@dataclass(frozen=True)
-class Run:
-    """One watched run. Times are Unix seconds, NaN for what was not. alarm_at: when the log first had an alarm."""
-
-    job: str
-    disturbed_at: float
-    intervals: int
-    runtime: float
-    verdict: str
-    alarm_at: float
-    onset_at: float
-    cause: str
-
-    @property
-    def state(self) -> str:
-        """The first word of the verdict."""
-        return self.verdict.partition(":")[0]
 
 
 @pytest.fixture(scope="module")
@@ -102,8 +72,11 @@ def test_only_a_disturbed_run_of_an_application_is_called_slow(
         reader = LogReader(up.endpoint, 60.0)
         runs: list[Run] = []
         for number in range(2 * HEALTHY + 1):
-            usual = statistics.median(run.runtime for run in runs) if number == DISTURBED else math.inf
-            runs.append(watch(application, folder, up, reader, {run.job for run in runs}, usual / 2))
+            disturbance = None
+            if number == DISTURBED:
+                usual = statistics.median(run.runtime for run in runs)
+                disturbance = usual / 2, lambda process: busy_loop(CORES[-1])
+            runs.append(watch(application, folder, up, reader, {run.job for run in runs}, CORES, disturbance))
             print(f"\n{application.name} {number + 1}: {runs[-1].verdict}", end="")
         reader.close()
         if "BAROGRAPH_TEST_ROWS" in os.environ:
@@ -115,57 +88,6 @@ def test_only_a_disturbed_run_of_an_application_is_called_slow(
         for fault in faults(run)
     ]
     assert not wrong, "\n".join(wrong)
-
-
-def watch(
-    application: Application, folder: Path, up: Up, reader: LogReader, known: set[str], disturb_after: float
-) -> Run:
-    """A run on CORES. known: the jobs before it. disturb_after: seconds, infinite for a healthy run."""
-    # Pinned, or the ranks would leave the core of the busy loop where there are more.
-    cores = ",".join(map(str, CORES))
-    process = applications.start_watched(application, ["taskset", "-c", cores], folder, up)
-    try:
-        report, disturbed_at = _disturbed(process, disturb_after)
-    finally:
-        process.terminate()
-        process.wait(60)
-    job = newest_job(reader, known, 60.0)
-    pages = [page.columns for page in reader.read_all("scores", job=job)]
-    scores = {name: np.concatenate([np.asarray(page[name]) for page in pages]) for name in pages[0]} if pages else {}
-    alarms = scores["at"][np.isfinite(scores["alarmed_at"])] if scores else np.array([])
-    members = ", ".join(json.loads(scores["members"][-1])) if scores else ""
-    return Run(
-        job,
-        disturbed_at,
-        report.intervals,
-        report.runtime,
-        report.verdict,
-        float(alarms[0]) if alarms.size else math.nan,
-        float(scores["onset_at"][-1]) if scores else math.nan,
-        f"{scores['cause'][-1]} {members}".strip() if scores else "none",
-    )
-
-
-def _disturbed(process: subprocess.Popen[str], after: float) -> tuple[Report, float]:
-    if math.isinf(after):
-        return applications.report(process), math.nan
-    try:
-        said = process.communicate(timeout=after)[1]
-    except subprocess.TimeoutExpired:
-        with busy_loop(CORES[-1]) as began:
-            return applications.report(process), began
-    raise AssertionError(f"the run ended before it was disturbed:\n{said}")
-
-
-@contextmanager
-def busy_loop(core: int) -> Iterator[float]:
-    """Keeps a core busy; yields when that began, in Unix seconds."""
-    loop = subprocess.Popen([sys.executable, "-c", LOOP.format(core=core, parent=os.getpid())])
-    try:
-        yield time.time()
-    finally:
-        loop.kill()
-        loop.wait()
 
 
 def faults(run: Run) -> Iterator[str]:

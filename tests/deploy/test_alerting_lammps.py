@@ -13,7 +13,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from barograph.demo.application import Lammps
 from barograph.demo.runs import newest_job, read_run, wait_intervals, wait_learned
 from barograph_collector.client.log_reader import LogReader
 from helpers.alerting import Webhook, watched
+from helpers.injections import rank_of
 from helpers.log import wait_until
 from helpers.up import Up
 
@@ -59,27 +60,6 @@ class Machine:
         finally:
             process.terminate()
             process.wait(60)
-
-
-def descendants(pid: int) -> Iterator[int]:
-    for task in Path(f"/proc/{pid}/task").glob("*"):
-        # A thread may end meanwhile.
-        with suppress(OSError):
-            for child in (task / "children").read_text().split():
-                yield int(child)
-                yield from descendants(int(child))
-
-
-def rank_of(process: subprocess.Popen[bytes], rank: int) -> int:
-    """The process of one rank."""
-    wanted = f"PMI_RANK={rank}".encode()
-    for pid in descendants(process.pid):
-        directory = Path(f"/proc/{pid}")
-        # The program itself, not the script of the same name that starts it.
-        is_lammps = (directory / "exe").readlink().name == "lmp"
-        if is_lammps and wanted in (directory / "environ").read_bytes().split(b"\0"):
-            return pid
-    raise AssertionError(f"no rank {rank} below process {process.pid}")
 
 
 @contextmanager
@@ -140,7 +120,7 @@ def test_a_disturbed_lammps_run_is_one_complete_call_and_a_healthy_one_is_none(m
 
     with machine.run() as (job, process):
         wait_intervals(machine.reader, job, chapter.stored // 4, lambda: process.poll() is None)
-        with held_up(rank_of(process, 1)) as began:
+        with held_up(rank_of(process, "lmp", 1)) as began:
             wait_until(
                 lambda: webhook.of("BarographJobSlow") or process.poll() is not None,
                 "a webhook call about the held up run",

@@ -11,6 +11,7 @@ import numpy as np
 
 from barograph_agent.kernel.busy import NOBODY, BusyProcess, BusyProcesses
 from barograph_agent.kernel.readings import NodeStat, node_stat, process_stat, schedule, throttles
+from barograph_agent.kernel.speed import Speed, SpeedProbe
 from barograph_agent.system.clock import Clock
 from barograph_agent.system.processes import PROCESSES, Processes, seconds
 
@@ -27,6 +28,8 @@ MOST_RANKS: Final = 4
 MOST_THREADS: Final = 256
 """Threads read per span, over all ranks, which share them evenly."""
 MOST_CORES: Final = 64
+USUAL_SPANS: Final = 16
+"""Quiet spans over which the speed of the node is averaged, the newest with the most weight."""
 
 LOST: Final = 0.05
 """A rank that waits, is stopped or is blocked for this share of its time has something to say."""
@@ -42,6 +45,8 @@ STALLED: Final = 0.1
 NODE: Final = -1
 """The number of the node among ranks."""
 _NO_NODE: Final = NodeStat(-1, math.nan, math.nan, math.nan, math.nan, math.nan, -1, -1)
+_SLEEPS: Final = "STtD"
+"""States in which a process takes no core: interruptible sleep, stopped, traced, uninterruptible sleep."""
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -81,7 +86,9 @@ class _Rank:
         self._faults_before = self._io_before = 0
         self._threads: dict[int, tuple[float, float]] = {}
         self._count = 1
-        self._stopped = self._blocked = 0.0
+        self._main: tuple[float, float] | None = None
+        self._slept = dict.fromkeys(_SLEEPS, 0.0)
+        """Seconds in each state, from looks now and then."""
 
     def sample(self, passed: float) -> None:
         """Look at its state. passed: seconds since the last look; 0 for the first."""
@@ -92,20 +99,31 @@ class _Rank:
         if self._born < 0:
             self._born = stat.born
             self._faults_before, self._io_before = stat.major_faults, stat.io_ticks
-        self._stopped += passed * (stat.state in "Tt")
-        self._blocked += passed * (stat.state == "D")
+        if stat.state in self._slept:
+            self._slept[stat.state] += passed
         self.core, self._count = stat.core, stat.threads
         self._faults, self._io_ticks, self._resident = stat.major_faults, stat.io_ticks, stat.resident_pages * _PAGE
 
-    def take(self, most_threads: int) -> Loss:
-        """What was lost since the last call. most_threads: threads that are read."""
+    def take(self, most_threads: int, span: float) -> Loss:
+        """What was lost in the `span` seconds since the last call. most_threads: threads that are read."""
         io = seconds(max(self._io_ticks - self._io_before, 0))
         run, delay = self._scheduled(most_threads)
         faults = max(self._faults - self._faults_before, 0)
-        loss = Loss(run, delay, self._stopped, max(self._blocked, io), faults, self._resident, self.core)
+        slept = self._asleep(span)
+        stopped = slept["T"] + slept["t"]
+        loss = Loss(run, delay, stopped, max(slept["D"], io), faults, self._resident, self.core)
         self._faults_before, self._io_before = self._faults, self._io_ticks
-        self._stopped = self._blocked = 0.0
+        self._slept = dict.fromkeys(_SLEEPS, 0.0)
         return loss
+
+    def _asleep(self, span: float) -> dict[str, float]:
+        """Seconds in each state. How long the main thread slept is counted, only its states are from a few looks."""
+        before, self._main = self._main, schedule(self._processes, self.pid, self.pid)
+        looked = math.fsum(self._slept.values())
+        if before is None or self._main is None or not looked > 0:
+            return self._slept
+        slept = span - (self._main[0] - before[0]) - (self._main[1] - before[1])
+        return {state: max(slept, 0.0) * share / looked for state, share in self._slept.items()}
 
     def _scheduled(self, most: int) -> tuple[float, float]:
         """Seconds that the thread which waited most for a core ran and waited; NaN if unknown."""
@@ -136,11 +154,14 @@ class Pressures:
         *,
         belongs: Callable[[int], bool] = lambda pid: True,
         hides_others: bool = False,
+        probe: SpeedProbe | None = None,
     ) -> None:
         self._clock = clock
         self._processes = processes
         self._belongs = belongs
         self._busy = BusyProcesses(processes, hides_others=hides_others)
+        self._probe = probe or SpeedProbe(clock)
+        self._usual, self._spans = Speed(), 0
         self._ranks: dict[int, _Rank] = {}
         self._homes: set[int] = set()
         """Cores on which ranks were seen."""
@@ -166,6 +187,7 @@ class Pressures:
         if not self._ranks:
             self._began_at = -math.inf
             return _columns(self._take_quiet()) if final else {}
+        self._probe.measure()
         self._busy.compare(now, {pid: rank.number for pid, rank in self._ranks.items()})
         if self._began_at == -math.inf:
             self._begin(now)
@@ -186,7 +208,7 @@ class Pressures:
                 if pid > 0 and self._belongs(pid):
                     self._ranks[pid] = rank = _Rank(self._processes, pid, number)
                     rank.sample(0.0)
-                    rank.take(self._threads_each())
+                    rank.take(self._threads_each(), 0.0)
         self._ranks = {pid: rank for pid, rank in self._ranks.items() if rank.lives and pid in pids}
 
     def _threads_each(self) -> int:
@@ -196,20 +218,29 @@ class Pressures:
         self._began_at = now
         self._node = node_stat(self._processes)
         for rank in self._ranks.values():
-            rank.take(self._threads_each())
+            rank.take(self._threads_each(), 0.0)
         self._throttled()
+        self._probe.take()
 
     def _end_span(self, now: float, span: float, *, final: bool) -> list[dict[str, Any]]:
         """The rows of the span that ends now, after those of the quiet time before it."""
-        losses = {pid: rank.take(self._threads_each()) for pid, rank in self._ranks.items()}
+        losses = {pid: rank.take(self._threads_each(), span) for pid, rank in self._ranks.items()}
         before, self._node = self._node, node_stat(self._processes)
         whole = _Span(
-            self._clock.now() - span, span, _sum(list(losses.values())), before, self._node, self._throttled()
+            began_at=self._clock.now() - span,
+            seconds=span,
+            loss=_sum(list(losses.values())),
+            before=before,
+            after=self._node,
+            throttled=self._throttled(),
+            speed=self._probe.take(),
         )
         self._began_at = now
         loud = {pid: loss for pid, loss in losses.items() if loss.is_worth_a_row(span)}
-        if not loud and not whole.is_worth_a_row:
+        if not loud and not whole.is_worth_a_row and not whole.speed.differs_from(self._usual):
             self._spoke_from = -math.inf
+            self._spans = min(self._spans + 1, USUAL_SPANS)
+            self._usual = self._usual.mixed(whole.speed, 1 / self._spans)
             self._quiet = whole if self._quiet is None else self._quiet.joined(whole)
             return self._take_quiet() if final or self._quiet.seconds >= QUIET_SECONDS else []
         if self._spoke_from == -math.inf:
@@ -244,10 +275,18 @@ class _Span:
     """What the node and all its ranks together have lost from `began_at` (Unix seconds) on."""
 
     def __init__(
-        self, began_at: float, seconds: float, loss: Loss, before: NodeStat, after: NodeStat, throttled: int
+        self,
+        *,
+        began_at: float,
+        seconds: float,
+        loss: Loss,
+        before: NodeStat,
+        after: NodeStat,
+        throttled: int,
+        speed: Speed,
     ) -> None:
         self.began_at, self.seconds = began_at, seconds
-        self.loss, self.throttled = loss, throttled
+        self.loss, self.throttled, self.speed = loss, throttled, speed
         self._before, self._after = before, after
 
     @property
@@ -266,7 +305,13 @@ class _Span:
         throttled = self.throttled + later.throttled if min(self.throttled, later.throttled) >= 0 else -1
         whole = later.began_at + later.seconds - self.began_at
         return _Span(
-            self.began_at, whole, _sum([self.loss, later.loss], later.loss), self._before, later._after, throttled
+            began_at=self.began_at,
+            seconds=whole,
+            loss=_sum([self.loss, later.loss], later.loss),
+            before=self._before,
+            after=later._after,
+            throttled=throttled,
+            speed=self.speed.mixed(later.speed, later.seconds / whole),
         )
 
     def row(self) -> dict[str, Any]:
@@ -281,6 +326,7 @@ class _Span:
             "swapped_pages": self._swapped(),
             "available_bytes": self._after.available_bytes,
             "throttles": self.throttled,
+            **self.speed._asdict(),
         }
 
     def _grown(self, name: str) -> float:
@@ -323,6 +369,7 @@ def _row(number: int, span: _Span, loss: Loss, beside: BusyProcess) -> dict[str,
         "swapped_pages": -1,
         "available_bytes": -1,
         "throttles": -1,
+        **Speed()._asdict(),
     }
 
 

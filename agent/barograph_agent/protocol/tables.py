@@ -104,11 +104,12 @@ TABLES: Final[dict[str, Table]] = {
         # signal. `blocked_seconds`: in uninterruptible sleep. `process`: the busiest process beside the rank, none
         # if unknown; `process_of`: whose it is: same or other user, or a rank of this job, or none. NaN and -1 are
         # unknown. `busy_seconds` and `steal_seconds` are sums over `cores`, pressures shares of the time.
+        # `compute_seconds` and `memory_seconds`: what a fixed computation and fixed reads of memory took.
         _table("pressures", job=_N, host=_N, rank=_I, began_at=_F, ended_at=_F, run_seconds=_F, delay_seconds=_F,
                stopped_seconds=_F, blocked_seconds=_F, major_faults=_I, resident_bytes=_I, core=_I, process=_N,
                process_of=_N, process_core=_I, process_seconds=_F, cores=_I, busy_seconds=_F, steal_seconds=_F,
                cpu_pressure=_F, memory_pressure=_F, io_pressure=_F, swapped_pages=_I, available_bytes=_I,
-               throttles=_I),
+               throttles=_I, compute_seconds=_F, memory_seconds=_F),
         # One row per job step at its end. `exit_status` as a shell reports it, -1 if unknown; `intervals` as counted
         # by the shim, `dropped`: those of them that are in no block. `imported`: 1 for a run of other records, that is
         # learned and not judged.

@@ -23,8 +23,8 @@ PHASE_BEFORE: Final = 0.6
 FEWEST: Final = 20
 """Least number of sync points before and after the onset."""
 
-KernelKind: TypeAlias = Literal["core", "memory", "disk", "stopped", "steal"]
-"""What the kernel of a node knows."""
+KernelKind: TypeAlias = Literal["core", "memory", "disk", "stopped", "steal", "compute", "bandwidth"]
+"""What the kernel of a node knows, and how fast the node does fixed work."""
 Kind: TypeAlias = Literal["straggler", "all-slow", "network", "one-phase", "stall", "fast", "unknown"] | KernelKind
 
 

@@ -28,10 +28,19 @@ SWAPPED: Final = 100.0
 """Major faults and swapped pages per second from which on a rank that is blocked waits for memory, not for files."""
 FAULT_SECONDS: Final = 1e-4
 """Time to read a page from a fast disk."""
+LEASTS: Final[Mapping[Kind, float]] = {"compute": 0.1, "bandwidth": 0.2}
+"""The same of a node that does fixed work more slowly, computing or reading memory: what is less differs between looks
+at a node where nothing changes."""
+
+
+FIGURES: Final = ("delay", "stopped", "blocked", "faults", "memory", "swapped", "steal", "compute", "reading")
 
 
 class Pressure(NamedTuple):
-    """One row: what a rank or a node has lost, in seconds, NaN if unknown. steal: mean over the node's cores."""
+    """One row: what a rank or a node has lost, in seconds, NaN if unknown. steal: mean over the node's cores.
+
+    compute, reading: what fixed work took on the node, times the length of the span.
+    """
 
     host: str
     rank: int
@@ -44,6 +53,8 @@ class Pressure(NamedTuple):
     memory: float
     swapped: float
     steal: float
+    compute: float
+    reading: float
     beside: Beside | None
     beside_seconds: float
 
@@ -66,6 +77,8 @@ def pressure(row: Mapping[str, Any], *, names_others: bool) -> Pressure:
         memory=float(row["memory_pressure"]) * span,
         swapped=float(max(row["swapped_pages"], 0)),
         steal=float(row["steal_seconds"]) / cores,
+        compute=float(row["compute_seconds"]) * span,
+        reading=float(row["memory_seconds"]) * span,
         beside=Beside("" if name == "none" else name, owner, on, on == core) if owner != "none" else None,
         beside_seconds=float(row["process_seconds"]),
     )
@@ -74,10 +87,11 @@ def pressure(row: Mapping[str, Any], *, names_others: bool) -> Pressure:
 class Sum:
     """Sums over the rows of one rank or node."""
 
-    __slots__ = ("beside", "blocked", "delay", "faults", "memory", "steal", "stopped", "swapped", "unknown")
+    __slots__ = ("beside", *FIGURES, "unknown")
 
     def __init__(self) -> None:
         self.delay = self.stopped = self.blocked = self.faults = self.memory = self.swapped = self.steal = 0.0
+        self.compute = self.reading = 0.0
         self.unknown = False
         """Whether the kernel does not count delays."""
         self.beside: Counter[Beside] = Counter()
@@ -86,7 +100,7 @@ class Sum:
     def add(self, row: Pressure) -> None:
         """Add a row."""
         self.unknown = self.unknown or math.isnan(row.delay)
-        for name in ("delay", "stopped", "blocked", "faults", "memory", "swapped", "steal"):
+        for name in FIGURES:
             value = getattr(row, name)
             if math.isfinite(value):
                 setattr(self, name, getattr(self, name) + value)
@@ -147,9 +161,10 @@ class Growth(NamedTuple):
 
 
 class KernelAccount:
-    """The rows of one job."""
+    """The rows of one job. usual_compute: what the fixed computation usually takes on a node, NaN if unknown."""
 
-    def __init__(self) -> None:
+    def __init__(self, usual_compute: Callable[[str], float] = lambda host: math.nan) -> None:
+        self.usual_compute = usual_compute
         self.count = 0
         """Rows so far."""
         self._before = Account()
@@ -178,21 +193,25 @@ class KernelAccount:
         disturbances, which are not what was before. With g_r the growth of the share
         of its time that rank r loses to one kind of thing since the onset, that kind explains the loss if the largest
         g_r is LEAST or more, and their sum EXPLAINS of the loss: the job waits now for this rank, now for that one. The
-        kind with the largest g_r is the cause. Where the others wait for a node, only that one counts.
+        kind with the largest g_r is the cause. Where the others wait for a node, only that one counts. A node that does
+        fixed work in the time t, before in t0, loses the share 1 - t0 / t of all time.
         """
         during = Account().add(row for row in self._recent if _middle(row) > onset_at and row.began_at < until)
         quiet = (row for row in self._recent if not any(a <= _middle(row) <= b for a, b in earlier))
         before = self._before.joined(row for row in quiet if _middle(row) <= onset_at)
         hosts = [host for host in during.seconds if host in cause.members] or list(during.seconds)
         kinds = {kind: list(found) for kind, found in _growths(before, during, hosts)}
+        kinds["compute"] = _slower(before, during, hosts, lambda one: one.compute, self.usual_compute)
+        kinds["bandwidth"] = _slower(before, during, hosts, lambda one: one.reading)
         worst = {kind: max(found, key=lambda one: one.share) for kind, found in kinds.items() if found}
+        worst = {kind: one for kind, one in worst.items() if one.share >= LEASTS.get(kind, LEAST)}
         for kind in sorted(worst, key=lambda kind: -worst[kind].share):
-            if worst[kind].share < LEAST:
-                break
-            if math.fsum(one.share for one in kinds[kind] if one.share > 0) >= EXPLAINS * lost:
+            total = math.fsum(one.share for one in kinds[kind] if one.share > 0)
+            # Work that is slower by itself is lost on each node alike, and not in turn.
+            if (worst[kind].share if kind in LEASTS else total) >= EXPLAINS * lost:
                 return _cause(kind, kinds[kind], during, len(during.seconds))
         silent = [host for host in hosts if during.seconds[host] >= COVERED and not during.sums[host, NODE].unknown]
-        shows = max((one.share for one in worst.values()), default=0.0) >= LEAST
+        shows = bool(worst)
         return Cause(
             cause.kind, cause.members, cause.numbers, cause.phase, None, () if shows else tuple(sorted(silent))
         )
@@ -228,6 +247,23 @@ def _growths(before: Account, during: Account, hosts: Collection[str]) -> Iterat
     )
     yield "disk", growths((key for key in ranks if key not in short), lambda one: one.blocked)
     yield "steal", growths(nodes, lambda one: one.steal)
+
+
+def _slower(
+    before: Account,
+    during: Account,
+    hosts: Collection[str],
+    figure: Callable[[Sum], float],
+    usual: Callable[[str], float] = lambda host: math.nan,
+) -> list[Growth]:
+    """The share of its time that each node loses because fixed work takes longer there than before, or than usual."""
+    found = []
+    for host in hosts:
+        now, was = (account.share(host, NODE, figure) for account in (during, before))
+        was = was or usual(host)
+        if now > 0 and was > 0:
+            found.append(Growth(host, NODE, 1 - was / now, 0.0))
+    return found
 
 
 def _taker(beside: Mapping[Beside, float]) -> Beside:

@@ -11,18 +11,17 @@ _OWNERS = {"same": "of the same user", "other": "of another user"}
 def known(cause: Cause) -> str:
     """A clause about a cause that a kernel knows; empty for other causes."""
     share = cause.numbers.get("waited", 0.0)
-    match cause.kind:
-        case "core":
-            return f"{_who(cause)} waited {share:.0%} of its time for a core{_before(cause)}{_taker(cause.beside)}"
-        case "stopped":
-            return f"{_who(cause)} was stopped by a signal for {share:.0%} of its time"
-        case "disk":
-            return f"{_who(cause)} waited {share:.0%} of its time for a disk or a file system{_before(cause)}"
-        case "memory":
-            return f"{_who(cause)} waited {share:.0%} of its time for memory{_before(cause)}{_paging(cause)}"
-        case "steal":
-            return f"the hypervisor took {share:.0%} of the cores of {_listed(cause)}"
-    return ""
+    times = 1 / (1 - min(share, 0.99))
+    words = {
+        "core": f"waited {share:.0%} of its time for a core{_before(cause)}{_taker(cause.beside)}",
+        "stopped": f"was stopped by a signal for {share:.0%} of its time",
+        "disk": f"waited {share:.0%} of its time for a disk or a file system{_before(cause)}",
+        "memory": f"waited {share:.0%} of its time for memory{_before(cause)}{_paging(cause)}",
+        "steal": f"had {share:.0%} of its cores taken by the hypervisor",
+        "compute": f"did fixed work in {times:.2f} times the time: its cores are slower",
+        "bandwidth": f"read memory in {times:.2f} times the time",
+    }
+    return f"{_who(cause)} {words[cause.kind]}" if cause.kind in words else ""
 
 
 def silence(cause: Cause) -> str:
@@ -48,11 +47,6 @@ def _before(cause: Cause) -> str:
     """What was usual, unless it was next to nothing."""
     before = cause.numbers.get("waited_before", 0.0)
     return f", {before:.0%} before" if before >= 0.01 else ""
-
-
-def _listed(cause: Cause) -> str:
-    more = len(cause.members) - 1
-    return cause.members[0] + (f" and {more} more" if more > 0 else "")
 
 
 def _taker(beside: Beside | None) -> str:

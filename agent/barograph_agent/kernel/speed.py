@@ -1,0 +1,96 @@
+"""How fast the node does fixed work, which no counter of its kernel tells."""
+
+from __future__ import annotations
+
+import math
+from statistics import median
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from barograph_agent.system.clock import Clock
+
+STEPS: Final = 500
+"""Multiplications of the interpreter: some 15 microseconds."""
+TRIES: Final = 5
+READS: Final = 1000
+"""Reads of memory, each at an address that the one before it tells."""
+CHAIN: Final = 2**20
+"""Addresses, of 4 bytes each: more than a core's own caches hold."""
+SLOWER_COMPUTING: Final = 1.1
+SLOWER_MEMORY: Final = 1.25
+"""Times as long as usual: what is less differs between looks at a node where nothing changes."""
+_FACTOR: Final = 1_664_525
+_ADDED: Final = 1_013_904_223
+"""Of a linear congruential generator, which visits all addresses (Knuth, TAOCP 2, 3.2.1.2, theorem A)."""
+
+
+class Speed(NamedTuple):
+    """Processor seconds that fixed work takes: a computation, and reads of memory. NaN if unknown."""
+
+    compute_seconds: float = math.nan
+    memory_seconds: float = math.nan
+
+    def differs_from(self, usual: Speed) -> bool:
+        """Whether one of them takes longer by so much that it matters."""
+        return (
+            self.compute_seconds > SLOWER_COMPUTING * usual.compute_seconds
+            or self.memory_seconds > SLOWER_MEMORY * usual.memory_seconds
+        )
+
+    def mixed(self, other: Speed, share: float) -> Speed:
+        """The mean with another speed, which has this share; one of them if the other is unknown."""
+        pairs = zip(self, other, strict=True)
+        return Speed(*(_known(a, b) if math.isnan(a + b) else (1 - share) * a + share * b for a, b in pairs))
+
+
+class SpeedProbe:
+    """Does a little fixed work now and then, on whichever core it gets.
+
+    Processor time does not contain the time in which other processes had the core. It does contain what a slower clock,
+    the other thread of the core, a hypervisor, and others in shared caches and on the way to the memory cost.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._chain: memoryview | None = None
+        self._at = 0
+        self._measured: list[Speed] = []
+
+    def measure(self) -> None:
+        """Do the work once, which takes about half a millisecond."""
+        # Of several, since a core that was idle begins slowly.
+        self._measured.append(Speed(min(self._compute() for _ in range(TRIES)), self._read()))
+
+    def take(self) -> Speed:
+        """The speed since the last call: the fastest computation, and the median of the reads."""
+        measured, self._measured = self._measured, []
+        if not measured:
+            return Speed()
+        return Speed(min(one.compute_seconds for one in measured), median(one.memory_seconds for one in measured))
+
+    def _compute(self) -> float:
+        began = self._clock.thread_seconds()
+        total = 0
+        for number in range(STEPS):
+            total += number * number
+        return self._clock.thread_seconds() - began
+
+    def _read(self) -> float:
+        if self._chain is None:
+            self._chain = _chain()  # not before there are ranks: it takes some milliseconds
+        chain, at = self._chain, self._at
+        began = self._clock.thread_seconds()
+        for _ in range(READS):
+            at = chain[at]
+        self._at = at
+        return self._clock.thread_seconds() - began
+
+
+def _chain() -> memoryview:
+    following = (np.arange(CHAIN, dtype=np.int64) * _FACTOR + _ADDED) & (CHAIN - 1)
+    return memoryview(following.astype(np.int32))
+
+
+def _known(first: float, second: float) -> float:
+    return second if math.isnan(first) else first
