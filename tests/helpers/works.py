@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from barograph_collector.daemon.runner import Output
@@ -23,9 +23,13 @@ def digest(text: str, digits: int = 12) -> str:
 
 
 def asked(
-    words: Sequence[str], inputs: Sequence[tuple[int, str]] = (), program: str = "heat", **other: Any
+    words: Sequence[str],
+    inputs: Sequence[tuple[int, str]] = (),
+    program: str = "heat",
+    folder: Mapping[str, str] | None = None,
+    **other: Any,
 ) -> dict[str, Any]:
-    """A row of `works` without its job. inputs: index of the word, and content."""
+    """A row of `works` without its job. inputs: index of the word, and content. folder: contents of files by name."""
     row = {
         "executable": digest("build 1", 16),
         "program": digest(program, 16),
@@ -38,6 +42,7 @@ def asked(
         "threads": 1,
         "plain": "",
         "reason": "",
+        "folder": json.dumps({digest(name): digest(text, 16) for name, text in folder.items()}) if folder else "",
     }
     return row | other
 

@@ -8,6 +8,7 @@ import os
 import shutil
 import stat
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -84,6 +85,11 @@ class Disk:
     def names(self, path: Path) -> list[str]:
         """Names in a directory, sorted."""
         return sorted(os.listdir(path))  # noqa: PTH208
+
+    def some_names(self, path: Path, most: int) -> list[str]:
+        """At most so many names in a directory, whichever come first, sorted: a directory may have millions."""
+        with os.scandir(path) as entries:
+            return sorted(entry.name for entry in islice(entries, most))
 
     def exists(self, path: Path) -> bool:
         """Whether there is a file or directory of this name."""

@@ -79,15 +79,15 @@ class Contents:
         self._known: OrderedDict[str, str] | None = None
         self._learned = False
 
-    def of_file(self, path: Path, changed_before: float = math.inf) -> Content | None:
+    def of_file(self, path: Path, changed_before: float = math.inf, most_bytes: float = math.inf) -> Content | None:
         """The content of a file, None if there is no regular file.
 
-        changed_before: Unix seconds; a file that was changed later has no digest. Never opens anything but a regular
-        file: opening a fifo or a device has effects.
+        changed_before: Unix seconds; a file that was changed later has no digest, nor has one of more than
+        `most_bytes`. Never opens anything but a regular file: opening a fifo or a device has effects.
         """
         try:
             with self._opened(path) as file:
-                return self._content(file, changed_before)
+                return self._content(file, changed_before, most_bytes)
         except NotRegular as error:
             silent = stat.S_ISDIR(error.mode) or stat.S_ISCHR(error.mode)
             return None if silent else Content("", -1, "no regular file")
@@ -142,11 +142,13 @@ class Contents:
         finally:
             self._disk.close(file)
 
-    def _content(self, file: int, changed_before: float) -> Content:
+    def _content(self, file: int, changed_before: float, most_bytes: float = math.inf) -> Content:
         before = self._disk.status(file)
         size = before.st_size
         if before.st_mtime >= changed_before:
             return Content("", size, "written since the program started")
+        if size > most_bytes:
+            return Content("", size, f"more than {most_bytes} bytes")
         planned = sum(length for _, length in parts(size))
         if planned > self._left:
             return Content("", size, f"not read: more than {TOTAL_BYTES // 2**20} MB in all files")

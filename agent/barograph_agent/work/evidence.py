@@ -27,6 +27,8 @@ class WorkEvidence(msgspec.Struct, frozen=True):
     script: str = ""
     words: list[str] = []
     inputs: list[Input] = []
+    folder: dict[str, str] = {}
+    """Digests of small files in the working folder, by digests of their names."""
     threads: int = -1
     plain: list[str] | None = None
     """None: the site does not keep plain words."""
@@ -49,6 +51,7 @@ class WorkEvidence(msgspec.Struct, frozen=True):
             "script": self.script,
             "words": _json(self.words),
             "inputs": _json(self.inputs),
+            "folder": _json(self.folder) if self.folder else "",
             "threads": self.threads,
             "plain": plain,
             "reason": "; ".join([*reasons[:MOST_REASONS], *([f"and {more} more"] if more > 0 else [])]),

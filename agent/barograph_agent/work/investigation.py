@@ -14,6 +14,7 @@ from barograph_agent.system.system import System
 from barograph_agent.work.command import CommandLine, ScriptKind, keyed, parse
 from barograph_agent.work.contents import Content, Contents, OutOfTime
 from barograph_agent.work.evidence import Input, WorkEvidence
+from barograph_agent.work.folder import FolderTooBig, small_files
 from barograph_agent.work.salt import Salt
 
 MOST_WORDS: Final = 1024
@@ -115,7 +116,10 @@ class _Investigation:
         evidence = self._with_script(evidence, command)
         yield evidence
         changed_before = self._started_at(born) + START_SECONDS
-        yield from self._with_inputs(evidence, words[: MOST_WORDS - 1] if cut else words, changed_before)
+        for evidence in self._with_inputs(evidence, words[: MOST_WORDS - 1] if cut else words, changed_before):  # noqa: B020
+            yield evidence
+        if not evidence.inputs:
+            yield self._with_folder(evidence, changed_before)
 
     def _started_at(self, born: int) -> float:
         """When the process was started, Unix seconds."""
@@ -168,6 +172,18 @@ class _Investigation:
             inputs = evidence.inputs if is_written else [*evidence.inputs, Input(index, found.digest, found.size)]
             evidence = evidence.but(reason, inputs=inputs)
             yield evidence
+
+    def _with_folder(self, evidence: WorkEvidence, changed_before: float) -> WorkEvidence:
+        """Where no input is named, it may be any file that lies there, as of codes that read INCAR or HPL.dat."""
+        place = self._processes.place(self._pid, "cwd")
+        folder: dict[str, str] = {}
+        reason = ""
+        try:
+            for name, digest in small_files(place, self._system.disk, self._contents, changed_before):
+                folder[self._salt.word(name)] = digest
+        except FolderTooBig as error:
+            reason = f"working folder: {error}"
+        return evidence.but(reason, folder=folder)
 
     def _standard_input(self) -> Path | None:
         """The file that the process reads as its standard input, or that a launcher reads and forwards by a pipe."""

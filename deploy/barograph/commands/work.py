@@ -61,7 +61,8 @@ def runs(reader: LogReader, condition: str) -> list[Row]:
     query = f"""
     WITH {LATEST}
     SELECT latest.job AS job, latest.workload AS workload, family, how, latest.reason AS reason, latest."at" AS "at",
-        state, runtime_seconds, executable, program, script, words, inputs, threads, plain, asked.reason AS missing
+        state, runtime_seconds, executable, program, script, words, inputs, folder, threads, plain,
+        asked.reason AS missing
     FROM latest LEFT JOIN verdicts USING (job) LEFT JOIN ends USING (job) LEFT JOIN asked USING (job)
     WHERE {condition} ORDER BY "at" DESC LIMIT {RUNS}
     """
@@ -121,6 +122,9 @@ def features(row: Row) -> list[str]:
     for one in inputs:
         name = f"input {one['word'] + 1}" if one["word"] >= 0 else "standard input"
         lines.append(f"{name} {one['digest'] or 'not read'}, {one['bytes']:,} bytes")
+    folder = _parsed(row["folder"])
+    for name, content in sorted(folder.items()) if isinstance(folder, dict) else ():
+        lines.append(f"file {name} {content}")
     return [*lines, f"missing: {row['missing']}"] if row["missing"] else lines
 
 

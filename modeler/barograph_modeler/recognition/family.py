@@ -21,6 +21,8 @@ COMPARED: Final = 8
 """Requests of a group that a new one is compared with, the latest."""
 AGREED: Final = 2
 """So many times must runs have done the same at the same pace although a feature differed, for it not to matter."""
+FEATURES: Final = 10_000
+"""Features of an application that are known to have agreed; the oldest are forgotten, files have any names."""
 DOUBTED: Final = 2
 """So many agreements are taken back by a run that was slow or fast."""
 UNKNOWN: Final = "unknown"
@@ -69,6 +71,8 @@ class Relevance:
     def agree(self, features: Iterable[str]) -> None:
         """Runs did the same although these features differed."""
         self.agreed.update(features)
+        while len(self.agreed) > FEATURES:
+            del self.agreed[next(iter(self.agreed))]
 
     def doubt(self, features: Iterable[str]) -> None:
         """A run that was slow or fast differed in these: it may have been disturbed, or have done other work."""
@@ -127,6 +131,10 @@ class Family:
                 differ = request.differences(other)
                 left = len(self._relevance.matters(differ))
                 if not left:
+                    # Files that a run has left in the folder are learned not to matter by the runs that followed.
+                    differ |= request.differences(group.latest()[0])
+                    if not differ:
+                        return Decision(group.name, "same", f"asks for the same as earlier runs of {group.name}")
                     reason = f"differs from {group.name} in {listed(differ)}, not known to matter"
                     return Decision(group.name, "like", reason, differ)
                 if nearest is None or left < nearest[0]:

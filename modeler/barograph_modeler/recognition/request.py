@@ -12,10 +12,13 @@ LABEL_DIGITS: Final = 6
 WORDS: Final = 64
 INPUTS: Final = 32
 """Words and inputs that are features of their own; the further ones of a job are one feature together."""
+FILES: Final = 64
+FOLDER: Final = "file "
+"""What begins the name of a feature that is a file in the working folder."""
 
 
 class Request(NamedTuple):
-    """Features by name, in order of their names: program, script, threads, words, inputs.
+    """Features by name, in order of their names: program, script, threads, words, inputs, files in the working folder.
 
     Values are digests as they are in the log, sizes, or numbers. The build of the executable is none of them: the work
     of a program that was compiled again is the same.
@@ -32,9 +35,11 @@ class Request(NamedTuple):
         try:
             words = msgspec.json.decode(row["words"] or "[]", type=list[str])
             inputs = msgspec.json.decode(row["inputs"] or "[]", type=list[_Input])
+            folder = msgspec.json.decode(row["folder"] or "{}", type=dict[str, str])
         except msgspec.MsgspecError as error:
-            raise ValueError(f"words {row['words'][:70]!r} and inputs {row['inputs'][:70]!r}: {error}") from None
-        if not (row["program"] or row["executable"]) or (row["reason"] and not words and not inputs):
+            found = ", ".join(f"{name} {row[name][:70]!r}" for name in ("words", "inputs", "folder"))
+            raise ValueError(f"{found}: {error}") from None
+        if not (row["program"] or row["executable"]) or (row["reason"] and not (words or inputs or folder)):
             return None
         features = {"program": row["program"] or row["executable"], "threads": str(row["threads"])}
         if row["script"]:
@@ -50,6 +55,7 @@ class Request(NamedTuple):
                 # The name of a file does not matter where its content is known.
                 features.pop(f"word {one.word + 1}", None)
             features[name] = one.digest or f"{one.bytes} bytes"
+        features |= {FOLDER + name: folder[name] for name in sorted(folder)[:FILES]}
         return cls(tuple(sorted(features.items())))
 
     @property
@@ -58,9 +64,16 @@ class Request(NamedTuple):
         return _digest(self.features)
 
     def differences(self, other: Request) -> frozenset[str]:
-        """The names of the features in which two requests differ."""
+        """The names of the features in which two requests differ.
+
+        A file that lies in only one of the working folders is no difference, since a run may have left it there, but
+        folders that have no file of the same name are.
+        """
         mine, theirs = dict(self.features), dict(other.features)
-        return frozenset(name for name in mine.keys() | theirs.keys() if mine.get(name) != theirs.get(name))
+        files, others = ({name for name in one if name.startswith(FOLDER)} for one in (mine, theirs))
+        names = (mine.keys() | theirs.keys()) - (files ^ others)
+        found = {name for name in names if mine.get(name) != theirs.get(name)}
+        return frozenset(found | {"working folder"} if files and others and not files & others else found)
 
 
 def _digest(value: Any) -> str:

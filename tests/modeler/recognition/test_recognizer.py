@@ -9,7 +9,7 @@ import pytest
 from barograph_agent.protocol import wire
 from barograph_collector.storage import messages
 from barograph_modeler.recognition import recognizer
-from barograph_modeler.recognition.family import GROUPS, REQUESTS, Family, Relevance, family_of
+from barograph_modeler.recognition.family import FEATURES, GROUPS, REQUESTS, Family, Relevance, family_of
 from barograph_modeler.recognition.recognizer import WAIT_SECONDS
 from barograph_modeler.recognition.request import WORDS, Request
 from helpers.works import Site, asked, new_modeler
@@ -261,3 +261,32 @@ def test_rows_are_such_as_the_log_accepts_however_long_a_name_is():
     for row in site.written:
         message = wire.append("modeler/1", 1, "assignments", 1, row)
         assert messages.appended(message, b"", 0.0).refusal is None
+
+
+def test_a_file_that_no_word_names_tells_works_apart_and_what_runs_leave_there_does_not():
+    site = Site()
+    assert site.run(asked([], folder={"INCAR": "a"})) == (FAMILY, "first")
+    assert site.run(asked([], folder={"INCAR": "a", "OUT": "1"})) == (FAMILY, "same")
+    other, how = site.run(asked([], folder={"INCAR": "b", "OUT": "2"}), factor=3.0)
+    assert (other != FAMILY, how) == (True, "first")
+    hows = [site.run(asked([], folder={"INCAR": "b", "OUT": str(n)}), factor=3.0)[1] for n in range(3, 8)]
+    assert hows == ["first", "first", "like", "like", "like"]
+    assert site.run(asked([], folder={"INCAR": "a", "OUT": "9"})) == (FAMILY, "like")
+    assert set(site.modeler.learner.workloads) == {FAMILY, other}
+
+
+def test_folders_without_a_common_file_are_other_work():
+    one, two = (Request.of_row(asked([], folder=folder)) for folder in ({"a": "1", "b": "1"}, {"c": "1"}))
+    assert one is not None
+    assert two is not None
+    assert one.differences(two) == {"working folder"}
+    three = Request.of_row(asked([], folder={"b": "1", "c": "1"}))
+    assert three is not None
+    assert not one.differences(three)
+    assert not two.differences(three)
+
+
+def test_features_that_have_agreed_are_bounded():
+    relevance = Relevance()
+    relevance.agree(f"file {number}" for number in range(2 * FEATURES))
+    assert len(relevance.agreed) == FEATURES
