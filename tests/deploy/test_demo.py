@@ -61,6 +61,14 @@ def test_a_demo_in_which_everything_happened_passes():
     assert "95 % of healthy intervals take 3.00 to 6.00 ms (median 4.00 ms)" in learned(outcome.band)
 
 
+def test_a_run_outside_of_its_limits_is_not_learned_and_no_alarm():
+    good = good_outcome()
+    outside = run("healthy 2", "inconclusive")
+    outcome = dataclasses.replace(good, learning=[*good.learning[1:], outside], healthy=outside)
+    assert outcome.passed
+    assert (True, "bands were learned from 4 healthy runs") in outcome.checks()
+
+
 @pytest.mark.parametrize(
     ("change", "false_line"),
     [

@@ -68,11 +68,10 @@ class Job(msgspec.Struct, frozen=True):
         }
 
     def named_by(self, program: str) -> Job:
-        """This job with a guessed name replaced by that of rank 0's executable, unless that is an interpreter."""
-        name = Path(program).name
-        if not self.guessed or not name or _INTERPRETER.fullmatch(name):
+        """This job with a guessed name replaced by that of rank 0's program or script, unless it is an interpreter."""
+        if not self.guessed or not program or _INTERPRETER.fullmatch(Path(program).name):
             return self
-        return msgspec.structs.replace(self, app=clean(name, self.app))
+        return msgspec.structs.replace(self, app=clean(_program_name(program), self.app))
 
 
 def clean(text: str, fallback: str, limit: int = 40) -> str:
@@ -128,13 +127,17 @@ def guess_app(command: Sequence[str]) -> str:
     words = [word for word in command if not word.startswith("-") and "=" not in word]
     for position, word in enumerate(words):
         name = Path(word).name
-        script = name.endswith((".py", ".sh"))
         if name in _LAUNCHERS or name.startswith(("mpiexec.", "mpirun.")) or name.isdecimal():
             continue
         if _INTERPRETER.fullmatch(name) and position + 1 < len(words):
             continue
-        return clean(Path(word).stem if script else name, "unknown")
+        return clean(_program_name(word), "unknown")
     return clean(Path(command[0]).name, "unknown") if command else "unknown"
+
+
+def _program_name(path: str) -> str:
+    file = Path(path)
+    return file.stem if file.suffix in (".py", ".sh") else file.name
 
 
 def parse_params(pairs: Sequence[str]) -> dict[str, str]:

@@ -26,6 +26,7 @@ from barograph_agent.sidecar.plan import PLAN, TOKEN, CommandEnd, DeliveryReport
 from barograph_agent.sidecar.silence import Silence, Silences
 from barograph_agent.system.system import SYSTEM, System
 from barograph_agent.work import investigation
+from barograph_agent.work.command import script_of
 from barograph_agent.work.inquiry import Inquiry
 
 VERDICT_SECONDS = 4.0
@@ -311,11 +312,13 @@ class Watch:
         """Append the row of `jobs`, once per run and by one of its sidecars."""
         if self._state.announced or not self._reports_job:
             return
-        progress = self._state.progress
+        progress, job = self._state.progress, self.plan.job
+        if (first := self._ring_set.first) is not None and self.plan.has(first[0], self._system.processes):
+            job = job.named_by(script_of(first[1], self._system.processes.command(first[0])))
         try:
-            job = self.plan.findings.apply_to(self.plan.job, progress.program)
+            job = self.plan.findings.apply_to(job, progress.program)
         except RulesError as error:
-            job = self.plan.job.named_by(progress.program)
+            job = job.named_by(progress.program)
             self._note(str(error))
         self._append("jobs", 1, job.row(progress.ranks, job.nodes, self.plan.started_at))
         self._state.announced = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from enum import Enum, auto
@@ -58,6 +59,15 @@ def parse(arguments: Sequence[bytes], program: str) -> CommandLine:
     if language is None:
         return CommandLine(ScriptKind.NONE, b"", arguments)
     return _parse(arguments, language)
+
+
+def script_of(program: str, arguments: Sequence[str]) -> str:
+    """The path of the script, or the name of the module, that an interpreter was given; empty for others.
+
+    program: the path of the executable. arguments: with the program's name.
+    """
+    command = parse([os.fsencode(word) for word in arguments[1:]], program.rpartition("/")[2])
+    return os.fsdecode(command.script) if command.kind in (ScriptKind.FILE, ScriptKind.MODULE) else ""
 
 
 def keyed(word: bytes) -> tuple[bytes, bytes]:
