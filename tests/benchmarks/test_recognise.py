@@ -4,8 +4,8 @@ Seven programs with 16 inputs: words that matter beside a seed and an output's n
 that keeps its name and changes its content, files that no word names, one folder per case, standard input, and one
 program whose collectives are the same at different work. Of each input ten runs, one of which shares a core with a busy
 loop from its middle on. Prints what was said of each, and fails where a healthy run is called slow or fast, fewer than
-95 % of the disturbed ones are found, different work is one group, more than 5 % of the runs are in a needless group, or the
-adjusted Rand index is below 0.97. Nothing else may run meanwhile. $BAROGRAPH_TEST_SEED: of the order.
+95 % of the disturbed ones are found, different work is one group, more than 5 % of the runs are in a needless group, or
+the adjusted Rand index is below 0.97. Nothing else may run meanwhile. $BAROGRAPH_TEST_SEED: of the order.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
         names = [put(writer, up, simulation, number, asked(["1500"], [(0, "mesh")])) for number in (1, 2, 3)]
         row = asked(PLAIN, program="wave", plain=json.dumps(PLAIN), reason="input 1: unreadable: Permission denied")
         names.append(put(writer, up, simulation, 4, row))
-        names.append(put(writer, up, simulation, 5, asked([], reason="command line: the process has ended")))
+        names.append(put(writer, up, simulation, 5, asked([], executable="", reason="process: it has ended")))
         writer.close(10)
         up.names = names  # type: ignore[attr-defined]
         yield up

@@ -39,7 +39,9 @@ class Request(NamedTuple):
         except msgspec.MsgspecError as error:
             found = ", ".join(f"{name} {row[name][:70]!r}" for name in ("words", "inputs", "folder"))
             raise ValueError(f"{found}: {error}") from None
-        if not (row["program"] or row["executable"]) or (row["reason"] and not (words or inputs or folder)):
+        # Words are known before the executable: where they are not, the process had ended.
+        is_asked = words or row["executable"] or not row["reason"]
+        if not is_asked or not (row["program"] or row["executable"]):
             return None
         features = {"program": row["program"] or row["executable"], "threads": str(row["threads"])}
         if row["script"]:

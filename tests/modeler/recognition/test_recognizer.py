@@ -122,7 +122,7 @@ def test_without_evidence_jobs_are_compared_as_they_are_named():
 def test_a_job_whose_words_are_unknown_is_not_compared_with_those_whose_words_are_known():
     site = Site()
     site.run(asked(["1500"]))
-    gone = asked([], reason="command line: the process has ended")
+    gone = asked([], executable="", reason="process: it has ended")
     assert site.run(gone) == (f"{FAMILY}+unknown", "none")
     assert site.written[-1]["reason"].endswith(": command line: the process has ended")
     assert site.run(asked(["1500"])) == (FAMILY, "same")
@@ -273,6 +273,12 @@ def test_a_file_that_no_word_names_tells_works_apart_and_what_runs_leave_there_d
     assert hows == ["first", "first", "like", "like", "like"]
     assert site.run(asked([], folder={"INCAR": "a", "OUT": "9"})) == (FAMILY, "like")
     assert set(site.modeler.learner.workloads) == {FAMILY, other}
+
+
+def test_a_folder_of_which_little_is_known_does_not_make_the_rest_unknown():
+    request = Request.of_row(asked([], reason="working folder: more than 512 names in one"))
+    assert request is not None
+    assert not request.differences(Request.of_row(asked([], folder={"a": "1"})) or request)
 
 
 def test_folders_without_a_common_file_are_other_work():
