@@ -62,7 +62,7 @@ def test_groups_are_listed_newest_first_with_what_distinguishes_them(service):
     assert [row["workload"].removeprefix(FAMILY)[:1] for row in found] == ["+", "+", ""]
     table = service.run("work").stdout
     assert "2400 o'clock" in table
-    assert "nothing is known of what was asked for: command line: the process has ended" in " ".join(table.split())
+    assert "nothing is known of what was asked for: process: it has ended" in " ".join(table.split())
     assert service.run("work", "--app=other").stdout.startswith("No work is known yet")
 
 

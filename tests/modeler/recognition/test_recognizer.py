@@ -124,7 +124,7 @@ def test_a_job_whose_words_are_unknown_is_not_compared_with_those_whose_words_ar
     site.run(asked(["1500"]))
     gone = asked([], executable="", reason="process: it has ended")
     assert site.run(gone) == (f"{FAMILY}+unknown", "none")
-    assert site.written[-1]["reason"].endswith(": command line: the process has ended")
+    assert site.written[-1]["reason"].endswith(": process: it has ended")
     assert site.run(asked(["1500"])) == (FAMILY, "same")
 
 
