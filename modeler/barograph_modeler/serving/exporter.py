@@ -16,6 +16,7 @@ from barograph_modeler.features.forecaster import FeatureForecaster
 from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.learning.learner import Learner
 from barograph_modeler.maxima.band import Band
+from barograph_modeler.recognition.builds import BuildWatch
 from barograph_modeler.serving.forecast_metrics import (
     PROBABILITIES,
     feature_families,
@@ -40,8 +41,11 @@ _GEV: Final = {
 class ModelerExporter(Collector):
     """Metric families of bands, predictions and the modeler's own state."""
 
-    def __init__(self, learner: Learner, forecaster: Forecaster, features: FeatureForecaster) -> None:
+    def __init__(
+        self, learner: Learner, forecaster: Forecaster, features: FeatureForecaster, builds: BuildWatch
+    ) -> None:
         self._learner = learner
+        self._builds = builds
         self._forecaster = forecaster
         self._features = features
 
@@ -52,6 +56,13 @@ class ModelerExporter(Collector):
         yield from self._workloads()
         yield from forecast_families(self._forecaster)
         yield from feature_families(self._features)
+        changes = itertools.islice(self._builds.changes(), MAX_BANDS)
+        yield gauge(
+            "barograph_build_runtime_ratio",
+            "Runtimes since the latest build over those before, where they are known to differ.",
+            (([name], change.ratio) for name, change in changes),
+            "workload",
+        )
         by_result = ((["learned"], learner.learned_intervals), (["withheld"], learner.withheld_intervals))
         yield counter(
             "barograph_modeler_intervals_total", "Intervals that were learned or withheld.", by_result, "result"

@@ -49,6 +49,8 @@ def view(context: ViewContext, cluster: str, app: str, params: str | None) -> di
         "answer": answer,
         "projection": projection(answer) if answer and "curve" in answer else None,
         "refusal": answer["refusal"] if answer else error,
+        # What was said of all runs: for those who see all.
+        "builds": rows(queries.build_changes(f"{cluster}/{app}@", every_group=True)) if context.user is None else [],
         "accuracy": _accuracy(rows(queries.outcomes(cluster, app, context.user))),
     }
 
