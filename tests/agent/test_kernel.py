@@ -25,6 +25,7 @@ from helpers.log import wait_until
 from helpers.proc import FakeProc
 
 RANK, HOG = 100, 900
+HERE = min(os.sched_getaffinity(0))
 
 
 class Node:
@@ -37,11 +38,13 @@ class Node:
         self.counters: dict[str, Any] = {}
         self.totals: dict[str, Any] = {}
         self.speed = Speed(15e-6, 200e-6)
+        self.probed: list[int] = []
         self.pressures = Pressures(SetClock(lambda: self.now), self.proc, probe=self, **options)
         self.live(0)
 
-    def measure(self) -> None:
+    def measure(self, core: int) -> None:
         """As `SpeedProbe`."""
+        self.probed.append(core)
 
     def take(self) -> Speed:
         """What the test has set."""
@@ -418,24 +421,37 @@ def test_the_probe_takes_processor_time_of_its_own_thread_the_fastest_and_the_me
     ticks = iter(range(10**6))
     clock = SetClock(lambda: 0.0)
     clock.thread_seconds = lambda: float(next(ticks))
-    probe = SpeedProbe(clock)
+    probe = SpeedProbe(clock, Processes())
     assert all(map(math.isnan, probe.take()))
-    probe.measure()
+    probe.measure(HERE)
     assert probe.take() == (1.0, 1.0)
     took = iter([9, 9, 9, 9, 9, 30, 5, 9, 9, 9, 9, 10, 9, 9, 9, 9, 9, 20])
     times = (float(at) for seconds in took for at in (0, seconds))
     clock.thread_seconds = lambda: next(times)
     for _ in range(3):
-        probe.measure()
+        probe.measure(HERE)
     assert probe.take() == (5.0, 20.0)
 
 
+def test_work_is_done_on_a_core_of_a_rank_that_runs_and_not_where_that_is_not_allowed(node):
+    node.live(3, ran=1.0)
+    node.live(3, "S")
+    assert node.probed == [1, 1, 1]
+    usual = os.sched_getaffinity(0)
+    probe = SpeedProbe(SYSTEM.clock, Processes())
+    probe.measure(10**4)
+    assert math.isnan(probe.take().compute_seconds)
+    probe.measure(HERE)
+    assert probe.take().compute_seconds > 0
+    assert os.sched_getaffinity(0) == usual
+
+
 def test_reads_of_memory_go_through_all_addresses():
-    probe = SpeedProbe(SYSTEM.clock)
-    probe.measure()
+    probe = SpeedProbe(SYSTEM.clock, Processes())
+    probe.measure(HERE)
     first, chain = probe._at, probe._chain
     assert chain is not None
-    probe.measure()
+    probe.measure(HERE)
     seen, at = {first}, first
     for _ in range(50 * READS):
         at = chain[at]

@@ -80,6 +80,8 @@ class _Rank:
         self.pid, self.number = pid, number
         self.core = -1
         self.lives = True
+        self.runs = False
+        """Whether it was running when it was looked at."""
         self._processes = processes
         self._born = -1
         self._faults = self._io_ticks = self._resident = 0
@@ -102,6 +104,7 @@ class _Rank:
         if stat.state in self._slept:
             self._slept[stat.state] += passed
         self.core, self._count = stat.core, stat.threads
+        self.runs = stat.state == "R"
         self._faults, self._io_ticks, self._resident = stat.major_faults, stat.io_ticks, stat.resident_pages * _PAGE
 
     def take(self, most_threads: int, span: float) -> Loss:
@@ -160,7 +163,8 @@ class Pressures:
         self._processes = processes
         self._belongs = belongs
         self._busy = BusyProcesses(processes, hides_others=hides_others)
-        self._probe = probe or SpeedProbe(clock)
+        self._probe = probe or SpeedProbe(clock, processes)
+        self._turn = 0
         self._usual, self._spans = Speed(), 0
         self._ranks: dict[int, _Rank] = {}
         self._homes: set[int] = set()
@@ -187,7 +191,9 @@ class Pressures:
         if not self._ranks:
             self._began_at = -math.inf
             return _columns(self._take_quiet()) if final else {}
-        self._probe.measure()
+        if running := [rank.core for rank in self._ranks.values() if rank.runs]:
+            self._turn += 1
+            self._probe.measure(running[self._turn % len(running)])
         self._busy.compare(now, {pid: rank.number for pid, rank in self._ranks.items()})
         if self._began_at == -math.inf:
             self._begin(now)

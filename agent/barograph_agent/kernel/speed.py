@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from barograph_agent.system.clock import Clock
+from barograph_agent.system.processes import Processes
 
 STEPS: Final = 500
 """Multiplications of the interpreter: some 15 microseconds."""
@@ -45,22 +46,30 @@ class Speed(NamedTuple):
 
 
 class SpeedProbe:
-    """Does a little fixed work now and then, on whichever core it gets.
+    """Does a little fixed work now and then, on a core of a rank that runs.
 
-    Processor time does not contain the time in which other processes had the core. It does contain what a slower clock,
-    the other thread of the core, a hypervisor, and others in shared caches and on the way to the memory cost.
+    An idle core may be slow: its clock is low, or a hypervisor has put it beside another. Processor time does not
+    contain the time in which other processes had the core. It does contain what a slower clock, the other thread of the
+    core, a hypervisor, and others in shared caches and on the way to the memory cost.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, processes: Processes) -> None:
         self._clock = clock
+        self._processes = processes
         self._chain: memoryview | None = None
         self._at = 0
         self._measured: list[Speed] = []
 
-    def measure(self) -> None:
-        """Do the work once, which takes about half a millisecond."""
-        # Of several, since a core that was idle begins slowly.
-        self._measured.append(Speed(min(self._compute() for _ in range(TRIES)), self._read()))
+    def measure(self, core: int) -> None:
+        """Do the work once on this core, which takes about half a millisecond; nothing where that is not allowed."""
+        if self._chain is None:
+            self._chain = _chain()  # not before there are ranks: it takes some milliseconds
+        try:
+            with self._processes.on_core(core):
+                # The first of several also loads what others have driven from the caches.
+                self._measured.append(Speed(min(self._compute() for _ in range(TRIES)), self._read(self._chain)))
+        except OSError:
+            return
 
     def take(self) -> Speed:
         """The speed since the last call: the fastest computation, and the median of the reads."""
@@ -76,10 +85,8 @@ class SpeedProbe:
             total += number * number
         return self._clock.thread_seconds() - began
 
-    def _read(self) -> float:
-        if self._chain is None:
-            self._chain = _chain()  # not before there are ranks: it takes some milliseconds
-        chain, at = self._chain, self._at
+    def _read(self, chain: memoryview) -> float:
+        at = self._at
         began = self._clock.thread_seconds()
         for _ in range(READS):
             at = chain[at]

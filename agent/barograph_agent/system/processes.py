@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -86,6 +87,16 @@ class Processes:
             return os.stat(f"{self.root}/proc/{pid}").st_uid  # noqa: PTH116
         except OSError:
             return -1
+
+    @contextlib.contextmanager
+    def on_core(self, core: int) -> Iterator[None]:
+        """Runs the calling thread on one core for as long. Raises OSError where it may not."""
+        usual = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {core})
+        try:
+            yield
+        finally:
+            os.sched_setaffinity(0, usual)
 
     def _numbers(self, folder: str) -> list[int]:
         try:

@@ -79,11 +79,15 @@ class Delay:
     def slowdown(self, actual: float = 0.0, expected: float = 0.0) -> float:
         """Actual over expected time of the excursion and one more part; NaN without any.
 
-        Of three parts and more the first does not count: the onset is somewhere in it.
+        Of three parts and more the first does not count if the others are slower: the onset is somewhere in it.
         """
-        first = self.parts[0][1:] if len(self.parts) > 2 else (0.0, 0.0)
-        spent = self._spent[0] + actual - first[0], self._spent[1] + expected - first[1]
-        return spent[0] / spent[1] if spent[1] > 0 else math.nan
+        spent = self._spent[0] + actual, self._spent[1] + expected
+        whole = spent[0] / spent[1] if spent[1] > 0 else math.nan
+        if len(self.parts) <= 2:
+            return whole
+        _, first_actual, first_expected = self.parts[0]
+        left = spent[1] - first_expected
+        return max(whole, (spent[0] - first_actual) / left) if left > 0 else whole
 
     def add(self, actual: float, expected: float, started_at: float = math.nan) -> None:
         """Add a part of the run: its seconds, the expected ones, and its begin in Unix seconds."""

@@ -59,7 +59,7 @@ class ModelerExporter(Collector):
         changes = itertools.islice(self._builds.changes(), MAX_BANDS)
         yield gauge(
             "barograph_build_runtime_ratio",
-            "Runtimes since the latest build over those before, where they are known to differ.",
+            "Runtimes since the latest build over those before, where these are known to differ, as a ratio.",
             (([name], change.ratio) for name, change in changes),
             "workload",
         )

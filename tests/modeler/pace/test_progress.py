@@ -99,6 +99,15 @@ def test_a_delay_is_what_exceeds_the_slope_since_its_onset() -> None:
     assert (delay.seconds, delay.highest) == (0.0, pytest.approx(1.6))
 
 
+def test_a_pause_within_one_part_is_a_slowdown_whatever_follows() -> None:
+    delay = Delay(math.log(1.1), 50.0, own=False)
+    delay.add(5.0, 1.0, 3.0)
+    for _ in range(20):
+        delay.add(0.98, 1.0)
+        assert delay.slowdown() >= 1
+    assert delay.slowdown() == pytest.approx((5 + 20 * 0.98) / 21)
+
+
 def test_a_single_pause_is_no_delay_that_matters_unless_it_is_long() -> None:
     usual = 100.0
     short, long = Delay(0.0, usual, own=False), Delay(0.0, usual, own=False)
