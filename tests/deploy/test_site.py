@@ -70,6 +70,8 @@ def fill(endpoint: str) -> None:
     fleet.put("runs", [fleet.run(job, 100 + 3.0 * n) for n, job in enumerate(ended)])
     fleet.put("outcomes", [fleet.outcome(job, 0.02 * n - 0.1) for n, job in enumerate(ended)])
     fleet.put("scores", [fleet.score(ended[0], "slow", 1.5, 3500, final=1, sentence="slow: as it was")])
+    rebuilt = {"kind": "build-changed", "rows": 5, "detail": "8 % slower since build 3f2a1c", "at": NOW - 60}
+    fleet.put("events", [{"source": f"lab/{app}@32x1+a1b2c3", **rebuilt} for app in ("wrf", "wrf2")])
     fleet.deliver()
 
 
@@ -160,6 +162,7 @@ def test_an_application_shows_its_spread_and_its_past_predictions(site: TestClie
     # Errors from -10 to +12 % in steps of 2: those below 10 % are inside.
     assert "Of the last 12 runs that were predicted before they ended, 75 % ended within their 95 % interval" in page
     assert answer.text.count('class="whisker"') == 3
+    assert page.count("lab/wrf@32x1+a1b2c3 is 8 % slower since build 3f2a1c") == page.count("3f2a1c") == 1
     assert f"no answer from the modeler at {AWAY}" in page
     assert "The modeler has not answered since" in page
 

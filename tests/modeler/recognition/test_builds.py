@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from barograph_modeler.recognition.builds import ALPHA, BUILDS, FEWEST, RUNS, BuildWatch, change
+from helpers.jobs import verdict
+from helpers.works import Site, asked, digest
 
 GROUP = "lab/app@2x1"
 
@@ -105,3 +107,15 @@ def test_a_snapshot_keeps_what_is_known():
     again.restore(runs.watch.state())
     assert list(again.changes()) == list(runs.watch.changes())
     assert list(again.changes())
+
+
+def test_the_modeler_compares_builds_of_like_work():
+    site, said = Site(), []
+    for number in range(16):
+        build = asked(["1500"], executable=digest("old" if number < 8 else "new", 16))
+        job = site.begin(build, factor=1.0 if number < 8 else 1.04)
+        rows = site.tell(("blocks", job["blocks"]), ("runs", job["runs"]), ("scores", verdict(job, 0.0)))
+        said += [row.columns for row in rows if row.table == "events"]
+    [row] = said
+    assert (row["source"], row["kind"], row["rows"]) == (GROUP, "build-changed", 6)
+    assert row["detail"].startswith(f"4 % slower since build {digest('new', 16)[:6]} (8 runs before, 6 since")
