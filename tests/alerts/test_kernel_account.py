@@ -280,6 +280,14 @@ def test_a_node_that_does_fixed_work_more_slowly_is_the_cause(figure, kind, word
     assert explain(rows(10.9e-6), lost=0.1).kind == "network"
 
 
+def test_what_is_counted_comes_before_what_fixed_work_tells():
+    quiet = row(1000.0, seconds=60.0, compute_seconds=10e-6)
+    during = [row(ONSET + at, compute_seconds=30e-6) for at in range(0, 20, 4)]
+    waits = [row(ONSET + at, 1, blocked_seconds=0.3) for at in range(0, 20, 4)]
+    assert explain(account(quiet, *during, *waits), lost=0.5).kind == "disk"
+    assert explain(account(quiet, *during, *waits), lost=0.65).kind == "compute"
+
+
 def test_a_node_that_was_slower_from_the_begin_of_a_job_is_compared_with_earlier_jobs_there():
     made = account(*(row(ONSET + at, compute_seconds=15e-6) for at in range(0, 20, 4)))
     assert explain(made, lost=0.3).kind == "network"

@@ -205,7 +205,8 @@ class KernelAccount:
         kinds["bandwidth"] = _slower(before, during, hosts, lambda one: one.reading)
         worst = {kind: max(found, key=lambda one: one.share) for kind, found in kinds.items() if found}
         worst = {kind: one for kind, one in worst.items() if one.share >= LEASTS.get(kind, LEAST)}
-        for kind in sorted(worst, key=lambda kind: -worst[kind].share):
+        # What is counted comes before what fixed work tells: who takes a core or swaps uses caches and memory as well.
+        for kind in sorted(worst, key=lambda kind: (kind in LEASTS, -worst[kind].share)):
             total = math.fsum(one.share for one in kinds[kind] if one.share > 0)
             # Work that is slower by itself is lost on each node alike, and not in turn.
             if (worst[kind].share if kind in LEASTS else total) >= EXPLAINS * lost:
