@@ -96,7 +96,7 @@ class SpeedProbe:
 
 def _chain() -> memoryview:
     following = (np.arange(CHAIN, dtype=np.int64) * _FACTOR + _ADDED) & (CHAIN - 1)
-    return memoryview(following.astype(np.int32))
+    return following.astype(np.int32).data
 
 
 def _known(first: float, second: float) -> float:

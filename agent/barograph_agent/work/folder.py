@@ -29,7 +29,7 @@ def small_files(place: Path, disk: Disk, contents: Contents, changed_before: flo
     are left out. Raises FolderTooBig where there are more than are read, after those that are.
     """
     files = size = 0
-    folders = []
+    folders: list[Path] = []
     for is_inner, folder, name in _entries(place, disk, folders):
         found = contents.of_file(folder / name, changed_before, FILE_BYTES)
         if found is None and not is_inner:

@@ -114,8 +114,8 @@ class BuildRuns:
         if (found := change(before, since)) is None:
             return None
         told = self.change is not None and self.change.since == build
-        ratios = (math.exp(value) for value in found)
-        self.change = Change(earlier[-1], build, *ratios, len(before), len(since))
+        ratio, lower, upper = map(math.exp, found)
+        self.change = Change(earlier[-1], build, ratio, lower, upper, len(before), len(since))
         return None if told else self.change
 
 
