@@ -31,15 +31,16 @@ FAULT_SECONDS: Final = 1e-4
 LEASTS: Final[Mapping[Kind, float]] = {"compute": 0.1, "bandwidth": 0.2}
 """The same of a node that does fixed work more slowly, computing or reading memory: what is less differs between looks
 at a node where nothing changes."""
-
-
-FIGURES: Final = ("delay", "stopped", "blocked", "faults", "memory", "swapped", "steal", "compute", "reading")
+FIGURES: Final = ("delay", "stopped", "blocked", "faults", "memory", "swapped", "steal", "compute", "reading",
+                  "measured")  # fmt: skip
+"""What is summed up over rows."""
 
 
 class Pressure(NamedTuple):
     """One row: what a rank or a node has lost, in seconds, NaN if unknown. steal: mean over the node's cores.
 
-    compute, reading: what fixed work took on the node, times the length of the span.
+    compute, reading: what fixed work took on the node, times the length of the span. measured: that length where it is
+    known, else 0.
     """
 
     host: str
@@ -55,6 +56,7 @@ class Pressure(NamedTuple):
     steal: float
     compute: float
     reading: float
+    measured: float
     beside: Beside | None
     beside_seconds: float
 
@@ -79,6 +81,7 @@ def pressure(row: Mapping[str, Any], *, names_others: bool) -> Pressure:
         steal=float(row["steal_seconds"]) / cores,
         compute=float(row["compute_seconds"]) * span,
         reading=float(row["memory_seconds"]) * span,
+        measured=span if math.isfinite(row["compute_seconds"]) else 0.0,
         beside=Beside("" if name == "none" else name, owner, on, on == core) if owner != "none" else None,
         beside_seconds=float(row["process_seconds"]),
     )
@@ -91,7 +94,7 @@ class Sum:
 
     def __init__(self) -> None:
         self.delay = self.stopped = self.blocked = self.faults = self.memory = self.swapped = self.steal = 0.0
-        self.compute = self.reading = 0.0
+        self.compute = self.reading = self.measured = 0.0
         self.unknown = False
         """Whether the kernel does not count delays."""
         self.beside: Counter[Beside] = Counter()
@@ -260,7 +263,8 @@ def _slower(
     """The share of its time that each node loses because fixed work takes longer there than before, or than usual."""
     found = []
     for host in hosts:
-        now, was = (account.share(host, NODE, figure) for account in (during, before))
+        sums = (account.sums.get((host, NODE), _NOTHING) for account in (during, before))
+        now, was = (figure(one) / one.measured if one.measured > 0 else 0.0 for one in sums)
         was = was or usual(host)
         if now > 0 and was > 0:
             found.append(Growth(host, NODE, 1 - was / now, 0.0))
