@@ -5,7 +5,8 @@ that keeps its name and changes its content, files that no word names, one folde
 program whose collectives are the same at different work. Of each input ten runs, one of which shares a core with a busy
 loop from its middle on. Prints what was said of each, and fails where a healthy run is called slow or fast, fewer than
 95 % of the disturbed ones are found, different work is one group, more than 5 % of the runs are in a needless group, or
-the adjusted Rand index is below 0.97. Nothing else may run meanwhile. $BAROGRAPH_TEST_SEED: of the order.
+the adjusted Rand index is below 0.97. Nothing else may run meanwhile. $BAROGRAPH_TEST_SEED: of the order;
+$BAROGRAPH_TEST_RUNS: of each input, at least five.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ from helpers.up import Up
 from helpers.watched import Disturbance, Run, watch
 
 CORES = sorted(os.sched_getaffinity(0))[:2]
-RUNS, FIRST_DISTURBED = 10, 4
+RUNS = int(os.environ.get("BAROGRAPH_TEST_RUNS", "10"))
+FIRST_DISTURBED = 4
 SEED = int(os.environ.get("BAROGRAPH_TEST_SEED", "1"))
 PROGRAMS = Path(__file__).parent / "programs"
 FOUND, SPLIT, INDEX = 0.95, 0.05, 0.97
