@@ -65,7 +65,7 @@ def works(folder: Path) -> list[Work]:
         return Application("heat", mpi.command(2, [heat, *map(str, words)]), {}, environment)
 
     for size, steps in ((700, 8000), (1000, 4000), (1400, 2000)):
-        found.append(Work(f"heat {size} {steps}", "heat", lambda size=size, steps=steps: stencil(size, steps)))  # type: ignore[misc]
+        found.append(Work(f"heat {size} {steps}", "stencil", lambda size=size, steps=steps: stencil(size, steps)))  # type: ignore[misc]
 
     def changed(make: Callable[[int], Application], **texts: str) -> Callable[[], Application]:
         """The application, with its input files changed: old text = new text."""
