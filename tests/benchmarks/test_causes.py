@@ -24,7 +24,6 @@ from helpers import applications, injections
 from helpers import mpi as mpis
 from helpers.applications import Application
 from helpers.injections import MemoryGroup, stress
-from helpers.lammps import fluid
 from helpers.printed import show
 from helpers.up import Up
 from helpers.watched import Disturbance, Run, watch
@@ -35,11 +34,6 @@ ORDER = [False] * HEALTHY + [True, True, False] * (DISTURBED // 2)
 STOPPED_SECONDS = 4.0
 PROGRAMS = Path(__file__).parent / "programs"
 NEVER = ("all ranks together", "network")
-
-
-def liquid(ranks: int, cells: int, steps: int) -> Application:
-    """LAMMPS with an input of this size."""
-    return replace(applications.lammps(ranks), files={"in.lj": fluid(cells, steps)})
 
 
 def checkpoint(ranks: int) -> Application:
@@ -96,9 +90,9 @@ def bandwidth_used(folder: Path, group: MemoryGroup) -> Disturbance:
 
 
 CASES = {
-    "core": Case(lambda: liquid(2, 10, 9000), 2, core_taken, ("core",)),
-    "stopped": Case(lambda: liquid(2, 10, 9000), 2, process_stopped, ("stopped",)),
-    "memory": Case(lambda: liquid(1, 50, 40), 1, memory_leaked, ("memory",)),
+    "core": Case(lambda: applications.lammps(2, 10, 9000), 2, core_taken, ("core",)),
+    "stopped": Case(lambda: applications.lammps(2, 10, 9000), 2, process_stopped, ("stopped",)),
+    "memory": Case(lambda: applications.lammps(1, 50, 40), 1, memory_leaked, ("memory",)),
     "disk": Case(lambda: checkpoint(1), 1, disk_used, ("disk",)),
 }
 

@@ -18,6 +18,7 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,6 @@ from helpers import applications
 from helpers import mpi as mpis
 from helpers.applications import Application
 from helpers.injections import busy_loop
-from helpers.lammps import fluid
 from helpers.printed import show
 from helpers.up import Up
 from helpers.watched import Disturbance, Run, watch
@@ -80,11 +80,7 @@ def works(folder: Path) -> list[Work]:
         return made
 
     for cells, steps in ((8, 7000), (10, 3500), (12, 2000)):
-        text = fluid(cells, steps)
-        made = applications.lammps(2)
-        found.append(
-            Work(f"lammps {cells} {steps}", "lammps", lambda text=text, made=made: replace(made, files={"in.lj": text}))
-        )  # type: ignore[misc]
+        found.append(Work(f"lammps {cells} {steps}", "lammps", partial(applications.lammps, 2, cells, steps)))
     for size in (1500, 2200):
         found.append(Work(f"hpcc {size}", "hpcc", changed(applications.hpcc, **{"4500 ": f"{size} "})))
     for points in (10, 13):

@@ -240,12 +240,12 @@ class Application:
             subprocess.run(command, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)
 
 
-def lammps(ranks: int) -> Application:
-    """LAMMPS: particles of a fluid."""
+def lammps(ranks: int, cells: int = 10, steps: int = 12000) -> Application:
+    """LAMMPS: particles of a fluid, 4 `cells`**3 of them."""
     mpi = mpis.find("mpich")
     program, environment = mpi.lammps()
     command = mpi.command(ranks, [program, "-in", "in.lj", "-log", "none"])
-    return Application("lammps", command, {"in.lj": fluid(10, 12000)}, environment)
+    return Application("lammps", command, {"in.lj": fluid(cells, steps)}, environment)
 
 
 def hpcc(ranks: int) -> Application:
