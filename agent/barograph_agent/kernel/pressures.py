@@ -88,7 +88,6 @@ class _Rank:
         self._faults_before = self._io_before = 0
         self._threads: dict[int, tuple[float, float]] = {}
         self._count = 1
-        self._main: tuple[float, float] | None = None
         self._slept = dict.fromkeys(_SLEEPS, 0.0)
         """Seconds in each state, from looks now and then."""
 
@@ -110,22 +109,27 @@ class _Rank:
     def take(self, most_threads: int, span: float) -> Loss:
         """What was lost in the `span` seconds since the last call. most_threads: threads that are read."""
         io = seconds(max(self._io_ticks - self._io_before, 0))
+        before = self._threads.get(self.pid)
         run, delay = self._scheduled(most_threads)
         faults = max(self._faults - self._faults_before, 0)
-        slept = self._asleep(span)
+        slept = self._asleep(span, before, self._threads.get(self.pid))
         stopped = slept["T"] + slept["t"]
         loss = Loss(run, delay, stopped, max(slept["D"], io), faults, self._resident, self.core)
         self._faults_before, self._io_before = self._faults, self._io_ticks
         self._slept = dict.fromkeys(_SLEEPS, 0.0)
         return loss
 
-    def _asleep(self, span: float) -> dict[str, float]:
-        """Seconds in each state. How long the main thread slept is counted, only its states are from a few looks."""
-        before, self._main = self._main, schedule(self._processes, self.pid, self.pid)
+    def _asleep(
+        self, span: float, before: tuple[float, float] | None, now: tuple[float, float] | None
+    ) -> dict[str, float]:
+        """Seconds in each state. How long the main thread slept is counted, only its states are from a few looks.
+
+        before, now: for how long it has run and waited.
+        """
         looked = math.fsum(self._slept.values())
-        if before is None or self._main is None or not looked > 0:
+        if before is None or now is None or not looked > 0:
             return self._slept
-        slept = span - (self._main[0] - before[0]) - (self._main[1] - before[1])
+        slept = span - (now[0] - before[0]) - (now[1] - before[1])
         return {state: max(slept, 0.0) * share / looked for state, share in self._slept.items()}
 
     def _scheduled(self, most: int) -> tuple[float, float]:
