@@ -5,7 +5,9 @@ that keeps its name and changes its content, files that no word names, one folde
 program whose collectives are the same at different work. Of each input ten runs, one of which shares a core with a busy
 loop from its middle on. Prints what was said of each, and fails where a healthy run is called slow or fast, fewer than
 95 % of the disturbed ones are found, different work is one group, more than 5 % of the runs are in a needless group, or
-the adjusted Rand index is below 0.97. Nothing else may run meanwhile. $BAROGRAPH_TEST_SEED: of the order;
+the adjusted Rand index is below 0.97. Nothing else may run meanwhile: an alarm counts as false only where the kernel
+and fixed work of the benchmark's own say that the machine was quiet, in nine of ten runs. $BAROGRAPH_TEST_SEED: of the
+order;
 $BAROGRAPH_TEST_RUNS: of each input, at least five.
 """
 
@@ -39,7 +41,7 @@ RUNS = int(os.environ.get("BAROGRAPH_TEST_RUNS", "10"))
 FIRST_DISTURBED = 4
 SEED = int(os.environ.get("BAROGRAPH_TEST_SEED", "1"))
 PROGRAMS = Path(__file__).parent / "programs"
-FOUND, SPLIT, INDEX = 0.95, 0.05, 0.97
+FOUND, SPLIT, INDEX, QUIET = 0.95, 0.05, 0.97, 0.9
 _numbers = itertools.count(1)
 
 
@@ -144,17 +146,16 @@ def test_like_is_compared_with_like_though_nobody_says_what_it_is(tmp_path: Path
             run = watch(application, folder, up, reader, set(jobs), CORES, disturbance)
             work.runs.append(run)
             jobs[run.job] = work, is_disturbed
-            print(
-                f"\n{len(jobs):4} {work.name:<18}{'disturbed ' if is_disturbed else ''}{run.verdict}",
-                end="",
-                flush=True,
-            )
+            noise = "disturbed " if is_disturbed else "" if run.machine.quiet else f"[{run.machine}] "
+            print(f"\n{len(jobs):4} {work.name:<18}{noise}{run.verdict}", end="", flush=True)
         pages = [page.columns for page in reader.read_all("assignments")]
         reader.close()
     groups = {str(job): str(group) for page in pages for job, group in zip(page["job"], page["workload"], strict=True)}
     healthy = [run for work in found for run in work.runs if not jobs[run.job][1]]
     disturbed = [run for work in found for run in work.runs if jobs[run.job][1]]
-    wrong = [run for run in healthy if run.state in ("slow", "fast")]
+    alarmed = [run for run in healthy if run.state in ("slow", "fast")]
+    wrong = [run for run in alarmed if run.machine.quiet]
+    quiet = sum(run.machine.quiet for run in healthy)
     caught = sum(run.state == "slow" for run in disturbed)
     index = AdjustedRand()
     members: dict[str, set[str]] = {}
@@ -170,6 +171,7 @@ def test_like_is_compared_with_like_though_nobody_says_what_it_is(tmp_path: Path
         f"A mixed day: {len(jobs)} runs of {len(found)} works, seed {SEED}",
         [
             f"healthy runs said to be    {', '.join(f'{state} {count}' for state, count in states.most_common())}",
+            f"of them on a quiet machine {quiet}, slow or fast {len(wrong)}; of the others {len(alarmed) - len(wrong)}",
             f"disturbed runs found       {caught} of {len(disturbed)}",
             f"groups                     {len(members)}; different work in one: {len(mixed)}",
             f"runs in a needless group   {split}",
@@ -177,6 +179,7 @@ def test_like_is_compared_with_like_though_nobody_says_what_it_is(tmp_path: Path
             f"seconds of a run           {np.median([run.runtime for run in healthy]):.1f} (median)",
         ],
     )
+    assert quiet >= QUIET * len(healthy), "the machine was not quiet"
     assert not wrong, "\n".join(f"{jobs[run.job][0].name}: {run.verdict}" for run in wrong)
     assert caught >= FOUND * len(disturbed)
     assert not mixed

@@ -4,7 +4,9 @@ Of each application three runs are healthy, one shares a core with a busy loop f
 again, on two cores beside a service that knows nothing before. Fails on a miss (the disturbed run is not called slow),
 on a false alarm (a healthy run is called something else than healthy, inconclusive or unknown, or there was an alarm
 before the disturbance), and on a contradiction (a run is called healthy outside of the 95 % limits in the same line).
-Other programs on the machine are disturbances too.
+Other programs on the machine, and a host that is slower for a time, are disturbances too: an alarm counts as false
+only where the kernel and fixed work of the benchmark's own say that the machine was quiet (tests/helpers/quiet.py),
+which it must have been in two of three healthy runs.
 
 $BAROGRAPH_TEST_ROWS: a folder that gets the rows of each application as Parquet, and its runs (runs.json), to develop
 detectors on.
@@ -77,7 +79,8 @@ def test_only_a_disturbed_run_of_an_application_is_called_slow(
                 usual = statistics.median(run.runtime for run in runs)
                 disturbance = usual / 2, lambda process: busy_loop(CORES[-1])
             runs.append(watch(application, folder, up, reader, {run.job for run in runs}, CORES, disturbance))
-            print(f"\n{application.name} {number + 1}: {runs[-1].verdict}", end="")
+            noise = "" if disturbance is not None or runs[-1].machine.quiet else f" [{runs[-1].machine}]"
+            print(f"\n{application.name} {number + 1}: {runs[-1].verdict}{noise}", end="")
         reader.close()
         if "BAROGRAPH_TEST_ROWS" in os.environ:
             keep(Path(os.environ["BAROGRAPH_TEST_ROWS"]) / application.name, up, runs)
@@ -88,6 +91,8 @@ def test_only_a_disturbed_run_of_an_application_is_called_slow(
         for fault in faults(run)
     ]
     assert not wrong, "\n".join(wrong)
+    quiet = [run.machine.quiet for run in runs if math.isnan(run.disturbed_at)]
+    assert sum(quiet) >= 2 / 3 * len(quiet), "the machine was not quiet"
 
 
 def faults(run: Run) -> Iterator[str]:
@@ -97,7 +102,7 @@ def faults(run: Run) -> Iterator[str]:
         yield "miss"
     if is_disturbed and run.alarm_at < run.disturbed_at:
         yield f"false alarm {run.disturbed_at - run.alarm_at:.1f} s before the disturbance"
-    if not is_disturbed and run.state not in ("healthy", "inconclusive", "unknown"):
+    if not is_disturbed and run.machine.quiet and run.state not in ("healthy", "inconclusive", "unknown"):
         yield "false alarm"
     limits = LIMITS.search(run.verdict)
     assert limits or "95 %" not in run.verdict, run.verdict

@@ -16,6 +16,7 @@ import numpy as np
 from barograph.demo.runs import newest_job
 from barograph_collector.client.log_reader import LogReader
 from helpers.applications import Application, Report, report, start_watched
+from helpers.quiet import Machine, Witness
 from helpers.up import Up
 
 Disturbance = Callable[[subprocess.Popen[str]], AbstractContextManager[None]]
@@ -35,6 +36,8 @@ class Run:
     onset_at: float
     cause: str
     """Its kind, and the members."""
+    machine: Machine
+    """While it ran."""
 
     @property
     def state(self) -> str:
@@ -53,12 +56,14 @@ def watch(
 ) -> Run:
     """A run on these cores. known: the jobs before it. disturbance: what, and after how many seconds."""
     # Pinned, or the ranks would leave a busy core where there are more.
+    witness = Witness()
     process = start_watched(application, ["taskset", "-c", ",".join(map(str, cores))], folder, up)
     try:
         said, disturbed_at = _disturbed(process, *disturbance) if disturbance else (report(process), math.nan)
     finally:
         process.terminate()
         process.wait(60)
+    machine = witness.seen()
     job = newest_job(reader, known, 60.0)
     pages = [page.columns for page in reader.read_all("scores", job=job)]
     scores = {name: np.concatenate([np.asarray(page[name]) for page in pages]) for name in pages[0]} if pages else {}
@@ -73,6 +78,7 @@ def watch(
         float(alarms[0]) if alarms.size else math.nan,
         float(scores["onset_at"][-1]) if scores else math.nan,
         f"{scores['cause'][-1]} {members}".strip() if scores else "none",
+        machine,
     )
 
 
