@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from barograph.cli import main
+from barograph_alerts.detection.evidence import ALPHA
 from barograph_alerts.studies.detectors import RIVALS, JobCase, score
 from barograph_alerts.studies.pairs import MeasuredRun, cases
-from barograph_alerts.studies.power import powers
+from barograph_alerts.studies.power import least_possible, powers
 from barograph_alerts.studies.tally import DetectorTally
 
 DETECTORS = [score(), *RIVALS]
@@ -78,7 +79,7 @@ def test_the_smallest_slowdown_that_is_found_shrinks_with_the_history_and_the_le
     rng = np.random.default_rng(3)
     runs = [MeasuredRun("w", str(day), rng.lognormal(0, 0.02, 60), disturbed=False) for day in range(6)]
     runs.append(MeasuredRun("w", "bad", np.full(60, 9.0), disturbed=True))
-    found = {(one.history, one.length): one for one in powers(runs, 1, score().detect)}
+    found = {(one.history, one.length): one for one in powers(runs, 1, score().detect, ALPHA)}
     assert {length for _, length in found} == {15, 30, 60}
     assert {history for history, _ in found} == {1, 2, 3, 5}
     assert all((one.healthy, one.false) == (6, 0) for one in found.values())
@@ -86,6 +87,16 @@ def test_the_smallest_slowdown_that_is_found_shrinks_with_the_history_and_the_le
     assert smallest[5, 15] < smallest[1, 15] <= 2.0
     assert smallest[5, 60] < smallest[5, 15]
     assert found[5, 60].delay <= 30
+    # By chance the jobs' halves may be alike, but no test finds much less than one which knows the onset.
+    assert all(smallest[key] > found[key].possible for key in found)
+
+
+def test_drift_between_the_halves_of_healthy_jobs_limits_what_a_test_could_find():
+    rng = np.random.default_rng(2)
+    drift = [np.append(np.zeros(30), np.full(30, shift)) for shift in rng.normal(0, 0.03, 400)]
+    jobs = [JobCase([], rng.normal(0, 0.001, 60) + one) for one in drift]
+    # The normal quantiles of 0.999 and 0.9 add to 4.37.
+    assert least_possible(jobs, 0.001) == pytest.approx(math.exp(4.37 * 0.03), rel=0.01)
 
 
 def test_the_power_is_printed_as_one_table(file, capsys):

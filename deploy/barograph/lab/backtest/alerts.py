@@ -110,7 +110,8 @@ def _workloads(options: argparse.Namespace) -> dict[str, list[MeasuredRun]]:
 def _show_power(options: argparse.Namespace) -> None:
     """Print the smallest slowdowns found. Raises BadTable."""
     runs = [run for same in _workloads(options).values() for run in same]
-    found = list(powers(runs, options.window, score(options.alpha, options.margin).detect, note))
+    detect = score(options.alpha, options.margin).detect
+    found = list(powers(runs, options.window, detect, options.alpha, note))
     if not found:
         raise BadTable(
             f"{options.file}: no {FEWEST_JOBS} healthy runs of {LENGTHS[0]} windows have another to compare with"
@@ -124,7 +125,10 @@ def _show_power(options: argparse.Namespace) -> None:
         [str(history), *(_power_cell(cells.get((history, length))) for length in lengths)]
         for history in sorted({one.history for one in found})
     ]
-    title = f"Smallest lasting slowdown found in {FOUND:.0%} of jobs; windows until then; false alarms"
+    title = (
+        f"Smallest lasting slowdown found in {FOUND:.0%} of jobs, windows until then (least that a test could find which"
+        " knows the onset); false alarms"
+    )
     console().print(table(title, ["healthy runs", *(f"{length} windows" for length in lengths)], rows))
 
 
@@ -132,7 +136,7 @@ def _power_cell(one: Power | None) -> str:
     if one is None:
         return "-"
     found = "none" if one.smallest is None else f"{one.smallest - 1:.0%}, {one.delay:g}"
-    return f"{found}; {one.false} of {one.healthy}"
+    return f"{found} ({one.possible - 1:.1%}); {one.false} of {one.healthy}"
 
 
 def _runs(options: argparse.Namespace) -> Iterator[MeasuredRun]:
