@@ -19,8 +19,8 @@ ALIKE: Final = 0.75
 MOST_CLASSES: Final = 256
 FEWEST_POINTS: Final = 5
 EXCURSION: Final = 64
-SLOPES: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
-"""Slowdowns, as logarithms, about which the delays of healthy runs are known."""
+SLOPES: Final = tuple(math.log1p(slowdown) for slowdown in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5))
+"""Slowdowns, as logarithms, about which the delays of healthy runs are known: common margins are among them."""
 LEAST_SECONDS: Final = 0.5
 LEAST_SHARE: Final = 0.008
 """Delays that matter are longer than this time, and than this share of the usual one."""
