@@ -148,7 +148,7 @@ class Scorer:
             if job.ended:
                 scores.append(self._score(name, job, now))
                 self._finish(name, job, now)
-            elif (key := job.report_key) != job.reported and key is not None:
+            elif (key := job.report_key) != job.reported:
                 job.reported = key
                 scores.append(self._score(name, job, now))
         self._judge_fleet()
@@ -283,8 +283,7 @@ class Scorer:
         job.monitor.add_work(work)
         silences, job.silences = job.silences, []
         job.monitor.add_silences(silences)
-        waiting, job.waiting = job.waiting, []
-        for batch in waiting:
+        for batch in job.take_waiting():
             job.monitor.add(*batch)
 
     def _new_monitor(self, job: WatchedJob) -> JobMonitor:

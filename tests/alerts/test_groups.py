@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from barograph_alerts.processor import WAIT_SECONDS, Scorer
 from helpers.jobs import Simulation
 from helpers.trials import history, judge, prepared
@@ -113,6 +115,50 @@ def test_a_running_job_that_was_judged_by_itself_is_judged_by_its_group_once_tha
         page = {key: values[start : start + 200] for key, values in job["blocks"].items()}
         scorer.observe("blocks", page, 0.0)
         scorer.step(0.0)
+    assert scorer.jobs[name].state == "slow"
+
+
+def alarmed(scorer: Scorer, simulation: Simulation, until: int) -> tuple[dict, str]:
+    """A running job that is three times as slow as its group, after so many intervals."""
+    job = simulation.job(slow_from=0, factor=3.0)
+    scorer.observe("assignments", assigned(job, simulation.workload, "same"), 0.0)
+    judge(scorer, job, until=until)
+    name = job["jobs"]["job"][0]
+    assert scorer.jobs[name].state == "slow"
+    return job, name
+
+
+def test_an_alarm_for_the_wrong_group_is_taken_back():
+    simulation = Simulation()
+    scorer = grouped(simulation)
+    job, name = alarmed(scorer, simulation, until=2000)
+    scorer.observe("assignments", assigned(job, OTHER, "first"), 0.0)
+    (row,) = scorer.step(0.0)
+    assert (row.columns["state"], row.columns["workload"], row.columns["final"]) == ("unknown", OTHER, 0)
+    assert scorer.step(0.0) == []
+    judge(scorer, job)
+    assert scorer.ended[name][0].state == "healthy"
+
+
+def test_a_job_that_moves_to_a_group_with_a_history_is_judged_by_it_from_its_begin():
+    simulation = Simulation()
+    scorer = grouped(simulation)
+    for table, columns in history(Simulation(OTHER, seed=3), 3, factor=3.0).items():
+        scorer.observe(table, columns, 0.0)
+    job, name = alarmed(scorer, simulation, until=2000)
+    scorer.observe("assignments", assigned(job, OTHER, "same"), 0.0)
+    scorer.step(0.0)
+    evidence = scorer.jobs[name].monitor.evidence
+    assert (evidence.state, evidence.basis) == ("healthy", "its history")
+    assert evidence.expected_seconds == pytest.approx(15.0, rel=0.2)  # 2000 intervals of 7.5 ms
+
+
+def test_a_job_of_a_higher_age_stays_with_the_history_that_it_was_compared_with():
+    simulation = Simulation()
+    scorer = grouped(simulation)
+    job, name = alarmed(scorer, simulation, until=6000)
+    scorer.observe("assignments", assigned(job, OTHER, "first"), 0.0)
+    scorer.step(0.0)
     assert scorer.jobs[name].state == "slow"
 
 

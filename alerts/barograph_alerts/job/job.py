@@ -21,6 +21,8 @@ from barograph_modeler.pace.windows import JobBlocks
 
 UNASSIGNED: Final = "unassigned"
 """How the group was found if it was not, for the modeler is away."""
+KEPT_SECONDS: Final = 30.0
+"""Blocks of this time from the begin of a job are kept: it may be found to belong to another group."""
 REPORT_STEP: Final = 0.25
 """Change of a running job's score that makes a new row of `scores`."""
 
@@ -43,6 +45,8 @@ class WatchedJob:
         self.monitor: JobMonitor | None = None
         self.waiting: list[tuple[JobBlocks, npt.NDArray[np.float64]]] = []
         """Blocks, and the longest interval of each."""
+        self.kept: list[tuple[JobBlocks, npt.NDArray[np.float64]]] | None = []
+        """Those that were judged already, of the first KEPT_SECONDS; None later."""
         self.silences: list[SilentSpan] = []
         self.work: list[WorkSpan] = []
         self.nodes = 0
@@ -66,7 +70,8 @@ class WatchedJob:
         """Whether it has more or fewer sync points than the runs of its workload."""
         self.has_features = False
         """Whether the program says what its runtime depends on."""
-        self.reported: tuple[object, ...] = ()
+        self.reported: tuple[object, ...] | None = ()
+        """The `report_key` of the latest row; None if that is no longer true."""
         self.changed_at = 0.0
         self.sentence = ""
 
@@ -80,10 +85,26 @@ class WatchedJob:
         self.node_work = self.node_work or NodeWork(self.nodes)
 
     def assign(self, workload: str, how: str) -> None:
-        """Set the group of like work. A job without a history is judged by that of the new group from now on."""
-        if self.monitor is not None and workload != self.workload and self.monitor.evidence.pace is None:
-            self.monitor, self.reported = None, ()
+        """Set the group of like work. In another one a job is judged anew, from its begin if that is known still.
+
+        Otherwise one with a history remains compared with it.
+        """
+        if self.monitor is not None and workload != self.workload:
+            if self.kept is not None or self.monitor.evidence.pace is None:
+                self.monitor, self.explained = None, ()
+                self.reported = None if self.reported else ()
+            if self.kept is not None:
+                self.waiting, self.kept = self.kept + self.waiting, []
         self.workload, self.how = workload, how
+
+    def take_waiting(self) -> list[tuple[JobBlocks, npt.NDArray[np.float64]]]:
+        """The blocks that are to be judged now."""
+        waiting, self.waiting = self.waiting, []
+        if self.kept is not None:
+            self.kept += waiting
+            if waiting and waiting[-1][0].ended_at[-1] - self.started_at > KEPT_SECONDS:
+                self.kept = None
+        return waiting
 
     def reach(self, worlds: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
         """Record progress. worlds: world communicators of blocks; ends: index after the last sync point of each."""
@@ -136,10 +157,10 @@ class WatchedJob:
         return self.monitor.evidence.state if self.monitor else "unknown"
 
     @property
-    def report_key(self) -> tuple[object, ...] | None:
-        """A key whose change makes a new row of `scores`; None while the state is unknown."""
+    def report_key(self) -> tuple[object, ...]:
+        """A key whose change makes a new row of `scores`; empty while the state is unknown."""
         if self.monitor is None or self.state == "unknown":
-            return None
+            return ()
         evidence, cause = self.monitor.evidence, self.monitor.cause
         ended = bool(evidence.alarms) and evidence.open is None
         found = cause.kind, cause.members, cause.beside, cause.silent
