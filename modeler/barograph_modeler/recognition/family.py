@@ -7,7 +7,8 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from barograph_modeler.recognition.request import LABEL_DIGITS, Request
+from barograph_modeler.recognition.request import LABEL_DIGITS, Request, label_of
+from barograph_modeler.recognition.signature import Difference, Signature
 from barograph_modeler.state import lru
 
 How: TypeAlias = Literal["first", "same", "like", "merged", "none"]
@@ -28,6 +29,8 @@ DOUBTED: Final = 2
 UNKNOWN: Final = "unknown"
 """The label of runs of which nothing is known, where the name of the family is that of other work."""
 _GROUP: Final = re.compile(rf"\+([0-9a-f]{{{LABEL_DIGITS}}}|{UNKNOWN})$")
+TRAFFIC: Final = "communication"
+"""The feature that is a run's signature; it is not known when a run begins."""
 NAME_LIMIT: Final = 128
 """Characters of a name in the log."""
 NAMED: Final = 3
@@ -95,6 +98,8 @@ class Group:
         self.requests: OrderedDict[Request, None] = OrderedDict()
         self.jobs: deque[str] = deque(maxlen=JOBS)
         """The latest jobs."""
+        self.signatures: dict[float, Signature] = {}
+        """Of the latest healthy run, by the age at which it was taken: one of LOOKS."""
 
     def add(self, request: Request | None) -> None:
         """Add a run that asked for this."""
@@ -104,6 +109,14 @@ class Group:
     def latest(self) -> list[Request]:
         """The latest requests, newest first."""
         return list(self.requests)[: -COMPARED - 1 : -1]
+
+    def difference(self, age: float, signature: Signature) -> Difference | None:
+        """How a run of this age differs from those of the group in what it communicates, as far as can be told."""
+        return signature.difference(self.signatures[age]) if age in self.signatures else None
+
+    def is_unlike(self, other: Group) -> bool:
+        """Whether the runs of another group differ from those of this one in what they communicate."""
+        return any(other.difference(age, one) is not None for age, one in self.signatures.items())
 
 
 class Family:
@@ -175,14 +188,40 @@ class Family:
             if known and request not in group.requests and group.requests:
                 differ: frozenset[str] = min((request.differences(one) for one in group.latest()), key=len)
                 self._relevance.agree(differ)
-            if (before := self._requests.get(request)) not in (None, name) and before in self.groups:
-                self.groups[before].requests.pop(request, None)
             group.add(request)
             self._requests[request] = name
         while len(self.groups) > GROUPS:
             self.groups.popitem(last=False)
         if len(self._requests) > 2 * sum(len(one.requests) for one in self.groups.values()):
             self._requests = {one: group.name for group in self.groups.values() for one in group.requests}
+
+    def decide_again(self, name: str, request: Request | None, age: float, signature: Signature) -> Decision | None:
+        """The other group of a running job of a group, now that it is known what it communicates; None to stay."""
+        group = self.groups[name]
+        if not self._relevance.matters({TRAFFIC}) or (unlike := group.difference(age, signature)) is None:
+            return None
+        for other in reversed(self.groups.values()):
+            if other is group or age not in other.signatures or not self._may_hold(other, request):
+                continue
+            if other.difference(age, signature) is None:
+                return Decision(other.name, "same", f"asks for the same as earlier runs of {other.name}, and does it")
+        reason = f"first run of this work; asks for the same as earlier runs of {name}, but has {unlike}"
+        label = label_of((request.label if request is not None else UNKNOWN, len(self.groups), *map(str, unlike)))
+        return Decision(self._named(label), "first", reason)
+
+    def _may_hold(self, group: Group, request: Request | None) -> bool:
+        """Whether a run of this request, None if unknown, may belong to a group."""
+        if request is None or not group.requests:
+            return request is None and not group.requests
+        return request in group.requests or any(
+            not self._relevance.matters(request.differences(one)) for one in group.latest()
+        )
+
+    def move(self, job: str, name: str, into: str, request: Request | None) -> None:
+        """Move a running job to another group. Its request remains that of both."""
+        if job in self.groups[name].jobs:
+            self.groups[name].jobs.remove(job)
+        self.add(job, into, request)
 
     def learn(self, name: str, request: Request, differ: frozenset[str], *, healthy: bool) -> None:
         """Learn from a run that joined a group because what it differed in did not matter."""
@@ -203,6 +242,11 @@ class Family:
             differ = min((a.differences(b) for a in group.latest() for b in other.latest()), key=len, default=None)
             if differ is None or "program" in differ or differ & self._relevance.mattered:
                 continue
+            if group.is_unlike(other) and (matters := self._relevance.matters({TRAFFIC})):
+                # That it does not matter is learned from runs which asked for the same.
+                if differ or TRAFFIC in self._relevance.mattered:
+                    continue
+                differ = matters
             if not is_like(other.name):
                 self._relevance.disagree(differ)
                 continue

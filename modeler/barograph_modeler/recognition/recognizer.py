@@ -10,11 +10,14 @@ from barograph_agent.protocol.wire import Column
 from barograph_collector.daemon.runner import Output
 from barograph_modeler.recognition.family import Decision, Family, How, Merge, Relevance
 from barograph_modeler.recognition.request import Request
+from barograph_modeler.recognition.signature import Signature, look, signatures
 from barograph_modeler.state import lru
 from barograph_modeler.state.stateful import Stateful
 
 WAIT_SECONDS: Final = 5.0
 """How long a job waits for its row of `works`, where there have been such rows: sidecars write it within 2 s."""
+MOVED_SECONDS: Final = 15.0
+"""A run is not moved to another group at a higher age."""
 FAMILIES: Final = 10_000
 REQUESTS: Final = 100_000
 """Families, and requests of all of them, that are kept: beyond them the family is forgotten that had no job longest."""
@@ -26,11 +29,10 @@ RECORDED: Final = 200_000
 
 
 class Assigned(NamedTuple):
-    """A job and its group. row: that of `jobs`."""
+    """A job and its group."""
 
     job: str
     group: str
-    row: Mapping[str, Any]
 
 
 class _Place(NamedTuple):
@@ -55,13 +57,14 @@ class _Waiting:
 
 
 class Recognizer(Stateful):
-    """Assigns jobs to groups as rows of `jobs`, `works` and `runs` arrive.
+    """Assigns jobs to groups as rows of `jobs`, `works`, `signatures` and `runs` arrive.
 
-    Call `read` with rows, then `step` for the jobs that have a group now, and `end` for each run that was learned.
+    Call `read` with rows, then `step` for the jobs that have a group, or another one, now, and `end` for each run that
+    was learned.
     Assignments that are in the log are repeated, not made again.
     """
 
-    STATE = ("_families", "_relevance", "_waiting", "_places", "_has_evidence", "_size")
+    STATE = ("_families", "_relevance", "_waiting", "_places", "_signatures", "_fresh", "_has_evidence", "_size")
 
     def __init__(self) -> None:
         self._families: OrderedDict[str, Family] = OrderedDict()
@@ -69,6 +72,10 @@ class Recognizer(Stateful):
         self._waiting: OrderedDict[str, _Waiting] = OrderedDict()
         self._recorded: OrderedDict[str, str] = OrderedDict()
         self._places: OrderedDict[str, _Place] = OrderedDict()
+        self._signatures: OrderedDict[str, dict[float, Signature]] = OrderedDict()
+        """What jobs that have not ended communicate, by their age."""
+        self._fresh: dict[str, float] = {}
+        """Jobs of which such a signature has arrived, and the age."""
         self._has_evidence = False
         self._size = 0
         """Requests kept, of all families, or more: what merges and groups have lost is not subtracted at once."""
@@ -93,6 +100,9 @@ class Recognizer(Stateful):
                 self._has_evidence = True
                 for row in _rows(columns):
                     self._read_evidence(row, now)
+            case "signatures":
+                for job, elapsed, signature in signatures(columns):
+                    self._read_signature(job, elapsed, signature)
             case "runs":
                 for job in columns["job"]:
                     if job in self._waiting:
@@ -108,6 +118,13 @@ class Recognizer(Stateful):
             return
         waiting = self._wait(row["job"], now)
         waiting.has_evidence, waiting.request, waiting.reason = True, request, reason
+
+    def _read_signature(self, job: str, elapsed: float, signature: Signature) -> None:
+        known = lru.get(self._signatures, job, dict[float, Signature], JOBS)
+        if (age := look(elapsed)) not in known:
+            known[age] = signature
+            if elapsed <= MOVED_SECONDS:
+                self._fresh[job] = age
 
     def _learn_late(self, job: str, request: Request | None, now: float) -> None:
         """The very first job did not wait for its row, because there had been none."""
@@ -130,8 +147,28 @@ class Recognizer(Stateful):
             if waiting.row is None or not (ready or now - waiting.seen_at > WAIT_SECONDS):
                 continue
             del self._waiting[job]
-            assigned.append(Assigned(job, self._assign(job, waiting, now), waiting.row))
+            assigned.append(Assigned(job, self._assign(job, waiting, now)))
+        for job, age in list(self._fresh.items()):
+            if job in self._waiting:
+                continue
+            del self._fresh[job]
+            if (group := self._assign_again(job, age, now)) is not None:
+                assigned.append(Assigned(job, group))
         return assigned
+
+    def _assign_again(self, job: str, age: float, now: float) -> str | None:
+        """The other group of a job, of which is known now what it communicates; None to stay."""
+        place = self._places.get(job)
+        family = self._families.get(place.family) if place is not None else None
+        if place is None or family is None or place.group not in family.groups:
+            return None
+        decision = family.decide_again(place.group, place.request, age, self._signatures[job][age])
+        if decision is None:
+            return None
+        family.move(job, place.group, decision.group, place.request)
+        self._places[job] = place._replace(group=decision.group, how=decision.how, differ=frozenset())
+        self._write(job, family.name, decision, now)
+        return decision.group
 
     def _assign(self, job: str, waiting: _Waiting, now: float) -> str:
         assert waiting.row is not None
@@ -169,6 +206,7 @@ class Recognizer(Stateful):
         is_like: whether the runs of two groups do the same at the same pace.
         """
         place = self._places.pop(job, None)
+        signature = self._signatures.pop(job, {})
         family = self._families.get(place.family) if place is not None else None
         if place is None or family is None or place.group not in family.groups:
             return None
@@ -176,6 +214,7 @@ class Recognizer(Stateful):
             family.learn(place.group, place.request, place.differ, healthy=healthy)
         if not healthy:
             return None
+        family.groups[place.group].signatures |= signature
         merge = family.merge(place.group, lambda other: is_like(place.group, other))
         if merge is not None:
             for one in merge.jobs:

@@ -48,9 +48,9 @@ class Request(NamedTuple):
             features["script"] = row["script"]
         features |= {f"word {number}": word for number, word in enumerate(words[:WORDS], 1)}
         if words[WORDS:]:
-            features["further words"] = _digest(words[WORDS:])
+            features["further words"] = label_of(words[WORDS:])
         if inputs[INPUTS:]:
-            features["further inputs"] = _digest([one.digest for one in inputs[INPUTS:]])
+            features["further inputs"] = label_of([one.digest for one in inputs[INPUTS:]])
         for one in inputs[:INPUTS]:
             name = f"input {one.word + 1}" if one.word >= 0 else "standard input"
             if one.digest:
@@ -63,7 +63,7 @@ class Request(NamedTuple):
     @property
     def label(self) -> str:
         """A short digest, the same at each scale."""
-        return _digest(self.features)
+        return label_of(self.features)
 
     def differences(self, other: Request) -> frozenset[str]:
         """The names of the features in which two requests differ.
@@ -78,7 +78,8 @@ class Request(NamedTuple):
         return frozenset(found | {"working folder"} if files and others and not files & others else found)
 
 
-def _digest(value: Any) -> str:
+def label_of(value: Any) -> str:
+    """A short digest of anything that JSON can hold."""
     return hashlib.blake2b(msgspec.json.encode(value), digest_size=LABEL_DIGITS // 2).hexdigest()
 
 

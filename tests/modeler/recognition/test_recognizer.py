@@ -12,6 +12,7 @@ from barograph_modeler.recognition import recognizer
 from barograph_modeler.recognition.family import FEATURES, GROUPS, REQUESTS, Family, Relevance, family_of
 from barograph_modeler.recognition.recognizer import WAIT_SECONDS
 from barograph_modeler.recognition.request import WORDS, Request
+from helpers.jobs import verdict
 from helpers.works import Site, asked, new_modeler
 
 FAMILY = "lab/app@2x1"
@@ -296,3 +297,92 @@ def test_features_that_have_agreed_are_bounded():
     relevance = Relevance()
     relevance.agree(f"file {number}" for number in range(2 * FEATURES))
     assert len(relevance.agreed) == FEATURES
+
+
+def traffic(job: dict, elapsed: float, size: float = 1000.0, known: int = 500, messages: int = 4) -> tuple:
+    """Rows of `signatures` of a job: so many messages of so many bytes per interval of the first of two classes."""
+    values = {
+        "class_id": [11, 12], "intervals": [known, known], "bytes": [8 * known, 0],
+        "messages": [messages * known, 0], "message_bytes": [int(size * messages * known), 0],
+    }  # fmt: skip
+    return "signatures", {
+        "job": job["jobs"]["job"] * 2, "elapsed_seconds": [elapsed] * 2, "at": [0.0] * 2, **values
+    }  # fmt: skip
+
+
+def ran(site: Site, row: dict, elapsed: float = 3.1, factor: float = 1.0, intervals: int = 8000, **sent) -> dict:
+    """A whole job that communicates; its last row of `assignments` while it ran."""
+    job = site.begin(row, factor, intervals)
+    site.tell(traffic(job, elapsed, **sent))
+    found = site.assignments[job["jobs"]["job"][0]]
+    site.end(job)
+    return found
+
+
+def test_runs_of_one_request_that_communicate_differently_are_different_work():
+    site, row = Site(), asked(["deck"])
+    assert [ran(site, row)["how"] for _ in range(2)] == ["first", "same"]
+    other = ran(site, row, size=2310.0, factor=3.0)
+    assert (other["how"], other["workload"] != FAMILY) == ("first", True)
+    assert other["reason"] == (
+        f"first run of this work; asks for the same as earlier runs of {FAMILY}, but has 2.3 times the bytes of messages "
+        "per interval"
+    )
+    # Each is found again, whichever was the latest.
+    assert ran(site, row)["workload"] == FAMILY
+    again = ran(site, row, size=2290.0, factor=3.0)
+    assert (again["workload"], again["how"]) == (other["workload"], "same")
+    assert again["reason"] == f"asks for the same as earlier runs of {other['workload']}, and does it"
+    learned = site.modeler.learner.workloads
+    assert {name: len(one.runtimes) for name, one in learned.items()} == {FAMILY: 3, other["workload"]: 2}
+
+
+@pytest.mark.parametrize(
+    ("sent", "elapsed"),
+    [({"size": 1080.0}, 3.1), ({"known": 200}, 3.1), ({"size": 5000.0, "known": 9}, 3.1),
+     ({"size": 2000.0}, 40.0)],
+    ids=["particles wander", "slower", "too little is known", "known too late"],
+)  # fmt: skip
+def test_what_says_nothing_about_the_work_moves_no_run(sent, elapsed):
+    site, row = Site(), asked(["deck"])
+    ran(site, row)
+    ran(site, row, elapsed=40.0)
+    assert ran(site, row, elapsed=elapsed, **sent)["workload"] == FAMILY
+
+
+def test_traffic_that_differs_by_chance_is_learned_not_to_matter():
+    site, row = Site(), asked(["deck"])
+    hows = [ran(site, row, size=size)["how"] for size in (1000.0, 1500.0, 600.0, 2500.0, 900.0)]
+    assert hows == ["first", "first", "first", "same", "same"]
+    assert list(site.modeler.learner.workloads) == [FAMILY]
+
+
+def test_work_that_takes_as_long_but_communicates_differently_is_not_merged():
+    site = Site()
+    ran(site, asked(["small"]))
+    group = ran(site, asked(["large"]), size=2000.0)["workload"]
+    assert ran(site, asked(["large"]), size=2000.0)["workload"] == group != FAMILY
+
+
+def test_a_log_that_is_read_again_gives_the_same_groups():
+    site, row = Site(), asked(["deck"])
+    jobs, told = [], []
+    for size in (1000.0, 1000.0, 2000.0, 1000.0, 2000.0):
+        factor = 2.0 if size > 1000 else 1.0
+        job = site.begin(row, factor)
+        work = ("works", {"job": job["jobs"]["job"]} | {name: [value] for name, value in row.items()})
+        sent = traffic(job, 3.1, size)
+        site.tell(sent)
+        site.end(job)
+        jobs.append(job["jobs"]["job"][0])
+        told += [("jobs", job["jobs"]), work, sent]
+        told += [("blocks", job["blocks"]), ("runs", job["runs"]), ("scores", verdict(job, 0.0))]
+    before = {job: site.assignments[job]["workload"] for job in jobs}
+    again = Site()
+    written = {key: [one[key] for one in site.written] for key in site.written[0]}
+    again.modeler.recognizer.read("assignments", written, 0.0)
+    for one in told:
+        again.tell(one)
+    assert again.written == []
+    learned = again.modeler.learner.workloads
+    assert {name: len(one.runtimes) for name, one in learned.items()} == {FAMILY: 3, before[jobs[2]]: 2}
