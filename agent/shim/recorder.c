@@ -26,6 +26,10 @@ static _Thread_local int depth __attribute__((tls_model("initial-exec")));
 /* Ticks spent by this thread in blocking MPI calls since its last record. */
 static _Thread_local uint64_t elsewhere __attribute__((tls_model("initial-exec")));
 
+/* What this thread has sent since its last record. */
+static _Thread_local struct sent sent __attribute__((tls_model("initial-exec")));
+static _Thread_local struct types_recent recent[TYPES_RECENT] __attribute__((tls_model("initial-exec")));
+
 static uint32_t capacity(void)
 {
     const char *text = getenv("BAROGRAPH_RING_RECORDS");
@@ -104,8 +108,9 @@ uint64_t recorder_enter(void)
 static void put(struct writer *ring, uint64_t entered, uint64_t left, struct collective call, struct caller from)
 {
     uint64_t bytes = types_bytes(&types, call.count, call.datatype);
-    writer_put(ring, (struct timed){entered, left, elsewhere, bytes, call.op}, from);
+    writer_put(ring, (struct timed){entered, left, elsewhere, bytes, call.op, sent}, from);
     elsewhere = 0;
+    sent = (struct sent){0, 0};
 }
 
 void recorder_leave(uint64_t entered, struct collective call, int result, struct caller from)
@@ -128,11 +133,11 @@ static word from_fortran(word (*f2c)(int), word reference)
     return f2c ? f2c(handle) : (word)(uint32_t)handle;
 }
 
-static int64_t count_from_fortran(struct by_reference call)
+static int64_t integer_from_fortran(word count, bool large)
 {
-    if (!call.count)
+    if (!count)
         return COUNT_UNKNOWN;
-    return call.large ? *(const int64_t *)call.count : *(const int *)call.count;
+    return large ? *(const int64_t *)count : *(const int *)count;
 }
 
 void recorder_leave_fortran(uint64_t entered, struct by_reference call, struct caller from)
@@ -140,7 +145,7 @@ void recorder_leave_fortran(uint64_t entered, struct by_reference call, struct c
     struct collective same = {.op = call.op};
     if (entered) {
         same.comm = from_fortran(world.f2c, call.comm);
-        same.count = count_from_fortran(call);
+        same.count = integer_from_fortran(call.count, call.large);
         same.datatype = call.count ? from_fortran(types.f2c, call.datatype) : 0;
     }
     recorder_leave(entered, same, call.ierror ? *(const int *)call.ierror : 0, from);
@@ -152,6 +157,54 @@ void recorder_leave_other(uint64_t entered)
     struct writer *ring = entered ? atomic_load_explicit(&recording, memory_order_acquire) : NULL;
     if (ring)
         elsewhere += ticker_now(&ring->ticker) - entered;
+}
+
+static void count(int64_t items, word datatype, bool fortran)
+{
+    sent.messages++;
+    sent.bytes += types_bytes_about(&types, recent, items, datatype, fortran);
+}
+
+static void count_from_fortran(struct sent_by_reference call)
+{
+    count(integer_from_fortran(call.count, call.large), (uint32_t)*(const int *)call.datatype, true);
+}
+
+void recorder_leave_sent(uint64_t entered, int64_t items, word datatype)
+{
+    recorder_leave_other(entered);
+    if (entered)
+        count(items, datatype, false);
+}
+
+void recorder_leave_sent_fortran(uint64_t entered, struct sent_by_reference call)
+{
+    recorder_leave_other(entered);
+    if (entered)
+        count_from_fortran(call);
+}
+
+static bool counts(void)
+{
+    return depth == 0 && atomic_load_explicit(&recording, memory_order_acquire);
+}
+
+void recorder_send(int64_t items, word datatype)
+{
+    if (counts())
+        count(items, datatype, false);
+}
+
+void recorder_send_fortran(struct sent_by_reference call)
+{
+    if (counts())
+        count_from_fortran(call);
+    depth++;
+}
+
+void recorder_sent_fortran(void)
+{
+    depth--;
 }
 
 void recorder_hide(void)

@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #define RING_MAGIC "BAROGRPH"
-#define RING_VERSION 4u
+#define RING_VERSION 5u
 #define RING_HEADER_BYTES 4096u
 #define RING_PATH_BYTES 256u
 #define RING_FRAMES 3
@@ -37,6 +37,8 @@ struct ring_record {
     uint32_t site;     /* index into the site table */
     uint16_t op;       /* enum ring_op */
     uint16_t flags;    /* 0 */
+    uint64_t messages; /* sent to other ranks within the gap, by the thread of this call */
+    uint64_t message_bytes; /* of those whose datatype's size is known */
 };
 
 #define RING_BYTES_UNKNOWN UINT64_MAX
@@ -84,7 +86,7 @@ struct ring_header {
     _Alignas(64) _Atomic uint64_t tail; /* records read and durable; may be overwritten */
 };
 
-_Static_assert(sizeof(struct ring_record) == 48, "record layout");
+_Static_assert(sizeof(struct ring_record) == 64, "record layout");
 _Static_assert(sizeof(struct ring_site) == 40, "site layout");
 _Static_assert(sizeof(struct ring_header) <= RING_HEADER_BYTES, "header layout");
 

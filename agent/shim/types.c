@@ -1,7 +1,5 @@
 #include "types.h"
 
-#include <stdbool.h>
-
 #include "ring.h"
 
 #define HANDLE_BITS 48 /* size of an address on x86-64 and AArch64 Linux */
@@ -42,4 +40,17 @@ uint64_t types_bytes(struct types *types, int64_t count, word datatype)
     uint64_t known = atomic_load_explicit(place, memory_order_relaxed);
     uint64_t size = known && (known & HANDLE_MASK) == datatype ? known >> HANDLE_BITS : ask(types, datatype, place);
     return size == RING_BYTES_UNKNOWN ? size : (uint64_t)count * size;
+}
+
+uint64_t types_bytes_about(struct types *types, struct types_recent *recent, int64_t count, word datatype,
+                           bool fortran)
+{
+    if (count <= 0)
+        return 0;
+    struct types_recent *place = &recent[(datatype * 0x9e3779b97f4a7c15u) >> 61];
+    if (place->datatype != datatype) {
+        uint64_t size = types_bytes(types, 1, fortran && types->f2c ? types->f2c((int)datatype) : datatype);
+        *place = (struct types_recent){datatype, size == RING_BYTES_UNKNOWN ? 0 : size};
+    }
+    return (uint64_t)count * place->size;
 }

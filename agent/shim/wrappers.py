@@ -53,6 +53,14 @@ Neighbor_alltoallw    sendbuf sendcounts sdispls sendtypes recvbuf recvcounts rd
 """
 """One rank waits for another. Not recorded; their time does not count as the rank's own work."""
 
+SENDING = """
+Isend                 buf count datatype dest tag comm request
+Ibsend                buf count datatype dest tag comm request
+Irsend                buf count datatype dest tag comm request
+Issend                buf count datatype dest tag comm request
+"""
+"""Send a message and do not wait. Counted, not timed."""
+
 # Functions of narrow.c that call the int version if the library has no MPI_X_c. Other functions with arrays of counts
 # have no large-count wrapper, and functions without counts have no large-count version.
 NARROW = {
@@ -66,7 +74,7 @@ C = """
 EXPORT int {name}({parameters})
 {{
     FORWARD({name}, {words});
-    uint64_t entered = recorder_enter();
+    {enter};
     int result = real({arguments});
     {leave};
     return result;
@@ -77,7 +85,7 @@ LARGE = """
 EXPORT int {name}_c({parameters})
 {{
     FORWARD_LARGE({name}, {words});
-    uint64_t entered = recorder_enter();
+    {enter};
     int result = real ? real({arguments}) : {narrowed};
     {leave};
     return result;
@@ -88,7 +96,7 @@ FORTRAN = """
 EXPORT void {name}({parameters}, word ierror)
 {{
     FORWARD_FORTRAN({name}, {instead}, {words}, word);
-    uint64_t entered = recorder_enter();
+    {enter};
     real({arguments}, ierror);
     {leave};
 }}
@@ -97,11 +105,17 @@ EXPORT void {name}({parameters}, word ierror)
 
 @dataclass(frozen=True)
 class Function:
-    """One row of the tables above."""
+    """One row of the tables above. timed: unless its table is SENDING."""
 
     name: str
     arguments: tuple[str, ...]
     synchronizing: bool
+    timed: bool
+
+    @property
+    def sends(self) -> bool:
+        """Whether a call of it sends a message to one rank."""
+        return "dest" in self.arguments
 
     @property
     def counts(self) -> list[str]:
@@ -114,9 +128,13 @@ class Function:
         return any(argument in ("sendcounts", "recvcounts") for argument in self.arguments)
 
     def payload(self, cast: str) -> str:
-        """Count and datatype, which determine the number of bytes, as C expressions."""
-        count = next((name for name in ("count", "recvcount") if name in self.arguments), None)
-        datatype = next((name for name in ("datatype", "recvtype") if name in self.arguments), None)
+        """Count and datatype, which determine the number of bytes, as C expressions.
+
+        Those of what is sent to one rank, or of what each rank has after a collective.
+        """
+        other = "send" if self.sends else "recv"
+        count = next((name for name in ("count", f"{other}count") if name in self.arguments), None)
+        datatype = next((name for name in ("datatype", f"{other}type") if name in self.arguments), None)
         return f"{cast}{count}, {datatype}" if count and datatype else "COUNT_UNKNOWN, 0"
 
     def fields(self, **more: str) -> dict[str, str]:
@@ -128,8 +146,25 @@ class Function:
             **more,
         }
 
+    def enter(self, cast: str) -> str:
+        """The enter statement of a C wrapper."""
+        return "uint64_t entered = recorder_enter()" if self.timed else f"recorder_send({self.payload(cast)})"
+
+    def enter_fortran(self, large: bool) -> str:
+        """The enter statement of a Fortran wrapper, whose arguments are addresses."""
+        if self.timed:
+            return "uint64_t entered = recorder_enter()"
+        return f"recorder_send_fortran({self._sent_by_reference(large)})"
+
+    def _sent_by_reference(self, large: bool) -> str:
+        return f"(struct sent_by_reference){{{str(large).lower()}, {self.payload('')}}}"
+
     def leave(self, cast: str) -> str:
         """The leave statement of a C wrapper."""
+        if not self.timed:
+            return "(void)0"
+        if self.sends:
+            return f"recorder_leave_sent(entered, {self.payload(cast)})"
         if not self.synchronizing:
             return "recorder_leave_other(entered)"
         call = f"(struct collective){{OP_{self.name.upper()}, comm, {self.payload(cast)}}}"
@@ -137,6 +172,10 @@ class Function:
 
     def leave_fortran(self, large: bool) -> str:
         """The leave statement of a Fortran wrapper, whose arguments are addresses."""
+        if not self.timed:
+            return "recorder_sent_fortran()"
+        if self.sends:
+            return f"recorder_leave_sent_fortran(entered, {self._sent_by_reference(large)})"
         if not self.synchronizing:
             return "recorder_leave_other(entered)"
         payload = self.payload("").replace("COUNT_UNKNOWN", "0")
@@ -156,23 +195,28 @@ class Function:
     def wrappers(self) -> Iterator[str]:
         """C source of all wrappers of this function, one definition at a time."""
         name, lower = f"MPI_{self.name}", f"mpi_{self.name.lower()}"
-        yield C.format(name=name, **self.fields(leave=self.leave("(int)")))
+        yield C.format(name=name, **self.fields(enter=self.enter("(int)"), leave=self.leave("(int)")))
         if self.name in NARROW or (self.counts and not self.has_arrays):
-            yield LARGE.format(name=name, **self.fields(leave=self.leave("(int64_t)"), narrowed=self.narrowed()))
+            around = {"enter": self.enter("(int64_t)"), "leave": self.leave("(int64_t)")}
+            yield LARGE.format(name=name, **self.fields(**around, narrowed=self.narrowed()))
         # Names of MPI_X as Fortran compilers mangle it, and those that mpi_f08 of Open MPI (f08) and MPICH (f08ts)
         # calls. A program can only call names that its library has.
         spellings = {f"{lower}_": "NULL", f"{lower}__": f'"{lower}_"', name.upper(): f'"{lower}_"'}
         spellings |= {f"{lower}_f08{end}_": "NULL" for end in ("", "ts", "ts_large")}
         for spelling, instead in spellings.items():
-            leave = self.leave_fortran(spelling.endswith("_large_"))
-            yield FORTRAN.format(name=spelling, instead=instead, **self.fields(leave=leave))
+            large = spelling.endswith("_large_")
+            around = {"enter": self.enter_fortran(large), "leave": self.leave_fortran(large)}
+            yield FORTRAN.format(name=spelling, instead=instead, **self.fields(**around))
 
 
 def functions() -> list[Function]:
-    """The functions of both tables."""
-    tables = {True: SYNCHRONIZING, False: BLOCKING}
-    rows = [(line.split(), kind) for kind, table in tables.items() for line in table.strip().splitlines()]
-    return [Function(name, tuple(arguments), kind) for (name, *arguments), kind in rows]
+    """The functions of all tables."""
+    tables = (SYNCHRONIZING, BLOCKING, SENDING)
+    rows = [(line.split(), table) for table in tables for line in table.strip().splitlines()]
+    return [
+        Function(name, tuple(arguments), table is SYNCHRONIZING, table is not SENDING)
+        for (name, *arguments), table in rows
+    ]
 
 
 def generate() -> str:

@@ -170,6 +170,8 @@ void writer_put(struct writer *writer, struct timed timed, struct caller from)
             .index = writer->seen,
             .site = sites_index(&writer->sites, from),
             .op = (uint16_t)timed.op,
+            .messages = timed.sent.messages,
+            .message_bytes = timed.sent.bytes,
         };
         writer->last_exit_ns = timed.exit;
         atomic_store_explicit(&header->head, head + 1, memory_order_release);

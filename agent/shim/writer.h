@@ -28,6 +28,12 @@ struct writer {
 bool writer_open(struct writer *writer, const char *directory, int rank, int size, uint32_t capacity,
                  const struct ticker *ticker);
 
+/* Messages to other ranks. */
+struct sent {
+    uint64_t messages;
+    uint64_t bytes;
+};
+
 /* The times of a collective, in ticks. */
 struct timed {
     uint64_t enter;
@@ -35,6 +41,7 @@ struct timed {
     uint64_t p2p;  /* in this thread, since its previous collective */
     uint64_t bytes;
     enum ring_op op;
+    struct sent sent; /* by this thread, since its previous collective */
 };
 
 /* Appends one record, or counts it as dropped if the ring is full. Thread-safe; never waits for the reader. */

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from barograph_agent.reduce import intervals as module
 from barograph_agent.reduce.intervals import Cursor, IntervalReader, class_id
-from barograph_agent.ring.reader import Ring, RingError
-from helpers.rings import STARTED_UNIX_NS, FakeShim
+from barograph_agent.reduce.traffic import CLASSES, REPORTED, Traffic, add, rows
+from barograph_agent.ring.reader import RECORD, Ring, RingError
+from helpers.rings import STARTED_NS, STARTED_UNIX_NS, FakeShim
 
 
 @pytest.fixture
@@ -160,3 +161,80 @@ def test_every_collective_is_stored_lost_or_dropped_despite_full_rings_and_resta
     ]
     assert [(i, kind, round(seconds * 1e9)) for i, kind, seconds in stored] == expected
     assert cursor.rows == len(expected)
+
+
+def put_traffic(shim: FakeShim, count: int, seconds: float) -> None:
+    """Pairs of collectives up to so many seconds: the first of 8 bytes after 3 messages, the second unknown."""
+    ends = np.linspace(shim.seen and shim.records[shim.seen - 1]["exit_ns"] - STARTED_NS, seconds * 1e9, 2 * count + 1)
+    for number, end in enumerate(ends[1:].astype(int).tolist()):
+        if number % 2:
+            shim.put(end, 2)
+        else:
+            shim.put(end, 1, bytes_=8, sent=(3, 3000))
+
+
+FIRST, PING, PONG = class_id("start", "lmp+0x10"), class_id("lmp+0x20", "lmp+0x10"), class_id("lmp+0x10", "lmp+0x20")
+
+
+def test_the_traffic_of_the_first_seconds_is_reported_when_3_and_10_have_passed_also_after_a_restart(
+    shim: FakeShim,
+) -> None:
+    with Ring(shim.path) as ring:
+        reader = IntervalReader(ring, Cursor(world=0))
+        put_traffic(shim, 4, 2.9)
+        reader.read()
+        assert reader.traffic(final=False) is None
+        # What a spool's mark keeps.
+        reader = IntervalReader(ring, msgspec.json.decode(msgspec.json.encode(reader.cursor), type=Cursor))
+        put_traffic(shim, 2, 3.5)
+        reader.read()
+        found = reader.traffic(final=False)
+        assert found is not None
+        assert reader.traffic(final=False) is None
+        assert found["elapsed_seconds"] == pytest.approx(3.5)
+        assert found["at"] == pytest.approx(STARTED_UNIX_NS * 1e-9 + 3.5)
+        assert dict(zip(found["class_id"], zip(*(found[name] for name in TOTALS), strict=True), strict=True)) == {
+            PONG: (6, 0, 0, 0),
+            PING: (5, 40, 15, 15_000),
+            FIRST: (1, 8, 3, 3000),
+        }
+        put_traffic(shim, 2, 11.0)
+        reader.read()
+        later = reader.traffic(final=False)
+        assert later is not None
+        assert max(later["intervals"]) == 8
+        assert reader.cursor.traffic == {}
+        put_traffic(shim, 1, 12.0)
+        reader.read()
+        assert reader.traffic(final=True) is None
+        assert reader.cursor.traffic == {}
+
+
+TOTALS = ("intervals", "bytes", "messages", "message_bytes")
+
+
+def test_the_traffic_of_a_shorter_run_is_reported_once_all_of_it_was_read(
+    shim: FakeShim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BATCH", 6)
+    put_traffic(shim, 5, 1.0)
+    with Ring(shim.path) as ring:
+        reader = IntervalReader(ring, Cursor(world=0))
+        reader.read()
+        assert reader.traffic(final=True) is None
+        reader.read()
+        found = reader.traffic(final=True)
+        assert found is not None
+        assert sum(found["intervals"]) == 10
+        assert reader.traffic(final=True) is None
+
+
+def test_a_program_of_many_classes_reports_those_with_most_intervals(shim: FakeShim) -> None:
+    traffic: dict[int, Traffic] = {}
+    records = np.zeros(3 * CLASSES, RECORD)
+    classes = np.concatenate([np.repeat(np.arange(CLASSES), 2), np.arange(2 * CLASSES, 3 * CLASSES)]).astype(np.uint64)
+    add(traffic, classes, records)
+    add(traffic, np.full(5, 7, np.uint64), records[:5])
+    assert (len(traffic), traffic[7].intervals) == (CLASSES, 7)
+    found = rows(traffic, 3.0, 0.0)
+    assert found["class_id"] == [7, *[one for one in range(REPORTED) if one != 7]][:REPORTED]

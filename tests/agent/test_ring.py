@@ -44,23 +44,23 @@ def test_the_fields_of_the_header_are_read(shim: FakeShim) -> None:
     [
         ({"magic": b""}, "magic is b'', expected b'BAROGRPH'"),
         ({"magic": b"BAROGRAF"}, "magic is b'BAROGRAF', expected b'BAROGRPH'"),
-        ({"version": 1}, "version is 1, expected 4"),
+        ({"version": 1}, "version is 1, expected 5"),
         ({"header_bytes": 8192}, "header_bytes is 8192, expected 4096"),
-        ({"record_bytes": 32}, "record_bytes is 32, expected 48"),
+        ({"record_bytes": 32}, "record_bytes is 32, expected 64"),
         ({"capacity": 0}, "capacity is 0, expected a power of two"),
         ({"capacity": 48}, "capacity is 48, expected a power of two"),
         ({"clock": 0}, "clock is 0, expected one of [1, 2]"),
         ({"clock": 3}, "clock is 3, expected one of [1, 2]"),
-        ({"capacity": 128}, "8512 bytes, expected 11584 for 128 records"),
-        ({"site_capacity": 9}, "8512 bytes, expected 8552 for 64 records"),
+        ({"capacity": 128}, "9536 bytes, expected 13632 for 128 records"),
+        ({"site_capacity": 9}, "9536 bytes, expected 9576 for 64 records"),
         (
             {"module_capacity": 2**32 - 1},
-            f"8512 bytes, expected {4096 + 256 * (2**32 - 1) + 320 + 3072} for 64 records",
+            f"9536 bytes, expected {4096 + 256 * (2**32 - 1) + 320 + 4096} for 64 records",
         ),
     ],
 )
 def test_an_invalid_header_is_rejected(shim: FakeShim, fields: dict[str, int], words: str) -> None:
-    assert shim.size == 8512
+    assert shim.size == 9536
     shim.set(**fields)
     assert refusal(shim.path) == words
 
@@ -76,8 +76,8 @@ def test_a_short_file_or_a_directory_is_rejected(shim: FakeShim, tmp_path: Path)
     for size, words in {
         0: "0 bytes, expected at least a header of 4096",
         4095: "4095 bytes, expected at least a header of 4096",
-        4096: "4096 bytes, expected 8512 for 64 records",
-        8511: "8511 bytes, expected 8512 for 64 records",
+        4096: "4096 bytes, expected 9536 for 64 records",
+        9535: "9535 bytes, expected 9536 for 64 records",
     }.items():
         cut = tmp_path / "cut"
         cut.write_bytes(shim.path.read_bytes()[:size])
@@ -99,11 +99,11 @@ def test_inconsistent_head_and_tail_are_an_error(shim: FakeShim, tail: int, head
 
 def test_truncation_of_an_open_ring_is_an_error_without_a_signal(shim: FakeShim) -> None:
     def cut_and_read(ring: Ring) -> None:
-        os.truncate(shim.path, shim.size - 48)
+        os.truncate(shim.path, shim.size - 64)
         assert len(ring.records(0, 63)) == 63
         ring.records(60, 64)
 
-    assert refusal(shim.path, cut_and_read) == "144 bytes at 8320, expected 192"
+    assert refusal(shim.path, cut_and_read) == "192 bytes at 9280, expected 256"
 
 
 def test_records_are_read_around_the_end_of_the_ring_in_order(shim: FakeShim) -> None:

@@ -23,7 +23,7 @@ from helpers import mpi as mpis
 from helpers.mpi import Mpi
 
 PROGRAMS = Path(__file__).with_name("programs")
-LOOPS = {"Barrier": "barriers", "Allreduce": "allreduces", "Wait": "waits"}
+LOOPS = {"Barrier": "barriers", "Allreduce": "allreduces", "Wait": "waits", "Send": "sends", "Isend": "isends"}
 PAIRS, CALLS = 150, 200  # in total fewer calls than the capacity of a default ring
 COUNTED_PAIRS = 30  # enough for instruction counts; callgrind is slow
 MOST_INSTRUCTIONS = 400

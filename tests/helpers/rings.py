@@ -85,13 +85,17 @@ class FakeShim:
         wait_ns: int = 1,
         p2p_ns: int = 0,
         bytes_: int = BYTES_UNKNOWN,
+        sent: tuple[int, int] = (0, 0),
     ) -> bool:
-        """One collective that ends `exit_ns` after the start; says whether there was room for it."""
+        """One collective that ends `exit_ns` after the start; says whether there was room for it.
+
+        sent: messages before it, and their bytes.
+        """
         head = self.get("head")
         room = head - self.get("tail") < self.capacity
         if room:
             at = STARTED_NS + exit_ns
-            self.records[head % self.capacity] = (at - wait_ns, at, p2p_ns, bytes_, self.seen, site, op, 0)
+            self.records[head % self.capacity] = (at - wait_ns, at, p2p_ns, bytes_, self.seen, site, op, 0, *sent)
             self.set(head=head + 1)
         else:
             self.set(dropped=self.get("dropped") + 1)

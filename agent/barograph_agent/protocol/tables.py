@@ -78,6 +78,11 @@ TABLES: Final[dict[str, Table]] = {
         # of `jobs` (`family`), or one with a digest of what was asked for after it. `how`: first, same, like, merged
         # or none (nothing is known of what was asked for). `reason`: in words. The last row of a job counts.
         _table("assignments", job=_N, workload=_N, family=_N, how=_N, reason=_T, at=_F),
+        # What the first rank communicates: totals since the begin of the run of the classes with most intervals, when 3
+        # and 10 s have passed, or at the end of a shorter run. `bytes`: of the collectives that end the intervals, 0
+        # where unknown. `messages`, `message_bytes`: sent to single ranks within the intervals.
+        _table("signatures", job=_N, class_id=_U, intervals=_I, bytes=_I, messages=_I, message_bytes=_I,
+               elapsed_seconds=_F, at=_F),
         # Meaning of a class id: the call sites at the two ends of its intervals.
         _table("sites", class_id=_U, before=_T, at=_T, operation=_N),
         # Consecutive intervals of one class, reduced; a block of one is the raw interval. `world` distinguishes the

@@ -11,10 +11,11 @@ import numpy as np
 
 from barograph_agent.reduce.blocks import Intervals
 from barograph_agent.reduce.symbols import symbol
+from barograph_agent.reduce.traffic import LOOKS, Traffic, add, rows
 from barograph_agent.ring.reader import INTERVAL, NAMED, OPERATIONS, Ring, RingError
 
 BATCH = 16384
-"""Records read from a ring at a time: 0.8 MB, and a message well below wire.MAX_BYTES."""
+"""Records read from a ring at a time: 1 MB, and a message well below wire.MAX_BYTES."""
 
 
 class Cursor(msgspec.Struct, array_like=True):
@@ -35,6 +36,10 @@ class Cursor(msgspec.Struct, array_like=True):
     """Intervals that are unknown because a collective at one of their ends was dropped."""
     node_position: int = 0
     """Records read as sync points, by NodeReducer."""
+    looks: int = 0
+    """Sets of rows of `signatures` that were made."""
+    traffic: dict[int, Traffic] = {}
+    """What the intervals communicated, by class id; empty once all sets were made."""
 
 
 def class_id(before: str, at: str) -> int:
@@ -97,11 +102,27 @@ class IntervalReader:
         classes, fresh = self._classify(before[known], sites[known], records["op"][known])
         ended_at = (exits[known] + self._offset_ns) * 1e-9
         intervals = Intervals(classes, index[known], (exits - starts)[known] * 1e-9, ended_at)
+        if cursor.looks < len(LOOKS):
+            add(cursor.traffic, classes, records[known])
         cursor.position = stop
         cursor.last_exit_ns, cursor.last_site, cursor.last_index = int(exits[-1]), int(sites[-1]), int(index[-1])
         cursor.rows += int(known.sum())
         cursor.lost += int((~known).sum())
         return intervals, fresh
+
+    def traffic(self, *, final: bool) -> dict[str, Any] | None:
+        """The rows of `signatures` that are due, without the job. final: the run has ended."""
+        cursor = self.cursor
+        elapsed = (cursor.last_exit_ns - self.ring.started_ns) * 1e-9
+        passed = sum(seconds <= elapsed for seconds in LOOKS)
+        final = final and cursor.position == self.ring.head
+        if passed <= cursor.looks and not (final and cursor.looks < len(LOOKS)):
+            return None
+        found = rows(cursor.traffic, elapsed, self.ended_at) if cursor.traffic else None
+        cursor.looks = len(LOOKS) if final else passed
+        if cursor.looks == len(LOOKS):
+            cursor.traffic = {}
+        return found
 
     def _classify(
         self, before: np.ndarray[Any, Any], at: np.ndarray[Any, Any], operation: np.ndarray[Any, Any]

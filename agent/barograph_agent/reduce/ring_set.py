@@ -98,6 +98,8 @@ class RingSet:
                 budget.spend(len(blocks["count"]))
                 values = {"world": reader.cursor.world, **blocks}
                 yield TableRows("blocks", len(blocks["count"]), values, len(intervals.class_ids))
+            if (traffic := reader.traffic(final=final)) is not None:
+                yield TableRows("signatures", len(traffic["class_id"]), traffic)
         for world, node in list(self._nodes.items()):
             try:
                 if found := node.read(final=final):

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 MAGIC: Final = b"BAROGRPH"
-VERSION: Final = 4
+VERSION: Final = 5
 HEADER_BYTES: Final = 4096
 CLOCKS: Final = {1: "CLOCK_MONOTONIC", 2: "CLOCK_MONOTONIC by the time stamp counter"}
 RUNNING: Final = 1
@@ -39,7 +39,7 @@ FRAMES: Final = 3
 SITE: Final = np.dtype([("offset", "<u8", (FRAMES,)), ("module", "<u4", (FRAMES,)), ("frames", "<u4")])
 RECORD: Final = np.dtype(
     [("enter_ns", "<u8"), ("exit_ns", "<u8"), ("p2p_ns", "<u8"), ("bytes", "<u8"), ("index", "<u8"),
-     ("site", "<u4"), ("op", "<u2"), ("flags", "<u2")]
+     ("site", "<u4"), ("op", "<u2"), ("flags", "<u2"), ("messages", "<u8"), ("message_bytes", "<u8")]
 )  # fmt: skip
 BYTES_UNKNOWN: Final = 2**64 - 1
 NAMED: Final = 2**64 - 1

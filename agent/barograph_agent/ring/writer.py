@@ -43,7 +43,7 @@ NAMES: Final = 1024
 OTHER: Final = "other"
 """The name of all sites beyond the first NAMES."""
 _CLOCK_MONOTONIC: Final = 1
-_RECORD: Final = struct.Struct("<6Q")
+_RECORD: Final = struct.Struct("<8Q")
 _MODULES_AT: Final = HEADER_BYTES
 _SITES_AT: Final = _MODULES_AT + (NAMES + 2) * MODULE.itemsize
 _RECORDS_AT: Final = _SITES_AT + (NAMES + 2) * SITE.itemsize
@@ -139,7 +139,7 @@ def _put_into(memory: mmap.mmap, lock: threading.RLock) -> Callable[[int, int, i
                     dropped += 1
                     words[dropped_word] = dropped
                     return
-            pack(memory, start + (head & mask) * size, enter, end, 0, unknown, head + dropped, site | flags)
+            pack(memory, start + (head & mask) * size, enter, end, 0, unknown, head + dropped, site | flags, 0, 0)
             head += 1
             words[head_word] = head
         finally:

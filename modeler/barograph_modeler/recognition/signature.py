@@ -6,8 +6,10 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-LOOKS: Final = (0.0, 3.0, 10.0)
-"""Seconds of a run from which on it is compared with others of the same age: sidecars report about then."""
+from barograph_agent.reduce import traffic
+
+LOOKS: Final = (0.0, *traffic.LOOKS)
+"""Ages at which runs are compared, in seconds: sidecars report then, and at the end of a shorter run."""
 FEWEST: Final = 20
 """Intervals of classes in common, for two runs to be compared."""
 ALIKE: Final = 0.1
@@ -51,7 +53,7 @@ class Signature(dict[int, Traffic]):
 
         Compared is the sum over the classes of both with what it were at the other's traffic per interval.
         """
-        common = [c for c, traffic in other.items() if c in self and traffic.intervals]
+        common = [c for c, one in other.items() if c in self and one.intervals]
         mine = sum(self[c].intervals for c in common)
         if min(mine, sum(other[c].intervals for c in common)) < FEWEST:
             return None
@@ -74,7 +76,7 @@ def signatures(columns: Mapping[str, Any]) -> Iterator[tuple[str, float, Signatu
     """The signatures in rows of the table of that name: job, elapsed seconds, signature."""
     names = ("job", "elapsed_seconds", "class_id", "intervals", "bytes", "messages", "message_bytes")
     found: dict[tuple[str, float], Signature] = {}
-    for job, elapsed, class_id, *traffic in zip(*(columns[name] for name in names), strict=True):
-        found.setdefault((str(job), float(elapsed)), Signature())[int(class_id)] = Traffic(*map(int, traffic))
+    for job, elapsed, class_id, *totals in zip(*(columns[name] for name in names), strict=True):
+        found.setdefault((str(job), float(elapsed)), Signature())[int(class_id)] = Traffic(*map(int, totals))
     for (job, elapsed), signature in found.items():
         yield job, elapsed, signature

@@ -9,6 +9,7 @@
 static int out = 1, in[2], zero, one = 1, rank, flag;
 static MPI_Request requests[2];
 static MPI_Comm ring;
+static char room[1000 + MPI_BSEND_OVERHEAD];
 
 static long now_ns(void)
 {
@@ -69,11 +70,19 @@ int main(int argc, char **argv)
 
     STEP("nothing", , , );
     STEP("Isend_Irecv_Test", , start(); finish(2), );
+    STEP("Issend", receive(), MPI_Issend(&out, 1, MPI_INT, SELF, &requests[1]), finish(2));
+    STEP("Irsend", receive(), MPI_Irsend(&out, 1, MPI_INT, SELF, &requests[1]), finish(2));
+    MPI_Datatype pair;
+    MPI_Type_vector(2, 1, 2, MPI_INT, &pair);
+    MPI_Type_commit(&pair);
+    STEP("Isend", receive(), MPI_Isend(&out, 1, MPI_INT, SELF, &requests[1]), finish(2));
+    STEP("Isend of 2 pairs", MPI_Irecv(room, 4, MPI_INT, SELF, &requests[0]),
+         MPI_Isend(room + 100, 2, pair, SELF, &requests[1]), finish(2));
     STEP("Send", receive(), MPI_Send(&out, 1, MPI_INT, SELF), finish(1));
     STEP("Ssend", receive(), MPI_Ssend(&out, 1, MPI_INT, SELF), finish(1));
     STEP("Rsend", receive(), MPI_Rsend(&out, 1, MPI_INT, SELF), finish(1));
-    static char room[1000 + MPI_BSEND_OVERHEAD];
     MPI_Buffer_attach(room, sizeof room);
+    STEP("Ibsend", receive(), MPI_Ibsend(&out, 1, MPI_INT, SELF, &requests[1]), finish(2));
     STEP("Bsend", receive(), MPI_Bsend(&out, 1, MPI_INT, SELF), finish(1));
     STEP("Recv", send(), MPI_Recv(in, 1, MPI_INT, SELF, IGNORE), finish(1));
     STEP("Sendrecv", , MPI_Sendrecv(&out, 1, MPI_INT, 0, 0, in, 1, MPI_INT, SELF, IGNORE), );

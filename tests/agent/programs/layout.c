@@ -39,6 +39,8 @@ int main(void)
     FIELD(ring_record, site);
     FIELD(ring_record, op);
     FIELD(ring_record, flags);
+    FIELD(ring_record, messages);
+    FIELD(ring_record, message_bytes);
     FIELD(ring_site, module);
     FIELD(ring_site, frames);
     FIELD(ring_site, offset);

@@ -15,3 +15,14 @@ int MPI_Wait(MPI_Request *request, MPI_Status *status)
 {
     return PMPI_Wait(request, status);
 }
+
+int MPI_Send(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm)
+{
+    return PMPI_Send(buf, count, datatype, dest, tag, comm);
+}
+
+int MPI_Isend(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
+              MPI_Request *request)
+{
+    return PMPI_Isend(buf, count, datatype, dest, tag, comm, request);
+}

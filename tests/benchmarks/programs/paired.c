@@ -11,6 +11,8 @@
 
 typedef int barrier_function(MPI_Comm);
 typedef int wait_function(MPI_Request *, MPI_Status *);
+typedef int send_function(const void *, int, MPI_Datatype, int, int, MPI_Comm);
+typedef int isend_function(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
 typedef int allreduce_function(const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm);
 
 static double in = 1, out;
@@ -53,6 +55,28 @@ __attribute__((noinline)) double waits(int through)
     return (now_ns() - start) / calls;
 }
 
+/* To nobody: the overhead of a call that sends, blocking and not. */
+__attribute__((noinline)) double sends(int through)
+{
+    send_function *volatile function = through ? MPI_Send : PMPI_Send;
+    double start = now_ns();
+    for (int i = 0; i < calls; i++)
+        function(&in, 1, MPI_DOUBLE, MPI_PROC_NULL, 0, MPI_COMM_WORLD);
+    return (now_ns() - start) / calls;
+}
+
+__attribute__((noinline)) double isends(int through)
+{
+    isend_function *volatile function = through ? MPI_Isend : PMPI_Isend;
+    double start = now_ns();
+    for (int i = 0; i < calls; i++) {
+        MPI_Request request;
+        function(&in, 1, MPI_DOUBLE, MPI_PROC_NULL, 0, MPI_COMM_WORLD, &request);
+        PMPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+    return (now_ns() - start) / calls;
+}
+
 static int ascending(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
@@ -88,6 +112,8 @@ int main(int argc, char **argv)
     compare("Barrier", barriers, pairs);
     compare("Allreduce", allreduces, pairs);
     compare("Wait", waits, pairs);
+    compare("Send", sends, pairs);
+    compare("Isend", isends, pairs);
     MPI_Finalize();
     return 0;
 }

@@ -325,8 +325,8 @@ def test_runs_of_one_request_that_communicate_differently_are_different_work():
     other = ran(site, row, size=2310.0, factor=3.0)
     assert (other["how"], other["workload"] != FAMILY) == ("first", True)
     assert other["reason"] == (
-        f"first run of this work; asks for the same as earlier runs of {FAMILY}, but has 2.3 times the bytes of messages "
-        "per interval"
+        f"first run of this work; asks for the same as earlier runs of {FAMILY}, but has 2.3 times the bytes of"
+        " messages per interval"
     )
     # Each is found again, whichever was the latest.
     assert ran(site, row)["workload"] == FAMILY

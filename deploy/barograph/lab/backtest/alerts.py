@@ -126,8 +126,8 @@ def _show_power(options: argparse.Namespace) -> None:
         for history in sorted({one.history for one in found})
     ]
     title = (
-        f"Smallest lasting slowdown found in {FOUND:.0%} of jobs, windows until then (least that a test could find which"
-        " knows the onset); false alarms"
+        f"Smallest lasting slowdown found in {FOUND:.0%} of jobs, windows until then (least that a test could find"
+        " which knows the onset); false alarms"
     )
     console().print(table(title, ["healthy runs", *(f"{length} windows" for length in lengths)], rows))
 

@@ -1,0 +1,53 @@
+"""What intervals communicate: bytes of collectives, messages and their bytes, by class."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from barograph_agent.ring.reader import BYTES_UNKNOWN, Records
+
+LOOKS: Final = (3.0, 10.0)
+"""Seconds of a run after which its traffic so far is reported."""
+CLASSES: Final = 256
+REPORTED: Final = 32
+"""Classes that are summed, the first; and of these reported, those with most intervals."""
+
+
+class Traffic(msgspec.Struct, array_like=True):
+    """Totals of one class. bytes: of the collectives that end its intervals, 0 where unknown."""
+
+    intervals: int = 0
+    bytes: int = 0
+    messages: int = 0
+    message_bytes: int = 0
+
+
+def add(traffic: dict[int, Traffic], classes: npt.NDArray[np.uint64], records: Records) -> None:
+    """Add intervals to the totals by class id. classes: of each record."""
+    ids, inverse = np.unique(classes, return_inverse=True)
+    values = [np.where(records["bytes"] == BYTES_UNKNOWN, 0, records["bytes"])]
+    values += [records[name] for name in ("messages", "message_bytes")]
+    counts = np.bincount(inverse, minlength=len(ids)).tolist()
+    sums = [np.bincount(inverse, one, len(ids)).tolist() for one in values]
+    for class_id, count, *more in zip(ids.tolist(), counts, *sums, strict=True):
+        if class_id not in traffic and len(traffic) >= CLASSES:
+            continue
+        total = traffic.setdefault(class_id, Traffic())
+        total.intervals += count
+        total.bytes, total.messages, total.message_bytes = (
+            before + int(one)
+            for before, one in zip((total.bytes, total.messages, total.message_bytes), more, strict=True)
+        )
+
+
+def rows(traffic: dict[int, Traffic], elapsed_seconds: float, at: float) -> dict[str, Any]:
+    """The columns of `signatures`, without the job."""
+    most = sorted(traffic, key=lambda class_id: (-traffic[class_id].intervals, class_id))[:REPORTED]
+    found: dict[str, Any] = {"class_id": most}
+    for name in Traffic.__struct_fields__:
+        found[name] = [getattr(traffic[class_id], name) for class_id in most]
+    return found | {"elapsed_seconds": elapsed_seconds, "at": at}
