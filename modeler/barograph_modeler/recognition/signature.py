@@ -18,7 +18,7 @@ LITTLE: Final = 0.05
 """What is added per interval, in bytes and messages, before ratios are formed."""
 
 
-class Traffic(NamedTuple):
+class ClassTotals(NamedTuple):
     """Of the intervals of one class: their number, bytes of the collectives that end them, messages sent, their bytes.
 
     All are totals.
@@ -45,10 +45,10 @@ class Difference(NamedTuple):
         return f"{self.ratio:.2g} times the {self.what} per interval"
 
 
-class Signature(dict[int, Traffic]):
+class Signature(dict[int, ClassTotals]):
     """The traffic of one rank by class id, from the begin of a run on."""
 
-    def difference(self, other: Mapping[int, Traffic]) -> Difference | None:
+    def difference(self, other: Mapping[int, ClassTotals]) -> Difference | None:
         """How this run differs from another of the same age; None if it does not, or if that cannot be told.
 
         Compared is the sum over the classes of both with what it were at the other's traffic per interval.
@@ -77,6 +77,6 @@ def signatures(columns: Mapping[str, Any]) -> Iterator[tuple[str, float, Signatu
     names = ("job", "elapsed_seconds", "class_id", "intervals", "bytes", "messages", "message_bytes")
     found: dict[tuple[str, float], Signature] = {}
     for job, elapsed, class_id, *totals in zip(*(columns[name] for name in names), strict=True):
-        found.setdefault((str(job), float(elapsed)), Signature())[int(class_id)] = Traffic(*map(int, totals))
+        found.setdefault((str(job), float(elapsed)), Signature())[int(class_id)] = ClassTotals(*map(int, totals))
     for (job, elapsed), signature in found.items():
         yield job, elapsed, signature
