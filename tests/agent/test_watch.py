@@ -150,7 +150,10 @@ def test_a_run_is_delivered_as_job_sites_blocks_and_end(run: Run, collector: Col
     assert {row["host"] for row in done} == {"n1"}
     (work,) = rows(collector, "works")
     assert (work["ranks"], work["nodes"], work["ranks_per_node"]) == (2, 1, 2)
-    assert [row["offset"] for row in (work, job, end)] == [1, 2, 2 + 2 + 120 + len(done) + 1]
+    traffic = rows(collector, "signatures")
+    assert sum(row["intervals"] for row in traffic) == 120
+    assert {row["class_id"] for row in traffic} == {row["class_id"] for row in rows(collector, "sites")}
+    assert [row["offset"] for row in (work, job, end)] == [1, 2, 2 + 2 + 120 + len(traffic) + len(done) + 1]
     assert not run.rings.exists()  # rings occupy memory and are no longer needed
 
 

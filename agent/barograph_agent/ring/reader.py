@@ -41,6 +41,10 @@ RECORD: Final = np.dtype(
     [("enter_ns", "<u8"), ("exit_ns", "<u8"), ("p2p_ns", "<u8"), ("bytes", "<u8"), ("index", "<u8"),
      ("site", "<u4"), ("op", "<u2"), ("flags", "<u2"), ("messages", "<u8"), ("message_bytes", "<u8")]
 )  # fmt: skip
+EARLIER_RECORD: Final = np.dtype(RECORD.descr[:8])
+"""Of version 4, which counted no messages."""
+RECORDS: Final = {VERSION: RECORD, 4: EARLIER_RECORD}
+"""Layout of a record by version of the ring, the newest first."""
 BYTES_UNKNOWN: Final = 2**64 - 1
 NAMED: Final = 2**64 - 1
 """A frame's offset if its module is a name given by the application."""
@@ -61,13 +65,6 @@ OPERATIONS: Final = {
 }
 
 Records = npt.NDArray[np.void]
-
-_EXPECTED: Final = {
-    "magic": MAGIC,
-    "version": VERSION,
-    "header_bytes": HEADER_BYTES,
-    "record_bytes": RECORD.itemsize,
-}
 
 
 class RingError(Exception):
@@ -114,9 +111,14 @@ class Ring:
         if size < HEADER_BYTES:
             raise RingError(f"ring {self.path}: {size} bytes, expected at least a header of {HEADER_BYTES}")
         header = np.frombuffer(os.pread(self._file, HEADER_BYTES, 0), dtype=HEADER)[0]
-        for field, expected in _EXPECTED.items():
-            if (found := header[field].item()) != expected:
-                raise RingError(f"ring {self.path}: {field} is {found!r}, expected {expected!r}")
+        if (version := int(header["version"])) not in RECORDS and header["magic"] == MAGIC:
+            versions = " or ".join(map(str, RECORDS))
+            raise RingError(f"ring {self.path}: version is {version}, expected {versions}")
+        self._record = RECORDS.get(version, RECORD)
+        expected = {"magic": MAGIC, "header_bytes": HEADER_BYTES, "record_bytes": self._record.itemsize}
+        for field, value in expected.items():
+            if (found := header[field].item()) != value:
+                raise RingError(f"ring {self.path}: {field} is {found!r}, expected {value!r}")
         capacity = int(header["capacity"])
         if capacity == 0 or capacity & (capacity - 1):
             raise RingError(f"ring {self.path}: capacity is {capacity}, expected a power of two")
@@ -145,7 +147,7 @@ class Ring:
         self._sites_at = self._modules_at + self._module_capacity * MODULE.itemsize
         self._records_at = self._sites_at + self._site_capacity * SITE.itemsize
         self.capacity = capacity
-        whole = self._records_at + capacity * RECORD.itemsize
+        whole = self._records_at + capacity * self._record.itemsize
         if size < whole:
             raise RingError(f"ring {self.path}: {size} bytes, expected {whole} for {capacity} records")
         return mmap.mmap(self._file, HEADER_BYTES)
@@ -196,10 +198,10 @@ class Ring:
             return np.empty(0, RECORD)
         slot = start % self.capacity
         count = min(stop - start, self.capacity - slot)
-        records = self._read(self._records_at + slot * RECORD.itemsize, count, RECORD)
-        if start + count == stop:
-            return records
-        return np.concatenate([records, self._read(self._records_at, stop - start - count, RECORD)])
+        records = self._read(self._records_at + slot * self._record.itemsize, count, self._record)
+        if start + count < stop:
+            records = np.concatenate([records, self._read(self._records_at, stop - start - count, self._record)])
+        return records if self._record is RECORD else _with_messages(records)
 
     def release(self, position: int) -> None:
         """Let the shim overwrite every record before `position`."""
@@ -239,6 +241,12 @@ class Ring:
         if len(data) != want:
             raise RingError(f"ring {self.path}: {len(data)} bytes at {at}, expected {want}")
         return np.frombuffer(data, dtype=dtype)
+
+
+def _with_messages(records: Records) -> Records:
+    whole = np.zeros(len(records), RECORD)
+    whole[list(EARLIER_RECORD.names or ())] = records
+    return whole
 
 
 def word(field: str) -> int:
