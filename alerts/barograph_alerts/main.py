@@ -26,6 +26,7 @@ TABLES = [
     "pressures",
     "blocks",
     "silences",
+    "signatures",
     "runs",
 ]
 

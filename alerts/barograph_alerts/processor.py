@@ -27,12 +27,15 @@ from barograph_alerts.job.references import References, accepted_workloads, chan
 from barograph_alerts.job.rows import JobVerdict, score_output, verdicts
 from barograph_collector.daemon.runner import Output
 from barograph_modeler.pace.windows import blocks_by_job
+from barograph_modeler.recognition.recognizer import MOVED_SECONDS
 from barograph_modeler.state import lru
 
 JOBS: Final = 20_000
 """Jobs kept; the least recently active are evicted."""
 WAIT_SECONDS: Final = 10.0
 """How long a job waits to be assigned to a group of like work, where jobs are; then it is judged by itself."""
+MOVE_SECONDS: Final = 3.0
+"""How long the verdict of an ended job waits for the word that it remains in its group."""
 BLAMING: Final = frozenset({"straggler", *get_args(KernelKind)})
 """Causes whose members are the nodes to blame."""
 
@@ -85,6 +88,7 @@ class Scorer:
             "pressures": self._read_pressures,
             "predictions": self._read_predictions,
             "runs": self._read_runs,
+            "signatures": self._read_signatures,
         }
 
     @property
@@ -120,8 +124,9 @@ class Scorer:
 
     @property
     def idle(self) -> bool:
-        """Whether no job waits for its group. What else time says about jobs, their sidecars report."""
-        return not self._has_groups or all(job.how or not job.app for job in self.jobs.values())
+        """Whether no job waits for its group, or for the word that it remains. The rest, sidecars report."""
+        waiting = (job.ended and job.may_move for job in self.jobs.values())
+        return not self._has_groups or (all(job.how or not job.app for job in self.jobs.values()) and not any(waiting))
 
     def step(self, now: float) -> list[Output]:
         """Evaluate new data; returns the rows of `scores` to write. now: Unix seconds."""
@@ -145,14 +150,19 @@ class Scorer:
                 job.monitor.hear()
                 self._judge_runtime(job, job.monitor)
                 job.monitor.step()
-            if job.ended:
+            if job.ended and not self._awaits_group(job, now):
                 scores.append(self._score(name, job, now))
                 self._finish(name, job, now)
-            elif (key := job.report_key) != job.reported:
+            elif not job.ended and (key := job.report_key) != job.reported:
                 job.reported = key
                 scores.append(self._score(name, job, now))
         self._judge_fleet()
         return scores
+
+    def _awaits_group(self, job: WatchedJob, now: float) -> bool:
+        """Whether an ended job may yet be found to belong to another group."""
+        job.ended_at = min(job.ended_at, now)
+        return job.may_move and now - job.ended_at <= MOVE_SECONDS
 
     def _judge_runtime(self, job: WatchedJob, monitor: JobMonitor) -> None:
         if job.imported:
@@ -200,6 +210,12 @@ class Scorer:
             self._progress.assign(name, workload)
             if (job := self._job(name)) is not None:
                 job.assign(workload, how)
+
+    def _read_signatures(self, columns: Mapping[str, Column]) -> None:
+        for name, elapsed in zip(columns["job"], columns["elapsed_seconds"], strict=True):
+            # The modeler does not move older jobs.
+            if elapsed <= MOVED_SECONDS and (job := self._job(name)) is not None:
+                job.looks.add(float(elapsed))
 
     def _read_runs(self, columns: Mapping[str, Column]) -> None:
         imported = columns.get("imported", [0] * len(columns["job"]))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from barograph_alerts.processor import WAIT_SECONDS, Scorer
+from barograph_alerts.processor import MOVE_SECONDS, WAIT_SECONDS, Scorer
 from helpers.jobs import Simulation
 from helpers.trials import history, judge, prepared
 
@@ -160,6 +160,41 @@ def test_a_job_of_a_higher_age_stays_with_the_history_that_it_was_compared_with(
     scorer.observe("assignments", assigned(job, OTHER, "first"), 0.0)
     scorer.step(0.0)
     assert scorer.jobs[name].state == "slow"
+
+
+@pytest.mark.parametrize(
+    ("word", "seconds", "expected"),
+    [((OTHER, "first"), 1.0, OTHER), (("lab/app@2x1", "same"), 1.0, "lab/app@2x1"),
+     (None, MOVE_SECONDS + 0.1, "lab/app@2x1")],
+    ids=["moved", "remains", "no word"],
+)  # fmt: skip
+def test_the_verdict_of_a_short_job_waits_until_it_is_known_whether_it_belongs_to_its_group(word, seconds, expected):
+    simulation = Simulation()
+    scorer = grouped(simulation)
+    job = simulation.job(slow_from=0, factor=1.4)
+    name, ended_at = job["jobs"]["job"], float(job["blocks"]["ended_at"][-1])
+    scorer.observe("assignments", assigned(job, simulation.workload, "same"), 0.0)
+    for table in ("jobs", "blocks"):
+        scorer.observe(table, job[table], ended_at)
+    scorer.observe("signatures", {"job": name * 2, "elapsed_seconds": [3.1, 3.1]}, ended_at)
+    scorer.observe("runs", job["runs"], ended_at)
+    assert scorer.step(ended_at) == []
+    assert not scorer.idle
+    if word is not None:
+        scorer.observe("assignments", assigned(job, *word), ended_at)
+    (final,) = scorer.step(ended_at + seconds)
+    state = "healthy" if expected == OTHER else "slow"
+    assert (final.columns["final"], final.columns["workload"], final.columns["state"]) == (1, expected, state)
+    assert scorer.idle
+
+
+def test_a_verdict_does_not_wait_for_what_the_modeler_takes_no_notice_of():
+    simulation = Simulation()
+    scorer = grouped(simulation)
+    job = simulation.job()
+    scorer.observe("assignments", assigned(job, simulation.workload, "same"), 0.0)
+    scorer.observe("signatures", {"job": job["jobs"]["job"], "elapsed_seconds": [20.0]}, 0.0)
+    assert judge(scorer, job)[-1]["final"] == 1
 
 
 def test_lengths_count_within_the_group():

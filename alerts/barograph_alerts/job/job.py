@@ -40,6 +40,10 @@ class WatchedJob:
         """That of the row of `jobs`."""
         self.how = ""
         """How the group was found; empty until then."""
+        self.assigned = 0
+        """How often that was said."""
+        self.looks: set[float] = set()
+        """Ages at which it was reported what the run communicates, each a reason to say it again."""
         self.app = ""
         self.user = ""
         self.monitor: JobMonitor | None = None
@@ -62,6 +66,8 @@ class WatchedJob:
         self.kernel = KernelAccount()
         self.runtime_seconds = math.nan
         self.ended = False
+        self.ended_at = math.inf
+        """When that was first seen, in Unix seconds."""
         self.exit_status = self.points = 0
         """Of an ended run; points: number of its sync points."""
         self.imported = False
@@ -95,7 +101,12 @@ class WatchedJob:
                 self.reported = None if self.reported else ()
             if self.kept is not None:
                 self.waiting, self.kept = self.kept + self.waiting, []
-        self.workload, self.how = workload, how
+        self.workload, self.how, self.assigned = workload, how, self.assigned + 1
+
+    @property
+    def may_move(self) -> bool:
+        """Whether the modeler has yet to say that the job remains in its group, now that its traffic is known."""
+        return 0 < self.assigned <= len(self.looks)
 
     def take_waiting(self) -> list[tuple[JobBlocks, npt.NDArray[np.float64]]]:
         """The blocks that are to be judged now."""

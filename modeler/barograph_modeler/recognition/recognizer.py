@@ -36,13 +36,20 @@ class Assigned(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where a job is. request: what it asked for, None if unknown. differ: features in which it is unlike the group."""
+    """Where a job is.
+
+    request: what it asked for, None if unknown. differ: features in which it is unlike the group. is_recorded: whether
+    this is known from the log. has_moved: whether it was in another group before.
+    """
 
     family: str
     group: str
     how: How
+    reason: str
     request: Request | None = None
     differ: frozenset[str] = frozenset()
+    is_recorded: bool = False
+    has_moved: bool = False
 
 
 class _Waiting:
@@ -132,8 +139,9 @@ class Recognizer(Stateful):
         family = self._families.get(place.family)
         if place.how == "none" and request is not None and family is not None and family.is_only(job, place.group):
             family.add(job, place.group, request)
-            self._places[job] = place._replace(how="first", request=request)
-            self._write(job, family.name, Decision(place.group, "first", "first run of this work"), now)
+            decision = Decision(place.group, "first", "first run of this work")
+            self._places[job] = place._replace(how=decision.how, reason=decision.reason, request=request)
+            self._write(job, family.name, decision, now)
 
     def _wait(self, job: str, now: float) -> _Waiting:
         return lru.get(self._waiting, job, lambda: _Waiting(now), JOBS)
@@ -162,11 +170,17 @@ class Recognizer(Stateful):
         family = self._families.get(place.family) if place is not None else None
         if place is None or family is None or place.group not in family.groups:
             return None
-        decision = family.decide_again(place.group, place.request, age, self._signatures[job][age])
+        signature = self._signatures[job][age]
+        decision = family.decide_again(place.group, place.request, age, signature) if not place.has_moved else None
         if decision is None:
+            if not place.is_recorded:
+                # Whoever waits for it knows now that the group remains.
+                self._write(job, family.name, Decision(place.group, place.how, place.reason), now)
             return None
         family.move(job, place.group, decision.group, place.request)
-        self._places[job] = place._replace(group=decision.group, how=decision.how, differ=frozenset())
+        self._places[job] = place._replace(
+            group=decision.group, how=decision.how, reason=decision.reason, differ=frozenset(), has_moved=True
+        )
         self._write(job, family.name, decision, now)
         return decision.group
 
@@ -183,7 +197,7 @@ class Recognizer(Stateful):
         self._size += family.size - before
         if self._size > REQUESTS:
             self._forget()
-        place = _Place(family.name, decision.group, decision.how, waiting.request, decision.differ)
+        place = _Place(family.name, *decision[:3], waiting.request, decision.differ, recorded is not None)
         lru.store(self._places, job, place, JOBS)
         if recorded is None:
             self._write(job, family.name, decision, now)
@@ -218,9 +232,11 @@ class Recognizer(Stateful):
         merge = family.merge(place.group, lambda other: is_like(place.group, other))
         if merge is not None:
             for one in merge.jobs:
+                decision = Decision(merge.into, "merged", merge.reason)
                 if one in self._places:
-                    self._places[one] = self._places[one]._replace(group=merge.into, how="merged")
-                self._write(one, family.name, Decision(merge.into, "merged", merge.reason), now)
+                    known = self._places[one]
+                    self._places[one] = known._replace(group=merge.into, how=decision.how, reason=decision.reason)
+                self._write(one, family.name, decision, now)
         return merge
 
     def _write(self, job: str, family: str, decision: Decision, now: float) -> None:

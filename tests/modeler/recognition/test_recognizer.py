@@ -337,6 +337,19 @@ def test_runs_of_one_request_that_communicate_differently_are_different_work():
     assert {name: len(one.runtimes) for name, one in learned.items()} == {FAMILY: 3, other["workload"]: 2}
 
 
+def test_that_a_run_remains_in_its_group_is_said_when_its_traffic_is_known():
+    site, row = Site(), asked(["deck"])
+    ran(site, row)
+    job = site.begin(row)
+    name = job["jobs"]["job"][0]
+    before = site.assignments.pop(name)
+    for elapsed in (3.1, 10.2):
+        site.tell(traffic(job, elapsed))
+        assert site.assignments.pop(name) | {"at": 0.0} == before | {"at": 0.0}
+    site.tell(traffic(job, 10.3))
+    assert name not in site.assignments
+
+
 @pytest.mark.parametrize(
     ("sent", "elapsed"),
     [({"size": 1080.0}, 3.1), ({"known": 200}, 3.1), ({"size": 5000.0, "known": 9}, 3.1),
