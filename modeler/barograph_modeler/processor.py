@@ -10,7 +10,7 @@ from barograph_collector.daemon.runner import Output
 from barograph_modeler.features.forecaster import FeatureForecaster
 from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.learning.learner import Learner
-from barograph_modeler.recognition.builds import BuildWatch
+from barograph_modeler.recognition.changes import ChangeWatch
 from barograph_modeler.recognition.family import family_of
 from barograph_modeler.recognition.recognizer import Recognizer
 from barograph_modeler.state.stateful import Stateful
@@ -22,11 +22,11 @@ class ModelerProcessor(Stateful):
     The learner compares within groups of like work; the forecasters learn across all work of an application.
     """
 
-    STATE = ("recognizer", "builds", "learner", "forecaster", "features")
+    STATE = ("recognizer", "changes", "learner", "forecaster", "features")
 
     def __init__(self, learner: Learner, forecaster: Forecaster, features: FeatureForecaster) -> None:
         self.recognizer = Recognizer()
-        self.builds = BuildWatch()
+        self.changes = ChangeWatch()
         self.learner = learner
         self.forecaster = forecaster
         self.features = features
@@ -34,7 +34,7 @@ class ModelerProcessor(Stateful):
     def observe(self, table: str, columns: Mapping[str, Column], now: float) -> None:
         """Read rows of one table as the log gives them. now: Unix seconds."""
         self.recognizer.read(table, columns, now)
-        self.builds.read(table, columns)
+        self.changes.read(table, columns)
         if table == "jobs":
             # Their workloads follow; what is read of them meanwhile is kept.
             self.learner.expect(columns["job"])
@@ -61,10 +61,10 @@ class ModelerProcessor(Stateful):
             if ended.verdict != "failed":
                 healthy = ended.verdict == "healthy"
                 merge = self.recognizer.end(ended.job, healthy=healthy, is_like=self.learner.are_alike, now=now)
-                outputs += self.builds.end(ended.job, ended.workload, ended.runtime_seconds, now)
+                outputs += self.changes.end(ended.job, ended.workload, ended.runtime_seconds, now)
                 if merge is not None:
                     outputs += self.learner.merge(merge.gone, merge.into, now)
-                    self.builds.merge(merge.gone, merge.into)
+                    self.changes.merge(merge.gone, merge.into)
             of_family = ended._replace(workload=family_of(ended.workload))
             self.forecaster.end(of_family, now)
             self.features.end(of_family, now)

@@ -118,7 +118,7 @@ def accepted(columns: dict[str, Any]) -> dict[str, Any]:
     whole = wire.unpack(msgspec.msgpack.decode(wire.encode(message), type=wire.Append).columns,
                         TABLES["works"].columns, 1)  # fmt: skip
     row = {name: values[0] for name, values in whole.items()}
-    return row | {name: json.loads(row[name] or "{}") for name in ("words", "inputs", "folder")}
+    return row | {name: json.loads(row[name] or "{}") for name in ("words", "inputs", "folder", "platform")}
 
 
 @pytest.fixture
@@ -542,6 +542,50 @@ def test_a_damaged_executable_has_no_build_id_or_another(data: st.DataObject) ->
 
 
 # The thread
+
+
+CORE = b"processor\t: 0\nmodel name\t: AMD  EPYC 7763\nmicrocode\t: 0xa0011d1\n\nprocessor\t: 1\nmodel name\t: other\n"
+ARM = b"processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n\n"
+
+
+def test_what_a_job_runs_on_is_told_in_words(tree: Tree) -> None:
+    library = tree.file("lib/libmpi.so.40.30.4", b"a library")
+    tree.file("proc/cpuinfo", CORE)
+    tree.file("proc/sys/kernel/osrelease", b"6.1.0-13-amd64\n")
+    tree.file("sys/class/dmi/id/bios_version", b"2.10.2\n")
+    tree.file("sys/devices/system/cpu/present", b"0-63,128-191\n")
+    maps = f"7f00-7f01 r-xp 0 08:01 12   {library.parent}/libmpi_mpifh.so.40\n7f02-7f03 r-xp 0 08:01 13   {library}\n"
+    tree.file(f"proc/{PID}/maps", maps.encode())
+    found = tree.row()["platform"]
+    mpi = found.pop("mpi")
+    assert found == {
+        "kernel": "6.1.0-13-amd64",
+        "firmware": "bios 2.10.2, microcode 0xa0011d1",
+        "node": "AMD EPYC 7763, 128 cores",
+    }
+    name, digest = mpi.split()
+    assert (name, len(digest)) == ("libmpi.so.40.30.4", 6)
+    # Built anew, it has the same name.
+    tree.file("lib/libmpi.so.40.30.4", b"A library", at=OLD + 1)
+    assert tree.row()["platform"]["mpi"].split()[0] == name
+    assert tree.row()["platform"]["mpi"] != mpi
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [({}, {}),
+     ({"cpuinfo": ARM}, {"node": "CPU implementer 0x41, part 0xd0c"}),
+     ({"cpuinfo": b"\xff" * 9000 + b"\n:::\n"}, {}),
+     ({"cpuinfo": b"model name: " + b"x" * 900}, {"node": "x" * 100}),
+     ({f"{PID}/maps": b"1-2 r-xp 0 08:01 1   /opt/none/libmpich.so.12.2.1\n"}, {"mpi": "libmpich.so.12.2.1"}),
+     ({f"{PID}/maps": b"1-2 r-xp 0 08:01 1   /opt/none/libmpi_ibm.so.3 (deleted)\n"}, {"mpi": "libmpi_ibm.so.3"}),
+     ({f"{PID}/maps": b"1-2 r-xp 0 08:01 1   /opt/none/libmpicxx.so.12\n"}, {})],
+    ids=["nothing", "arm", "junk", "long", "mpich", "deleted", "c++ only"],
+)  # fmt: skip
+def test_of_a_platform_what_is_known_is_told(tree: Tree, files: dict[str, bytes], expected: dict[str, str]) -> None:
+    for name, data in files.items():
+        tree.file(f"proc/{name}", data)
+    assert tree.row()["platform"] == expected
 
 
 def test_the_row_is_written_in_time_with_what_is_known() -> None:

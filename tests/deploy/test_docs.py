@@ -35,7 +35,7 @@ from barograph_modeler.forecasts.history import Application
 from barograph_modeler.forecasts.library import PredictorLibrary
 from barograph_modeler.learning.learner import Learner
 from barograph_modeler.processor import ModelerProcessor
-from barograph_modeler.recognition.builds import BuildWatch
+from barograph_modeler.recognition.changes import ChangeWatch
 from barograph_modeler.serving.answer import answer
 from barograph_modeler.serving.exporter import ModelerExporter
 from barograph_modeler.serving.page import AnswerFamilies
@@ -155,14 +155,14 @@ def forecasting() -> Forecaster:
     return forecaster
 
 
-def rebuilt() -> BuildWatch:
+def rebuilt() -> ChangeWatch:
     """Runs of a program that was built anew and is slower since."""
-    builds = BuildWatch()
+    changes = ChangeWatch()
     for number in range(20):
-        works = {"job": [f"lab/{number}.0.0"], "executable": ["a1" if number < 10 else "b2"]}
-        builds.read("works", works)
-        builds.end(f"lab/{number}.0.0", "lab/app@2x1", 10.0 if number < 10 else 12.0, 0.0)
-    return builds
+        works = {"job": [f"lab/{number}.0.0"], "executable": ["a1" if number < 10 else "b2"], "platform": [""]}
+        changes.read("works", works)
+        changes.end(f"lab/{number}.0.0", "lab/app@2x1", 10.0 if number < 10 else 12.0, 0.0)
+    return changes
 
 
 @cache
@@ -179,7 +179,7 @@ def exposed() -> dict[str, list[Metric]]:
         "Every daemon": [daemon],
         "Collector": [Exporter(Counters(), Path("nowhere/log.duckdb"))],
         "Modeler": [
-            ModelerExporter(Learner(), Forecaster(PredictorLibrary(Inline())), inline_features(), BuildWatch()),
+            ModelerExporter(Learner(), Forecaster(PredictorLibrary(Inline())), inline_features(), ChangeWatch()),
             ModelerExporter(learner, forecaster, feature_forecaster(), rebuilt()),
         ],
         "Answers of the modeler": [AnswerFamilies(answer(known, Question("solver", 64, params={"n": "1"})))],

@@ -70,7 +70,7 @@ def fill(endpoint: str) -> None:
     fleet.put("runs", [fleet.run(job, 100 + 3.0 * n) for n, job in enumerate(ended)])
     fleet.put("outcomes", [fleet.outcome(job, 0.02 * n - 0.1) for n, job in enumerate(ended)])
     fleet.put("scores", [fleet.score(ended[0], "slow", 1.5, 3500, final=1, sentence="slow: as it was")])
-    rebuilt = {"kind": "build-changed", "rows": 5, "detail": "8 % slower since build 3f2a1c", "at": NOW - 60}
+    rebuilt = {"kind": "runtime-changed", "rows": 5, "detail": "8 % slower since build 3f2a1c", "at": NOW - 60}
     fleet.put("events", [{"source": f"lab/{app}@32x1+a1b2c3", **rebuilt} for app in ("wrf", "wrf2")])
     fleet.deliver()
 

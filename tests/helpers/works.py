@@ -42,6 +42,7 @@ def asked(
         "threads": 1,
         "plain": "",
         "reason": "",
+        "platform": "",
         "folder": json.dumps({digest(name): digest(text, 16) for name, text in folder.items()}) if folder else "",
     }
     return row | other

@@ -73,7 +73,7 @@ TABLES: Final[dict[str, Table]] = {
         # as in OMP_NUM_THREADS and the like, -1 if unknown. `plain`: the words themselves (JSON), where the site says
         # so. `reason`: why something is missing, in words.
         _table("works", job=_N, executable=_T, program=_T, script=_T, words=_T, inputs=_T, ranks=_I, nodes=_I,
-               ranks_per_node=_I, threads=_I, plain=_T, reason=_T, folder=(_T, "")),
+               ranks_per_node=_I, threads=_I, plain=_T, reason=_T, folder=(_T, ""), platform=(_T, "")),
         # The work that a job does, as the modeler recognises it. `workload` is the group of like work: that of the row
         # of `jobs` (`family`), or one with a digest of what was asked for after it. `how`: first, same, like, merged
         # or none (nothing is known of what was asked for). `reason`: in words. The last row of a job counts.

@@ -29,6 +29,8 @@ class WorkEvidence(msgspec.Struct, frozen=True):
     inputs: list[Input] = []
     folder: dict[str, str] = {}
     """Digests of small files in the working folder, by digests of their names."""
+    platform: dict[str, str] = {}
+    """What it runs on, in words."""
     threads: int = -1
     plain: list[str] | None = None
     """None: the site does not keep plain words."""
@@ -52,6 +54,7 @@ class WorkEvidence(msgspec.Struct, frozen=True):
             "words": _json(self.words),
             "inputs": _json(self.inputs),
             "folder": _json(self.folder) if self.folder else "",
+            "platform": _json(self.platform) if self.platform else "",
             "threads": self.threads,
             "plain": plain,
             "reason": "; ".join([*reasons[:MOST_REASONS], *([f"and {more} more"] if more > 0 else [])]),

@@ -15,6 +15,7 @@ from barograph_agent.work.command import CommandLine, ScriptKind, keyed, parse
 from barograph_agent.work.contents import Content, Contents, OutOfTime
 from barograph_agent.work.evidence import Input, WorkEvidence
 from barograph_agent.work.folder import FolderTooBig, small_files
+from barograph_agent.work.platform import platform
 from barograph_agent.work.salt import Salt
 
 MOST_WORDS: Final = 1024
@@ -112,6 +113,8 @@ class _Investigation:
         yield evidence
         executable = self._contents.of_executable(processes.place(pid, "exe"))
         evidence = evidence.but(_reason("executable", executable), executable=executable.digest)
+        yield evidence
+        evidence = evidence.but(platform=platform(pid, processes, self._contents))
         yield evidence
         evidence = self._with_script(evidence, command)
         yield evidence

@@ -144,7 +144,7 @@ def show_one(reader: LogReader, console: Console, name: str) -> None:
         for line in features(row):
             console.print(f"  {line}", highlight=False)
     elif found := runs(reader, f"latest.workload = {queries.text(name)}"):
-        for row in rows_of(reader.query(queries.build_changes(name), 8)):
+        for row in rows_of(reader.query(queries.runtime_changes(name), 8)):
             console.print(f"{local(row['at'])}: {row['detail']}", highlight=False)
         console.print(runs_table(found))
     else:

@@ -218,14 +218,14 @@ WHERE j.cluster = {text(cluster)} AND j.app = {text(app)} AND r.exit_status = 0 
 GROUP BY j.params ORDER BY runs DESC, max(j.ranks) DESC LIMIT 40"""
 
 
-def build_changes(workload: str, *, every_group: bool = False) -> str:
-    """What was stated of builds of a workload, or of all works of a family or an application, the newest first.
+def runtime_changes(workload: str, *, every_group: bool = False) -> str:
+    """What was stated of changes of a workload, or of all works of a family or an application, the newest first.
 
     workload: its name, or with `every_group` what the names begin with.
     """
     condition = f"starts_with(source, {text(workload)})" if every_group else f"source = {text(workload)}"
     return f"""
-SELECT source, detail, "at" FROM events WHERE kind = 'build-changed' AND {condition} ORDER BY "at" DESC LIMIT 8"""
+SELECT source, detail, "at" FROM events WHERE kind = 'runtime-changed' AND {condition} ORDER BY "at" DESC LIMIT 8"""
 
 
 def scales(cluster: str, app: str, params: str, user: str | None) -> str:

@@ -16,7 +16,7 @@ from barograph_modeler.features.forecaster import FeatureForecaster
 from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.learning.learner import Learner
 from barograph_modeler.maxima.band import Band
-from barograph_modeler.recognition.builds import BuildWatch
+from barograph_modeler.recognition.changes import ChangeWatch
 from barograph_modeler.serving.forecast_metrics import (
     PROBABILITIES,
     feature_families,
@@ -42,10 +42,10 @@ class ModelerExporter(Collector):
     """Metric families of bands, predictions and the modeler's own state."""
 
     def __init__(
-        self, learner: Learner, forecaster: Forecaster, features: FeatureForecaster, builds: BuildWatch
+        self, learner: Learner, forecaster: Forecaster, features: FeatureForecaster, changes: ChangeWatch
     ) -> None:
         self._learner = learner
-        self._builds = builds
+        self._changes = changes
         self._forecaster = forecaster
         self._features = features
 
@@ -56,12 +56,13 @@ class ModelerExporter(Collector):
         yield from self._workloads()
         yield from forecast_families(self._forecaster)
         yield from feature_families(self._features)
-        changes = itertools.islice(self._builds.changes(), MAX_BANDS)
+        changes = itertools.islice(self._changes.changes(), MAX_BANDS)
         yield gauge(
-            "barograph_build_runtime_ratio",
-            "Runtimes since the latest build over those before, where these are known to differ, as a ratio.",
-            (([name], change.ratio) for name, change in changes),
+            "barograph_change_runtime_ratio",
+            "Runtimes since a change over those before, where these are known to differ, as a ratio.",
+            (([name, change.what], change.ratio) for name, change in changes),
             "workload",
+            "change",
         )
         by_result = ((["learned"], learner.learned_intervals), (["withheld"], learner.withheld_intervals))
         yield counter(

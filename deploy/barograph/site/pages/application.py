@@ -50,7 +50,7 @@ def view(context: ViewContext, cluster: str, app: str, params: str | None) -> di
         "projection": projection(answer) if answer and "curve" in answer else None,
         "refusal": answer["refusal"] if answer else error,
         # What was said of all runs: for those who see all.
-        "builds": rows(queries.build_changes(f"{cluster}/{app}@", every_group=True)) if context.user is None else [],
+        "changes": rows(queries.runtime_changes(f"{cluster}/{app}@", every_group=True)) if context.user is None else [],
         "accuracy": _accuracy(rows(queries.outcomes(cluster, app, context.user))),
     }
 
