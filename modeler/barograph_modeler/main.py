@@ -58,7 +58,7 @@ def _serve(configuration: Configuration[ModelerSettings]) -> int:
         features = FeatureForecaster(FeatureLibrary(worker.learn, feature_executor, settings.seed))
         processor = ModelerProcessor(learner, forecaster, features)
         still = threading.Lock()
-        exporter = ModelerExporter(learner, forecaster, features, processor.builds)
+        exporter = ModelerExporter(learner, forecaster, features, processor.changes)
         keeper = None
         if settings.state is not None:
             keeper = SnapshotKeeper(
