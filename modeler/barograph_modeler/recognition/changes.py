@@ -38,7 +38,7 @@ PLATFORM: Final = ("mpi", "kernel", "firmware", "node")
 _WORDS: Final = {"build": "build", "mpi": "MPI", "kernel": "kernel", "firmware": "firmware"}
 
 
-class Setting(NamedTuple):
+class RunSetting(NamedTuple):
     """What a run was made of and ran on; each empty if unknown. build: digest of the executable."""
 
     build: str = ""
@@ -48,29 +48,29 @@ class Setting(NamedTuple):
     node: str = ""
 
     @classmethod
-    def of_row(cls, build: str, platform: str) -> Setting:
+    def of_row(cls, build: str, platform: str) -> RunSetting:
         """Of a row of `works`. Raises ValueError unless `platform` is JSON as sidecars write it, or empty."""
         told = json.loads(platform or "{}")
         if not isinstance(told, dict) or not all(isinstance(text, str) for text in told.values()):
             raise ValueError(f"platform: {platform[:80]!r}, expected a JSON object of texts")
         return cls(build, *(told.get(name, "") for name in PLATFORM))
 
-    def differences(self, other: Setting) -> tuple[str, ...]:
+    def differences(self, other: RunSetting) -> tuple[str, ...]:
         """Names of what is known to differ."""
         return tuple(
             name for name, mine, its in zip(self._fields, self, other, strict=True) if mine and its and mine != its
         )
 
-    def or_else(self, other: Setting) -> Setting:
+    def or_else(self, other: RunSetting) -> RunSetting:
         """This one, and from another what is not known of this."""
-        return Setting(*(mine or its for mine, its in zip(self, other, strict=True)))
+        return RunSetting(*(mine or its for mine, its in zip(self, other, strict=True)))
 
 
 class Change(NamedTuple):
     """Runtimes in a setting over those in another, with 95 % limits. differ: in what they differ."""
 
-    before: Setting
-    since: Setting
+    before: RunSetting
+    since: RunSetting
     differ: tuple[str, ...]
     ratio: float
     lower: float
@@ -82,7 +82,7 @@ class Change(NamedTuple):
     def what(self) -> str:
         """What has changed, in words.
 
-        >>> one, other = Setting("a1b2", kernel="6.1"), Setting("3f2a1c00", kernel="6.2")
+        >>> one, other = RunSetting("a1b2", kernel="6.1"), RunSetting("3f2a1c00", kernel="6.2")
         >>> Change(one, other, ("build", "kernel"), 1.08, 1.05, 1.11, 23, 5).what
         'since build 3f2a1c and kernel 6.2'
         """
@@ -95,9 +95,9 @@ class Change(NamedTuple):
     def __str__(self) -> str:
         """In words.
 
-        >>> str(Change(Setting("a1b2c3d4"), Setting("3f2a1c00"), ("build",), 1.08, 1.05, 1.11, 23, 5))
+        >>> str(Change(RunSetting("a1b2c3d4"), RunSetting("3f2a1c00"), ("build",), 1.08, 1.05, 1.11, 23, 5))
         '8 % slower since build 3f2a1c (23 runs before, 5 since; 95 %: 5 % slower to 11 % slower)'
-        >>> str(Change(Setting(node="X, 8 cores"), Setting(node="Y, 9 cores"), ("node",), 0.9, 0.88, 0.92, 23, 5))
+        >>> str(Change(RunSetting(node="X, 8 cores"), RunSetting(node="Y, 9 cores"), ("node",), 0.9, 0.88, 0.92, 23, 5))
         '10 % faster on Y, 9 cores than on X, 8 cores (23 runs there, 5 here; 95 %: 12 % faster to 8 % faster)'
         """
         there, here = ("there", "here") if self.differ == ("node",) else ("before", "since")
@@ -145,12 +145,12 @@ class GroupRuns:
     """The runs of one group by setting, settings in the order in which they came."""
 
     def __init__(self) -> None:
-        self.runs: OrderedDict[Setting, deque[float]] = OrderedDict()
+        self.runs: OrderedDict[RunSetting, deque[float]] = OrderedDict()
         """Log runtimes."""
-        self.stated: dict[Setting, Change] = {}
+        self.stated: dict[RunSetting, Change] = {}
         """The change to each setting for which one was stated, in that order."""
 
-    def add(self, setting: Setting, seconds: float) -> Change | None:
+    def add(self, setting: RunSetting, seconds: float) -> Change | None:
         """Add a run; a change that it proves, if it is new."""
         setting = self._known_as(setting)
         since = self.runs.setdefault(setting, deque(maxlen=RUNS))
@@ -177,7 +177,7 @@ class GroupRuns:
         while len(self.runs) > SETTINGS:
             self.stated.pop(self.runs.popitem(last=False)[0], None)
 
-    def _known_as(self, setting: Setting) -> Setting:
+    def _known_as(self, setting: RunSetting) -> RunSetting:
         """The setting under which runs are kept: the latest that is not known to differ, with what is known of both."""
         for other in reversed(self.runs):
             if not setting.differences(other):
@@ -187,11 +187,11 @@ class GroupRuns:
                 return whole
         return setting
 
-    def _before(self, setting: Setting) -> Setting | None:
+    def _before(self, setting: RunSetting) -> RunSetting | None:
         """What a setting is compared with: an earlier one, on the same type of node, that differs in least."""
         earlier = list(self.runs)[: list(self.runs).index(setting)]
 
-        def distance(one: Setting) -> tuple[bool, int]:
+        def distance(one: RunSetting) -> tuple[bool, int]:
             differ = setting.differences(one)
             return "node" in differ, len(differ)
 
@@ -207,7 +207,7 @@ class ChangeWatch(Stateful):
     STATE = ("_settings", "_groups")
 
     def __init__(self) -> None:
-        self._settings: OrderedDict[str, Setting] = OrderedDict()
+        self._settings: OrderedDict[str, RunSetting] = OrderedDict()
         """Of each running job."""
         self._groups: OrderedDict[str, GroupRuns] = OrderedDict()
 
@@ -217,7 +217,7 @@ class ChangeWatch(Stateful):
             return
         for job, build, platform in zip(columns["job"], columns["executable"], columns["platform"], strict=True):
             try:
-                setting = Setting.of_row(build, platform)
+                setting = RunSetting.of_row(build, platform)
             except ValueError:
                 continue  # a row that no sidecar has written
             if any(setting):
