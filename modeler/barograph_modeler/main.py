@@ -17,7 +17,10 @@ from barograph_collector.daemon.service import CannotStart, Exit
 from barograph_collector.daemon.settings import load_access
 from barograph_modeler.settings import ModelerSettings
 
-TABLES = ["jobs", "works", "signatures", "blocks", "features", "runs", "scores", "predictions", "outcomes", "models"]
+TABLES = [
+    "jobs", "works", "signatures", "work_edits", "blocks", "features", "runs", "scores", "predictions", "outcomes",
+    "models",
+]  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -11,7 +11,8 @@ from barograph_modeler.features.forecaster import FeatureForecaster
 from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.learning.learner import Learner
 from barograph_modeler.recognition.changes import ChangeWatch
-from barograph_modeler.recognition.family import family_of
+from barograph_modeler.recognition.edits import Edit, apply, edits
+from barograph_modeler.recognition.family import Merge, family_of
 from barograph_modeler.recognition.recognizer import Recognizer
 from barograph_modeler.state.stateful import Stateful
 
@@ -30,11 +31,15 @@ class ModelerProcessor(Stateful):
         self.learner = learner
         self.forecaster = forecaster
         self.features = features
+        self._edits: list[Edit] = []
+        """To be made in the next step, when the jobs read with them are recognised."""
 
     def observe(self, table: str, columns: Mapping[str, Column], now: float) -> None:
         """Read rows of one table as the log gives them. now: Unix seconds."""
         self.recognizer.read(table, columns, now)
         self.changes.read(table, columns)
+        if table == "work_edits":
+            self._edits += edits(columns)
         if table == "jobs":
             # Their workloads follow; what is read of them meanwhile is kept.
             self.learner.expect(columns["job"])
@@ -56,15 +61,18 @@ class ModelerProcessor(Stateful):
         """Learn from jobs whose health is known, and return the rows to write. now: Unix seconds."""
         for assigned in self.recognizer.step(now):
             self.learner.begin(assigned.job, assigned.group)
-        outputs = self.learner.step(now)
+        outputs = []
+        for edit in self._edits:
+            merge, answers = apply(edit, self.recognizer, now)
+            outputs += [*answers, *self._merge(merge, now)]
+        self._edits.clear()
+        outputs += self.learner.step(now)
         for ended in self.learner.ended:
             if ended.verdict != "failed":
                 healthy = ended.verdict == "healthy"
                 merge = self.recognizer.end(ended.job, healthy=healthy, is_like=self.learner.are_alike, now=now)
                 outputs += self.changes.end(ended.job, ended.workload, ended.runtime_seconds, now)
-                if merge is not None:
-                    outputs += self.learner.merge(merge.gone, merge.into, now)
-                    self.changes.merge(merge.gone, merge.into)
+                outputs += self._merge(merge, now)
             of_family = ended._replace(workload=family_of(ended.workload))
             self.forecaster.end(of_family, now)
             self.features.end(of_family, now)
@@ -74,6 +82,12 @@ class ModelerProcessor(Stateful):
         self.learner.accepted.clear()
         assignments, self.recognizer.outputs = self.recognizer.outputs, []
         return [*assignments, *outputs, *self.forecaster.step(now), *self.features.step(now)]
+
+    def _merge(self, merge: Merge | None, now: float) -> list[Output]:
+        if merge is None:
+            return []
+        self.changes.merge(merge.gone, merge.into)
+        return self.learner.merge(merge.gone, merge.into, now)
 
     def state(self) -> dict[str, Any]:
         """The states of all parts."""

@@ -177,7 +177,8 @@ def test_each_role_has_its_permissions_only(facility: Facility) -> None:
     reader_key, writer_key = facility.key("reader", "staff"), facility.key("writer", "modeler")
     with Producer(endpoint, "staff/1", reader_key) as producer:
         producer.send(wire.Hello("staff/1"))
-        assert producer.receive(wire.Refuse).detail == "role is reader, expected agent, importer or writer to append"
+        refused = producer.receive(wire.Refuse)
+        assert refused.detail == "role is reader, expected agent, importer, writer or editor to append"
     with Producer(endpoint, "alerts/1", writer_key) as producer:
         producer.send(wire.Hello("alerts/1"))
         assert producer.receive(wire.Refuse).detail == "stream is 'alerts/1', expected modeler/... with this key"
@@ -193,6 +194,17 @@ def test_each_role_has_its_permissions_only(facility: Facility) -> None:
         producer.receive_ack(2)
         producer.append(3, "events", 1, {"source": "x", "kind": "k", "rows": 0, "detail": "", "at": 0.0})
         assert producer.receive(wire.Refuse).reason == "forbidden"
+    edit = {"target": "lab/app@2x1", "action": "name", "argument": "a", "editor": "ada", "at": 0.0}
+    with Producer(endpoint, "boss/1", facility.key("editor", "boss")) as producer:
+        producer.hello()
+        producer.append(1, "work_edits", 1, edit)
+        producer.receive_ack(1)
+        producer.append(2, "events", 1, {"source": "x", "kind": "k", "rows": 0, "detail": "", "at": 0.0})
+        assert producer.receive(wire.Refuse).reason == "forbidden"
+    with facility.agent() as agent:
+        agent.hello(facility.proof())
+        agent.append(1, "work_edits", 1, edit)
+        assert agent.receive(wire.Refuse).reason == "forbidden"
     with facility.agent() as agent, LogReader(endpoint, 30, facility.key("agent", "nodes")) as stranger:
         agent.hello(facility.proof())
         agent.send(wire.Read(1, "scores", 0, 1, JOB))

@@ -405,6 +405,6 @@ def test_an_import_with_a_key_of_another_role_fails_and_names_the_expected_roles
     with (
         collector_on(tmp_path / "log.duckdb", keyring=keys.Keyring(directory)) as collector,
         Delivery(collector.endpoint, key) as delivery,
-        pytest.raises(CollectorUnreachable, match="role is reader, expected agent, importer or writer to append"),
+        pytest.raises(CollectorUnreachable, match="role is reader, expected agent, importer, writer or editor"),
     ):
         list(delivery.send(iter(records)))

@@ -87,3 +87,40 @@ def test_an_unknown_name_is_an_error_that_names_similar_ones(service):
     assert (done.returncode, done.stdout) == (65, "")
     assert "'lab/ap@2x1' is no job and no group of the log; similar: lab/app@2x1" in done.stderr
     assert "--app and --json are for the list" in service.run("work", FAMILY, "--json").stderr
+
+
+def test_a_group_can_be_named_merged_and_split(service):
+    names, groups = (
+        service.names,
+        [json.loads(line)["workload"] for line in service.run("work", "--json").stdout.splitlines()],
+    )
+    assert service.run("work", FAMILY, "--call=fine mesh").stdout == f"{FAMILY} is fine mesh\n"
+    assert "fine mesh" in service.run("work").stdout
+    assert all(name in service.run("work", "fine mesh").stdout for name in names[:3])
+    wave = next(group for group in groups if group.endswith(("unknown", FAMILY)) is False)
+    done = service.run("work", wave, "--merge=fine mesh")
+    assert (done.returncode, " ".join(done.stdout.split())) == (0, f"{wave} is one with {FAMILY}"), done.stderr
+    assert "merged by " in service.run("work", names[3]).stdout
+    done = service.run("work", names[3], "--split")
+    assert done.returncode == 65
+    assert (
+        "differs from runs of its group in: input 1, program, word 1, word 2; say which matter by --by" in done.stderr
+    )
+    done = service.run("work", names[3], "--split", "--by=word 2")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"{FAMILY} is split: {FAMILY}+")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [(["--call=a"], 2, "expected NAME, a group or with --split a job"),
+     ([FAMILY, "--by=word 1"], 2, "--by: expected with --split"),
+     ([FAMILY, "--call=a\tb"], 2, "expected at most 60 printable characters"),
+     ([FAMILY, "--split"], 65, "is no job of the log, expected one that is to be split off"),
+     (["lab/none@2x1", "--merge=x"], 65, "'lab/none@2x1' is no job and no group of the log"),
+     ([FAMILY, "--call=a", "--split"], 2, "not allowed with")],
+)  # fmt: skip
+def test_what_makes_no_sense_is_an_error_that_names_it(service, arguments, status, words):
+    done = service.run("work", *arguments)
+    assert done.returncode == status
+    assert words in " ".join(done.stderr.split())

@@ -15,8 +15,9 @@ import zmq
 
 VARIABLE: Final = "BAROGRAPH_KEY"
 
-Role: TypeAlias = Literal["agent", "reader", "writer", "importer"]
-"""agent: appends to its own job. reader: reads everything. writer: reads everything and appends results."""
+Role: TypeAlias = Literal["agent", "reader", "writer", "importer", "editor"]
+"""agent: appends to its own job. The others read everything. writer: appends results. importer: appends past jobs.
+editor: names, splits and merges groups of like work."""
 
 
 class KeyFileError(ValueError):

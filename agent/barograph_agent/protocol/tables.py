@@ -78,6 +78,9 @@ TABLES: Final[dict[str, Table]] = {
         # of `jobs` (`family`), or one with a digest of what was asked for after it. `how`: first, same, like, merged
         # or none (nothing is known of what was asked for). `reason`: in words. The last row of a job counts.
         _table("assignments", job=_N, workload=_N, family=_N, how=_N, reason=_T, at=_F),
+        # What people say about groups of like work. `target`: the group. `action`: name, split (`argument`: the
+        # features that matter, one per line) or merge (`argument`: the other group).
+        _table("work_edits", target=_N, action=_N, argument=_T, editor=_N, at=_F),
         # What the first rank communicates: totals since the begin of the run of the classes with most intervals, when 3
         # and 10 s have passed, or at the end of a shorter run. `bytes`: of the collectives that end the intervals, 0
         # where unknown. `messages`, `message_bytes`: sent to single ranks within the intervals.

@@ -16,7 +16,8 @@ from barograph_collector.auth.keys import Keyring
 from barograph_collector.auth.rate_limit import TokenBuckets
 
 CONCLUSIONS: Final = frozenset({"assignments", "bands", "paces", "models", "predictions", "outcomes", "scores"})
-OBSERVATIONS: Final = frozenset(TABLES) - CONCLUSIONS
+EDITS: Final = frozenset({"work_edits"})
+OBSERVATIONS: Final = frozenset(TABLES) - CONCLUSIONS - EDITS
 WHOLE_JOBS: Final = frozenset({"jobs", "blocks", "runs"})
 """Tables that `barograph import` and `barograph canary` append: ended jobs, each in a stream named after it."""
 JOBS_KEPT: Final = 200_000
@@ -109,12 +110,13 @@ class Authorization:
         if client is not None and client.role == "importer":
             _put(self._grants, stream, Grant(key, WHOLE_JOBS, None))
             return
-        if client is None or client.role != "writer":
+        if client is None or client.role not in ("writer", "editor"):
             role = client.role if client else "none"
-            raise Refused("role", f"role is {role}, expected agent, importer or writer to append")
+            raise Refused("role", f"role is {role}, expected agent, importer, writer or editor to append")
         if not stream.startswith(f"{client.name}/"):
             raise Refused("role", f"stream is {stream!r}, expected {client.name}/... with this key")
-        _put(self._grants, stream, Grant(key, CONCLUSIONS | {"events"}, None))
+        tables = EDITS if client.role == "editor" else CONCLUSIONS | {"events"}
+        _put(self._grants, stream, Grant(key, tables, None))
 
     def grant(self, key: str, stream: str) -> Grant:
         """What a client may append to a stream. Raises Refused."""

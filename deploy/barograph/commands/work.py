@@ -1,4 +1,4 @@
-"""`barograph work`: the groups of like work, and why a run is in its group."""
+"""`barograph work`: the groups of like work, why a run is in its group, and what people know better."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from rich.console import Console
 from rich.table import Table
 
 from barograph.cli import CommandError
+from barograph.commands import work_edits
+from barograph.commands.work_edits import WorkEdit
 from barograph.views import queries
 from barograph.views.log import Row, rows_of
 from barograph.views.refusal import NothingKnown, opened
 from barograph.views.words import local, seconds
 from barograph_agent.settings import agent, places
+from barograph_agent.system.clock import CLOCK
 from barograph_collector.client.log_reader import LogReader
 
 RUNS: Final = 20
@@ -29,7 +32,8 @@ LATEST: Final = f"""
 latest AS (SELECT * FROM assignments {queries.newest("job")}),
 verdicts AS (SELECT job, state FROM scores WHERE final = 1 {queries.newest("job")}),
 ends AS (SELECT job, max(runtime_seconds) AS runtime_seconds FROM runs GROUP BY job),
-asked AS (SELECT * FROM works {queries.newest("job")})
+asked AS (SELECT * FROM works {queries.newest("job")}),
+names AS (SELECT target AS workload, arg_max(argument, "at") AS name FROM work_edits WHERE action = 'name' GROUP BY 1)
 """
 _HOW: Final = {
     "first": "the first run of this work",
@@ -48,9 +52,10 @@ def groups(reader: LogReader, app: str, limit: int) -> list[Row]:
     SELECT latest.workload AS workload, any_value(latest.family) AS family, count(*) AS runs,
         count(*) FILTER (state = 'healthy') AS healthy, count(*) FILTER ({queries.ALARMED}) AS alarms,
         max(latest."at") AS "at", median(runtime_seconds) AS runtime_seconds,
-        arg_min(latest.reason, latest."at") AS reason, arg_max(plain, latest."at") AS plain
+        arg_min(latest.reason, latest."at") AS reason, arg_max(plain, latest."at") AS plain,
+        coalesce(any_value(name), '') AS name
     FROM latest JOIN jobs USING (job) LEFT JOIN verdicts USING (job) LEFT JOIN ends USING (job)
-        LEFT JOIN asked USING (job) {selected}
+        LEFT JOIN asked USING (job) LEFT JOIN names ON latest.workload = names.workload {selected}
     GROUP BY latest.workload ORDER BY "at" DESC LIMIT {limit}
     """
     return rows_of(reader.query(query, limit))
@@ -75,7 +80,8 @@ def groups_table(found: Iterable[Row]) -> Table:
     for name in ("workload", "runs", "healthy", "alarms", "runtime", "last", "asked for"):
         table.add_column(name, justify="right" if name in ("runs", "healthy", "alarms", "runtime") else "left")
     for row in found:
-        about = plain_words(row) or row["reason"].removeprefix("first run of this work").removeprefix("; ")
+        words = plain_words(row) or row["reason"].removeprefix("first run of this work").removeprefix("; ")
+        about = ": ".join(text for text in (row["name"], words) if text)
         table.add_row(
             row["workload"],
             str(row["runs"]),
@@ -135,6 +141,19 @@ def _parsed(text: str | None) -> Any:
         return None
 
 
+def workload_of(reader: LogReader, name: str) -> str:
+    """The group that a name is: its own, or one that somebody gave it. Raises NothingKnown."""
+    groups = "SELECT DISTINCT workload FROM assignments"
+    query = f"""WITH {LATEST} SELECT workload FROM ({groups}) WHERE workload = {queries.text(name)}
+        UNION ALL SELECT workload FROM names WHERE name = {queries.text(name)} LIMIT 1"""
+    if found := rows_of(reader.query(query, 1)):
+        return str(found[0]["workload"])
+    known = rows_of(reader.query(f"{groups} LIMIT {NAMES}", NAMES))
+    near = difflib.get_close_matches(name, [row["workload"] for row in known], 3)
+    text = f"{name!r} is no job and no group of the log"
+    raise NothingKnown(text + (f"; similar: {', '.join(near)}" if near else "; `barograph work` lists the groups"))
+
+
 def show_one(reader: LogReader, console: Console, name: str) -> None:
     """Print a job or a group. Raises NothingKnown."""
     if found := runs(reader, f"latest.job = {queries.text(name)}"):
@@ -143,34 +162,59 @@ def show_one(reader: LogReader, console: Console, name: str) -> None:
         console.print(f"  {row['how']}: {_HOW.get(row['how'], '')}; {row['reason']}", highlight=False)
         for line in features(row):
             console.print(f"  {line}", highlight=False)
-    elif found := runs(reader, f"latest.workload = {queries.text(name)}"):
-        for row in rows_of(reader.query(queries.runtime_changes(name), 8)):
-            console.print(f"{local(row['at'])}: {row['detail']}", highlight=False)
-        console.print(runs_table(found))
-    else:
-        known = rows_of(reader.query(f"SELECT DISTINCT workload FROM assignments LIMIT {NAMES}", NAMES))
-        near = difflib.get_close_matches(name, [row["workload"] for row in known], 3)
-        text = f"{name!r} is no job and no group of the log"
-        raise NothingKnown(text + (f"; similar: {', '.join(near)}" if near else "; `barograph work` lists the groups"))
+        return
+    workload = workload_of(reader, name)
+    for row in rows_of(reader.query(queries.runtime_changes(workload), 8)):
+        console.print(f"{local(row['at'])}: {row['detail']}", highlight=False)
+    console.print(runs_table(runs(reader, f"latest.workload = {queries.text(workload)}")))
+
+
+def edit_of(reader: LogReader, options: argparse.Namespace) -> WorkEdit:
+    """The edit that the options ask for. Raises NothingKnown and CommandError."""
+    if options.split:
+        if not (found := runs(reader, f"latest.job = {queries.text(options.name)}")):
+            raise NothingKnown(f"{options.name!r} is no job of the log, expected one that is to be split off")
+        others = runs(reader, f"latest.workload = {queries.text(found[0]['workload'])}")
+        return work_edits.splitting(found[0], others, options.by)
+    workload = workload_of(reader, options.name)
+    if options.merge is not None:
+        return work_edits.merging(workload, workload_of(reader, options.merge))
+    return work_edits.naming(workload, options.call)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print groups, a group, or a job; 69 if no collector answers, 65 for an unknown name."""
+    """Print or change groups, a group, or a job; 69 if no collector answers, 65 for an unknown name."""
     parser = argparse.ArgumentParser(
-        prog="barograph work", description="Show the groups of like work, or why a run is in its group."
+        prog="barograph work", description="Show the groups of like work, or why a run is in its group; or change them."
     )
     places.add_collector_option(parser, agent.endpoint(os.environ))
     parser.add_argument("name", nargs="?", default="", metavar="NAME", help="a job, or a group: its runs")
     parser.add_argument("--app", default="", metavar="NAME", help="groups of this application only")
     parser.add_argument("--limit", type=int, default=50, metavar="N", help="groups shown (default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="groups as JSON, an object per line")
+    editing = parser.add_mutually_exclusive_group()
+    editing.add_argument("--call", metavar="TEXT", help="give the group a name that people know; empty: none")
+    editing.add_argument("--merge", metavar="GROUP", help="the runs of the group are those of this one from now on")
+    editing.add_argument("--split", action="store_true", help="the job is other work than its group")
+    by = "with --split: a feature in which they differ, such as 'word 2'; several times if several matter"
+    parser.add_argument("--by", action="append", default=[], metavar="FEATURE", help=by)
     options = parser.parse_args(arguments)
+    is_edit = options.split or options.merge is not None or options.call is not None
+    if is_edit and not options.name:
+        parser.error("expected NAME, a group or with --split a job, that is to be changed")
+    if options.by and not options.split:
+        parser.error("argument --by: expected with --split")
     if options.limit < 1:
         parser.error(f"argument --limit: {options.limit}, expected at least 1")
     if options.name and (options.app or options.json):
         raise CommandError("--app and --json are for the list of groups, expected no NAME with them", 2)
     console = Console(width=None if sys.stdout.isatty() else 160)
     with opened(options.collector, 5.0) as reader:
+        if is_edit:
+            edit, now = edit_of(reader, options), CLOCK.now()
+            work_edits.write(options.collector, edit)
+            console.print(work_edits.answer(reader, edit, now), highlight=False)
+            return 0
         if options.name:
             show_one(reader, console, options.name)
             return 0

@@ -135,7 +135,8 @@ def _parser() -> argparse.ArgumentParser:
         "role",
         choices=[*get_args(Role), *get_args(http_access.Right)],
         help="agent: writes its own jobs. reader: reads all. writer: reads all, writes conclusions. importer: writes "
-        "past jobs. operator: sees all on the page. user: sees own jobs on the page",
+        "past jobs. editor: names, splits and merges groups of work. operator: sees all on the page. user: sees own "
+        "jobs on the page",
     )
     adding.add_argument("name", help="name of the client; prefix of a writer's streams; a user's account name")
     adding.set_defaults(verb=add)

@@ -16,8 +16,8 @@ GROUPS: Final = 256
 """Groups kept per family; the least recently used are forgotten."""
 REQUESTS: Final = 64
 """Requests kept per group, the latest."""
-JOBS: Final = 8
-"""Jobs kept per group, the latest."""
+JOBS: Final = 32
+"""Jobs kept per group, the latest: a merge says of these where they are."""
 COMPARED: Final = 8
 """Requests of a group that a new one is compared with, the latest."""
 AGREED: Final = 2
@@ -55,6 +55,10 @@ class Merge(NamedTuple):
     reason: str
 
 
+class UnknownWork(Exception):
+    """There is no such group, or it cannot be changed so. The text says why."""
+
+
 class Relevance:
     """Which features of an application's requests matter.
 
@@ -81,6 +85,12 @@ class Relevance:
         """A run that was slow or fast differed in these: it may have been disturbed, or have done other work."""
         for one in features:
             self.agreed[one] -= DOUBTED
+
+    def decree(self, features: Iterable[str], *, matter: bool) -> None:
+        """Somebody who knows says whether these matter."""
+        for one in features:
+            self.agreed[one] = 0 if matter else AGREED
+        self.mattered = self.mattered | set(features) if matter else self.mattered - set(features)
 
     def disagree(self, features: Collection[str]) -> None:
         """Runs did not do the same, and these features differed."""
@@ -252,15 +262,46 @@ class Family:
                 continue
             self._relevance.agree(differ)
             into, gone = (group, other) if group.name == self.name else (other, group)
-            for request in gone.requests:
-                into.add(request)
-                self._requests[request] = into.name
-            del self.groups[gone.name]
-            jobs = tuple(gone.jobs)
-            into.jobs.extend(jobs)
             reason = f"does the same at the same pace as {into.name}, though it differs in {listed(differ)}"
-            return Merge(gone.name, into.name, jobs, reason)
+            return self._unite(gone, into, reason)
         return None
+
+    def join(self, name: str, other: str, reason: str) -> Merge:
+        """Merge a group with another because somebody says so: in whatever they differ, it does not matter."""
+        gone, into = self.groups[name], self.groups[other]
+        differ = [a.differences(b) for a in gone.latest() for b in into.latest()]
+        features = frozenset().union(*differ) | ({TRAFFIC} if gone.is_unlike(into) else frozenset())
+        self._relevance.decree(features, matter=False)
+        return self._unite(gone, into, reason)
+
+    def _unite(self, gone: Group, into: Group, reason: str) -> Merge:
+        for request in gone.requests:
+            into.add(request)
+            self._requests[request] = into.name
+        del self.groups[gone.name]
+        jobs = tuple(gone.jobs)
+        into.jobs.extend(jobs)
+        return Merge(gone.name, into.name, jobs, reason)
+
+    def split(self, name: str, features: frozenset[str], salt: str) -> list[str]:
+        """Make a group several, one for each of the values of these features, which matter from now on.
+
+        All of them begin a new history, for that of the group is of all. Their names depend on the salt. Returns the
+        names. Raises UnknownWork unless the requests of the group differ in these features.
+        """
+        parts: dict[tuple[tuple[str, str], ...], list[Request]] = {}
+        for request in self.groups[name].requests:
+            parts.setdefault(tuple(one for one in request.features if one[0] in features), []).append(request)
+        if len(parts) < 2:
+            raise UnknownWork(f"the runs of {name} do not differ in {listed(features)}")
+        self._relevance.decree(features, matter=True)
+        del self.groups[name]
+        for values, requests in parts.items():
+            part = self._named(label_of((name, values, salt)))
+            for request in requests:
+                self.groups.setdefault(part, Group(part)).add(request)
+                self._requests[request] = part
+        return [self._requests[requests[0]] for requests in parts.values()]
 
 
 def family_of(group: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from barograph_agent.protocol.wire import Column
 from barograph_collector.daemon.runner import Output
-from barograph_modeler.recognition.family import Decision, Family, How, Merge, Relevance
+from barograph_modeler.recognition.family import Decision, Family, How, Merge, Relevance, UnknownWork, family_of
 from barograph_modeler.recognition.request import Request
 from barograph_modeler.recognition.signature import Signature, look, signatures
 from barograph_modeler.state import lru
@@ -231,13 +231,39 @@ class Recognizer(Stateful):
         family.groups[place.group].signatures |= signature
         merge = family.merge(place.group, lambda other: is_like(place.group, other))
         if merge is not None:
-            for one in merge.jobs:
-                decision = Decision(merge.into, "merged", merge.reason)
-                if one in self._places:
-                    known = self._places[one]
-                    self._places[one] = known._replace(group=merge.into, how=decision.how, reason=decision.reason)
-                self._write(one, family.name, decision, now)
+            self._write_merge(family, merge, now)
         return merge
+
+    def join(self, name: str, other: str, reason: str, now: float) -> Merge:
+        """Merge a group with another because somebody says so. Raises UnknownWork."""
+        family = self._known(name)
+        if name == other or self._known(other) is not family:
+            raise UnknownWork(f"{other} is not another group of {family.name}: of one application, ranks and nodes")
+        merge = family.join(name, other, reason)
+        self._write_merge(family, merge, now)
+        return merge
+
+    def split(self, name: str, features: frozenset[str], at: float) -> list[str]:
+        """Make a group several because somebody says that these features matter; their names. Raises UnknownWork.
+
+        at: when it was said. Running jobs stay in the group.
+        """
+        return self._known(name).split(name, features, str(at))
+
+    def _known(self, group: str) -> Family:
+        """The family of a group. Raises UnknownWork."""
+        family = self._families.get(family_of(group))
+        if family is None or group not in family.groups:
+            raise UnknownWork(f"{group} is no group that the modeler knows: it was merged, split, or is long unused")
+        return family
+
+    def _write_merge(self, family: Family, merge: Merge, now: float) -> None:
+        decision = Decision(merge.into, "merged", merge.reason)
+        for one in merge.jobs:
+            if one in self._places:
+                known = self._places[one]
+                self._places[one] = known._replace(group=merge.into, how=decision.how, reason=decision.reason)
+            self._write(one, family.name, decision, now)
 
     def _write(self, job: str, family: str, decision: Decision, now: float) -> None:
         columns = {"job": job, "workload": decision.group, "family": family, "how": decision.how}

@@ -1,0 +1,116 @@
+"""Edits of groups of like work: `barograph work` with --name, --split or --merge."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from barograph.cli import CommandError
+from barograph.views import queries
+from barograph.views.log import Row, rows_of
+from barograph_agent.deliver import keys
+from barograph_agent.protocol.tables import IDENTIFIER
+from barograph_agent.system.clock import CLOCK
+from barograph_collector.client.follow import LogWriter
+from barograph_collector.client.log_reader import LogReader
+from barograph_collector.daemon.service import Exit
+from barograph_modeler.recognition.request import Request
+
+ANSWER_SECONDS: Final = 10.0
+MOST_NAME: Final = 60
+NAMED: Final = 12
+"""Features that are named in an error."""
+
+
+class WorkEdit(NamedTuple):
+    """What is to be written: `name`, `split` or `merge` of a group, and the argument as in table `work_edits`."""
+
+    target: str
+    action: str
+    argument: str
+
+
+def naming(workload: str, name: str) -> WorkEdit:
+    """Give a group a name. Raises CommandError."""
+    if not name.isprintable() or len(name) > MOST_NAME:
+        raise CommandError(f"name is {name!r}, expected at most {MOST_NAME} printable characters", Exit.USAGE)
+    return WorkEdit(workload, "name", name)
+
+
+def merging(workload: str, other: str) -> WorkEdit:
+    """Make the runs of a group those of another."""
+    return WorkEdit(workload, "merge", other)
+
+
+def splitting(job: Row, others: Sequence[Row], features: Sequence[str]) -> WorkEdit:
+    """Take what a job asked for out of its group. job, others: it and runs of its group, with their rows of `works`.
+
+    features: those that matter; if empty, the one in which the job differs. Raises CommandError if there is not one.
+    """
+    own = _request(job)
+    requests = [one for row in others if (one := _request(row)) is not None]
+    if own is None:
+        raise CommandError(
+            f"of {job['job']} it is not known what it was asked for, so nothing tells it apart", Exit.DATA
+        )
+    differ = sorted(frozenset().union(*(own.differences(one) for one in requests)))
+    if not differ:
+        text = f"{job['job']} was asked for the same as all known runs of {job['workload']}, so nothing tells it apart"
+        raise CommandError(text, Exit.DATA)
+    found = ", ".join(differ[:NAMED])
+    if unknown := sorted(set(features) - set(differ)):
+        raise CommandError(f"--by {unknown[0]!r}: {job['job']} differs from runs of its group in: {found}", Exit.DATA)
+    if not features and len(differ) > 1:
+        raise CommandError(
+            f"{job['job']} differs from runs of its group in: {found}; say which matter by --by", Exit.DATA
+        )
+    return WorkEdit(job["workload"], "split", "\n".join(features or differ))
+
+
+def write(endpoint: str, edit: WorkEdit) -> None:
+    """Append the edit to the log. Raises CommandError, KeyFileError."""
+    key = keys.from_environment(os.environ)
+    now = CLOCK.now()
+    editor = _user()
+    writer = LogWriter(endpoint, f"{key.name if key else f'work-{editor}'}/{CLOCK.now_ns()}", key)
+    writer.put("work_edits", 1, {**edit._asdict(), "editor": editor, "at": now})
+    if not writer.close(ANSWER_SECONDS):
+        text = f"the collector at {endpoint} has not stored the edit; with keys it takes one from a key of role editor"
+        raise CommandError(text, Exit.UNAVAILABLE)
+
+
+def answer(reader: LogReader, edit: WorkEdit, after: float) -> str:
+    """What the modeler says of an edit made after this time. Raises CommandError if it refuses, or says nothing."""
+    if edit.action == "name":
+        return f"{edit.target} is {edit.argument}" if edit.argument else f"{edit.target} has no name"
+    query = f"""SELECT kind, detail FROM events WHERE source = {queries.text(edit.target)} AND "at" >= {after - 1}
+        AND kind IN ('work-edited', 'work-edit-refused') ORDER BY "at" DESC LIMIT 1"""
+    until = CLOCK.monotonic() + ANSWER_SECONDS
+    while not (rows := rows_of(reader.query(query, 1))):
+        if CLOCK.monotonic() >= until:
+            raise CommandError(
+                "the edit is in the log; the modeler has not made it yet: it may be away", Exit.UNAVAILABLE
+            )
+        CLOCK.sleep(0.2)
+    if rows[0]["kind"] == "work-edit-refused":
+        raise CommandError(rows[0]["detail"], Exit.DATA)
+    return str(rows[0]["detail"])
+
+
+def _request(row: Row) -> Request | None:
+    if row["program"] is None:
+        return None
+    try:
+        return Request.of_row(row | {"reason": row["missing"]})
+    except ValueError:
+        return None
+
+
+def _user() -> str:
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):
+        name = str(os.getuid())
+    return name if IDENTIFIER.fullmatch(name) else str(os.getuid())
