@@ -44,7 +44,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "run": Command("barograph.commands.run", "", "run a command and watch it"),
     "up": Command("barograph.operate.up", "server", "run collector, modeler, alerts and page on this host, supervised"),
     "status": Command("barograph.commands.status", "server", "show jobs, bands and alarms"),
-    "work": Command("barograph.commands.work", "server", "show the groups of like work, and why a run is in one"),
+    "work": Command("barograph.operate.work", "server", "show or change the groups of like work"),
     "page": Command("barograph.site", "server", "serve a web page of jobs, alarms, applications and predictions"),
     "sql": Command("barograph.commands.sql", "server", "query the log with a SELECT"),
     "export": Command("barograph.commands.export", "server", "write rows of the log to a file: Parquet, CSV, Extra-P"),

@@ -11,7 +11,7 @@ from barograph_modeler.features.forecaster import FeatureForecaster
 from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.learning.learner import Learner
 from barograph_modeler.recognition.changes import ChangeWatch
-from barograph_modeler.recognition.edits import Edit, apply, edits
+from barograph_modeler.recognition.edits import WorkEdit, apply, edits
 from barograph_modeler.recognition.family import Merge, family_of
 from barograph_modeler.recognition.recognizer import Recognizer
 from barograph_modeler.state.stateful import Stateful
@@ -31,7 +31,7 @@ class ModelerProcessor(Stateful):
         self.learner = learner
         self.forecaster = forecaster
         self.features = features
-        self._edits: list[Edit] = []
+        self._edits: list[WorkEdit] = []
         """To be made in the next step, when the jobs read with them are recognised."""
 
     def observe(self, table: str, columns: Mapping[str, Column], now: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barograph_agent.kernel import busy
+from barograph_agent.kernel import busy, pressures
 from barograph_agent.kernel.pressures import MOST_RANKS, MOST_THREADS, QUIET_SECONDS, Pressures
 from barograph_agent.kernel.readings import NAME_LIMIT, clean, node_stat, process_stat, schedule
 from barograph_agent.kernel.speed import READS, Speed, SpeedProbe
@@ -207,6 +208,21 @@ def test_how_long_a_rank_slept_is_counted_and_only_where_is_from_looks(node):
     # Of the first four seconds two were asleep, all of them in the only state of sleep that was seen.
     assert ranks[0]["blocked_seconds"] == pytest.approx(2.0, abs=0.6)
     assert sum(row["blocked_seconds"] for row in ranks) == pytest.approx(4.0, abs=1.1)
+
+
+@pytest.mark.parametrize(("states", "blocked"), [("RRD", 4.0), ("RSS", 0.0), ("R", 0.0)])
+def test_a_rank_that_slept_and_was_never_seen_asleep_is_looked_at_again(node, monkeypatch, states, blocked):
+    following = itertools.cycle(states)
+
+    def sleep(seconds: float) -> None:
+        assert seconds == pressures.LOOK_SECONDS
+        node.proc.process(RANK, state=next(following), core=1, **node.counters)
+
+    monkeypatch.setattr(node.pressures._clock, "sleep", sleep)
+    node.live(5, ran=1.0)
+    rows = [row for row in node.live(8, ran=0.5) if row["rank"] == 3]
+    assert sum(row["blocked_seconds"] for row in rows) == pytest.approx(blocked, abs=0.6)
+    assert bool(rows) == bool(blocked)
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,9 @@ def test_a_job_slowed_from_its_middle_on_alarms_once_with_onset_and_slowdown():
 def test_a_slowdown_below_the_margin_is_no_alarm_and_above_it_is():
     simulation = Simulation()
     scorer = prepared(simulation, margin=0.3)
-    assert judge(scorer, simulation.job(slow_from=0, factor=1.2))[-1]["state"] == "inconclusive"
+    small = judge(scorer, simulation.job(slow_from=0, factor=1.2))[-1]
+    assert small["state"] == "inconclusive"
+    assert small["sentence"].startswith("inconclusive: longer than the limits of 5 runs, by less than the margin")
     assert judge(scorer, simulation.job(slow_from=0, factor=1.6))[-1]["state"] == "slow"
 
 

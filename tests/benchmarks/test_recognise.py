@@ -7,8 +7,7 @@ loop from its middle on. Prints what was said of each, and fails where a healthy
 95 % of the disturbed ones are found, different work is one group, more than 5 % of the runs are in a needless group, or
 the adjusted Rand index is below 0.97. Nothing else may run meanwhile: an alarm counts as false only where the kernel
 and fixed work of the benchmark's own say that the machine was quiet, in nine of ten runs. $BAROGRAPH_TEST_SEED: of the
-order;
-$BAROGRAPH_TEST_RUNS: of each input, at least five.
+order; $BAROGRAPH_TEST_RUNS: of each input, at least five.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from river.metrics import AdjustedRand
 
 from barograph_collector.client.log_reader import LogReader
+from barograph_modeler.studies.grouping import agreement
 from helpers import applications
 from helpers import mpi as mpis
 from helpers.applications import Application
@@ -157,15 +156,12 @@ def test_like_is_compared_with_like_though_nobody_says_what_it_is(tmp_path: Path
     wrong = [run for run in alarmed if run.machine.quiet]
     quiet = sum(run.machine.quiet for run in healthy)
     caught = sum(run.state == "slow" for run in disturbed)
-    index = AdjustedRand()
+    groups_of = [(work.name, groups[run.job]) for work in found for run in work.runs]
+    agreed = agreement(groups_of)
     members: dict[str, set[str]] = {}
-    numbers = {name: number for number, name in enumerate(sorted(set(groups.values())))}
-    for number, work in enumerate(found):
-        for run in work.runs:
-            index.update(number, numbers[groups[run.job]])
-            members.setdefault(groups[run.job], set()).add(work.name)
+    for name, group in groups_of:
+        members.setdefault(group, set()).add(name)
     mixed = [sorted(names) for names in members.values() if len(names) > 1]
-    split = sum(len(work.runs) - max(Counter(groups[run.job] for run in work.runs).values()) for work in found)
     states = Counter(run.state for run in healthy)
     show(
         f"A mixed day: {len(jobs)} runs of {len(found)} works, seed {SEED}",
@@ -174,8 +170,8 @@ def test_like_is_compared_with_like_though_nobody_says_what_it_is(tmp_path: Path
             f"of them on a quiet machine {quiet}, slow or fast {len(wrong)}; of the others {len(alarmed) - len(wrong)}",
             f"disturbed runs found       {caught} of {len(disturbed)}",
             f"groups                     {len(members)}; different work in one: {len(mixed)}",
-            f"runs in a needless group   {split}",
-            f"adjusted Rand index        {index.get():.3f}",
+            f"runs in a needless group   {agreed.needless}",
+            f"adjusted Rand index        {agreed.rand_index:.3f}",
             f"seconds of a run           {np.median([run.runtime for run in healthy]):.1f} (median)",
         ],
     )
@@ -183,5 +179,5 @@ def test_like_is_compared_with_like_though_nobody_says_what_it_is(tmp_path: Path
     assert not wrong, "\n".join(f"{jobs[run.job][0].name}: {run.verdict}" for run in wrong)
     assert caught >= FOUND * len(disturbed)
     assert not mixed
-    assert split <= SPLIT * len(jobs)
-    assert index.get() >= INDEX
+    assert agreed.needless <= SPLIT * len(jobs)
+    assert agreed.rand_index >= INDEX

@@ -28,6 +28,9 @@ MOST_RANKS: Final = 4
 MOST_THREADS: Final = 256
 """Threads read per span, over all ranks, which share them evenly."""
 MOST_CORES: Final = 64
+LOOKS: Final = 8
+LOOK_SECONDS: Final = 0.004
+"""Further looks, so far apart, at a rank that has slept much in a span without having been seen asleep."""
 USUAL_SPANS: Final = 16
 """Quiet spans over which the speed of the node is averaged, the newest with the most weight."""
 
@@ -76,8 +79,9 @@ class Loss(NamedTuple):
 class _Rank:
     """The counters of one rank's process."""
 
-    def __init__(self, processes: Processes, pid: int, number: int) -> None:
+    def __init__(self, processes: Processes, clock: Clock, pid: int, number: int) -> None:
         self.pid, self.number = pid, number
+        self._clock = clock
         self.core = -1
         self.lives = True
         self.runs = False
@@ -126,11 +130,19 @@ class _Rank:
 
         before, now: for how long it has run and waited.
         """
-        looked = math.fsum(self._slept.values())
-        if before is None or now is None or not looked > 0:
+        if before is None or now is None or not span > 0:
             return self._slept
-        slept = span - (now[0] - before[0]) - (now[1] - before[1])
-        return {state: max(slept, 0.0) * share / looked for state, share in self._slept.items()}
+        slept = max(span - (now[0] - before[0]) - (now[1] - before[1]), 0.0)
+        if slept > LOST * span and not any(self._slept.values()):
+            self._look_again()
+        looked = math.fsum(self._slept.values())
+        return {state: slept * share / looked for state, share in self._slept.items()} if looked else self._slept
+
+    def _look_again(self) -> None:
+        """Of a rank that sleeps for milliseconds at a time, looks a second apart may miss all."""
+        for _ in range(LOOKS):
+            self._clock.sleep(LOOK_SECONDS)
+            self.sample(LOOK_SECONDS)
 
     def _scheduled(self, most: int) -> tuple[float, float]:
         """Seconds that the thread which waited most for a core ran and waited; NaN if unknown."""
@@ -216,7 +228,7 @@ class Pressures:
             if pid not in self._ranks and pid not in self._foreign:
                 self._foreign.add(pid)  # each is added once: its id may later be another process's
                 if pid > 0 and self._belongs(pid):
-                    self._ranks[pid] = rank = _Rank(self._processes, pid, number)
+                    self._ranks[pid] = rank = _Rank(self._processes, self._clock, pid, number)
                     rank.sample(0.0)
                     rank.take(self._threads_each(), 0.0)
         self._ranks = {pid: rank for pid, rank in self._ranks.items() if rank.lives and pid in pids}

@@ -82,7 +82,8 @@ def _undecided(evidence: Evidence) -> str:
     """What keeps a job from being healthy, and from being slow."""
     test = evidence.runtime_test
     if not evidence.outside_limits or test is None:
-        return f"{evidence.slowdown:.2f}x its history, more than its runs differ, but too little evidence"
+        pace = f"{evidence.slowdown:.2f}x the time per interval of its history"
+        return f"{pace}, more than its runs differ, but too little evidence"
     if test.seconds < test.prior.expected_seconds:
         return f"shorter than the limits of {_runs(evidence)}"
     lacking = "by less than the margin" if test.is_small else "but too little evidence"

@@ -13,23 +13,23 @@ ANSWERED_SECONDS: Final = 60.0
 """Edits are answered at this age at most: the log is also read again."""
 
 
-class Edit(NamedTuple):
+class WorkEdit(NamedTuple):
     """A row. argument: the name, the features that matter, one per line, or the group to merge with."""
 
     target: str
     action: str
     argument: str
-    editor: str
-    at: float
+    editor: str = ""
+    at: float = 0.0
 
 
-def edits(columns: Mapping[str, Any]) -> Iterator[Edit]:
+def edits(columns: Mapping[str, Any]) -> Iterator[WorkEdit]:
     """The edits in rows of the table."""
-    for target, action, argument, editor, at in zip(*(columns[name] for name in Edit._fields), strict=True):
-        yield Edit(target, action, argument, editor, float(at))
+    for target, action, argument, editor, at in zip(*(columns[name] for name in WorkEdit._fields), strict=True):
+        yield WorkEdit(target, action, argument, editor, float(at))
 
 
-def apply(edit: Edit, recognizer: Recognizer, now: float) -> tuple[Merge | None, list[Output]]:
+def apply(edit: WorkEdit, recognizer: Recognizer, now: float) -> tuple[Merge | None, list[Output]]:
     """Make an edit; the merge that it is, and the rows of `events` that answer it. now: Unix seconds."""
     merge = None
     try:

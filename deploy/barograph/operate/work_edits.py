@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from barograph.cli import CommandError
 from barograph.views import queries
@@ -16,20 +16,13 @@ from barograph_agent.system.clock import CLOCK
 from barograph_collector.client.follow import LogWriter
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.daemon.service import Exit
+from barograph_modeler.recognition.edits import WorkEdit
 from barograph_modeler.recognition.request import Request
 
 ANSWER_SECONDS: Final = 10.0
 MOST_NAME: Final = 60
 NAMED: Final = 12
 """Features that are named in an error."""
-
-
-class WorkEdit(NamedTuple):
-    """What is to be written: `name`, `split` or `merge` of a group, and the argument as in table `work_edits`."""
-
-    target: str
-    action: str
-    argument: str
 
 
 def naming(workload: str, name: str) -> WorkEdit:
@@ -72,10 +65,9 @@ def splitting(job: Row, others: Sequence[Row], features: Sequence[str]) -> WorkE
 def write(endpoint: str, edit: WorkEdit) -> None:
     """Append the edit to the log. Raises CommandError, KeyFileError."""
     key = keys.from_environment(os.environ)
-    now = CLOCK.now()
-    editor = _user()
-    writer = LogWriter(endpoint, f"{key.name if key else f'work-{editor}'}/{CLOCK.now_ns()}", key)
-    writer.put("work_edits", 1, {**edit._asdict(), "editor": editor, "at": now})
+    edit = edit._replace(editor=_user(), at=CLOCK.now())
+    writer = LogWriter(endpoint, f"{key.name if key else f'work-{edit.editor}'}/{CLOCK.now_ns()}", key)
+    writer.put("work_edits", 1, edit._asdict())
     if not writer.close(ANSWER_SECONDS):
         text = f"the collector at {endpoint} has not stored the edit; with keys it takes one from a key of role editor"
         raise CommandError(text, Exit.UNAVAILABLE)

@@ -14,8 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from barograph.cli import CommandError
-from barograph.commands import work_edits
-from barograph.commands.work_edits import WorkEdit
+from barograph.operate import work_edits
 from barograph.views import queries
 from barograph.views.log import Row, rows_of
 from barograph.views.refusal import NothingKnown, opened
@@ -23,6 +22,7 @@ from barograph.views.words import local, seconds
 from barograph_agent.settings import agent, places
 from barograph_agent.system.clock import CLOCK
 from barograph_collector.client.log_reader import LogReader
+from barograph_modeler.recognition.edits import WorkEdit
 
 RUNS: Final = 20
 """Runs of a group that are shown, the newest."""
