@@ -34,6 +34,7 @@ SMALLER: Final = {
     r"--streams 10000\b": "--streams 300",
     r"--rate 10000\b": "--rate 300",
     r"lab/heat@2x1\+3f2a1c": "local/heat@2x1",
+    r"backtest recognise$": "backtest recognise --jobs 60 --applications 4",
 }
 """What is typed less large than the page has it, or with another program or name."""
 
