@@ -58,7 +58,7 @@ class Plan(NamedTuple):
     seed: int = 1
 
 
-class Job(NamedTuple):
+class MadeUpJob(NamedTuple):
     """A job that has ended. work: what it did. tell: what tells this from other work of its application, one of TELLS.
     earlier: healthy runs of the work before. state: of the verdict."""
 
@@ -131,14 +131,14 @@ class Facility:
         parts = (self._modeler.recognizer, self._modeler.changes, self._modeler.learner)
         return sum(len(pickle.dumps(part.state(), protocol=5)) for part in parts)
 
-    def run(self) -> Iterator[Job]:
+    def run(self) -> Iterator[MadeUpJob]:
         """The jobs as they end, one after the other."""
         weights = 1.0 / np.arange(1, len(self._applications) + 1) ** ZIPF
         popular = self._rng.choice(len(self._applications), self._plan.jobs, p=weights / weights.sum())
         for number, at in enumerate(popular.tolist()):
             yield self._job(number, self._applications[at], self._plan.days * number / self._plan.jobs)
 
-    def _job(self, number: int, application: _Application, day: float) -> Job:
+    def _job(self, number: int, application: _Application, day: float) -> MadeUpJob:
         rng = self._rng
         one = application.input(rng)
         work = f"{one.name}@{application.ranks}"
@@ -169,7 +169,7 @@ class Facility:
             "dropped": 0, "imported": 0,
         }, now)  # fmt: skip
         state = next(str(row["state"]) for row in scores if row["final"])
-        return Job(name, work, application.tell, day, earlier, disturbed, state)
+        return MadeUpJob(name, work, application.tell, day, earlier, disturbed, state)
 
     def _asked(self, application: _Application, one: _Input, day: float, ranks: int, number: int) -> Rows:
         if day - application.built_day > REBUILT_DAYS:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Self
 from barograph.lab.columns import add_subject, checked, console, count, note, table
 from barograph.views.refusal import opened
 from barograph_agent.settings import agent, places
-from barograph_alerts.studies.facility import TELLS, Facility, Job, Plan
+from barograph_alerts.studies.facility import TELLS, Facility, MadeUpJob, Plan
 from barograph_modeler.studies.grouping import Agreement, agreement
 from barograph_modeler.studies.series import BadTable
 
@@ -35,7 +35,7 @@ class Outcome(NamedTuple):
     found: int
 
     @classmethod
-    def of(cls, jobs: Sequence[Job], facility: Facility) -> Self:
+    def of(cls, jobs: Sequence[MadeUpJob], facility: Facility) -> Self:
         """The outcome of at least two jobs."""
         healthy = [one for one in jobs if not one.disturbed]
         disturbed = [one for one in jobs if one.disturbed and one.earlier >= FOUND_FROM]
@@ -89,7 +89,7 @@ def _run(options: argparse.Namespace) -> None:
         return
     plan = Plan(jobs=options.jobs, applications=options.applications, seed=options.seed)
     facility = Facility(plan, alpha=options.alpha)
-    jobs: list[Job] = []
+    jobs: list[MadeUpJob] = []
     periods: dict[float, tuple[Outcome, int]] = {}
     for job in facility.run():
         jobs.append(job)
