@@ -101,6 +101,9 @@ def test_a_group_can_be_named_merged_and_split(service):
     done = service.run("work", wave, "--merge=fine mesh")
     assert (done.returncode, " ".join(done.stdout.split())) == (0, f"{wave} is one with {FAMILY}"), done.stderr
     assert "merged by " in service.run("work", names[3]).stdout
+    again = service.run("work", wave, "--merge=fine mesh")
+    assert (again.returncode, again.stdout) == (65, "")
+    assert f"{wave} is no group that the modeler knows: it was merged" in again.stderr
     done = service.run("work", names[3], "--split")
     assert done.returncode == 65
     assert (

@@ -20,7 +20,6 @@ from barograph.views.log import Row, rows_of
 from barograph.views.refusal import NothingKnown, opened
 from barograph.views.words import local, seconds
 from barograph_agent.settings import agent, places
-from barograph_agent.system.clock import CLOCK
 from barograph_collector.client.log_reader import LogReader
 from barograph_modeler.recognition.edits import WorkEdit
 
@@ -211,9 +210,10 @@ def main(arguments: Sequence[str]) -> int:
     console = Console(width=None if sys.stdout.isatty() else 160)
     with opened(options.collector, 5.0) as reader:
         if is_edit:
-            edit, now = edit_of(reader, options), CLOCK.now()
+            edit = edit_of(reader, options)
+            before = len(work_edits.answers(reader, edit.target))
             work_edits.write(options.collector, edit)
-            console.print(work_edits.answer(reader, edit, now), highlight=False)
+            console.print(work_edits.answer(reader, edit, before), highlight=False)
             return 0
         if options.name:
             show_one(reader, console, options.name)

@@ -20,6 +20,7 @@ from barograph_modeler.recognition.edits import WorkEdit
 from barograph_modeler.recognition.request import Request
 
 ANSWER_SECONDS: Final = 10.0
+MOST_ANSWERS: Final = 10_000
 MOST_NAME: Final = 60
 NAMED: Final = 12
 """Features that are named in an error."""
@@ -73,18 +74,22 @@ def write(endpoint: str, edit: WorkEdit) -> None:
         raise CommandError(text, Exit.UNAVAILABLE)
 
 
-def answer(reader: LogReader, edit: WorkEdit, after: float) -> str:
-    """What the modeler says of an edit made after this time. Raises CommandError if it refuses, or says nothing."""
+def answers(reader: LogReader, target: str) -> list[Row]:
+    """What the modeler has said of edits of a group, the newest first."""
+    query = f"""SELECT kind, detail FROM events WHERE source = {queries.text(target)}
+        AND kind IN ('work-edited', 'work-edit-refused') ORDER BY "offset" DESC"""
+    return rows_of(reader.query(query, MOST_ANSWERS))
+
+
+def answer(reader: LogReader, edit: WorkEdit, before: int) -> str:
+    """What the modeler says of an edit, after so many answers. Raises CommandError if it refuses, or says nothing."""
     if edit.action == "name":
         return f"{edit.target} is {edit.argument}" if edit.argument else f"{edit.target} has no name"
-    query = f"""SELECT kind, detail FROM events WHERE source = {queries.text(edit.target)} AND "at" >= {after - 1}
-        AND kind IN ('work-edited', 'work-edit-refused') ORDER BY "at" DESC LIMIT 1"""
     until = CLOCK.monotonic() + ANSWER_SECONDS
-    while not (rows := rows_of(reader.query(query, 1))):
+    while len(rows := answers(reader, edit.target)) <= before:
         if CLOCK.monotonic() >= until:
-            raise CommandError(
-                "the edit is in the log; the modeler has not made it yet: it may be away", Exit.UNAVAILABLE
-            )
+            text = "the edit is in the log; the modeler has not made it yet: it may be away"
+            raise CommandError(text, Exit.UNAVAILABLE)
         CLOCK.sleep(0.2)
     if rows[0]["kind"] == "work-edit-refused":
         raise CommandError(rows[0]["detail"], Exit.DATA)

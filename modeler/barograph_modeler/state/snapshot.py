@@ -87,7 +87,8 @@ def read_snapshot(path: Path, settings: str) -> tuple[dict[str, int], Any]:
         raise UnusableSnapshot("its first line is no header") from None
     for name, expected in (("format", FORMAT), ("versions", _versions()), ("settings", settings)):
         if found[name] != expected:
-            raise UnusableSnapshot(f"its {name} are {found[name]!r:.100}, expected {expected!r}")
+            verb = "is" if name == "format" else "are"
+            raise UnusableSnapshot(f"its {name} {verb} {found[name]!r:.100}, expected {expected!r}")
     if digest != _digest(body):
         raise UnusableSnapshot("its digest is not that of its content")
     try:
