@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from barograph_modeler.recognition.request import LABEL_DIGITS, Request, label_of
@@ -16,6 +16,8 @@ GROUPS: Final = 256
 """Groups kept per family; the least recently used are forgotten."""
 REQUESTS: Final = 64
 """Requests kept per group, the latest."""
+SIGNATURES: Final = 4
+"""Signatures kept per group and age, the latest."""
 JOBS: Final = 32
 """Jobs kept per group, the latest: a merge says of these where they are."""
 COMPARED: Final = 8
@@ -108,8 +110,8 @@ class Group:
         self.requests: OrderedDict[Request, None] = OrderedDict()
         self.jobs: deque[str] = deque(maxlen=JOBS)
         """The latest jobs."""
-        self.signatures: dict[float, Signature] = {}
-        """Of the latest healthy run, by the age at which it was taken: one of LOOKS."""
+        self.signatures: dict[float, deque[Signature]] = {}
+        """Of the latest healthy runs, by the age at which they were taken: one of LOOKS."""
 
     def add(self, request: Request | None) -> None:
         """Add a run that asked for this."""
@@ -120,13 +122,27 @@ class Group:
         """The latest requests, newest first."""
         return list(self.requests)[: -COMPARED - 1 : -1]
 
+    def learn(self, signatures: Mapping[float, Signature]) -> None:
+        """Add what a healthy run communicated, by its age."""
+        for age, signature in signatures.items():
+            self.signatures.setdefault(age, deque(maxlen=SIGNATURES)).append(signature)
+
     def difference(self, age: float, signature: Signature) -> Difference | None:
-        """How a run of this age differs from those of the group in what it communicates, as far as can be told."""
-        return signature.difference(self.signatures[age]) if age in self.signatures else None
+        """How a run of this age differs from one of the group in what it communicates, as far as can be told.
+
+        From any of them: work that is like one which is like another would be one group in the end.
+        """
+        differences = (signature.difference(one) for one in reversed(self.signatures.get(age, ())))
+        return next((one for one in differences if one is not None), None)
+
+    def is_alike(self, age: float, signature: Signature) -> bool:
+        """Whether a run of this age is known to communicate as those of the group."""
+        known = any(signature.is_comparable(one) for one in self.signatures.get(age, ()))
+        return known and self.difference(age, signature) is None
 
     def is_unlike(self, other: Group) -> bool:
         """Whether the runs of another group differ from those of this one in what they communicate."""
-        return any(other.difference(age, one) is not None for age, one in self.signatures.items())
+        return any(other.difference(age, one) is not None for age, those in self.signatures.items() for one in those)
 
 
 class Family:
@@ -211,9 +227,7 @@ class Family:
         if not self._relevance.matters({TRAFFIC}) or (unlike := group.difference(age, signature)) is None:
             return None
         for other in reversed(self.groups.values()):
-            if other is group or age not in other.signatures or not self._may_hold(other, request):
-                continue
-            if other.difference(age, signature) is None:
+            if other is not group and self._may_hold(other, request) and other.is_alike(age, signature):
                 return Decision(other.name, "same", f"asks for the same as earlier runs of {other.name}, and does it")
         reason = f"first run of this work; asks for the same as earlier runs of {name}, but has {unlike}"
         label = label_of((request.label if request is not None else UNKNOWN, len(self.groups), *map(str, unlike)))

@@ -228,7 +228,7 @@ class Recognizer(Stateful):
             family.learn(place.group, place.request, place.differ, healthy=healthy)
         if not healthy:
             return None
-        family.groups[place.group].signatures |= signature
+        family.groups[place.group].learn(signature)
         merge = family.merge(place.group, lambda other: is_like(place.group, other))
         if merge is not None:
             self._write_merge(family, merge, now)

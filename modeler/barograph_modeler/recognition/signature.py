@@ -10,7 +10,7 @@ from barograph_agent.reduce import traffic
 
 LOOKS: Final = (0.0, *traffic.LOOKS)
 """Ages at which runs are compared, in seconds: sidecars report then, and at the end of a shorter run."""
-FEWEST: Final = 20
+FEWEST: Final = 10
 """Intervals of classes in common, for two runs to be compared."""
 ALIKE: Final = 0.1
 """Runs of like work differ by this at most, as logarithms: particles move between ranks, meshes have another size."""
@@ -48,15 +48,20 @@ class Difference(NamedTuple):
 class Signature(dict[int, ClassTotals]):
     """The traffic of one rank by class id, from the begin of a run on."""
 
+    def is_comparable(self, other: Mapping[int, ClassTotals]) -> bool:
+        """Whether enough is known of both to say that they are alike, or that they are not."""
+        common = self._common(other)
+        return min(sum(one[c].intervals for c in common) for one in (self, other)) >= FEWEST
+
     def difference(self, other: Mapping[int, ClassTotals]) -> Difference | None:
         """How this run differs from another of the same age; None if it does not, or if that cannot be told.
 
         Compared is the sum over the classes of both with what it were at the other's traffic per interval.
         """
-        common = [c for c, one in other.items() if c in self and one.intervals]
-        mine = sum(self[c].intervals for c in common)
-        if min(mine, sum(other[c].intervals for c in common)) < FEWEST:
+        if not self.is_comparable(other):
             return None
+        common = self._common(other)
+        mine = sum(self[c].intervals for c in common)
         found = Difference("", 1.0)
         for what, name in (("bytes of collectives", 1), ("messages", 2), ("bytes of messages", 3)):
             actual = math.fsum(self[c][name] for c in common)
@@ -65,6 +70,9 @@ class Signature(dict[int, ClassTotals]):
             if abs(math.log(ratio)) > max(ALIKE, abs(math.log(found.ratio))):
                 found = Difference(what, ratio)
         return found if found.what else None
+
+    def _common(self, other: Mapping[int, ClassTotals]) -> list[int]:
+        return [c for c, one in other.items() if c in self and one.intervals]
 
 
 def look(elapsed_seconds: float) -> float:

@@ -28,8 +28,9 @@ class Agreement(NamedTuple):
 def agreement(runs: Iterable[tuple[str, str]]) -> Agreement:
     """Compare two partitions of runs. runs: work and group of each; at least two.
 
-    >>> agreement([("a", "1"), ("a", "1"), ("b", "2"), ("b", "3")])[3:]
-    (1.0, 0.5, 0.5714285714285714, 0, 1)
+    >>> found = agreement([("a", "1"), ("a", "1"), ("b", "2"), ("b", "3")])
+    >>> found.precision, found.recall, round(found.rand_index, 3), found.mixed, found.needless
+    (1.0, 0.5, 0.571, 0, 1)
     """
     both = Counter(runs)
     works: Counter[str] = Counter()

@@ -352,7 +352,7 @@ def test_that_a_run_remains_in_its_group_is_said_when_its_traffic_is_known():
 
 @pytest.mark.parametrize(
     ("sent", "elapsed"),
-    [({"size": 1080.0}, 3.1), ({"known": 200}, 3.1), ({"size": 5000.0, "known": 9}, 3.1),
+    [({"size": 1080.0}, 3.1), ({"known": 200}, 3.1), ({"size": 5000.0, "known": 4}, 3.1),
      ({"size": 2000.0}, 40.0)],
     ids=["particles wander", "slower", "too little is known", "known too late"],
 )  # fmt: skip
@@ -361,6 +361,26 @@ def test_what_says_nothing_about_the_work_moves_no_run(sent, elapsed):
     ran(site, row)
     ran(site, row, elapsed=40.0)
     assert ran(site, row, elapsed=elapsed, **sent)["workload"] == FAMILY
+
+
+def test_a_run_is_not_moved_to_a_group_of_which_too_little_is_known():
+    site, row = Site(), asked(["deck"])
+    ran(site, row, known=4, factor=5.0)
+    job = site.begin(row, 5.0)
+    name = job["jobs"]["job"][0]
+    for elapsed, known in ((3.1, 4), (10.1, 30)):
+        site.tell(traffic(job, elapsed, known=known))
+    site.end(job)
+    other = ran(site, row, size=3000.0, elapsed=10.1)["workload"]
+    assert site.assignments[name]["workload"] == FAMILY != other
+    # Nothing is told by the first look at a run of the first group, so a run of neither stays until the second.
+    job = site.begin(row, 2.0)
+    name = job["jobs"]["job"][0]
+    site.tell(traffic(job, 3.1, size=9000.0))
+    assert site.assignments[name]["workload"] == other
+    site.tell(traffic(job, 10.1, size=9000.0))
+    assert site.assignments[name]["how"] == "first"
+    assert site.assignments[name]["workload"] not in (FAMILY, other)
 
 
 def test_traffic_that_differs_by_chance_is_learned_not_to_matter():
