@@ -221,6 +221,30 @@ def test_without_an_input_the_small_files_of_the_working_folder_are_known(tree: 
     assert (len(named["inputs"]), named["folder"]) == (1, {})
 
 
+def test_programs_and_what_they_are_built_from_are_no_inputs(tree: Tree) -> None:
+    for name in ("INCAR", "sub/solver.in", "mesh.dat"):
+        tree.file(f"work/{name}", b"1")
+    before = tree.row(b"-parallel")["folder"]
+    assert len(before) == 3
+    built = (
+        "solver.c",
+        "solver.F90",
+        "sub/grid.o",
+        "sub/grid.mod",
+        "Makefile",
+        "makefile.inc",
+        "CMakeLists.txt",
+        "a.so",
+    )
+    for name in built:
+        tree.file(f"work/{name}", b"2")
+    tree.file("work/solver", b"\x7fELF and more")
+    assert tree.row(b"-parallel")["folder"] == before
+    for name in ("c", "f90.dat", "Makefiles", "mod"):
+        tree.file(f"work/{name}", b"3")
+    assert len(tree.row(b"-parallel")["folder"]) == 7
+
+
 def test_of_a_big_folder_little_is_known_and_it_is_said(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folder, "MOST_FILES", 3)
     for number in range(5):

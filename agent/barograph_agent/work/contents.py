@@ -108,6 +108,14 @@ class Contents:
             text = error.strerror if isinstance(error, OSError) else ""
             return Content("", -1, f"unreadable: {text or 'input/output error'}")
 
+    def begins_with(self, path: Path, beginning: bytes) -> bool:
+        """Whether a file has this beginning; False if it cannot be read."""
+        try:
+            with self._opened(path) as file:
+                return self._disk.pread(file, len(beginning), 0) == beginning
+        except (OSError, ValueError):
+            return False
+
     def of_bytes(self, data: bytes) -> str:
         """The digest of a content that is no file."""
         return self._salt.content(hashlib.sha256(b"%d:" % len(data) + data).digest())

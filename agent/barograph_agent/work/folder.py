@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,13 @@ MOST_FILES: Final = 64
 FILE_BYTES: Final = 2**18
 """Bigger files are left out: inputs that people write are small, and results are often big."""
 TOTAL_BYTES: Final = 2**21
+_BUILD: Final = re.compile(
+    r".+\.(c|cc|cpp|cxx|cu|cuh|h|hh|hpp|hxx|f|for|ftn|f77|f90|f95|f03|f08|mod|smod|o|obj|lo|a|la|so|d)"
+    r"|(gnu)?makefile(\..*)?|cmake(lists|cache)\.txt",
+    re.IGNORECASE,
+)
+"""Names of what programs are built from: a new build is the same work."""
+_PROGRAM: Final = b"\x7fELF"
 
 
 class FolderTooBig(Exception):
@@ -25,8 +33,9 @@ class FolderTooBig(Exception):
 def small_files(place: Path, disk: Disk, contents: Contents, changed_before: float) -> Iterator[tuple[bytes, str]]:
     """Names and digests of the files in a folder and in those in it, in the order of their names.
 
-    Names are relative to `place`. Hidden files and those that were changed later than `changed_before` (Unix seconds)
-    are left out. Raises FolderTooBig where there are more than are read, after those that are.
+    Names are relative to `place`. Hidden files, those that were changed later than `changed_before` (Unix seconds),
+    programs and what they are built from are left out. Raises FolderTooBig where there are more than are read, after
+    those that are.
     """
     files = size = 0
     folders: list[Path] = []
@@ -34,7 +43,7 @@ def small_files(place: Path, disk: Disk, contents: Contents, changed_before: flo
         found = contents.of_file(folder / name, changed_before, FILE_BYTES)
         if found is None and not is_inner:
             folders.append(folder / name)
-        if found is None or not found.digest:
+        if found is None or not found.digest or contents.begins_with(folder / name, _PROGRAM):
             continue
         files, size = files + 1, size + found.size
         if files > MOST_FILES or size > TOTAL_BYTES:
@@ -59,4 +68,4 @@ def _names(folder: Path, disk: Disk) -> list[str]:
         return []
     if len(names) > MOST_NAMES:
         raise FolderTooBig(f"more than {MOST_NAMES} names in one")
-    return [name for name in names if not name.startswith(".")]
+    return [name for name in names if not name.startswith(".") and not _BUILD.fullmatch(name)]
