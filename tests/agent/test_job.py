@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from barograph.commands import run as command
+from barograph_agent.job import identity
 from barograph_agent.job.identity import Job, JobError, from_environment, guess_app, parse_params
 from barograph_agent.protocol.tables import IDENTIFIER
 from barograph_agent.settings import places, sources
@@ -140,9 +140,9 @@ def test_a_user_without_a_name_is_identified_by_uid(monkeypatch: pytest.MonkeyPa
     def unknown() -> str:
         raise KeyError("getpwuid(): uid not found: 12345")
 
-    monkeypatch.setattr(command.getpass, "getuser", unknown)
-    monkeypatch.setattr(command.os, "getuid", lambda: 12345)
-    assert command._user() == "12345"
+    monkeypatch.setattr(identity.getpass, "getuser", unknown)
+    monkeypatch.setattr(identity.os, "getuid", lambda: 12345)
+    assert identity.account() == "12345"
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
 import hashlib
+import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -72,6 +74,14 @@ class Job(msgspec.Struct, frozen=True):
         if not self.guessed or not program or _INTERPRETER.fullmatch(Path(program).name):
             return self
         return msgspec.structs.replace(self, app=clean(_program_name(program), self.app))
+
+
+def account() -> str:
+    """The name of this process's account, else its number."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container without an entry for this uid
+        return str(os.getuid())
 
 
 def clean(text: str, fallback: str, limit: int = 40) -> str:

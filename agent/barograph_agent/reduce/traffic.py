@@ -29,19 +29,19 @@ class Traffic(msgspec.Struct, array_like=True):
 def add(traffic: dict[int, Traffic], classes: npt.NDArray[np.uint64], records: Records) -> None:
     """Add intervals to the totals by class id. classes: of each record."""
     ids, inverse = np.unique(classes, return_inverse=True)
-    values = [np.where(records["bytes"] == BYTES_UNKNOWN, 0, records["bytes"])]
-    values += [records[name] for name in ("messages", "message_bytes")]
+    known = np.where(records["bytes"] == BYTES_UNKNOWN, 0, records["bytes"])
     counts = np.bincount(inverse, minlength=len(ids)).tolist()
-    sums = [np.bincount(inverse, one, len(ids)).tolist() for one in values]
-    for class_id, count, *more in zip(ids.tolist(), counts, *sums, strict=True):
+    sums = (
+        np.bincount(inverse, one, len(ids)).tolist() for one in (known, records["messages"], records["message_bytes"])
+    )
+    for class_id, count, size, messages, message_bytes in zip(ids.tolist(), counts, *sums, strict=True):
         if class_id not in traffic and len(traffic) >= CLASSES:
             continue
         total = traffic.setdefault(class_id, Traffic())
         total.intervals += count
-        total.bytes, total.messages, total.message_bytes = (
-            before + int(one)
-            for before, one in zip((total.bytes, total.messages, total.message_bytes), more, strict=True)
-        )
+        total.bytes += int(size)
+        total.messages += int(messages)
+        total.message_bytes += int(message_bytes)
 
 
 def rows(traffic: dict[int, Traffic], elapsed_seconds: float, at: float) -> dict[str, Any]:

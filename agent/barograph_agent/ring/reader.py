@@ -111,14 +111,16 @@ class Ring:
         if size < HEADER_BYTES:
             raise RingError(f"ring {self.path}: {size} bytes, expected at least a header of {HEADER_BYTES}")
         header = np.frombuffer(os.pread(self._file, HEADER_BYTES, 0), dtype=HEADER)[0]
-        if (version := int(header["version"])) not in RECORDS and header["magic"] == MAGIC:
-            versions = " or ".join(map(str, RECORDS))
-            raise RingError(f"ring {self.path}: version is {version}, expected {versions}")
-        self._record = RECORDS.get(version, RECORD)
-        expected = {"magic": MAGIC, "header_bytes": HEADER_BYTES, "record_bytes": self._record.itemsize}
-        for field, value in expected.items():
-            if (found := header[field].item()) != value:
-                raise RingError(f"ring {self.path}: {field} is {found!r}, expected {value!r}")
+
+        def expect(field: str, *values: object) -> None:
+            if (found := header[field].item()) not in values:
+                raise RingError(f"ring {self.path}: {field} is {found!r}, expected {' or '.join(map(repr, values))}")
+
+        expect("magic", MAGIC)
+        expect("version", *RECORDS)
+        expect("header_bytes", HEADER_BYTES)
+        self._record = RECORDS[int(header["version"])]
+        expect("record_bytes", self._record.itemsize)
         capacity = int(header["capacity"])
         if capacity == 0 or capacity & (capacity - 1):
             raise RingError(f"ring {self.path}: capacity is {capacity}, expected a power of two")

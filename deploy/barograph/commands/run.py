@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import getpass
 import math
 import os
 import platform
@@ -13,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from barograph_agent import launch
 from barograph_agent.job import rules
-from barograph_agent.job.identity import JobError, from_environment, parse_params
+from barograph_agent.job.identity import JobError, account, from_environment, parse_params
 from barograph_agent.reduce.blocks import ROWS_PER_SECOND
 from barograph_agent.settings import agent, places
 from barograph_agent.sidecar.plan import RunOptions
@@ -64,13 +63,6 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a container without an entry for this uid
-        return str(os.getuid())
-
-
 def _findings(command: Sequence[str], environment: Mapping[str, str]) -> rules.Findings:
     """The findings of the site's rules for this command; a warning and no findings where the rules are invalid."""
     path = places.rules(environment)
@@ -97,7 +89,7 @@ def main(arguments: list[str]) -> int:
             command=command,
             app=options.app,
             params=parse_params(options.param),
-            user=_user(),
+            user=account(),
             host=platform.node(),
             unique=f"{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}",
         )

@@ -211,7 +211,7 @@ def main(arguments: Sequence[str]) -> int:
     with opened(options.collector, 5.0) as reader:
         if is_edit:
             edit = edit_of(reader, options)
-            before = len(work_edits.answers(reader, edit.target))
+            before = work_edits.answers(reader, edit.target)["count"]
             work_edits.write(options.collector, edit)
             console.print(work_edits.answer(reader, edit, before), highlight=False)
             return 0

@@ -1,8 +1,7 @@
-"""Edits of groups of like work: `barograph work` with --name, --split or --merge."""
+"""Edits of groups of like work: `barograph work` with --call, --split or --merge."""
 
 from __future__ import annotations
 
-import getpass
 import os
 from collections.abc import Sequence
 from typing import Final
@@ -11,6 +10,7 @@ from barograph.cli import CommandError
 from barograph.views import queries
 from barograph.views.log import Row, rows_of
 from barograph_agent.deliver import keys
+from barograph_agent.job.identity import account
 from barograph_agent.protocol.tables import IDENTIFIER
 from barograph_agent.system.clock import CLOCK
 from barograph_collector.client.follow import LogWriter
@@ -20,7 +20,6 @@ from barograph_modeler.recognition.edits import WorkEdit
 from barograph_modeler.recognition.request import Request
 
 ANSWER_SECONDS: Final = 10.0
-MOST_ANSWERS: Final = 10_000
 MOST_NAME: Final = 60
 NAMED: Final = 12
 """Features that are named in an error."""
@@ -66,19 +65,21 @@ def splitting(job: Row, others: Sequence[Row], features: Sequence[str]) -> WorkE
 def write(endpoint: str, edit: WorkEdit) -> None:
     """Append the edit to the log. Raises CommandError, KeyFileError."""
     key = keys.from_environment(os.environ)
-    edit = edit._replace(editor=_user(), at=CLOCK.now())
-    writer = LogWriter(endpoint, f"{key.name if key else f'work-{edit.editor}'}/{CLOCK.now_ns()}", key)
+    name = account()
+    editor = name if IDENTIFIER.fullmatch(name) else str(os.getuid())
+    edit = edit._replace(editor=editor, at=CLOCK.now())
+    writer = LogWriter(endpoint, f"{key.name if key else f'work-{editor}'}/{CLOCK.now_ns()}", key)
     writer.put("work_edits", 1, edit._asdict())
     if not writer.close(ANSWER_SECONDS):
         text = f"the collector at {endpoint} has not stored the edit; with keys it takes one from a key of role editor"
         raise CommandError(text, Exit.UNAVAILABLE)
 
 
-def answers(reader: LogReader, target: str) -> list[Row]:
-    """What the modeler has said of edits of a group, the newest first."""
-    query = f"""SELECT kind, detail FROM events WHERE source = {queries.text(target)}
-        AND kind IN ('work-edited', 'work-edit-refused') ORDER BY "offset" DESC"""
-    return rows_of(reader.query(query, MOST_ANSWERS))
+def answers(reader: LogReader, target: str) -> Row:
+    """What the modeler has said of edits of a group: how often, and `kind` and `detail` of the newest answer."""
+    query = f"""SELECT count(*) AS count, arg_max(kind, "offset") AS kind, arg_max(detail, "offset") AS detail
+        FROM events WHERE source = {queries.text(target)} AND kind IN ('work-edited', 'work-edit-refused')"""
+    return rows_of(reader.query(query, 1))[0]
 
 
 def answer(reader: LogReader, edit: WorkEdit, before: int) -> str:
@@ -86,14 +87,14 @@ def answer(reader: LogReader, edit: WorkEdit, before: int) -> str:
     if edit.action == "name":
         return f"{edit.target} is {edit.argument}" if edit.argument else f"{edit.target} has no name"
     until = CLOCK.monotonic() + ANSWER_SECONDS
-    while len(rows := answers(reader, edit.target)) <= before:
+    while (newest := answers(reader, edit.target))["count"] <= before:
         if CLOCK.monotonic() >= until:
             text = "the edit is in the log; the modeler has not made it yet: it may be away"
             raise CommandError(text, Exit.UNAVAILABLE)
         CLOCK.sleep(0.2)
-    if rows[0]["kind"] == "work-edit-refused":
-        raise CommandError(rows[0]["detail"], Exit.DATA)
-    return str(rows[0]["detail"])
+    if newest["kind"] == "work-edit-refused":
+        raise CommandError(newest["detail"], Exit.DATA)
+    return str(newest["detail"])
 
 
 def _request(row: Row) -> Request | None:
@@ -103,11 +104,3 @@ def _request(row: Row) -> Request | None:
         return Request.of_row(row | {"reason": row["missing"]})
     except ValueError:
         return None
-
-
-def _user() -> str:
-    try:
-        name = getpass.getuser()
-    except (KeyError, OSError):
-        name = str(os.getuid())
-    return name if IDENTIFIER.fullmatch(name) else str(os.getuid())

@@ -50,17 +50,15 @@ class Signature(dict[int, ClassTotals]):
 
     def is_comparable(self, other: Mapping[int, ClassTotals]) -> bool:
         """Whether enough is known of both to say that they are alike, or that they are not."""
-        common = self._common(other)
-        return min(sum(one[c].intervals for c in common) for one in (self, other)) >= FEWEST
+        return bool(self._common(other))
 
     def difference(self, other: Mapping[int, ClassTotals]) -> Difference | None:
         """How this run differs from another of the same age; None if it does not, or if that cannot be told.
 
         Compared is the sum over the classes of both with what it were at the other's traffic per interval.
         """
-        if not self.is_comparable(other):
+        if not (common := self._common(other)):
             return None
-        common = self._common(other)
         mine = sum(self[c].intervals for c in common)
         found = Difference("", 1.0)
         for what, name in (("bytes of collectives", 1), ("messages", 2), ("bytes of messages", 3)):
@@ -72,7 +70,10 @@ class Signature(dict[int, ClassTotals]):
         return found if found.what else None
 
     def _common(self, other: Mapping[int, ClassTotals]) -> list[int]:
-        return [c for c, one in other.items() if c in self and one.intervals]
+        """The classes of both; none where too little is known of them."""
+        common = [c for c, one in other.items() if c in self and one.intervals]
+        known = min(sum(one[c].intervals for c in common) for one in (self, other))
+        return common if known >= FEWEST else []
 
 
 def look(elapsed_seconds: float) -> float:
