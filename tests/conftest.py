@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from barograph_collector.daemon.quarantine import Quarantine
 from helpers.packages import make_dist
 
 # Threads that wait for each other by spinning take ten times as long where other tests run beside them. These
@@ -22,6 +24,22 @@ settings.load_profile("patient")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--write", action="store_true", help="write the tables of docs/ that tests compare with")
+
+
+@pytest.fixture(autouse=True)
+def _quarantine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A defect that quarantine would hide fails the test, unless that is what is tested."""
+    found: list[Exception] = []
+    add = Quarantine.add
+
+    def note(self: Quarantine, place: str, job: str, error: Exception) -> None:
+        found.append(error)
+        add(self, place, job, error)
+
+    monkeypatch.setattr(Quarantine, "add", note)
+    yield
+    if found and "quarantine" not in request.keywords:
+        raise AssertionError(f"{len(found)} exceptions ended in quarantine") from found[0]
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from barograph_alerts.settings import AlertsSettings
 from barograph_collector.client.follow import Follower
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.daemon.options import run_daemon
-from barograph_collector.daemon.runner import serve
+from barograph_collector.daemon.runner import observe, serve
 
 TABLES = [
     "paces",
@@ -55,7 +55,7 @@ def _serve(configuration: Configuration[AlertsSettings]) -> int:
         # Jobs with a final verdict are not judged again, and blocks before the first job without one are not read.
         for table in ("scores", "jobs", "assignments"):
             for page in reader.read_all(table):
-                scorer.observe(table, page.columns, CLOCK.now())
+                observe(scorer, table, page.columns, CLOCK.now())
         for table in ("features", "node_blocks", "pressures", "blocks", "silences"):
             follower.offsets[table] = scorer.first_open_offset
 

@@ -24,7 +24,8 @@ from barograph_alerts.job.job import UNASSIGNED, WatchedJob
 from barograph_alerts.job.monitor import JobMonitor
 from barograph_alerts.job.progress import ProgressHistory
 from barograph_alerts.job.references import References, accepted_workloads, changed_workloads
-from barograph_alerts.job.rows import JobVerdict, score_output, verdicts
+from barograph_alerts.job.rows import JobVerdict, score_output, unjudged_output, verdicts
+from barograph_collector.daemon.quarantine import Quarantine
 from barograph_collector.daemon.runner import Output
 from barograph_modeler.pace.windows import blocks_by_job
 from barograph_modeler.recognition.recognizer import MOVED_SECONDS
@@ -65,6 +66,7 @@ class Scorer:
         """Running jobs rejected by e-BH among all running jobs."""
         self.facility = 0.0
         """Share of slow jobs among running jobs if a common cause is likely, else 0."""
+        self.quarantine = Quarantine(self._give_up)
         self.names_others = False
         """Whether sentences name processes of users other than the job's."""
         self.judge_by(alpha=alpha, margin=margin, applications=applications or {})
@@ -73,6 +75,8 @@ class Scorer:
         self._surroundings = Coincidences()
         self._speeds = NodeSpeeds()
         self._judged: set[str] = set()
+        self._given_up: list[tuple[str, str]] = []
+        """Jobs in quarantine without a row of `scores`, and their workloads."""
         self._last_offset = 0
         self._has_groups = False
         """Whether jobs are assigned to groups of like work."""
@@ -132,32 +136,52 @@ class Scorer:
         """Evaluate new data; returns the rows of `scores` to write. now: Unix seconds."""
         scores = []
         for name, job in list(self.jobs.items()):
-            if not job.workload:
-                if job.ended:
-                    # Its row of `jobs` was dropped on the way: there is nothing to compare it with.
-                    self._judged.add(name)
-                    del self.jobs[name]
-                continue
-            if self._has_groups and not job.how:
-                job.seen_at = min(job.seen_at, now) if job.seen_at == job.seen_at else now
-                if now - job.seen_at <= WAIT_SECONDS:
-                    continue
-                job.assign(f"{job.family[:100]}+{UNASSIGNED}", UNASSIGNED)
-            if job.waiting or job.silences or (job.work and job.monitor is not None):
-                self._judge(job)
-                job.changed_at = now
-            if job.monitor is not None:
-                job.monitor.hear()
-                self._judge_runtime(job, job.monitor)
-                job.monitor.step()
-            if job.ended and not self._awaits_group(job, now):
-                scores.append(self._score(name, job, now))
-                self._finish(name, job, now)
-            elif not job.ended and (key := job.report_key) != job.reported:
-                job.reported = key
-                scores.append(self._score(name, job, now))
-        self._judge_fleet()
+            try:
+                if (score := self._step_job(name, job, now)) is not None:
+                    scores.append(score)
+            except Exception as error:
+                self.quarantine.add("step", name, error)
+        with self.quarantine.guard("fleet"):
+            self._judge_fleet()
+        scores += [unjudged_output(name, workload, now) for name, workload in self._given_up]
+        self._given_up.clear()
         return scores
+
+    def _step_job(self, name: str, job: WatchedJob, now: float) -> Output | None:
+        """Evaluate the new data of one job; its row of `scores`, if one is due."""
+        if not job.workload:
+            if job.ended:
+                # Its row of `jobs` was dropped on the way: there is nothing to compare it with.
+                self._judged.add(name)
+                del self.jobs[name]
+            return None
+        if self._has_groups and not job.how:
+            job.seen_at = min(job.seen_at, now) if job.seen_at == job.seen_at else now
+            if now - job.seen_at <= WAIT_SECONDS:
+                return None
+            job.assign(f"{job.family[:100]}+{UNASSIGNED}", UNASSIGNED)
+        if job.waiting or job.silences or (job.work and job.monitor is not None):
+            self._judge(job)
+            job.changed_at = now
+        if job.monitor is not None:
+            job.monitor.hear()
+            self._judge_runtime(job, job.monitor)
+            job.monitor.step()
+        if job.ended and not self._awaits_group(job, now):
+            score = self._score(name, job, now)
+            self._finish(name, job, now)
+            return score
+        if not job.ended and (key := job.report_key) != job.reported:
+            job.reported = key
+            return self._score(name, job, now)
+        return None
+
+    def _give_up(self, name: str) -> None:
+        """Judge a job no further: its data raised an exception."""
+        job = self.jobs.pop(name, None)
+        self._judged.add(name)
+        self.finished["unknown"] += 1
+        self._given_up.append((name, job.workload if job is not None else ""))
 
     def _awaits_group(self, job: WatchedJob, now: float) -> bool:
         """Whether an ended job may yet be found to belong to another group."""

@@ -73,7 +73,8 @@ def _serve(configuration: Configuration[ModelerSettings]) -> int:
                 keeper.restore(follower, reader)
             # What was said of jobs that are read again holds.
             for page in reader.read_all("assignments"):
-                processor.recognizer.read("assignments", page.columns, CLOCK.now())
+                with processor.quarantine.guard("assignments"):
+                    processor.recognizer.read("assignments", page.columns, CLOCK.now())
 
         try:
             return serve(

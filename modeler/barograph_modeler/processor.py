@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from barograph_agent.protocol.wire import Column
+from barograph_collector.daemon.quarantine import Quarantine
 from barograph_collector.daemon.runner import Output
 from barograph_modeler.features.forecaster import FeatureForecaster
 from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.learning.learner import Learner
+from barograph_modeler.learning.pending import EndedJob
 from barograph_modeler.recognition.changes import ChangeWatch
 from barograph_modeler.recognition.edits import WorkEdit, apply, edits
 from barograph_modeler.recognition.family import Merge, family_of
@@ -31,6 +33,7 @@ class ModelerProcessor(Stateful):
         self.learner = learner
         self.forecaster = forecaster
         self.features = features
+        self.quarantine = learner.quarantine = self.recognizer.quarantine = Quarantine(self._forget)
         self._edits: list[WorkEdit] = []
         """To be made in the next step, when the jobs read with them are recognised."""
 
@@ -62,26 +65,43 @@ class ModelerProcessor(Stateful):
         for assigned in self.recognizer.step(now):
             self.learner.begin(assigned.job, assigned.group)
         outputs = []
+        guard = self.quarantine.guard
         for edit in self._edits:
-            merge, answers = apply(edit, self.recognizer, now)
-            outputs += [*answers, *self._merge(merge, now)]
+            with guard("work_edits"):
+                merge, answers = apply(edit, self.recognizer, now)
+                outputs += [*answers, *self._merge(merge, now)]
         self._edits.clear()
         outputs += self.learner.step(now)
         for ended in self.learner.ended:
-            if ended.verdict != "failed":
-                healthy = ended.verdict == "healthy"
-                merge = self.recognizer.end(ended.job, healthy=healthy, is_like=self.learner.are_alike, now=now)
-                outputs += self.changes.end(ended.job, ended.workload, ended.runtime_seconds, now)
-                outputs += self._merge(merge, now)
-            of_family = ended._replace(workload=family_of(ended.workload))
-            self.forecaster.end(of_family, now)
-            self.features.end(of_family, now)
+            with guard("end", ended.job):
+                outputs += self._end(ended, now)
         for workload, runtimes in self.learner.accepted:
             self.forecaster.accept(family_of(workload), runtimes)
         self.learner.ended.clear()
         self.learner.accepted.clear()
+        for forecast in (self.forecaster.step, self.features.step):
+            with guard("predict"):
+                outputs += forecast(now)
         assignments, self.recognizer.outputs = self.recognizer.outputs, []
-        return [*assignments, *outputs, *self.forecaster.step(now), *self.features.step(now)]
+        return [*assignments, *outputs]
+
+    def _end(self, ended: EndedJob, now: float) -> list[Output]:
+        """Learn from a job that has ended."""
+        outputs: list[Output] = []
+        if ended.verdict != "failed":
+            healthy = ended.verdict == "healthy"
+            merge = self.recognizer.end(ended.job, healthy=healthy, is_like=self.learner.are_alike, now=now)
+            outputs += self.changes.end(ended.job, ended.workload, ended.runtime_seconds, now)
+            outputs += self._merge(merge, now)
+        of_family = ended._replace(workload=family_of(ended.workload))
+        self.forecaster.end(of_family, now)
+        self.features.end(of_family, now)
+        return outputs
+
+    def _forget(self, job: str) -> None:
+        """Forget a job in quarantine. Its prediction and its setting are left: they expire with age."""
+        self.recognizer.forget(job)
+        self.learner.forget(job)
 
     def _merge(self, merge: Merge | None, now: float) -> list[Output]:
         if merge is None:

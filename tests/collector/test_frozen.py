@@ -18,6 +18,7 @@ from barograph_collector.client.follow import Follower
 from barograph_collector.client.log_reader import Round
 from barograph_collector.daemon.families import gauge
 from barograph_collector.daemon.frozen import Frozen
+from barograph_collector.daemon.quarantine import Quarantine
 from barograph_collector.daemon.runner import Output, Runner
 from barograph_collector.exporter import Exporter
 from barograph_collector.ingest.counters import Counters
@@ -53,6 +54,7 @@ class Pair(Collector):
     def __init__(self) -> None:
         self.observed = self.stepped = 0
         self.idle = True
+        self.quarantine = Quarantine()
         self.middle: Callable[[], None] = lambda: None
 
     def follow(self, offsets: Mapping[str, int], limit: int, seconds: float) -> Round | None:

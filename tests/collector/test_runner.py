@@ -13,6 +13,7 @@ from barograph_agent.protocol import wire
 from barograph_agent.protocol.tables import TABLES
 from barograph_collector.client.follow import Follower
 from barograph_collector.client.log_reader import LogUnavailable, Round
+from barograph_collector.daemon.quarantine import Quarantine
 from barograph_collector.daemon.runner import ROWS, TEXT_ROWS, Output, Runner, merged
 
 SIZES = st.lists(st.integers(1, 90), max_size=12)
@@ -61,6 +62,7 @@ class Log:
         self.away = False
         self.idle = True
         self.done: list[str] = []
+        self.quarantine = Quarantine()
 
     def read(self, *arguments: Any) -> Any:
         raise NotImplementedError

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barograph_agent.protocol import wire
-from barograph_agent.protocol.tables import TABLES, Kind
+from barograph_agent.protocol.tables import TABLES, Kind, Table
 from barograph_collector.storage import messages
 from helpers.hostile_wire import mutations
 from helpers.protocol import EXAMPLES, RECORDED, decode, older_fields, older_tables, recorded, versions
@@ -94,6 +94,43 @@ def test_columns_with_a_default_stand_at_the_end_and_the_default_is_of_their_kin
         assert list(table.columns)[len(table.columns) - len(table.defaults) :] == list(table.defaults)
         kinds = {name: table.columns[name] for name in table.defaults}
         wire.check({}, kinds, 1, defaults=table.defaults)
+
+
+DOMAINS = [(table, column) for table in TABLES.values() for column in table.domains]
+
+
+@pytest.mark.parametrize(("table", "column"), DOMAINS, ids=[f"{table.name}.{column}" for table, column in DOMAINS])
+def test_a_value_outside_of_its_domain_is_refused_with_its_column_and_row(table: Table, column: str) -> None:
+    domain, rows = table.domains[column], 3
+    inside: dict[str, Any] = {name: domain.high for name, domain in table.domains.items()}
+    inside = {name: inside.get(name, "x" if kind.is_text else 1) for name, kind in table.columns.items()}
+    is_float = domain.kind is Kind.F64
+    outside = [np.nextafter(domain.low, -np.inf), 1.001 * domain.high, np.inf, -np.inf, -1e-320] if is_float else []
+    outside = outside or [int(domain.low) - 1, int(domain.high) + 1, -(2**63), 2**63 - 1]
+    outside += [] if domain.unknown or not is_float else [np.nan]
+    good = [domain.low, domain.high, *([-0.0] if is_float else []), *([np.nan] if domain.unknown else [])]
+
+    def refusal(value: Any) -> str:
+        message = wire.append("s", 1, table.name, rows, {**inside, column: value})
+        item = messages.appended(message, wire.encode(message), 0.0)
+        return item.refusal.detail if item.refusal else ""
+
+    for value in good:
+        assert not refusal(value)
+        assert not refusal(np.array([domain.low, value, domain.high], domain.kind.dtype))
+    for value in outside:
+        if is_float and domain.low <= value <= domain.high:
+            continue  # -1e-320 of a difference
+        assert refusal(value) == f"column {column!r} is {value}, expected {domain}"
+        found = refusal(np.array([domain.low, value, domain.high], domain.kind.dtype))
+        assert found == f"column {column!r} is {value} in row 1, expected {domain}"
+
+
+def test_rows_that_an_earlier_version_stored_are_replayed_whatever_their_values_are() -> None:
+    columns = dict.fromkeys(TABLES["runs"].columns, 1) | {"job": "j", "runtime_seconds": -1.0}
+    message = wire.append("s", 1, "runs", 1, columns)
+    assert messages.appended(message, wire.encode(message), 0.0).refusal is not None
+    assert messages.replayed(wire.encode(message)).entry.columns["runtime_seconds"] == -1.0
 
 
 def test_a_reader_leaves_out_a_column_that_it_does_not_know_a_collector_refuses_it() -> None:

@@ -24,6 +24,7 @@ from barograph_alerts.export.exporter import AlertsExporter
 from barograph_alerts.processor import Scorer
 from barograph_alerts.settings import AlertsSettings
 from barograph_collector.daemon.notify import Notifier
+from barograph_collector.daemon.quarantine import Quarantine, QuarantineExporter
 from barograph_collector.daemon.reload import Reload
 from barograph_collector.daemon.service import Exit, daemon_registry
 from barograph_collector.exporter import Exporter
@@ -165,6 +166,13 @@ def rebuilt() -> ChangeWatch:
     return changes
 
 
+def quarantined() -> Quarantine:
+    """The quarantine of a processor that could not process a row."""
+    quarantine = Quarantine()
+    quarantine.failures["blocks"] += 1
+    return quarantine
+
+
 @cache
 def exposed() -> dict[str, list[Metric]]:
     """Per section of the reference, what its exporters give when they have nothing and when they have something."""
@@ -177,6 +185,7 @@ def exposed() -> dict[str, list[Metric]]:
     Reload(configuration, lambda: None, Notifier({}), daemon)
     exporters = {
         "Every daemon": [daemon],
+        "Modeler and alerts, both": [QuarantineExporter(quarantined())],
         "Collector": [Exporter(Counters(), Path("nowhere/log.duckdb"))],
         "Modeler": [
             ModelerExporter(Learner(), Forecaster(PredictorLibrary(Inline())), inline_features(), ChangeWatch()),
@@ -253,17 +262,18 @@ def unit_of(column: str, kind: str) -> str:
 def test_the_reference_lists_every_table_with_its_columns_types_units_and_defaults() -> None:
     page = (DOCS / "reference/tables.md").read_text().partition("## Tables that clients write\n")[2]
     found = {
-        title: [[cells[0].strip("`"), *cells[1:4]] for cells in table_rows(text)]
+        title: [[cells[0].strip("`"), *cells[1:-1]] for cells in table_rows(text)]
         for title, text in re.findall(r"^### (\w+)\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL)
     }
     columns = {**{table.name: table.columns for table in TABLES.values()}, **OWN_COLUMNS, "meta": {"version": "BIGINT"}}
     assert list(found) == list(columns)
     for name, kinds in columns.items():
-        defaults = TABLES[name].defaults if name in TABLES else {}
+        defaults, domains = (TABLES[name].defaults, TABLES[name].domains) if name in TABLES else ({}, {})
         expected = []
         for column, kind in kinds.items():
             default = f"`{json.dumps(defaults[column])}`" if column in defaults else ""
-            expected.append([column, TYPES[kind], unit_of(column, TYPES[kind]), default])
+            values = [str(domains.get(column, ""))] if domains else []
+            expected.append([column, TYPES[kind], unit_of(column, TYPES[kind]), *values, default])
         assert found[name] == expected, name
 
 

@@ -23,6 +23,7 @@ from barograph_alerts.main import TABLES as ALERTS_TABLES
 from barograph_alerts.processor import Scorer
 from barograph_collector.client.follow import Follower, LogWriter
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
+from barograph_collector.daemon.quarantine import Quarantine
 from barograph_collector.daemon.runner import Output, Runner
 from barograph_collector.server import Collector
 from barograph_collector.storage.store import Store
@@ -237,6 +238,13 @@ class Delivery(Sidecar[Watch]):
         return True
 
 
+class NoQuarantine(Quarantine):
+    """An exception of a tally is a defect, and ends its process."""
+
+    def add(self, place: str, job: str, error: Exception) -> None:
+        raise error
+
+
 class Tally:
     """A processor that counts what it reads, and writes a final score for each run, as the scorer does.
 
@@ -247,6 +255,7 @@ class Tally:
     restored: Sequence[str] = ("scores",)
 
     def __init__(self) -> None:
+        self.quarantine = NoQuarantine()
         self._judged: set[str] = set()
         self._due: list[str] = []
         self.last: dict[str, int] = {}

@@ -55,7 +55,7 @@ class StableFeatures:
             return
         age = now - min(file.started_at for file in files)
         self._due = now + max(age, FIRST_LOOK_SECONDS)
-        found = {name: self._known(name, one, age) for name, one in merge(files).items() if not math.isnan(one.value)}
+        found = {name: self._known(name, one, age) for name, one in merge(files).items() if math.isfinite(one.value)}
         stable = found if final else {n: one for n, one in found.items() if _same(self._seen.get(n), one)}
         self._seen = found
         fresh = self._fresh(stable, final=final)

@@ -1,4 +1,4 @@
-"""The schema of the log: tables, their columns, and the type of each column.
+"""The schema of the log: tables, their columns, and the type and the values of each column.
 
 The single definition of columns: producers build messages from it, the collector validates against it and derives its
 DDL from it, readers get arrays of its types. New columns are added only at the end of a table, each with a default for
@@ -39,21 +39,66 @@ class Kind(enum.Enum):
 
 
 @dataclass(frozen=True)
+class Domain:
+    """The values of a numeric column: `low` to `high`, both included, and NaN if `unknown`.
+
+    `low` and `high` are integers for columns of integers.
+    """
+
+    kind: Kind
+    low: float
+    high: float
+    unknown: bool = False
+
+    def __str__(self) -> str:
+        """As in error messages and in the reference.
+
+        >>> print(Domain(Kind.F64, 0.0, 1e12, unknown=True))
+        0 to 1e+12, or NaN
+        """
+        return f"{self.low:.12g} to {self.high:.12g}" + (", or NaN" if self.unknown else "")
+
+
+@dataclass(frozen=True)
 class Table:
-    """A named list of typed columns, and the defaults of columns added later."""
+    """A named list of typed columns, the defaults of columns added later, and the domains of what agents write."""
 
     name: str
     columns: dict[str, Kind]
     defaults: dict[str, str | int | float] = field(default_factory=dict)
+    domains: dict[str, Domain] = field(default_factory=dict)
 
 
-def _table(name: str, /, **columns: Kind | tuple[Kind, str | int | float]) -> Table:
-    pairs = {column: kind if isinstance(kind, tuple) else (kind, None) for column, kind in columns.items()}
-    defaults = {column: default for column, (_, default) in pairs.items() if default is not None}
-    return Table(name, {column: kind for column, (kind, _) in pairs.items()}, defaults)
+def _table(name: str, /, **columns: Kind | Domain | tuple[Kind | Domain, str | int | float]) -> Table:
+    pairs = {column: spec if isinstance(spec, tuple) else (spec, None) for column, spec in columns.items()}
+    return Table(
+        name,
+        {column: spec.kind if isinstance(spec, Domain) else spec for column, (spec, _) in pairs.items()},
+        {column: default for column, (_, default) in pairs.items() if default is not None},
+        {column: spec for column, (spec, _) in pairs.items() if isinstance(spec, Domain)},
+    )
 
+
+MAX_COUNT: Final = 10**15
+"""Exact as a 64-bit float, in which readers compute."""
+MAX_RANKS: Final = 100_000_000
+"""Upper limit on plausible numbers of ranks."""
+MAX_TIME: Final = 4_102_444_800.0
+"""2100-01-01 in Unix seconds."""
+MAX_SECONDS: Final = 1e12
 
 _N, _T, _F, _I, _U = Kind.NAME, Kind.TEXT, Kind.F64, Kind.I64, Kind.U64
+_COUNT, _POSITIVE = Domain(_I, 0, MAX_COUNT), Domain(_I, 1, MAX_COUNT)
+_RANKS, _SOME_RANKS = Domain(_I, 0, MAX_RANKS), Domain(_I, 1, MAX_RANKS)
+_UNKNOWN_COUNT = Domain(_I, -1, MAX_COUNT)
+_FLAG = Domain(_I, 0, 1)
+_STATUS = Domain(_I, -(2**31), 2**31 - 1)
+_TIME = Domain(_F, 0.0, MAX_TIME)
+_SECONDS, _UNKNOWN_SECONDS = Domain(_F, 0.0, MAX_SECONDS), Domain(_F, 0.0, MAX_SECONDS, unknown=True)
+# Own work is a difference of two times; in programs with several threads it may be negative.
+_DIFFERENCE = Domain(_F, -MAX_SECONDS, MAX_SECONDS)
+_MOMENT = Domain(_F, 0.0, MAX_SECONDS**3)
+_FINITE = Domain(_F, -1e300, 1e300)
 
 # fmt: off
 TABLES: Final[dict[str, Table]] = {
@@ -62,8 +107,8 @@ TABLES: Final[dict[str, Table]] = {
         # One row per job step, written when its first MPI process has started (or at its end, if none did: ranks 0).
         # `job` is cluster/id.restart.step; runs of the same `workload` are comparable; times are Unix seconds.
         # `scheduler` is slurm, pbs, flux or none; `unique_id` is Slurm's SLUID, empty if there is none.
-        _table("jobs", job=_N, cluster=_N, workload=_N, app=_N, user=_N, params=_T, ranks=_I, nodes=_I, host=_N,
-               started_at=_F, scheduler=(_N, "none"), account=(_T, ""), unique_id=(_T, "")),
+        _table("jobs", job=_N, cluster=_N, workload=_N, app=_N, user=_N, params=_T, ranks=_RANKS, nodes=_RANKS, host=_N,
+               started_at=_TIME, scheduler=(_N, "none"), account=(_T, ""), unique_id=(_T, "")),
         # What was asked for, of rank 0: one row per job step, at most 2 s after its first MPI process has started. All
         # texts but `job`, `plain` and `reason` are salted digests in hex, empty if unknown: `executable` of its build
         # id, else of its content; `program` of its name, of the script's for an interpreter; `script` of its content.
@@ -72,8 +117,8 @@ TABLES: Final[dict[str, Table]] = {
         # JSON, where there is none: digests of small files in the working folder by digests of their names. `threads`
         # as in OMP_NUM_THREADS and the like, -1 if unknown. `plain`: the words themselves (JSON), where the site says
         # so. `reason`: why something is missing, in words.
-        _table("works", job=_N, executable=_T, program=_T, script=_T, words=_T, inputs=_T, ranks=_I, nodes=_I,
-               ranks_per_node=_I, threads=_I, plain=_T, reason=_T, folder=(_T, ""), platform=(_T, "")),
+        _table("works", job=_N, executable=_T, program=_T, script=_T, words=_T, inputs=_T, ranks=_RANKS, nodes=_RANKS,
+               ranks_per_node=_RANKS, threads=_UNKNOWN_COUNT, plain=_T, reason=_T, folder=(_T, ""), platform=(_T, "")),
         # The work that a job does, as the modeler recognises it. `workload` is the group of like work: that of the row
         # of `jobs` (`family`), or one with a digest of what was asked for after it. `how`: first, same, like, merged
         # or none (nothing is known of what was asked for). `reason`: in words. The last row of a job counts.
@@ -84,14 +129,14 @@ TABLES: Final[dict[str, Table]] = {
         # What the first rank communicates: totals since the begin of the run of the classes with most intervals, when 3
         # and 10 s have passed, or at the end of a shorter run. `bytes`: of the collectives that end the intervals, 0
         # where unknown. `messages`, `message_bytes`: sent to single ranks within the intervals.
-        _table("signatures", job=_N, class_id=_U, intervals=_I, bytes=_I, messages=_I, message_bytes=_I,
-               elapsed_seconds=_F, at=_F),
+        _table("signatures", job=_N, class_id=_U, intervals=_COUNT, bytes=_COUNT, messages=_COUNT, message_bytes=_COUNT,
+               elapsed_seconds=_SECONDS, at=_TIME),
         # Meaning of a class id: the call sites at the two ends of its intervals.
         _table("sites", class_id=_U, before=_T, at=_T, operation=_N),
         # Consecutive intervals of one class, reduced; a block of one is the raw interval. `world` distinguishes the
         # MPI worlds of one job step, `first_index` counts synchronizing collectives of that world from 0.
-        _table("blocks", job=_N, world=_I, class_id=_U, first_index=_I, count=_I, sum_seconds=_F, sum_squares=_F,
-               sum_cubes=_F, min_seconds=_F, max_seconds=_F, ended_at=_F),
+        _table("blocks", job=_N, world=_COUNT, class_id=_U, first_index=_COUNT, count=_POSITIVE, sum_seconds=_SECONDS,
+               sum_squares=_MOMENT, sum_cubes=_MOMENT, min_seconds=_SECONDS, max_seconds=_SECONDS, ended_at=_TIME),
         # Statistics of the ranks of a world on one node over `length` sync points from `first_index` on, of which
         # `count` are known for all `ranks` there. A block begins at a multiple of its length, a power of two: blocks
         # nest. `last_rank`: the rank that arrived last most often, `last_count` times, in total `late_seconds` after
@@ -99,14 +144,15 @@ TABLES: Final[dict[str, Table]] = {
         # points: `own_seconds` (own work), `p2p_seconds` (in blocking point-to-point calls), `wait_seconds` (in the
         # collective). `least_wait_seconds`: total wait of the node's last ranks; the node with the least delays all
         # others.
-        _table("node_blocks", job=_N, host=_N, world=_I, ranks=_I, first_index=_I, length=_I, count=_I, last_rank=_I,
-               last_count=_I, late_seconds=_F, own_rank=_I, own_rank_seconds=_F, own_seconds=_F, p2p_seconds=_F,
-               wait_seconds=_F, least_wait_seconds=_F, ended_at=_F),
+        _table("node_blocks", job=_N, host=_N, world=_COUNT, ranks=_SOME_RANKS, first_index=_COUNT, length=_POSITIVE,
+               count=_POSITIVE, last_rank=_COUNT, last_count=_COUNT, late_seconds=_SECONDS, own_rank=_COUNT,
+               own_rank_seconds=_DIFFERENCE, own_seconds=_DIFFERENCE, p2p_seconds=_SECONDS, wait_seconds=_SECONDS,
+               least_wait_seconds=_SECONDS, ended_at=_TIME),
         # While no interval ends although ranks live: a row after 5 s and then at growing distances, from the node of
         # rank 0. `since`: end of the last interval, or of MPI_Init before the first; `at`: up to when the sidecar saw
         # no further one. Both by the clock of `blocks.ended_at`, so that they compare with it whatever the clocks of
         # other machines say. `ranks`: those on this host that live and have not called MPI_Finalize.
-        _table("silences", job=_N, host=_N, since=_F, at=_F, ranks=_I),
+        _table("silences", job=_N, host=_N, since=_TIME, at=_TIME, ranks=_RANKS),
         # What the kernel of a node knows, over seconds in which it knew something, and now and then over quiet ones.
         # `rank` -1 is the node with sums over the job's ranks there; ranks have a row where they have lost time.
         # `delay_seconds`: ready to run without a core, of the thread that waited most. `stopped_seconds`: stopped by a
@@ -114,19 +160,23 @@ TABLES: Final[dict[str, Table]] = {
         # if unknown; `process_of`: whose it is: same or other user, or a rank of this job, or none. NaN and -1 are
         # unknown. `busy_seconds` and `steal_seconds` are sums over `cores`, pressures shares of the time.
         # `compute_seconds` and `memory_seconds`: what a fixed computation and fixed reads of memory took.
-        _table("pressures", job=_N, host=_N, rank=_I, began_at=_F, ended_at=_F, run_seconds=_F, delay_seconds=_F,
-               stopped_seconds=_F, blocked_seconds=_F, major_faults=_I, resident_bytes=_I, core=_I, process=_N,
-               process_of=_N, process_core=_I, process_seconds=_F, cores=_I, busy_seconds=_F, steal_seconds=_F,
-               cpu_pressure=_F, memory_pressure=_F, io_pressure=_F, swapped_pages=_I, available_bytes=_I,
-               throttles=_I, compute_seconds=_F, memory_seconds=_F),
+        _table("pressures", job=_N, host=_N, rank=_UNKNOWN_COUNT, began_at=_TIME, ended_at=_TIME,
+               run_seconds=_UNKNOWN_SECONDS, delay_seconds=_UNKNOWN_SECONDS, stopped_seconds=_UNKNOWN_SECONDS,
+               blocked_seconds=_UNKNOWN_SECONDS, major_faults=_UNKNOWN_COUNT, resident_bytes=_UNKNOWN_COUNT,
+               core=_UNKNOWN_COUNT, process=_N, process_of=_N, process_core=_UNKNOWN_COUNT,
+               process_seconds=_UNKNOWN_SECONDS, cores=_UNKNOWN_COUNT, busy_seconds=_UNKNOWN_SECONDS,
+               steal_seconds=_UNKNOWN_SECONDS, cpu_pressure=_UNKNOWN_SECONDS, memory_pressure=_UNKNOWN_SECONDS,
+               io_pressure=_UNKNOWN_SECONDS, swapped_pages=_UNKNOWN_COUNT, available_bytes=_UNKNOWN_COUNT,
+               throttles=_UNKNOWN_COUNT, compute_seconds=_UNKNOWN_SECONDS, memory_seconds=_UNKNOWN_SECONDS),
         # One row per job step at its end. `exit_status` as a shell reports it, -1 if unknown; `intervals` as counted
         # by the shim, `dropped`: those of them that are in no block. `imported`: 1 for a run of other records, that is
         # learned and not judged.
-        _table("runs", job=_N, ended_at=_F, runtime_seconds=_F, exit_status=_I, intervals=_I, dropped=_I,
-               imported=(_I, 0)),
+        _table("runs", job=_N, ended_at=_TIME, runtime_seconds=_UNKNOWN_SECONDS, exit_status=_STATUS, intervals=_COUNT,
+               dropped=_COUNT, imported=(_FLAG, 0)),
         # Cost of the sidecar up to the end of a run: processor time, peak resident memory and lifetime. Includes the
         # delivery of earlier runs.
-        _table("sidecars", job=_N, host=_N, cpu_seconds=_F, resident_bytes=_I, lived_seconds=_F, at=_F),
+        _table("sidecars", job=_N, host=_N, cpu_seconds=_SECONDS, resident_bytes=_COUNT, lived_seconds=_SECONDS,
+               at=_TIME),
         # Lower, expected, upper for one class (kind interval) or a whole run (kind runtime, class 0).
         _table("bands", workload=_N, class_id=_U, kind=_N, method=_N, samples=_I, runs=_I, lower_seconds=_F,
                expected_seconds=_F, upper_seconds=_F, shape=_F, location_seconds=_F, scale_seconds=_F, fitted_at=_F),
@@ -144,8 +194,8 @@ TABLES: Final[dict[str, Table]] = {
         # Features reported by a program on one host: the `reduction` (largest value) over `processes`, and the seconds
         # from their start until it was known. A row is written when a feature is stable, and at the end for each whose
         # value has changed. `source`: file:line:column of the probe, empty for features named by the program.
-        _table("features", job=_N, host=_N, name=_T, value=_F, known_seconds=_F, processes=_I, reduction=_N, source=_T,
-               at=_F),
+        _table("features", job=_N, host=_N, name=_T, value=_FINITE, known_seconds=_SECONDS, processes=_COUNT,
+               reduction=_N, source=_T, at=_TIME),
         # Fitted models of features. `version` is a digest of the training data; `features` maps names to importance
         # (JSON). Errors are means of abs(log(predicted / actual)) over the newest `scored` runs, by models trained on
         # older ones: this model, and the model of scales alone (NaN if it predicted less than half of them). `chosen`:
@@ -153,7 +203,7 @@ TABLES: Final[dict[str, Table]] = {
         _table("models", application=_N, version=_N, features=_T, runs=_I, scored=_I, error=_F, scaling_error=_F,
                chosen=_N, fitted_at=_F),
         # Events of the pipeline itself: drops, refusals, restarts.
-        _table("events", source=_N, kind=_N, rows=_I, detail=_T, at=_F),
+        _table("events", source=_N, kind=_N, rows=_COUNT, detail=_T, at=_TIME),
         # Predicted runtime of a job, written while it ran. `application` is cluster/app, `problem` adds the parameters,
         # `model` names the scaling laws, `runs` counts the past runs used, at `scales` different numbers of ranks; both
         # are 0 if only other problems of the application are known. `method` is features for a prediction from the

@@ -33,6 +33,7 @@ version understands the refusal `version`. A message of an unknown type is count
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -41,7 +42,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from barograph_agent.protocol.tables import IDENTIFIER, TABLES, TEXT_LIMIT, Kind, Table
+from barograph_agent.protocol.tables import IDENTIFIER, TABLES, TEXT_LIMIT, Domain, Kind, Table
 
 VERSION: Final = 1
 MAX_ROWS: Final = 65536
@@ -322,6 +323,55 @@ def _check_text(name: str, value: Wire, kind: Kind, rows: int, strict: bool) -> 
                 raise Invalid(f"column {name!r} is {text[:140]!r}, expected {kind.text}")
             if len(text) > TEXT_LIMIT:
                 raise Invalid(f"column {name!r} has {len(text)} characters, expected {kind.text}")
+
+
+def check_values(columns: Mapping[str, Wire], table: Table) -> None:
+    """Check that checked columns have values of their domains. Raises Invalid."""
+    for domain, names in _DOMAINS[table.name]:
+        arrays = []
+        for name in names:
+            value = columns[name]
+            if isinstance(value, bytes):
+                arrays.append(value)
+            elif not (domain.low <= value <= domain.high or (domain.unknown and math.isnan(value))):  # type: ignore
+                raise Invalid(f"column {name!r} is {value}, expected {domain}")
+        if arrays and not _fits(b"".join(arrays), domain):
+            for name in names:
+                if isinstance(value := columns[name], bytes):
+                    _check_each(name, np.frombuffer(value, domain.kind.dtype), domain)
+
+
+def _domains(table: Table) -> list[tuple[Domain, list[str]]]:
+    """Each domain with the columns that have it: they are checked together."""
+    names: dict[Domain, list[str]] = {}
+    for name, domain in table.domains.items():
+        names.setdefault(domain, []).append(name)
+    return list(names.items())
+
+
+_DOMAINS: Final = {name: _domains(table) for name, table in TABLES.items()}
+
+
+def _fits(data: bytes, domain: Domain) -> bool:
+    """Whether all numbers are in the domain: True is certain, False may be wrong.
+
+    The bits of floats from +0.0 on are ordered like the floats; those of negative floats and of NaN are larger.
+    """
+    if domain.kind is _F64:
+        if domain.low or domain.unknown:
+            return False
+        return int(np.frombuffer(data, "<u8").max()) <= int(np.float64(domain.high).view("<u8"))
+    shifted = np.frombuffer(data, "<i8") - int(domain.low) if domain.low else np.frombuffer(data, "<i8")
+    return int(shifted.view("<u8").max()) <= int(domain.high - domain.low)
+
+
+def _check_each(name: str, values: npt.NDArray[Any], domain: Domain) -> None:
+    inside = (values >= domain.low) & (values <= domain.high)
+    if domain.unknown:
+        inside |= np.isnan(values)
+    if not inside.all():
+        row = int(np.argmin(inside))
+        raise Invalid(f"column {name!r} is {values[row]} in row {row}, expected {domain}")
 
 
 def table_named(name: str) -> Table:

@@ -77,6 +77,27 @@ def score_output(name: str, job: WatchedJob, monitor: JobMonitor, known: Referen
     return Output("scores", 1, columns)
 
 
+def unjudged_output(name: str, workload: str, now: float) -> Output:
+    """The final row of `scores` of a job whose data cannot be evaluated. now: Unix seconds."""
+    unknown = dict.fromkeys(("score", "slowdown", "onset_at", "alarmed_at", "recovered_at"), math.nan)
+    columns = {
+        **unknown,
+        "job": name,
+        "workload": workload or "unknown",
+        "state": "unknown",
+        "windows": 0,
+        "final": 1,
+        "sentence": "unknown: its data cannot be evaluated, see the job's row of events",
+        "at": now,
+        "cause": "none",
+        "members": "[]",
+        "evidence": "{}",
+        "basis": "history",
+        "hosts": "[]",
+    }
+    return Output("scores", 1, columns)
+
+
 def verdicts(columns: Mapping[str, Column]) -> Iterator[JobVerdict]:
     """The final verdicts in rows of `scores`."""
     names = ("final", "job", "workload", "cause", "members", "hosts", "at")

@@ -21,6 +21,7 @@ from barograph_collector.client.follow import Follower, LogWriter
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.daemon.frozen import Frozen
 from barograph_collector.daemon.notify import Notifier
+from barograph_collector.daemon.quarantine import Quarantine, QuarantineExporter
 from barograph_collector.daemon.reload import Reload
 from barograph_collector.daemon.service import Exit, Shutdown, daemon_registry, serve_metrics
 from barograph_collector.daemon.settings import FollowerSettings, load_key
@@ -93,6 +94,11 @@ class Processor(Protocol):
         """Whether `step` has nothing to do before there are new rows."""
         ...
 
+    @property
+    def quarantine(self) -> Quarantine:
+        """The jobs whose data raised an exception."""
+        ...
+
 
 class RowSink(Protocol):
     """What appends rows to the log, such as LogWriter."""
@@ -112,7 +118,10 @@ class RowSink(Protocol):
 
 
 class Runner:
-    """Moves rows between the log and a processor."""
+    """Moves rows between the log and a processor.
+
+    An exception of the processor ends in its quarantine, and is reported as a row of `events`.
+    """
 
     def __init__(
         self,
@@ -122,8 +131,13 @@ class Runner:
         clock: Callable[[], float] = CLOCK.now,
         beat: Callable[[], None] = lambda: None,
         still: threading.Lock | None = None,
+        name: str = "follower",
     ) -> None:
-        """clock: Unix seconds. beat: called after each round of rows. still: held while the processor changes."""
+        """clock: Unix seconds. beat: called after each round of rows. still: held while the processor changes.
+
+        name: the source of events that are about no job.
+        """
+        self._name = name
         self._beat = beat
         self._still = still or threading.Lock()
         self._processor = processor
@@ -145,8 +159,8 @@ class Runner:
             for round_ in self._follower.poll():
                 with self._still:
                     for table, columns in round_:
-                        self._processor.observe(table, columns, self._clock())
-                    outputs = self._processor.step(self._clock())
+                        observe(self._processor, table, columns, self._clock())
+                    outputs = self._step()
                 self._write(outputs)
                 stepped = True
                 # One cycle can read months of the log.
@@ -161,13 +175,29 @@ class Runner:
         self._away = False
         if not stepped:
             with self._still:
-                outputs = self._processor.step(self._clock())
+                outputs = self._step()
             self._write(outputs)
+
+    def _step(self) -> list[Output]:
+        quarantine, now = self._processor.quarantine, self._clock()
+        outputs: list[Output] = []
+        with quarantine.guard("step"):
+            outputs = self._processor.step(now)
+        for failure in quarantine.take_unreported():
+            row = {"source": failure.job or self._name, "kind": "quarantine", "rows": 0, "at": now}
+            outputs.append(Output("events", 1, {**row, "detail": f"{self._name}: {failure.place}: {failure.detail}"}))
+        return outputs
 
     def _write(self, outputs: Iterable[Output]) -> None:
         for output in merged(outputs):
-            self._writer.put(*output)
+            with self._processor.quarantine.guard(f"append {output.table}"):
+                self._writer.put(*output)
         self._writer.pump()
+
+
+def observe(processor: Processor, table: str, columns: Mapping[str, Column], now: float) -> None:
+    """Process rows of one table, but those of jobs in quarantine. now: Unix seconds."""
+    processor.quarantine.observe(table, columns, lambda name, part: processor.observe(name, part, now))
 
 
 def serve(
@@ -200,6 +230,7 @@ def serve(
     registry, heartbeat = daemon_registry(name)
     still = still or threading.Lock()
     registry.register(Frozen(exporter, still))
+    registry.register(Frozen(QuarantineExporter(processor.quarantine), still))
     reload = Reload(configuration, apply, notifier, registry)
 
     def beat() -> None:
@@ -213,7 +244,7 @@ def serve(
         follower = Follower(reader, tables, wait_seconds=WAIT_SECONDS)
         # Each process writes a stream of its own: rows that the former one did not deliver are computed again.
         writer = LogWriter(settings.collector, f"{key.name if key else name}/{CLOCK.now_ns()}", key)
-        runner = Runner(processor, follower, writer, beat=beat, still=still)
+        runner = Runner(processor, follower, writer, beat=beat, still=still, name=name)
         prepared = prepare is None
         while not _wait(shutdown, reader, writer, WAIT_SECONDS + READ_SECONDS if runner.idle else CYCLE_SECONDS):
             beat()

@@ -66,6 +66,8 @@ def appended(message: wire.Append, frame: bytes, at: float) -> Item:
     """The rows of an append. An invalid append is recorded in `events` instead, which consumes its number."""
     try:
         entry = _checked(message)
+        # Not of rows that are replayed: an earlier version may have stored others.
+        wire.check_values(entry.columns, wire.table_named(entry.table))
     except wire.Invalid as error:
         return refused(message, "invalid", str(error), at)
     # Until it is in the database a message is in memory twice: as a frame, and as columns of expanded scalars.

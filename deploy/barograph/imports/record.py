@@ -9,8 +9,7 @@ from pathlib import PurePath
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from barograph_agent.job.identity import Job, clean
-from barograph_agent.protocol.tables import IDENTIFIER
-from barograph_modeler.scaling.history import MOST_RANKS
+from barograph_agent.protocol.tables import IDENTIFIER, MAX_RANKS
 
 APP_LIMIT: Final = 40
 _PATH: Final = re.compile(r"[./]*/")
@@ -77,8 +76,8 @@ def app_name(text: str) -> str:
 
 
 def count(field: str, text: str) -> int:
-    """A whole number from 1 to MOST_RANKS. Raises UnreadableLine."""
+    """A whole number from 1 to MAX_RANKS. Raises UnreadableLine."""
     number = int(float(text)) if _COUNT.fullmatch(text) else 0
-    if not 1 <= number <= MOST_RANKS:
-        raise UnreadableLine(f"{field} is {text[:80]!r}, expected a whole number from 1 to {MOST_RANKS}")
+    if not 1 <= number <= MAX_RANKS:
+        raise UnreadableLine(f"{field} is {text[:80]!r}, expected a whole number from 1 to {MAX_RANKS}")
     return number

@@ -16,10 +16,10 @@ from barograph.views.modeler import DEFAULT_MODELER, ModelerClient, default_mode
 from barograph.views.refusal import log_errors
 from barograph_agent.deliver import keys
 from barograph_agent.job.identity import JobError, parse_params
+from barograph_agent.protocol.tables import MAX_RANKS
 from barograph_agent.settings import places
 from barograph_agent.system.clock import CLOCK
 from barograph_collector.daemon.service import Exit
-from barograph_modeler.scaling.history import MOST_RANKS
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -50,8 +50,8 @@ def _page(context: ViewContext, options: argparse.Namespace) -> str:
 
 
 def _count(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= MOST_RANKS):
-        raise argparse.ArgumentTypeError(f"{text!r}, expected a whole number from 1 to {MOST_RANKS}")
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= MAX_RANKS):
+        raise argparse.ArgumentTypeError(f"{text!r}, expected a whole number from 1 to {MAX_RANKS}")
     return int(text)
 
 

@@ -7,7 +7,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from barograph_modeler.scaling.history import MOST_RANKS, Runs
+from barograph_agent.protocol.tables import MAX_RANKS
+from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.predictor import Prediction, Predictor
 
 SCALES: Final = 8
@@ -38,7 +39,7 @@ def scaling_curve(predictor: Predictor, problem: str, runs: Runs) -> ScalingCurv
     run = [int(ranks) for ranks in runs.scales[-SCALES:]]
     beyond = [run[-1] * 2**step for step in range(1, DOUBLINGS + 1)]
     points = []
-    for ranks in [*run, *(ranks for ranks in beyond if ranks <= MOST_RANKS)]:
+    for ranks in [*run, *(ranks for ranks in beyond if ranks <= MAX_RANKS)]:
         prediction = predictor.predict(problem, ranks)
         if isinstance(prediction, Prediction):
             points.append(Point(ranks, prediction.lower_seconds, prediction.expected_seconds, prediction.upper_seconds))

@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from barograph_modeler.scaling.history import MOST_RANKS, Runs
+from barograph_agent.protocol.tables import MAX_RANKS
+from barograph_modeler.scaling.history import Runs
 from barograph_modeler.state import lru
 
 RUNS: Final = 32
@@ -79,12 +80,12 @@ class WorkloadHistory:
 
     def learn(self, place: WorkloadPlace, seconds: float) -> None:
         """Add a healthy run. Runtimes not finite or not above 0, and invalid numbers of ranks, are ignored."""
-        if math.isfinite(seconds) and seconds > 0 and 1 <= place.ranks <= MOST_RANKS:
+        if math.isfinite(seconds) and seconds > 0 and 1 <= place.ranks <= MAX_RANKS:
             self._seconds(place).append(seconds)
 
     def replace(self, place: WorkloadPlace, seconds: Sequence[float]) -> None:
         """Replace all runs of a workload."""
-        if 1 <= place.ranks <= MOST_RANKS:
+        if 1 <= place.ranks <= MAX_RANKS:
             self._seconds(place).clear()
         for one in seconds:
             self.learn(place, one)

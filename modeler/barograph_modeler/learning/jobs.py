@@ -71,13 +71,17 @@ class PendingJobs:
         """Set the workload of a job."""
         self._job(job).workload = workload
 
+    def forget(self, job: str) -> None:
+        """Remove a job."""
+        self._pending.pop(job, None)
+
     def rename(self, workload: str, new: str) -> None:
         """The jobs of one workload belong to another."""
         for pending in self._pending.values():
             if pending.workload == workload:
                 pending.workload = new
 
-    def poll(self, now: float) -> Iterator[tuple[PendingJob, EndedJob | None]]:
+    def poll(self, now: float) -> Iterator[tuple[str, PendingJob, EndedJob | None]]:
         """All jobs of known workloads, each with its end if its verdict is known; those jobs are removed.
 
         now: Unix seconds.
@@ -88,9 +92,9 @@ class PendingJobs:
             end = pending.end
             if end is not None and (pending.final or end.imported or self._has_no_verdict(end, now)):
                 del self._pending[job]
-                yield pending, pending.ended(job, end)
+                yield job, pending, pending.ended(job, end)
             else:
-                yield pending, None
+                yield job, pending, None
 
     def _has_no_verdict(self, end: JobEnd, now: float) -> bool:
         """Whether a run that has ended will not be judged any more."""

@@ -9,6 +9,7 @@ from typing import Final
 
 from barograph_agent.protocol.wire import Column
 from barograph_agent.system.clock import CLOCK
+from barograph_collector.daemon.quarantine import Quarantine
 from barograph_collector.daemon.runner import Output
 from barograph_modeler.learning.backlog import Backlog, Key
 from barograph_modeler.learning.jobs import PendingJobs
@@ -72,6 +73,8 @@ class Learner(Stateful):
         """Jobs that have ended since the list was last cleared."""
         self.accepted: list[tuple[str, list[float]]] = []
         """Workloads whose withheld runs became their history, with the runtimes, since the list was last cleared."""
+        self.quarantine = Quarantine(self.forget)
+        """The owner of several processors replaces it with the one that they share."""
         self._seed = seed
         self._classes = classes
         self._accept = accept
@@ -107,13 +110,18 @@ class Learner(Stateful):
         """Set the workload of a job, without a row of `jobs`."""
         self._jobs.begin(job, workload)
 
+    def forget(self, job: str) -> None:
+        """Forget a job that is not learned yet."""
+        self._jobs.forget(job)
+
     def step(self, now: float) -> list[Output]:
         """Learn from jobs whose health is known, refit classes, and return the rows to write. now: Unix seconds."""
         events: list[Output] = []
         new_runs: dict[str, None] = {}
-        for pending, ended in self._jobs.poll(now):
-            learn = self._learn_suspect if pending.suspect and self._is_comparable(pending) else self._learn_healthy
-            events += learn(pending, ended is not None, new_runs, now)
+        for job, pending, ended in self._jobs.poll(now):
+            with self.quarantine.guard("learn", job):
+                learn = self._learn_suspect if pending.suspect and self._is_comparable(pending) else self._learn_healthy
+                events += learn(pending, ended is not None, new_runs, now)
             if ended is not None:
                 self.ended.append(ended)
                 self.withheld_intervals += pending.dropped
@@ -232,8 +240,9 @@ class Learner(Stateful):
         while (key := self.backlog.pop()) is not None:
             name, class_id = key
             interval = self.workloads[name].intervals[class_id]
-            interval.refit(self._seed)
-            bands.setdefault(name, []).extend((class_id, "interval", band) for band in interval.bands)
+            with self.quarantine.guard("refit"):
+                interval.refit(self._seed)
+                bands.setdefault(name, []).extend((class_id, "interval", band) for band in interval.bands)
             if self._clock() - began >= self._refit_seconds:
                 break
         return {name: rows for name, rows in bands.items() if rows}

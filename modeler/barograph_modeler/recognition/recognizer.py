@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from barograph_agent.protocol.wire import Column
+from barograph_collector.daemon.quarantine import Quarantine
 from barograph_collector.daemon.runner import Output
 from barograph_modeler.recognition.family import Decision, Family, How, Merge, Relevance, UnknownWork, family_of
 from barograph_modeler.recognition.request import Request
@@ -86,6 +87,8 @@ class Recognizer(Stateful):
         self._has_evidence = False
         self._size = 0
         """Requests kept, of all families, or more: what merges and groups have lost is not subtracted at once."""
+        self.quarantine = Quarantine(self.forget)
+        """The owner of several processors replaces it with the one that they share."""
         self.outputs: list[Output] = []
         """Rows to write since the list was last cleared."""
 
@@ -155,14 +158,23 @@ class Recognizer(Stateful):
             if waiting.row is None or not (ready or now - waiting.seen_at > WAIT_SECONDS):
                 continue
             del self._waiting[job]
-            assigned.append(Assigned(job, self._assign(job, waiting, now)))
+            with self.quarantine.guard("recognise", job):
+                assigned.append(Assigned(job, self._assign(job, waiting, now)))
         for job, age in list(self._fresh.items()):
             if job in self._waiting:
                 continue
             del self._fresh[job]
-            if (group := self._assign_again(job, age, now)) is not None:
-                assigned.append(Assigned(job, group))
+            with self.quarantine.guard("recognise", job):
+                if (group := self._assign_again(job, age, now)) is not None:
+                    assigned.append(Assigned(job, group))
         return assigned
+
+    def forget(self, job: str) -> None:
+        """Forget a job that has not ended."""
+        self._waiting.pop(job, None)
+        self._places.pop(job, None)
+        self._signatures.pop(job, None)
+        self._fresh.pop(job, None)
 
     def _assign_again(self, job: str, age: float, now: float) -> str | None:
         """The other group of a job, of which is known now what it communicates; None to stay."""

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from barograph_agent.protocol.tables import MAX_RANKS
 from barograph_modeler.maxima.sample import Floats
-
-MOST_RANKS: Final = 100_000_000
-"""Upper limit on plausible numbers of ranks."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ class Runs:
             if column.size != count:
                 raise ValueError(f"{name} has {column.size} values, expected {count} as ranks has")
         known = ~np.isnan(columns["nodes"])
-        _require("ranks are", whole, _is_count(whole), f"a whole number from 1 to {MOST_RANKS}")
+        _require("ranks are", whole, _is_count(whole), f"a whole number from 1 to {MAX_RANKS}")
         _require("nodes are", columns["nodes"], ~known | _is_count(columns["nodes"]), "a whole number above 0")
         _require("nodes are", columns["nodes"], ~known | ~(columns["nodes"] > whole), "at most the number of ranks")
         _require("size is", columns["size"], _is_positive(columns["size"]), "a finite number above 0")
@@ -102,7 +99,7 @@ def _is_positive(values: Floats) -> npt.NDArray[np.bool_]:
 
 
 def _is_count(values: Floats) -> npt.NDArray[np.bool_]:
-    count: npt.NDArray[np.bool_] = (values >= 1) & (values <= MOST_RANKS) & (values == np.floor(values))
+    count: npt.NDArray[np.bool_] = (values >= 1) & (values <= MAX_RANKS) & (values == np.floor(values))
     return count
 
 

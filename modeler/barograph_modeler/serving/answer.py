@@ -8,9 +8,9 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
+from barograph_agent.protocol.tables import MAX_RANKS
 from barograph_modeler.forecasts.history import Application, problem_name
 from barograph_modeler.forecasts.library import Published, smallest_scale
-from barograph_modeler.scaling.history import MOST_RANKS
 from barograph_modeler.scaling.predictor import Prediction, Refusal
 from barograph_modeler.serving.question import BadQuestion, Question
 
@@ -151,7 +151,7 @@ class _ProblemQuery:
         ranks, here = self._smallest, self.predict(self._smallest)
         if isinstance(here, Refusal):
             return None
-        while 2 * ranks <= MOST_RANKS:
+        while 2 * ranks <= MAX_RANKS:
             prediction = self.predict(2 * ranks)
             if isinstance(prediction, Refusal):
                 return {"until_ranks": ranks, "ends": "refusal", "gain": MIN_GAIN}

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl
 
-from barograph_agent.protocol.tables import IDENTIFIER
-from barograph_modeler.scaling.history import MOST_RANKS
+from barograph_agent.protocol.tables import IDENTIFIER, MAX_RANKS
 
 RISK: Final = 0.01
 _NAMES: Final = ("app", "ranks", "nodes", "cluster", "risk", "curve", "format")
@@ -97,8 +96,8 @@ def _number(name: str, text: str, low: float = -math.inf, high: float = math.inf
 
 def _count(name: str, text: str) -> int:
     number = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0
-    if not 1 <= number <= MOST_RANKS:
-        raise BadQuestion(f"{name} is {text[:80]!r}, expected a whole number from 1 to {MOST_RANKS}")
+    if not 1 <= number <= MAX_RANKS:
+        raise BadQuestion(f"{name} is {text[:80]!r}, expected a whole number from 1 to {MAX_RANKS}")
     return number
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from barograph_agent.protocol.tables import MAX_RANKS
 from barograph_modeler.maxima.sample import Floats
-from barograph_modeler.scaling.history import MOST_RANKS, Runs
+from barograph_modeler.scaling.history import Runs
 from barograph_modeler.studies.series import BadTable, Columns, CsvTable, positions
 
 
@@ -100,5 +101,5 @@ def split(
 def _counts(table: CsvTable, name: str | None) -> Floats:
     if name is None:
         return np.full(len(table.rows), np.nan)
-    wanted = f"a whole number from 1 to {MOST_RANKS}"
-    return table.numbers(name, wanted, lambda x: 1 <= x <= MOST_RANKS and x == math.floor(x), blank=True)
+    wanted = f"a whole number from 1 to {MAX_RANKS}"
+    return table.numbers(name, wanted, lambda x: 1 <= x <= MAX_RANKS and x == math.floor(x), blank=True)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from barograph_modeler.scaling.history import MOST_RANKS
+from barograph_agent.protocol.tables import MAX_RANKS
 from barograph_modeler.studies.weak.complexity import Complexity
 
 Grid = Literal["any", "rectangle", "square", "cube"]
@@ -60,10 +60,10 @@ def plan(
     likewise. Raises ValueError for numbers out of range and if fewer than FEWEST configurations are feasible.
     """
     for name, number in (("max ranks", max_ranks), *(("target ranks", target) for target in targets)):
-        if not 1 <= number <= MOST_RANKS:
-            raise ValueError(f"{name}: {number}, expected 1 to {MOST_RANKS}")
-    if not 1 <= at_ranks <= MOST_RANKS:
-        raise ValueError(f"ranks of the given size: {at_ranks}, expected 1 to {MOST_RANKS}")
+        if not 1 <= number <= MAX_RANKS:
+            raise ValueError(f"{name}: {number}, expected 1 to {MAX_RANKS}")
+    if not 1 <= at_ranks <= MAX_RANKS:
+        raise ValueError(f"ranks of the given size: {at_ranks}, expected 1 to {MAX_RANKS}")
     if count < FEWEST:
         raise ValueError(f"{count} configurations, expected at least {FEWEST}: the law has three coefficients")
     if ranks_multiple < 1 or not (math.isfinite(size_multiple) and size_multiple > 0):
@@ -81,7 +81,7 @@ def plan(
         )
     configurations = [_configuration(complexity, share, r, chosen[r], grid, size_multiple) for r in sorted(chosen)]
     for target in targets:
-        ranks = _feasible(target, grid, ranks_multiple, MOST_RANKS)
+        ranks = _feasible(target, grid, ranks_multiple, MAX_RANKS)
         configurations.append(_configuration(complexity, share, ranks, target, grid, size_multiple))
     return configurations
 
