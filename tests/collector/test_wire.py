@@ -103,7 +103,8 @@ DOMAINS = [(table, column) for table in TABLES.values() for column in table.doma
 def test_a_value_outside_of_its_domain_is_refused_with_its_column_and_row(table: Table, column: str) -> None:
     domain, rows = table.domains[column], 3
     inside: dict[str, Any] = {name: domain.high for name, domain in table.domains.items()}
-    inside = {name: inside.get(name, "x" if kind.is_text else 1) for name, kind in table.columns.items()}
+    texts = dict.fromkeys(table.json, "")
+    inside = {**{name: "x" if kind.is_text else 1 for name, kind in table.columns.items()}, **texts, **inside}
     is_float = domain.kind is Kind.F64
     outside = [np.nextafter(domain.low, -np.inf), 1.001 * domain.high, np.inf, -np.inf, -1e-320] if is_float else []
     outside = outside or [int(domain.low) - 1, int(domain.high) + 1, -(2**63), 2**63 - 1]
@@ -124,6 +125,22 @@ def test_a_value_outside_of_its_domain_is_refused_with_its_column_and_row(table:
         assert refusal(value) == f"column {column!r} is {value}, expected {domain}"
         found = refusal(np.array([domain.low, value, domain.high], domain.kind.dtype))
         assert found == f"column {column!r} is {value} in row 1, expected {domain}"
+
+
+@pytest.mark.parametrize("text", ["{", "nan", "[" * 60000, '{"a":' * 9999, '{"a": 1}', '"a"', '{"\\ud800": ""}', "[{}"])
+@pytest.mark.parametrize(
+    ("table", "column"), [("jobs", "params"), *(("works", column) for column in TABLES["works"].json)]
+)
+def test_text_that_is_not_the_json_of_its_column_is_refused(table: str, column: str, text: str) -> None:
+    kinds = TABLES[table]
+    row: dict[str, Any] = {
+        name: "" if kind is Kind.TEXT else "x" if kind.is_text else 1 for name, kind in kinds.columns.items()
+    }
+    for values in (text, ["", text]):
+        message = wire.append("s", 1, table, 2, {**row, column: values})
+        refusal = messages.appended(message, wire.encode(message), 0.0).refusal
+        assert refusal is not None
+        assert refusal.detail.startswith(f"column {column!r} is {text[:140]!r}, expected JSON")
 
 
 def test_rows_that_an_earlier_version_stored_are_replayed_whatever_their_values_are() -> None:

@@ -18,7 +18,7 @@ from prometheus_client.metrics_core import Metric
 from barograph.cli import COMMANDS
 from barograph.cli import main as barograph
 from barograph.operate import config_reference
-from barograph_agent.protocol.tables import TABLES, Kind
+from barograph_agent.protocol.tables import TABLES, Kind, Table
 from barograph_agent.settings.sources import Configuration
 from barograph_alerts.export.exporter import AlertsExporter
 from barograph_alerts.processor import Scorer
@@ -268,7 +268,8 @@ def test_the_reference_lists_every_table_with_its_columns_types_units_and_defaul
     columns = {**{table.name: table.columns for table in TABLES.values()}, **OWN_COLUMNS, "meta": {"version": "BIGINT"}}
     assert list(found) == list(columns)
     for name, kinds in columns.items():
-        defaults, domains = (TABLES[name].defaults, TABLES[name].domains) if name in TABLES else ({}, {})
+        table = TABLES.get(name, Table(name, {}))
+        defaults, domains = table.defaults, {**table.domains, **table.json}
         expected = []
         for column, kind in kinds.items():
             default = f"`{json.dumps(defaults[column])}`" if column in defaults else ""

@@ -59,6 +59,21 @@ class Domain:
         return f"{self.low:.12g} to {self.high:.12g}" + (", or NaN" if self.unknown else "")
 
 
+class Json(enum.Enum):
+    """What the JSON in a text column is; an empty text is unknown."""
+
+    TEXTS = ("list of texts", list[str])
+    MAP = ("object of texts", dict[str, str])
+    OBJECTS = ("list of objects of texts and integers", list[dict[str, str | int]])
+
+    def __init__(self, text: str, type_: Any) -> None:
+        self.text = text
+        self.type = type_
+
+    def __str__(self) -> str:
+        return f"JSON, {self.text}"
+
+
 @dataclass(frozen=True)
 class Table:
     """A named list of typed columns, the defaults of columns added later, and the domains of what agents write."""
@@ -67,16 +82,27 @@ class Table:
     columns: dict[str, Kind]
     defaults: dict[str, str | int | float] = field(default_factory=dict)
     domains: dict[str, Domain] = field(default_factory=dict)
+    json: dict[str, Json] = field(default_factory=dict)
 
 
-def _table(name: str, /, **columns: Kind | Domain | tuple[Kind | Domain, str | int | float]) -> Table:
+_Spec = Kind | Domain | Json
+
+
+def _table(name: str, /, **columns: _Spec | tuple[_Spec, str | int | float]) -> Table:
     pairs = {column: spec if isinstance(spec, tuple) else (spec, None) for column, spec in columns.items()}
     return Table(
         name,
-        {column: spec.kind if isinstance(spec, Domain) else spec for column, (spec, _) in pairs.items()},
+        {column: _kind(spec) for column, (spec, _) in pairs.items()},
         {column: default for column, (_, default) in pairs.items() if default is not None},
         {column: spec for column, (spec, _) in pairs.items() if isinstance(spec, Domain)},
+        {column: spec for column, (spec, _) in pairs.items() if isinstance(spec, Json)},
     )
+
+
+def _kind(spec: _Spec) -> Kind:
+    if isinstance(spec, Json):
+        return Kind.TEXT
+    return spec.kind if isinstance(spec, Domain) else spec
 
 
 MAX_COUNT: Final = 10**15
@@ -88,7 +114,9 @@ MAX_TIME: Final = 4_102_444_800.0
 MAX_SECONDS: Final = 1e12
 
 _N, _T, _F, _I, _U = Kind.NAME, Kind.TEXT, Kind.F64, Kind.I64, Kind.U64
-_COUNT, _POSITIVE = Domain(_I, 0, MAX_COUNT), Domain(_I, 1, MAX_COUNT)
+_COUNT = Domain(_I, 0, MAX_COUNT)
+# Of one block: those of a job add up to less than 2**53.
+_POSITIVE = Domain(_I, 1, 2**32)
 _RANKS, _SOME_RANKS = Domain(_I, 0, MAX_RANKS), Domain(_I, 1, MAX_RANKS)
 _UNKNOWN_COUNT = Domain(_I, -1, MAX_COUNT)
 _FLAG = Domain(_I, 0, 1)
@@ -107,8 +135,8 @@ TABLES: Final[dict[str, Table]] = {
         # One row per job step, written when its first MPI process has started (or at its end, if none did: ranks 0).
         # `job` is cluster/id.restart.step; runs of the same `workload` are comparable; times are Unix seconds.
         # `scheduler` is slurm, pbs, flux or none; `unique_id` is Slurm's SLUID, empty if there is none.
-        _table("jobs", job=_N, cluster=_N, workload=_N, app=_N, user=_N, params=_T, ranks=_RANKS, nodes=_RANKS, host=_N,
-               started_at=_TIME, scheduler=(_N, "none"), account=(_T, ""), unique_id=(_T, "")),
+        _table("jobs", job=_N, cluster=_N, workload=_N, app=_N, user=_N, params=Json.MAP, ranks=_RANKS, nodes=_RANKS,
+               host=_N, started_at=_TIME, scheduler=(_N, "none"), account=(_T, ""), unique_id=(_T, "")),
         # What was asked for, of rank 0: one row per job step, at most 2 s after its first MPI process has started. All
         # texts but `job`, `plain` and `reason` are salted digests in hex, empty if unknown: `executable` of its build
         # id, else of its content; `program` of its name, of the script's for an interpreter; `script` of its content.
@@ -117,8 +145,9 @@ TABLES: Final[dict[str, Table]] = {
         # JSON, where there is none: digests of small files in the working folder by digests of their names. `threads`
         # as in OMP_NUM_THREADS and the like, -1 if unknown. `plain`: the words themselves (JSON), where the site says
         # so. `reason`: why something is missing, in words.
-        _table("works", job=_N, executable=_T, program=_T, script=_T, words=_T, inputs=_T, ranks=_RANKS, nodes=_RANKS,
-               ranks_per_node=_RANKS, threads=_UNKNOWN_COUNT, plain=_T, reason=_T, folder=(_T, ""), platform=(_T, "")),
+        _table("works", job=_N, executable=_T, program=_T, script=_T, words=Json.TEXTS, inputs=Json.OBJECTS,
+               ranks=_RANKS, nodes=_RANKS, ranks_per_node=_RANKS, threads=_UNKNOWN_COUNT, plain=Json.TEXTS, reason=_T,
+               folder=(Json.MAP, ""), platform=(Json.MAP, "")),
         # The work that a job does, as the modeler recognises it. `workload` is the group of like work: that of the row
         # of `jobs` (`family`), or one with a digest of what was asked for after it. `how`: first, same, like, merged
         # or none (nothing is known of what was asked for). `reason`: in words. The last row of a job counts.

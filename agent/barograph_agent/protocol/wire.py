@@ -36,13 +36,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from barograph_agent.protocol.tables import IDENTIFIER, TABLES, TEXT_LIMIT, Domain, Kind, Table
+from barograph_agent.protocol.tables import IDENTIFIER, TABLES, TEXT_LIMIT, Domain, Json, Kind, Table
 
 VERSION: Final = 1
 MAX_ROWS: Final = 65536
@@ -326,7 +326,11 @@ def _check_text(name: str, value: Wire, kind: Kind, rows: int, strict: bool) -> 
 
 
 def check_values(columns: Mapping[str, Wire], table: Table) -> None:
-    """Check that checked columns have values of their domains. Raises Invalid."""
+    """Check that checked columns have values of their domains, and JSON. Raises Invalid."""
+    for name, json in table.json.items():
+        value = columns[name]
+        for text in {value} if isinstance(value, str) else set(cast("list[str]", value)):
+            _check_json(name, text, json)
     for domain, names in _DOMAINS[table.name]:
         arrays = []
         for name in names:
@@ -341,6 +345,14 @@ def check_values(columns: Mapping[str, Wire], table: Table) -> None:
                     _check_each(name, np.frombuffer(value, domain.kind.dtype), domain)
 
 
+def _check_json(name: str, text: str, json: Json) -> None:
+    try:
+        if text:
+            _JSON[json](text)
+    except (msgspec.MsgspecError, RecursionError):
+        raise Invalid(f"column {name!r} is {text[:140]!r}, expected {json}") from None
+
+
 def _domains(table: Table) -> list[tuple[Domain, list[str]]]:
     """Each domain with the columns that have it: they are checked together."""
     names: dict[Domain, list[str]] = {}
@@ -349,6 +361,7 @@ def _domains(table: Table) -> list[tuple[Domain, list[str]]]:
     return list(names.items())
 
 
+_JSON: Final = {json: msgspec.json.Decoder(json.type).decode for json in Json}
 _DOMAINS: Final = {name: _domains(table) for name, table in TABLES.items()}
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
+from barograph_modeler.maxima.ratio import log_ratio
 from barograph_modeler.pace.pace import MINIMUM_SHARE, PaceRatio
 from barograph_modeler.pace.windows import Window
 
@@ -78,7 +79,7 @@ class Baseline:
             if mean is not None:
                 actual += seconds
                 expected += window.counts[class_id] * mean
-        log = math.log(actual / expected) if actual > 0 and expected > 0 else math.nan
+        log = log_ratio(actual, expected)
         return PaceRatio(log, actual / total if total > 0 else 0.0, actual, expected)
 
     def add_phases(self, window: Window, reference: float, into: dict[int, tuple[float, float]]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from barograph_alerts.detection.sequential import change_point
+from barograph_modeler.maxima.ratio import log_ratio
 from barograph_modeler.pace.pace import PaceRatio
 from barograph_modeler.pace.progress import SLOPES, Delay, ProgressProfile, least_delay
 from barograph_modeler.pace.windows import Window
@@ -79,7 +80,7 @@ class OneDelay:
 
     def trim(self) -> None:
         """Remove parts before the change point from the front of the excursion."""
-        parts = [abs(math.log(actual / expected)) for _, actual, expected in self._delay.parts if actual > 0 < expected]
+        parts = [abs(log_ratio(actual, expected)) for _, actual, expected in self._delay.parts if actual > 0 < expected]
         if parts and len(parts) == len(self._delay.parts):
             self._delay.trim(change_point(parts))
 
@@ -147,7 +148,7 @@ class DelayTest:
             self._passed_at = at
             self._point += 1
         actual, usual = self._passed_at - began_at, float(seconds[self._point] - seconds[began])
-        self.ratio = PaceRatio(math.log(actual / usual), 1.0, actual, usual) if actual > 0 and usual > 0 else None
+        self.ratio = PaceRatio(log_ratio(actual, usual), 1.0, actual, usual) if actual > 0 and usual > 0 else None
         self._counted, self._until = counted, window.ended_at
         if self._void:
             self._passed_at, self._void = window.ended_at, False

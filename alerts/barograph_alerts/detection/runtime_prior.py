@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from scipy.special import stdtr, stdtrit
 
 from barograph_alerts.detection.alarm import Basis
+from barograph_modeler.maxima.ratio import log_ratio
 from barograph_modeler.maxima.runtime import p_value
 
 FREEDOM: Final = 4
@@ -52,8 +53,8 @@ class RuntimePrior(NamedTuple):
         Log runtimes are assumed to follow Student's t with FREEDOM degrees of freedom about the median, with the upper
         limit as 97.5 % quantile: 99.5 % are within 1.66 times the distance, against 1.31 for a normal distribution.
         """
-        reach = math.log(self.upper_seconds / self.expected_seconds)
-        excess = math.log(seconds / self.expected_seconds)
+        reach = log_ratio(self.upper_seconds, self.expected_seconds)
+        excess = log_ratio(seconds, self.expected_seconds)
         if reach <= 0:
             return 1.0 if excess <= 0 else 0.0
         return float(stdtr(FREEDOM, -LIMIT * excess / reach))

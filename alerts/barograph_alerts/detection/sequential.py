@@ -7,6 +7,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
 
+from barograph_modeler.maxima.ratio import log_ratio
+
 KAPPA: Final = 0.5
 """The calibrator's exponent. A smaller one bets more on the smallest p-values, but those of a slowdown of 10 % are
 moderate: of 1,000 simulated ones 0.5 detects 92 %; 0.4 detects 88 %, and large slowdowns one window sooner
@@ -115,7 +117,7 @@ class Sequential:
 
     def trim(self) -> None:
         """Remove windows before the change point from the front of the excursion."""
-        first = change_point([abs(math.log(actual / expected)) for _, actual, expected in self._excursion])
+        first = change_point([abs(log_ratio(actual, expected)) for _, actual, expected in self._excursion])
         for _, actual, expected in self._excursion[:first]:
             self._actual -= actual
             self._expected -= expected

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from scipy.special import stdtr, stdtrit
 
 from barograph_modeler.maxima.band import LEVEL, Band, check_level
+from barograph_modeler.maxima.ratio import log_ratio
 from barograph_modeler.maxima.sample import Floats, check_sample
 
 MINIMUM_RUNS: Final = 3
@@ -28,11 +29,15 @@ CAUTIOUS_SPREAD: Final = 0.05
 PRIOR_SPREAD that would be 1 in 100, with this 7."""
 PRIOR_SECONDS: Final = 0.1
 """The prior of what starting and ending a program adds to the spread of short runs, in seconds."""
+MIN_SECONDS: Final = 1e-6
+"""No program runs for less; shorter times are treated as this one where the prior divides by them."""
+MAX_LOG: Final = 690.0
+"""Logarithm of the largest limit that is given: near the largest number."""
 
 
 def prior_spread(expected_seconds: float, spread: float = PRIOR_SPREAD) -> float:
     """The prior of the spread of log runtimes of runs that take so long. spread: that of long runs."""
-    return math.hypot(spread, PRIOR_SECONDS / expected_seconds)
+    return math.hypot(spread, PRIOR_SECONDS / max(expected_seconds, MIN_SECONDS))
 
 
 def posterior_spread(spread: float, runs: int, prior: float = PRIOR_SPREAD) -> float:
@@ -83,13 +88,13 @@ def p_value(seconds: float, expected: float, upper: float, runs: int) -> float:
     few = runs < MINIMUM_RUNS
     freedom = PRIOR_RUNS + runs - 1
     wider = math.sqrt(1 + 1 / runs)
-    spread = math.log(upper / expected) / float(stdtrit(freedom if few else runs - 1, (1 + LEVEL) / 2)) / wider
+    spread = log_ratio(upper, expected) / float(stdtrit(freedom if few else runs - 1, (1 + LEVEL) / 2)) / wider
     if few:
         # The sample's own: the posterior without its prior.
         own = ((PRIOR_RUNS + runs - 1) * spread**2 - PRIOR_RUNS * prior_spread(expected) ** 2) / max(runs - 1, 1)
         spread = math.sqrt(max(own, 0.0))
     scale = posterior_spread(spread, runs, prior_spread(expected, CAUTIOUS_SPREAD)) * wider
-    return float(stdtr(freedom, -math.log(seconds / expected) / scale))
+    return float(stdtr(freedom, -log_ratio(seconds, expected) / scale))
 
 
 def _logs(runtimes: npt.ArrayLike) -> Floats:
@@ -103,4 +108,5 @@ def _logs(runtimes: npt.ArrayLike) -> Floats:
 def _band(logs: Floats, spread: float, freedom: int, level: float) -> Band:
     middle = float(logs.mean())
     reach = float(stdtrit(freedom, (1 + level) / 2)) * spread * math.sqrt(1 + 1 / logs.size)
-    return Band("log-t", logs.size, math.exp(middle - reach), math.exp(middle), math.exp(middle + reach))
+    lower, expected, upper = (math.exp(min(log, MAX_LOG)) for log in (middle - reach, middle, middle + reach))
+    return Band("log-t", logs.size, lower, expected, upper)

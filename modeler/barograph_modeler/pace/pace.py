@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, NamedTuple, Self
 import msgspec
 import numpy as np
 
+from barograph_modeler.maxima.ratio import log_ratio
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.pace.progress import ProgressProfile
 from barograph_modeler.pace.windows import RunPace, Window
@@ -158,7 +159,7 @@ def _compare(counts: Mapping[int, int], seconds: Mapping[int, float], means: Map
             actual += seconds[class_id]
             expected += count * mean
     total = sum(seconds.values())
-    log = math.log(actual / expected) if actual > 0 and expected > 0 else math.nan
+    log = log_ratio(actual, expected)
     return PaceRatio(log, actual / total if total > 0 else 0.0, actual, expected)
 
 
