@@ -11,7 +11,7 @@ from barograph_alerts.settings import AlertsSettings
 from barograph_collector.client.follow import Follower
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.daemon.options import run_daemon
-from barograph_collector.daemon.runner import observe, serve
+from barograph_collector.daemon.runner import serve
 
 TABLES = [
     "paces",
@@ -39,6 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _serve(configuration: Configuration[AlertsSettings]) -> int:
     from barograph_alerts.export.exporter import AlertsExporter
     from barograph_alerts.processor import Scorer
+    from barograph_alerts.restore import restore
 
     settings = configuration.settings
     scorer = Scorer(alpha=settings.alpha, margin=settings.margin, applications=configuration.applications)
@@ -52,12 +53,7 @@ def _serve(configuration: Configuration[AlertsSettings]) -> int:
         exporter.labels = now.labels
 
     def prepare(follower: Follower, reader: LogReader) -> None:
-        # Jobs with a final verdict are not judged again, and blocks before the first job without one are not read.
-        for table in ("scores", "jobs", "assignments"):
-            for page in reader.read_all(table):
-                observe(scorer, table, page.columns, CLOCK.now())
-        for table in ("features", "node_blocks", "pressures", "blocks", "silences"):
-            follower.offsets[table] = scorer.first_open_offset
+        restore(scorer, follower, reader, CLOCK.now())
 
     return serve(scorer, TABLES, exporter, configuration, apply=apply, prepare=prepare)
 

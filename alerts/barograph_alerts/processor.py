@@ -30,9 +30,12 @@ from barograph_collector.daemon.runner import Output
 from barograph_modeler.pace.windows import blocks_by_job
 from barograph_modeler.recognition.recognizer import MOVED_SECONDS
 from barograph_modeler.state import lru
+from barograph_modeler.state.fair import FairJobs
 
-JOBS: Final = 20_000
-"""Jobs kept; the least recently active are evicted."""
+MAX_JOBS: Final = 20_000
+"""Jobs watched, and ended jobs that are kept."""
+MAX_JUDGED: Final = 200_000
+"""Jobs with a final verdict that are known: a late row of an older one is taken for a job's whose begin was lost."""
 WAIT_SECONDS: Final = 10.0
 """How long a job waits to be assigned to a group of like work, where jobs are; then it is judged by itself."""
 MOVE_SECONDS: Final = 3.0
@@ -58,7 +61,7 @@ class Scorer:
         margin: float = MARGIN,
         applications: Mapping[str, Mapping[str, float]] | None = None,
     ) -> None:
-        self.jobs: OrderedDict[str, WatchedJob] = OrderedDict()
+        self.jobs: FairJobs[WatchedJob] = FairJobs(MAX_JOBS)
         self.finished: Counter[str] = Counter()
         self.ended: OrderedDict[str, tuple[WatchedJob, float]] = OrderedDict()
         self.nodes = NodeRanking(alpha)
@@ -74,9 +77,9 @@ class Scorer:
         self._progress = ProgressHistory()
         self._surroundings = Coincidences()
         self._speeds = NodeSpeeds()
-        self._judged: set[str] = set()
-        self._given_up: list[tuple[str, str]] = []
-        """Jobs in quarantine without a row of `scores`, and their workloads."""
+        self._judged: OrderedDict[str, None] = OrderedDict()
+        self._given_up: list[tuple[str, str, str]] = []
+        """Jobs without a verdict that will have none, their workloads, and why."""
         self._last_offset = 0
         self._has_groups = False
         """Whether jobs are assigned to groups of like work."""
@@ -143,7 +146,7 @@ class Scorer:
                 self.quarantine.add("step", name, error)
         with self.quarantine.guard("fleet"):
             self._judge_fleet()
-        scores += [unjudged_output(name, workload, now) for name, workload in self._given_up]
+        scores += [unjudged_output(name, workload, reason, now) for name, workload, reason in self._given_up]
         self._given_up.clear()
         return scores
 
@@ -152,8 +155,7 @@ class Scorer:
         if not job.workload:
             if job.ended:
                 # Its row of `jobs` was dropped on the way: there is nothing to compare it with.
-                self._judged.add(name)
-                del self.jobs[name]
+                self._close(name)
             return None
         if self._has_groups and not job.how:
             job.seen_at = min(job.seen_at, now) if job.seen_at == job.seen_at else now
@@ -176,12 +178,22 @@ class Scorer:
             return self._score(name, job, now)
         return None
 
-    def _give_up(self, name: str) -> None:
-        """Judge a job no further: its data raised an exception."""
-        job = self.jobs.pop(name, None)
-        self._judged.add(name)
+    def give_up_before(self, offset: int, began_at: float) -> None:
+        """Give up jobs whose rows of `jobs` are before an offset, or that began before a time, in Unix seconds.
+
+        Only of the latter it is known that they have no final verdict.
+        """
+        for name, job in list(self.jobs.items()):
+            if job.offset < offset:
+                self._close(name)
+            elif job.started_at < began_at and job.started_at > 0:
+                self._give_up(name, "it began long ago and has no end")
+
+    def _give_up(self, name: str, reason: str = "its data cannot be evaluated, see the job's row of events") -> None:
+        """Judge a job no further."""
+        job = self._close(name)
         self.finished["unknown"] += 1
-        self._given_up.append((name, job.workload if job is not None else ""))
+        self._given_up.append((name, job.workload if job is not None else "", reason))
 
     def _awaits_group(self, job: WatchedJob, now: float) -> bool:
         """Whether an ended job may yet be found to belong to another group."""
@@ -224,7 +236,7 @@ class Scorer:
         for row in range(len(columns["job"])):
             offset = int(columns["offset"][row])
             self._last_offset = max(self._last_offset, offset)
-            if (job := self._job(columns["job"][row])) is not None:
+            if (job := self._job(columns["job"][row], columns["user"][row])) is not None:
                 job.offset = offset
                 job.begin({name: values[row] for name, values in columns.items()})
 
@@ -262,8 +274,7 @@ class Scorer:
 
     def _read_scores(self, columns: Mapping[str, Column]) -> None:
         for verdict in verdicts(columns):
-            self._judged.add(verdict.job)
-            self.jobs.pop(verdict.job, None)
+            self._close(verdict.job)
             self._record(verdict)
 
     def _read_features(self, columns: Mapping[str, Column]) -> None:
@@ -312,9 +323,9 @@ class Scorer:
                 span = float(row["ended_at"]) - float(row["began_at"])
                 self._speeds.add(row["host"], row["job"], float(row["compute_seconds"]), span)
 
-    def _job(self, name: str) -> WatchedJob | None:
+    def _job(self, name: str, user: str = "") -> WatchedJob | None:
         """The watched job; None once it has its final verdict."""
-        return None if name in self._judged else lru.get(self.jobs, name, WatchedJob, JOBS)
+        return None if name in self._judged else self.jobs.use(name, WatchedJob, user)
 
     def _judge(self, job: WatchedJob) -> None:
         if job.monitor is None:
@@ -355,10 +366,14 @@ class Scorer:
         cause = job.monitor.cause if job.monitor is not None else Cause("unknown")
         self._record(JobVerdict(name, job.workload, cause.kind, cause.members, job.hosts, now))
         self.finished[job.state] += 1
-        self._judged.add(name)
+        self._close(name)
         self._progress.end(name, job.exit_status, job.points)
-        del self.jobs[name]
-        lru.store(self.ended, name, (job, now), JOBS)
+        lru.store(self.ended, name, (job, now), MAX_JOBS)
+
+    def _close(self, name: str) -> WatchedJob | None:
+        """Watch a job no further; what was watched of it."""
+        lru.store(self._judged, name, None, MAX_JUDGED)
+        return self.jobs.pop(name)
 
     def _record(self, verdict: JobVerdict) -> None:
         """Record the evidence of an ended job about its nodes."""

@@ -45,7 +45,7 @@ class ModelerProcessor(Stateful):
             self._edits += edits(columns)
         if table == "jobs":
             # Their workloads follow; what is read of them meanwhile is kept.
-            self.learner.expect(columns["job"])
+            self.learner.expect(columns["job"], columns["user"])
         else:
             self.learner.observe(table, columns, now)
         self.forecaster.read(table, columns)

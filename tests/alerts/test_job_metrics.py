@@ -7,6 +7,7 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
+from barograph_alerts.export import exporter
 from barograph_alerts.export.exporter import AlertsExporter
 from barograph_alerts.export.job_metrics import CLASSES, MAX_CLASSES
 from barograph_alerts.processor import Scorer
@@ -36,10 +37,10 @@ def blocks(job: str, class_ids: list[int], seconds: float, ended_at: float) -> C
             "max_seconds": column, "ended_at": ended_at + np.cumsum(column)}  # fmt: skip
 
 
-def begin(scorer: Scorer, number: int, now: float) -> str:
+def begin(scorer: Scorer, number: int, now: float, user: str = "u") -> str:
     name = f"lab/{number}.0.0"
     scorer.observe("jobs", {"offset": [number], "job": [name], "workload": ["lab/app@2x1"], "app": ["app"],
-                         "user": ["u"], "nodes": [1], "cluster": ["lab"], "params": ["{}"], "ranks": [2],
+                         "user": [user], "nodes": [1], "cluster": ["lab"], "params": ["{}"], "ranks": [2],
                          "host": ["n1"], "started_at": [now]}, now)  # fmt: skip
     return name
 
@@ -124,3 +125,18 @@ def test_jobs_of_equal_score_do_not_take_turns_from_scrape_to_scrape():
         scorer.step(1e6 + window)
         shown = {job for job, *_ in exposed(scorer, 1e6 + window)["barograph_job_info"]}
         assert shown == set(names[:1000])
+
+
+def test_alarms_of_one_user_however_many_and_high_do_not_hide_those_of_another(monkeypatch):
+    monkeypatch.setattr(exporter, "MAX_JOBS", 10)
+    scorer = Scorer()
+    for number in range(40):
+        name = begin(scorer, number, 1e6, user="amara" if number == 39 else "mallory")
+        scorer.jobs[name].changed_at = 1e6
+        # The highest scores are the first user's.
+        monkeypatch.setattr(type(scorer.jobs[name]), "score", property(lambda job: 100.0 - job.offset), raising=True)
+    seen = exposed(scorer, 1e6)
+    shown = {labels[0] for labels in seen["barograph_job_info"]}
+    assert len(shown) == 10
+    assert "lab/39.0.0" in shown
+    assert seen["barograph_alerts_jobs_hidden"][()] == 30

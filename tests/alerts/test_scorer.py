@@ -11,6 +11,8 @@ from barograph_alerts.processor import Scorer
 from helpers.jobs import Simulation, part, verdict
 from helpers.trials import history, judge, prepared
 
+RUNTIME = {"class_id": [0], "kind": ["runtime"], "method": ["log-t"]}
+
 
 def test_a_healthy_job_ends_healthy_and_says_how_it_compares():
     simulation = Simulation()
@@ -97,8 +99,14 @@ def test_a_run_with_more_sync_points_is_not_held_against_the_runtimes_of_its_his
 def test_a_run_that_says_what_its_runtime_depends_on_is_not_held_against_the_runtimes_of_other_runs():
     simulation = Simulation(intervals=2)
     scorer = Scorer()
-    band = {"lower_seconds": [0.9], "expected_seconds": [1.0], "upper_seconds": [1.1], "samples": [3]}
-    scorer.observe("bands", {**band, "workload": [simulation.workload], "kind": ["runtime"]}, 0.0)
+    band = {
+        "lower_seconds": [0.9],
+        "expected_seconds": [1.0],
+        "upper_seconds": [1.1],
+        "samples": [3],
+        "method": ["log-t"],
+    }
+    scorer.observe("bands", {**band, "workload": [simulation.workload], **RUNTIME}, 0.0)
     for features, state in ((True, "unknown"), (False, "slow")):
         job = simulation.job()
         scorer.observe("jobs", job["jobs"], 0.0)
@@ -113,8 +121,14 @@ def test_a_run_that_says_what_its_runtime_depends_on_is_not_held_against_the_run
 def test_a_program_without_intervals_is_not_said_to_have_no_history():
     simulation = Simulation(intervals=2)
     scorer = Scorer()
-    band = {"lower_seconds": [0.1], "expected_seconds": [1.0], "upper_seconds": [200.0], "samples": [3]}
-    scorer.observe("bands", {**band, "workload": [simulation.workload], "kind": ["runtime"]}, 0.0)
+    band = {
+        "lower_seconds": [0.1],
+        "expected_seconds": [1.0],
+        "upper_seconds": [200.0],
+        "samples": [3],
+        "method": ["log-t"],
+    }
+    scorer.observe("bands", {**band, "workload": [simulation.workload], **RUNTIME}, 0.0)
     job = simulation.job()
     scorer.observe("jobs", job["jobs"], 0.0)
     scorer.observe("runs", {**job["runs"], "runtime_seconds": [2.5], "intervals": [0]}, 0.0)
@@ -285,8 +299,14 @@ def test_a_program_without_intervals_is_judged_by_its_runtime_while_it_runs():
     simulation, scorer = Simulation(), Scorer()
     job = simulation.job()
     began = float(job["jobs"]["started_at"][0])
-    limits = {"lower_seconds": [19.0], "expected_seconds": [20.0], "upper_seconds": [21.0], "samples": [3]}
-    bands = {"workload": job["jobs"]["workload"], "class_id": [0], "kind": ["runtime"], **limits}
+    limits = {
+        "lower_seconds": [19.0],
+        "expected_seconds": [20.0],
+        "upper_seconds": [21.0],
+        "samples": [3],
+        "method": ["log-t"],
+    }
+    bands = {"workload": job["jobs"]["workload"], **RUNTIME, **limits}
     scorer.observe("bands", bands, 0.0)
     scorer.observe("jobs", job["jobs"], 0.0)
 
@@ -306,8 +326,14 @@ def test_a_program_without_intervals_is_judged_by_its_runtime_while_it_runs():
 def test_an_imported_run_is_not_judged():
     simulation, scorer = Simulation(), Scorer()
     job = simulation.job()
-    limits = {"lower_seconds": [1.9], "expected_seconds": [2.0], "upper_seconds": [2.1], "samples": [3]}
-    scorer.observe("bands", {"workload": job["jobs"]["workload"], "class_id": [0], "kind": ["runtime"], **limits}, 0.0)
+    limits = {
+        "lower_seconds": [1.9],
+        "expected_seconds": [2.0],
+        "upper_seconds": [2.1],
+        "samples": [3],
+        "method": ["log-t"],
+    }
+    scorer.observe("bands", {"workload": job["jobs"]["workload"], **RUNTIME, **limits}, 0.0)
     for imported, state in ((1, "unknown"), (0, "slow")):
         one = simulation.job()
         scorer.observe("jobs", one["jobs"], 0.0)

@@ -27,6 +27,7 @@ def finished(
             "cluster": [cluster],
             "workload": [workload],
             "app": [app],
+            "user": ["u"],
             "params": [params],
             "ranks": np.array([ranks]),
             "nodes": np.array([1]),

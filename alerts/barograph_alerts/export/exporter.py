@@ -15,6 +15,7 @@ from barograph_alerts.export.job_metrics import class_families, run_families, ru
 from barograph_alerts.job.job import REPORT_STEP, WatchedJob
 from barograph_alerts.processor import Scorer
 from barograph_collector.daemon.families import counter, gauge
+from barograph_modeler.state.fair import first_of_each
 
 MAX_JOBS: Final = 1000
 MAX_NODES: Final = 100
@@ -25,7 +26,10 @@ SILENT_SECONDS: Final = 900.0
 
 
 class AlertsExporter(Collector):
-    """Metric families of jobs, those with the highest scores first, of nodes, and of the daemon's own state.
+    """Metric families of jobs, of nodes, and of the daemon's own state.
+
+    Of more than MAX_JOBS jobs those with the highest scores are exposed, of each user at most a fair share: no number
+    of alarms of one user hides those of another.
 
     clock: Unix seconds. labels: further labels of alarmed jobs, see `AlertsSettings.labels`.
     """
@@ -39,7 +43,7 @@ class AlertsExporter(Collector):
         """All metric families."""
         # The order is stable between scrapes, since each change of the exposed jobs makes new series in Prometheus.
         jobs = sorted(self._exposed(), key=lambda item: (-(item[1].score // REPORT_STEP), item[1].offset))
-        shown = jobs[:MAX_JOBS]
+        shown = first_of_each(((item[1].user, item) for item in jobs), MAX_JOBS)
         yield from self._jobs(shown)
         yield from run_families(shown, self._scorer, self._clock())
         yield from class_families(shown, self._scorer)
@@ -49,6 +53,8 @@ class AlertsExporter(Collector):
         yield counter("barograph_alerts_jobs_total", "Jobs that have ended, by verdict.", finished, "state")
         text = "Jobs left out of this exposition."
         yield gauge("barograph_alerts_jobs_hidden", text, max(0, len(jobs) - MAX_JOBS))
+        text = "Jobs that are watched no further because there were too many, of the users with most jobs."
+        yield counter("barograph_alerts_evicted_jobs_total", text, self._scorer.jobs.evicted)
 
     def _jobs(self, jobs: Sequence[tuple[str, WatchedJob]]) -> Iterator[Metric]:
         extra = tuple(self.labels)

@@ -11,22 +11,27 @@ from barograph_alerts.detection.runtime_prior import RuntimeHistory
 from barograph_modeler.pace.pace import Pace
 from barograph_modeler.state import lru
 
-SITES: Final = 100_000
+MAX_SITES: Final = 100_000
 """Names of classes kept; the oldest are evicted."""
+MAX_WORKLOADS: Final = 20_000
+"""Workloads kept; those without a new row for longest are evicted."""
+MAX_CLASSES: Final = 512
+"""Classes kept per workload."""
 
 
 class References:
     """Paces, runtimes and longest intervals by workload, and names of classes."""
 
     def __init__(self) -> None:
-        self.paces: dict[str, Pace] = {}
-        self.runtimes: dict[str, RuntimeHistory] = {}
-        self._longest: dict[str, float] = {}
+        self.paces: OrderedDict[str, Pace] = OrderedDict()
+        self.runtimes: OrderedDict[str, RuntimeHistory] = OrderedDict()
+        self._upper: OrderedDict[str, OrderedDict[int, float]] = OrderedDict()
+        """The upper limit of each class, in seconds."""
         self._sites: OrderedDict[int, str] = OrderedDict()
 
     def longest_seconds(self, workload: str) -> float:
         """The largest upper limit of the workload's classes; 0 if unknown."""
-        return self._longest.get(workload, 0.0)
+        return max(self._upper.get(workload, {}).values(), default=0.0)
 
     def name(self, class_id: int) -> str:
         """The name of a class: the innermost frames of the call paths before and after it."""
@@ -37,20 +42,25 @@ class References:
         match table:
             case "paces":
                 for row, workload in enumerate(columns["workload"]):
-                    self.paces[workload] = Pace.from_row({name: values[row] for name, values in columns.items()})
+                    pace = Pace.from_row({name: values[row] for name, values in columns.items()})
+                    lru.store(self.paces, workload, pace, MAX_WORKLOADS)
             case "bands":
                 self._read_bands(columns)
             case "sites":
                 for class_id, before, at in zip(columns["class_id"], columns["before"], columns["at"], strict=True):
-                    lru.store(self._sites, int(class_id), f"{_innermost(before)} -> {_innermost(at)}", SITES)
+                    lru.store(self._sites, int(class_id), f"{_innermost(before)} -> {_innermost(at)}", MAX_SITES)
 
     def _read_bands(self, columns: Mapping[str, Column]) -> None:
-        for row, (workload, kind) in enumerate(zip(columns["workload"], columns["kind"], strict=True)):
+        names = ("workload", "kind", "method", "class_id")
+        for row, (workload, kind, method, class_id) in enumerate(zip(*(columns[n] for n in names), strict=True)):
             lower, expected, upper = (float(columns[f"{c}_seconds"][row]) for c in ("lower", "expected", "upper"))
             if kind == "runtime":
-                self.runtimes[workload] = RuntimeHistory(lower, expected, upper, int(columns["samples"][row]))
-            else:
-                self._longest[workload] = max(self._longest.get(workload, 0.0), upper)
+                history = RuntimeHistory(lower, expected, upper, int(columns["samples"][row]))
+                lru.store(self.runtimes, workload, history, MAX_WORKLOADS)
+            elif method != "gev":
+                # The limits of a GEV are those of a fit that is shown, and may be far beyond any interval.
+                classes = lru.get(self._upper, workload, OrderedDict[int, float], MAX_WORKLOADS)
+                lru.store(classes, int(class_id), upper, MAX_CLASSES)
 
 
 def changed_workloads(columns: Mapping[str, Column]) -> list[tuple[str, float]]:

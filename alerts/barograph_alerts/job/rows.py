@@ -77,8 +77,8 @@ def score_output(name: str, job: WatchedJob, monitor: JobMonitor, known: Referen
     return Output("scores", 1, columns)
 
 
-def unjudged_output(name: str, workload: str, now: float) -> Output:
-    """The final row of `scores` of a job whose data cannot be evaluated. now: Unix seconds."""
+def unjudged_output(name: str, workload: str, reason: str, now: float) -> Output:
+    """The final row of `scores` of a job that is not judged. now: Unix seconds."""
     unknown = dict.fromkeys(("score", "slowdown", "onset_at", "alarmed_at", "recovered_at"), math.nan)
     columns = {
         **unknown,
@@ -87,7 +87,7 @@ def unjudged_output(name: str, workload: str, now: float) -> Output:
         "state": "unknown",
         "windows": 0,
         "final": 1,
-        "sentence": "unknown: its data cannot be evaluated, see the job's row of events",
+        "sentence": f"unknown: {reason}",
         "at": now,
         "cause": "none",
         "members": "[]",

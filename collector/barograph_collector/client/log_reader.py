@@ -134,6 +134,18 @@ class LogReader:
             yield batch
             after = batch.next_offset
 
+    def read_latest(self, table: str, rows: int) -> Iterator[RowBatch]:
+        """Pages with the last rows of the table, at most so many, up to the present end."""
+        batch = self.read(table, -rows)
+        if batch.rows:
+            yield batch
+            yield from self.read_all(table, batch.next_offset)
+
+    def before_latest(self, table: str, rows: int) -> int:
+        """An offset after which the table has so many rows, or all if it has fewer."""
+        batch = self.read(table, -rows, 1)
+        return int(batch.columns["offset"][0]) - 1 if batch.rows else 0
+
     def close(self) -> None:
         """Close the connection."""
         self._disconnect()

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from barograph_agent.protocol.wire import Column
 from barograph_modeler.learning.pending import BlockBatch, EndedJob, JobEnd, PendingJob
 from barograph_modeler.pace.windows import blocks_by_job
-from barograph_modeler.state import lru
+from barograph_modeler.state.fair import FairJobs
 
 VERDICT_SECONDS: Final = 10.0
 """How long an ended run waits for its final score where no job has ever had one: no alerts daemon runs."""
 ABSENCE_SECONDS: Final = 86_400.0
 """The same where jobs had scores before, until a run that ended later has one: the alerts daemon is away."""
-JOBS: Final = 20_000
-"""Jobs held; the oldest are evicted."""
+MAX_JOBS: Final = 20_000
+MAX_HELD_BLOCKS: Final = 4_000_000
+"""Blocks held of all jobs: about 320 MB."""
 
 
 class PendingJobs:
@@ -25,12 +26,17 @@ class PendingJobs:
 
     def __init__(self, window_seconds: float) -> None:
         self._window_seconds = window_seconds
-        self._pending: OrderedDict[str, PendingJob] = OrderedDict()
+        self._pending: FairJobs[PendingJob] = FairJobs(MAX_JOBS)
         self._scored_until = -math.inf
         """When the newest run that has its final score ended, in Unix seconds."""
 
     def __len__(self) -> int:
         return len(self._pending)
+
+    @property
+    def evicted(self) -> int:
+        """Jobs that were given up since there were too many."""
+        return self._pending.evicted
 
     def read(self, table: str, columns: Mapping[str, Column], now: float) -> None:
         """Read rows of one table. now: Unix seconds."""
@@ -62,10 +68,10 @@ class PendingJobs:
                         if final and pending.end is not None:
                             self._scored_until = max(self._scored_until, pending.end.seen_at)
 
-    def expect(self, jobs: Iterable[str]) -> None:
-        """Hold rows of these jobs, whose workloads are not known yet."""
-        for job in jobs:
-            self._job(job)
+    def expect(self, jobs: Iterable[str], users: Iterable[str]) -> None:
+        """Hold rows of these jobs of these users; their workloads are not known yet."""
+        for job, user in zip(jobs, users, strict=True):
+            self._job(job, user)
 
     def begin(self, job: str, workload: str) -> None:
         """Set the workload of a job."""
@@ -73,7 +79,7 @@ class PendingJobs:
 
     def forget(self, job: str) -> None:
         """Remove a job."""
-        self._pending.pop(job, None)
+        self._pending.pop(job)
 
     def rename(self, workload: str, new: str) -> None:
         """The jobs of one workload belong to another."""
@@ -86,6 +92,7 @@ class PendingJobs:
 
         now: Unix seconds.
         """
+        self._limit_memory()
         for job, pending in list(self._pending.items()):
             if not pending.workload:
                 continue
@@ -103,7 +110,17 @@ class PendingJobs:
             return waited > VERDICT_SECONDS
         return self._scored_until - end.seen_at > VERDICT_SECONDS or waited > ABSENCE_SECONDS
 
-    def _job(self, job: str) -> PendingJob:
-        if job not in self._pending:
-            lru.store(self._pending, job, PendingJob(self._window_seconds), JOBS)
-        return self._pending[job]
+    def _job(self, job: str, user: str = "") -> PendingJob:
+        return self._pending.use(job, lambda: PendingJob(self._window_seconds), user)
+
+    def _limit_memory(self) -> None:
+        """Drop the oldest blocks of the largest job of the user of whom most are held, until few enough are."""
+        excess = sum(pending.held for pending in self._pending.values()) - MAX_HELD_BLOCKS
+        while excess > 0:
+            held: Counter[str] = Counter()
+            for job, pending in self._pending.items():
+                held[self._pending.user(job)] += pending.held
+            user = max(held, key=lambda name: held[name])
+            of_user = [pending for job, pending in self._pending.items() if self._pending.user(job) == user]
+            largest = max(of_user, key=lambda pending: pending.held)
+            excess -= largest.drop(min(excess, max(largest.held // 2, 1)))

@@ -89,6 +89,11 @@ class Learner(Stateful):
         return len(self._jobs)
 
     @property
+    def evicted_jobs(self) -> int:
+        """Number of jobs that were given up, since there were too many."""
+        return self._jobs.evicted
+
+    @property
     def idle(self) -> bool:
         """Whether no job is held and no class waits to be fitted."""
         return not self._jobs and not self.backlog
@@ -102,9 +107,9 @@ class Learner(Stateful):
         """Read rows of one table as the log gives them. now: Unix seconds."""
         self._jobs.read(table, columns, now)
 
-    def expect(self, jobs: Iterable[str]) -> None:
-        """Hold what is read of these jobs, whose workloads are not known yet."""
-        self._jobs.expect(jobs)
+    def expect(self, jobs: Iterable[str], users: Iterable[str]) -> None:
+        """Hold what is read of these jobs of these users; their workloads are not known yet."""
+        self._jobs.expect(jobs, users)
 
     def begin(self, job: str, workload: str) -> None:
         """Set the workload of a job, without a row of `jobs`."""

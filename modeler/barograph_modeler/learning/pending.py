@@ -86,7 +86,8 @@ class PendingJob:
         self.dropped = 0
         self._windower = Windower(window_seconds)
         self._held: deque[tuple[float, BlockBatch]] = deque()
-        self._count = 0
+        self.held = 0
+        """Blocks held."""
 
     @property
     def suspect(self) -> bool:
@@ -115,16 +116,23 @@ class PendingJob:
         self.pace.add(windows)
         self._timeline.add(windows)
         self._held.append((now, batch))
-        self._count += batch.size
-        while self._count > HELD_INTERVALS:
+        self.held += batch.size
+        self.drop(self.held - HELD_INTERVALS)
+
+    def drop(self, blocks: int) -> int:
+        """Drop the oldest batches with at least so many blocks; returns with how many. They are not learned."""
+        dropped = 0
+        while dropped < blocks:
             oldest = self._held.popleft()[1]
-            self._count -= oldest.size
+            dropped += oldest.size
             self.dropped += oldest.total
+        self.held -= dropped
+        return dropped
 
     def release(self, before: float) -> list[BlockBatch]:
         """Remove and return batches that arrived before this Unix time, oldest first."""
         released = []
         while self._held and self._held[0][0] < before:
             released.append(self._held.popleft()[1])
-            self._count -= released[-1].size
+            self.held -= released[-1].size
         return released

@@ -71,6 +71,8 @@ class ModelerExporter(Collector):
         yield counter("barograph_modeler_runs_total", "Healthy runs learned from.", learner.learned_runs)
         text = "Jobs that have begun and are not learned yet."
         yield gauge("barograph_modeler_held_jobs", text, learner.held_jobs)
+        text = "Jobs that were given up because there were too many, of the users with most jobs."
+        yield counter("barograph_modeler_evicted_jobs_total", text, learner.evicted_jobs)
         yield gauge("barograph_modeler_classes", "Classes with a model.", learner.classes)
         yield gauge("barograph_modeler_refit_backlog", "Classes waiting to be fitted again.", len(learner.backlog))
         by_reason = (([reason], learner.closed_regimes[reason]) for reason in ("accepted", "drift"))

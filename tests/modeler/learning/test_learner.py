@@ -17,6 +17,7 @@ from barograph_modeler.learning import learner as module
 from barograph_modeler.learning.jobs import VERDICT_SECONDS
 from barograph_modeler.learning.learner import Learner
 from helpers.jobs import CLASSES, Simulation, part, verdict
+from helpers.works import new_modeler
 
 
 def unhurried(**options: Any) -> Learner:
@@ -278,9 +279,45 @@ def test_a_runtime_that_is_not_a_number_is_not_learned():
 
 
 def test_jobs_beyond_the_limit_are_forgotten_oldest_first(monkeypatch):
-    monkeypatch.setattr(held, "JOBS", 2)
+    monkeypatch.setattr(held, "MAX_JOBS", 2)
     learner, simulation = unhurried(), Simulation(intervals=10)
     jobs = [simulation.job() for _ in range(3)]
     for job in jobs:
         learner.observe("jobs", job["jobs"], 0.0)
     assert learner.held_jobs == 2
+
+
+def test_jobs_of_one_user_displace_no_running_job_of_another(monkeypatch):
+    monkeypatch.setattr(held, "MAX_JOBS", 3)
+    processor, simulation = new_modeler(), Simulation(intervals=400)
+    long, *others = [simulation.job() for _ in range(20)]
+    for job in (long, *others):
+        user = "amara" if job is long else "mallory"
+        processor.observe("jobs", {**job["jobs"], "user": [user]}, simulation.now)
+        processor.step(simulation.now)
+    for table in ("blocks", "runs"):
+        processor.observe(table, long[table], simulation.now)
+    processor.observe("scores", verdict(long, 0.0), simulation.now)
+    processor.step(simulation.now)
+    assert processor.learner.learned_runs == 1
+    assert processor.learner.evicted_jobs == 17
+
+
+def test_the_memory_of_all_jobs_is_bounded_and_the_user_of_whom_most_is_held_loses(monkeypatch):
+    monkeypatch.setattr(held, "MAX_HELD_BLOCKS", 1000)
+    learner, simulation = unhurried(), Simulation(intervals=400)
+    small, *large = [simulation.job() for _ in range(6)]
+    for job in (small, *large):
+        learner.expect(job["jobs"]["job"], ["amara" if job is small else "mallory"])
+        for start in range(0, 400, 50):
+            learner.observe("blocks", part(job["blocks"], start, start + 50), simulation.now)
+    learner.step(simulation.now)
+    blocks = {job["jobs"]["job"][0]: learner._jobs._job(job["jobs"]["job"][0]).held for job in (small, *large)}
+    assert sum(blocks.values()) <= 1000
+    assert blocks[small["jobs"]["job"][0]] == 400
+    for job in (small, *large):
+        learner.observe("jobs", job["jobs"], simulation.now)
+        learner.observe("runs", job["runs"], simulation.now)
+        learner.observe("scores", verdict(job, 0.0), simulation.now)
+    learner.step(simulation.now)
+    assert learner.learned_intervals + learner.withheld_intervals == 6 * 400

@@ -1,0 +1,113 @@
+"""A restart reads as much of the log as the scorer keeps, however long the log is, and judges what was open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from barograph_alerts import restore as restoring
+from barograph_alerts.job.references import References
+from barograph_alerts.main import TABLES
+from barograph_alerts.processor import Scorer
+from barograph_alerts.restore import MAX_OPEN_SECONDS, restore
+from barograph_collector.client.follow import Follower
+from barograph_collector.client.log_reader import RowBatch
+from helpers.jobs import Simulation, verdict
+
+NOW = 1e9
+
+
+class MemoryLog:
+    """Rows by table; counts those that are read."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, list[dict[str, Any]]] = {table: [] for table in (*TABLES, "scores")}
+        self.offset = 0
+        self.read_rows = 0
+
+    def put(self, table: str, columns: dict[str, Any]) -> None:
+        for values in zip(*columns.values(), strict=True):
+            self.offset += 1
+            self.rows[table].append({**dict(zip(columns, values, strict=True)), "offset": self.offset})
+
+    def read_latest(self, table: str, rows: int) -> Iterator[RowBatch]:
+        for row in self.rows[table][-rows:]:
+            self.read_rows += 1
+            columns = {name: np.array([value]) if name == "offset" else [value] for name, value in row.items()}
+            yield RowBatch(columns, 1, row["offset"])
+
+    def before_latest(self, table: str, rows: int) -> int:
+        return self.rows[table][-rows:][0]["offset"] - 1 if self.rows[table] else 0
+
+
+def job(log: MemoryLog, simulation: Simulation, *, ended: bool, began: float = NOW) -> str:
+    made = simulation.job()
+    log.put("jobs", {**made["jobs"], "started_at": [began]})
+    log.put("runs", made["runs"])
+    if ended:
+        log.put("scores", verdict(made, 0.0))
+    return made["jobs"]["job"][0]
+
+
+def restored(log: MemoryLog) -> tuple[Scorer, Follower]:
+    scorer, follower = Scorer(), Follower(log, TABLES)  # type: ignore[arg-type]
+    restore(scorer, follower, log, NOW)  # type: ignore[arg-type]
+    return scorer, follower
+
+
+def test_jobs_without_a_verdict_are_watched_again_from_their_begin() -> None:
+    log, simulation = MemoryLog(), Simulation(intervals=2)
+    for _ in range(3):
+        job(log, simulation, ended=True)
+    before = log.offset
+    opened = job(log, simulation, ended=False)
+    job(log, simulation, ended=True)
+    scorer, follower = restored(log)
+    assert list(scorer.jobs) == [opened]
+    assert follower.offsets["blocks"] == before + 1
+    assert follower.offsets["jobs"] == log.rows["jobs"][-1]["offset"]
+
+
+def test_a_long_log_is_read_from_its_latest_rows_on_and_older_jobs_are_not_judged_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log, simulation = MemoryLog(), Simulation(intervals=2)
+    for _ in range(100):
+        job(log, simulation, ended=True)
+    opened = job(log, simulation, ended=False)
+    monkeypatch.setattr(restoring, "MAX_ROWS", 10)
+    monkeypatch.setattr(restoring, "MAX_SCORES", 5)
+    scorer, follower = restored(log)
+    assert log.read_rows == 15
+    assert list(scorer.jobs) == [opened]
+    assert not scorer.step(NOW)
+    assert follower.offsets["runs"] == log.rows["runs"][-10]["offset"] - 1
+
+
+def test_a_job_that_began_long_ago_and_has_no_end_is_given_up_and_blocks_since_then_are_not_read() -> None:
+    log, simulation = MemoryLog(), Simulation(intervals=2)
+    lost = job(log, simulation, ended=False, began=NOW - MAX_OPEN_SECONDS - 1)
+    opened = job(log, simulation, ended=False)
+    scorer, follower = restored(log)
+    assert list(scorer.jobs) == [opened]
+    assert follower.offsets["blocks"] > log.rows["jobs"][0]["offset"]
+    (score,) = scorer.step(NOW)
+    assert (score.columns["job"], score.columns["final"]) == (lost, 1)
+    assert score.columns["sentence"] == "unknown: it began long ago and has no end"
+
+
+def test_the_longest_usual_interval_follows_the_latest_bands_and_not_the_fit_of_a_tail() -> None:
+    references = References()
+    for class_id, method, upper in (
+        (1, "empirical", 9.0),
+        (2, "empirical", 2.0),
+        (2, "gev", 1e9),
+        (1, "empirical", 1.0),
+    ):
+        limits = {f"{name}_seconds": [upper] for name in ("lower", "expected", "upper")}
+        row = {"workload": ["w"], "class_id": [class_id], "kind": ["interval"], "method": [method], "samples": [9]}
+        references.read("bands", {**row, **limits})
+    assert references.longest_seconds("w") == 2.0
