@@ -3,6 +3,7 @@
 For the installation see docs/operator/pbs-flux.md. Errors are logged and never affect the job.
 """
 
+import os
 import pwd
 import subprocess
 
@@ -11,12 +12,33 @@ import pbs
 HOOKS = "/etc/barograph/hooks"
 SECONDS = 5
 """Timeout; exceeds the 1.5 s limit of `bounded`."""
+PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def run(words, environment, prefix=()):
-    """Run one of the hooks; returns its output."""
-    command = [*prefix, "/bin/sh", HOOKS + "/bounded", *words]
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, timeout=SECONDS, check=False)
+def run(words, environment, user=None):
+    """Run one of the hooks, as root or as a user; returns its output.
+
+    environment: replaces that of this process. A user's own may only be given with the user: LD_PRELOAD, PATH and the
+    like take effect in the first program that is executed, which has no rights of root any more then.
+    """
+
+    def drop_rights():
+        # Not Popen(user=...), which Python has since 3.9: PBS is linked with that of the distribution.
+        if os.getuid() != user.pw_uid:
+            os.setgroups([])
+            os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
+            os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
+
+    done = subprocess.run(
+        ["/bin/sh", HOOKS + "/bounded", *words],
+        env=environment,
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        timeout=SECONDS,
+        check=False,
+        preexec_fn=drop_rights if user is not None else None,
+    )
     return done.stdout.decode()
 
 
@@ -27,15 +49,14 @@ def work(event):
     user = pwd.getpwnam(owner)
     name = f"pbs-{job.id}@{pbs.get_local_nodename()}".replace("[", "_").replace("]", "")
     uid, gid = str(user.pw_uid), str(user.pw_gid)
-    facts = {"PBS_JOBID": job.id, "PBS_ACCOUNT": str(job.Account_Name or "")}
+    facts = {"PATH": PATH, "PBS_JOBID": job.id, "PBS_ACCOUNT": str(job.Account_Name or "")}
     if event.type == pbs.EXECJOB_BEGIN:
         run(["job-begin", name, uid, gid, owner, facts["PBS_ACCOUNT"], str(job.queue or "")], facts)
     elif event.type == pbs.EXECJOB_END:
         run(["job-end", name, uid, gid], facts)
     elif event.type == pbs.EXECJOB_LAUNCH:
-        as_user = ["/bin/sh", HOOKS + "/as-user", uid, gid]
         restarts = str(max(int(job.run_count or 1) - 1, 0))
-        for line in run(["task-begin", name, uid, restarts, "0"], dict(event.env), as_user).splitlines():
+        for line in run(["task-begin", name, uid, restarts, "0"], dict(event.env), user).splitlines():
             variable, _, value = line.partition("=")
             event.env[variable] = value
 

@@ -8,8 +8,9 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -325,3 +326,51 @@ def test_a_failing_pbs_hook_does_not_stop_the_job(node: Node, pbs_hook: Callable
     shutil.rmtree(node.etc / "hooks")
     pbs = pbs_hook(Pbs.EXECJOB_BEGIN, {})
     assert pbs.accepted == 1
+
+
+HOSTILE_PRELOAD = """
+#include <stdio.h>
+#include <unistd.h>
+__attribute__((constructor)) static void note(void) {
+    FILE *file = fopen("%s", "a");
+    if (file) { fprintf(file, "%%d\\n", (int)getuid()); fclose(file); }
+}
+"""
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user can read, unlike tmp_path."""
+    folder = Path(tempfile.mkdtemp(prefix="barograph-test-", dir="/var/tmp"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.skipif(os.getuid() != 0 and not os.environ.get("CI"), reason="needs root, whose rights are to be dropped")
+def test_nothing_in_the_environment_of_a_pbs_job_is_executed_as_root(
+    open_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, nobody = Node(open_folder / "node"), pwd.getpwnam("nobody")
+    bin_, note, library = open_folder / "bin", open_folder / "note", open_folder / "evil.so"
+    bin_.mkdir()
+    note.touch()
+    note.chmod(0o666)
+    (open_folder / "evil.c").write_text(HOSTILE_PRELOAD % note)
+    compiler = os.environ.get("CC", "cc")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, open_folder / "evil.c"], check=True, timeout=60)
+    for name in ("id", "setpriv", "sh", "timeout", "mkdir", "flock", "python3", "systemd-run"):
+        (bin_ / name).write_text(f"#!/bin/sh\n/usr/bin/id -u >> {note}\n")
+        (bin_ / name).chmod(0o755)
+    environment = {
+        "PBS_JOBID": "7.server", "PATH": f"{bin_}:{os.environ['PATH']}", "LD_PRELOAD": str(library),
+        "LD_LIBRARY_PATH": str(bin_), "BASH_ENV": str(bin_ / "id"), "ENV": str(bin_ / "id"), "PYTHONPATH": str(bin_),
+    }  # fmt: skip
+    source = (node.etc / "pbs/barograph_hook.py").read_text().replace("/etc/barograph", str(node.etc))
+    for kind in (Pbs.EXECJOB_BEGIN, Pbs.EXECJOB_LAUNCH, Pbs.EXECJOB_END):
+        pbs = Pbs(kind, environment)
+        pbs.found.job.euser = nobody.pw_name
+        monkeypatch.setitem(sys.modules, "pbs", pbs)
+        exec(compile(source, "barograph_hook.py", "exec"), {})
+        assert (pbs.log, pbs.accepted) == ([], 1)
+    assert set(note.read_text().split()) == {str(nobody.pw_uid)}
