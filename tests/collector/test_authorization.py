@@ -23,7 +23,7 @@ from barograph_agent.deliver.outbox import Memory
 from barograph_agent.protocol import wire
 from barograph_agent.system.handshake import Handshakes
 from barograph_collector.auth import keys
-from barograph_collector.auth.authorization import Claim, Refused
+from barograph_collector.auth.authorization import Claim, Grant, Refused
 from barograph_collector.auth.credentials import WINDOW_SECONDS, Verifier
 from barograph_collector.auth.rate_limit import BURST_SECONDS, TokenBuckets
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
@@ -130,6 +130,51 @@ def test_a_forged_row_is_refused_and_recorded_and_consumes_its_number(
     assert facility.rows("blocks", "first_index") == [0]
     assert facility.rows("events", "kind") == ["refused"]
     assert facility.refused() == {"forbidden": 1}
+
+
+@pytest.mark.parametrize("column", ["job", "colour", "count"])
+def test_nested_values_of_an_admitted_agent_are_refused_before_authorization_reads_them(
+    facility: Facility, column: str
+) -> None:
+    with facility.agent() as agent:
+        agent.hello(facility.proof())
+        good = wire.encode(wire.append(STREAM, 1, "jobs", 1, job_row()))
+        nested = b"\x91" * 900 + b"\x01"
+        name = msgspec.msgpack.encode(column)
+        columns = b"".join(
+            msgspec.msgpack.encode(key) + msgspec.msgpack.encode(value)
+            for key, value in job_row().items()
+            if key != column
+        )
+        number = len({*job_row(), column})
+        head = good.partition(msgspec.msgpack.encode("columns"))[0] + msgspec.msgpack.encode("columns")
+        agent.socket.send(head + b"\xde" + number.to_bytes(2, "big") + columns + name + nested)
+        refusal = agent.receive(wire.Refuse)
+        assert (refusal.seq, refusal.reason) == (1, "invalid")
+        agent.receive_ack(1)
+        agent.append(2, "blocks", 1, blocks(1, job=JOB))
+        agent.receive_ack(2)
+    assert facility.refused() == {"invalid": 1}
+
+
+def test_an_exception_while_a_message_is_handled_costs_its_sender_and_ends_nothing(
+    facility: Facility, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = Grant.check
+
+    def fragile(self: Grant, message: wire.Append) -> bool:
+        if message.table == "sidecars":
+            raise RecursionError
+        return check(self, message)
+
+    monkeypatch.setattr(Grant, "check", fragile)
+    with facility.agent() as agent:
+        agent.hello(facility.proof())
+        row = {"job": JOB, "host": "n1", "cpu_seconds": 0.0, "resident_bytes": 0, "lived_seconds": 0.0, "at": 0.0}
+        agent.append(1, "sidecars", 1, row)
+        agent.append(1, "blocks", 1, blocks(1, job=JOB))
+        agent.receive_ack(1)
+    assert facility.refused() == {"failed": 1}
 
 
 def test_a_job_belongs_to_its_first_verified_user_also_after_a_restart(tmp_path: Path) -> None:

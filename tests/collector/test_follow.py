@@ -74,7 +74,14 @@ class StoredLog(FakeLog):
         last, self.visible = self.visible, before
         for _, table in self.rows[before:last]:
             self.visible += 1
-            self.log.put(table, 1, {name: VALUES[kind] for name, kind in COLUMNS[table].columns.items()})
+            self.log.put(
+                table,
+                1,
+                {
+                    name: "{}" if name in COLUMNS[table].json else VALUES[kind]
+                    for name, kind in COLUMNS[table].columns.items()
+                },
+            )
 
     def follow(self, offsets: Mapping[str, int], limit: int, seconds: float) -> Round | None:
         self.grow()

@@ -18,7 +18,7 @@ from barograph_collector.storage.rows import CheckedRows, numbers, texts
 RESULTS: Final = ("accepted", "duplicate", "refused")
 REASONS: Final = (
     *("version", "gap", "invalid", "oversized", "unknown-stream", "credit", "rate", "undecodable", "multipart"),
-    "ignored",
+    *("ignored", "failed"),
     *("handshake", "key", "role", "credential", "replayed", "forbidden"),
     *("disk-full", "unavailable"),
 )

@@ -57,7 +57,7 @@ class Receiver:
         self._queued_bytes = 0
         self._stopping = False
         self._ended = False
-        self._undecodable = 0
+        self._unanswered = 0
         self._warned_at = float("-inf")
 
     def run(self) -> None:
@@ -115,9 +115,10 @@ class Receiver:
             try:
                 self._handle(peer, key, messages.decode(frames), frames[0])
             except messages.Undecodable as reason:
-                self._counters.rejected[str(reason)] += 1
-                self._limiter.consume(peer, 1.0)
-                self._warn(str(reason))
+                self._reject(peer, str(reason))
+            except Exception as error:
+                # A defect, which one message must not turn into the end of the service.
+                self._reject(peer, "failed", error)
 
     def _handle(self, peer: bytes, key: str, message: wire.FromClient, frame: bytes) -> None:
         match message:
@@ -178,11 +179,15 @@ class Receiver:
         if len(frame) > wire.MAX_APPEND_BYTES:
             detail = f"message has {len(frame)} bytes, expected at most {wire.MAX_APPEND_BYTES}"
             return messages.refused(message, "oversized", detail, now)
+        # Types first: what follows handles columns.
+        item = messages.appended(message, frame, now)
+        if item.refusal is not None:
+            return item
         try:
             corrected = grant.check(message)
         except Refused as error:
             return messages.refused(message, error.reason, str(error), now)
-        return messages.appended(message, wire.encode(message) if corrected else frame, now)
+        return messages.appended(message, wire.encode(message), now) if corrected else item
 
     def _queue(self, item: messages.Item) -> None:
         self._streams.accept(item.stream, item.seq)
@@ -193,12 +198,14 @@ class Receiver:
             self._counters.rejected[item.refusal.reason] += 1
         self._items.put(item)
 
-    def _warn(self, reason: str) -> None:
-        self._undecodable += 1
+    def _reject(self, peer: bytes, reason: str, error: Exception | None = None) -> None:
+        """Count a message that cannot be answered, at the cost of its sender, and log some of them."""
+        self._counters.rejected[reason] += 1
+        self._limiter.consume(peer, 1.0)
+        self._unanswered += 1
         now = self._clock()
         if now - self._warned_at >= _WARNING_SECONDS:
-            _log.warning(
-                "ignored %d messages that are not of the log protocol, the last one %s", self._undecodable, reason
-            )
+            text = "ignored %d messages that are not of the log protocol, the last one %s"
+            _log.warning(text, self._unanswered, reason, exc_info=error)
             self._warned_at = now
-            self._undecodable = 0
+            self._unanswered = 0
