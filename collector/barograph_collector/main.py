@@ -77,6 +77,7 @@ def _serve(configuration: Configuration[CollectorSettings]) -> int:
         def apply() -> None:
             now = configuration.settings
             collector.limit(now.rate, Retention(now.keep_days, now.keep_bytes), now.reserve)
+            store.calendar.confirm()
 
         reload = Reload(configuration, apply, notifier, registry)
         collector.start()

@@ -157,6 +157,22 @@ def test_nested_values_of_an_admitted_agent_are_refused_before_authorization_rea
     assert facility.refused() == {"invalid": 1}
 
 
+def test_tables_that_are_never_dropped_take_a_limited_size_of_a_user_in_a_day(facility: Facility) -> None:
+    facility.collector._admission._kept.set_rate(10_000 / 86_400)
+    site = {"class_id": 1, "at": "", "operation": "o"}
+    with facility.agent() as agent:
+        agent.hello(facility.proof())
+        agent.append(1, "sites", 1, {**site, "before": "x" * 20_000})
+        agent.receive_ack(1)
+        agent.append(2, "sites", 1, {**site, "before": ""})
+        refusal = agent.receive(wire.Refuse)
+        assert (refusal.seq, refusal.reason) == (2, "forbidden")
+        assert refusal.detail.startswith("table 'sites' is kept for ever, expected at most")
+        agent.append(3, "blocks", 1, blocks(1, job=JOB))
+        agent.receive_ack(3)
+    assert len(facility.rows("sites", "class_id")) == 1
+
+
 def test_an_exception_while_a_message_is_handled_costs_its_sender_and_ends_nothing(
     facility: Facility, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,9 +69,10 @@ def test_a_changed_retention_applies_with_the_next_batch(tmp_path: Path) -> None
 
         try:
             send(1)
-            now = 13 * day
+            now = 11 * day
             send(2)
             assert collector.counters.partitions_dropped == 0
+            now = 12 * day
             collector.limit(FAST, Retention(days=1), 0)
             send(3)
             wait_until(lambda: collector.counters.partitions_dropped == 1, "the old day is dropped")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -14,11 +15,13 @@ import pytest
 
 from barograph_agent.protocol import wire
 from barograph_agent.protocol.tables import TABLES, TEXT_LIMIT, Table
+from barograph_agent.system.clock import Clock
+from barograph_agent.system.system import SYSTEM
 from barograph_collector.storage.connection import StoreError
 from barograph_collector.storage.layout import JOURNAL, LOG_COLUMNS
 from barograph_collector.storage.migrations import VERSION
 from barograph_collector.storage.pages import READ_BYTES
-from barograph_collector.storage.retention import Retention
+from barograph_collector.storage.retention import DAY_SECONDS, Retention
 from barograph_collector.storage.rows import CheckedRows
 from barograph_collector.storage.store import Store
 from helpers.clocks import calendar_at
@@ -314,6 +317,76 @@ def test_days_are_read_as_one_table_and_dropped_as_a_whole_and_roll_ups_are_kept
         store.commit([entry("blocks", 1, blocks(1, 405))], {"s": 10})
         assert store.read("blocks", 0, 1000).columns["first_index"].tolist() == list(range(300, 405))
         assert store.read("blocks", -1, 10).columns["first_index"].tolist() == [405]
+
+
+class JumpingClock(Clock):
+    """A clock whose Unix time can jump beside the monotonic one. In days."""
+
+    def __init__(self) -> None:
+        self.day, self.jump = 20_000.0, 0.0
+        self.now = lambda: (self.day + self.jump) * DAY_SECONDS  # type: ignore[method-assign]
+        self.monotonic = lambda: self.day * DAY_SECONDS  # type: ignore[method-assign]
+
+
+def test_a_jump_of_the_clock_drops_no_day_and_rows_remain_on_theirs(tmp_path: Path) -> None:
+    clock = JumpingClock()
+    system = SYSTEM._replace(clock=clock)
+    with Store(tmp_path / "log.duckdb", system=system) as store:
+
+        def commit() -> list[int]:
+            first = store.head
+            store.commit([entry("blocks", 10, blocks(10, first))], {"s": first + 1})
+            store.apply_retention(Retention(days=5))
+            return [partition.day for partition in store.database.partitions.days]
+
+        for _ in range(3):
+            days = commit()
+            clock.day += 1
+        assert days == [20_000, 20_001, 20_002]
+        clock.jump = 5_000
+        assert commit() == [20_000, 20_001, 20_002, 20_003]
+        assert store.calendar.held
+        clock.jump = 0
+        clock.day += 0.9
+        assert commit() == [20_000, 20_001, 20_002, 20_003]
+        assert not store.calendar.held
+        clock.day += 0.1
+        assert commit()[-1] == 20_004
+
+
+@pytest.mark.parametrize("confirmed", [True, False])
+def test_a_clock_that_was_right_is_followed_after_a_day_or_once_it_is_confirmed(
+    tmp_path: Path, *, confirmed: bool
+) -> None:
+    clock = JumpingClock()
+    system = SYSTEM._replace(clock=clock)
+    with Store(tmp_path / "log.duckdb", system=system) as store:
+        store.commit([entry("blocks", 10, blocks(10))], {"s": 1})
+    clock.day += 30  # The service was off for so long.
+    with Store(tmp_path / "log.duckdb", system=system) as store:
+        store.commit([entry("blocks", 10, blocks(10, 10))], {"s": 2})
+        assert store.apply_retention(Retention(days=5)) == 0
+        if confirmed:
+            store.calendar.confirm()
+        else:
+            clock.day += 1.01
+        store.commit([entry("blocks", 10, blocks(10, 20))], {"s": 3})
+        assert store.apply_retention(Retention(days=5)) == 1
+        assert [partition.day for partition in store.database.partitions.days] == [int(clock.day)]
+
+
+def test_what_is_kept_for_ever_does_not_count_in_the_limit_of_what_is_dropped(tmp_path: Path) -> None:
+    day = 20_000
+    sites = {"class_id": np.arange(500, dtype=np.uint64), "at": "a", "operation": "o"}
+    with Store(tmp_path / "log.duckdb", system=calendar_at(lambda: day * DAY_SECONDS)) as store:
+        for number in range(3):
+            day = 20_000 + number
+            store.commit([entry("blocks", 10, blocks(10, 10 * number))], {"s": number + 1})
+        texts = [random.Random(number).randbytes(8000).hex() for number in range(500)]
+        store.commit([entry("sites", 500, {**sites, "before": texts})], {"s": 9})
+        store.checkpoint()
+        assert store.apply_retention(Retention(bytes=6_000_000)) == 0
+        assert store.apply_retention(Retention(bytes=1)) == 2
 
 
 # Other versions

@@ -14,12 +14,18 @@ from barograph_agent.protocol import wire
 from barograph_agent.protocol.tables import TABLES
 from barograph_collector.auth.keys import Keyring
 from barograph_collector.auth.rate_limit import TokenBuckets
+from barograph_collector.storage.layout import DAILY
+from barograph_collector.storage.retention import DAY_SECONDS
 
 CONCLUSIONS: Final = frozenset({"assignments", "bands", "paces", "models", "predictions", "outcomes", "scores"})
 EDITS: Final = frozenset({"work_edits"})
 OBSERVATIONS: Final = frozenset(TABLES) - CONCLUSIONS - EDITS
 WHOLE_JOBS: Final = frozenset({"jobs", "blocks", "runs"})
 """Tables that `barograph import` and `barograph canary` append: ended jobs, each in a stream named after it."""
+KEPT: Final = OBSERVATIONS - frozenset(DAILY)
+"""Tables of agents of which nothing is ever dropped."""
+MAX_KEPT_BYTES: Final = 2**30
+"""What the agents of one user may append to them in a day."""
 JOBS_KEPT: Final = 200_000
 """Limit of the owners of jobs, and of the grants of streams, in memory; the least recently used are evicted."""
 K = TypeVar("K")
@@ -90,6 +96,7 @@ class Authorization:
         self._jobs: OrderedDict[bytes, str] = OrderedDict()
         self._grants: OrderedDict[str, Grant] = OrderedDict()
         self._buckets = TokenBuckets(rows_per_second, clock)
+        self._kept = TokenBuckets(MAX_KEPT_BYTES / DAY_SECONDS, clock, DAY_SECONDS)
 
     def needs_credential(self, key: str) -> bool:
         """Whether a hello with this key must have a credential."""
@@ -147,6 +154,13 @@ class Authorization:
         producer = grant.claim.job if grant.claim else stream
         if not self._buckets.consume(producer, min(max(rows, 1), wire.MAX_ROWS)):
             raise Refused("rate", "more rows than this producer's limit, expected a pause")
+
+    def check_kept(self, grant: Grant, message: wire.Append, size: int) -> None:
+        """Check what a user's agents append to tables that are never dropped. size: bytes."""
+        user = grant.claim.user if grant.claim is not None else ""
+        if user and message.table in KEPT and not self._kept.consume(user, size):
+            text = f"table {message.table!r} is kept for ever, expected at most {MAX_KEPT_BYTES} bytes of a user a day"
+            raise Refused("forbidden", text)
 
     def _role(self, key: str) -> str:
         client = None if self._keyring is None else self._keyring.get(key)

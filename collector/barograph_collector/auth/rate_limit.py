@@ -6,15 +6,16 @@ from collections.abc import Callable, Hashable
 from typing import Final
 
 BURST_SECONDS: Final = 10.0
-"""A full bucket holds the tokens of this time, so that a spool filled during an outage is sent fast."""
+"""So that a spool filled during an outage is sent fast."""
 _SWEEP: Final = 10_000
 
 
 class TokenBuckets:
-    """Buckets by owner. A token is one row or one message. Not thread-safe."""
+    """Buckets by owner. A token is one row, one message or one byte. Not thread-safe."""
 
-    def __init__(self, per_second: float, clock: Callable[[], float]) -> None:
-        """`clock`: monotonic, in seconds."""
+    def __init__(self, per_second: float, clock: Callable[[], float], burst_seconds: float = BURST_SECONDS) -> None:
+        """`clock`: monotonic, in seconds. burst_seconds: a full bucket holds the tokens of this time."""
+        self._burst_seconds = burst_seconds
         self.set_rate(per_second)
         self._clock = clock
         self._levels: dict[Hashable, tuple[float, float]] = {}
@@ -23,7 +24,7 @@ class TokenBuckets:
     def set_rate(self, per_second: float) -> None:
         """Fill at another rate from now on."""
         self._rate = per_second
-        self._full = per_second * BURST_SECONDS
+        self._full = per_second * self._burst_seconds
 
     def is_empty(self, owner: Hashable) -> bool:
         """Whether `consume` would fail now."""

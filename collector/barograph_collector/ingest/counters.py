@@ -89,6 +89,7 @@ class Counters:
         "Attempts to open the database again after a failure, since the start, by result.", "result", ("done", "failed")
     )
     partitions_dropped: int = _metric("Days of raw rows dropped by retention.")
+    retention_held: int = _metric("1 while no days are dropped by age, because the clock has jumped.", gauge=True)
     table_rows: dict[str, int] = _metrics("Approximate rows in the log, by table.", "table", TABLES, gauge=True)
 
     def lag_seconds(self, now: float) -> float:

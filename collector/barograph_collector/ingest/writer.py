@@ -197,6 +197,7 @@ class DatabaseWriter:
             _log.warning("cannot roll up or drop days: %s; retrying later", first_line(error))
             return
         self._counters.partitions_dropped += dropped
+        self._counters.retention_held = int(self._store.calendar.held)
         self._counters.table_rows = self._store.database.row_counts()
         if dropped:
             _log.info("dropped the raw rows of %d days", dropped)

@@ -185,6 +185,7 @@ class Receiver:
             return item
         try:
             corrected = grant.check(message)
+            self._admission.check_kept(grant, message, len(frame))
         except Refused as error:
             return messages.refused(message, error.reason, str(error), now)
         return messages.appended(message, wire.encode(message), now) if corrected else item

@@ -108,9 +108,7 @@ class Database:
         dropped = 0
         while len(days := self.partitions.days) > 1:
             expired = retention.days and days[0].day < today - retention.days
-            # Free blocks of the file do not count.
-            used = "SELECT block_size * used_blocks FROM pragma_database_size()"
-            if not expired and not (retention.bytes and self._one(used) > retention.bytes):
+            if not expired and not (retention.bytes and self._daily_bytes(retention.bytes) > retention.bytes):
                 break
             self.partitions.drop_oldest()
             # Only a checkpoint makes the space reusable.
@@ -119,6 +117,20 @@ class Database:
         if dropped:
             self.compact_marks()
         return dropped
+
+    def _daily_bytes(self, limit: int) -> int:
+        """Size of the daily tables in the file; of all tables if that is within the limit. Free blocks do not count."""
+        row: Any = self._writer.execute("SELECT block_size, used_blocks FROM pragma_database_size()").fetchone()
+        block_size, blocks = int(row[0]), int(row[1])
+        if block_size * blocks <= limit:
+            return block_size * blocks
+        # What is kept for ever, whoever wrote it, is no reason to drop what others wrote on any day.
+        kept = [name for name in (*LOG_COLUMNS, *OWN_COLUMNS) if name not in DAILY]
+        segments = " UNION ALL ".join(
+            f"SELECT unnest(list_prepend(block_id, additional_block_ids)) AS block FROM pragma_storage_info('{name}')"
+            for name in kept
+        )
+        return block_size * (blocks - self._one(f"SELECT count(DISTINCT block) FROM ({segments}) WHERE block >= 0"))
 
     def row_counts(self) -> dict[str, int]:
         """The approximate number of rows in each table of the log."""

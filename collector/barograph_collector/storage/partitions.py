@@ -12,7 +12,6 @@ import duckdb
 from barograph_collector.storage.connection import transaction
 from barograph_collector.storage.layout import CLASS_HOURS, DAILY, LOG_COLUMNS, declared, quoted
 
-DAY_SECONDS: Final = 86400.0
 HOUR_SECONDS: Final = 3600
 _EPOCH: Final = datetime.date(1970, 1, 1)
 

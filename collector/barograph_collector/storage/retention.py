@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Final
+
+from barograph_agent.system.clock import Clock
+
+DAY_SECONDS: Final = 86400.0
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Retention:
-    """days: number of days kept before today. bytes: size limit of the database. 0: no limit.
+    """days: number of days kept before today. bytes: size limit of the daily tables. 0: no limit.
 
     The newest day is never dropped.
     """
@@ -18,3 +24,55 @@ class Retention:
 
 
 KEEP_ALL: Final = Retention()
+
+
+class Calendar:
+    """The present day, counted from 1970-01-01, which does not follow a jump of the clock by a day or more at once.
+
+    After such a jump the day is that before it, and goes on with the monotonic clock. A clock that stays so for a day
+    is right, and so is one that a person confirms. Until then nothing is dropped by age: a wrong clock would drop all
+    days, and rows would be stored under a day that is not over for a long time.
+    """
+
+    def __init__(self, clock: Clock, last_day: int | None) -> None:
+        """last_day: of the newest rows that are stored, None without any."""
+        self._clock = clock
+        self._day = self._read() if last_day is None else last_day
+        self._at = clock.monotonic()
+        self._held_since: float | None = None
+        self._confirmed = False
+
+    @property
+    def held(self) -> bool:
+        """Whether the clock has jumped, and neither time nor a person has confirmed it."""
+        return self._held_since is not None
+
+    def confirm(self) -> None:
+        """Follow the clock as it is: a person has checked it. From any thread."""
+        self._confirmed = True
+
+    def today(self) -> int:
+        """The present day."""
+        monotonic, read = self._clock.monotonic(), self._read()
+        passed = self._day + int((monotonic - self._at) // DAY_SECONDS)
+        confirmed, self._confirmed = self._confirmed, False
+        if read <= passed + 1 or confirmed:
+            return self._follow(max(read, self._day))
+        if self._held_since is None:
+            self._held_since = monotonic
+            text = (
+                "%d days are missing: the clock has jumped, or the service was off; nothing is dropped by age for a day"
+            )
+            _log.warning(text, read - passed)
+        elif monotonic - self._held_since >= DAY_SECONDS:
+            return self._follow(read)
+        return passed
+
+    def _read(self) -> int:
+        return int(self._clock.now() // DAY_SECONDS)
+
+    def _follow(self, day: int) -> int:
+        if day != self._day:
+            self._day, self._at = day, self._clock.monotonic()
+        self._held_since = None
+        return day

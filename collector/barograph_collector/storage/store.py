@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Self
 
@@ -23,8 +24,7 @@ from barograph_collector.storage.journal import SEGMENT_BYTES, Journal
 from barograph_collector.storage.layout import JOURNAL
 from barograph_collector.storage.messages import Undecodable, replayed
 from barograph_collector.storage.pages import LogPage
-from barograph_collector.storage.partitions import DAY_SECONDS
-from barograph_collector.storage.retention import Retention
+from barograph_collector.storage.retention import Calendar, Retention
 from barograph_collector.storage.rows import CheckedRows
 from barograph_collector.storage.tail import Tail
 
@@ -49,7 +49,6 @@ class Store:
         Rows belong to the day of their commit by the system's clock.
         """
         self.path = path
-        self._clock = system.clock.now
         self._swap = system.threads.lock()
         self.unusable = system.threads.event()
         self._open_database = open_database
@@ -59,6 +58,8 @@ class Store:
             raise StoreError(f"cannot open the journal of {path}: {error.strerror}") from None
         self.database = self._open()
         """Replaced by `reopen`."""
+        days = self.database.partitions.days
+        self.calendar = Calendar(system.clock, days[-1].day if days else None)
         self.tail = Tail(self.database.head, self.database.heads, system.threads)
         try:
             self._replay(self.journal.last)
@@ -77,7 +78,7 @@ class Store:
     @property
     def today(self) -> int:
         """The present day, counted from 1970-01-01."""
-        return int(self._clock() // DAY_SECONDS)
+        return self.calendar.today()
 
     def marks(self, streams: Collection[str]) -> dict[str, int]:
         """The highest stored number of each known one of these streams; from any thread. Raises duckdb.Error."""
@@ -127,7 +128,8 @@ class Store:
     def apply_retention(self, retention: Retention) -> int:
         """Roll up days that have ended, then drop days; returns how many were dropped. Raises duckdb.Error."""
         self.database.partitions.roll_up()
-        return self.database.drop_days(retention, self.today)
+        today = self.today
+        return self.database.drop_days(replace(retention, days=0) if self.calendar.held else retention, today)
 
     def reopen(self, last: int) -> None:
         """Open the database again after a failure, and replay the journal up to message `last`.
