@@ -137,7 +137,11 @@ class Collector:
             hellos=hellos,
         )
         authenticator = Authenticator(
-            self._verifier(), self._store.marks, hellos, functools.partial(self._call, router.open_stream)
+            self._verifier(),
+            self._store.marks,
+            lambda jobs: self._store.owners(admission.unknown(jobs)),
+            hellos,
+            functools.partial(self._call, router.open_stream),
         )
         receiver = self._receiver = Receiver(
             socket,

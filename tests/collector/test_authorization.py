@@ -22,7 +22,7 @@ from barograph_agent.deliver.link import Link
 from barograph_agent.deliver.outbox import Memory
 from barograph_agent.protocol import wire
 from barograph_agent.system.handshake import Handshakes
-from barograph_collector.auth import keys
+from barograph_collector.auth import authorization, keys
 from barograph_collector.auth.authorization import Claim, Grant, Refused
 from barograph_collector.auth.credentials import WINDOW_SECONDS, Verifier
 from barograph_collector.auth.rate_limit import BURST_SECONDS, TokenBuckets
@@ -209,6 +209,30 @@ def test_a_job_belongs_to_its_first_verified_user_also_after_a_restart(tmp_path:
         with facility.agent(f"{JOB}/n2") as other:
             other.send(wire.Hello(other.stream, credential=facility.proof(other.stream, user="mallory")))
             assert other.receive(wire.Refuse).reason == "credential"
+
+
+def test_a_job_whose_owner_is_no_longer_in_memory_is_not_taken_over(
+    facility: Facility, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(authorization, "JOBS_KEPT", 1)
+    with facility.agent() as alice, facility.agent("lab/5.0.0/n1") as boris, facility.agent(f"{JOB}/n2") as mallory:
+        alice.hello(facility.proof())
+        alice.append(1, "jobs", 1, job_row())
+        alice.receive_ack(1)
+        wait_until(lambda: facility.collector.counters.rows["jobs"] == 1, "the job is in the database")
+        boris.hello(facility.proof(boris.stream, job="lab/5", user="boris"))
+        mallory.send(wire.Hello(mallory.stream, credential=facility.proof(mallory.stream, user="mallory")))
+        refusal = mallory.receive(wire.Refuse)
+        assert (refusal.reason, refusal.detail) == ("credential", f"job '{JOB}' is alice's, expected one of mallory's")
+        mallory.hello(facility.proof(mallory.stream))
+
+
+def test_a_hello_with_a_credential_of_megabytes_is_refused_before_it_waits_in_memory(facility: Facility) -> None:
+    with facility.agent() as agent:
+        agent.send(wire.Hello(agent.stream, credential="x" * 7_500_000))
+        refusal = agent.receive(wire.Refuse)
+        assert refusal.detail == "credential has 7500000 characters, expected at most 8192"
+        agent.hello(facility.proof())
 
 
 def test_a_reused_credential_is_refused_and_a_fresh_one_is_accepted(facility: Facility) -> None:

@@ -1,6 +1,7 @@
 """The authenticator thread: the steps of a hello that may block.
 
-It verifies credentials, for which MUNGE may take seconds, and looks up the marks of streams in the database.
+It verifies credentials, for which MUNGE may take seconds, and looks up the marks of streams and the owners of jobs in
+the database.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ class Authenticator:
     verifier: Verifier
     marks: Callable[[Collection[str]], Mapping[str, int]]
     """Gives the highest stored number of each known stream; may raise duckdb.Error."""
+    owners: Callable[[Collection[str]], Mapping[str, str]]
+    """Gives the users of jobs that are in the database; may raise duckdb.Error."""
     hellos: queue.SimpleQueue[HelloRequest | None]
     done: Callable[[HelloRequest, Claim | Refused | None, int], None]
     """Called with each hello, the claim of its credential, or the refusal, or None where no credential is required, and
@@ -46,17 +49,20 @@ class Authenticator:
     def run(self) -> None:
         """Work until the end of the queue."""
         while requests := self._gather():
+            claims = [self._verify(request) for request in requests]
             try:
-                # One query for all streams costs hardly more than one for a single stream.
+                # One query for all costs hardly more than one for a single stream or job.
                 marks = self.marks({request.hello.stream for request in requests})
+                owners = self.owners({claim.job for claim in claims if isinstance(claim, Claim)})
             except duckdb.Error as error:
-                _log.warning("cannot look up the marks of streams: %s", first_line(error))
+                _log.warning("cannot look up streams and jobs: %s", first_line(error))
                 unavailable = Refused("unavailable", "the database is not available, expected another hello later")
                 for request in requests:
                     self.done(request, unavailable, 0)
                 continue
-            for request in requests:
-                self.done(request, self._verify(request), marks.get(request.hello.stream, 0))
+            for request, claim in zip(requests, claims, strict=True):
+                checked = _of_owner(claim, owners) if isinstance(claim, Claim) else claim
+                self.done(request, checked, marks.get(request.hello.stream, 0))
 
     def _gather(self) -> list[HelloRequest]:
         """All queued hellos up to _BATCH, at least one; none at the end."""
@@ -77,3 +83,12 @@ class Authenticator:
             return self.verifier.verify(request.hello.stream, request.hello.credential)
         except Refused as refusal:
             return refusal
+
+
+def _of_owner(claim: Claim, owners: Mapping[str, str]) -> Claim | Refused:
+    """The claim, or its refusal if the job is stored as another user's."""
+    try:
+        claim.check_owner(owners.get(claim.job, claim.user))
+    except Refused as refusal:
+        return refusal
+    return claim

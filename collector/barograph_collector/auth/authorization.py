@@ -6,7 +6,7 @@ Without a keyring every client may do everything, and the collector listens on l
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -46,6 +46,11 @@ class Claim:
 
     user: str
     job: str
+
+    def check_owner(self, owner: str) -> None:
+        """Raises Refused if the job is another user's."""
+        if owner != self.user:
+            raise Refused("credential", f"job {self.job!r} is {owner}'s, expected one of {self.user}'s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +95,17 @@ class Authorization:
         rows_per_second: float,
         clock: Callable[[], float],
     ) -> None:
-        """`owners`: the user of each job in the log. `clock`: monotonic, in seconds."""
+        """owners: users of the latest jobs in the log. clock: monotonic, in seconds."""
         self._keyring = keyring
         self._owners = OrderedDict(owners)
         self._jobs: OrderedDict[bytes, str] = OrderedDict()
         self._grants: OrderedDict[str, Grant] = OrderedDict()
         self._buckets = TokenBuckets(rows_per_second, clock)
         self._kept = TokenBuckets(MAX_KEPT_BYTES / DAY_SECONDS, clock, DAY_SECONDS)
+
+    def unknown(self, jobs: Iterable[str]) -> list[str]:
+        """Those of the jobs whose owners are not in memory. From any thread."""
+        return [job for job in jobs if job not in self._owners]
 
     def needs_credential(self, key: str) -> bool:
         """Whether a hello with this key must have a credential."""
@@ -107,8 +116,7 @@ class Authorization:
         if self._keyring is None:
             return
         if claim is not None:
-            if (owner := self._owners.get(claim.job, claim.user)) != claim.user:
-                raise Refused("credential", f"job {claim.job!r} is {owner}'s, expected one of {claim.user}'s")
+            claim.check_owner(self._owners.get(claim.job, claim.user))
             _put(self._owners, claim.job, claim.user)
             _put(self._jobs, peer, claim.job)
             _put(self._grants, stream, Grant(key, OBSERVATIONS, claim))

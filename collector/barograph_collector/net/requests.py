@@ -22,6 +22,8 @@ from barograph_collector.storage import messages
 READS_WAITING: Final = 256
 QUERIES_WAITING: Final = 16
 HELLOS_WAITING: Final = 20_000
+MAX_CREDENTIAL: Final = 8_192
+"""Characters. A credential of MUNGE has some hundred; hellos that wait for the authenticator are in memory."""
 REQUESTS_OF_ONE: Final = 4
 """Reads and queries of one connection that may be unanswered at once."""
 REJECTED_PER_SECOND: Final = 100.0
@@ -66,6 +68,9 @@ class RequestRouter:
             if hello.version != wire.VERSION:
                 raise Refused("version", f"version is {hello.version}, expected {wire.VERSION}")
             messages.check_stream(hello.stream)
+            if len(hello.credential) > MAX_CREDENTIAL:
+                size = len(hello.credential)
+                raise Refused("credential", f"credential has {size} characters, expected at most {MAX_CREDENTIAL}")
             request = HelloRequest(peer, key, hello, self._admission.needs_credential(key))
             # Verifying a credential may take a request to MUNGE.
             self._limiter.consume(peer, 1.0 if request.needs_credential else HELLO_COST)

@@ -61,6 +61,13 @@ class Database:
         with self.cursor() as cursor:
             return dict(cursor.execute(query, [list(streams)]).fetchall())
 
+    def owners(self, jobs: Collection[str]) -> dict[str, str]:
+        """The users of these jobs, as first stored; from any thread. Raises duckdb.Error."""
+        among = "job IN (SELECT unnest(?::VARCHAR[]))"
+        query = f'SELECT job, arg_min("user", "{OFFSET}") FROM jobs WHERE {among} GROUP BY job'
+        with self.cursor() as cursor:
+            return dict(cursor.execute(query, [list(jobs)]).fetchall())
+
     def commit(self, entries: Sequence[CheckedRows], marks: Mapping[str, int], day: int) -> int:
         """Append entries and the new marks of their streams in one transaction; returns the last offset.
 

@@ -85,6 +85,13 @@ class Store:
         with self._swap:
             return self.database.marks(streams)
 
+    def owners(self, jobs: Collection[str]) -> dict[str, str]:
+        """The users of these jobs, as first stored; from any thread. Raises duckdb.Error."""
+        if not jobs:
+            return {}
+        with self._swap:
+            return self.database.owners(jobs)
+
     def commit(self, entries: Sequence[CheckedRows], marks: Mapping[str, int]) -> int:
         """Append entries and marks, that of JOURNAL among them, in one transaction; returns the last offset.
 
