@@ -178,16 +178,18 @@ class Scorer:
             return self._score(name, job, now)
         return None
 
-    def give_up_before(self, offset: int, began_at: float) -> None:
-        """Give up jobs whose rows of `jobs` are before an offset, or that began before a time, in Unix seconds.
+    def forget_before(self, offset: int) -> None:
+        """Watch no job whose row of `jobs` is before an offset: it may have its final verdict."""
+        for name in self._jobs_before(offset):
+            self._close(name)
 
-        Only of the latter it is known that they have no final verdict.
-        """
-        for name, job in list(self.jobs.items()):
-            if job.offset < offset:
-                self._close(name)
-            elif job.started_at < began_at and job.started_at > 0:
-                self._give_up(name, "it began long ago and has no end")
+    def give_up_before(self, offset: int) -> None:
+        """Judge no job whose row of `jobs` is before an offset, and write so."""
+        for name in self._jobs_before(offset):
+            self._give_up(name, "it began long ago and has no end")
+
+    def _jobs_before(self, offset: int) -> list[str]:
+        return [name for name, job in self.jobs.items() if job.offset < offset]
 
     def _give_up(self, name: str, reason: str = "its data cannot be evaluated, see the job's row of events") -> None:
         """Judge a job no further."""

@@ -40,9 +40,9 @@ from barograph_collector.net.requests import QUERIES_WAITING, READS_WAITING, REJ
 from barograph_collector.net.router_socket import RouterSocket
 from barograph_collector.net.waiting_reads import WaitingReads
 from barograph_collector.net.wakeup_queue import WakeupQueue
-from barograph_collector.query.reader import answer_read
+from barograph_collector.query.reader import answer_read, failed
 from barograph_collector.query.sql import THREADS as QUERY_THREADS
-from barograph_collector.query.sql import Querier
+from barograph_collector.query.sql import Querier, refused
 from barograph_collector.storage.messages import Item
 from barograph_collector.storage.retention import KEEP_ALL, Retention
 from barograph_collector.storage.store import Store
@@ -120,9 +120,13 @@ class Collector:
         admission = self._admission = self._make_admission()
         limiter = TokenBuckets(REJECTED_PER_SECOND, monotonic)
         read = functools.partial(answer_read, self._store, self._writer.settle)
-        reads = Answerer(read, lambda reply: self._call(router.send_answer, reply), READS_WAITING, threads)
+        # Those of daemons do not queue behind those of agents, of which many come at once when many jobs end.
+        reads, rounds = (
+            Answerer(read, lambda reply: self._call(router.send_answer, reply), READS_WAITING, failed, threads)
+            for _ in range(2)
+        )
         queries = Answerer(
-            self._querier.answer, lambda reply: self._call(router.send_answer, reply), QUERIES_WAITING, threads
+            self._querier.answer, lambda reply: self._call(router.send_answer, reply), QUERIES_WAITING, refused, threads
         )
         hellos: queue.SimpleQueue[HelloRequest | None] = threads.queue()
         router = self._router = RequestRouter(
@@ -132,6 +136,7 @@ class Collector:
             self.counters,
             limiter,
             reads=reads,
+            rounds=rounds,
             waiting=WaitingReads(self._store.has_rows, monotonic),
             queries=queries,
             hellos=hellos,
@@ -160,6 +165,7 @@ class Collector:
             ("appender", self._appender.run),
             ("writer", self._writer.run),
             ("reader", reads.run),
+            ("follower", rounds.run),
             *(("querier", queries.run) for _ in range(QUERY_THREADS)),
             ("authenticator", authenticator.run),
         ):

@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from barograph_alerts import restore as restoring
 from barograph_alerts.job.references import References
 from barograph_alerts.main import TABLES
 from barograph_alerts.processor import Scorer
-from barograph_alerts.restore import MAX_OPEN_SECONDS, restore
+from barograph_alerts.restore import restore
 from barograph_collector.client.follow import Follower
-from barograph_collector.client.log_reader import RowBatch
+from barograph_collector.client.log_reader import QueryResult, RowBatch
 from helpers.jobs import Simulation, verdict
 
 NOW = 1e9
@@ -27,6 +28,8 @@ class MemoryLog:
         self.rows: dict[str, list[dict[str, Any]]] = {table: [] for table in (*TABLES, "scores")}
         self.offset = 0
         self.read_rows = 0
+        self.days_ago: int | None = None
+        """First offset of the day that is long ago."""
 
     def put(self, table: str, columns: dict[str, Any]) -> None:
         for values in zip(*columns.values(), strict=True):
@@ -39,13 +42,20 @@ class MemoryLog:
             columns = {name: np.array([value]) if name == "offset" else [value] for name, value in row.items()}
             yield RowBatch(columns, 1, row["offset"])
 
+    def query(self, text: str) -> QueryResult:
+        table = pa.table({"first": [self.days_ago]})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        return QueryResult(sink.getvalue().to_pybytes(), 1, more=False)
+
     def before_latest(self, table: str, rows: int) -> int:
         return self.rows[table][-rows:][0]["offset"] - 1 if self.rows[table] else 0
 
 
-def job(log: MemoryLog, simulation: Simulation, *, ended: bool, began: float = NOW) -> str:
+def job(log: MemoryLog, simulation: Simulation, *, ended: bool) -> str:
     made = simulation.job()
-    log.put("jobs", {**made["jobs"], "started_at": [began]})
+    log.put("jobs", made["jobs"])
     log.put("runs", made["runs"])
     if ended:
         log.put("scores", verdict(made, 0.0))
@@ -89,7 +99,8 @@ def test_a_long_log_is_read_from_its_latest_rows_on_and_older_jobs_are_not_judge
 
 def test_a_job_that_began_long_ago_and_has_no_end_is_given_up_and_blocks_since_then_are_not_read() -> None:
     log, simulation = MemoryLog(), Simulation(intervals=2)
-    lost = job(log, simulation, ended=False, began=NOW - MAX_OPEN_SECONDS - 1)
+    lost = job(log, simulation, ended=False)
+    log.days_ago = log.offset
     opened = job(log, simulation, ended=False)
     scorer, follower = restored(log)
     assert list(scorer.jobs) == [opened]

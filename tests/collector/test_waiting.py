@@ -162,7 +162,7 @@ def test_a_read_whose_turn_comes_while_too_many_others_are_queued_is_refused(
     with collector_on(tmp_path / "log.duckdb") as collector, Producer(collector.endpoint) as client:
         client.send(read())
         wait_until(lambda: waiting(collector) == 1, "it waits")
-        monkeypatch.setattr(collector._router._reads, "_limit", 0)
+        monkeypatch.setattr(collector._router._rounds, "_limit", 0)
         client.hello()
         client.append(1, "blocks", 1, blocks(1))
         client.receive_ack(1)
@@ -248,3 +248,36 @@ def test_a_wait_is_sent_again_over_a_new_connection_and_given_up_when_its_answer
         now = LONG + 1.1
         with pytest.raises(LogUnavailable, match="within 2 s"):
             wait()
+
+
+def test_a_round_of_a_daemon_is_answered_while_too_many_reads_of_agents_are_queued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with collector_on(tmp_path / "log.duckdb") as collector, Producer(collector.endpoint) as client:
+        monkeypatch.setattr(collector._router._reads, "_limit", 0)
+        client.hello()
+        client.append(1, "blocks", 1, blocks(1))
+        client.receive_ack(1)
+        client.send(wire.Read(1, "scores", -1, 1, "lab/1.0.0"))
+        assert client.receive(wire.Rows).error == "too many of its kind are waiting, ask again later"
+        client.send(read(request=2))
+        assert client.receive(wire.Rows).rows == 1
+
+
+def test_a_read_that_would_wait_for_no_number_of_seconds_is_refused(tmp_path: Path) -> None:
+    with collector_on(tmp_path / "log.duckdb") as collector, Producer(collector.endpoint) as client:
+        client.send(wire.Read(1, "", 0, 10, tables={"blocks": 0}, seconds=float("nan")))
+        assert client.receive(wire.Rows).error == "seconds is nan, expected a finite number"
+
+
+def test_a_request_that_raises_is_answered_and_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fragile(*arguments: object) -> None:
+        raise RecursionError
+
+    with collector_on(tmp_path / "log.duckdb") as collector, Producer(collector.endpoint) as client:
+        monkeypatch.setattr(collector._store, "read", fragile)
+        client.send(wire.Read(1, "scores", -1, 1, "lab/1.0.0"))
+        assert client.receive(wire.Rows).error == "the collector failed: RecursionError"
+        monkeypatch.undo()
+        client.send(wire.Read(2, "scores", -1, 1, "lab/1.0.0"))
+        assert client.receive(wire.Rows).error == ""

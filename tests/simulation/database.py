@@ -54,6 +54,11 @@ class SimulatedDatabase:
     def journal_mark(self) -> int:
         return self._tables.marks.get(JOURNAL, 0)
 
+    days = ()
+
+    def owners(self, jobs: Collection[str]) -> dict[str, str]:
+        return {}
+
     def marks(self, streams: Collection[str]) -> dict[str, int]:
         return {name: seq for name, seq in self._tables.marks.items() if name in streams}
 

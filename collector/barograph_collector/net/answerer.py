@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -10,6 +11,7 @@ from barograph_agent.system.threads import THREADS, Threads
 from barograph_collector.ingest.streams import Reply
 
 R = TypeVar("R")
+_log = logging.getLogger(__name__)
 
 
 class Answerer(Generic[R]):
@@ -20,10 +22,12 @@ class Answerer(Generic[R]):
         answer: Callable[[R], wire.FromCollector],
         done: Callable[[Reply], None],
         limit: int,
+        failed: Callable[[R, str], wire.FromCollector],
         threads: Threads = THREADS,
     ) -> None:
-        """`done` is called with each answer. limit: requests that wait."""
+        """`done` is called with each answer. limit: requests that wait. failed: the answer to a request that raises."""
         self._answer = answer
+        self._failed = failed
         self._done = done
         self._limit = limit
         self._requests = threads.queue()
@@ -39,7 +43,13 @@ class Answerer(Generic[R]):
         """Answer requests until `end`."""
         while (item := self._requests.get()) is not None:
             peer, request = item
-            self._done(Reply(peer, self._answer(request)))
+            try:
+                reply = self._answer(request)
+            except Exception as error:
+                # A defect, which one request must not turn into the end of the service.
+                _log.warning("a request failed", exc_info=error)
+                reply = self._failed(request, f"the collector failed: {type(error).__name__}")
+            self._done(Reply(peer, reply))
         self._requests.put(None)  # for the next thread
 
     def end(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import queue
 from collections import Counter
 from collections.abc import Iterable
@@ -47,6 +48,7 @@ class RequestRouter:
         limiter: TokenBuckets,
         *,
         reads: Answerer[wire.Read],
+        rounds: Answerer[wire.Read],
         waiting: WaitingReads,
         queries: Answerer[wire.Sql],
         hellos: queue.SimpleQueue[HelloRequest | None],
@@ -58,6 +60,7 @@ class RequestRouter:
         self._limiter = limiter
         self._unanswered: Counter[bytes] = Counter()
         self._reads = reads
+        self._rounds = rounds
         self._waiting = waiting
         self._queries = queries
         self._hellos = hellos
@@ -106,6 +109,8 @@ class RequestRouter:
         """Queue a request for the threads that answer its kind, or let it wait for rows."""
         try:
             self._admission.check_read(peer, key, request)
+            if not math.isfinite(request.seconds):
+                raise Refused("invalid", f"seconds is {request.seconds}, expected a finite number")
             if self._unanswered[peer] >= REQUESTS_OF_ONE:
                 raise Refused("rate", f"{REQUESTS_OF_ONE} requests of this connection are waiting, ask again later")
             if isinstance(request, wire.Sql):
@@ -114,7 +119,7 @@ class RequestRouter:
                 self._answer(self._waiting.add(peer, key, request))
                 queued = True
             else:
-                queued = self._reads.put(peer, request)
+                queued = (self._reads if request.tables is None else self._rounds).put(peer, request)
             if not queued:
                 raise Refused("rate", _TOO_MANY)
             self._unanswered[peer] += 1
@@ -151,6 +156,7 @@ class RequestRouter:
         """End the threads that answer. Reads that wait are answered before."""
         self._answer(self._waiting.take_all())
         self._reads.end()
+        self._rounds.end()
         self._queries.end()
         self._hellos.put(None)
 
@@ -159,7 +165,7 @@ class RequestRouter:
             try:
                 # The key may have been revoked meanwhile.
                 self._admission.check_read(peer, key, read)
-                if not self._reads.put(peer, read):
+                if not self._rounds.put(peer, read):
                     raise Refused("rate", _TOO_MANY)
             except Refused as error:
                 self._counters.rejected[error.reason] += 1
