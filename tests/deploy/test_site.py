@@ -17,10 +17,12 @@ from starlette.testclient import TestClient
 from barograph.charts.axis import Axis, durations, linear, log_durations, ranks, time_axis
 from barograph.charts.figure import sparkline
 from barograph.site.app import create
-from barograph.views.log import LogView
+from barograph.views import words as texts
+from barograph.views.log import LogView, Row, rows_of
 from barograph.views.modeler import ModelerClient
 from barograph.views.words import round_seconds
 from barograph_collector.auth.http_access import VIEWERS, Access, add
+from barograph_collector.client.log_reader import QueryResult
 from barograph_collector.server import Collector
 from helpers.fleet import CLASS, Fleet, site_row
 from helpers.log import collector_on
@@ -266,6 +268,32 @@ def test_while_the_log_is_unavailable_the_page_shows_cached_data_with_its_time(t
         assert never.status_code == 503
         assert "no answer from the collector at" in words(never)
         assert "Traceback" not in never.text
+
+
+@pytest.mark.parametrize("value", [1e300, -1e300, math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("path", ["/", "/job/lab/1.0.0", "/job/lab/100.0.0", "/alarms", "/applications", "/pipeline"])
+def test_a_page_is_shown_whatever_times_the_log_has(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch, path: str, value: float
+) -> None:
+    def is_time(name: str) -> bool:
+        return name == "at" or name.endswith("_at")
+
+    def extreme(answer: QueryResult) -> list[Row]:
+        times = {name for name in rows_of(answer)[0] if is_time(name)} if answer.rows else set()
+        return [row | {name: value for name in times if row[name] is not None} for row in rows_of(answer)]
+
+    monkeypatch.setattr("barograph.views.log.rows_of", extreme)
+    with served(collector.endpoint) as site:
+        answer = site.get(path)
+    assert answer.status_code == 200, words(answer)
+    assert max(map(len, words(answer).split())) < 100
+
+
+@pytest.mark.parametrize("value", [1e300, -1e300, 1e18, math.inf, -math.inf, math.nan, 0.0, 1e-300])
+@pytest.mark.parametrize("name", ["age", "clock", "figure", "iso", "local", "number", "percent", "seconds", "utc"])
+def test_any_number_is_text_of_a_bounded_length(name: str, value: float) -> None:
+    more = (NOW,) if name == "clock" else ()
+    assert len(getattr(texts, name)(value, *more)) < 40
 
 
 def test_a_job_without_new_blocks_is_silent_and_its_alarm_past(collector: Collector) -> None:

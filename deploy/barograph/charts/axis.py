@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from barograph.views.words import round_seconds
+from barograph_agent.protocol.tables import MAX_TIME
 
 TIME_STEPS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 ROUND: Final = tuple(lead * 10.0**power for power in range(-9, 10) for lead in (1, 2, 5))
@@ -118,6 +119,7 @@ def categories(names: Sequence[str], start: float, end: float, gap: float) -> Ax
 def time_axis(low: float, high: float, start: float, end: float, utc: bool = False) -> Axis:
     """An axis of Unix seconds with at most 8 ticks at full local times, or at full times in UTC."""
     clock = time.gmtime if utc else time.localtime
+    low, high = (min(max(at, 0.0), MAX_TIME) for at in (low, high))
     high = max(high, low + 1.0)
     days = 86400 * math.ceil((high - low) / 7 / 86400)
     step = next((step for step in TIME_STEPS if (high - low) / step <= 7), days)

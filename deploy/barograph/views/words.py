@@ -9,14 +9,26 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final, TypeGuard
 
+from barograph_agent.protocol.tables import MAX_TIME
+
 DASH: Final = "\N{EN DASH}"
 MINUS: Final = "\N{MINUS SIGN}"
+MAX_DIGITS: Final = 1e15
+"""Numbers from here on are written with an exponent."""
 _UNITS: Final = ((1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (1.0, 1e3, "ms"))
 
 
 def finite(value: float | None) -> TypeGuard[float]:
     """Whether a value is neither None nor NaN nor infinite."""
     return value is not None and math.isfinite(value)
+
+
+def known_time(at: float | None) -> TypeGuard[float]:
+    """Whether a value is a time at which a log can have been written: Unix seconds above 0 and below MAX_TIME.
+
+    Rows of earlier versions may have any number in a column of times.
+    """
+    return finite(at) and 0 < at < MAX_TIME
 
 
 def seconds(value: float | None) -> str:
@@ -42,6 +54,8 @@ def round_seconds(value: float) -> str:
     """
     if value <= 0:
         return "0"
+    if not value < MAX_DIGITS:
+        return f"{value:.3g} s"
     for size, unit in ((3600, "h"), (60, "min")):
         if value >= size and value % size == 0:
             return f"{value / size:,.0f} {unit}"
@@ -61,7 +75,7 @@ def span(value: float) -> str:
     >>> span(0.01234), span(12.34), span(200), span(93784)
     ('0.0123 s', '12.3 s', '3 min 20 s', '26 h 3 min')
     """
-    if value < 99.95:
+    if value < 99.95 or not value < MAX_DIGITS:
         return f"{value:.3g} s"
     if round(value) < 3600:
         return f"{round(value) // 60} min {round(value) % 60} s"
@@ -91,7 +105,7 @@ def time_limit(value: int) -> str:
 
 def clock(at: float | None, now: float) -> str:
     """Local time of day, with the date where it is not the date of now."""
-    if not finite(at) or at <= 0:
+    if not known_time(at):
         return DASH
     there, here = time.localtime(at), time.localtime(now)
     day = "" if there[:3] == here[:3] else time.strftime("%d %b " if there[0] == here[0] else "%d %b %Y ", there)
@@ -99,20 +113,20 @@ def clock(at: float | None, now: float) -> str:
 
 
 def local(at: float) -> str:
-    """Local date and time; a dash for 0, the time of an imported run without one."""
-    return "-" if at == 0 else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+    """Local date and time; a dash for 0, the time of an imported run without one, and for what is no time."""
+    return "-" if not known_time(at) else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
 def utc(at: float | None) -> str:
     """Date and time in UTC, to the minute."""
-    if not finite(at) or at <= 0:
+    if not known_time(at):
         return "-"
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def iso(at: float) -> str:
-    """A time in ISO 8601, in UTC."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
+    """A time in ISO 8601, in UTC; empty for what is no time."""
+    return "" if not known_time(at) else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
 
 
 def age(value: float) -> str:
@@ -123,6 +137,8 @@ def age(value: float) -> str:
     """
     if value < 1.5:
         return "just now"
+    if not value < MAX_TIME:
+        return DASH
     for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
         if value >= unit:
             return f"{value / unit:.0f} {name} ago" if value >= 2 * unit else f"1 {name} ago"
@@ -138,6 +154,8 @@ def percent(value: float | None, signed: bool = False) -> str:
     if not finite(value):
         return DASH
     hundreds = 100 * value
+    if not abs(hundreds) < MAX_DIGITS:
+        return f"{hundreds:.3g} %"
     sign = "+" if signed and hundreds > 0 else MINUS if hundreds < 0 else ""
     return f"{sign}{abs(hundreds):.{1 if 0 < abs(hundreds) < 9.95 else 0}f} %"
 
@@ -166,16 +184,18 @@ def number(value: float | None, digits: int = 2, unit: str = "") -> str:
     >>> number(1.237, unit="x")
     '1.24x'
     """
-    return f"{value:,.{digits}f}{unit}" if finite(value) else DASH
+    if not finite(value):
+        return DASH
+    return f"{value:,.{digits}f}{unit}" if abs(value) < MAX_DIGITS else f"{value:.3g}{unit}"
 
 
 def figure(value: float, unit: str = "") -> str:
-    """A value to two decimals with its unit, `s` or `x`, for a terminal; a dash for NaN.
+    """A value to two decimals with its unit, `s` or `x`, for a terminal; a dash for NaN and infinity.
 
     >>> figure(1234.5, "s"), figure(1.5, "x"), figure(math.nan)
     ('1,234.50 s', '1.50x', '-')
     """
-    return "-" if math.isnan(value) else f"{value:,.2f}{' ' + unit if unit == 's' else unit}"
+    return "-" if not math.isfinite(value) else number(value, unit=" s" if unit == "s" else unit)
 
 
 def plural(count: int, noun: str) -> str:

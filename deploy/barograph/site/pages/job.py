@@ -13,7 +13,7 @@ from barograph.views.job import find
 from barograph.views.log import Row, limits
 from barograph.views.refusal import NothingKnown
 from barograph.views.states import display_state
-from barograph.views.words import clock, percent, round_seconds, seconds
+from barograph.views.words import clock, finite, known_time, percent, round_seconds, seconds
 
 HEADROOM: Final = 1.15
 """Ratio of the upper end of the vertical axis to the highest value that must be visible."""
@@ -65,9 +65,12 @@ def _trace(context: ViewContext, job: Row, class_id: int) -> dict[str, Any] | No
     # A later band may contain this job, once it has ended healthy.
     before = job["ended_at"] or context.now + 86400
     bands = context.rows(queries.band(job["workload"], class_id, before), name=f"band {key}")
-    band = bands[0] if bands else None
+    band = next((row for row in bands if all(map(finite, limits(row)))), None)
     lower, expected, upper = limits(band) if band else (0.0, 0.0, 1e9)
     points = context.rows(queries.trace(queries.during(job), class_id, lower, upper), name=f"trace {key}")
+    points = [
+        p for p in points if known_time(p["at"]) and all(finite(p[name]) for name in ("least", "mean", "longest"))
+    ]
     if not points:
         return None
     # Above all means and the band. Single long intervals may be clipped.
