@@ -66,6 +66,10 @@ def run(command: Sequence[str], job: Job, settings: RunOptions, environment: Map
             _summarize(guard.finish(CommandEnd(CLOCK.now(), runtime, status)), runtime, guard, settings, out)
         except KeyboardInterrupt:
             print("barograph: interrupted; the sidecar continues delivery in the background", file=out)
+        except Exception as error:
+            # Whatever fails here, such as a descriptor that is missing, the exit status is the command's.
+            with contextlib.suppress(OSError, ValueError):
+                print(f"barograph: no summary: {error}; the sidecar continues in the background", file=out)
     return status
 
 
@@ -117,6 +121,7 @@ class SidecarGuard:
             # All ranks record unless the user wants fewer: finding the slow rank needs all of them.
             "BAROGRAPH_RANKS": environment.get("BAROGRAPH_RANKS") or "all",
             "BAROGRAPH_FEATURES": str(features),
+            "ASAN_OPTIONS": shim.asan_options(environment.get("ASAN_OPTIONS", "")),
         }
         self._start()
 

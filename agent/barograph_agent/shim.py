@@ -40,3 +40,12 @@ if __name__ == "__main__":
         print(library())
     except FileNotFoundError as error:
         sys.exit(str(error))
+
+
+def asan_options(theirs: str) -> str:
+    """ASAN_OPTIONS under which programs linked to AddressSanitizer accept the shim before its library.
+
+    >>> asan_options("detect_leaks=0")
+    'detect_leaks=0:verify_asan_link_order=0'
+    """
+    return ":".join(filter(None, (theirs, "verify_asan_link_order=0")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import msgspec
 import pytest
 
 from barograph_agent.job.identity import Job
-from barograph_agent.job.rules import VALUE_LIMIT, Findings, RulesError, apply, read
+from barograph_agent.job.rules import VALUE_LIMIT, Findings, Param, ParamRule, Rules, RulesError, apply, read
 
 SITE = r"""
 [[app]]
@@ -117,3 +118,9 @@ def test_expressions_are_limited_in_time(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(RulesError, match="expected simpler expressions"):
         apply(read(path), ["a" * 60])
     assert time.process_time() - began < 30  # unlimited, it would take 2^60 steps
+
+
+def test_a_value_that_is_not_utf_8_is_stored_with_question_marks() -> None:
+    found = apply(Rules(param=[ParamRule(argv="-n (.*)", name="n")]), ["./app", "-n", os.fsdecode(b"a\xff\xfeb")])
+    assert found.params == [Param("", "n", "a??b")]
+    assert msgspec.json.encode(found)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import os
 import re
@@ -18,6 +20,8 @@ import pytest
 
 import barograph_agent
 from barograph_agent import launch, shim
+from barograph_agent.job.identity import Job
+from barograph_agent.sidecar.plan import RunOptions
 from helpers import mpi as mpis
 from helpers.lammps import fluid
 from helpers.log import wait_until
@@ -130,6 +134,33 @@ def test_a_command_that_cannot_be_started_exits_as_in_a_shell(alone: Node, tmp_p
 def test_a_wrong_option_is_a_usage_error(alone: Node, words: list[str], line: str) -> None:
     done = alone.barograph("run", *words)
     assert (done.returncode, done.stderr.splitlines()[-1]) == (2, f"barograph run: error: {line}")
+
+
+def test_the_exit_status_is_the_commands_own_where_the_end_of_the_watch_fails(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fails(guard: launch.SidecarGuard, end: object) -> None:
+        assert guard._process.stdin is not None
+        guard._process.stdin.close()
+        guard.cancel()
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(launch.SidecarGuard, "finish", fails)
+    out, job = io.StringIO(), Job("lab", "1", 0, "0", "ada", "n1", "app", {})
+    environment = {**os.environ, "BAROGRAPH_RINGS": str(tmp_path / "r"), "BAROGRAPH_SPOOL": str(tmp_path / "s")}
+    assert launch.run(["/bin/sh", "-c", "exit 3"], job, RunOptions(NOWHERE), environment, out) == 3
+    assert "no summary: [Errno 24] Too many open files" in out.getvalue()
+
+
+def test_a_program_linked_to_the_address_sanitizer_starts_when_watched(alone: Node, tmp_path: Path) -> None:
+    source, program = tmp_path / "program.c", tmp_path / "program"
+    source.write_text('#include <stdio.h>\nint main(void) { puts("started"); return 4; }\n')
+    built = subprocess.run(["cc", "-fsanitize=address", source, "-o", program], capture_output=True, check=False)
+    assert built.returncode == 0, built.stderr
+    alone.environment["ASAN_OPTIONS"] = "detect_leaks=0"
+    run = alone.start(str(program), drain=0)
+    told, complaint = run.communicate()
+    assert (run.returncode, told) == (4, "started\n"), complaint
 
 
 def test_the_shim_precedes_the_users_preloads_in_the_command_only(alone: Node, tmp_path: Path) -> None:

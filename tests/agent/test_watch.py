@@ -13,20 +13,23 @@ from typing import Any
 
 import msgspec
 import pytest
+import zmq
 
+from barograph.operate.spool import SpoolDelivery
 from barograph_agent.deliver import link
 from barograph_agent.deliver import spool as spool_module
 from barograph_agent.job.identity import Job
 from barograph_agent.kernel.readings import process_stat
 from barograph_agent.ring.reader import FINALIZED
 from barograph_agent.settings import places
-from barograph_agent.sidecar.main import adopt, orphans
+from barograph_agent.sidecar import main as sidecar_main
+from barograph_agent.sidecar.main import Orphans, orphans
 from barograph_agent.sidecar.plan import END as END_FILE
 from barograph_agent.sidecar.plan import PLAN, CommandEnd, RunPlan, load_plan, myself, save
 from barograph_agent.sidecar.silence import FIRST_SECONDS, Silence, Silences
 from barograph_agent.sidecar.watch import STRAGGLERS_SECONDS, Watch
 from barograph_agent.system.clock import Clock
-from barograph_agent.system.processes import PROCESSES
+from barograph_agent.system.processes import PROCESSES, UNCERTAIN, Processes
 from barograph_agent.system.system import SYSTEM
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.server import Collector
@@ -498,6 +501,65 @@ def test_a_process_is_identified_by_its_start_time_and_a_zombie_has_ended(tmp_pa
         wait_until(lambda: PROCESSES.born(process.pid) == -1, "it has ended; nobody has collected it yet")
 
 
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE, errno.EIO])
+def test_a_process_that_cannot_be_looked_at_for_want_of_descriptors_is_not_taken_for_gone(
+    run: Run, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    def fails(*arguments: object, **named: object) -> bytes:
+        raise OSError(error, os.strerror(error))
+
+    processes = Processes()
+    monkeypatch.setattr(Path, "read_text", fails)
+    monkeypatch.setattr(Path, "read_bytes", fails)
+    assert processes.born(os.getpid()) == UNCERTAIN
+    assert run.plan.launcher_lives(processes)
+    assert run.plan.command_lives(processes)
+
+
+def test_orphans_are_delivered_a_few_at_a_time_within_the_descriptors_of_a_user(
+    tmp_path: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sidecar_main, "MAX_ADOPTED", 3)
+    for number in range(8):
+        gone = Run(tmp_path, f"run{number}")
+        save(gone.directory, PLAN, msgspec.structs.replace(gone.plan, launcher_born=0))
+        gone.end()
+    orphaned = Orphans(tmp_path / "spools", collector.endpoint)
+    assert (len(orphaned.watches), orphaned.left) == (3, 5)
+    for watch in orphaned.watches.values():
+        watch.close()
+    delivery = SpoolDelivery(tmp_path / "spools", collector.endpoint, DEADLINE_SECONDS)
+    delivery.run()
+    assert delivery.left == 0
+    assert len(rows(collector, "runs")) == 8
+
+
+def test_a_spool_without_a_socket_to_deliver_it_by_waits_for_the_next_time(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*arguments: object) -> object:
+        raise zmq.ZMQError(errno.EMFILE)
+
+    save(run.directory, PLAN, msgspec.structs.replace(run.plan, launcher_born=0))
+    monkeypatch.setattr(zmq.Context, "socket", fails)
+    orphaned = Orphans(run.directory.parent, NOWHERE)
+    assert (orphaned.watches, orphaned.left) == ({}, 0)
+    assert load_plan(run.directory)
+
+
+def test_a_ring_whose_counters_are_damaged_ends_its_run_and_no_delivery(run: Run, collector: Collector) -> None:
+    ring = run.ring()
+    put(ring, 3)
+    watch = run.watch(collector.endpoint)
+    watch.step()
+    ring.set(head=2**40)
+    run.end()
+    deliver(watch)
+    assert [row["kind"] for row in rows(collector, "events")] == ["ring-unreadable"]
+    assert len(rows(collector, "runs")) == 1
+    watch.close()
+
+
 def test_only_runs_without_launcher_and_watch_are_adopted(tmp_path: Path) -> None:
     running, own = Run(tmp_path, "running"), Run(tmp_path, "own")
     gone, watched = (Run(tmp_path, name, launcher_born=0) for name in ("gone", "watched"))
@@ -509,7 +571,7 @@ def test_only_runs_without_launcher_and_watch_are_adopted(tmp_path: Path) -> Non
     save(own.directory, PLAN, msgspec.structs.replace(own.plan, launcher_born=0))
     assert list(orphans(root)) == [gone.directory, own.directory, watched.directory]
     holders = own.watch(), watched.watch()  # own: a sidecar does not adopt runs that it watches
-    ((directory, adopted),) = adopt(root, "tcp://127.0.0.1:2").items()
+    ((directory, adopted),) = Orphans(root, "tcp://127.0.0.1:2").watches.items()
     assert directory == gone.directory
     assert adopted.plan == msgspec.structs.replace(load_plan(gone.directory), endpoint="tcp://127.0.0.1:2")
     for watch in (adopted, *holders):
@@ -531,7 +593,7 @@ def test_only_what_is_left_of_a_deleted_spool_is_deleted(tmp_path: Path) -> None
             (root / name / file).write_text("")
     (root / "folder" / "within").mkdir()
     (root / "node.log").write_text("")
-    assert adopt(root, NOWHERE) == {}
+    assert Orphans(root, NOWHERE).watches == {}
     assert sorted(path.name for path in root.iterdir()) == ["begun", "empty", "folder", "locked", "node.log", "thesis"]
     assert sorted(path.name for path in (root / "thesis").iterdir()) == ["chapter-1.tex", "lock"]
 

@@ -85,6 +85,7 @@ def test_a_task_of_a_watched_job_gets_its_variables(node: Node) -> None:
     node.begin("pbs-7.server@n1", PBS_JOBID="7.server")
     found = node.task("pbs-7.server@n1", PBS_NODEFILE="/var/nodes")
     assert found == {
+        "ASAN_OPTIONS": "verify_asan_link_order=0",
         "LD_PRELOAD": str(shim.library()),
         "BAROGRAPH_RING_DIR": f"{node.job('pbs-7.server@n1')}/0.0",
         "BAROGRAPH_RANKS": "all",
@@ -104,6 +105,8 @@ def test_a_task_keeps_what_it_has_set_itself(node: Node) -> None:
     found = node.task("pbs-7@n1", LD_PRELOAD="a.so:b.so", BAROGRAPH_RANKS="0,3", BAROGRAPH_FEATURES="/mine")
     assert found["LD_PRELOAD"] == f"{shim.library()} a.so:b.so"
     assert (found["BAROGRAPH_RANKS"], found["BAROGRAPH_FEATURES"]) == ("0,3", "/mine")
+    assert node.task("pbs-7@n1", ASAN_OPTIONS="a=1")["ASAN_OPTIONS"] == "a=1:verify_asan_link_order=0"
+    assert "ASAN_OPTIONS" not in node.task("pbs-7@n1", ASAN_OPTIONS="a=1\nLD_AUDIT=b")
     assert node.task("pbs-7@n1", LD_PRELOAD=f"x.so {shim.library()}")["LD_PRELOAD"] == f"x.so {shim.library()}"
 
 

@@ -337,3 +337,20 @@ def test_features_of_messages_are_bytes_and_ranks(tmp_path):
     assert (found["bytes:MPI_Bcast"], found["ranks:MPI_Bcast"]) == (4, 2)
     assert (found["bytes:MPI_Allreduce"], found["ranks:MPI_Allreduce"]) == (24, 2)
     assert len([name for name in files[0].features if "MPI_Bcast" in name]) == 2  # the call that doubles m has no probe
+
+
+@pytest.mark.parametrize("where", ["a full disk", "a limit of file sizes"])
+def test_where_there_is_no_room_for_its_features_an_instrumented_program_runs_as_without(program, tmp_path, where):
+    assert instrument(program, "-o", tmp_path / "out") == 0
+    after, folder = compiled(tmp_path / "out" / "program.c"), tmp_path / "features"
+    folder.mkdir()
+    wanted = run(compiled(program), "5")
+    shell = ["bash", "-c", 'ulimit -f 0; exec "$0" "$@"']
+    if where == "a full disk":
+        if os.getuid() != 0 or not shutil.which("unshare"):
+            pytest.skip("a disk of its own needs root and unshare")
+        fill = f"mount -t tmpfs -o size=4k none {folder} && head -c 4096 /dev/zero > {folder}/filler"
+        shell = ["unshare", "--mount", "bash", "-c", f'{fill}; exec "$0" "$@"']
+    done = run(*shell, after, "5", BAROGRAPH_FEATURES=str(folder))
+    assert (done.returncode, done.stdout) == (wanted.returncode, wanted.stdout), done.stderr
+    assert not list(folder.glob("*.features"))

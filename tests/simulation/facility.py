@@ -14,7 +14,7 @@ import numpy as np
 from barograph_agent.deliver.spool import SpoolError
 from barograph_agent.job.identity import Job
 from barograph_agent.protocol.wire import Column
-from barograph_agent.sidecar.main import Sidecar, adopt
+from barograph_agent.sidecar.main import Orphans, Sidecar
 from barograph_agent.sidecar.plan import END, PLAN, CommandEnd, RunOptions, begin_run, load_plan, load_report, save
 from barograph_agent.sidecar.watch import Watch
 from barograph_agent.system.processes import Processes
@@ -230,12 +230,16 @@ class Delivery(Sidecar[Watch]):
     """`barograph spool --send`: delivers what earlier sidecars left."""
 
     def __init__(self, system: System) -> None:
-        super().__init__(SPOOLS, ENDPOINT, 60.0, adopt(SPOOLS, ENDPOINT, system), system)
-        self.adopted = {}
+        self._orphans = Orphans(SPOOLS, ENDPOINT, system)
+        super().__init__(SPOOLS, ENDPOINT, 60.0, self._orphans.watches, system)
+        self._adopts = False
 
     @property
     def is_over(self) -> bool:
         return True
+
+    def adopt_next(self) -> None:
+        self._orphans.adopt()
 
 
 class NoQuarantine(Quarantine):

@@ -115,7 +115,8 @@ def read(path: Path) -> Rules:
 
 def apply(rules: Rules, command: Sequence[str]) -> Findings:
     """Apply rules to a command line. Raises RulesError for an expression that takes too long."""
-    line = " ".join(command)[:ARGV_LIMIT]
+    # What is not UTF-8 in a command line cannot be stored.
+    line = " ".join(command)[:ARGV_LIMIT].encode("utf-8", "replace").decode()
     found = []
     with _limited(rules.param):
         for rule in rules.param:

@@ -87,6 +87,7 @@ class RingSet:
         for name, reader in list(self._readers.items()):
             try:
                 intervals, sites = reader.read()
+                traffic = reader.traffic(final=final)
             except RingError as error:
                 self._drop_ring(name, error)
                 continue
@@ -98,7 +99,7 @@ class RingSet:
                 budget.spend(len(blocks["count"]))
                 values = {"world": reader.cursor.world, **blocks}
                 yield TableRows("blocks", len(blocks["count"]), values, len(intervals.class_ids))
-            if (traffic := reader.traffic(final=final)) is not None:
+            if traffic is not None:
                 yield TableRows("signatures", len(traffic["class_id"]), traffic)
         for world, node in list(self._nodes.items()):
             try:

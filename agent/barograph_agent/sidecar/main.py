@@ -13,6 +13,7 @@ import re
 import signal
 import stat
 import sys
+from collections import deque
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
@@ -26,6 +27,8 @@ from barograph_agent.system.disk import Disk
 from barograph_agent.system.network import Descriptor, Source
 from barograph_agent.system.system import SYSTEM, System
 
+MAX_ADOPTED: Final = 16
+"""Orphans that are delivered at the same time."""
 POLL_SECONDS: Final = 0.5
 BUSY_POLL_SECONDS: Final = 0.2
 """Poll interval while rings fill fast."""
@@ -49,16 +52,35 @@ def orphans(root: Path, system: System = SYSTEM) -> dict[Path, RunPlan]:
     return found
 
 
-def adopt(root: Path, endpoint: str, system: System = SYSTEM) -> dict[Path, Watch]:
-    """Watches of the orphans that no other process owns, by spool directory. They deliver to `endpoint`."""
-    adopted = {}
-    for directory in (root / name for name in system.disk.names(root)):
-        with contextlib.suppress(OSError):
-            _delete_rest(directory, system.disk)
-    for directory, plan in orphans(root, system).items():
-        with contextlib.suppress(SpoolError, OSError, msgspec.DecodeError):
-            adopted[directory] = Watch(directory, msgspec.structs.replace(plan, endpoint=endpoint), system=system)
-    return adopted
+class Orphans:
+    """The orphans under a directory that no other process owns, delivered a few at a time.
+
+    A link takes several descriptors, of which a user may have a thousand, and a node hundreds of orphans.
+    """
+
+    def __init__(self, root: Path, endpoint: str, system: System = SYSTEM) -> None:
+        self.watches: dict[Path, Watch] = {}
+        """Those that are being delivered to `endpoint`, by spool directory."""
+        for directory in (root / name for name in system.disk.names(root)):
+            with contextlib.suppress(OSError):
+                _delete_rest(directory, system.disk)
+        self._waiting = deque(orphans(root, system).items())
+        self._endpoint = endpoint
+        self._system = system
+        self.adopt()
+
+    @property
+    def left(self) -> int:
+        """Number of orphans that wait for others to be delivered."""
+        return len(self._waiting)
+
+    def adopt(self) -> None:
+        """Begin with the next orphans, up to MAX_ADOPTED at once."""
+        while self._waiting and len(self.watches) < MAX_ADOPTED:
+            directory, plan = self._waiting.popleft()
+            with contextlib.suppress(SpoolError, OSError, msgspec.DecodeError):
+                plan = msgspec.structs.replace(plan, endpoint=self._endpoint)
+                self.watches[directory] = Watch(directory, plan, system=self._system)
 
 
 def _delete_rest(directory: Path, disk: Disk) -> None:
@@ -91,12 +113,13 @@ class Sidecar(Generic[AnyWatch]):
         """launcher: becomes readable when the launcher has written the end of the command."""
         self._system = system
         self.programs: dict[Path, AnyWatch] = programs or {}
-        self.adopted: dict[Path, Watch] | None = None
-        """Watches of orphans; None until the collector is first reached."""
+        self.adopted: Orphans | None = None
+        """None until the collector is first reached."""
         self._spools = spools
         self._endpoint = endpoint
         self._drain_seconds = drain_seconds
         self._launcher = launcher
+        self._adopts = True
         self._stopping = False
 
     @property
@@ -110,6 +133,11 @@ class Sidecar(Generic[AnyWatch]):
 
     def find(self) -> None:
         """Add programs that have started, and end those whose processes have ended. Does not raise on a full disk."""
+
+    def adopt_next(self) -> None:
+        """Begin with further orphans where others are delivered."""
+        if self.adopted is not None:
+            self.adopted.adopt()
 
     def run(self) -> None:
         """Step until everything is delivered or the time limit has passed."""
@@ -126,7 +154,7 @@ class Sidecar(Generic[AnyWatch]):
             self._wait(self._seconds_to_wait())
         self.leave()
         # The launcher now has its report and exits.
-        adopted = self.adopted or {}
+        adopted = self._adopted
         deadline = monotonic() + self._drain_seconds
         while any(watch.ended for watch in adopted.values()) and monotonic() < deadline and not self._stopping:
             self._serve(adopted)
@@ -134,12 +162,16 @@ class Sidecar(Generic[AnyWatch]):
         for watch in adopted.values():
             watch.close()
 
+    @property
+    def _adopted(self) -> dict[Path, Watch]:
+        return self.adopted.watches if self.adopted is not None else {}
+
     def step(self) -> None:
         """Find programs, read rings, spool and send. Does not raise on a full disk: the next step retries."""
         self.find()
         self._serve(self.programs)
         # After the programs: a short one may be delivered and released at the first answer of the collector.
-        self._serve(self.adopted or {})
+        self._serve(self._adopted)
 
     def release(self, watch: Watch) -> None:
         """Close a program. Deletes it if it is delivered and no launcher waits for a report."""
@@ -165,11 +197,12 @@ class Sidecar(Generic[AnyWatch]):
         for directory, watch in list(watches.items()):
             watch.step()
             watch.link.pump()
-            if watch.link.connected and self.adopted is None:
-                self.adopted = adopt(self._spools, self._endpoint, self._system)
+            if watch.link.connected and self.adopted is None and self._adopts:
+                self.adopted = Orphans(self._spools, self._endpoint, self._system)
             if watch.delivered:
                 self.release(watch)
                 del watches[directory]
+                self.adopt_next()
 
     def _seconds_to_wait(self) -> float:
         if self.is_over:
@@ -178,7 +211,7 @@ class Sidecar(Generic[AnyWatch]):
 
     def _wait(self, seconds: float) -> None:
         """Send and receive until the next step is due. Acknowledgements do not cause a reading of the rings."""
-        watches: list[Watch] = [*self.programs.values(), *(self.adopted or {}).values()]
+        watches: list[Watch] = [*self.programs.values(), *self._adopted.values()]
         monotonic = self._system.clock.monotonic
         until = monotonic() + seconds
         also: tuple[Source, ...] = () if self._launcher is None else (self._launcher,)

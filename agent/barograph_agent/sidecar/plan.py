@@ -17,7 +17,7 @@ from barograph_agent.job.identity import Job
 from barograph_agent.job.rules import Findings
 from barograph_agent.reduce.blocks import ROWS_PER_SECOND
 from barograph_agent.system.disk import DISK, Disk
-from barograph_agent.system.processes import PROCESSES, Processes
+from barograph_agent.system.processes import PROCESSES, UNCERTAIN, Processes
 from barograph_agent.system.system import SYSTEM, System
 
 PLAN: Final = "plan.json"
@@ -64,12 +64,18 @@ class RunPlan(msgspec.Struct, frozen=True):
     """Directory of the program's side files; empty for the ring directory."""
 
     def launcher_lives(self, processes: Processes) -> bool:
-        """True while the process that started the run exists."""
-        return processes.born(self.launcher) == self.launcher_born
+        """True while the process that started the run exists, and where that cannot be told."""
+        return processes.born(self.launcher) in (self.launcher_born, UNCERTAIN)
 
     def command_lives(self, processes: Processes) -> bool:
-        """True while a process exists that was started with this run's ring directory in its environment."""
-        return processes.any_with(RING_VARIABLE, self.step_directory or self.ring_directory)
+        """True while a process exists that was started with this run's ring directory in its environment.
+
+        Also where that cannot be told.
+        """
+        try:
+            return processes.any_with(RING_VARIABLE, self.step_directory or self.ring_directory)
+        except OSError:
+            return True
 
     def has(self, pid: int, processes: Processes) -> bool:
         """Whether a process was started with this run's ring directory in its environment."""

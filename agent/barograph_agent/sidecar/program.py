@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from barograph_agent.ring.reader import Ring, RingError
 from barograph_agent.sidecar.plan import END, CommandEnd, RunPlan, save
 from barograph_agent.sidecar.watch import Watch
-from barograph_agent.system.processes import Processes, seconds
+from barograph_agent.system.processes import UNCERTAIN, Processes, seconds
 from barograph_agent.system.system import SYSTEM, System
 
 UNKNOWN: Final = -1
@@ -22,8 +22,10 @@ class RankProcess(NamedTuple):
     born: int
 
     def lives(self, processes: Processes) -> bool:
-        """True while the process exists and has not called exit()."""
-        return self.ring.exit_status is None and 0 <= self.born == processes.born(self.ring.pid)
+        """True while the process exists and has not called exit(), and where that cannot be told."""
+        if self.ring.exit_status is not None or self.born == -1:
+            return False
+        return processes.born(self.ring.pid) in (self.born, UNCERTAIN)
 
 
 class Program(Watch):

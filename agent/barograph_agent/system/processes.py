@@ -6,12 +6,17 @@ Processes that have ended are not visible, those of other users only in part.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 _MOST_BYTES: Final = 2**16
+UNCERTAIN: Final = -2
+"""No start time: whether there is such a process cannot be told."""
+_GONE: Final = (errno.ENOENT, errno.ESRCH)
+_HIDDEN: Final = (errno.EACCES, errno.EPERM)
 
 
 class Processes:
@@ -25,11 +30,14 @@ class Processes:
         return os.getpid()
 
     def born(self, pid: int) -> int:
-        """Start time of process `pid`, in clock ticks since boot; -1 if there is no such process."""
+        """Start time of process `pid`, in clock ticks since boot; -1 if there is no such process.
+
+        UNCERTAIN where that cannot be told, as for want of a descriptor.
+        """
         try:
             stat = Path(f"{self.root}/proc/{pid}/stat").read_text(errors="replace")
-        except OSError:
-            return -1
+        except OSError as error:
+            return -1 if error.errno in _GONE else UNCERTAIN
         # The command name may contain spaces and brackets; the other fields follow the last bracket.
         fields = stat.rpartition(")")[2].split()
         return -1 if fields[0] == "Z" else int(fields[19])
@@ -43,12 +51,18 @@ class Processes:
         return self._words(pid, "cmdline")
 
     def any_with(self, variable: str, value: str) -> bool:
-        """Whether a process was started with this variable in its environment."""
+        """Whether a process was started with this variable in its environment.
+
+        Raises OSError where that cannot be told, as for want of a descriptor.
+        """
         entry = os.fsencode(f"{variable}={value}")
         for path in Path(f"{self.root}/proc").glob("[0-9]*/environ"):
-            with contextlib.suppress(OSError):
+            try:
                 if entry in path.read_bytes().split(b"\0"):
                     return True
+            except OSError as error:
+                if error.errno not in (*_GONE, *_HIDDEN):
+                    raise
         return False
 
     def place(self, pid: int, name: str) -> Path:

@@ -34,6 +34,10 @@ struct barograph_timespec {
     long seconds, nanoseconds;
 };
 
+struct barograph_limit {
+    unsigned long soft, hard;
+};
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -42,7 +46,9 @@ extern int barograph_getpid_(void) __asm__("getpid");
 extern int barograph_snprintf_(char *, unsigned long, const char *, ...) __asm__("snprintf");
 extern int barograph_open_(const char *, int, ...) __asm__("open");
 extern int barograph_close_(int) __asm__("close");
-extern int barograph_ftruncate_(int, long) __asm__("ftruncate");
+extern int barograph_unlink_(const char *) __asm__("unlink");
+extern int barograph_getrlimit_(int, struct barograph_limit *) __asm__("getrlimit");
+extern int barograph_posix_fallocate_(int, long, long) __asm__("posix_fallocate");
 extern void *barograph_mmap_(void *, unsigned long, int, int, int, long) __asm__("mmap");
 extern int barograph_clock_gettime_(int, struct barograph_timespec *) __asm__("clock_gettime");
 #ifdef __cplusplus
@@ -61,6 +67,19 @@ static __inline__ unsigned long barograph_now(void) {
 static void barograph_begin(void) __attribute__((constructor));
 static void barograph_end(void) __attribute__((destructor));
 
+/* Reserves all pages: where that fails a later store would raise SIGBUS. Beyond the limit of a file's size the attempt
+ * would raise SIGXFSZ. */
+static int barograph_reserve(int file, long bytes) {
+    struct barograph_limit limit;
+    int error;
+    if (barograph_getrlimit_(1, &limit) != 0 || limit.soft < (unsigned long)bytes) /* RLIMIT_FSIZE */
+        return 0;
+    do
+        error = barograph_posix_fallocate_(file, 0, bytes);
+    while (error == 4); /* EINTR */
+    return error == 0;
+}
+
 static void barograph_begin(void) {
     static const char names[] = BAROPROBE_NAMES;
     static const char magic[8] = {'B', 'A', 'R', 'O', 'F', 'E', 'A', 'T'};
@@ -75,11 +94,13 @@ static void barograph_begin(void) {
         file = barograph_open_(path, 02 | 0100 | 0200 | 02000000, 0600); /* O_RDWR, O_CREAT, O_EXCL, O_CLOEXEC */
     if (file < 0)
         return;
-    if (barograph_ftruncate_(file, (long)sizeof barograph_memory) == 0) {
+    place = (void *)-1;
+    if (barograph_reserve(file, (long)sizeof barograph_memory))
         place = barograph_mmap_(0, sizeof barograph_memory, 3, 1, file, 0); /* PROT_READ | PROT_WRITE, MAP_SHARED */
-        if (place != (void *)-1)
-            barograph_unit = (struct barograph_unit *)place;
-    }
+    if (place != (void *)-1)
+        barograph_unit = (struct barograph_unit *)place;
+    else
+        barograph_unlink_(path);
     barograph_close_(file);
     barograph_unit->version = 1;
     barograph_unit->probes = BAROPROBES;

@@ -10,7 +10,7 @@ from typing import Final
 
 from barograph.cli import CommandError
 from barograph_agent.settings import agent, places
-from barograph_agent.sidecar.main import Sidecar, adopt, orphans
+from barograph_agent.sidecar.main import Orphans, Sidecar, orphans
 from barograph_agent.sidecar.watch import Watch
 
 EXIT_UNAVAILABLE: Final = 69
@@ -20,14 +20,24 @@ class SpoolDelivery(Sidecar[Watch]):
     """Delivers the orphaned spools under a directory and prints the outcome of each."""
 
     def __init__(self, root: Path, endpoint: str, seconds: float) -> None:
-        super().__init__(root, endpoint, seconds, adopt(root, endpoint))
-        self.adopted = {}
+        self._orphans = Orphans(root, endpoint)
+        super().__init__(root, endpoint, seconds, self._orphans.watches)
+        self._adopts = False
         self.left = 0
 
     @property
     def is_over(self) -> bool:
         """Always true: there is no program to wait for."""
         return True
+
+    def adopt_next(self) -> None:
+        """Begin with further spools where others are delivered."""
+        self._orphans.adopt()
+
+    def leave(self) -> None:
+        """Release those that were not delivered in time, and count those that did not have a turn."""
+        super().leave()
+        self.left += self._orphans.left
 
     def release(self, watch: Watch) -> None:
         """Print the outcome; delete a delivered spool."""
