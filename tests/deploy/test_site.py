@@ -97,6 +97,12 @@ def site(collector: Collector) -> Iterator[TestClient]:
         yield client
 
 
+def jobs(answer: httpx2.Response, table: str) -> list[str]:
+    """The jobs that a table lists."""
+    text = answer.text.partition(f'aria-label="{table}, a table"')[2].partition("</table>")[0]
+    return re.findall(r'<th scope="row" class="job"><a href="/job/[^"]+">([^<]+)</a>', text)
+
+
 def test_running_jobs_are_sorted_by_urgency(site: TestClient) -> None:
     answer = site.get("/")
     assert answer.status_code == 200
@@ -106,7 +112,7 @@ def test_running_jobs_are_sorted_by_urgency(site: TestClient) -> None:
         ("healthy", "healthy", "5"),
         ("unknown", "not judged", "1"),
     ]
-    shown = re.findall(r'<th scope="row" class="job"><a href="/job/[^"]+">([^<]+)</a>', answer.text)
+    shown = jobs(answer, "Running jobs")
     assert len(shown) == 8
     assert (shown[0], shown[1], shown[-1]) == ("lab/1.0.0", "lab/3.0.0", "lab/8.0.0")
     assert answer.text.count('<svg class="spark"') == 8
@@ -120,6 +126,79 @@ def test_a_filter_requires_every_word_and_counts_matches(site: TestClient) -> No
     # The sentences of healthy jobs contain the word too: "slow above 1".
     assert "1 of 8 jobs match" in words(site.get("/", params={"filter": "slow"}))
     assert "No running job matches “zzz”" in words(site.get("/", params={"filter": "zzz"}))
+
+
+def test_the_start_page_links_ended_jobs_newest_first(site: TestClient) -> None:
+    answer = site.get("/")
+    # All began at once; the last one took longest.
+    assert jobs(answer, "Ended jobs") == [f"lab/{n}.0.0" for n in range(111, 99, -1)]
+    page = site.get("/job/lab/111.0.0")
+    assert page.status_code == 200
+    assert "Ended" in words(page)
+
+
+def test_jobs_are_filtered_by_user_application_state_and_time(site: TestClient) -> None:
+    def found(**query: str) -> tuple[int, int]:
+        answer = site.get("/", params=query)
+        return len(jobs(answer, "Running jobs")), len(jobs(answer, "Ended jobs"))
+
+    assert found(user="boris") == (4, 0)
+    assert found(user="amara", app="wrf") == (0, 12)
+    assert found(state="slow") == (1, 1)
+    assert found(since="1h") == (8, 0)
+    assert found(since="1d", filter="111") == (0, 1)
+    wrong = site.get("/", params={"since": "2 weeks"})
+    assert (wrong.status_code, "since is '2 weeks', expected one of 1h, 1d" in words(wrong)) == (400, True)
+
+
+def test_the_score_is_that_of_the_verdict_and_a_healthy_job_has_no_slowdown(tmp_path: Path) -> None:
+    with collector_on(tmp_path / "log.duckdb") as running:
+        fleet = Fleet(running.endpoint, NOW)
+        slow, well = (fleet.job(f"lab/{n}.0.0", user="amara") for n in (1, 2))
+        fleet.put("jobs", [slow, well])
+        fleet.put("blocks", fleet.blocks(slow, 3) + fleet.blocks(well, 3))
+        alarm = "slow: 2.02x its history (score 3.6)"
+        healthy = "healthy: within the spread of its history (score 0.45, slow above 1)"
+        fleet.put("scores", [fleet.score(slow, "slow", 2.02, sentence=alarm, score=1.9)])
+        fleet.put("scores", [fleet.score(well, "healthy", 1.78, sentence=healthy, score=0.1)])
+        fleet.deliver()
+        with served(running.endpoint) as site:
+            page, job = words(site.get("/")), words(site.get("/job/lab/2.0.0"))
+    assert re.search(r"slow 3\.6 lab/1", page)
+    assert re.search(r"healthy 0\.45 lab/2", page)
+    assert "2.02x" in page
+    assert "1.78x" not in page + job
+
+
+def test_a_search_finds_a_job_by_its_number_and_lists_those_of_an_application_or_a_node(site: TestClient) -> None:
+    for asked in ("lab/100.0.0", "100"):
+        answer = site.get("/search", params={"q": asked}, follow_redirects=False)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/job/lab/100.0.0")
+    assert len(jobs(site.get("/search", params={"q": "wrf"}), "Jobs")) == 12
+    assert "wrf on lab, 12 runs" in words(site.get("/search", params={"q": "WR"}))
+    assert jobs(site.get("/search", params={"q": "n002"}), "Jobs") == ["lab/1.0.0"]
+    assert "No job, application or node of this name" in words(site.get("/search", params={"q": "x' OR '1'='1"}))
+    assert 'action="/search"' in site.get("/pipeline").text
+
+
+def test_a_user_with_many_jobs_and_alarms_takes_no_places_of_others(tmp_path: Path) -> None:
+    with collector_on(tmp_path / "log.duckdb") as running:
+        fleet = Fleet(running.endpoint, NOW)
+        greedy = [fleet.job(f"lab/9{n:04}.0.0", "spam", "mallory", age=30) for n in range(2_100)]
+        ended = [fleet.job(f"lab/8{n:04}.0.0", "spam", "mallory", age=90) for n in range(600)]
+        own, over = fleet.job("lab/1.0.0", age=500), fleet.job("lab/2.0.0", age=500)
+        fleet.put("jobs", [own, over, *greedy, *ended])
+        fleet.put("runs", [fleet.run(over, 100), *(fleet.run(job, 60) for job in ended)])
+        fleet.put("scores", [fleet.score(own, "slow", since=400)])
+        fleet.put("scores", [fleet.score(job, "slow", score=1e6) for job in [*greedy, *ended]])
+        fleet.deliver()
+        with served(running.endpoint) as site:
+            page, alarms = site.get("/"), words(site.get("/alarms"))
+    assert "lab/1.0.0" in jobs(page, "Running jobs")
+    assert "lab/2.0.0" in jobs(page, "Ended jobs")
+    assert "lab/1.0.0" in alarms
+    assert "mallory has 2,100 running jobs, of which 2,000 are listed" in words(page)
+    assert "mallory has 600 ended jobs, of which the newest are listed" in words(page)
 
 
 def test_a_job_is_drawn_over_its_band_with_its_onset_and_late_nodes(site: TestClient) -> None:
@@ -301,7 +380,8 @@ def test_a_job_without_new_blocks_is_silent_and_its_alarm_past(collector: Collec
     clock.ahead = 1000.0
     with LogView(collector.endpoint, clock=clock) as log:
         client = TestClient(create(log, ModelerClient(AWAY, clock), METRICS), base_url=BASE)
-        assert set(re.findall(r'<use href="#shape-(\w+)"', client.get("/").text)) == {"silent"}
+        running = client.get("/").text.partition('id="ended"')[0]
+        assert set(re.findall(r'<use href="#shape-(\w+)"', running)) == {"silent"}
         assert "No alarm is active" in words(client.get("/alarms"))
         assert "silent" in words(client.get("/job/lab/1.0.0"))
 
@@ -321,7 +401,7 @@ def test_many_viewers_cause_one_query(collector: Collector, monkeypatch: pytest.
         client = TestClient(create(log, ModelerClient(AWAY, log.clock), METRICS), base_url=BASE)
         for filter_ in ("", "a", "am", "ama", "amara"):
             assert client.get("/", params={"filter": filter_}).status_code == 200
-        assert sum("verdict AS" in text for text in asked) == 1
+        assert sum("verdict AS" in text for text in asked) == 2, "one of running and one of ended jobs"
 
 
 def test_axes_map_low_and_high_to_their_ends_and_ticks_between() -> None:

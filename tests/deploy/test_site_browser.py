@@ -103,7 +103,7 @@ FIRST_PAINT = """() => new Promise((resolve) => {
 
 def test_without_jobs_the_page_explains_how_to_start_one(browser: Browser, tmp_path: Path) -> None:
     with running(tmp_path, 0) as address, opened(browser, address) as page:
-        expect(page.get_by_role("heading", level=1)).to_have_text("Running jobs")
+        expect(page.get_by_role("heading", level=1)).to_have_text("Jobs")
         expect(page.locator("#listing")).to_contain_text("Barograph watches no running job")
         for name, heading in (("Alarms", "Alarms"), ("Applications", "Applications"), ("Pipeline", "Pipeline")):
             page.get_by_role("navigation", name="Main").get_by_role("link", name=name).click()
@@ -135,14 +135,14 @@ def test_five_thousand_jobs_are_filtered_while_typing_sorted_and_paged(browser: 
         print(f"first paint of 5,000 jobs after {first_paint(page):.0f} ms")
         expect(rows).to_have_count(50)
         expect(page.locator("#found")).to_contain_text("5,000 jobs, page 1 of 100")
-        page.get_by_role("searchbox").press_sequentially("wrf slow")
+        page.get_by_role("searchbox", name="Filter").press_sequentially("wrf slow")
         expect(page).to_have_url(re.compile(r"\?filter=wrf\+slow$"))
         expect(page.locator("#found")).to_contain_text("of 5,000 jobs match")
         expect(rows.first).to_contain_text("wrf")
-        expect(page.get_by_role("searchbox")).to_be_focused()
-        page.get_by_role("searchbox").fill("4704999")
+        expect(page.get_by_role("searchbox", name="Filter")).to_be_focused()
+        page.get_by_role("searchbox", name="Filter").fill("4704999")
         expect(rows).to_have_count(1)
-        page.get_by_role("searchbox").fill("")
+        page.get_by_role("searchbox", name="Filter").fill("")
         expect(rows).to_have_count(50)
         page.get_by_role("link", name="Next").click()
         expect(page.locator("#found")).to_contain_text("page 2 of 100")

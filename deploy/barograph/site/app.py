@@ -20,7 +20,7 @@ from starlette.staticfiles import StaticFiles
 
 from barograph.charts.figure import key
 from barograph.site.guard import AccessGuard, SecurityHeaders
-from barograph.site.pages import alarms, application, health, job, prediction, running
+from barograph.site.pages import alarms, application, health, job, prediction, running, search
 from barograph.views import queries
 from barograph.views.context import ViewContext
 from barograph.views.log import LogView
@@ -72,6 +72,10 @@ class SitePages:
         views: dict[str, tuple[str, Callable[[ViewContext, Request], Values]]] = {
             "/": ("jobs", _jobs),
             "/job/{name:path}": ("job", _job),
+            "/search": (
+                "search",
+                lambda context, request: search.view(context, request.query_params.get("q", "")[:200]),
+            ),
             "/alarms": ("alarms", lambda context, _: alarms.view(context)),
             "/applications": ("applications", _applications),
             "/application": ("application", _application),
@@ -128,7 +132,10 @@ class SitePages:
                 return self._token_form(request)
             headers = {name: request.headers[name] for name in ("authorization", "cookie") if name in request.headers}
             context = ViewContext(self._log, self._modeler, viewer, headers)
-            return self._render(request, context, template, {"view": make(context, request)})
+            view = make(context, request)
+            if view.get("go"):
+                return RedirectResponse(view["go"], HTTPStatus.SEE_OTHER)
+            return self._render(request, context, template, {"view": view})
 
         return endpoint
 
@@ -146,7 +153,15 @@ def _jobs(context: ViewContext, request: Request) -> Values:
     sort = query.get("sort", "score")
     if sort not in running.SORTS:
         raise BadAddress(f"sort is {sort[:80]!r}, expected one of {', '.join(running.SORTS)}")
-    return running.listing(context, query.get("filter", "")[:200], sort, _integer("page", query.get("page", "1")))
+    given = {name: query.get(name, "")[:200] for name in ("filter", "user", "app", "state", "since")}
+    for name, expected in (("state", ["", *(state.name for state in LEGEND)]), ("since", list(running.PERIODS))):
+        if given[name] not in expected:
+            raise BadAddress(f"{name} is {given[name][:80]!r}, expected one of {', '.join(filter(None, expected))}")
+    return running.listing(context, given, sort, _integer("page", query.get("page", "1")))
+
+
+def _search(context: ViewContext, request: Request) -> Values:
+    return search.view(context, request.query_params.get("q", "")[:200])
 
 
 def _job(context: ViewContext, request: Request) -> Values:

@@ -14,7 +14,10 @@ PAST_DAYS: Final = 30
 """Age in days up to which alarms are shown."""
 SILENT_SECONDS: Final = 900.0
 """A job without blocks for this long is silent, as in the alerts daemon."""
-MOST_ALARMS: Final = 500
+MAX_ALARMS: Final = 500
+MAX_RUNNING: Final = 20_000
+MAX_USER_RUNNING: Final = 2_000
+"""Running jobs of a user that are listed: those with an alarm, and the newest."""
 POINTS: Final = 320
 SPARKS: Final = 32
 SLACK_SECONDS: Final = 3600.0
@@ -40,7 +43,10 @@ def newest(*key: str) -> str:
 
 
 def open_jobs(now: float) -> str:
-    """Running jobs, each with its latest score."""
+    """Running jobs, each with its latest score: of each user the first ones, alarms before others, newest first.
+
+    `of_user`: the number of running jobs of the user.
+    """
     return f"""
 WITH open AS (
     SELECT * FROM jobs ANTI JOIN runs USING (job)
@@ -48,8 +54,10 @@ WITH open AS (
 ),
 verdict AS (SELECT * EXCLUDE (workload) FROM scores SEMI JOIN open USING (job) {newest("job")})
 SELECT o.job, o.workload, o.cluster, o.app, o.user, o.ranks, o.started_at,
-    v.state, v.score, v.slowdown, v.onset_at, v.sentence
-FROM open o LEFT JOIN verdict v USING (job) ORDER BY o.started_at DESC"""
+    v.state, v.score, v.slowdown, v.onset_at, v.sentence, count(*) OVER (PARTITION BY o.user) AS of_user,
+    row_number() OVER (PARTITION BY o.user ORDER BY ({ALARMED}) IS TRUE DESC, o.started_at DESC) AS place
+FROM open o LEFT JOIN verdict v USING (job)
+QUALIFY place <= {MAX_USER_RUNNING} ORDER BY place LIMIT {MAX_RUNNING}"""
 
 
 def reporting(now: float) -> str:
@@ -190,23 +198,25 @@ FROM selected GROUP BY host ORDER BY late_share DESC, host"""
 
 
 def alarms(now: float) -> str:
-    """The last row of each alarm, the newest alarm first."""
+    """The last row of each alarm, of running jobs first, then the newest: of each user in turn."""
     return f"""
 WITH alarm AS (
     SELECT * FROM scores WHERE {ALARMED} AND "at" > {now - PAST_DAYS * _DAY:.0f} {newest("job", "alarmed_at")}
 )
-SELECT s.job, j.app, j.user, j.ranks, s.state, s.score, s.alarmed_at, s.recovered_at, s.sentence, r.ended_at
+SELECT s.job, j.app, j.user, j.ranks, s.state, s.score, s.alarmed_at, s.recovered_at, s.sentence, r.ended_at,
+    row_number() OVER (PARTITION BY j.user ORDER BY r.ended_at IS NULL DESC, s.alarmed_at DESC) AS place
 FROM alarm s JOIN jobs j USING (job) LEFT JOIN runs r USING (job)
-WHERE j.cluster <> 'canary' ORDER BY s.alarmed_at DESC LIMIT {MOST_ALARMS}"""
+WHERE j.cluster <> 'canary' ORDER BY place, s.alarmed_at DESC LIMIT {MAX_ALARMS}"""
 
 
-def applications(user: str | None) -> str:
-    """Applications with successful runs, the latest first. user: whose runs count, None for all."""
+def applications(user: str | None, part: str = "") -> str:
+    """Applications with successful runs, the latest first. user: whose runs count, None for all. part: of the name."""
+    named = f"AND contains(lower(j.app), {text(part.lower())})" if part else ""
     return f"""
 SELECT j.cluster, j.app, count(*) AS runs, min(j.ranks) AS least,
     max(j.ranks) AS most, max(r.ended_at) AS ended_at, median(r.runtime_seconds) AS seconds
 FROM jobs j JOIN runs r USING (job)
-WHERE r.exit_status = 0 AND j.cluster <> 'canary' {_run_by(user)}
+WHERE r.exit_status = 0 AND j.cluster <> 'canary' {_run_by(user)} {named}
 GROUP BY j.cluster, j.app ORDER BY ended_at DESC LIMIT 500"""
 
 

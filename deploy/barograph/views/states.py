@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final, NamedTuple
 
 from barograph.views.log import Row
@@ -28,6 +29,8 @@ UNKNOWN: Final = DisplayState("unknown", "not judged", 6)
 SILENT: Final = DisplayState("silent", "silent", 7)
 LEGEND: Final = (STALLED, SLOW, FAST, RECOVERED, INCONCLUSIVE, HEALTHY, UNKNOWN, SILENT)
 _BY_STATE: Final = {state.name: state for state in (STALLED, SLOW, FAST, INCONCLUSIVE, HEALTHY)}
+KNOWN: Final = tuple(_BY_STATE)
+_SCORE: Final = re.compile(r"\(score ([0-9]+(?:\.[0-9]+)?)[,)]")
 
 
 def display_state(score: Row, silent: bool = False) -> DisplayState:
@@ -40,3 +43,20 @@ def display_state(score: Row, silent: bool = False) -> DisplayState:
     if silent and not (alarmed and state is STALLED):
         return SILENT
     return RECOVERED if state.name in ALARMS and not alarmed else state
+
+
+def shown(row: Row, silent: bool = False) -> Row:
+    """A row with its displayed state in `shown`, and with score and slowdown as its verdict has them, or None.
+
+    The verdict of an alarm has the score that raised it, that of a healthy job the highest one. The slowdown of a
+    healthy job cannot be distinguished from 1.
+    """
+    state = display_state(row, silent)
+    score, slowdown = row["score"], row["slowdown"]
+    if found := _SCORE.search(row["sentence"] or ""):
+        score = float(found[1])
+    return row | {
+        "shown": state,
+        "score_shown": score if finite(score) and state not in (UNKNOWN, SILENT) else None,
+        "slowdown_shown": slowdown if finite(slowdown) and state not in (HEALTHY, UNKNOWN, SILENT) else None,
+    }

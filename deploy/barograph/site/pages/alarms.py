@@ -8,6 +8,7 @@ from barograph.site.pages.running import reporting
 from barograph.views import queries
 from barograph.views.context import ViewContext
 from barograph.views.states import RECOVERED, SILENT, display_state
+from barograph.views.words import finite
 
 
 def view(context: ViewContext) -> dict[str, Any]:
@@ -17,7 +18,8 @@ def view(context: ViewContext) -> dict[str, Any]:
     """
     now, past = [], []
     senders = reporting(context)
-    for row in context.visible(queries.alarms(context.now), name="alarms"):
+    rows = context.visible(queries.alarms(context.now), name="alarms")
+    for row in sorted(rows, key=lambda row: -row["alarmed_at"] if finite(row["alarmed_at"]) else 0.0):
         silent = row["job"] not in senders
         if row["ended_at"] is None and display_state(row, silent) not in (RECOVERED, SILENT):
             now.append(row | {"shown": display_state(row)})

@@ -12,7 +12,7 @@ from barograph.views.context import ViewContext
 from barograph.views.job import find
 from barograph.views.log import Row, limits
 from barograph.views.refusal import NothingKnown
-from barograph.views.states import display_state
+from barograph.views.states import shown
 from barograph.views.words import clock, finite, known_time, percent, round_seconds, seconds
 
 HEADROOM: Final = 1.15
@@ -38,8 +38,7 @@ def view(context: ViewContext, name: str, class_id: int | None) -> dict[str, Any
     running = job["ended_at"] is None
     silent = running and reported_at < context.now - queries.SILENT_SECONDS
     return {
-        "row": job,
-        "state": display_state(job, silent),
+        "row": shown(job, silent),
         "classes": classes,
         "chosen": chosen,
         "trace": _trace(context, job, int(chosen["class_id"])) if chosen else None,

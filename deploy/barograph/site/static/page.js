@@ -69,7 +69,7 @@ if (form) {
     clearTimeout(waiting);
     waiting = setTimeout(() => {
       const query = new URLSearchParams(new FormData(form));
-      if (!query.get("filter")) query.delete("filter");
+      for (const [name, value] of [...query]) if (!value) query.delete(name);
       history.replaceState(null, "", query.size ? `?${query}` : location.pathname);
       refresh();
     }, TYPING_MS);

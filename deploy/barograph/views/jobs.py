@@ -1,0 +1,100 @@
+"""Which jobs a page, a search or `barograph status` asks for, and the query of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from barograph.views.queries import ALARMED, OPEN_DAYS, newest, text
+from barograph.views.states import KNOWN, RECOVERED, UNKNOWN
+
+NODE_DAYS: Final = 30
+"""Age in days up to which the jobs of a node are found."""
+_DAY: Final = 86400
+_DISPLAYED: Final = f"""CASE WHEN {ALARMED} AND NOT (isfinite(score) AND score > 1) THEN {text(RECOVERED.name)}
+        WHEN state IN ({", ".join(map(text, KNOWN))}) THEN state ELSE {text(UNKNOWN.name)} END"""
+"""The name of the displayed state of a job that is not silent, as `display_state` has it."""
+
+
+@dataclass(frozen=True)
+class JobQuery:
+    """Conditions on jobs; an empty one is met by all.
+
+    state: name of a displayed state. since: Unix seconds, of the end, of running jobs of the begin. name: of a job, or
+    its number in the batch system. search: a part of the name of a job, an application or a node. ended: whether the
+    job is over. watched: no imported runs. viewer: the user whose jobs alone are visible.
+    """
+
+    user: str = ""
+    app: str = ""
+    state: str = ""
+    since: float = 0.0
+    name: str = ""
+    search: str = ""
+    ended: bool | None = None
+    watched: bool = False
+    viewer: str | None = None
+
+    def query(self, now: float, quota: int, limit: int) -> str:
+        """The newest jobs with their last verdicts: running ones first, imported ones last.
+
+        At most `limit`, and `quota` of a user, so that nobody takes the places of others. `of_user`: all of this user.
+        """
+        order = 'imported, ended_at DESC NULLS FIRST, started_at DESC, "number" DESC'
+
+        def cut(source: str) -> str:
+            return f"""
+    SELECT *, row_number() OVER (PARTITION BY "user" ORDER BY {order}) AS place,
+        count(*) OVER (PARTITION BY "user") AS of_user
+    FROM {source} QUALIFY place <= {quota} ORDER BY {order} LIMIT {limit}"""
+
+        # Scores are many: those of the jobs that are shown suffice, unless the verdict is a condition.
+        first, last = cut("met"), f"SELECT * FROM judged ORDER BY {order}"
+        if self.state:
+            first, last = "SELECT * FROM met", cut(f"judged WHERE displayed = {text(self.state)}")
+        return f"""
+WITH met AS (
+    SELECT j.job, j.workload, j.cluster, j.app, j.user, j.ranks, j.started_at, j."offset" AS "number",
+        r.ended_at, r.runtime_seconds, r.exit_status, coalesce(r.imported, 0) AS imported
+    FROM jobs j LEFT JOIN runs r USING (job) WHERE {self._facts(now)}
+),
+selected AS ({first}),
+verdict AS (
+    SELECT job, state, score, slowdown, onset_at, sentence FROM scores SEMI JOIN selected USING (job) {newest("job")}
+),
+found AS (SELECT job, workload FROM assignments SEMI JOIN selected USING (job) {newest("job")}),
+judged AS (
+    SELECT s.* REPLACE (coalesce(f.workload, s.workload) AS workload), v.* EXCLUDE (job), {_DISPLAYED} AS displayed
+    FROM selected s LEFT JOIN verdict v USING (job) LEFT JOIN found f USING (job)
+)
+{last}"""
+
+    def _facts(self, now: float) -> str:
+        """The conditions on what is known without a verdict."""
+        over, running = "r.job IS NOT NULL", f"r.job IS NULL AND j.started_at > {now - OPEN_DAYS * _DAY:.0f}"
+        conditions = ["j.cluster <> 'canary'"]
+        conditions.append({True: over, False: running, None: f"({over} OR {running})"}[self.ended])
+        equal = (("user", self.user), ("app", self.app))
+        conditions += [f"j.{column} = {text(value)}" for column, value in equal if value]
+        if self.viewer is not None:
+            conditions.append(f"j.user = {text(self.viewer)}")
+        if self.since:
+            conditions.append(f"coalesce(r.ended_at, j.started_at) >= {self.since!r}")
+        if self.watched:
+            conditions.append("coalesce(r.imported, 0) = 0")
+        if self.name:
+            conditions.append(f"({_named(self.name)})")
+        if self.search:
+            on_node = f"SELECT job FROM node_blocks WHERE host = {text(self.search)}"
+            recent = f"ended_at > {now - NODE_DAYS * _DAY:.0f}"
+            part = text(self.search.lower())
+            conditions.append(
+                f"({_named(self.search)} OR contains(lower(j.job), {part}) OR lower(j.app) = {part}"
+                f" OR j.host = {text(self.search)} OR j.job IN ({on_node} AND {recent}))"
+            )
+        return " AND ".join(conditions)
+
+
+def _named(name: str) -> str:
+    """The condition for jobs of this name, or of this number in the batch system."""
+    return f"j.job = {text(name)} OR starts_with(split_part(j.job, '/', 2), {text(f'{name}.')})"
