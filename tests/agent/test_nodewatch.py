@@ -18,10 +18,13 @@ from barograph_agent.deliver.link import Link
 from barograph_agent.feature_files.writer import SideFileWriter
 from barograph_agent.ring.reader import EXITED
 from barograph_agent.settings import agent
-from barograph_agent.sidecar.nodewatch import NodeWatch, step_options
+from barograph_agent.sidecar.nodewatch import ACTIVE_SECONDS, NodeWatch, leave_after, step_options
 from barograph_agent.sidecar.plan import RING_VARIABLE, RunOptions
 from barograph_agent.sidecar.program import Program
 from barograph_agent.sidecar.step import FACTS, StepOptions
+from barograph_agent.system.clock import Clock
+from barograph_agent.system.disk import Disk
+from barograph_agent.system.system import SYSTEM
 from barograph_agent.work.salt import Salt
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.server import Collector
@@ -406,3 +409,29 @@ def test_side_files_are_assigned_to_the_runs_of_their_processes(
         ("lab/7.0.batch-2", "cells"): 21,
         ("lab/7.0.batch-2", "order"): 4,
     }
+
+
+def test_facts_that_are_no_file_of_a_usual_size_end_nothing(tmp_path: Path) -> None:
+    disk = Disk()
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    (tmp_path / "large").write_bytes(bytes(101))
+    for name in ("fifo", "zero", "large"):
+        with pytest.raises(OSError, match=r"no regular file|expected at most 100"):
+            disk.read(tmp_path / name, 100)
+    assert disk.read(tmp_path / "large", 101) == bytes(101)
+
+
+def test_a_sidecar_that_hangs_is_gone_some_time_after_the_end_of_its_job(tmp_path: Path) -> None:
+    active, left, slept = tmp_path / "active", threading.Event(), []
+    active.touch()
+
+    class Hurried(Clock):
+        def sleep(self, seconds: float) -> None:  # type: ignore[override]
+            slept.append(seconds)
+            if len(slept) == 3:
+                active.unlink()
+
+    leave_after(active, 80.0, left.set, SYSTEM._replace(clock=Hurried()))
+    assert left.wait(DEADLINE_SECONDS)
+    assert slept == [ACTIVE_SECONDS] * 3 + [80.0]

@@ -164,3 +164,25 @@ def test_features_is_thread_safe_while_the_file_is_read(tmp_path):
         for path in tmp_path.glob("*.features"):
             assert read_side_file(path).features["n"].value == 1.0
     thread.join()
+
+
+def test_what_a_user_puts_in_place_of_a_side_file_is_not_read(tmp_path):
+    Program(tmp_path, began=100.0).note(cells=3.0)
+    (tmp_path / "endless.features").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "fifo.features")
+    (tmp_path / "folder.features").mkdir()
+    with (tmp_path / "huge.features").open("wb") as file:
+        file.truncate(2**40)
+    watch = StableFeatures(tmp_path, 99.0, clock=SetClock(lambda: 200.0))
+    assert set(told(watch, final=True)) == {"cells"}
+    assert watch.lost["files"] == 4
+
+
+def test_many_large_side_files_are_read_up_to_a_limit_in_all(tmp_path, monkeypatch):
+    program = Program(tmp_path, processes=5)
+    program.note(cells=3.0)
+    size = (tmp_path / "0.features").stat().st_size
+    monkeypatch.setattr(module, "MAX_BYTES", 3 * size)
+    watch = program.watch()
+    assert told(watch, final=True)
+    assert watch.lost["files"] == 2

@@ -120,6 +120,9 @@ def test_a_sidecar_runs_in_its_own_scope_until_the_job_ends(service: Machine) ->
     (scope,) = scopes()
     assert scope.startswith("barograph-slurm-7-n1-")
     assert scope in service.run("cat", f"/proc/{watching()[0]}/cgroup")
+    limits = service.run("systemctl", "show", scope, "-p", "MemoryMax", "-p", "TasksMax", "-p", "RuntimeMaxUSec")
+    assert set(limits.split("\n")) >= {"MemoryMax=536870912", "TasksMax=32"}
+    assert "infinity" not in limits
     service.run(*hook, "job-end", *job)
     wait_until(lambda: not watching() and not scopes(), "sidecar and scope have ended", 60)
 

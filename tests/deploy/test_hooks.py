@@ -39,7 +39,8 @@ class Node:
         python = self.etc / "python"
         # A job's end may start one while that of its begin is still noting itself.
         part = f"{self.started}.$$"
-        python.write_text(f'#!/bin/sh\nenv > {part}\necho "$@" >> {part}\nmv {part} {self.started}\n')
+        noting = f'env > {part}\nulimit -d >> {part}\necho "$@" >> {part}\nmv {part} {self.started}\n'
+        python.write_text(f"#!/bin/sh\n{noting}")
         python.chmod(0o755)
         lines = {
             "python": python,
@@ -94,6 +95,7 @@ def test_a_task_of_a_watched_job_gets_its_variables(node: Node) -> None:
     assert "PBS_NODEFILE=/var/nodes" in (Path(found["BAROGRAPH_RING_DIR"]) / "step").read_text().splitlines()
     told = node.sidecar()
     assert "PBS_JOBID=7.server\n" in told
+    assert told.splitlines()[-2] == "2097152"
     assert told.splitlines()[-1] == (
         f"-P -m barograph_agent.sidecar.nodewatch {node.job('pbs-7.server@n1')} {node.spool}/barograph-{UID} "
         f"{node.active}/pbs-7.server@n1"

@@ -216,7 +216,7 @@ class SimulatedDisk(Disk):
         self._process.check()
         return max(self._platters.capacity - self._platters.used, 0)
 
-    def read(self, path: Path) -> bytes:
+    def read(self, path: Path, most: int = 2**28) -> bytes:
         return bytes(self._file(path).data)
 
     def replace(self, path: Path, data: bytes) -> None:

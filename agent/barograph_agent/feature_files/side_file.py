@@ -11,9 +11,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from barograph_agent.system.disk import DISK
+
 MAGIC: Final = b"BAROFEAT"
 VERSION: Final = 1
 MOST_PROBES: Final = 1_000_000
+MAX_BYTES: Final = 32 * 2**20
 HEADER: Final = np.dtype(
     [
         ("magic", "S8"),
@@ -57,17 +60,16 @@ class SideFile(NamedTuple):
 
 def read_pid(path: Path) -> int:
     """Id of the process that writes a side file. Raises BadSideFile and OSError."""
-    with path.open("rb") as file:
-        return int(_header(path, file.read(HEADER.itemsize))["pid"])
+    return int(_header(path, DISK.read(path, MAX_BYTES))["pid"])
 
 
-def read_side_file(path: Path) -> SideFile:
-    """The current content of a side file. Raises BadSideFile and OSError.
+def read_side_file(path: Path, most: int = MAX_BYTES) -> SideFile:
+    """The current content of a side file of at most `most` bytes. Raises BadSideFile and OSError.
 
     The value of features `...:value:...`, `...:bytes:...` and `...:ranks:...` and of those named by the program is the
     last one reported, NaN if there is none; that of others is their count.
     """
-    data = path.read_bytes()
+    data = DISK.read(path, most)
     header = _header(path, data)
     if header["version"] != VERSION:
         raise BadSideFile(f"{path} has version {header['version']}, expected {VERSION}")

@@ -23,7 +23,8 @@ FIRST_LOOK_SECONDS: Final = 0.2
 FEATURES: Final = 2_000
 """Limit per run and host; further features are counted as lost."""
 FILES: Final = 4_096
-FILE_BYTES: Final = 32 * 2**20
+MAX_BYTES: Final = 64 * 2**20
+"""Limit of one reading of all files; those beyond are counted as lost."""
 ROWS: Final = 1_000
 """Limit per message: about 100 KB."""
 
@@ -67,12 +68,11 @@ class StableFeatures:
         # listdir, because this runs several times a second.
         names = os.listdir(self._directory) if self._directory.is_dir() else []  # noqa: PTH208
         paths = [self._directory / name for name in sorted(names) if name.endswith(SUFFIX)]
-        files, unreadable = [], 0
+        files, unreadable, left = [], 0, MAX_BYTES
         for path in paths[:FILES]:
             try:
-                if path.stat().st_size > FILE_BYTES:
-                    raise BadSideFile(f"{path} has more than {FILE_BYTES} bytes")
-                files.append(read_side_file(path))
+                files.append(read_side_file(path, left))
+                left -= path.stat().st_size
             except (BadSideFile, OSError):
                 unreadable += 1  # may be incomplete: only the count at the end is reported
         files = [file for file in files if file.started_at >= self._since]

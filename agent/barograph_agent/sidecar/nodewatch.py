@@ -14,8 +14,10 @@ import pwd
 import shutil
 import signal
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -27,6 +29,10 @@ from barograph_agent.sidecar.plan import PLAN, RunOptions, load_plan, myself, sa
 from barograph_agent.sidecar.program import Program
 from barograph_agent.sidecar.step import Step, StepOptions
 from barograph_agent.system.system import SYSTEM, System
+
+LEAVE_SECONDS: Final = 60.0
+"""After the end of a job and twice the time for delivery, its sidecar is gone."""
+ACTIVE_SECONDS: Final = 10.0
 
 
 class NodeWatch(Sidecar[Program]):
@@ -111,6 +117,20 @@ def _lock(path: Path) -> int:
         os.close(file)
 
 
+def leave_after(active: Path, seconds: float, leave: Callable[[], object], system: System = SYSTEM) -> None:
+    """Call `leave` in a thread so long after the end of the job: whatever the main thread waits for, such as a file
+    system that hangs, a sidecar does not outlive its job for long. What it has not delivered is in its spool.
+    """
+
+    def wait() -> None:
+        while active.exists():
+            system.clock.sleep(ACTIVE_SECONDS)
+        system.clock.sleep(seconds)
+        leave()
+
+    threading.Thread(target=wait, name="leave", daemon=True).start()
+
+
 def step_options(spool: Path, node: str, environment: Mapping[str, str]) -> StepOptions:
     """Settings of the steps, from the environment completed by the table [agent] of the configuration.
 
@@ -142,6 +162,7 @@ def main(arguments: list[str]) -> int:
     settings = step_options(spool, rings.name.rpartition("@")[2], environment)
     watch = NodeWatch(rings, active, settings, environment)
     signal.signal(signal.SIGTERM, lambda number, frame: watch.stop())
+    leave_after(active, LEAVE_SECONDS + 2 * settings.run.drain_seconds, lambda: os._exit(1))
     watch.run()
     os.close(file)
     if log.exists() and not log.stat().st_size:

@@ -22,6 +22,7 @@ from barograph_agent.system.system import SYSTEM, System
 
 FACTS: Final = "step"
 """The file in which the hook stores the job's variables from the task's environment, NAME=value per line."""
+MAX_FACTS_BYTES: Final = 2**16
 _LAUNCHED: Final = "PMIX_NAMESPACE"
 """Unique per mpirun of Open MPI, and the same for all of its ranks on all nodes."""
 _TICK_NS: Final = 10**8
@@ -130,7 +131,8 @@ class Step:
         return program
 
     def _read_facts(self) -> dict[str, str]:
-        facts = (line.partition("=") for line in (self._directory / FACTS).read_text(errors="replace").splitlines())
+        text = self._system.disk.read(self._directory / FACTS, MAX_FACTS_BYTES).decode(errors="replace")
+        facts = (line.partition("=") for line in text.splitlines())
         return {name: value for name, _, value in facts if value}
 
     def _findings(self, command: list[str]) -> rules.Findings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
@@ -11,6 +12,9 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Final
+
+MAX_READ_BYTES: Final = 2**28
+"""Of a file that is read as a whole."""
 
 
 class NotRegular(OSError):
@@ -103,9 +107,20 @@ class Disk:
         """Free space of the file system."""
         return shutil.disk_usage(path).free
 
-    def read(self, path: Path) -> bytes:
-        """The content of a file."""
-        return path.read_bytes()
+    def read(self, path: Path, most: int = MAX_READ_BYTES) -> bytes:
+        """The content of a regular file of at most `most` bytes. Raises NotRegular for anything else."""
+        descriptor = self.open_regular(path)
+        try:
+            if (size := os.fstat(descriptor).st_size) > most:
+                raise OSError(errno.EFBIG, f"{size} bytes, expected at most {most}", str(path))
+            parts, left = [], most
+            # It may grow meanwhile.
+            while left and (part := os.read(descriptor, left)):
+                parts.append(part)
+                left -= len(part)
+            return b"".join(parts)
+        finally:
+            os.close(descriptor)
 
     def replace(self, path: Path, data: bytes) -> None:
         """Replace the content of a file: after a crash or power failure it is the old content or the new."""
