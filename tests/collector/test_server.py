@@ -252,7 +252,8 @@ def test_a_reader_says_who_did_not_answer_and_goes_on_when_the_collector_is_back
         with pytest.raises(LogUnavailable) as silence:
             reader.read("blocks", 0)
         assert str(silence.value) == (
-            f"no answer from the collector at {endpoint} within 0.2 s; check that `barograph collector` runs there"
+            f"no answer from the collector at {endpoint} within 0.2 s;"
+            " check that `barograph up` or `barograph collector` runs there"
         )
         reader.timeout = 30
         with collector_on(tmp_path / "log.duckdb", endpoint):

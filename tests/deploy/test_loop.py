@@ -93,7 +93,7 @@ def test_status_shows_jobs_bands_and_the_alarm(service):
     done = service.run("status")
     assert done.returncode == 0
     assert re.search(rf"{service.slow}: slow: 1\.(5[5-9]|6\d)x its history since ", done.stdout)
-    assert "Alarms: 1" in done.stdout
+    assert "Alarms: none of running jobs, 1 of jobs that ended in the last 7 days" in done.stdout
     assert "15.0" in done.stdout
 
 

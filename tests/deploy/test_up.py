@@ -114,6 +114,8 @@ def test_status_without_a_collector_says_so_and_ends(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 69
     assert done.stderr == (
+        f"barograph: waiting for the collector at tcp://127.0.0.1:{port}, where nothing listens; "
+        "`barograph up` starts one\n"
         f"barograph status: no answer from the collector at tcp://127.0.0.1:{port} within 5 s; "
-        "check that `barograph collector` runs there\n"
+        "check that `barograph up` or `barograph collector` runs there\n"
     )

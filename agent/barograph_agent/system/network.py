@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import select
+import socket
 from collections.abc import Collection
-from typing import Protocol
+from typing import Final, Protocol
 
 import zmq
 
 from barograph_agent.system.clock import CLOCK
 from barograph_agent.system.connection import Connection, SocketKey
+
+PROBE_SECONDS: Final = 0.5
+"""Time limit of a connection that only finds out whether something listens."""
 
 
 class Source(Protocol):
@@ -63,3 +67,19 @@ class Network:
         for source in sources:
             source.register(poller)
         poller.poll(int(seconds * 1000))
+
+
+def is_listening(endpoint: str) -> bool:
+    """Whether something listens at an address of ZeroMQ, so that a wait for it can be announced."""
+    scheme, _, rest = endpoint.partition("://")
+    host, _, port = rest.rpartition(":")
+    try:
+        if scheme == "ipc":
+            with socket.socket(socket.AF_UNIX) as local:
+                local.settimeout(PROBE_SECONDS)
+                local.connect(rest)
+        else:
+            socket.create_connection((host.strip("[]"), int(port)), PROBE_SECONDS).close()
+    except (OSError, ValueError, OverflowError):
+        return False
+    return True

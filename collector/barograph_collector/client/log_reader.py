@@ -159,7 +159,7 @@ class LogReader:
     def _unavailable(self, seconds: float) -> LogUnavailable:
         return LogUnavailable(
             f"no answer from the collector at {self.endpoint} within {seconds:g} s;"
-            " check that `barograph collector` runs there"
+            " check that `barograph up` or `barograph collector` runs there"
         )
 
     def _begin_wait(self, request: wire.Read) -> _Wait:

@@ -1,94 +1,196 @@
-"""`barograph status`: prints jobs, bands and alarms as tables."""
+"""`barograph status`: prints jobs, their runtime bands and alarms."""
 
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
 
+import msgspec
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from barograph.views.log import Row, limits, rows
-from barograph.views.refusal import opened
-from barograph.views.states import ALARMS
-from barograph.views.words import figure, local
-from barograph_agent.protocol.wire import Column
+from barograph.commands.export import since_argument
+from barograph.views.jobs import JobQuery
+from barograph.views.log import Row, limits, rows_of
+from barograph.views.queries import newest, text
+from barograph.views.refusal import NothingKnown, opened
+from barograph.views.states import ALARMS, LEGEND, SILENT, shown
+from barograph.views.words import figure, finite, local, number, verdict
 from barograph_agent.settings import agent, places
+from barograph_agent.system.clock import CLOCK
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.daemon.service import Exit
 
-TAIL: Final = 2000
-"""Number of newest rows read from each table."""
+MAX_JOBS: Final = 1000
+MAX_ALARMS: Final = 20
+"""Alarms shown of running and of ended jobs each."""
+ALARM_DAYS: Final = 7
+"""Age in days up to which alarms of ended jobs are shown."""
+NAMES: Final = 5000
+"""Names among which similar ones are searched."""
 
 
-def latest(columns: Mapping[str, Column], *key: str) -> dict[tuple[Any, ...], Row]:
-    """The last row for each value of the key columns."""
-    return {tuple(row[name] for name in key): row for row in rows(columns)}
+def jobs(reader: LogReader, asked: JobQuery, limit: int) -> list[Row]:
+    """The newest jobs, the newest one last, running ones after those that ended."""
+    # No user takes more than half of the lines, unless the user is selected.
+    quota = limit if asked.user or asked.name else max(1, limit // 2)
+    found = rows_of(reader.query(asked.query(CLOCK.now(), quota, limit), limit))
+    return [shown(row) for row in found[::-1]]
 
 
-def jobs_table(jobs: list[Row], groups: Mapping[Any, Row], runs: Mapping[Any, Row], scores: Mapping[Any, Row]) -> Table:
-    """The jobs with their groups of like work, runtimes, states and scores."""
+def jobs_table(found: list[Row]) -> Table:
+    """One line per job."""
     table = Table(title="Jobs", title_justify="left")
-    for name in ("job", "workload", "ranks", "started", "runtime", "state", "score", "slowdown"):
+    for name in ("job", "user", "workload", "ranks", "started", "runtime", "state", "score", "slowdown"):
         table.add_column(name, justify="right" if name in ("ranks", "runtime", "score", "slowdown") else "left")
-    for job in jobs:
-        key = (job["job"],)
-        run, score = runs.get(key), scores.get(key)
-        style = "bold red" if score and score["state"] in ALARMS else ""
+    for job in found:
+        runtime = job["runtime_seconds"]
         table.add_row(
-            job["job"],
-            groups.get(key, job)["workload"],
+            escape(job["job"]),
+            escape(job["user"]),
+            escape(job["workload"]),
             str(job["ranks"]),
             local(job["started_at"]),
-            figure(run["runtime_seconds"], "s") if run else "running",
-            score["state"] if score else "unknown",
-            figure(score["score"]) if score else "-",
-            figure(score["slowdown"], "x") if score else "-",
-            style=style,
+            "running" if runtime is None else figure(runtime, "s"),
+            job["shown"].word,
+            _known(job["score_shown"]),
+            _known(job["slowdown_shown"], "x"),
+            style="bold red" if job["shown"].name in ALARMS else "",
         )
     return table
 
 
-def bands_table(bands: list[Row]) -> Table:
-    """The runtime bands of the workloads."""
+def _known(value: float | None, unit: str = "") -> str:
+    return number(value, unit=unit) if value is not None else "-"
+
+
+def bands_table(reader: LogReader, found: list[Row]) -> Table | None:
+    """The runtime bands of the workloads of these jobs; None where there is none."""
+    names = ", ".join(text(name) for name in sorted({job["workload"] for job in found}))
+    query = f"SELECT * FROM bands WHERE kind = 'runtime' AND workload IN ({names}) {newest('workload')}"
+    bands = rows_of(reader.query(query, MAX_JOBS)) if found else []
     table = Table(title="Runtime, 95 % of healthy runs", title_justify="left")
     for name in ("workload", "runs", "lower", "expected", "upper"):
         table.add_column(name, justify="left" if name == "workload" else "right")
-    for band in bands:
-        table.add_row(band["workload"], str(band["samples"]), *(figure(limit, "s") for limit in limits(band)))
-    return table
+    for band in sorted(bands, key=lambda band: str(band["workload"])):
+        table.add_row(escape(band["workload"]), str(band["samples"]), *(figure(limit, "s") for limit in limits(band)))
+    return table if bands else None
 
 
-def show(reader: LogReader, console: Console, limit: int) -> None:
-    """Print the tables."""
-    jobs = list(rows(reader.read("jobs", -limit).columns))
-    runs = latest(reader.read("runs", -TAIL).columns, "job")
-    scores = latest(reader.read("scores", -TAIL).columns, "job")
-    bands = latest(reader.read("bands", -TAIL).columns, "workload", "class_id", "method")
-    runtimes = [band for band in bands.values() if band["kind"] == "runtime"]
-    groups = latest(reader.read("assignments", -TAIL).columns, "job")
-    console.print(jobs_table(jobs, groups, runs, scores))
-    console.print(bands_table(runtimes))
-    console.print(f"{len(bands) - len(runtimes)} interval bands in the newest {TAIL} rows of the log")
-    alarms = [row for row in scores.values() if row["state"] in ALARMS and not row["job"].startswith("canary/")]
-    console.print(f"Alarms: {len(alarms) or 'none'}")
-    for row in alarms:
-        console.print(f"  {row['job']}: {row['sentence']}", style="bold red", highlight=False)
+def show_alarms(reader: LogReader, console: Console, asked: JobQuery) -> None:
+    """Print the alarms of running jobs and those of jobs that ended lately."""
+    since = asked.since or CLOCK.now() - ALARM_DAYS * 86400
+    when = "" if asked.since else f" in the last {ALARM_DAYS} days"
+    found = []
+    for ended in (False, True):
+        query = replace(asked, ended=ended, since=since if ended else asked.since)
+        found.append([row for state in ALARMS for row in jobs(reader, replace(query, state=state), MAX_JOBS)])
+    running, over = (f"{len(alarms):,}" if alarms else "none" for alarms in found)
+    console.print(f"Alarms: {running} of running jobs, {over} of jobs that ended{when}", highlight=False)
+    for row in (row for alarms in found for row in alarms[-MAX_ALARMS:]):
+        console.print(f"  {row['job']}: {row['sentence']}", style="bold red", highlight=False, markup=False)
+
+
+def show_job(console: Console, job: Row) -> None:
+    """Print one job."""
+    ended = job["ended_at"] is not None
+    lines = {
+        "job": job["job"],
+        "user": job["user"],
+        "application": job["app"],
+        "workload": job["workload"],
+        "ranks": f"{job['ranks']:,}",
+        "started": local(job["started_at"]),
+        "ended": f"{local(job['ended_at'])}, exit status {job['exit_status']}" if ended else "running",
+        "runtime": figure(job["runtime_seconds"], "s") if ended else "-",
+        "verdict": f"{job['shown'].word}: {verdict(job['sentence'])}",
+    }
+    for name, value in lines.items():
+        console.print(f"{name:<12} {value}", highlight=False, markup=False, soft_wrap=True)
+
+
+def check_names(reader: LogReader, asked: JobQuery) -> None:
+    """Raise NothingKnown, with similar names, for a user, an application or a job that the log does not have."""
+    known = {"user": ("user", asked.user), "application": ("app", asked.app), "job": ("job", asked.name)}
+    for noun, (column, value) in known.items():
+        if not value:
+            continue
+        names = _names(reader, column)
+        if value in names or (noun == "job" and rows_of(reader.query(asked.query(CLOCK.now(), 1, 1), 1))):
+            continue
+        near = {name.partition("/")[2].partition(".")[0]: name for name in names} if noun == "job" else {}
+        close = [near.get(name, name) for name in difflib.get_close_matches(value, [*names, *near], 3)]
+        similar = f"; similar: {', '.join(dict.fromkeys(close))}" if close else ""
+        raise NothingKnown(f"no {noun} {value!r} is in the log{similar}")
+
+
+def _names(reader: LogReader, column: str) -> list[str]:
+    query = f'SELECT "{column}" AS name FROM jobs GROUP BY name ORDER BY max("offset") DESC LIMIT {NAMES}'
+    return [str(row["name"]) for row in rows_of(reader.query(query, NAMES))]
+
+
+def as_json(job: Row) -> bytes:
+    """A job as a JSON object: what the tables show, and more."""
+    values = {name: value for name, value in job.items() if name not in ("number", "place", "of_user", "displayed")}
+    values |= {"state": job["shown"].name, "score": job["score_shown"], "slowdown": job["slowdown_shown"]}
+    for name in ("shown", "score_shown", "slowdown_shown"):
+        del values[name]
+    known = {name: None if isinstance(value, float) and not finite(value) else value for name, value in values.items()}
+    return msgspec.json.encode(known)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="barograph status", description="Show jobs, the newest last, their runtime bands, and alarms; or one job."
+    )
+    places.add_collector_option(parser, agent.endpoint(os.environ))
+    parser.add_argument("job", nargs="?", default="", metavar="JOB", help="a job, or its number in the batch system")
+    parser.add_argument("--user", default="", metavar="NAME", help="jobs of this user only")
+    parser.add_argument("--app", default="", metavar="NAME", help="jobs of this application only")
+    states = [state.name for state in LEGEND if state is not SILENT]
+    parser.add_argument("--state", default="", choices=states, help="jobs in this state only")
+    parser.add_argument(
+        "--since", type=since_argument, default=0.0, metavar="TIME", help="that ended or run since: 2026-05-31, 7d, 12h"
+    )
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=20,
+        metavar="N",
+        help="newest jobs shown, at most 1000 (default: 20)",
+    )
+    parser.add_argument("--json", action="store_true", help="jobs as JSON, an object per line")
+    return parser
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the tables; 69 if no collector answers."""
-    parser = argparse.ArgumentParser(prog="barograph status", description="Show jobs, bands and alarms.")
-    places.add_collector_option(parser, agent.endpoint(os.environ))
-    parser.add_argument("--jobs", type=int, default=20, metavar="N", help="newest jobs shown (default: %(default)s)")
+    """Print the tables; 65 for a name that the log does not have, 69 if no collector answers."""
+    parser = _parser()
     options = parser.parse_args(arguments)
-    if options.jobs < 1:
-        parser.error(f"argument --jobs: {options.jobs}, expected at least 1")
+    if not 1 <= options.jobs <= MAX_JOBS:
+        parser.error(f"argument --jobs: {options.jobs}, expected 1 to {MAX_JOBS}")
+    asked = JobQuery(options.user, options.app, options.state, options.since, name=options.job)
     # Without a terminal, lines are not cut to 80 columns.
     console = Console(width=None if sys.stdout.isatty() else 160)
     with opened(options.collector, 5.0, read_refused=Exit.UNAVAILABLE) as reader:
-        show(reader, console, options.jobs)
+        found = jobs(reader, asked, options.jobs)
+        if not found:
+            check_names(reader, replace(asked, state="", since=0.0))
+        if options.json:
+            for job in found:
+                sys.stdout.buffer.write(as_json(job) + b"\n")
+            sys.stdout.buffer.flush()
+        elif options.job and len(found) == 1:
+            show_job(console, found[0])
+        else:
+            console.print(jobs_table(found))
+            if (bands := bands_table(reader, found)) is not None:
+                console.print(bands)
+            show_alarms(reader, console, asked)
     return Exit.OK

@@ -11,8 +11,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from barograph.commands.status import latest
-from barograph.views.log import limits
+from barograph.views.log import latest, limits
 from barograph_collector.client.log_reader import LogReader
 from barograph_modeler.pace.pace import Pace
 

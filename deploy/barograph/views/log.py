@@ -140,6 +140,11 @@ def rows(columns: Mapping[str, Column]) -> Iterator[Row]:
         yield dict(zip(columns, values, strict=True))
 
 
+def latest(columns: Mapping[str, Column], *key: str) -> dict[tuple[Any, ...], Row]:
+    """The last row for each value of the key columns."""
+    return {tuple(row[name] for name in key): row for row in rows(columns)}
+
+
 def limits(row: Mapping[str, Any], unit: float = 1.0) -> tuple[float, float, float]:
     """Lower, expected and upper limit of a band or a prediction in units of which a second has `unit`."""
     lower, expected, upper = (unit * float(row[f"{name}_seconds"]) for name in ("lower", "expected", "upper"))

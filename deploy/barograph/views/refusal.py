@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from barograph.cli import CommandError
 from barograph_agent.deliver import keys
+from barograph_agent.system.network import is_listening
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.daemon.service import Exit
 
@@ -35,6 +37,16 @@ def log_errors(read_refused: Exit = Exit.DATA) -> Iterator[None]:
 
 @contextmanager
 def opened(endpoint: str, seconds: float, read_refused: Exit = Exit.DATA) -> Iterator[LogReader]:
-    """A reader of the log with the key that the environment names. seconds: for one read. Raises NoResult."""
+    """A reader of the log with the key that the environment names. seconds: for one read. Raises NoResult.
+
+    Where nothing listens at the endpoint, a line on standard error announces the wait for it.
+    """
+    listens = is_listening(endpoint)
+    if not listens:
+        text = f"waiting for the collector at {endpoint}, where nothing listens; `barograph up` starts one"
+        print(f"barograph: {text}", file=sys.stderr, flush=True)
     with log_errors(read_refused), LogReader(endpoint, seconds, keys.from_environment(os.environ)) as reader:
+        if not listens:
+            # A query would wait longer: it may queue behind others.
+            reader.read("events", -1, 1)
         yield reader

@@ -1,0 +1,98 @@
+"""`barograph status` over a real collector."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from barograph.cli import main
+from barograph_collector.server import Collector
+from helpers.fleet import Fleet
+from helpers.log import collector_on
+from helpers.service import NOWHERE
+
+NOW = time.time()
+
+
+@pytest.fixture(scope="module")
+def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
+    """A running job, ended ones of two users, one of them slow, and later in the log six imported runs."""
+    with collector_on(tmp_path_factory.mktemp("status") / "log.duckdb") as running:
+        fleet = Fleet(running.endpoint, NOW)
+        alive = fleet.job("lab/10.0.0", age=100)
+        over = [fleet.job(f"lab/{n}.0.0", user="boris" if n == 3 else "amara", age=1000) for n in range(1, 6)]
+        imported = [fleet.job(f"lab/{n}.0.0", "wrf", age=NOW if n < 902 else 5000) for n in range(900, 906)]
+        fleet.put("jobs", [alive, *over, *imported])
+        fleet.put("runs", [fleet.run(job, 100 + n) for n, job in enumerate(over)])
+        fleet.put("runs", [fleet.run(job, 10) | {"imported": 1} for job in imported])
+        fleet.put("scores", [fleet.score(job, score=0.1, sentence="healthy: (score 0.45)") for job in over])
+        fleet.put("scores", [fleet.score(over[2], "slow", 1.4, score=1.9, sentence="slow: 1.40x since x (score 3.6)")])
+        fleet.deliver()
+        yield running
+
+
+def status(collector: Collector, capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    capsys.readouterr()
+    code = main(["status", "--collector", collector.endpoint, *words])
+    captured = capsys.readouterr()
+    return captured.out if code == 0 else f"{code}: {captured.err}"
+
+
+def listed(text: str) -> list[str]:
+    return re.findall(r"lab/(\d+)\.0\.0 ", text.partition("Alarms:")[0])
+
+
+def test_the_newest_job_is_last_and_imported_runs_take_no_places_of_watched_ones(
+    collector: Collector, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert listed(status(collector, capsys, "--jobs", "12"))[-6:] == ["1", "2", "3", "4", "5", "10"]
+    assert listed(status(collector, capsys, "--jobs", "4", "--user", "amara")) == ["2", "4", "5", "10"]
+
+
+def test_jobs_are_selected_by_user_application_state_and_time(
+    collector: Collector, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert listed(status(collector, capsys, "--user", "boris")) == ["3"]
+    assert len(listed(status(collector, capsys, "--app", "wrf"))) == 6
+    assert listed(status(collector, capsys, "--state", "slow")) == ["3"]
+    assert listed(status(collector, capsys, "--since", "1h", "--app", "gromacs"))[-1] == "10"
+
+
+def test_alarms_of_running_and_of_ended_jobs_are_counted_apart(
+    collector: Collector, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = status(collector, capsys)
+    assert "Alarms: none of running jobs, 1 of jobs that ended in the last 7 days" in text
+    assert "lab/3.0.0: slow: 1.40x since x (score 3.6)" in text
+
+
+def test_a_job_is_found_by_its_number_and_has_the_score_of_its_verdict(
+    collector: Collector, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = status(collector, capsys, "3")
+    assert "lab/3.0.0" in text
+    assert "verdict      slow: 1.40x since x (score 3.6)" in text
+    row = json.loads(status(collector, capsys, "lab/3.0.0", "--json"))
+    assert (row["score"], row["state"], row["user"]) == (3.6, "slow", "boris")
+    assert json.loads(status(collector, capsys, "4", "--json"))["slowdown"] is None
+
+
+def test_an_unknown_name_is_answered_with_similar_ones(
+    collector: Collector, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = "65: barograph status: no application 'gromcas' is in the log; similar: gromacs\n"
+    assert status(collector, capsys, "--app", "gromcas") == wrong
+    assert "no user 'borys' is in the log; similar: boris" in status(collector, capsys, "--user", "borys")
+    assert "no job '9055' is in the log; similar: lab/905.0.0" in status(collector, capsys, "9055")
+
+
+def test_a_wait_for_a_collector_that_is_not_there_is_announced(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["sql", "--collector", NOWHERE, "--seconds", "0.01", "SELECT 1"])
+    first = capsys.readouterr().err.splitlines()[0]
+    assert (
+        first == f"barograph: waiting for the collector at {NOWHERE}, where nothing listens; `barograph up` starts one"
+    )
