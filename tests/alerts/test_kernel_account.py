@@ -72,6 +72,22 @@ def test_a_rank_that_waits_for_a_core_is_the_cause_with_the_process_that_took_it
     assert kernel_words.known(cause) == words
 
 
+@pytest.mark.parametrize(("began", "seconds"), [(ONSET - 2.8, 4.0), (ONSET - 1.0, 2.2), (ONSET - 3.4, 4.0)])
+def test_a_core_that_was_taken_for_the_end_of_a_span_is_named(began, seconds):
+    inside = began + seconds - ONSET
+    rows = [row(1000.0, seconds=began - 1000.0), row(began, seconds=seconds)]
+    rows.append(row(began, 1, seconds=seconds, delay_seconds=0.9 * inside / seconds, **HOG))
+    cause = explain(account(*rows))
+    assert (cause.kind, cause.members) == ("core", ("rank 1",))
+    assert cause.numbers["waited"] == pytest.approx(0.9)
+
+
+def test_what_is_lost_as_usual_in_a_span_that_begins_before_is_no_cause():
+    rows = [row(1000.0, seconds=57.0), row(1000.0, 1, seconds=57.0, delay_seconds=0.3), row(ONSET - 3.0)]
+    rows.append(row(ONSET - 3.0, 1, delay_seconds=0.3, **HOG))
+    assert explain(account(*rows)).kind == "network"
+
+
 @pytest.mark.parametrize(
     ("beside", "end"),
     [

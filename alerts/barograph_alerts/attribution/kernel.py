@@ -21,6 +21,8 @@ EXPLAINS: Final = 0.5
 """Least share of the lost time that the ranks have lost to it, together."""
 ALIKE: Final = 0.5
 """Ranks are named that have this share of what the worst has lost, or more."""
+MIN_OVERLAP: Final = 0.5
+"""Seconds of a span within a disturbance from which on it counts, as far as it is within."""
 COVERED: Final = 4.0
 """Seconds after the onset that must be known before a kernel is said to show nothing."""
 FAULTS: Final = 20.0
@@ -199,9 +201,10 @@ class KernelAccount:
         kind with the largest g_r is the cause. Where the others wait for a node, only that one counts. A node that does
         fixed work in the time t, before in t0, loses the share 1 - t0 / t of all time.
         """
-        during = Account().add(row for row in self._recent if _middle(row) > onset_at and row.began_at < until)
         quiet = (row for row in self._recent if not any(a <= _middle(row) <= b for a, b in earlier))
-        before = self._before.joined(row for row in quiet if _middle(row) <= onset_at)
+        before = self._before.joined(row for row in quiet if row.ended_at - onset_at < MIN_OVERLAP)
+        parts = (_within(row, onset_at, until, before) for row in self._recent)
+        during = Account().add(part for part in parts if part is not None)
         hosts = [host for host in during.seconds if host in cause.members] or list(during.seconds)
         kinds = {kind: list(found) for kind, found in _growths(before, during, hosts)}
         kinds["compute"] = _slower(before, during, hosts, lambda one: one.compute, self.usual_compute)
@@ -223,6 +226,39 @@ class KernelAccount:
 
 def _middle(row: Pressure) -> float:
     return 0.5 * (row.began_at + row.ended_at)
+
+
+def _within(row: Pressure, onset_at: float, until: float, before: Account) -> Pressure | None:
+    """What a row has lost within a disturbance; None if they overlap by less than MIN_OVERLAP.
+
+    A span may begin before the disturbance and end after it. Outside of it the usual is lost, and the rest within.
+    """
+    began_at, ended_at = max(row.began_at, onset_at), min(row.ended_at, until)
+    inside = ended_at - began_at
+    if inside < MIN_OVERLAP:
+        return None
+    span = row.ended_at - row.began_at
+    if inside >= span:
+        return row
+
+    def rest(value: float, figure: Callable[[Sum], float]) -> float:
+        return max(value - before.share(row.host, row.rank, figure) * (span - inside), 0.0)
+
+    return row._replace(
+        began_at=began_at,
+        ended_at=ended_at,
+        delay=min(rest(row.delay, lambda one: one.delay), inside),
+        stopped=min(rest(row.stopped, lambda one: one.stopped), inside),
+        blocked=min(rest(row.blocked, lambda one: one.blocked), inside),
+        memory=min(rest(row.memory, lambda one: one.memory), inside),
+        steal=min(rest(row.steal, lambda one: one.steal), inside),
+        faults=rest(row.faults, lambda one: one.faults),
+        swapped=rest(row.swapped, lambda one: one.swapped),
+        compute=row.compute * inside / span,
+        reading=row.reading * inside / span,
+        measured=row.measured * inside / span,
+        beside_seconds=min(row.beside_seconds, inside),
+    )
 
 
 def _growths(before: Account, during: Account, hosts: Collection[str]) -> Iterator[tuple[Kind, Iterator[Growth]]]:
