@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import re
 import subprocess
 import sys
@@ -12,8 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from rich.console import Console
 
 from barograph.demo import runs as demo_runs
+from barograph.demo.command import Demo
+from barograph.demo.interference import Interference, used_seconds
 from barograph.demo.outcome import DemoOutcome, headline, learned, write_page
 from barograph.demo.picture import draw
 from barograph.demo.runs import ClassBand, DemoRun, newest_job, read_band, read_run
@@ -93,20 +97,63 @@ def test_a_lost_interval_fails_the_demo():
     ]
 
 
-def test_healthy_runs_that_differ_much_indicate_a_busy_machine():
-    outcome = good_outcome()
-    assert outcome.interference == ""
-    outcome.learning[2] = dataclasses.replace(
-        outcome.learning[2], runtime_seconds=1.5 * outcome.learning[1].runtime_seconds
-    )
-    assert "something else uses these cores" in outcome.interference
+def test_an_alarm_about_a_run_that_others_disturbed_is_right_and_the_demo_says_so():
+    good = good_outcome()
+    healthy = dataclasses.replace(run("healthy again", "slow", HOG_AT + 60, 2.0), taken=0.31)
+    outcome = dataclasses.replace(good, healthy=healthy)
+    assert (True, "the run after it raised one: others took 31% of its cores") in outcome.checks()
+    early = dataclasses.replace(run("disturbed", "slow", HOG_AT - 1, 7.0), taken=0.2)
+    outcome = dataclasses.replace(good, disturbed=early)
+    text = "the disturbed run raised an alarm before the hog began: others took 20% of its cores"
+    assert (True, text) in outcome.checks()
+    assert outcome.interference == "Others took up to 20% of the cores of 1 of 7 runs."
+    assert good.interference == ""
 
 
-def test_an_alarm_before_the_disturbance_indicates_a_busy_machine():
-    outcome = dataclasses.replace(good_outcome(), disturbed=run("disturbed", "slow", HOG_AT - 1, 7.0))
-    assert outcome.interference.startswith(
-        "The disturbed run was slow before the hog began: something else uses these cores"
-    )
+@pytest.mark.parametrize("change", [{"disturbed": ("healthy", 1.0)}, {"healthy": ("unknown", 1.0)}])
+def test_what_the_service_misses_is_not_put_down_to_others(change):
+    runs = {
+        name: dataclasses.replace(run(name, state, math.nan, slowdown), taken=0.5)
+        for name, (state, slowdown) in change.items()
+    }
+    assert not dataclasses.replace(good_outcome(), **runs).passed
+
+
+class Scripted(Demo):
+    """A demo whose runs end as written."""
+
+    def __init__(self, *runs):
+        self._left, self.titles = list(runs), []
+        self._console = Console(quiet=True)
+
+    def _run(self, title, disturb_after=None):
+        self.titles.append(title)
+        return self._left.pop(0), HOG_AT
+
+
+def test_a_run_that_others_disturbed_is_repeated_three_times_at_most():
+    disturbed = dataclasses.replace(run("again", "slow", HOG_AT + 9, 2.0), taken=0.2)
+    alone, healthy = run("again", "slow", HOG_AT + 9, 2.0), run("again", "healthy")
+    for runs, last in (
+        ([disturbed, healthy], healthy),
+        ([disturbed] * 3, disturbed),
+        ([alone, healthy], alone),
+        ([dataclasses.replace(healthy, taken=0.9)], dataclasses.replace(healthy, taken=0.9)),
+    ):
+        demo = Scripted(*runs)
+        found, _ = demo._run_alone("again")
+        assert found.state == last.state
+        assert len(demo.titles) == runs.index(last) + 1 if last is not disturbed else 3
+
+
+def test_what_others_take_of_cores_is_known_without_what_this_process_takes(tmp_path):
+    others = Interference()
+    sum(range(5_000_000))
+    assert others.share() < 1.0
+    stat = tmp_path / "stat"
+    stat.write_text("cpu  900 0 100 5 5 0 0 0 0 0\ncpu0 100 10 20 999 999 1 2 67 0 0\ncpu1 1 1 1 1 1 1 1 1 0 0\n")
+    assert used_seconds({0}, stat) == 200 / os.sysconf("SC_CLK_TCK")
+    assert used_seconds(None, stat) == 1000 / os.sysconf("SC_CLK_TCK")
 
 
 def test_a_run_is_not_read_before_its_verdict_is_final(tmp_path, monkeypatch):

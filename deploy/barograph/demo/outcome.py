@@ -5,14 +5,10 @@ from __future__ import annotations
 import base64
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from barograph.demo.runs import ClassBand, DemoRun
-
-INTERFERENCE_FACTOR: Final = 1.3
-"""Healthy runs that differ by this factor indicate another load on the machine."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +34,11 @@ class DemoOutcome:
     @property
     def interference(self) -> str:
         """A sentence on another load on this machine; empty if there is no sign of one."""
-        seconds = [run.runtime_seconds for run in self.learning]
-        if self.disturbed.state == "slow" and not self.caught:
-            sign = "The disturbed run was slow before the hog began"
-        elif max(seconds) >= INTERFERENCE_FACTOR * min(seconds):
-            sign = f"The healthy runs took {min(seconds):.1f} to {max(seconds):.1f} s"
-        else:
+        disturbed = [run for run in self.runs if not run.left_alone]
+        if not disturbed:
             return ""
-        return f"{sign}: something else uses these cores and hides the disturbance. Repeat the demo when it is over."
+        most = max(run.taken for run in disturbed)
+        return f"Others took up to {most:.0%} of the cores of {len(disturbed)} of {len(self.runs)} runs."
 
     @property
     def delay_seconds(self) -> float:
@@ -55,20 +48,28 @@ class DemoOutcome:
     @property
     def caught(self) -> bool:
         """Whether the disturbed run alarmed after the start of the disturbance."""
-        return self.disturbed.state == "slow" and self.delay_seconds > 0
+        return self.disturbed.alarmed_after(self.hog_at)
 
     def checks(self) -> list[tuple[bool, str]]:
         """The checks of the demo: whether each holds, and its text."""
         counted = sum(run.counted for run in self.runs)
         stored = sum(run.stored for run in self.runs)
         equal = all(run.counted == run.stored > 0 for run in self.runs)
-        delay = f", {self.delay_seconds:.1f} s after the hog began" if self.caught else ""
+        disturbed = "the disturbed run raised an alarm"
+        before = self.disturbed.alarmed and not self.caught and not self.disturbed.left_alone
+        if self.caught:
+            disturbed += f", {self.delay_seconds:.1f} s after the hog began"
+        elif before:
+            disturbed += f" before the hog began: others took {self.disturbed.taken:.0%} of its cores"
+        healthy, others = "the healthy run after it raised none", not self.healthy.left_alone and self.healthy.alarmed
+        if others:
+            healthy = f"the run after it raised one: others took {self.healthy.taken:.0%} of its cores"
         return [
             (equal, f"every interval arrived once: {counted:,} counted by the shim, {stored:,} rows stored"),
             (self.band is not None, f"bands were learned from {self.runs_learned} healthy runs"),
-            (self.caught, f"the disturbed run raised an alarm{delay}"),
+            (self.caught or before, disturbed),
             # One healthy run of 20 is outside of limits that hold 95 %.
-            (self.healthy.state in ("healthy", "inconclusive"), "the healthy run after it raised none"),
+            (others or self.healthy.state in ("healthy", "inconclusive"), healthy),
         ]
 
     @property

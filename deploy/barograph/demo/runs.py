@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from barograph.demo.interference import MAX_TAKEN
 from barograph.views.log import latest, limits
 from barograph_collector.client.log_reader import LogReader
 from barograph_modeler.pace.pace import Pace
@@ -40,6 +41,22 @@ class DemoRun:
     alarm_at: float
     """Time of the first score with state "slow", or NaN."""
     sentence: str
+    taken: float = 0.0
+    """Share of the time of its cores that others took, before the demo disturbed it."""
+
+    @property
+    def alarmed(self) -> bool:
+        """Whether it ended with an alarm."""
+        return self.state == "slow"
+
+    def alarmed_after(self, at: float) -> bool:
+        """Whether its first alarm is later than a time, in Unix seconds."""
+        return self.alarmed and self.alarm_at > at
+
+    @property
+    def left_alone(self) -> bool:
+        """Whether what was slow about it is not put down to others."""
+        return self.taken <= MAX_TAKEN
 
 
 @dataclass(frozen=True)
