@@ -16,6 +16,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TextIO
+from urllib.parse import quote
 
 from barograph_agent import shim
 from barograph_agent.job.identity import Job
@@ -34,6 +35,7 @@ from barograph_agent.sidecar.plan import (
     save,
 )
 from barograph_agent.system.clock import CLOCK
+from barograph_agent.system.network import is_listening
 
 NOT_FOUND: Final = 127
 NOT_EXECUTABLE: Final = 126
@@ -63,7 +65,12 @@ def run(command: Sequence[str], job: Job, settings: RunOptions, environment: Map
         return error.status
     if guard is not None:
         try:
-            _summarize(guard.finish(CommandEnd(CLOCK.now(), runtime, status)), runtime, guard, settings, out)
+            if settings.drain_seconds > 0 and not is_listening(settings.endpoint):
+                where = f"at {settings.endpoint}, where nothing listens; `barograph up` starts one"
+                print(f"barograph: waiting up to {settings.drain_seconds:g} s for the collector {where}", file=out)
+            end = CommandEnd(CLOCK.now(), runtime, status)
+            _summarize(guard.finish(end), end, guard, settings, out)
+            print(f"barograph: job       {_address(job.key, settings.endpoint, environment)}", file=out)
         except KeyboardInterrupt:
             print("barograph: interrupted; the sidecar continues delivery in the background", file=out)
         except Exception as error:
@@ -258,14 +265,14 @@ def _forwarded_signals() -> Iterator[_SignalForwarder]:
 
 
 def _summarize(
-    report: DeliveryReport | None, runtime: float, guard: SidecarGuard, settings: RunOptions, out: TextIO
+    report: DeliveryReport | None, end: CommandEnd, guard: SidecarGuard, settings: RunOptions, out: TextIO
 ) -> None:
     intervals = f"unknown: the sidecar did not answer, see {guard.spool}/sidecar.log"
     verdict = "unknown: nothing was reported"
     if report is not None:
-        intervals, verdict = _intervals(report, guard), _verdict(report, settings)
+        intervals, verdict = _intervals(report, guard), _verdict(report, end, settings)
     print(f"barograph: intervals {intervals}", file=out)
-    print(f"barograph: runtime   {runtime:.2f} s", file=out)
+    print(f"barograph: runtime   {end.runtime_seconds:.2f} s", file=out)
     print(f"barograph: verdict   {verdict}", file=out)
     for note in report.notes if report else []:
         print(f"barograph: note      {note}", file=out)
@@ -282,7 +289,15 @@ def _intervals(report: DeliveryReport, guard: SidecarGuard) -> str:
     return text
 
 
-def _verdict(report: DeliveryReport, settings: RunOptions) -> str:
+def _address(job: str, endpoint: str, environment: Mapping[str, str]) -> str:
+    """A job's name, and the address of its page if that is known."""
+    page = places.page(environment, endpoint)
+    return f"{job}, {page.rstrip('/')}/job/{quote(job)}" if page else job
+
+
+def _verdict(report: DeliveryReport, end: CommandEnd, settings: RunOptions) -> str:
+    if end.exit_status and report.verdict.startswith("unknown"):
+        return f"unknown: the command failed with exit status {end.exit_status}, and is compared with no other run"
     if report.verdict:
         return report.verdict
     if not report.reached:

@@ -5,11 +5,15 @@ A compute node has only the agent installed. A subcommand with further dependenc
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import os
 import signal
 import sys
 from typing import Final, NamedTuple
+
+if sys.version_info < (3, 11):  # noqa: UP036 - a checkout may be run by any Python
+    sys.exit(f"barograph: Python is {sys.version.split()[0]}, expected 3.11 or later")
 
 DESCRIPTION: Final = "Watches MPI jobs from outside and says when one is slower than its history."
 USAGE_ERROR: Final = 2
@@ -77,18 +81,28 @@ COMMANDS: Final[dict[str, Command]] = {
 }
 
 
+READERS: Final[dict[str, tuple[str, ...]]] = {
+    "users": ("run", "status", "predict", "spool", "instrument"),
+    "operators": ("up", "page", "import", "config", "keys", "doctor", "canary", "files", "completion", "collector",
+                  "modeler", "alerts"),
+    "performance engineers": ("work", "report", "sql", "export", "features", "plan"),
+    "developers, and studies": ("demo", "ring", "record", "replay", "backtest", "bench", "study", "bsp"),
+}  # fmt: skip
+"""The commands by their readers, as --help lists them."""
+
+
 def usage() -> str:
     """The help text."""
-    lines = [f"  {name:<10} {command.help}" for name, command in COMMANDS.items()]
+    lines = []
+    for reader, names in READERS.items():
+        lines += [f"for {reader}:", *(f"  {name:<10} {COMMANDS[name].help}" for name in names), ""]
     return "\n".join(
         [
             "usage: barograph COMMAND [ARGUMENT...]",
             "",
             DESCRIPTION,
             "",
-            "commands:",
             *lines,
-            "",
             "`barograph COMMAND --help` describes one of them.",
         ]
     )
@@ -118,7 +132,9 @@ def _run(words: list[str]) -> int:
         return 0 if words else USAGE_ERROR
     command = COMMANDS.get(words[0])
     if command is None:
-        print(f"barograph: unknown command {words[0]!r}, expected one of {', '.join(COMMANDS)}", file=sys.stderr)
+        near = difflib.get_close_matches(words[0], COMMANDS, 1)
+        expected = f"did you mean {near[0]!r}?" if near else "`barograph --help` lists them"
+        print(f"barograph: unknown command {words[0]!r}; {expected}", file=sys.stderr)
         return USAGE_ERROR
     try:
         status: int = importlib.import_module(command.module).main(words[1:])

@@ -76,6 +76,13 @@ def test_failing_missing_or_preload_dropping_launchers_are_reported(tmp_path: Pa
     assert next(check_watching(found)).text == "a program of one rank ran, and none of its barriers were seen"
 
 
+def test_open_mpi_is_asked_to_run_the_program_for_root_too(tmp_path: Path) -> None:
+    command(tmp_path, "mpicc", 'printf "#!/bin/sh\\n" > "$2"; /bin/chmod +x "$2"')
+    command(tmp_path, "mpiexec", '[ "$OMPI_ALLOW_RUN_AS_ROOT$OMPI_ALLOW_RUN_AS_ROOT_CONFIRM" = 11 ] || exit 1')
+    own = {name: value for name, value in os.environ.items() if not name.startswith("OMPI_")}
+    assert next(check_watching({**own, "PATH": str(tmp_path)})).text.startswith("a program of one rank ran")
+
+
 def test_a_missing_or_invalid_shim_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert check_shim().state == "ok"
     broken = tmp_path / "broken.so"

@@ -21,7 +21,8 @@ import pytest
 import barograph_agent
 from barograph_agent import launch, shim
 from barograph_agent.job.identity import Job
-from barograph_agent.sidecar.plan import RunOptions
+from barograph_agent.launch import _verdict
+from barograph_agent.sidecar.plan import CommandEnd, DeliveryReport, RunOptions
 from helpers import mpi as mpis
 from helpers.lammps import fluid
 from helpers.log import wait_until
@@ -75,8 +76,9 @@ def paced(compiled: Callable[..., Path]) -> Path:
 
 
 def summary(said: str) -> list[str]:
-    """The three lines, without the value of the runtime."""
-    return [re.sub(r"runtime   \d+\.\d\d s", "runtime   T s", line) for line in said.splitlines()]
+    """The lines without the value of the runtime and the name of the job."""
+    lines = [line for line in said.splitlines() if not line.startswith("barograph: job       local/")]
+    return [re.sub(r"runtime   \d+\.\d\d s", "runtime   T s", line) for line in lines]
 
 
 @pytest.mark.parametrize(
@@ -296,7 +298,8 @@ def test_ctrl_c_during_final_delivery_ends_the_wait(alone: Node) -> None:
     run.send_signal(signal.SIGINT)
     _, said = run.communicate(timeout=60)
     assert run.returncode == 9
-    assert said == "barograph: interrupted; the sidecar continues delivery in the background\n"
+    last = said.splitlines()[-1]
+    assert last == "barograph: interrupted; the sidecar continues delivery in the background"
     for pid in sidecars(alone.spools):
         kill(pid)
 
@@ -315,7 +318,7 @@ def test_modules_in_the_working_directory_do_not_shadow_those_of_the_sidecar(
     assert service.indices("names") == list(range(5))
 
 
-def test_a_run_ends_with_three_lines_and_leaves_no_files(
+def test_a_run_ends_with_its_verdict_and_its_job_and_leaves_no_files(
     node: Node, service: Service, paced: Path, tmp_path: Path
 ) -> None:
     program = [paced, "1234", "0", tmp_path / "progress"]
@@ -330,11 +333,30 @@ def test_a_run_ends_with_three_lines_and_leaves_no_files(
         "barograph: runtime   T s",
         f"barograph: verdict   {SENTENCE}",
     ]
+    assert said.splitlines()[-1] == f"barograph: job       {service.job('lines')}"
     assert service.indices("lines") == list(range(1234))
     (end,) = service.rows("runs", "lines")
     assert (end["intervals"], end["dropped"], end["exit_status"]) == (1234, 0, 0)
     assert node.waiting() == []
     assert list(node.rings.iterdir()) == []
+
+
+def test_the_last_line_has_the_address_of_the_page(alone: Node) -> None:
+    alone.environment["BAROGRAPH_PAGE"] = "https://barograph.example/"
+    last = alone.run("true", drain=0).stderr.splitlines()[-1]
+    assert re.fullmatch(r"barograph: job       (local/\S+), https://barograph\.example/job/\1", last)
+
+
+def test_the_wait_for_a_missing_collector_is_announced(alone: Node) -> None:
+    said = alone.run("true", drain=0.2).stderr.splitlines()
+    assert said[0].startswith(f"barograph: waiting up to 0.2 s for the collector at {NOWHERE}, where nothing listens")
+
+
+def test_a_command_that_failed_is_not_said_to_lack_a_history() -> None:
+    report = DeliveryReport(0, 0, 0, 0, 0, reached=True, verdict="unknown: 0 healthy runs in the history, 1 needed")
+    said = _verdict(report, CommandEnd(0.0, 1.0, 3), RunOptions(NOWHERE))
+    assert said == "unknown: the command failed with exit status 3, and is compared with no other run"
+    assert _verdict(report, CommandEnd(0.0, 1.0, 0), RunOptions(NOWHERE)) == report.verdict
 
 
 @pytest.mark.process

@@ -38,11 +38,23 @@ def test_a_closed_pipe_is_no_error():
     assert (done.returncode, done.stderr) == (141, "")
 
 
-def test_an_unknown_command_is_one_clear_line_and_status_2():
-    done = barograph("rnu")
-    known = ", ".join(cli.COMMANDS)
-    expected = f"barograph: unknown command 'rnu', expected one of {known}\n"
+def test_an_unknown_command_is_one_clear_line_with_the_nearest_and_status_2():
+    done = barograph("statsu")
+    expected = "barograph: unknown command 'statsu'; did you mean 'status'?\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", expected)
+    assert barograph("zzz").stderr == "barograph: unknown command 'zzz'; `barograph --help` lists them\n"
+
+
+def test_an_older_python_is_one_line_and_no_traceback():
+    code = "import sys; sys.version_info = (3, 10, 12, 'final', 0); import barograph.cli"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    version = sys.version.split()[0]
+    assert (done.returncode, done.stderr) == (1, f"barograph: Python is {version}, expected 3.11 or later\n")
+
+
+def test_help_lists_each_command_once_under_its_reader():
+    assert sorted(name for names in cli.READERS.values() for name in names) == sorted(cli.COMMANDS)
+    assert "\nfor operators:\n  up " in cli.usage()
 
 
 def test_help_names_every_command():

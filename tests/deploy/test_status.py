@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import time
@@ -10,9 +11,10 @@ from collections.abc import Iterator
 import pytest
 
 from barograph.cli import main
+from barograph.views.log import elapsed
 from barograph_collector.server import Collector
 from helpers.fleet import Fleet
-from helpers.log import collector_on
+from helpers.log import collector_on, wait_until
 from helpers.service import NOWHERE
 
 NOW = time.time()
@@ -96,3 +98,18 @@ def test_a_wait_for_a_collector_that_is_not_there_is_announced(capsys: pytest.Ca
     assert (
         first == f"barograph: waiting for the collector at {NOWHERE}, where nothing listens; `barograph up` starts one"
     )
+
+
+class Terminal(io.StringIO):
+    """Text that is displayed."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_what_takes_long_is_shown_on_a_terminal_and_not_in_a_pipe() -> None:
+    terminal, pipe = Terminal(), io.StringIO()
+    with elapsed("waiting for the log", terminal, after=0.0), elapsed("waiting for the log", pipe, after=0.0):
+        wait_until(lambda: "waiting for the log: 0 s" in terminal.getvalue(), "it is shown")
+    assert terminal.getvalue().endswith("\r\x1b[K")
+    assert pipe.getvalue() == ""

@@ -59,6 +59,13 @@ class AgentSettings(Section, frozen=True):
     variables = "BAROGRAPH"
 
     collector: CollectorAddress = DEFAULT_ENDPOINT
+    page: Annotated[
+        str | None,
+        Form("URL", "http://HOST:PORT"),
+        Option(
+            "the address of the page that `barograph run` prints at its end", otherwise="on this host, if it listens"
+        ),
+    ] = None
     key: Annotated[
         Path | None,
         Form("FILE", "a key file of `barograph keys add agent`", path),

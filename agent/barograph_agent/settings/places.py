@@ -9,7 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from barograph_agent.system.network import is_listening
+
 DEFAULT_ENDPOINT: Final = "tcp://127.0.0.1:7450"
+PAGE_OFFSET: Final = 4
+"""The port of the page above that of the collector, as `barograph up` assigns them."""
 SITE: Final = Path("/etc/barograph")
 SITE_RULES: Final = SITE / "rules.toml"
 _ENDPOINT: Final = re.compile(r"tcp://[^\s:/]+:[0-9]{1,5}|tcp://\[[0-9a-fA-F:.]+\]:[0-9]{1,5}|ipc://\S+")
@@ -18,6 +22,15 @@ _ENDPOINT: Final = re.compile(r"tcp://[^\s:/]+:[0-9]{1,5}|tcp://\[[0-9a-fA-F:.]+
 def endpoint(environment: Mapping[str, str]) -> str:
     """The collector's address: BAROGRAPH_COLLECTOR, or this host's default."""
     return environment.get("BAROGRAPH_COLLECTOR") or DEFAULT_ENDPOINT
+
+
+def page(environment: Mapping[str, str], endpoint: str) -> str:
+    """The address of the page: BAROGRAPH_PAGE, or that of `barograph up` on this host if it listens; else empty."""
+    if given := environment.get("BAROGRAPH_PAGE"):
+        return given
+    local = re.fullmatch(r"tcp://(127\.0\.0\.1|localhost):(\d+)", endpoint)
+    address = f"{local[1]}:{int(local[2]) + PAGE_OFFSET}" if local else ""
+    return f"http://{address}" if address and is_listening(f"tcp://{address}") else ""
 
 
 class EndpointError(argparse.ArgumentTypeError, ValueError):

@@ -23,7 +23,7 @@ def parser() -> argparse.ArgumentParser:
     parse = argparse.ArgumentParser(
         prog="barograph run",
         usage="barograph run [--app NAME] [--param NAME=VALUE]... [--] COMMAND [ARGUMENT...]",
-        description="Run COMMAND (an MPI launcher or any program) unmodified, watch its collectives, and print three "
+        description="Run COMMAND (an MPI launcher or any program) unmodified, watch its collectives, and print four "
         "lines at its end. Exits with the command's status; 127 if it does not exist, 126 if it cannot be run.",
     )
     parse.add_argument("--app", help="application; only its runs are compared with this one (default: the program)")

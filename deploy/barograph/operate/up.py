@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from barograph.cli import CommandError
 from barograph.operate.supervisor import SupervisedDaemon, Supervisor
 from barograph.site.settings import PageSettings
+from barograph_agent.settings.places import PAGE_OFFSET
 from barograph_agent.settings.setting import declared
 from barograph_agent.settings.sources import ConfigError, Configuration, S, site_file
 from barograph_alerts.settings import AlertsSettings
@@ -36,10 +37,11 @@ def default_state() -> Path:
 
 
 class ServicePlan(NamedTuple):
-    """State directory, collector address, log format, and the daemons in the order of their start."""
+    """State directory, addresses of collector and page, log format, and the daemons in the order of their start."""
 
     state: Path
     endpoint: str
+    page: str
     log_format: str
     daemons: list[SupervisedDaemon]
 
@@ -76,7 +78,7 @@ def plan(options: argparse.Namespace, environment: Mapping[str, str]) -> Service
     # A configured state directory of the modeler takes precedence.
     snapshots = [] if modeler.state is not None else [f"--state={state}"]
     collector = f"--collector={endpoint}"
-    arguments = [*config, *port("listen", 4), collector]
+    arguments = [*config, *port("listen", PAGE_OFFSET), collector]
     if options.port is None and page.modeler is None:
         host, number = modeler.metrics
         arguments.append(f"--modeler=http://{_here(host)}:{number}")
@@ -86,7 +88,8 @@ def plan(options: argparse.Namespace, environment: Mapping[str, str]) -> Service
         daemon("alerts", 3, collector, *passed("alpha", "margin")),
         SupervisedDaemon("page", [sys.executable, "-m", "barograph", "page", *arguments], reloads=False),
     ]
-    return ServicePlan(state, endpoint, log.log_format, daemons)
+    listens = page.listen if options.port is None else ("127.0.0.1", options.port + PAGE_OFFSET)
+    return ServicePlan(state, endpoint, f"http://{_here(listens[0])}:{listens[1]}", log.log_format, daemons)
 
 
 def _reachable(listen: str) -> str:
@@ -157,17 +160,18 @@ def main(arguments: Sequence[str]) -> int:
     log_to_stderr("up", planned.log_format)
     try:
         with owned(planned.state), Shutdown() as shutdown:
-            _supervise(Supervisor(planned.daemons), shutdown, planned.endpoint)
+            _supervise(Supervisor(planned.daemons), shutdown, planned)
     except CannotStart as error:
         raise CommandError(str(error), error.status) from None
     return Exit.OK
 
 
-def _supervise(supervisor: Supervisor, shutdown: Shutdown, endpoint: str) -> None:
+def _supervise(supervisor: Supervisor, shutdown: Shutdown, planned: ServicePlan) -> None:
     notifier = Notifier(os.environ)
     try:
         supervisor.start(shutdown)
-        _log.info("ready: BAROGRAPH_COLLECTOR=%s, Ctrl-C stops everything", endpoint)
+        where = f"BAROGRAPH_COLLECTOR={planned.endpoint}, page {planned.page}"
+        _log.info("ready: %s, Ctrl-C stops everything", where)
         notifier.ready()
         while not shutdown.wait(0.2):
             notifier.alive()

@@ -11,9 +11,9 @@ from barograph.cli import CommandError
 from barograph.commands.export import app_argument, replaced, since_argument
 from barograph.report import application, job, page
 from barograph.views.context import ViewContext
-from barograph.views.log import BATCH, LogView
+from barograph.views.log import BATCH, LogView, elapsed
 from barograph.views.modeler import DEFAULT_MODELER, ModelerClient, default_modeler
-from barograph.views.refusal import log_errors
+from barograph.views.refusal import announced, log_errors
 from barograph_agent.deliver import keys
 from barograph_agent.job.identity import JobError, parse_params
 from barograph_agent.protocol.tables import MAX_RANKS
@@ -30,8 +30,13 @@ def main(arguments: Sequence[str]) -> int:
         options.params = parse_params(options.param)
     except JobError as error:
         parser.error(str(error))
+    announced(options.collector)
     try:
-        with log_errors(), LogView(options.collector, keys.from_environment(os.environ), BATCH) as log:
+        with (
+            log_errors(),
+            elapsed("making the report"),
+            LogView(options.collector, keys.from_environment(os.environ), BATCH) as log,
+        ):
             modeler = ModelerClient(options.modeler or default_modeler(options.collector), CLOCK.now)
             text = _page(ViewContext(log, modeler), options)
         with replaced(options.output) as path:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, TextIO
 
 import pyarrow as pa
 
@@ -23,6 +25,9 @@ CACHE_SIZE: Final = 128
 """Results in the cache; the least recently used are evicted."""
 RETRY_SECONDS: Final = 3.0
 """Seconds between attempts to reach a collector that does not answer."""
+
+ELAPSED_SECONDS: Final = 5.0
+"""Duration from which on it is shown that something takes long."""
 
 Row = dict[str, Any]
 
@@ -121,6 +126,40 @@ class LogView:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._reader.close()
+
+
+@contextmanager
+def elapsed(what: str, out: TextIO | None = None, after: float = ELAPSED_SECONDS) -> Iterator[None]:
+    """Show on a terminal how long the body takes, once that is more than `after` seconds. out: standard error."""
+    terminal = out or sys.stderr
+    if not terminal.isatty():
+        yield
+        return
+    over = threading.Event()
+
+    def show() -> None:
+        begun, wait = CLOCK.monotonic(), after
+        while not over.wait(wait):
+            wait = 1.0
+            print(f"\r{what}: {CLOCK.monotonic() - begun:.0f} s", end="", file=terminal, flush=True)
+
+    thread = threading.Thread(target=show, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        print("\r\x1b[K", end="", file=terminal, flush=True)
+
+
+class PatientReader(LogReader):
+    """A reader for commands: a query that takes long is seen on the terminal."""
+
+    def query(self, text: str, limit: int = 1000, seconds: float = 10.0) -> QueryResult:
+        """As LogReader has it."""
+        with elapsed(f"waiting for the log, at most {seconds + self.timeout:g} s"):
+            return super().query(text, limit, seconds)
 
 
 def arrow_of(answer: QueryResult) -> pa.Table:

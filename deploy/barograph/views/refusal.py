@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from barograph.cli import CommandError
+from barograph.views.log import PatientReader
 from barograph_agent.deliver import keys
 from barograph_agent.system.network import is_listening
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
@@ -41,12 +42,18 @@ def opened(endpoint: str, seconds: float, read_refused: Exit = Exit.DATA) -> Ite
 
     Where nothing listens at the endpoint, a line on standard error announces the wait for it.
     """
-    listens = is_listening(endpoint)
-    if not listens:
-        text = f"waiting for the collector at {endpoint}, where nothing listens; `barograph up` starts one"
-        print(f"barograph: {text}", file=sys.stderr, flush=True)
-    with log_errors(read_refused), LogReader(endpoint, seconds, keys.from_environment(os.environ)) as reader:
+    listens = announced(endpoint)
+    with log_errors(read_refused), PatientReader(endpoint, seconds, keys.from_environment(os.environ)) as reader:
         if not listens:
             # A query would wait longer: it may queue behind others.
             reader.read("events", -1, 1)
         yield reader
+
+
+def announced(endpoint: str) -> bool:
+    """Whether a collector listens; where none does, a line on standard error says what is waited for."""
+    if is_listening(endpoint):
+        return True
+    text = f"waiting for the collector at {endpoint}, where nothing listens; `barograph up` starts one"
+    print(f"barograph: {text}", file=sys.stderr, flush=True)
+    return False

@@ -55,6 +55,8 @@ def shown(row: Row, silent: bool = False) -> Row:
     score, slowdown = row["score"], row["slowdown"]
     if found := _SCORE.search(row["sentence"] or ""):
         score = float(found[1])
+    if state is UNKNOWN and row.get("exit_status") and not row.get("imported"):
+        row = row | {"sentence": f"unknown: it failed with exit status {row['exit_status']}"}
     return row | {
         "shown": state,
         "score_shown": score if finite(score) and state not in (UNKNOWN, SILENT) else None,
