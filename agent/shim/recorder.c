@@ -167,13 +167,14 @@ static void count(int64_t items, word datatype, bool fortran)
 
 static void count_from_fortran(struct sent_by_reference call)
 {
-    count(integer_from_fortran(call.count, call.large), (uint32_t)*(const int *)call.datatype, true);
+    if (!call.ierror || *(const int *)call.ierror == 0)
+        count(integer_from_fortran(call.count, call.large), (uint32_t)*(const int *)call.datatype, true);
 }
 
-void recorder_leave_sent(uint64_t entered, int64_t items, word datatype)
+void recorder_leave_sent(uint64_t entered, int64_t items, word datatype, int result)
 {
     recorder_leave_other(entered);
-    if (entered)
+    if (entered && result == 0)
         count(items, datatype, false);
 }
 
@@ -189,22 +190,17 @@ static bool counts(void)
     return depth == 0 && atomic_load_explicit(&recording, memory_order_acquire);
 }
 
-void recorder_send(int64_t items, word datatype)
+void recorder_sent(int64_t items, word datatype, int result)
 {
-    if (counts())
+    if (result == 0 && counts())
         count(items, datatype, false);
 }
 
-void recorder_send_fortran(struct sent_by_reference call)
-{
-    if (counts())
-        count_from_fortran(call);
-    depth++;
-}
-
-void recorder_sent_fortran(void)
+void recorder_sent_fortran(struct sent_by_reference call)
 {
     depth--;
+    if (counts())
+        count_from_fortran(call);
 }
 
 void recorder_hide(void)

@@ -44,23 +44,24 @@ void recorder_leave_fortran(uint64_t entered, struct by_reference call, struct c
 /* Called after a call that waits for another rank without synchronizing the world: its time is not own work. */
 void recorder_leave_other(uint64_t entered);
 
-/* The same after a call that sends a message: it is counted. */
-void recorder_leave_sent(uint64_t entered, int64_t count, word datatype);
+/* The same after a call that sends a message: it is counted, if it has succeeded. Of a call that has not, the datatype
+ * may be invalid: to ask MPI for its size would end a program that handles its errors by itself. */
+void recorder_leave_sent(uint64_t entered, int64_t count, word datatype, int result);
 
 /* The arguments of such a call as passed by Fortran: addresses of ints, and of a 64-bit count if `large`. */
 struct sent_by_reference {
     bool large;
     word count;
     word datatype;
+    word ierror; /* may be 0 */
 };
 
 void recorder_leave_sent_fortran(uint64_t entered, struct sent_by_reference call);
 
-/* Called before a call that sends a message and does not wait. It is counted, but not timed. An MPI library may
- * implement Fortran's with that of C, so recorder_sent_fortran is called after it. */
-void recorder_send(int64_t count, word datatype);
-void recorder_send_fortran(struct sent_by_reference call);
-void recorder_sent_fortran(void);
+/* Called after a call that sends a message and does not wait. It is counted, but not timed. An MPI library may implement
+ * Fortran's with that of C, so recorder_hide is called before it. */
+void recorder_sent(int64_t count, word datatype, int result);
+void recorder_sent_fortran(struct sent_by_reference call);
 
 /* Called before and after a call that is never recorded. */
 void recorder_hide(void);

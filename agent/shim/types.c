@@ -33,8 +33,9 @@ __attribute__((noinline)) static uint64_t ask(struct types *types, word datatype
 
 uint64_t types_bytes(struct types *types, int64_t count, word datatype)
 {
-    if (count < 0)
-        return RING_BYTES_UNKNOWN;
+    /* With a count of 0, MPI libraries accept datatypes that have no size. */
+    if (count <= 0)
+        return count == 0 ? 0 : RING_BYTES_UNKNOWN;
     datatype &= types->mask;
     _Atomic uint64_t *place = &types->remembered[(datatype * 0x9e3779b97f4a7c15u) >> 60];
     uint64_t known = atomic_load_explicit(place, memory_order_relaxed);

@@ -146,25 +146,23 @@ class Function:
             **more,
         }
 
-    def enter(self, cast: str) -> str:
+    def enter(self) -> str:
         """The enter statement of a C wrapper."""
-        return "uint64_t entered = recorder_enter()" if self.timed else f"recorder_send({self.payload(cast)})"
+        return "uint64_t entered = recorder_enter()" if self.timed else "(void)0"
 
-    def enter_fortran(self, large: bool) -> str:
-        """The enter statement of a Fortran wrapper, whose arguments are addresses."""
-        if self.timed:
-            return "uint64_t entered = recorder_enter()"
-        return f"recorder_send_fortran({self._sent_by_reference(large)})"
+    def enter_fortran(self) -> str:
+        """The enter statement of a Fortran wrapper."""
+        return "uint64_t entered = recorder_enter()" if self.timed else "recorder_hide()"
 
     def _sent_by_reference(self, large: bool) -> str:
-        return f"(struct sent_by_reference){{{str(large).lower()}, {self.payload('')}}}"
+        return f"(struct sent_by_reference){{{str(large).lower()}, {self.payload('')}, ierror}}"
 
     def leave(self, cast: str) -> str:
         """The leave statement of a C wrapper."""
         if not self.timed:
-            return "(void)0"
+            return f"recorder_sent({self.payload(cast)}, result)"
         if self.sends:
-            return f"recorder_leave_sent(entered, {self.payload(cast)})"
+            return f"recorder_leave_sent(entered, {self.payload(cast)}, result)"
         if not self.synchronizing:
             return "recorder_leave_other(entered)"
         call = f"(struct collective){{OP_{self.name.upper()}, comm, {self.payload(cast)}}}"
@@ -173,7 +171,7 @@ class Function:
     def leave_fortran(self, large: bool) -> str:
         """The leave statement of a Fortran wrapper, whose arguments are addresses."""
         if not self.timed:
-            return "recorder_sent_fortran()"
+            return f"recorder_sent_fortran({self._sent_by_reference(large)})"
         if self.sends:
             return f"recorder_leave_sent_fortran(entered, {self._sent_by_reference(large)})"
         if not self.synchronizing:
@@ -195,9 +193,9 @@ class Function:
     def wrappers(self) -> Iterator[str]:
         """C source of all wrappers of this function, one definition at a time."""
         name, lower = f"MPI_{self.name}", f"mpi_{self.name.lower()}"
-        yield C.format(name=name, **self.fields(enter=self.enter("(int)"), leave=self.leave("(int)")))
+        yield C.format(name=name, **self.fields(enter=self.enter(), leave=self.leave("(int)")))
         if self.name in NARROW or (self.counts and not self.has_arrays):
-            around = {"enter": self.enter("(int64_t)"), "leave": self.leave("(int64_t)")}
+            around = {"enter": self.enter(), "leave": self.leave("(int64_t)")}
             yield LARGE.format(name=name, **self.fields(**around, narrowed=self.narrowed()))
         # Names of MPI_X as Fortran compilers mangle it, and those that mpi_f08 of Open MPI (f08) and MPICH (f08ts)
         # calls. A program can only call names that its library has.
@@ -205,7 +203,7 @@ class Function:
         spellings |= {f"{lower}_f08{end}_": "NULL" for end in ("", "ts", "ts_large")}
         for spelling, instead in spellings.items():
             large = spelling.endswith("_large_")
-            around = {"enter": self.enter_fortran(large), "leave": self.leave_fortran(large)}
+            around = {"enter": self.enter_fortran(), "leave": self.leave_fortran(large)}
             yield FORTRAN.format(name=spelling, instead=instead, **self.fields(**around))
 
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #define MOST_NAMES 100 /* names tried for one ring */
+#define MAX_WAIT_NS 100000000u /* for the lock: more than a thread that holds it is kept from its core */
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the ring is little-endian");
 
@@ -53,7 +54,8 @@ static void fill(struct writer *writer, int rank, int size, uint32_t capacity, c
     writer->records = (struct ring_record *)(writer->sites.sites + SITE_CAPACITY);
     writer->mask = capacity - 1;
     writer->last_exit_ns = header->started_ns;
-    writer->seen = 0;
+    atomic_init(&writer->seen, 0);
+    atomic_init(&writer->abandoned, false);
     writer->ticker = *ticker;
     atomic_flag_clear(&writer->lock);
     atomic_thread_fence(memory_order_release);
@@ -125,11 +127,25 @@ bool writer_open(struct writer *writer, const char *directory, int rank, int siz
     return ready;
 }
 
-static void acquire(atomic_flag *lock)
+static bool acquire(struct writer *writer)
 {
-    for (int spins = 1; atomic_flag_test_and_set_explicit(lock, memory_order_acquire); spins++)
-        if (spins % 64 == 0)
+    uint64_t since = 0;
+    for (int spins = 1; atomic_flag_test_and_set_explicit(&writer->lock, memory_order_acquire); spins++) {
+        if (atomic_load_explicit(&writer->abandoned, memory_order_relaxed))
+            return false;
+        if (spins % 64 == 0) {
+            uint64_t now = clock_ns(CLOCK_MONOTONIC);
+            since = since ? since : now;
+            if (now - since > MAX_WAIT_NS) {
+                atomic_store_explicit(&writer->abandoned, true, memory_order_relaxed);
+                return false;
+            }
             sched_yield(); /* the owner of the lock may wait for this core */
+        }
+    }
+    if (atomic_load_explicit(&writer->abandoned, memory_order_relaxed))
+        atomic_store_explicit(&writer->abandoned, false, memory_order_relaxed);
+    return true;
 }
 
 /* Converts ticks to nanoseconds such that exits are monotonic, no record ends before it begins and no gap is shorter
@@ -154,12 +170,16 @@ static void convert(struct writer *writer, struct timed *timed)
 void writer_put(struct writer *writer, struct timed timed, struct caller from)
 {
     struct ring_header *header = writer->header;
-    acquire(&writer->lock);
+    bool owner = acquire(writer);
+    uint64_t index = atomic_fetch_add_explicit(&writer->seen, 1, memory_order_relaxed);
+    if (!owner) {
+        atomic_fetch_add_explicit(&header->dropped, 1, memory_order_relaxed);
+        return;
+    }
     uint64_t head = atomic_load_explicit(&header->head, memory_order_relaxed);
     uint64_t tail = atomic_load_explicit(&header->tail, memory_order_acquire);
     if (head - tail > writer->mask) {
-        uint64_t dropped = atomic_load_explicit(&header->dropped, memory_order_relaxed);
-        atomic_store_explicit(&header->dropped, dropped + 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&header->dropped, 1, memory_order_relaxed);
     } else {
         convert(writer, &timed);
         writer->records[head & writer->mask] = (struct ring_record){
@@ -167,7 +187,7 @@ void writer_put(struct writer *writer, struct timed timed, struct caller from)
             .exit_ns = timed.exit,
             .p2p_ns = timed.p2p,
             .bytes = timed.bytes,
-            .index = writer->seen,
+            .index = index,
             .site = sites_index(&writer->sites, from),
             .op = (uint16_t)timed.op,
             .messages = timed.sent.messages,
@@ -176,6 +196,5 @@ void writer_put(struct writer *writer, struct timed timed, struct caller from)
         writer->last_exit_ns = timed.exit;
         atomic_store_explicit(&header->head, head + 1, memory_order_release);
     }
-    writer->seen++;
     atomic_flag_clear_explicit(&writer->lock, memory_order_release);
 }

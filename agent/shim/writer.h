@@ -16,8 +16,9 @@ struct writer {
     struct ring_record *records;
     uint64_t mask;         /* capacity - 1; not read from the file, which other processes can write */
     uint64_t last_exit_ns; /* of the last record */
-    uint64_t seen;         /* collectives so far, including dropped ones */
+    _Atomic uint64_t seen; /* collectives so far, including dropped ones */
     atomic_flag lock;
+    atomic_bool abandoned; /* the lock was held for too long */
     struct ticker ticker;
     struct sites sites;
 };
@@ -44,7 +45,8 @@ struct timed {
     struct sent sent; /* by this thread, since its previous collective */
 };
 
-/* Appends one record, or counts it as dropped if the ring is full. Thread-safe; never waits for the reader. */
+/* Appends one record, or counts it as dropped if the ring is full. Thread-safe; never waits for the reader. A signal
+ * handler that jumps out of it leaves the lock held: later records are counted as dropped, the first after 0.1 s. */
 void writer_put(struct writer *writer, struct timed timed, struct caller from);
 
 /* Marks the ring as finished: no records follow. */

@@ -385,6 +385,17 @@ def test_freed_and_reused_handles_are_resolved_anew(
     assert seen.bytes == [bytes_ for k in range(1, 21) for bytes_ in (None, 4 * k)]
 
 
+def test_a_program_that_handles_errors_of_mpi_goes_on_and_failed_messages_are_not_counted(
+    mpi: Mpi, compiled: Callable[..., Path], env: dict[str, str], folder: Path
+) -> None:
+    alone, watched = (mpi.run(2, [compiled("errors.c")], environment) for environment in ({}, env))
+    assert (alone.returncode, alone.stdout) == (0, "4\n"), alone.stderr
+    assert (watched.returncode, watched.stdout) == (0, "4\n"), watched.stderr
+    seen = only_ring(folder)
+    assert seen.operations == ["Barrier"]
+    assert (seen.records["messages"].tolist(), seen.records["message_bytes"].tolist()) == ([1], [4])
+
+
 def test_nonblocking_collectives_are_not_counted_but_their_waits_are_p2p_time(
     mpi: Mpi, compiled: Callable[..., Path], env: dict[str, str], folder: Path
 ) -> None:
@@ -603,6 +614,13 @@ def test_a_full_ring_counts_drops_and_continues_after_a_release(
     assert seen.dropped == 200 + 1 - 74
     assert (seen.records["exit_ns"] - seen.started_ns == seen.records["index"] + 1).all()
     assert seen.bytes == seen.records["index"].tolist()
+
+
+def test_a_lock_that_stays_held_costs_records_and_not_the_program(alone: Callable[..., Path], folder: Path) -> None:
+    subprocess.run([alone("locked.c"), folder], check=True, timeout=60)
+    seen = only_ring(folder)
+    assert seen.records["index"].tolist() == [0, 1, 2, 8, 9]
+    assert seen.dropped == 5
 
 
 def test_an_exit_before_the_previous_one_is_set_to_it(ring_alone: Callable[..., Seen]) -> None:
