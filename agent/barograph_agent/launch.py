@@ -300,6 +300,8 @@ def _verdict(report: DeliveryReport, end: CommandEnd, settings: RunOptions) -> s
         return f"unknown: the command failed with exit status {end.exit_status}, and is compared with no other run"
     if report.verdict:
         return report.verdict
+    if report.trouble:
+        return f"unknown: {report.trouble}"
     if not report.reached:
         return f"unknown: no collector answered at {settings.endpoint}"
     return "unknown: no alerts daemon gave one"

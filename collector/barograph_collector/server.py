@@ -115,6 +115,7 @@ class Collector:
             self._mailbox.close()
             raise
         self.endpoint = socket.endpoint
+        self.space.is_short()  # logged at the start, and not only once there is a row
         streams = Streams()
         threads, monotonic = self._system.threads, self._system.clock.monotonic
         admission = self._admission = self._make_admission()
@@ -137,6 +138,7 @@ class Collector:
             limiter,
             reads=reads,
             rounds=rounds,
+            space=self.space,
             waiting=WaitingReads(self._store.has_rows, monotonic),
             queries=queries,
             hellos=hellos,

@@ -23,7 +23,7 @@ from barograph_agent.kernel.readings import process_stat
 from barograph_agent.ring.reader import FINALIZED
 from barograph_agent.settings import places
 from barograph_agent.sidecar import main as sidecar_main
-from barograph_agent.sidecar.main import Orphans, orphans
+from barograph_agent.sidecar.main import Orphans, Sidecar, orphans
 from barograph_agent.sidecar.plan import END as END_FILE
 from barograph_agent.sidecar.plan import PLAN, CommandEnd, RunPlan, load_plan, myself, save
 from barograph_agent.sidecar.silence import FIRST_SECONDS, Silence, Silences
@@ -651,3 +651,27 @@ def test_what_the_kernel_knows_of_the_runs_own_processes_is_delivered(run: Run, 
 def state(pid: int) -> str:
     stat = process_stat(PROCESSES, pid)
     return stat.state if stat is not None else ""
+
+
+def test_a_collector_with_a_full_disk_is_named_its_rows_are_kept_and_the_run_does_not_wait(
+    run: Run, collector: Collector
+) -> None:
+    collector.space.reserve = 2**62
+    put(run.ring(), 3)
+    run.end()
+    plan = msgspec.structs.replace(run.plan, endpoint=collector.endpoint, drain_seconds=1e9)
+    watch = Watch(run.directory, plan, system=calendar_at(lambda: NOW))
+    reports = []
+    monitored = Sidecar(run.directory.parent, collector.endpoint, 1e9, {run.directory: watch})
+    monitored._adopts = False
+    monitored.release = lambda one: (reports.append(one.report()), one.close())  # type: ignore[assignment,method-assign]
+    monitored.run()
+    (report,) = reports
+    assert report.trouble.startswith("the disk of the log is full: ")
+    assert (report.spooled, report.dropped, report.notes) == (3, 0, [])
+    collector.space.reserve = 0
+    again = run.watch(collector.endpoint)
+    deliver(again)
+    assert again.report().trouble == ""
+    again.close()
+    assert indices(collector) == [0, 1, 2]

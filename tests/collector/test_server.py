@@ -217,10 +217,17 @@ def test_while_the_disk_is_short_nothing_is_taken_reads_go_on_and_afterwards_so_
     producer.receive_ack(1)
     collector.space.reserve = 2**62
     producer.append(2, "blocks", 3, blocks(3, first=3))
-    wait_until(lambda: collector.counters.rejected["disk-full"] == 1, "the message is refused")
+    refusal = producer.receive(wire.Refuse)
+    assert (refusal.seq, refusal.reason) == (2, "disk-full")
+    assert refusal.detail.startswith(f"the disk of the log is full: {collector._store.path.parent} has ")
+    assert refusal.detail.endswith("; no row is taken, and producers keep theirs until there is room")
     assert stored(reader, "blocks", "first_index") == [0, 1, 2]
-    assert producer.hello().acked == 1
+    producer.send(wire.Hello(producer.stream))
+    assert producer.receive(wire.Refuse) == wire.Refuse(producer.stream, 0, "disk-full", refusal.detail)
+    assert reader.disk_trouble() == refusal.detail
     collector.space.reserve = 0
+    assert reader.disk_trouble() == ""
+    assert producer.hello().acked == 1
     producer.append(2, "blocks", 3, blocks(3, first=3))
     producer.receive_ack(2)
     assert stored(reader, "blocks", "first_index") == [0, 1, 2, 3, 4, 5]

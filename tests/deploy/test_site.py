@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 import math
 import re
+import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,10 +14,15 @@ from pathlib import Path
 
 import httpx2
 import pytest
+import uvicorn
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from barograph.charts.axis import Axis, durations, linear, log_durations, ranks, time_axis
 from barograph.charts.figure import sparkline
+from barograph.site import server
 from barograph.site.app import create
 from barograph.views import words as texts
 from barograph.views.log import LogView, Row, rows_of
@@ -434,3 +441,33 @@ def test_a_sparkline_scales_noise_down_and_shows_a_step() -> None:
     assert heights([1.0, 1.02, 0.99, 1.01] * 8) < 3
     assert heights([1.0] * 16 + [2.0] * 15) > 12
     assert not math.isnan(heights([0.0, 0.0, 0.0, 0.0]))
+
+
+def test_connections_that_send_no_request_are_closed_and_keep_no_one_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "REQUEST_SECONDS", 0.2)
+    site = Starlette(routes=[Route("/", lambda request: PlainTextResponse("here"))])
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        config = uvicorn.Config(site, http=server._Protocol, limit_concurrency=8, log_level="critical", lifespan="off")
+        served = uvicorn.Server(config)
+        thread = threading.Thread(target=served.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            silent = [socket.create_connection(listener.getsockname(), 30.0) for _ in range(8)]
+            silent[0].sendall(b"GET / HTTP/1.1\r\nHost: ")
+            for one in silent:
+                assert one.recv(1) == b""
+                one.close()
+            at = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+            with httpx2.Client() as client:
+                assert [client.get(at).text for _ in range(2)] == ["here", "here"]
+        finally:
+            served.should_exit = True
+            thread.join()
+
+
+def test_a_full_disk_of_the_log_is_on_each_page(tmp_path: Path) -> None:
+    with collector_on(tmp_path / "log.duckdb") as collector:
+        collector.space.reserve = 2**62
+        with LogView(collector.endpoint, clock=Clock()) as log:
+            client = TestClient(create(log, ModelerClient(AWAY, log.clock), METRICS, None), base_url=BASE)
+            assert f"The disk of the log is full: {tmp_path} has " in client.get("/").text

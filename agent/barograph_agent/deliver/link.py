@@ -71,7 +71,7 @@ class Link:
         """Acknowledged numbers, each with `acked_rows` at that time."""
         self._forgotten: Dropped | None = None
         """Rows lost with the collector's log, until the skip that reports them is acknowledged."""
-        self._trouble = ""
+        self._trouble = self._reason = ""
         self._clock = system.clock.monotonic
         self._rng = system.random
         self._credential = credential
@@ -97,6 +97,11 @@ class Link:
         if self.connected:
             return ""
         return self._trouble or self._connection.trouble
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the collector takes no rows because its disk is full. `trouble` is what it sent."""
+        return not self.connected and self._reason == "disk-full"
 
     @property
     def idle(self) -> bool:
@@ -225,7 +230,7 @@ class Link:
                 self._advance(message.acked)
             case wire.Welcome():
                 self.connected = True
-                self._trouble = ""
+                self._trouble = self._reason = ""
                 self._attempt = 0
                 self._credit = message.credit
                 if message.acked < self.acked:
@@ -270,7 +275,7 @@ class Link:
             self._reset_session()
             self._back_off(self._clock())
         elif message.seq == 0:
-            self._trouble = message.detail
+            self._trouble, self._reason = message.detail, message.reason
 
     def _send(self, message: wire.FromClient) -> bool:
         return self._send_frame(wire.encode(message))

@@ -121,6 +121,8 @@ def _read(endpoint: str, key: keys.ClientKey | None) -> Finding:
             return _no_answer(endpoint, connection.trouble)
         took = CLOCK.monotonic() - began
         answer = wire.decode_from_collector(connection.receive())
+        connection.send(wire.encode(wire.Hello("probe")), ANSWER_SECONDS)
+        opened = wire.decode_from_collector(connection.receive()) if connection.wait(ANSWER_SECONDS) else None
     except msgspec.DecodeError:
         return Finding("collector", "fail", f"{endpoint} answers, but is not a collector", _AWAY)
     finally:
@@ -128,6 +130,8 @@ def _read(endpoint: str, key: keys.ClientKey | None) -> Finding:
     # An agent may not read, so an error shows that the connection works.
     if not isinstance(answer, wire.Rows) or (answer.error and (key is None or key.role != "agent")):
         return Finding("collector", "fail", f"{endpoint} sent an unexpected answer", "use the same version")
+    if isinstance(opened, wire.Refuse) and opened.reason == "disk-full":
+        return Finding("collector", "fail", f"{endpoint}: {opened.detail}", "make room there")
     client = f" {key.name}, as {key.role}," if key is not None else ""
     return Finding("collector", "ok", f"{endpoint} answered{client} in {took * 1000:.0f} ms")
 

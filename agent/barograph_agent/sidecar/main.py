@@ -149,7 +149,7 @@ class Sidecar(Generic[AnyWatch]):
                 deadline = min(deadline, monotonic() + self._drain_seconds)
                 if not self.programs:
                     break
-            if monotonic() > deadline:
+            if monotonic() > deadline or (self.is_over and self._is_in_vain):
                 break
             self._wait(self._seconds_to_wait())
         self.leave()
@@ -192,6 +192,11 @@ class Sidecar(Generic[AnyWatch]):
         for watch in self.programs.values():
             self.release(watch)
         self.programs.clear()
+
+    @property
+    def _is_in_vain(self) -> bool:
+        """Whether the collector has refused all that is left, since its disk is full."""
+        return all(watch.link.is_full for watch in self.programs.values())
 
     def _serve(self, watches: dict[Path, AnyWatch] | dict[Path, Watch]) -> None:
         for directory, watch in list(watches.items()):

@@ -105,6 +105,8 @@ class DeliveryReport(msgspec.Struct, frozen=True):
     notes: list[str] = []
     """Problems, a line each."""
     delivered: bool = False
+    trouble: str = ""
+    """Why the collector takes no rows although it answers; empty if it takes them."""
     """True if the collector has everything."""
 
 

@@ -146,6 +146,24 @@ class LogReader:
         batch = self.read(table, -rows, 1)
         return int(batch.columns["offset"][0]) - 1 if batch.rows else 0
 
+    def disk_trouble(self) -> str:
+        """Why the collector takes no rows, if its disk is full; else empty. Raises LogUnavailable."""
+        connection = self._connection = self._connection or self._connect()
+        # A hello is refused for that reason before anything else about it is checked.
+        connection.send(wire.encode(wire.Hello("probe")), self.timeout)
+        deadline = self._clock() + self.timeout
+        while (left := deadline - self._clock()) > 0 and connection.wait(left):
+            try:
+                answer = wire.decode_from_collector(connection.receive())
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                continue
+            if isinstance(answer, wire.Refuse):
+                return answer.detail if answer.reason == "disk-full" else ""
+            if isinstance(answer, wire.Welcome):
+                return ""
+        self._disconnect()
+        raise self._unavailable(self.timeout)
+
     def close(self) -> None:
         """Close the connection."""
         self._disconnect()

@@ -8,16 +8,22 @@ import importlib.metadata
 import os
 import select
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from socketserver import ThreadingMixIn
 from types import FrameType
 from typing import Any, Final, Self
-from wsgiref.simple_server import WSGIServer
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-from prometheus_client import CollectorRegistry, Gauge, start_http_server
+from prometheus_client import CollectorRegistry, Gauge, make_wsgi_app
 
+MAX_REQUESTS: Final = 64
+"""Requests over HTTP that are answered at once."""
+REQUEST_SECONDS: Final = 10.0
+"""How long a connection may be silent."""
 HEARTBEAT: Final = "barograph_heartbeat_timestamp_seconds"
 
 
@@ -136,6 +142,41 @@ def host_and_port(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+class _Handler(WSGIRequestHandler):
+    """Logs nothing, and waits for a request no longer than `timeout` seconds."""
+
+    timeout = REQUEST_SECONDS
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    """A thread for each of at most MAX_REQUESTS requests; further connections are closed."""
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], handler: type[WSGIRequestHandler]) -> None:
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        self._free = threading.BoundedSemaphore(MAX_REQUESTS)
+        super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that sends nothing, or goes away, is no error of this daemon."""
+
+
 @dataclass(frozen=True)
 class MetricsServer:
     """The HTTP server of /metrics and its thread."""
@@ -169,14 +210,16 @@ def serve_metrics(
 
     pages: applications by path, such as /predict; they are called from several threads at once.
     """
+    metrics: WSGIApplication = make_wsgi_app(registry)
+    others = pages or {}
+
+    def route(request: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        return others.get(request["PATH_INFO"], metrics)(request, start_response)
+
     try:
-        server, thread = start_http_server(port, host, registry)
+        server = make_server(host, port, route, _Server, _Handler)
     except (OSError, OverflowError) as error:
         raise CannotListen(f"http://{host}:{port}", error) from None
-    if pages and (metrics := server.get_app()) is not None:
-
-        def route(request: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-            return pages.get(request["PATH_INFO"], metrics)(request, start_response)
-
-        server.set_app(route)
+    thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
+    thread.start()
     return MetricsServer(server, thread)

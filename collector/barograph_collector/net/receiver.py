@@ -137,8 +137,8 @@ class Receiver:
         try:
             match self._streams.judge(peer, stream, seq, may_jump=isinstance(message, wire.Skip)):
                 case StreamDecision.ACCEPT if self._space.is_short():
-                    # Not answered: the producer sends hello after a timeout, and resends.
-                    self._counters.rejected["disk-full"] += 1
+                    # The producer keeps the message, sends hello until it is accepted, and resends.
+                    self._router.refuse(peer, stream, seq, "disk-full", self._space.complaint)
                     charged = False
                 case StreamDecision.ACCEPT if isinstance(message, wire.Skip) and not self._follows(message):
                     raise Refused("gap", f"after is {message.after}, expected {self._streams.expected(stream) - 1}")

@@ -13,6 +13,7 @@ from barograph_collector.auth.authenticator import HelloRequest
 from barograph_collector.auth.authorization import Authorization, Claim, Refused
 from barograph_collector.auth.rate_limit import TokenBuckets
 from barograph_collector.ingest.counters import Counters
+from barograph_collector.ingest.space import DiskSpace
 from barograph_collector.ingest.streams import Reply, Streams
 from barograph_collector.net.answerer import Answerer
 from barograph_collector.net.router_socket import RouterSocket
@@ -49,6 +50,7 @@ class RequestRouter:
         *,
         reads: Answerer[wire.Read],
         rounds: Answerer[wire.Read],
+        space: DiskSpace,
         waiting: WaitingReads,
         queries: Answerer[wire.Sql],
         hellos: queue.SimpleQueue[HelloRequest | None],
@@ -61,6 +63,7 @@ class RequestRouter:
         self._unanswered: Counter[bytes] = Counter()
         self._reads = reads
         self._rounds = rounds
+        self._space = space
         self._waiting = waiting
         self._queries = queries
         self._hellos = hellos
@@ -77,6 +80,8 @@ class RequestRouter:
             request = HelloRequest(peer, key, hello, self._admission.needs_credential(key))
             # Verifying a credential may take a request to MUNGE.
             self._limiter.consume(peer, 1.0 if request.needs_credential else HELLO_COST)
+            if self._space.is_short():
+                raise Refused("disk-full", self._space.complaint)
             if self._hellos.qsize() >= HELLOS_WAITING:
                 raise Refused("rate", "too many hellos are waiting, send it again later")
             if self._streams.is_opening(peer, hello.stream):

@@ -12,9 +12,10 @@ from typing import Final
 
 import uvicorn
 from starlette.applications import Starlette
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from barograph_collector.daemon.notify import Notifier
-from barograph_collector.daemon.service import CannotListen, Shutdown
+from barograph_collector.daemon.service import REQUEST_SECONDS, CannotListen, Shutdown
 
 TICK_SECONDS: Final = 1.0
 """Between two signs of life."""
@@ -23,6 +24,30 @@ STOP_SECONDS: Final = 3
 CONNECTIONS: Final = 256
 """Connections beyond this number are answered with 503, which bounds memory."""
 _log = logging.getLogger(__name__)
+
+
+class _Protocol(H11Protocol):
+    """Closes a connection that has sent no whole request for REQUEST_SECONDS, which uvicorn does after the first only.
+
+    Otherwise silent connections, up to CONNECTIONS, would keep all others out.
+    """
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait_for_request()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._wait_for_request()
+
+    def _wait_for_request(self) -> None:
+        before = self.cycle
+
+        def close() -> None:
+            if self.cycle is before and not self.transport.is_closing():
+                self.transport.close()
+
+        self.loop.call_later(REQUEST_SECONDS, close)
 
 
 class _Server(uvicorn.Server):
@@ -73,6 +98,7 @@ def serve(site: Starlette, host: str, port: int, log: str) -> None:
             server_header=False,
             timeout_graceful_shutdown=STOP_SECONDS,
             limit_concurrency=CONNECTIONS,
+            http=_Protocol,
             lifespan="off",
             ws="none",
         )

@@ -26,6 +26,8 @@ CACHE_SIZE: Final = 128
 RETRY_SECONDS: Final = 3.0
 """Seconds between attempts to reach a collector that does not answer."""
 
+PROBE_SECONDS: Final = 10.0
+"""Seconds between questions whether the collector takes rows."""
 ELAPSED_SECONDS: Final = 5.0
 """Duration from which on it is shown that something takes long."""
 
@@ -77,6 +79,9 @@ class LogView:
         self._cache: OrderedDict[str, CachedResult] = OrderedDict()
         self._answered_at = 0.0
         self._tried_at = 0.0
+        self.disk_trouble = ""
+        """Why the collector takes no rows, if its disk is full."""
+        self._probed_at = 0.0
 
     def query(self, query: str, max_age: float = MAX_AGE, name: str = "") -> CachedResult:
         """The result of one SELECT, at most `max_age` seconds old, or older while the collector does not answer.
@@ -106,6 +111,8 @@ class LogView:
             if self.unavailable_since is not None or self.clock() - self._answered_at > RETRY_SECONDS:
                 # Queries may queue for seconds. A read does not: it shows at once whether a collector answers.
                 self._reader.read("events", -1, 1)
+            if self.clock() - self._probed_at > PROBE_SECONDS:
+                self.disk_trouble, self._probed_at = self._reader.disk_trouble(), self.clock()
             result = self._reader.query(query, self._limits.rows, self._limits.query_seconds)
         except LogUnavailable as error:
             self.unavailable_since = self.unavailable_since or self.clock()
