@@ -62,6 +62,7 @@ TOOLS = {
     "chmod",
     "cp",
     "curl",
+    "export",
     "install",
     "journalctl",
     "ln",
@@ -394,6 +395,14 @@ def test_every_path_of_the_repository_that_a_page_names_exists(page: Path) -> No
 def test_every_module_that_a_page_names_exists(page: Path) -> None:
     for text in re.findall(r"`([a-z]\w*/\w+(?:/\w+)*\.(?:py|c|h))`", page.read_text()):
         assert any(f"/{path}".endswith(f"/{text}") for path in SOURCES), text
+
+
+def test_the_page_on_slow_jobs_has_the_words_of_verdicts() -> None:
+    job = REPOSITORY / "alerts/barograph_alerts/job"
+    words = "".join(re.sub(r"\{[^{}]*\}", "N", (job / name).read_text()) for name in ("verdict.py", "kernel_words.py"))
+    phrases = [phrase for row in table_rows((DOCS / "user/slow.md").read_text()) for phrase in code(row[0])]
+    assert len(phrases) > 8
+    assert [phrase for phrase in phrases if re.sub(r"\d+(\.\d+)?%?", "N", phrase) not in words] == []
 
 
 def test_the_architecture_lists_every_room_of_every_package() -> None:

@@ -224,6 +224,12 @@ def test_a_job_is_drawn_over_its_band_with_its_onset_and_late_nodes(site: TestCl
     assert "Expected end" in page
 
 
+def test_the_page_of_a_slow_job_says_what_can_be_done(site: TestClient) -> None:
+    assert '<a href="/slow">What now?</a>' in site.get("/job/lab/1.0.0").text
+    assert "/slow" not in site.get("/job/lab/2.0.0").text
+    assert "Read the verdict" in words(site.get("/slow"))
+
+
 def test_the_class_of_a_job_may_be_chosen(site: TestClient) -> None:
     chosen = site.get("/job/lab/1.0.0", params={"class": CLASS})
     assert 'aria-current="true"' in chosen.text

@@ -147,6 +147,13 @@ def history(folder: Path) -> None:
     write(folder / "runs.csv", runs("walltime", "np", {"mesh": "fine"}, cases="code"))
 
 
+def tutorial(folder: Path) -> None:
+    """The program that the tutorial prints."""
+    page = Path(__file__).resolve().parents[2] / "docs/user/tutorial.md"
+    program = page.read_text().partition("```python\n")[2].partition("```")[0]
+    (folder / "app.py").write_text(program)
+
+
 BY_PAGE: Final[dict[str, list[Callable[[Path], None]]]] = {
     "docs/engineer/alerts.md": [maxima],
     "docs/engineer/backtest.md": [maxima],
@@ -158,5 +165,6 @@ BY_PAGE: Final[dict[str, list[Callable[[Path], None]]]] = {
     "docs/engineer/bsp.md": [programs],
     "docs/user/in-app.md": [programs],
     "docs/user/run.md": [programs],
+    "docs/user/tutorial.md": [tutorial],
     "README.md": [programs],
 }

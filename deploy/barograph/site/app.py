@@ -80,6 +80,7 @@ class SitePages:
             "/applications": ("applications", _applications),
             "/application": ("application", _application),
             "/predict": ("predict", lambda context, request: prediction.view(context, request.query_params)),
+            "/slow": ("slow", lambda *_: {}),
             "/pipeline": ("pipeline", lambda context, _: health.view(context, self._metrics)),
         }
         return [
