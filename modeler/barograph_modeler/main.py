@@ -59,14 +59,12 @@ def _serve(configuration: Configuration[ModelerSettings]) -> int:
         forecaster = Forecaster(PredictorLibrary(executor, settings.seed))
         worker = TrainWorker()
         features = FeatureForecaster(FeatureLibrary(worker.learn, feature_executor, settings.seed))
-        processor = ModelerProcessor(learner, forecaster, features)
+        processor = ModelerProcessor(learner, forecaster, features, settings.histories)
         still = threading.Lock()
         exporter = ModelerExporter(learner, forecaster, features, processor.changes)
         keeper = None
         if settings.state is not None:
-            keeper = SnapshotKeeper(
-                settings.state, processor, f"window of {settings.window:g} s", gate=forecaster.library.gate
-            )
+            keeper = SnapshotKeeper(settings.state, processor, _depends_on(settings), gate=forecaster.library.gate)
 
         def prepare(follower: Follower, reader: LogReader) -> None:
             if keeper is not None:
@@ -91,6 +89,11 @@ def _serve(configuration: Configuration[ModelerSettings]) -> int:
         finally:
             worker.stop()
             executor.shutdown(wait=False, cancel_futures=True)
+
+
+def _depends_on(settings: ModelerSettings) -> str:
+    """The settings of which a snapshot is."""
+    return f"window of {settings.window:g} s, histories by {settings.histories}"
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from barograph_modeler.learning.pending import EndedJob
 from barograph_modeler.recognition.changes import ChangeWatch
 from barograph_modeler.recognition.edits import WorkEdit, apply, edits
 from barograph_modeler.recognition.family import Merge, family_of
-from barograph_modeler.recognition.recognizer import Recognizer
+from barograph_modeler.recognition.recognizer import Histories, Recognizer
 from barograph_modeler.state.stateful import Stateful
 
 
@@ -27,8 +27,14 @@ class ModelerProcessor(Stateful):
 
     STATE = ("recognizer", "changes", "learner", "forecaster", "features")
 
-    def __init__(self, learner: Learner, forecaster: Forecaster, features: FeatureForecaster) -> None:
-        self.recognizer = Recognizer()
+    def __init__(
+        self,
+        learner: Learner,
+        forecaster: Forecaster,
+        features: FeatureForecaster,
+        histories: Histories = "user",
+    ) -> None:
+        self.recognizer = Recognizer(histories)
         self.changes = ChangeWatch()
         self.learner = learner
         self.forecaster = forecaster

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -50,6 +50,11 @@ class ModelerSettings(FollowerSettings, frozen=True):
         Form("N", "0 or more"),
         Option("alarmed runs in a row that, if they agree, become the history; 0: never"),
     ] = 5
+    histories: Annotated[
+        Literal["user", "account", "shared"],
+        Form("WHOSE", "user, account or shared"),
+        Option("whose runs a run is compared with: those of its user, of its account, or all"),
+    ] = "user"
     refit: Annotated[
         float, Meta(ge=0), Form("SECONDS", "seconds, 0 or more"), Option("CPU time for fits in each half second")
     ] = 0.2

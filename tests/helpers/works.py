@@ -12,6 +12,7 @@ from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.forecasts.library import PredictorLibrary
 from barograph_modeler.learning.learner import Learner
 from barograph_modeler.processor import ModelerProcessor
+from barograph_modeler.recognition.recognizer import Histories
 from helpers.executor import Inline
 from helpers.features import inline_features
 from helpers.jobs import Columns, Simulation, verdict
@@ -54,6 +55,8 @@ class Site:
     def __init__(self, modeler: ModelerProcessor | None = None) -> None:
         self.modeler = modeler or new_modeler()
         self.simulation = Simulation()
+        self.user, self.account = "u", ""
+        """Of the jobs that begin from now on."""
         self.assignments: dict[str, dict[str, Any]] = {}
         self.written: list[dict[str, Any]] = []
 
@@ -61,6 +64,7 @@ class Site:
         """A job begins; its row of `works` says so unless it is None."""
         self.simulation.intervals = intervals
         job = self.simulation.job(slow_from=0, factor=factor)
+        job["jobs"] |= {"user": [self.user], "account": [self.account]}
         rows = [("jobs", job["jobs"])]
         if row is not None:
             rows.append(("works", {"job": job["jobs"]["job"]} | {name: [value] for name, value in row.items()}))
@@ -93,7 +97,7 @@ class Site:
         return outputs
 
 
-def new_modeler() -> ModelerProcessor:
+def new_modeler(histories: Histories = "user") -> ModelerProcessor:
     """A modeler that fits at once."""
     forecaster = Forecaster(PredictorLibrary(Inline(), worked=lambda: 0.0))
-    return ModelerProcessor(Learner(clock=lambda: 0.0), forecaster, inline_features())
+    return ModelerProcessor(Learner(clock=lambda: 0.0), forecaster, inline_features(), histories)

@@ -146,13 +146,17 @@ class Group:
 
 
 class Family:
-    """The groups of one family.
+    """The groups of one family of one owner.
 
-    The first work seen has the name of the family; that of others has a digest of what was asked for after it.
+    The first work seen has the name of the family; that of others has a digest of what was asked for after it. owner:
+    whose runs these are. is_first: whether no other owner had runs of the family before; the groups of later ones have
+    a digest of the owner too, and none has the plain name.
     """
 
-    def __init__(self, name: str, relevance: Relevance) -> None:
+    def __init__(self, name: str, relevance: Relevance, owner: str = "", *, is_first: bool = True) -> None:
         self.name = name
+        self.owner = owner
+        self.is_first = is_first
         self.groups: OrderedDict[str, Group] = OrderedDict()
         self._relevance = relevance
         self._requests: dict[Request, str] = {}
@@ -178,18 +182,20 @@ class Family:
                     return Decision(group.name, "like", reason, differ)
                 if nearest is None or left < nearest[0]:
                     nearest = left, group.name, differ
-        name = self.name if not self.groups else self._named(request.label)
+        name = self.name if self.is_first and not self.groups else self._named(request.label)
         why = f"; differs from {nearest[1]} in {listed(nearest[2])}" if nearest is not None else ""
         return Decision(name, "first", f"first run of this work{why}")
 
     def _decide_unknown(self) -> Decision:
         reason = "nothing is known of what was asked for"
         first = self.groups.get(self.name)
-        if first is not None and first.requests:
+        if not self.is_first or (first is not None and first.requests):
             return Decision(self._named(UNKNOWN), "none", reason)
         return Decision(self.name, "none", reason)
 
     def _named(self, label: str) -> str:
+        if not self.is_first:
+            label = label_of((self.owner, label))
         return f"{self.name[: NAME_LIMIT - 1 - len(label)]}+{label}"
 
     @property

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from functools import partial
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from barograph_agent.protocol.wire import Column
 from barograph_collector.daemon.quarantine import Quarantine
@@ -29,6 +30,10 @@ RECORDED: Final = 200_000
 """Assignments of the log that are kept, to be the same when it is read again."""
 
 
+Histories: TypeAlias = Literal["user", "account", "shared"]
+"""Whose runs are compared with each other: those of a user, of an account, or all."""
+
+
 class Assigned(NamedTuple):
     """A job and its group."""
 
@@ -43,7 +48,7 @@ class _Place(NamedTuple):
     this is known from the log. has_moved: whether it was in another group before.
     """
 
-    family: str
+    family: str  # its key
     group: str
     how: How
     reason: str
@@ -74,7 +79,9 @@ class Recognizer(Stateful):
 
     STATE = ("_families", "_relevance", "_waiting", "_places", "_signatures", "_fresh", "_has_evidence", "_size")
 
-    def __init__(self) -> None:
+    def __init__(self, histories: Histories = "user") -> None:
+        """histories: whose runs are compared with each other."""
+        self._histories = histories
         self._families: OrderedDict[str, Family] = OrderedDict()
         self._relevance: OrderedDict[str, Relevance] = OrderedDict()
         self._waiting: OrderedDict[str, _Waiting] = OrderedDict()
@@ -198,7 +205,7 @@ class Recognizer(Stateful):
 
     def _assign(self, job: str, waiting: _Waiting, now: float) -> str:
         assert waiting.row is not None
-        family = self._family(waiting.row)
+        key, family = self._family(waiting.row)
         before = family.size
         decision = family.decide(waiting.request)
         if (recorded := self._recorded.pop(job, None)) is not None:
@@ -209,7 +216,7 @@ class Recognizer(Stateful):
         self._size += family.size - before
         if self._size > REQUESTS:
             self._forget()
-        place = _Place(family.name, *decision[:3], waiting.request, decision.differ, recorded is not None)
+        place = _Place(key, *decision[:3], waiting.request, decision.differ, recorded is not None)
         lru.store(self._places, job, place, JOBS)
         if recorded is None:
             self._write(job, family.name, decision, now)
@@ -221,10 +228,23 @@ class Recognizer(Stateful):
         while self._size > REQUESTS and len(self._families) > 1:
             self._size -= self._families.popitem(last=False)[1].size
 
-    def _family(self, row: Mapping[str, Any]) -> Family:
-        application = f"{row['cluster']}/{row['app']}"
-        relevance = lru.get(self._relevance, application, Relevance, APPLICATIONS)
-        return lru.get(self._families, row["workload"], lambda: Family(row["workload"], relevance), FAMILIES)
+    def _family(self, row: Mapping[str, Any]) -> tuple[str, Family]:
+        """The family of a job's owner, and its key."""
+        name, owner = row["workload"], self._owner(row)
+        # What is learned to matter is the owner's too: else it could be taught to others.
+        relevance = lru.get(self._relevance, f"{row['cluster']}/{row['app']} {owner}", Relevance, APPLICATIONS)
+        first = self._families.get(name)
+        is_first = first is None or first.owner == owner
+        key = name if is_first else f"{name} {owner}"
+        make = partial(Family, name, relevance, owner, is_first=is_first)
+        return key, lru.get(self._families, key, make, FAMILIES)
+
+    def _owner(self, row: Mapping[str, Any]) -> str:
+        """Whose history a job belongs to, by its row of `jobs`."""
+        if self._histories == "shared":
+            return ""
+        user = str(row.get("user", ""))
+        return user if self._histories == "user" else str(row.get("account") or user)
 
     def end(self, job: str, *, healthy: bool, is_like: Callable[[str, str], bool], now: float) -> Merge | None:
         """Learn from a job that was learned, or, unless `healthy`, withheld; the merge of its group with another.
@@ -264,10 +284,11 @@ class Recognizer(Stateful):
 
     def _known(self, group: str) -> Family:
         """The family of a group. Raises UnknownWork."""
-        family = self._families.get(family_of(group))
-        if family is None or group not in family.groups:
-            raise UnknownWork(f"{group} is no group that the modeler knows: it was merged, split, or is long unused")
-        return family
+        name = family_of(group)
+        for family in self._families.values():
+            if family.name == name and group in family.groups:
+                return family
+        raise UnknownWork(f"{group} is no group that the modeler knows: it was merged, split, or is long unused")
 
     def _write_merge(self, family: Family, merge: Merge, now: float) -> None:
         decision = Decision(merge.into, "merged", merge.reason)

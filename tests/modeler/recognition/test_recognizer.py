@@ -9,7 +9,7 @@ import pytest
 from barograph_agent.protocol import wire
 from barograph_collector.storage import messages
 from barograph_modeler.recognition import recognizer
-from barograph_modeler.recognition.family import FEATURES, GROUPS, REQUESTS, Family, Relevance, family_of
+from barograph_modeler.recognition.family import FEATURES, GROUPS, REQUESTS, Family, Relevance, UnknownWork, family_of
 from barograph_modeler.recognition.recognizer import WAIT_SECONDS
 from barograph_modeler.recognition.request import WORDS, Request
 from helpers.jobs import verdict
@@ -419,3 +419,56 @@ def test_a_log_that_is_read_again_gives_the_same_groups():
     assert again.written == []
     learned = again.modeler.learner.workloads
     assert {name: len(one.runtimes) for name, one in learned.items()} == {FAMILY: 3, before[jobs[2]]: 2}
+
+
+def of_users(site, *users, row=None, factor=1.0):
+    """The groups of a run by each of these users."""
+    found = []
+    for site.user in users:
+        found.append(site.run(row or asked(["1500"]), factor)[0])
+    return found
+
+
+def test_no_user_teaches_the_history_of_another():
+    site = Site()
+    mine, *theirs = of_users(site, "amara", "mallory", "mallory", "mallory")
+    assert mine == FAMILY
+    assert len(set(theirs)) == 1
+    assert theirs[0] != mine
+    assert family_of(theirs[0]) == FAMILY
+    assert of_users(site, "amara") == [mine]
+    assert len(site.modeler.learner.workloads[mine].runtimes) == 2
+
+
+def test_what_does_not_matter_to_a_user_still_matters_to_another():
+    site = Site()
+    for number in range(4):
+        of_users(site, "mallory", row=asked([f"{number}"]))
+    site.user = "amara"
+    assert [site.run(asked([f"{number}"]))[1] for number in range(2)] == ["first", "first"]
+
+
+def test_runs_of_which_nothing_is_known_are_those_of_their_user():
+    site, found = Site(), []
+    for site.user in ("amara", "mallory", "boris", "amara"):
+        found.append(site.run(None)[0])
+    assert len(set(found)) == 3
+    assert found[0] == found[3] == FAMILY
+
+
+@pytest.mark.parametrize(("histories", "same"), [("account", [True, False]), ("shared", [True, True])])
+def test_a_site_may_compare_the_runs_of_an_account_or_of_all(histories, same):
+    site = Site(new_modeler(histories))
+    site.account = "physics"
+    (mine,) = of_users(site, "amara")
+    (colleague,) = of_users(site, "boris")
+    site.account = "chemistry"
+    (stranger,) = of_users(site, "mallory")
+    assert [colleague == mine, stranger == mine] == same
+
+
+def test_groups_of_two_users_are_not_merged_by_an_edit():
+    site = Site()
+    mine, theirs = of_users(site, "amara", "mallory")
+    with pytest.raises(UnknownWork, match="is not another group"):
+        site.modeler.recognizer.join(theirs, mine, "the same", 0.0)
