@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import zmq
@@ -14,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barograph_agent.deliver.link import BACKOFF_LIMIT_SECONDS, SILENCE_SECONDS, Link, backoff, pump
-from barograph_agent.deliver.outbox import Memory
+from barograph_agent.deliver.outbox import Memory, Outbox
+from barograph_agent.deliver.spool import Spool
 from barograph_agent.protocol import wire
 from barograph_agent.system.network import Descriptor
 from helpers.clocks import system_at
@@ -66,8 +70,15 @@ class Pair:
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.script = Script(self.context, "inproc://collector")
         self.clock = Clock()
-        self.outbox = Memory(cap_messages=cap_messages)
+        self.outbox: Outbox[Any] = Memory(cap_messages=cap_messages)
         self.link = Link("inproc://collector", "s", self.outbox, system=system_at(self.clock, self.context))
+
+    def spool(self, folder: Path) -> Spool:
+        """Replace the outbox by a spool in files."""
+        self.link.close()
+        self.outbox = spool = Spool(folder / "spool")
+        self.link = Link("inproc://collector", "s", spool, system=system_at(self.clock, self.context))
+        return spool
 
     def put(self, *rows: int) -> None:
         for count in rows:
@@ -307,6 +318,67 @@ def test_a_collector_restored_from_a_backup_gets_a_skip_with_the_rows_acknowledg
     pair.answer(ack(4))
     assert pair.link.idle
     assert (pair.link.acked_rows, dict(pair.link.dropped_rows)) == (8, {"refused": 2, "forgotten": 5})
+
+
+@pytest.mark.parametrize("lost", [1, 5, 9], ids=["fewer", "as many", "more"])
+def test_a_spool_that_has_lost_its_end_reuses_no_numbers_and_reports_it(tmp_path: Path, lost: int) -> None:
+    pair = Pair()
+    spool = pair.spool(tmp_path)
+    pair.put(1, 1)
+    spool.commit(b"")  # the collector has these, and `lost` further ones
+    spool.close()
+    spool = pair.spool(tmp_path)
+    pair.put(1, 2, 4, 8, 16)
+    spool.commit(b"mark")
+    assert pair.pump() == [hello(1)]
+    skip, *rest = pair.answer(welcome(1, 2 + lost))
+    assert isinstance(skip, wire.Skip)
+    assert (skip.rows, skip.reason) == (0, "spool-corrupt")
+    assert [message.seq for message in rest if isinstance(message, wire.Append)] == list(
+        range(skip.seq + 1, skip.seq + 6)
+    )
+    assert skip.seq > 2 + lost
+    assert not pair.link.idle
+    assert spool.mark == b"mark"
+    pair.answer(ack(skip.seq + 5))
+    assert pair.link.idle
+    assert (pair.link.acked_rows, pair.link.dropped_rows.total()) == (33, 0)
+    spool.close()
+    # Nor after a restart.
+    spool = Spool(tmp_path / "spool")
+    assert (spool.first_seq, spool.last_seq, spool.rows) == (skip.seq + 1, skip.seq + 5, 31)
+    spool.close()
+    pair.close()
+
+
+def test_a_full_disk_while_numbers_change_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = Pair()
+    spool = pair.spool(tmp_path)
+    pair.put(1, 2, 4)
+    spool.commit(b"mark")
+    assert pair.pump() == [hello(1)]
+    room = [False]
+    commit = spool.commit
+
+    def full(mark: bytes) -> None:
+        if not room[0]:
+            raise OSError(errno.ENOSPC, "full")
+        commit(mark)
+
+    monkeypatch.setattr(spool, "commit", full)
+    assert pair.answer(welcome(1, 7)) == []
+    assert not pair.link.connected
+    room[0] = True
+    assert pair.pump(BACKOFF_LIMIT_SECONDS * 2) == [hello(2)]
+    skip, *rest = pair.answer(welcome(2, 7))
+    assert isinstance(skip, wire.Skip)
+    assert [message.seq for message in rest if isinstance(message, wire.Append)] == [
+        skip.seq + number for number in (1, 2, 3)
+    ]
+    pair.answer(ack(skip.seq + 3))
+    assert (pair.link.idle, pair.link.acked_rows) == (True, 7)
+    spool.close()
+    pair.close()
 
 
 def test_rows_lost_with_the_log_and_rows_dropped_since_are_reported_apart() -> None:

@@ -45,6 +45,12 @@ def pump(links: Collection[Link], timeout: float, system: System = SYSTEM, also:
         link.pump()
 
 
+def _renumber(frame: bytes, seq: int) -> bytes:
+    """An encoded message with another number."""
+    message = wire.decode_from_client(frame)
+    return wire.encode(msgspec.structs.replace(message, seq=seq))
+
+
 class Link:
     """One stream to one collector. Not thread-safe. `pump` must be called often and does not block."""
 
@@ -229,6 +235,13 @@ class Link:
                 self._credit = message.credit
                 self._advance(message.acked)
             case wire.Welcome():
+                try:
+                    is_unknown = self.outbox.go_above(message.acked, _renumber)
+                except OSError:
+                    # The disk is full: the outbox keeps everything until another hello.
+                    self._reset_session()
+                    self._back_off(self._clock())
+                    return
                 self.connected = True
                 self._trouble = self._reason = ""
                 self._attempt = 0
@@ -237,6 +250,8 @@ class Link:
                     self._count_forgotten(message.acked)
                 self._advance(message.acked)
                 self.acked = self._sent = message.acked
+                if is_unknown:
+                    self._forgotten = Dropped(self.outbox.first_seq - 1, 0, "spool-corrupt")
             case wire.Refuse():
                 self._on_refuse(message)
             case wire.Rows():

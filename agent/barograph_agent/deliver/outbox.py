@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final, Generic, NamedTuple, TypeVar
 
 
@@ -69,6 +70,12 @@ class Outbox(ABC, Generic[Held]):
     @abstractmethod
     def get(self, seq: int) -> bytes:
         """The message with this number, first_seq <= seq <= last_seq."""
+
+    def go_above(self, acked: int, renumber: Callable[[bytes, int], bytes]) -> bool:
+        """Called with the highest number that the collector has, before anything is sent. True if that is unknown here:
+        messages put meanwhile have then numbers beyond `acked` + 1, by `renumber`. May raise OSError; call it again.
+        """
+        return False
 
     def discount(self, seq: int) -> int:
         """Remove the rows of a refused message from the count that `ack` returns; returns how many rows that was."""

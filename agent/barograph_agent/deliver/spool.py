@@ -17,7 +17,7 @@ import errno
 import os
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -32,6 +32,8 @@ _BODY: Final = struct.Struct("<BI")
 _MARK: Final = 0
 _MESSAGE: Final = 1
 _LIMIT: Final = 64 * 2**20
+_RENUMBERED: Final = 64
+"""Messages per commit where numbers have to be changed: they are in memory meanwhile."""
 SEGMENT_BYTES: Final = 4 * 2**20
 
 
@@ -96,6 +98,8 @@ class Spool(Outbox[SegmentPlace]):
         """Whether it does because the disk was full."""
         self._load_dropped()
         self._recover()
+        self._recovered: int | None = self.last_seq
+        """The last number at the start; None once the collector's is known."""
 
     @property
     def next_seq(self) -> int:
@@ -147,6 +151,36 @@ class Spool(Outbox[SegmentPlace]):
             return self._fresh[seq]
         place = self._held[seq][1]
         return self._disk.pread(self._files[place.segment], place.length, place.at)
+
+    def go_above(self, acked: int, renumber: Callable[[bytes, int], bytes]) -> bool:
+        """The end of the spool is lost, if the collector has more than was found: messages put since then have numbers
+        that it takes for those of messages it has.
+        """
+        if self._recovered is None or acked <= self._recovered:
+            self._recovered = None
+            return False
+        before, self.last_seq = self.last_seq, max(self.last_seq, acked) + 1
+        try:
+            # Behind a gap: if this process is killed meanwhile, those before it are not delivered too.
+            self._open_segment()
+        except OSError:
+            self.last_seq = before
+            raise
+        repeated = [seq for seq in self._held if seq > self._recovered]
+        for start in range(0, len(repeated), _RENUMBERED):
+            part = repeated[start : start + _RENUMBERED]
+            try:
+                for seq in part:
+                    if seq in self._held:  # not dropped for the cap
+                        self.put(self._held[seq][0], renumber(self.get(seq), self.next_seq))
+                self.commit(self.mark)
+            except OSError:
+                self.rollback()
+                raise
+            for seq in part:
+                self._held.pop(seq, None)
+        self._recovered = None
+        return True
 
     def ack(self, seq: int) -> Acked:
         """Remove everything up to seq, and empty segments."""
