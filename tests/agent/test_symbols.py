@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barograph_agent.reduce import symbols
 from barograph_agent.reduce.intervals import Cursor, IntervalReader, class_id
-from barograph_agent.reduce.symbols import demangle, symbol
+from barograph_agent.reduce.symbols import SymbolTable, SymbolTables, demangle, read_table, symbol
 from barograph_agent.ring.reader import Ring
 from helpers import mpi as mpis
+from helpers.log import wait_until
 from helpers.rings import FakeShim
 
 SOURCE = """
@@ -100,6 +104,30 @@ def test_a_damaged_object_never_raises(
         broken[at : at + len(patch)] = patch
     path = tmp_path_factory.mktemp("broken") / "object"
     path.write_bytes(broken[: data.draw(st.integers(1, len(broken)))])
-    symbols._table.cache_clear()
+    table = read_table(str(path))
     for offset in (0, 1, 0x1140, 0x1180, 2**63):
-        assert isinstance(symbol(str(path), offset), str)
+        assert table is None or isinstance(table.find(offset)[0], str)
+
+
+def test_a_file_system_that_does_not_answer_is_waited_for_once_and_read_later() -> None:
+    answers = threading.Event()
+    asked = []
+
+    def read(module: str) -> SymbolTable | None:
+        asked.append(module)
+        answers.wait()
+        return table
+
+    table = SymbolTable(*(np.zeros(1, kind) for kind in (np.uint64, np.uint64, np.uint32)), b"f\0")
+    tables = SymbolTables(read, seconds=0.01)
+    assert [tables.find(module) for module in ("/a", "/b", "/a")] == [None, None, None]
+    wait_until(lambda: asked == ["/a"], "the first is read")
+    answers.set()
+    wait_until(lambda: tables.find("/b") is table and tables.find("/a") is table, "both are read")
+    assert asked == ["/a", "/b"]
+
+
+def test_a_module_that_is_no_file_is_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    assert symbol(str(tmp_path / "pipe"), 1) == symbol(str(tmp_path / "zero"), 1) == ""

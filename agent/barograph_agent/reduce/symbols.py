@@ -1,14 +1,17 @@
 """Function names of addresses in executables and libraries, from their ELF symbol tables.
 
 Names are looked up in the sidecar, once per address: `dladdr` takes 15 us in a large library, too long for the shim. An
-address in an unreadable file (stripped, truncated, deleted, not ELF, too large) is written as module+offset.
+address in an unreadable file (stripped, truncated, deleted, not ELF, too large, or on a file system that does not
+answer) is written as module+offset.
 """
 
 from __future__ import annotations
 
 import ctypes
-import mmap
+import os
+import queue
 import struct
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -16,6 +19,12 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from barograph_agent.system.disk import DISK
+from barograph_agent.system.threads import THREADS, Threads
+
+WAIT_SECONDS: Final = 2.0
+"""How long rings are not read because a table is. Reading one takes 30 ms, more from a file system of many nodes."""
+MAX_TABLES: Final = 4
 LARGEST: Final = 64 * 2**20
 """Limit on the size of a symbol table with its names, in bytes. LAMMPS, 28,000 functions: 3 MB in 30 ms."""
 NAME_LIMIT: Final = 200
@@ -57,48 +66,117 @@ class SymbolTable(NamedTuple):
 def symbol(module: str, return_address: int) -> str:
     """The function of a return address as "name+0x1a", with the offset in the function; "" if unknown."""
     # The call precedes its return address, which may be in the next function.
-    table = _table(module)
+    table = TABLES.find(module)
     name, begin = table.find(return_address - 1) if table is not None and return_address > 0 else ("", 0)
     return f"{name}+{return_address - begin:#x}" if name else ""
 
 
-@lru_cache(maxsize=4)
-def _table(module: str) -> SymbolTable | None:
+def read_table(module: str) -> SymbolTable | None:
     """The symbols of a file; None if they cannot be read."""
-    try:
-        path = Path(module)
-        if not path.is_absolute() or not path.is_file():
-            return None
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as memory:
-            return _read(memory)
-    except (OSError, ValueError, struct.error, IndexError):
+    path = Path(module)
+    if not path.is_absolute():
         return None
+    try:
+        file = DISK.open_regular(path)
+    except (OSError, ValueError):
+        return None
+    try:
+        return _read(lambda at, size: os.pread(file, size, at))
+    except (OSError, ValueError, struct.error, IndexError, OverflowError):
+        return None
+    finally:
+        os.close(file)
 
 
-def _read(memory: mmap.mmap) -> SymbolTable | None:
-    magic, bits, order, *_, segments_at, sections_at, _, _, _, segments, _, sections, _ = _HEADER.unpack_from(memory)
+class SymbolTables:
+    """The tables of the modules asked for last, read in a thread: the sidecar waits for a file system once only.
+
+    read: finds the symbols of a module, as `read_table` does. seconds: how long to wait.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[str], SymbolTable | None] = read_table,
+        seconds: float = WAIT_SECONDS,
+        threads: Threads = THREADS,
+    ) -> None:
+        self._read = read
+        self._seconds = seconds
+        self._threads = threads
+        self._tables: dict[str, SymbolTable | None] = {}
+        self._pending: set[str] = set()
+        self._questions = threads.queue()
+        self._answers = threads.queue()
+        self._runs = False
+        self._is_late = False
+
+    def find(self, module: str) -> SymbolTable | None:
+        """The symbols of a module; None if they cannot be read, or not yet."""
+        self._receive(0.0)
+        self._is_late = self._is_late and bool(self._pending)
+        if module not in self._tables and module not in self._pending:
+            self._pending.add(module)
+            self._questions.put(module)
+            if not self._runs:
+                self._runs = True
+                self._threads.start("symbols", self._run)
+        if module in self._pending:
+            self._receive(0.0 if self._is_late else self._seconds)
+            self._is_late = bool(self._pending)
+        return self._tables.get(module)
+
+    def _receive(self, seconds: float) -> None:
+        """Take the answers, waiting at most so long for each."""
+        while self._pending:
+            try:
+                module, table = self._answers.get(seconds > 0, seconds or None)
+            except queue.Empty:
+                return
+            self._pending.discard(module)
+            while len(self._tables) >= MAX_TABLES:
+                del self._tables[next(iter(self._tables))]
+            self._tables[module] = table
+
+    def _run(self) -> None:
+        while True:
+            module = self._questions.get()
+            try:
+                table = self._read(module)
+            except Exception:  # such as want of memory: the next one may be smaller
+                table = None
+            self._answers.put((module, table))
+
+
+TABLES: Final = SymbolTables()
+
+_Bytes = Callable[[int, int], bytes]
+"""Reads at an offset so many bytes. Not a mapping: a file that is cut off meanwhile would be a SIGBUS."""
+
+
+def _read(data: _Bytes) -> SymbolTable | None:
+    header = data(0, _HEADER.size)
+    magic, bits, order, *_, segments_at, sections_at, _, _, _, segments, _, sections, _ = _HEADER.unpack(header)
     if (magic, bits, order) != (b"\x7fELF", 2, 1):
         return None
-    loads = np.frombuffer(memory[segments_at : segments_at + segments * _SEGMENT.itemsize], _SEGMENT)
+    loads = np.frombuffer(data(segments_at, segments * _SEGMENT.itemsize), _SEGMENT)
     loads = loads[loads["type"] == _LOAD]
     if not len(loads):
         return None
     base = np.uint64(int(loads["address"].min()) & ~0xFFF)
-    heads = np.frombuffer(memory[sections_at : sections_at + sections * _SECTION.itemsize], _SECTION)
+    heads = np.frombuffer(data(sections_at, sections * _SECTION.itemsize), _SECTION)
     for kind in (_SYMTAB, _DYNSYM):
         for head in heads[heads["type"] == kind]:
             names = heads[int(head["link"])]
             if int(head["size"]) + int(names["size"]) > LARGEST:
                 return None
-            table = _functions(_bytes(memory, head), _bytes(memory, names), base)
+            table = _functions(_bytes(data, head), _bytes(data, names), base)
             if len(table.starts):
                 return table
     return None
 
 
-def _bytes(memory: mmap.mmap, section: np.void) -> bytes:
-    begin, size = int(section["offset"]), int(section["size"])
-    return memory[begin : begin + size]
+def _bytes(data: _Bytes, section: np.void) -> bytes:
+    return data(int(section["offset"]), int(section["size"]))
 
 
 def _functions(entries: bytes, text: bytes, base: np.uint64) -> SymbolTable:
