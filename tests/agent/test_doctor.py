@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +27,7 @@ from barograph_agent.doctor.checks import (
     check_spool,
 )
 from barograph_agent.doctor.sample_program import check_launcher, check_watching
+from barograph_agent.ring.reader import HEADER_BYTES, MODULE, RECORD, SITE
 from barograph_collector.auth import keys
 from helpers import mpi as mpis
 from helpers.log import DEADLINE_SECONDS, collector_on, wait_until
@@ -210,3 +212,11 @@ def test_the_configuration_is_checked(tmp_path: Path) -> None:
     assert (found.state, found.text.partition(": ")[0]) == ("fail", str(path))
     path.write_text("[agent]\nbudget = 100\n")
     assert check_configuration({"BAROGRAPH_CONFIG": str(path)}).text == f"{path}: 1 settings in [agent]"
+
+
+def test_the_memory_of_a_rank_is_that_of_a_ring() -> None:
+    defined = (Path(__file__).resolve().parents[2] / "agent/shim/sites.h").read_text()
+    sites, modules = (int(re.findall(rf"define {name}_CAPACITY (\d+)u", defined)[0]) for name in ("SITE", "MODULE"))
+    records = 65536  # as the reference of BAROGRAPH_RING_RECORDS has it
+    size = HEADER_BYTES + sites * SITE.itemsize + modules * MODULE.itemsize + records * RECORD.itemsize
+    assert size <= checkup.RING_BYTES < 1.1 * size

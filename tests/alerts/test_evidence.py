@@ -1,4 +1,6 @@
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -194,3 +196,12 @@ def test_settings_that_cannot_be_are_refused():
         Evidence(known_pace(), alpha=0)
     with pytest.raises(ValueError, match=r"^margin is nan, expected a finite number of at least 0$"):
         Evidence(known_pace(), margin=math.nan)
+
+
+def test_the_shares_of_alpha_in_the_documentation_add_up_to_alpha():
+    page = (Path(__file__).resolve().parents[2] / "docs/engineer/alerts.md").read_text()
+    words = {"an eighth": 1 / 8, "a quarter": 1 / 4}
+    rows = re.findall(r"^\| [^|]*\(`(\w+)`\) \| (an eighth|a quarter|a half)", page, re.MULTILINE)
+    shares = {test: words[share] for test, share in rows if test != "scaling"}
+    assert shares.keys() == {"level", "delay", "change", "fast", "runtime", "stall"}
+    assert sum(shares.values()) == 1

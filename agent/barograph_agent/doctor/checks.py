@@ -20,7 +20,7 @@ from barograph_agent.settings import agent, places, sources
 from barograph_agent.system.clock import CLOCK
 from barograph_agent.system.network import Network
 
-RING_BYTES: Final = 3.5 * 2**20
+RING_BYTES: Final = 4.1 * 2**20
 SPOOL_BYTES: Final = 256 * 2**20
 ANSWER_SECONDS: Final = 5.0
 _AWAY: Final = "start `barograph up` there, or set BAROGRAPH_COLLECTOR; until then runs are spooled"
