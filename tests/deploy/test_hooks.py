@@ -156,6 +156,61 @@ def test_the_end_of_a_job_removes_its_file_and_replaces_a_dead_sidecar(node: Nod
     assert "barograph_agent.sidecar.nodewatch" in node.sidecar()
 
 
+needs_root = pytest.mark.skipif(
+    os.getuid() != 0 and not os.environ.get("CI"), reason="needs root, who gives names back"
+)
+
+
+@pytest.fixture
+def log(node: Node) -> Path:
+    """What the hooks report to the node's log."""
+    log, logger = node.etc / "log", node.etc / "logger"
+    logger.write_text(f'#!/bin/sh\necho "$@" >> {log}\n')
+    logger.chmod(0o755)
+    hook = node.etc / "hooks/job-begin"
+    text = hook.read_text()
+    assert text.count("    logger ") == 1
+    hook.write_text(text.replace("    logger ", f"    {logger} "))
+    return log
+
+
+@needs_root
+@pytest.mark.parametrize("folder", ["rings", "spool"])
+@pytest.mark.parametrize("kind", ["directory", "file", "link"])
+def test_a_user_whose_directory_another_one_has_taken_is_watched(
+    node: Node, log: Path, folder: str, kind: str, tmp_path: Path
+) -> None:
+    taken: Path = getattr(node, folder) / f"barograph-{UID}"
+    (tmp_path / "theirs").mkdir()
+    if kind == "directory":
+        (taken / "pbs-7@n1").mkdir(parents=True)
+    elif kind == "file":
+        taken.touch()
+    else:
+        taken.symlink_to(tmp_path / "theirs")
+    os.chown(taken, 65534, 65534, follow_symlinks=False)
+    node.begin("pbs-7@n1")
+    assert (taken.is_symlink(), taken.is_dir(), taken.stat().st_uid) == (False, True, os.getuid())
+    assert node.job("pbs-7@n1").is_dir()
+    assert "barograph_agent.sidecar.nodewatch" in node.sidecar()
+    assert list((tmp_path / "theirs").iterdir()) == []
+    assert f"{taken} belonged to uid 65534, expected {UID}: renamed" in log.read_text()
+    (aside,) = taken.parent.glob(".barograph-*")
+    assert aside.lstat().st_uid == 65534
+
+
+def test_a_job_that_cannot_be_watched_for_want_of_its_directory_is_reported(node: Node, log: Path) -> None:
+    (node.rings / f"barograph-{UID}").write_text("the user's own file")
+    node.begin("pbs-7@n1")
+    assert "job pbs-7@n1 is not watched" in log.read_text()
+
+
+def test_a_watched_job_reports_nothing(node: Node, log: Path) -> None:
+    node.begin("pbs-7@n1")
+    node.begin("pbs-8@n1")
+    assert not log.exists()
+
+
 @pytest.mark.parametrize("number", ["f2Ww", "\u01922Ww"])
 def test_flux_begins_and_ends_jobs(node: Node, number: str) -> None:
     environment = {"FLUX_JOB_ID": number, "FLUX_JOB_USERID": UID}
