@@ -90,10 +90,10 @@ def test_bands_and_runtimes_are_exposed_without_the_slow_job(service):
 
 
 def test_status_shows_jobs_bands_and_the_alarm(service):
-    done = service.run("status")
+    done = service.run("status", "--since", "1970-01-10")
     assert done.returncode == 0
     assert re.search(rf"{service.slow}: slow: 1\.(5[5-9]|6\d)x its history since ", done.stdout)
-    assert "Alarms: none of running jobs, 1 of jobs that ended in the last 7 days" in done.stdout
+    assert "Alarms: none of running jobs, 1 of jobs that ended" in done.stdout
     assert "15.0" in done.stdout
 
 

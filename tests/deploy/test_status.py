@@ -88,8 +88,10 @@ def test_an_unknown_name_is_answered_with_similar_ones(
 ) -> None:
     wrong = "65: barograph status: no application 'gromcas' is in the log; similar: gromacs\n"
     assert status(collector, capsys, "--app", "gromcas") == wrong
+    code = main(["export", "runs", "--app", "gromcas", "--output", "x", "--collector", collector.endpoint])
+    assert (code, "shows; similar: gromacs" in capsys.readouterr().err) == (65, True)
     assert "no user 'borys' is in the log; similar: boris" in status(collector, capsys, "--user", "borys")
-    assert "no job '9055' is in the log; similar: lab/905.0.0" in status(collector, capsys, "9055")
+    assert "no job '9055' is in the log; similar: 905" in status(collector, capsys, "9055")
 
 
 def test_a_wait_for_a_collector_that_is_not_there_is_announced(capsys: pytest.CaptureFixture[str]) -> None:

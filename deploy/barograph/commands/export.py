@@ -20,8 +20,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from barograph.cli import CommandError
 from barograph.commands import extrap
+from barograph.views.jobs import NAMES, names
 from barograph.views.log import arrow_of
-from barograph.views.refusal import NoResult, opened
+from barograph.views.refusal import NoResult, opened, similar
 from barograph_agent.protocol.tables import IDENTIFIER, TABLES, Kind
 from barograph_agent.settings import agent, places
 from barograph_agent.system.clock import CLOCK
@@ -130,7 +131,10 @@ def _jobs_of(reader: LogReader, app: str) -> list[str]:
     if answer.more:
         raise NotExportable(f"app {app!r} has more than {ROWS_LIMIT} jobs, expected fewer: export all and filter there")
     if not answer.rows:
-        raise NotExportable(f"app {app!r} has no jobs in the log, expected one that `barograph status` shows")
+        known = arrow_of(reader.query(names("app"), NAMES))["name"].to_pylist()
+        raise NotExportable(
+            f"app {app!r} has no jobs in the log, expected one that `barograph status` shows{similar(app, known)}"
+        )
     jobs: list[str] = arrow_of(answer)["job"].to_pylist()
     return jobs
 

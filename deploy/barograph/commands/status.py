@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import os
 import sys
 from collections.abc import Sequence
@@ -16,10 +15,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from barograph.commands.export import since_argument
-from barograph.views.jobs import JobQuery
+from barograph.views.jobs import NAMES, JobQuery, names
 from barograph.views.log import Row, limits, rows_of
 from barograph.views.queries import newest, text
-from barograph.views.refusal import NothingKnown, opened
+from barograph.views.refusal import NothingKnown, opened, similar
 from barograph.views.states import ALARMS, LEGEND, SILENT, shown
 from barograph.views.words import figure, finite, local, number, verdict
 from barograph_agent.settings import agent, places
@@ -32,8 +31,6 @@ MAX_ALARMS: Final = 20
 """Alarms shown of running and of ended jobs each."""
 ALARM_DAYS: Final = 7
 """Age in days up to which alarms of ended jobs are shown."""
-NAMES: Final = 5000
-"""Names among which similar ones are searched."""
 
 
 def jobs(reader: LogReader, asked: JobQuery, limit: int) -> list[Row]:
@@ -121,18 +118,13 @@ def check_names(reader: LogReader, asked: JobQuery) -> None:
     for noun, (column, value) in known.items():
         if not value:
             continue
-        names = _names(reader, column)
-        if value in names or (noun == "job" and rows_of(reader.query(asked.query(CLOCK.now(), 1, 1), 1))):
+        known_names = [str(row["name"]) for row in rows_of(reader.query(names(column), NAMES))]
+        if value in known_names or (noun == "job" and rows_of(reader.query(asked.query(CLOCK.now(), 1, 1), 1))):
             continue
-        near = {name.partition("/")[2].partition(".")[0]: name for name in names} if noun == "job" else {}
-        close = [near.get(name, name) for name in difflib.get_close_matches(value, [*names, *near], 3)]
-        similar = f"; similar: {', '.join(dict.fromkeys(close))}" if close else ""
-        raise NothingKnown(f"no {noun} {value!r} is in the log{similar}")
-
-
-def _names(reader: LogReader, column: str) -> list[str]:
-    query = f'SELECT "{column}" AS name FROM jobs GROUP BY name ORDER BY max("offset") DESC LIMIT {NAMES}'
-    return [str(row["name"]) for row in rows_of(reader.query(query, NAMES))]
+        if noun == "job":
+            # Numbers of the batch system are typed too.
+            known_names += [name.partition("/")[2].partition(".")[0] for name in known_names]
+        raise NothingKnown(f"no {noun} {value!r} is in the log{similar(value, known_names)}")
 
 
 def as_json(job: Row) -> bytes:

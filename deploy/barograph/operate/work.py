@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import json
 import os
 import sys
@@ -17,7 +16,7 @@ from barograph.cli import CommandError
 from barograph.operate import work_edits
 from barograph.views import queries
 from barograph.views.log import Row, rows_of
-from barograph.views.refusal import NothingKnown, opened
+from barograph.views.refusal import NothingKnown, opened, similar
 from barograph.views.words import local, seconds
 from barograph_agent.settings import agent, places
 from barograph_collector.client.log_reader import LogReader
@@ -148,9 +147,8 @@ def workload_of(reader: LogReader, name: str) -> str:
     if found := rows_of(reader.query(query, 1)):
         return str(found[0]["workload"])
     known = rows_of(reader.query(f"{groups} LIMIT {NAMES}", NAMES))
-    near = difflib.get_close_matches(name, [row["workload"] for row in known], 3)
-    text = f"{name!r} is no job and no group of the log"
-    raise NothingKnown(text + (f"; similar: {', '.join(near)}" if near else "; `barograph work` lists the groups"))
+    near = similar(name, (row["workload"] for row in known)) or "; `barograph work` lists the groups"
+    raise NothingKnown(f"{name!r} is no job and no group of the log{near}")
 
 
 def show_one(reader: LogReader, console: Console, name: str) -> None:

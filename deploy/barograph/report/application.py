@@ -14,8 +14,9 @@ from barograph.report.scale import RunsAtScale, runs_by_scale
 from barograph.views import queries
 from barograph.views.advice import sentences
 from barograph.views.context import ViewContext
+from barograph.views.jobs import names
 from barograph.views.log import Row, limits
-from barograph.views.refusal import NothingKnown
+from barograph.views.refusal import NothingKnown, similar
 from barograph.views.words import listed, param_map, plural, share, span, utc
 from barograph_modeler.forecasts.scoreboard import ForecastScore
 
@@ -32,7 +33,8 @@ def view(
     """
     every = context.rows(queries.ended_runs(app, cluster, since))
     if not every:
-        raise NothingKnown(f"no finished run of {app!r} is in the log{' since then' if since else ''}")
+        near = similar(app, (row["name"] for row in context.rows(names("app")) if row["name"] != app))
+        raise NothingKnown(f"no finished run of {app!r} is in the log{' since then' if since else ''}{near}")
     clusters = sorted({run["cluster"] for run in every})
     if len(clusters) > 1:
         raise NothingKnown(f"{app} has run on {', '.join(clusters)}, expected --cluster with one of them")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from barograph.cli import CommandError
@@ -57,3 +58,13 @@ def announced(endpoint: str) -> bool:
     text = f"waiting for the collector at {endpoint}, where nothing listens; `barograph up` starts one"
     print(f"barograph: {text}", file=sys.stderr, flush=True)
     return False
+
+
+def similar(name: str, names: Iterable[str]) -> str:
+    """A clause with the names that resemble one that is unknown; empty without any.
+
+    >>> similar("gromcas", ["gromacs", "wrf"]), similar("x", ["gromacs"])
+    ('; similar: gromacs', '')
+    """
+    near = difflib.get_close_matches(name, list(names), 3)
+    return f"; similar: {', '.join(near)}" if near else ""
