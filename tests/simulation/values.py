@@ -30,6 +30,7 @@ from barograph_alerts.main import TABLES as ALERTS_TABLES
 from barograph_alerts.processor import Scorer
 from barograph_collector.daemon.runner import Output
 from barograph_collector.storage import messages
+from barograph_collector.storage.rows import CheckedRows
 from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.forecasts.library import PredictorLibrary
 from barograph_modeler.learning.learner import Learner
@@ -167,6 +168,8 @@ class Service:
         )
         self.registry.register(AlertsExporter(self.scorer, lambda: self.now, labels=("user",)))
         self.offset = 0
+        self.log: list[CheckedRows] = []
+        """All rows, of the agent and of the daemons."""
         self.now = NOW
         self.found: Counter[str] = Counter()
 
@@ -187,6 +190,7 @@ class Service:
         self.found["refused" if item.refusal else "accepted"] += 1
         if item.refusal is not None:
             return None
+        self.log.append(item.entry)
         return append.table, self._columns(item.entry.table, item.entry.rows, item.entry.columns)
 
     def _columns(self, table: str, rows: int, columns: Any) -> dict[str, Any]:
@@ -214,6 +218,7 @@ class Service:
         append = wire.append("daemon", 1, output.table, output.rows, output.columns)
         append = msgspec.msgpack.decode(wire.encode(append), type=wire.Append)
         checked = wire.check(append.columns, TABLES[output.table].columns, output.rows)
+        self.log.append(CheckedRows(output.table, output.rows, checked))
         return self._columns(output.table, output.rows, checked)
 
 
@@ -223,6 +228,11 @@ def _raise(place: str, job: str, error: Exception) -> None:
 
 def play(seed: int, rounds: int = ROUNDS_PER_SERVICE) -> Counter[str]:
     """So many rounds before one service; what became of the rows. Raises what leaves a handler, with seed and round."""
+    return serve(seed, rounds).found
+
+
+def serve(seed: int, rounds: int = ROUNDS_PER_SERVICE) -> Service:
+    """The service after so many rounds. Raises what leaves a handler, with seed and round."""
     service, agent = Service(), Hostile(seed)
     for number in range(rounds):
         try:
@@ -231,7 +241,7 @@ def play(seed: int, rounds: int = ROUNDS_PER_SERVICE) -> Counter[str]:
             error.add_note(f"seed {seed}, round {number}")
             raise
     service.found["rounds"] += rounds
-    return service.found
+    return service
 
 
 def _attempt(seed: int) -> Counter[str] | str:

@@ -39,11 +39,13 @@ def main(arguments: Sequence[str]) -> int:
         ):
             modeler = ModelerClient(options.modeler or default_modeler(options.collector), CLOCK.now)
             text = _page(ViewContext(log, modeler), options)
+        # JSON in texts of the log can bring surrogates.
+        data = text.encode("utf-8", "replace")
         with replaced(options.output) as path:
-            path.write_text(text, encoding="utf-8")
+            path.write_bytes(data)
     except OSError as error:
         raise CommandError(f"cannot write {options.output}: {error.strerror}", Exit.STATE) from None
-    print(f"{options.output}: {len(text.encode()) / 1024:,.0f} KiB")
+    print(f"{options.output}: {len(data) / 1024:,.0f} KiB")
     return Exit.OK
 
 

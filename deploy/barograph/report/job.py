@@ -67,7 +67,9 @@ def _summary(job: Row) -> Iterator[str]:
         yield "The log has no end of it."
         return
     took, status = job["runtime_seconds"], job["exit_status"]
-    if job["prediction"] is not None:
+    if took is None:
+        yield "How long it took is unknown."
+    elif job["prediction"] is not None:
         lower, expected, upper = job["prediction"]
         where = "within" if lower <= took <= upper else "outside of"
         yield (

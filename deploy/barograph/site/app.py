@@ -146,7 +146,8 @@ class SitePages:
         guarded = self._guard.access is not None
         page = self._templates.get_template(f"{template}.html")
         text = page.render(values, here=request.url.path, now=context.now, context=context, guarded=guarded)
-        return HTMLResponse(text, status)
+        # JSON in texts of the log can bring surrogates.
+        return HTMLResponse(text.encode("utf-8", "replace"), status)
 
 
 def _jobs(context: ViewContext, request: Request) -> Values:

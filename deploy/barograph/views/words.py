@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final, TypeGuard
+
+import msgspec
 
 from barograph_agent.protocol.tables import MAX_TIME
 
@@ -250,7 +251,7 @@ def listed(given: Mapping[str, object], between: str = ", ") -> str:
 
 def _object(given: str) -> dict[str, object] | None:
     try:
-        found = json.loads(given)
-    except ValueError:
+        found = msgspec.json.decode(given)
+    except (msgspec.MsgspecError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
