@@ -28,6 +28,7 @@ def test_the_tutorial_has_ten_lines_at_most() -> None:
 
 
 @pytest.mark.process
+@pytest.mark.alone
 @pytest.mark.timeout(900)
 def test_the_alarm_of_the_tutorial_is_in_terminal_page_and_metrics(tmp_path: Path) -> None:
     belongings.tutorial(tmp_path)
