@@ -172,6 +172,7 @@ def test_nodes_account_and_unique_id_come_from_the_batch_system(tmp_path: Path) 
         ({"SLURM_JOB_ID": "1", "SLURM_JOB_NUM_NODES": "-4"}, ("slurm", 1, "", "")),
         ({"PBS_JOBID": "1.s", "PBS_NODEFILE": str(hosts), "PBS_ACCOUNT": "chem"}, ("pbs", 2, "chem", "")),
         ({"PBS_JOBID": "1.s", "PBS_NODEFILE": str(tmp_path / "none")}, ("pbs", 1, "", "")),
+        ({"PBS_JOBID": "1.s", "PBS_NODEFILE": "/dev/zero"}, ("pbs", 1, "", "")),
         ({"FLUX_JOB_ID": "f1", "FLUX_JOB_NNODES": "3"}, ("flux", 3, "", "")),
         ({}, ("none", 1, "", "")),
     ]

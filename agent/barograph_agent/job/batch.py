@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from barograph_agent.system.disk import DISK
+
+MAX_HOSTS_BYTES: Final = 16 * 2**20
 _MOST_NODES: Final = 10**6
 _MOST_RESTARTS: Final = 99_999
 
@@ -88,6 +91,7 @@ def _nodes(text: str) -> int:
 def _hosts(path: str) -> int:
     """Number of distinct lines of a node file, which lists a host once per process slot."""
     try:
-        return max(len(set(Path(path).read_text(errors="replace").split())), 1) if path else 1
+        # The path is the user's, whose process this may not be.
+        return max(len(set(DISK.read(Path(path), MAX_HOSTS_BYTES).split())), 1) if path else 1
     except OSError:
         return 1
