@@ -35,6 +35,7 @@ from barograph_collector.ingest.space import DiskSpace
 from barograph_collector.ingest.streams import Streams
 from barograph_collector.ingest.writer import DatabaseWriter
 from barograph_collector.net.answerer import Answerer
+from barograph_collector.net.final_scores import FinalScores
 from barograph_collector.net.receiver import Receiver
 from barograph_collector.net.requests import QUERIES_WAITING, READS_WAITING, REJECTED_PER_SECOND, RequestRouter
 from barograph_collector.net.router_socket import RouterSocket
@@ -140,6 +141,7 @@ class Collector:
             rounds=rounds,
             space=self.space,
             waiting=WaitingReads(self._store.has_rows, monotonic),
+            finals=FinalScores(monotonic),
             queries=queries,
             hellos=hellos,
         )

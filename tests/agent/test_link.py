@@ -484,9 +484,9 @@ def test_hello_is_sent_at_once_after_a_late_connection() -> None:
 
 def test_a_read_uses_the_same_connection_and_has_a_timeout(pair: Pair) -> None:
     pair.clock.tick = 0.1
-    assert pair.link.read("scores", -1, 1, "j", 0.5) is None
+    assert pair.link.read("scores", -1, 1, "j", 0.5, 0.25) is None
     requests = [message for message in pair.script.received() if isinstance(message, wire.Read)]
-    assert requests == [wire.Read(1, "scores", -1, 1, "j")]
+    assert requests == [wire.Read(1, "scores", -1, 1, "j", seconds=0.25)]
     late, answer = (wire.Rows(number, "scores", 0, {}, 7) for number in (1, 2))
     pair.script.send(late, answer)
     assert pair.link.read("scores", -1, 1, "j", 0.5) == answer

@@ -14,9 +14,11 @@ import zmq
 from barograph_agent.protocol import wire
 from barograph_collector.client.follow import Follower
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
-from barograph_collector.net import requests
+from barograph_collector.net import final_scores, requests
+from barograph_collector.net.final_scores import FinalScores
 from barograph_collector.net.waiting_reads import READS, SECONDS, WaitingRead, WaitingReads
 from barograph_collector.server import Collector
+from barograph_collector.storage.rows import CheckedRows
 from helpers.clocks import system_at
 from helpers.log import Producer, blocks, collector_on, wait_until
 from helpers.up import free_ports
@@ -281,3 +283,74 @@ def test_a_request_that_raises_is_answered_and_ends_nothing(tmp_path: Path, monk
         monkeypatch.undo()
         client.send(wire.Read(2, "scores", -1, 1, "lab/1.0.0"))
         assert client.receive(wire.Rows).error == ""
+
+
+def scores(job: str, final: int) -> dict[str, object]:
+    text = {"job": job, "workload": "w", "state": "healthy", "cause": "none", "members": "[]", "evidence": "{}",
+            "basis": "history", "hosts": "[]", "sentence": f"verdict {final}"}  # fmt: skip
+    return {name: text.get(name, 0) for name in wire.TABLES["scores"].columns} | {"final": final}
+
+
+def verdict(request: int, seconds: float = LONG) -> wire.Read:
+    return wire.Read(request, "scores", -1, 1, "lab/1.0.0", seconds=seconds)
+
+
+def sentence(answer: wire.Rows) -> object:
+    return wire.unpack(answer.columns, wire.READ_KINDS["scores"], answer.rows)["sentence"][0]
+
+
+def test_the_final_score_of_a_job_is_sent_to_whom_waits_for_it_without_a_read_of_the_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ExitStack() as held:
+        collector = held.enter_context(collector_on(tmp_path / "log.duckdb"))
+        alerts, agent, late = (held.enter_context(Producer(collector.endpoint, name)) for name in ("a", "b", "c"))
+        monkeypatch.setattr(collector._router._reads, "_limit", 0)
+        finals = collector._router._finals
+        alerts.hello()
+        agent.send(verdict(1))
+        wait_until(lambda: len(finals) == 1, "it waits")
+        for seq, (job, final) in enumerate([("lab/1.0.0", 0), ("lab/2.0.0", 1), ("lab/1.0.0", 1)], 1):
+            assert len(finals) == 1
+            alerts.append(seq, "scores", 1, scores(job, final))
+            alerts.receive_ack(seq)
+        answer = agent.receive(wire.Rows)
+        assert (answer.request, answer.rows, sentence(answer), len(finals)) == (1, 1, "verdict 1", 0)
+        late.send(verdict(2))
+        assert sentence(late.receive(wire.Rows)) == "verdict 1"
+        wait_until(lambda: not collector._router._unanswered, "nothing is unanswered")
+
+
+def test_a_wait_for_a_final_score_ends_with_the_last_score(collector: Collector) -> None:
+    with Producer(collector.endpoint) as client:
+        client.hello()
+        client.append(1, "scores", 1, scores("lab/1.0.0", 0))
+        client.receive_ack(1)
+        client.send(verdict(1, 0.01))
+        assert sentence(client.receive(wire.Rows)) == "verdict 0"
+
+
+def test_waits_for_final_scores_end_in_time_and_are_limited_as_are_the_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    finals = FinalScores(lambda: now)
+    monkeypatch.setattr(final_scores, "MAX_READS", 2)
+    assert finals.seconds() is None
+    assert [
+        finals.wait(peer, "", verdict(1, seconds)) for peer, seconds in ((b"a", 1e300), (b"b", 2.0), (b"c", 1.0))
+    ] == [
+        True,
+        True,
+        False,
+    ]
+    assert (finals.seconds(), finals.take_due()) == (2.0, [])
+    now = 2.0
+    assert names(finals.take_due()) == [b"b"]
+    assert finals.seconds() == final_scores.MAX_SECONDS - 2.0
+    assert names(finals.take_all()) == [b"a"]
+    assert (finals.seconds(), len(finals)) == (None, 0)
+    monkeypatch.setattr(final_scores, "MAX_BYTES", 1000)
+    for number in range(9):
+        columns = wire.pack(scores(f"lab/{number}.0.0", 1), wire.TABLES["scores"].columns)  # type: ignore[arg-type]
+        assert finals.add(CheckedRows("scores", 1, columns)) == []
+    kept = [finals.answer(wire.Read(1, "scores", -1, 1, f"lab/{number}.0.0")) is not None for number in range(9)]
+    assert (kept[0], kept[-1]) == (False, True)

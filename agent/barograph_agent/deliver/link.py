@@ -139,11 +139,11 @@ class Link:
             self.pump(min(left, 0.05))
         return self.idle
 
-    def read(self, table: str, after: int, limit: int, job: str, seconds: float) -> wire.Rows | None:
-        """Read from the log over the same connection; None without an answer in `seconds`."""
+    def read(self, table: str, after: int, limit: int, job: str, seconds: float, wait: float = 0.0) -> wire.Rows | None:
+        """Read from the log over the same connection; None without an answer in `seconds`. wait: see `wire.Read`."""
         self._request += 1
         deadline = self._clock() + seconds
-        if not self._send(wire.Read(self._request, table, after, limit, job)):
+        if not self._send(wire.Read(self._request, table, after, limit, job, seconds=wait)):
             return None
         while self._request not in self._rows_by_request and (left := deadline - self._clock()) > 0:
             self.pump(min(left, 0.05))

@@ -109,7 +109,8 @@ class Read(msgspec.Struct, tag="read", tag_field="type", frozen=True):
     """For a round: the offsets of several tables, in place of `table`, `after` and `job`, which are empty or 0. The
     answer has the rows of these tables beyond their offsets, all of them up to one offset."""
     seconds: float = 0.0
-    """How long a round is waited for, while none of its tables has a row beyond its offset."""
+    """How long a round is waited for, while none of its tables has a row beyond its offset; and the last row of a job
+    in `scores` (`after` -1), while it is not final. The `offset` of a final one is 0 if it is not stored yet."""
 
 
 class Sql(msgspec.Struct, tag="sql", tag_field="type", frozen=True):

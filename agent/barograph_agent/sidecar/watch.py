@@ -366,7 +366,8 @@ class Watch:
         monotonic = self._system.clock.monotonic
         deadline, pause = monotonic() + min(VERDICT_SECONDS, self.plan.drain_seconds), 0.02
         while (left := deadline - monotonic()) > 0:
-            answer = self.link.read("scores", -1, 1, self.plan.job.key, min(left, 1.0))
+            # Time is left for another one, which a collector that has been restarted meanwhile receives.
+            answer = self.link.read("scores", -1, 1, self.plan.job.key, 0.75 * left, 0.5 * left)
             if answer is not None and answer.rows:
                 columns = wire.unpack(answer.columns, wire.READ_KINDS["scores"], answer.rows, strict=False)
                 if columns["final"][0]:

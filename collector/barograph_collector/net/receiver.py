@@ -15,6 +15,7 @@ from barograph_collector.auth.rate_limit import TokenBuckets
 from barograph_collector.ingest.counters import Counters
 from barograph_collector.ingest.space import DiskSpace
 from barograph_collector.ingest.streams import StreamDecision, Streams
+from barograph_collector.net import final_scores
 from barograph_collector.net.requests import RequestRouter
 from barograph_collector.net.router_socket import RouterSocket
 from barograph_collector.net.wakeup_queue import WakeupQueue
@@ -82,6 +83,9 @@ class Receiver:
         """Acknowledge items that are in the journal."""
         for reply in self._streams.committed((item.stream, item.seq, item.refusal) for item in items):
             self._socket.send(*reply)
+        for item in items:
+            if item.entry.table == final_scores.TABLE:
+                self._router.add_scores(item.entry)
 
     def stored(self, items: list[messages.Item]) -> None:
         """Release the memory of items that are in the database, and answer reads that wait for their rows."""

@@ -16,10 +16,12 @@ from barograph_collector.ingest.counters import Counters
 from barograph_collector.ingest.space import DiskSpace
 from barograph_collector.ingest.streams import Reply, Streams
 from barograph_collector.net.answerer import Answerer
+from barograph_collector.net.final_scores import FinalScores
 from barograph_collector.net.router_socket import RouterSocket
 from barograph_collector.net.waiting_reads import WaitingRead, WaitingReads
 from barograph_collector.query import reader, sql
 from barograph_collector.storage import messages
+from barograph_collector.storage.rows import CheckedRows
 
 READS_WAITING: Final = 256
 QUERIES_WAITING: Final = 16
@@ -52,6 +54,7 @@ class RequestRouter:
         rounds: Answerer[wire.Read],
         space: DiskSpace,
         waiting: WaitingReads,
+        finals: FinalScores,
         queries: Answerer[wire.Sql],
         hellos: queue.SimpleQueue[HelloRequest | None],
     ) -> None:
@@ -65,6 +68,7 @@ class RequestRouter:
         self._rounds = rounds
         self._space = space
         self._waiting = waiting
+        self._finals = finals
         self._queries = queries
         self._hellos = hellos
 
@@ -123,6 +127,11 @@ class RequestRouter:
             elif self._waiting.must_wait(request):
                 self._answer(self._waiting.add(peer, key, request))
                 queued = True
+            elif self._finals.is_waited_for(request):
+                if (answer := self._finals.answer(request)) is not None:
+                    self._socket.send(peer, answer)
+                    return
+                queued = self._finals.wait(peer, key, request) or self._reads.put(peer, request)
             else:
                 queued = (self._reads if request.tables is None else self._rounds).put(peer, request)
             if not queued:
@@ -135,15 +144,20 @@ class RequestRouter:
 
     def seconds_to_wait(self) -> float | None:
         """The time until a read has waited long enough; None where none waits."""
-        return self._waiting.seconds()
+        return min((s for s in (self._waiting.seconds(), self._finals.seconds()) if s is not None), default=None)
 
     def answer_due(self) -> None:
         """Answer the reads that have waited long enough."""
         self._answer(self._waiting.take_due())
+        self._answer(self._finals.take_due())
 
     def answer_ready(self) -> None:
         """Answer the waiting reads for which there are rows by now."""
         self._answer(self._waiting.take_ready())
+
+    def add_scores(self, entry: CheckedRows) -> None:
+        """Answer the reads that wait for final scores among these durable rows."""
+        self._answer(self._finals.add(entry))
 
     def send_answer(self, answer: Reply) -> None:
         """Send the answer to a request."""
@@ -160,6 +174,7 @@ class RequestRouter:
     def end(self) -> None:
         """End the threads that answer. Reads that wait are answered before."""
         self._answer(self._waiting.take_all())
+        self._answer(self._finals.take_all())
         self._reads.end()
         self._rounds.end()
         self._queries.end()
@@ -170,7 +185,9 @@ class RequestRouter:
             try:
                 # The key may have been revoked meanwhile.
                 self._admission.check_read(peer, key, read)
-                if not self._rounds.put(peer, read):
+                if read.tables is None and (answer := self._finals.answer(read)) is not None:
+                    self.send_answer(Reply(peer, answer))
+                elif not (self._reads if read.tables is None else self._rounds).put(peer, read):
                     raise Refused("rate", _TOO_MANY)
             except Refused as error:
                 self._counters.rejected[error.reason] += 1
