@@ -142,6 +142,16 @@ def test_csv_columns_are_mapped_or_named_as_fields_and_bad_lines_have_reasons():
     ]
 
 
+def test_a_column_with_the_name_of_a_parameter_is_that_parameter():
+    text = "app,ranks,seconds,param:size,param:grid\nfft,8,60,6400,2x2\n"
+    runs, _, bad = split(read_table(lines(text), {}, "lab", ""))
+    assert (runs[0].job.params, bad) == ({"size": "6400", "grid": "2x2"}, [])
+    runs, _, _ = split(read_table(lines(text), parse_map(["param:size=param:grid"]), "lab", ""))
+    assert runs[0].job.params == {"size": "2x2", "grid": "2x2"}
+    with pytest.raises(BadMap, match="column 'param:', expected param:NAME"):
+        list(read_table(lines("app,ranks,seconds,param:\nfft,8,60,1\n"), {}, "lab", ""))
+
+
 def test_rows_are_the_same_as_of_a_watched_run():
     ((run,), _, _) = split(
         read_table(lines("app,ranks,nodes,seconds,n\nfft,8,2,7.5,64\n"), {"param:n": "n"}, "lab", "")

@@ -32,23 +32,8 @@ class Connection:
         reads: bool,
         limit_bytes: int,
     ) -> None:
-        """See Network.connect. Raises OSError where there is no socket to be had."""
+        """See Network.connect."""
         self._endpoint = endpoint
-        try:
-            self._open(context, endpoint, key, reads=reads, limit_bytes=limit_bytes)
-        except zmq.ZMQError as error:
-            # A descriptor is missing: what catches the errors of files catches this one too.
-            raise OSError(error.errno, error.strerror) from None
-
-    def _open(
-        self,
-        context: zmq.Context[zmq.Socket[bytes]],
-        endpoint: str,
-        key: SocketKey | None,
-        *,
-        reads: bool,
-        limit_bytes: int,
-    ) -> None:
         self._socket = context.socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.setsockopt(zmq.IPV6, "[" in endpoint)

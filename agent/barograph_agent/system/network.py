@@ -53,9 +53,13 @@ class Network:
 
         Requests are queued until the first connection is established. Messages of a stream are accepted only while
         there is one: they would arrive after a resend, out of order. limit_bytes: of one message; -1 for no limit.
+        Raises OSError where a descriptor is missing: what handles the errors of files handles that too.
         """
         context = self._context or zmq.Context.instance()
-        return Connection(context, endpoint, key, reads=reads, limit_bytes=limit_bytes)
+        try:
+            return Connection(context, endpoint, key, reads=reads, limit_bytes=limit_bytes)
+        except zmq.ZMQError as error:
+            raise OSError(error.errno, error.strerror) from None
 
     def wait(self, sources: Collection[Source], seconds: float) -> None:
         """Wait at most `seconds` until one of the sources has something to read."""

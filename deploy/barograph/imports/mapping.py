@@ -109,6 +109,10 @@ def _places(header: list[str], dialect: Dialect, mapping: Mapping[str, str], app
         if column not in known:
             raise BadMap(f"{field}={column}: there is no column {column!r}, expected one of {', '.join(known)}")
     places = {field: [known[column]] for field, column in mapping.items()}
+    for column in [name for name in known if name.startswith(_PARAM)]:
+        if not IDENTIFIER.fullmatch(column.removeprefix(_PARAM)):
+            raise BadMap(f"column {column!r}, expected {_PARAM}NAME with a name of 1-128 characters")
+        places.setdefault(column, [known[column]])
     for field, columns in dialect.columns.items():
         if found := [known[column] for column in columns if column in known]:
             places.setdefault(field, found)
