@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from barograph_collector.daemon.service import serve_metrics
 from barograph_modeler.forecasts.forecaster import Forecaster
-from barograph_modeler.forecasts.history import Application, WorkloadPlace, problem_name
+from barograph_modeler.forecasts.history import Application, WorkloadPlace
 from barograph_modeler.forecasts.library import PredictorLibrary
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.predictor import fit
@@ -37,9 +37,8 @@ def full() -> Forecaster:
     for number in range(APPLICATIONS):
         application = Application("lab", f"app{number}")
         for n in range(1, PROBLEMS + 1):
-            problem = problem_name(application, {"n": str(n)})
             for ranks in 2 ** np.arange(SCALES):
-                place = WorkloadPlace(f"{application}@{ranks}x1:{n}", application, problem, int(ranks), 1)
+                place = WorkloadPlace(f"{application}@{ranks}x1:{n}", application, (("n", str(n)),), int(ranks), 1)
                 forecaster.history.learn(place, law(ranks, n) * float(rng.lognormal(0, 0.02)))
     forecaster.restore(forecaster.state())  # as after a restart, when everything must be fitted
     while forecaster.library.waiting:

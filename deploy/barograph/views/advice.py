@@ -78,7 +78,7 @@ def _scaling(answer: Answer) -> Iterator[str]:
         else:
             yield (
                 f"More ranks pay up to {pays['until_ranks']:,} at least, twice as many saving {saved} of the time or"
-                " more; further out nothing can be answer."
+                " more; beyond that there is no prediction."
             )
 
 

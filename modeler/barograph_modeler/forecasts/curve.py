@@ -34,14 +34,20 @@ class ScalingCurve(NamedTuple):
     medians: Sequence[tuple[int, float]]
 
 
-def scaling_curve(predictor: Predictor, problem: str, runs: Runs) -> ScalingCurve:
-    """The curve of a problem that has been run."""
-    run = [int(ranks) for ranks in runs.scales[-SCALES:]]
+def scaling_curve(predictor: Predictor, label: str, problem: str, size: tuple[float, ...], runs: Runs) -> ScalingCurve:
+    """The curve of a problem that has been run, at one size or, where the size grew with the ranks, along that series.
+
+    label: the problem with its size. runs: of all sizes.
+    """
+    series = isinstance(predictor.default_size(problem, float(runs.scales[-1])), tuple)
+    known = runs if series else runs.of_size(size)
+    run = [int(ranks) for ranks in known.scales[-SCALES:]]
     beyond = [run[-1] * 2**step for step in range(1, DOUBLINGS + 1)]
     points = []
     for ranks in [*run, *(ranks for ranks in beyond if ranks <= MAX_RANKS)]:
-        prediction = predictor.predict(problem, ranks)
+        prediction = predictor.predict(problem, ranks, size=None if series else size)
         if isinstance(prediction, Prediction):
             points.append(Point(ranks, prediction.lower_seconds, prediction.expected_seconds, prediction.upper_seconds))
-    medians = [(ranks, float(np.median(runs.seconds[runs.ranks == ranks]))) for ranks in run]
-    return ScalingCurve(problem, points, medians)
+    medians = [(ranks, float(np.median(known.seconds[known.ranks == ranks]))) for ranks in run]
+    grows = series and len(np.unique(runs.sizes, axis=0)) > 1
+    return ScalingCurve(problem if grows else label, points, medians)

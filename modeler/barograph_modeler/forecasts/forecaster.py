@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from barograph_agent.protocol.wire import Column
 from barograph_collector.daemon.runner import Output
-from barograph_modeler.forecasts.history import Application, WorkloadHistory, WorkloadPlace, parse_params, problem_name
+from barograph_modeler.forecasts.history import Application, WorkloadHistory, WorkloadPlace, parse_params
 from barograph_modeler.forecasts.library import PredictorLibrary
 from barograph_modeler.forecasts.predictions import JOBS, Predictions
 from barograph_modeler.learning.pending import EndedJob
@@ -100,8 +100,8 @@ class Forecaster(Stateful):
             if ranks < 1:
                 continue  # not an MPI job
             application = Application(cluster, app)
-            problem = problem_name(application, parse_params(params))
-            place = WorkloadPlace(workload, application, problem, int(ranks), int(nodes))
+            ordered = tuple(sorted(parse_params(params).items()))
+            place = WorkloadPlace(workload, application, ordered, int(ranks), int(nodes))
             lru.store(self._places, workload, place, WORKLOADS)
             if job not in self.predictions:
                 lru.store(self._open, job, workload, JOBS)
@@ -110,7 +110,8 @@ class Forecaster(Stateful):
         known = None if place is None else self.library.published.get(place.application)
         if place is None or known is None:
             return []
-        answer = known.predictor.predict(place.problem, place.ranks, place.known_nodes)
+        problem, size = known.space.place(place)
+        answer = known.predictor.predict(problem, place.ranks, place.known_nodes, size)
         if not isinstance(answer, Prediction):
             self.refused += 1
             return []

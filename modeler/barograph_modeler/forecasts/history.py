@@ -10,7 +10,6 @@ from typing import Final, NamedTuple
 import msgspec
 
 from barograph_agent.protocol.tables import MAX_RANKS
-from barograph_modeler.scaling.history import Runs
 from barograph_modeler.state import lru
 
 RUNS: Final = 32
@@ -34,13 +33,18 @@ class Application(NamedTuple):
 
 
 class WorkloadPlace(NamedTuple):
-    """A workload as application, problem (application and parameters), ranks, and nodes, 0 if unknown."""
+    """A workload as application, parameters in order of their names, ranks, and nodes, 0 if unknown."""
 
     workload: str
     application: Application
-    problem: str
+    params: tuple[tuple[str, str], ...]
     ranks: int
     nodes: int
+
+    @property
+    def problem(self) -> str:
+        """Application and all parameters."""
+        return problem_name(self.application, dict(self.params))
 
     @property
     def known_nodes(self) -> float | None:
@@ -99,16 +103,12 @@ class WorkloadHistory:
         problems = (self._problems[application, name] for name in self._applications.get(application, ()))
         return [scale for problem in problems for scale in problem.items() if scale[1]]
 
-    def runs(self, application: Application) -> dict[str, Runs]:
-        """Runs of an application by problem: FIT_RUNS at most, but at least one per scale."""
+    def runs(self, application: Application) -> list[tuple[WorkloadPlace, list[float]]]:
+        """As `scales`, with the newest runs only: FIT_RUNS at most, but at least one per workload."""
         scales, newest = self.scales(application), RUNS
         while newest > 1 and sum(min(len(seconds), newest) for _, seconds in scales) > FIT_RUNS:
             newest //= 2
-        rows: dict[str, list[tuple[float, float, float]]] = {}
-        for place, seconds in scales:
-            nodes = math.nan if place.known_nodes is None else place.known_nodes
-            rows.setdefault(place.problem, []).extend((place.ranks, one, nodes) for one in list(seconds)[-newest:])
-        return {problem: Runs.of_rows(some) for problem, some in rows.items()}
+        return [(place, list(seconds)[-newest:]) for place, seconds in scales]
 
     def _seconds(self, place: WorkloadPlace) -> deque[float]:
         key = (place.application, place.problem)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
@@ -13,6 +15,7 @@ from barograph_agent.system.clock import CLOCK
 from barograph_modeler.forecasts.curve import ScalingCurve, scaling_curve
 from barograph_modeler.forecasts.fitting import FitQueue
 from barograph_modeler.forecasts.history import Application, WorkloadHistory, WorkloadPlace
+from barograph_modeler.forecasts.problems import ProblemSpace
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.predictor import Prediction, Predictor, fit
 from barograph_modeler.state.gate import Gate
@@ -34,30 +37,49 @@ class WorkloadPrediction(NamedTuple):
 
 
 class Published(NamedTuple):
-    """The predictor of one application, the runs it was fitted to by problem, predictions for its newest workloads, and
-    the scaling curve of its newest problem."""
+    """The predictor of one application and the space of its problems, the runs it was fitted to by problem, the
+    parameters of its workloads with the newest last, predictions for its newest workloads, and the scaling curve of its
+    newest problem."""
 
     application: Application
+    space: ProblemSpace
     predictor: Predictor
     problems: Mapping[str, Runs]
+    params: Sequence[str]
     seen: Sequence[WorkloadPrediction]
     curve: ScalingCurve | None = None
 
 
-def publish(
-    application: Application, problems: Mapping[str, Runs], places: Sequence[WorkloadPlace], seed: int
-) -> Published:
-    """Fit a predictor to the runs of an application. places: its workloads, newest last."""
+def publish(application: Application, known: Sequence[tuple[WorkloadPlace, list[float]]], seed: int) -> Published:
+    """Fit a predictor to the runs of an application. known: its workloads and their seconds, newest last."""
+    space = ProblemSpace.of(application, [(place, statistics.median(seconds)) for place, seconds in known])
+    problems = _runs(space, known)
     predictor = fit(problems, seed=seed)
     seen = []
-    for place in places[-SEEN:]:
-        prediction = predictor.predict(place.problem, place.ranks, place.known_nodes)
+    for place, _ in known[-SEEN:]:
+        problem, size = space.place(place)
+        prediction = predictor.predict(problem, place.ranks, place.known_nodes, size)
         if isinstance(prediction, Prediction):
-            speedup = smallest_scale(problems[place.problem])[1] / prediction.expected_seconds
+            speedup = smallest_scale(problems[problem].of_size(size))[1] / prediction.expected_seconds
             limits = (prediction.lower_seconds, prediction.expected_seconds, prediction.upper_seconds)
             seen.append(WorkloadPrediction(place.workload, *limits, speedup))
-    problem = places[-1].problem
-    return Published(application, predictor, problems, seen, scaling_curve(predictor, problem, problems[problem]))
+    newest = known[-1][0]
+    problem, size = space.place(newest)
+    curve = scaling_curve(predictor, newest.problem, problem, size, problems[problem])
+    params = dict.fromkeys(place.problem.removeprefix(str(application)).strip() for place, _ in known)
+    return Published(application, space, predictor, problems, list(params), seen, curve)
+
+
+def _runs(space: ProblemSpace, known: Sequence[tuple[WorkloadPlace, list[float]]]) -> dict[str, Runs]:
+    """Runs by problem."""
+    rows: dict[str, list[tuple[float, float, float]]] = {}
+    sizes: dict[str, list[tuple[float, ...]]] = {}
+    for place, seconds in known:
+        problem, size = space.place(place)
+        nodes = math.nan if place.known_nodes is None else place.known_nodes
+        rows.setdefault(problem, []).extend((place.ranks, one, nodes) for one in seconds)
+        sizes.setdefault(problem, []).extend([size] * len(seconds))
+    return {problem: Runs.of_rows(some, sizes[problem]) for problem, some in rows.items()}
 
 
 def smallest_scale(runs: Runs) -> tuple[int, float]:
@@ -102,8 +124,7 @@ class PredictorLibrary(FitQueue[Published]):
         def prepare(application: Application) -> Callable[[], Published] | None:
             if application not in history:
                 return None
-            places = [place for place, _ in history.scales(application)]
-            return partial(self._fit, application, history.runs(application), places)
+            return partial(self._fit, application, history.runs(application))
 
         self._start(prepare)
 
@@ -113,6 +134,6 @@ class PredictorLibrary(FitQueue[Published]):
             old = self.published.items()
             self.published = {name: one for name, one in old if name in history and name not in fresh} | fresh
 
-    def _fit(self, application: Application, runs: Mapping[str, Runs], places: Sequence[WorkloadPlace]) -> Published:
+    def _fit(self, application: Application, known: Sequence[tuple[WorkloadPlace, list[float]]]) -> Published:
         with self.gate.passing():
-            return publish(application, runs, places, self._seed)
+            return publish(application, known, self._seed)

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.scaling.configurations import Configurations
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.shapes import log_times
 
@@ -22,8 +23,6 @@ NOISE: Final = 0.08
 """Variance of a run relative to that of the walk over a factor of e in ranks; divided by the runs at a scale."""
 STAYS: Final = 0.05
 """Share of that variance that repeated runs do not reduce."""
-NO_REPEATS: Final = 2.0
-"""Pseudo-observations without variance that are added to the repeats, so that two repeats do not set the variance."""
 FREEDOM: Final = 4.0
 """Degrees of freedom of the prior on the spread."""
 
@@ -39,16 +38,14 @@ class ShapeEvidence:
     """Evidence from the runs of one problem and one size. Arrays have a row per shape."""
 
     def __init__(self, runs: Runs) -> None:
-        self.scales = runs.scales
+        known = Configurations.of(runs)
+        self.scales = known.ranks
         self.runs = len(runs)
-        logs = [np.log(runs.seconds[runs.ranks == scale]) for scale in self.scales]
-        self._y = np.array([np.median(some) for some in logs])
-        counts = np.array([some.size for some in logs])
-        self._x = np.log(self.scales)
+        self._x, self._y = known.log_ranks, known.log_seconds
         # The level is free, so the walk starts at the smallest scale.
         walk = np.minimum(self._x[:, None], self._x[None]) - self._x[0]
-        self._repeats = _variance(logs)
-        self._inverse = np.linalg.inv(np.linalg.cholesky(walk + NOISE * np.diag(1 / counts + STAYS)))
+        self._repeats = known.variance
+        self._inverse = np.linalg.inv(np.linalg.cholesky(walk + NOISE * np.diag(1 / known.repeats + STAYS)))
         self._one = self._inverse.sum(axis=1)
         residuals = self._residuals(slice(None))
         self.level: Floats = residuals @ self._one / (self._one @ self._one)
@@ -84,9 +81,3 @@ class ShapeEvidence:
         """Decorrelated differences of log times and log shapes: (shapes, scales). Not stored, since they are large."""
         shapes = np.stack([log_times(float(scale))[chosen] for scale in self.scales], axis=1)
         return np.asarray((self._y - shapes) @ self._inverse.T)
-
-
-def _variance(logs: list[Floats]) -> float:
-    """Variance of repeats in log seconds, shrunk towards 0 if there are few."""
-    squares = sum(float(((some - some.mean()) ** 2).sum()) for some in logs)
-    return squares / (sum(some.size - 1 for some in logs) + NO_REPEATS)

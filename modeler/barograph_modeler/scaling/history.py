@@ -18,7 +18,8 @@ class Runs:
     """Runs of one problem, an application with one set of parameters on one machine. Columns of one length, above 0.
 
     ranks: whole numbers; of nodes if ranks are unknown. nodes: whole numbers, NaN if unknown. size: problem size in any
-    unit, 1 without one. seconds: wall-clock time. The columns are read-only copies.
+    unit, 1 without one; (runs,), or (runs, k) where k numbers make up the size. seconds: wall-clock time. The columns
+    are read-only copies.
     """
 
     ranks: Floats
@@ -44,30 +45,34 @@ class Runs:
         """
         whole = _column("ranks", ranks)
         count = whole.size
+        sizes = np.ones(count) if size is None else np.array(size, dtype=np.float64)
         columns = {
             "ranks": whole,
             "nodes": np.full(count, np.nan) if nodes is None else _column("nodes", nodes),
-            "size": np.ones(count) if size is None else _column("size", size),
+            "size": sizes if sizes.ndim == 2 else _column("size", sizes),
             "seconds": _column("seconds", seconds),
         }
         for name, column in columns.items():
-            if column.size != count:
-                raise ValueError(f"{name} has {column.size} values, expected {count} as ranks has")
+            if len(column) != count:
+                raise ValueError(f"{name} has {len(column)} values, expected {count} as ranks has")
         known = ~np.isnan(columns["nodes"])
         _require("ranks are", whole, _is_count(whole), f"a whole number from 1 to {MAX_RANKS}")
         _require("nodes are", columns["nodes"], ~known | _is_count(columns["nodes"]), "a whole number above 0")
         _require("nodes are", columns["nodes"], ~known | ~(columns["nodes"] > whole), "at most the number of ranks")
-        _require("size is", columns["size"], _is_positive(columns["size"]), "a finite number above 0")
+        flat = columns["size"].reshape(-1)
+        _require("size is", flat, _is_positive(flat), "a finite number above 0", flat.size // max(count, 1))
         _require("seconds are", columns["seconds"], _is_positive(columns["seconds"]), "a finite number above 0")
         for column in columns.values():
             column.flags.writeable = False
         return cls(**columns)
 
     @classmethod
-    def of_rows(cls, rows: Sequence[tuple[float, float, float]]) -> Runs:
-        """Runs from rows of ranks, seconds and nodes; values and errors as for `of`."""
+    def of_rows(
+        cls, rows: Sequence[tuple[float, float, float]], sizes: Sequence[tuple[float, ...]] | None = None
+    ) -> Runs:
+        """Runs from rows of ranks, seconds and nodes, and their sizes; values and errors as for `of`."""
         ranks, seconds, nodes = zip(*rows, strict=True)
-        return cls.of(ranks, seconds, nodes=nodes)
+        return cls.of(ranks, seconds, nodes=nodes, size=sizes)
 
     def __len__(self) -> int:
         return self.ranks.size
@@ -76,6 +81,15 @@ class Runs:
     def scales(self) -> Floats:
         """The distinct numbers of ranks, ascending."""
         return np.unique(self.ranks)
+
+    @property
+    def sizes(self) -> Floats:
+        """Sizes as (runs, k)."""
+        return self.size.reshape(len(self), -1)
+
+    def of_size(self, size: Sequence[float]) -> Runs:
+        """The runs of one size; there may be none."""
+        return self.select((self.sizes == np.asarray(size)).all(axis=1))
 
     def select(self, rows: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Runs:
         """A subset of the runs."""
@@ -103,7 +117,8 @@ def _is_count(values: Floats) -> npt.NDArray[np.bool_]:
     return count
 
 
-def _require(what: str, column: Floats, good: npt.NDArray[np.bool_], wanted: str) -> None:
+def _require(what: str, column: Floats, good: npt.NDArray[np.bool_], wanted: str, values: int = 1) -> None:
+    """values: per run."""
     if not good.all():
-        row = int(np.argmin(good))
-        raise ValueError(f"run {row}: {what} {column[row]:g}, expected {wanted}")
+        at = int(np.argmin(good))
+        raise ValueError(f"run {at // values}: {what} {column[at]:g}, expected {wanted}")

@@ -1,13 +1,19 @@
-"""Predictions of runtime at a scale, with an interval, or the reason for none.
+"""Predictions of runtime at a scale and size, with an interval, or the reason for none.
 
-Each problem and size has evidence (`evidence.py`) about the shapes of curves (`shapes.py`), and a prior from the other
-problems of the application (`pool.py`). Both give the weights of the shapes; the prediction is the mixture of the
-predictions of all shapes. Sizes and problems without runs are predicted from others (`unseen.py`).
+Three models, each a distribution of log seconds:
+- curves of one size: its evidence (`evidence.py`) about the shapes of curves (`shapes.py`), with a prior from the other
+  sizes and problems of the application (`pool.py`);
+- curves over ranks and size (`sizes/curves.py`), where a problem has several sizes;
+- the log-bilinear law of the paper (`sizes/law.py`), there too.
+
+The prediction is their mixture, weighted by how well they predicted held-out runs of the application
+(`sizes/weighing.py`). Problems without runs are predicted from others (`unseen.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -16,13 +22,16 @@ import numpy.typing as npt
 from barograph_modeler.maxima.runtime import MINIMUM_RUNS, PRIOR_RUNS, posterior_spread, prior_spread
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.answer import Prediction, Refusal
+from barograph_modeler.scaling.configurations import Configurations
 from barograph_modeler.scaling.evidence import ShapeEvidence
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.mixture import Mixture
 from barograph_modeler.scaling.pool import Pool, posterior
-from barograph_modeler.scaling.series import SIZE_GROWS, ScalingSeries, series_of
 from barograph_modeler.scaling.shapes import log_prior, weights_by_kind
-from barograph_modeler.scaling.unseen import from_other_problems, from_other_sizes
+from barograph_modeler.scaling.sizes.curves import SizedCurves
+from barograph_modeler.scaling.sizes.law import BilinearLaw
+from barograph_modeler.scaling.sizes.weighing import CURVES, LAW, SIZED, ModelWeights, held_out
+from barograph_modeler.scaling.unseen import from_other_problems
 
 __all__ = ["Prediction", "Predictor", "Refusal", "fit"]
 
@@ -30,13 +39,14 @@ FARTHEST: Final = 100
 """Largest ratio of predicted to largest known ranks, and of smallest known to predicted ranks."""
 WIDEST: Final = 400.0
 """Largest ratio of upper to lower limit; wider predictions are refused."""
-NEAREST_SIZES: Final = 4
 OTHERS: Final = 8
 """Most problems of an application from which a problem without runs is predicted."""
 FEWEST_OTHERS: Final = 3
 NEGLIGIBLE: Final = 1e-3
 """Shapes with a smaller share of the largest weight are left out."""
 TAIL: Final = 0.025
+OWN_SCALES: Final = 3
+"""Scales of one size of several from which it has a curve of its own."""
 OWN_RUNS: Final = "runs at this scale"
 """The model of a scale that was run often enough, or that is the only one."""
 LEAST_SPREAD: Final = 1e-4
@@ -44,8 +54,12 @@ AS_THEY_WERE: Final = "The machine and the program are as they were."
 WIDENED: Final = 1.4
 """Factor by which intervals are widened to hold 95 % of runs at larger scales than the largest known: split-conformal,
 from public runs of other applications (docs/engineer/scaling.md)."""
+ON_LINE: Final = 0.05
+"""Largest deviation of sizes from a weak series, in logarithms."""
 
-Key = tuple[str, float]
+Size = tuple[float, ...]
+"""The numbers that make up a size."""
+Key = tuple[str, Size]
 """A problem and a size."""
 
 
@@ -57,14 +71,49 @@ class Posterior(NamedTuple):
     spread: float
 
 
+class _Problem:
+    """The runs of one problem, and its models over sizes, fitted when they are first asked for."""
+
+    def __init__(self, runs: Runs) -> None:
+        self.runs = runs
+        self.sizes = sorted({tuple(row) for row in runs.sizes.tolist()})
+
+    @cached_property
+    def configurations(self) -> Configurations:
+        return Configurations.of(self.runs)
+
+    @cached_property
+    def sized(self) -> SizedCurves:
+        return SizedCurves(self.configurations)
+
+    @cached_property
+    def law(self) -> BilinearLaw:
+        return BilinearLaw.of(self.configurations)
+
+    def default_size(self, ranks: float) -> Size | Refusal:
+        """The size where none is asked for: the only one, or that of a weak series on so many ranks."""
+        if len(self.sizes) == 1:
+            return self.sizes[0]
+        known = self.configurations
+        if known.is_series:
+            if (exact := known.ranks == ranks).any():
+                return tuple(known.sizes[exact][0].tolist())
+            line = np.column_stack([np.ones(len(known)), known.log_ranks])
+            found, *_ = np.linalg.lstsq(line, known.log_sizes, rcond=None)
+            if np.abs(line @ found - known.log_sizes).max() < ON_LINE:
+                return tuple(np.exp(np.array([1.0, np.log(ranks)]) @ found).tolist())
+        return Refusal(f"the runs have {len(self.sizes)} sizes and none was asked for, expected a size")
+
+
 class Predictor:
     """A model of the scaling of one application: incremental, deterministic, and can be pickled."""
 
     def __init__(self) -> None:
-        self._problems: dict[str, ScalingSeries] = {}
+        self._problems: dict[str, _Problem] = {}
         self._evidence: dict[Key, ShapeEvidence] = {}
         self._pool = Pool()
         self._posteriors: dict[Key, Posterior] = {}
+        self._weights: ModelWeights | None = None
 
     def update(self, problem: str, runs: Runs) -> None:
         """Learn finished runs. Only their problem is refitted; priors of the others are updated lazily."""
@@ -72,58 +121,83 @@ class Predictor:
             return
         known = self._problems.get(problem)
         if known is not None:
-            for size in known.parts:
+            for size in known.sizes:
                 self._pool_evidence(self._evidence.pop((problem, size)), sign=-1)
-        self._problems[problem] = series = series_of(runs if known is None else known.runs.joined(runs))
-        for size, part in series.parts.items():
-            self._evidence[problem, size] = evidence = ShapeEvidence(part)
+        self._problems[problem] = found = _Problem(runs if known is None else known.runs.joined(runs))
+        for size in found.sizes:
+            self._evidence[problem, size] = evidence = ShapeEvidence(found.runs.of_size(size))
             self._pool_evidence(evidence)
         self._posteriors.clear()
+        self._weights = None
 
     def predict(
-        self, problem: str, ranks: float, nodes: float | None = None, size: float | None = None
+        self, problem: str, ranks: float, nodes: float | None = None, size: npt.ArrayLike | None = None
     ) -> Prediction | Refusal:
         """The runtime of `problem` on `ranks` ranks. A problem without runs is predicted from the others.
 
-        nodes: validated, not used: the cost of a rank is assumed not to depend on the ranks per node. size: in the unit
-        of the runs; may be omitted if they have one size. Raises ValueError for invalid numbers.
+        nodes: validated, not used: the cost of a rank is assumed not to depend on the ranks per node. size: a number
+        or (k,), in the units of the runs; may be omitted if they have one size, or are a weak series that goes on.
+        Raises ValueError for invalid numbers.
         """
-        Runs.of([ranks], [1.0], nodes=None if nodes is None else [nodes], size=None if size is None else [size])
-        series = self._problems.get(problem)
-        if series is None:
+        wanted = None if size is None else np.atleast_1d(np.asarray(size, dtype=np.float64))
+        Runs.of([ranks], [1.0], nodes=None if nodes is None else [nodes], size=None if wanted is None else wanted[None])
+        known = self._problems.get(problem)
+        if known is None:
             return self._predict_unseen(problem, ranks)
-        found = series.locate(ranks, size)
-        if isinstance(found, Refusal):
-            return found
-        if self._has_one_scale(series):
+        place = known.default_size(ranks) if wanted is None else tuple(wanted.tolist())
+        if isinstance(place, Refusal):
+            return place
+        if len(place) != len(known.sizes[0]):
+            raise ValueError(f"size has {len(place)} numbers, expected {len(known.sizes[0])} as the runs have")
+        if self._has_one_configuration(known):
             return Refusal(
-                f"{problem} was seen at {series.runs.scales[0]:g} ranks only and no other problem of the application is"
+                f"{problem} was seen at {known.runs.scales[0]:g} ranks only and no other problem of the application is"
                 " known, expected runs at two scales"
             )
-        if (far := self._too_far(series.runs.scales, ranks)) is not None:
+        if (far := self._too_far(known.runs.scales, ranks)) is not None:
             return Refusal(f"{problem} was seen {far}, expected at most a factor of {FARTHEST} between")
-        key = (problem, found)
-        if key in self._evidence:
-            return self._answer(self._mixture(key, ranks), series, [key], ranks)
-        sizes = sorted(series.parts, key=lambda one: abs(np.log(one / found)))[:NEAREST_SIZES]
-        near = [(one, self._mixture((problem, one), ranks)) for one in sizes]
-        return self._answer(from_other_sizes(found, near), series, [(problem, one) for one in sizes], ranks, found)
+        return self._answer(self.models(problem, ranks, place), known, (problem, place), ranks)
 
-    def predict_known(self, problem: str, ranks: float) -> Prediction | None:
-        """As `predict` without a size, but from the runs at this scale alone, with the limits of `runtime_limits`.
+    def default_size(self, problem: str, ranks: float) -> Size | Refusal:
+        """The size of a problem with runs where none is asked for: the only one, or that of a weak series there."""
+        return self._problems[problem].default_size(ranks)
+
+    def models(self, problem: str, ranks: float, size: Size) -> dict[str, Mixture]:
+        """Log seconds of a problem with runs, by each model that applies: without weights, and not widened."""
+        known, key = self._problems[problem], (problem, size)
+        several, evidence = len(known.sizes) > 1, self._evidence.get(key)
+        found = {}
+        if evidence is not None and (not several or evidence.scales.size >= OWN_SCALES):
+            found[CURVES] = self._mixture(key, ranks)
+        if several or not found:
+            at = np.array(size)
+            found |= {SIZED: known.sized.at(ranks, at), LAW: known.law.at(ranks, at)}
+        return found
+
+    def predict_known(self, problem: str, ranks: float, size: Size | None = None) -> Prediction | None:
+        """As `predict`, but from the runs of this scale and size alone, with the limits of `runtime_limits`.
 
         None unless there are MINIMUM_RUNS of them, or one where no other scale is known.
         """
-        series = self._problems.get(problem)
-        found = None if series is None else series.locate(ranks, None)
-        if series is None or found is None or isinstance(found, Refusal):
+        known = self._problems.get(problem)
+        place = None if known is None else (known.default_size(ranks) if size is None else size)
+        if known is None or place is None or isinstance(place, Refusal):
             return None
-        same = series.at(ranks, found)
-        enough = 1 if self._has_one_scale(series) else MINIMUM_RUNS
-        return _from_runs(same, ranks) if same.size >= enough else None
+        same = known.runs.of_size(place)
+        seconds = same.seconds[same.ranks == ranks]
+        enough = 1 if self._has_one_configuration(known) else MINIMUM_RUNS
+        return _from_runs(seconds, ranks) if seconds.size >= enough else None
 
-    def _has_one_scale(self, series: ScalingSeries) -> bool:
-        return all(part.scales.size < 2 for part in series.parts.values()) and self._pool.problems < 2
+    @property
+    def weights(self) -> ModelWeights:
+        """How well each model predicted held-out runs of the problems that have several sizes."""
+        if self._weights is None:
+            problems = {name: one.runs for name, one in self._problems.items() if len(one.sizes) > 1}
+            self._weights = ModelWeights.of(held_out(problems, fit))
+        return self._weights
+
+    def _has_one_configuration(self, known: _Problem) -> bool:
+        return known.runs.scales.size < 2 and len(known.sizes) < 2 and self._pool.problems < 2
 
     def _pool_evidence(self, evidence: ShapeEvidence, sign: int = 1) -> None:
         self._pool.add(evidence, log_prior(float(evidence.scales[-1])), sign)
@@ -151,7 +225,12 @@ class Predictor:
                 f" ranks, expected {FEWEST_OTHERS}"
             )
         mixture = from_other_problems([self._mixture(key, ranks) for key in keys])
-        return self._answer(mixture, None, keys, ranks)
+        found = _limits(mixture.widened(WIDENED), ranks)
+        if isinstance(found, Refusal):
+            return found
+        condition = "This problem was never seen: it is taken to be one more like the others of the application."
+        model = self._kinds(keys)
+        return Prediction(*found, model, 0, 0, 0, len(self._problems), (AS_THEY_WERE, condition), (), mixture)
 
     def _too_far(self, scales: Floats, ranks: float) -> str | None:
         if ranks > FARTHEST * scales[-1]:
@@ -160,33 +239,46 @@ class Predictor:
             return f"at {scales[0]:g} ranks at least and {ranks:g} were asked for"
         return None
 
-    def _answer(
-        self, mixture: Mixture, series: ScalingSeries | None, keys: list[Key], ranks: float, size: float | None = None
-    ) -> Prediction | Refusal:
-        mixture = mixture.widened(WIDENED)
-        lower, middle, upper = (float(np.exp(mixture.quantile(p))) for p in (TAIL, 0.5, 1 - TAIL))
-        if not upper < WIDEST * lower:
-            return Refusal(
-                f"the runs are too few or too irregular to say how they go on: at {ranks:g} ranks the 95 % interval"
-                f" would reach from {lower:.3g} s to {upper:.3g} s"
-            )
-        posteriors = [self._posterior(key) for key in keys]
-        chosen = np.concatenate([posterior_.chosen for posterior_ in posteriors])
-        weights = np.concatenate([posterior_.weights for posterior_ in posteriors]) / len(posteriors)
-        runs = None if series is None else series.runs
+    def _answer(self, models: Mapping[str, Mixture], known: _Problem, key: Key, ranks: float) -> Prediction | Refusal:
+        weights = dict.fromkeys(models, 1.0)
+        if len(models) > 1:
+            weights = self.weights.of_models(models, is_series=known.configurations.is_series)
+        mixture = Mixture.joined([(weights[name], one) for name, one in models.items()]).widened(WIDENED)
+        limits = _limits(mixture, ranks)
+        if isinstance(limits, Refusal):
+            return limits
+        kinds = self._kinds([key]) if CURVES in models else {}
+        shares = {name: weights[CURVES] * share for name, share in kinds.items()}
+        shares |= {name: weight for name, weight in weights.items() if name != CURVES}
         return Prediction(
-            middle,
-            lower,
-            upper,
-            weights_by_kind(chosen, weights),
-            0 if runs is None else len(runs),
-            0 if runs is None else int(runs.scales.size),
-            0 if runs is None else int(runs.scales[-1]),
-            len(self._problems) - (series is not None),
-            _conditions(series, size),
-            () if runs is None else _warnings(runs, ranks),
+            *limits,
+            dict(sorted(shares.items(), key=lambda item: -item[1])),
+            len(known.runs),
+            int(known.runs.scales.size),
+            int(known.runs.scales[-1]),
+            len(self._problems) - 1,
+            _conditions(known, key[1]),
+            _warnings(known.runs, ranks),
             mixture,
         )
+
+    def _kinds(self, keys: list[Key]) -> dict[str, float]:
+        posteriors = [self._posterior(key) for key in keys]
+        chosen = np.concatenate([posterior_.chosen for posterior_ in posteriors])
+        return weights_by_kind(chosen, np.concatenate([one.weights for one in posteriors]) / len(posteriors))
+
+
+def _limits(mixture: Mixture, ranks: float) -> tuple[float, float, float] | Refusal:
+    """Median, lower and upper limit in seconds."""
+    logs = [mixture.quantile(p) for p in (TAIL, 0.5, 1 - TAIL)]
+    if not logs[2] - logs[0] < np.log(WIDEST):
+        low, high = (f"{np.exp(np.clip(one, -700, 700)):.3g} s" for one in (logs[0], logs[2]))
+        return Refusal(
+            f"the runs are too few or too irregular to extrapolate: at {ranks:g} ranks the 95 % interval would reach"
+            f" from {low} to {high}"
+        )
+    lower, middle, upper = (float(np.exp(np.clip(one, -700, 700))) for one in logs)
+    return middle, lower, upper
 
 
 def _from_runs(seconds: Floats, ranks: float) -> Prediction:
@@ -205,15 +297,15 @@ def _from_runs(seconds: Floats, ranks: float) -> Prediction:
     return Prediction(middle, lower, upper, {OWN_RUNS: 1.0}, n, 1, int(ranks), 0, (AS_THEY_WERE,), warnings, mixture)
 
 
-def _conditions(series: ScalingSeries | None, size: float | None) -> tuple[str, ...]:
-    texts = [AS_THEY_WERE]
-    if series is None:
-        texts.append("This problem was never seen: it is taken to be one more like the others of the application.")
-    elif SIZE_GROWS in series.parts:
-        texts.append("Size grows with the ranks as it did.")
-    if size is not None:
-        texts.append(f"Size {size:g} was never run: it is predicted from the nearest sizes that were.")
-    return tuple(texts)
+def _conditions(known: _Problem, size: Size) -> tuple[str, ...]:
+    if size in known.sizes:
+        return (AS_THEY_WERE,)
+    numbers = " x ".join(f"{one:.6g}" for one in size)
+    count = len(known.sizes)
+    return (
+        AS_THEY_WERE,
+        f"Size {numbers} was never run: it is predicted from {count} size{'s' * (count > 1)} that were.",
+    )
 
 
 def _warnings(runs: Runs, ranks: float) -> tuple[str, ...]:

@@ -70,30 +70,38 @@ def _shapes() -> Shapes:
 
 SHAPES: Final = _shapes()
 KINDS: Final = int(SHAPES.kind.max()) + 1
+LEVELS: Final = int((MOST - LEAST) / STEP) + 1
+"""Levels of overhead."""
 NO_OVERHEAD_AT_ALL: Final = SHAPES.overhead == NONE
 
 
 @lru_cache(maxsize=512)
 def log_times(ranks: float) -> Floats:
     """The logarithm of T / w on `ranks` ranks, one per shape. Cached for recently used numbers of ranks."""
-    x = float(np.log(ranks))
-    shared = np.log1p(SHAPES.contention * ranks / (ranks + SHAPES.half))
-    work, overhead = shared - SHAPES.fall * x, SHAPES.overhead + SHAPES.growth * x
-    times: Floats = np.logaddexp(SHAPES.blend * work, SHAPES.blend * overhead) / SHAPES.blend
+    times = log_times_of_size(ranks, 0.0)
     times.flags.writeable = False
     return times
 
 
-def log_prior(largest_ranks: float) -> Floats:
-    """Log prior of each shape, given the largest scale of the runs.
+def log_times_of_size(ranks: float, load: float) -> Floats:
+    """As `log_times`, with the overhead multiplied by exp(load)."""
+    x = float(np.log(ranks))
+    shared = np.log1p(SHAPES.contention * ranks / (ranks + SHAPES.half))
+    work, overhead = shared - SHAPES.fall * x, SHAPES.overhead + load + SHAPES.growth * x
+    return np.asarray(np.logaddexp(SHAPES.blend * work, SHAPES.blend * overhead) / SHAPES.blend)
+
+
+def log_prior(largest_ranks: float | None) -> Floats:
+    """Log prior of each shape, given the largest scale of the runs; None for a weak series.
 
     `fall` has a Cauchy distribution about 1. The turn, the scale where overhead equals work, is expected near the
-    largest known scale: users run up to the scale where more ranks stop paying.
+    largest known scale: users run up to the scale where more ranks stop paying. In a weak series there is none.
     """
-    x = float(np.log(largest_ranks))
     falls = -np.log1p(((SHAPES.fall - 1) / FALL_SPREAD) ** 2)
-    turn = -SHAPES.overhead / (SHAPES.fall + SHAPES.growth)
-    prior = falls - np.abs(turn - x - TURN) / TURN_SPREAD
+    prior = falls - np.log(LEVELS)
+    if largest_ranks is not None:
+        turn = -SHAPES.overhead / (SHAPES.fall + SHAPES.growth)
+        prior = falls - np.abs(turn - float(np.log(largest_ranks)) - TURN) / TURN_SPREAD
     prior += np.where(SHAPES.growth > 0, np.log(GROWING), 0.0) + np.where(SHAPES.blend != 1, np.log(UNUSUAL_BLEND), 0.0)
     prior = np.where(NO_OVERHEAD_AT_ALL, falls + np.log(NO_OVERHEAD), prior)
     prior += np.where(SHAPES.contention > 0, np.log(CONTENDED), 0.0)

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from barograph_agent.protocol.tables import MAX_RANKS
-from barograph_modeler.forecasts.history import Application, problem_name
+from barograph_modeler.forecasts.history import Application
 from barograph_modeler.forecasts.library import Published, smallest_scale
 from barograph_modeler.scaling.predictor import Prediction, Refusal
 from barograph_modeler.serving.question import BadQuestion, Question
@@ -76,7 +76,7 @@ def answer(known: Published, question: Question) -> dict[str, Any]:
                 "largest_ranks": prediction.largest_ranks,
                 "pooled_from": prediction.pooled_from,
             },
-            "conditions": list(prediction.conditions),
+            "conditions": [*prediction.conditions, *query.growth()],
             "warnings": list(prediction.warnings),
         }
     if question.curve:
@@ -100,35 +100,55 @@ class _ProblemQuery:
     def __init__(self, known: Published, question: Question) -> None:
         self._question = question
         self._predictor = known.predictor
-        self._problem = problem_name(known.application, question.params)
-        self._application = known.application
-        self._names = list(known.problems)
-        self._runs = known.problems.get(self._problem)
-        every = known.problems.values() if self._runs is None else [self._runs]
-        self._smallest = int(min(runs.scales[0] for runs in every))
-        self._largest = int(max(runs.scales[-1] for runs in every))
+        self._problem, self._size = known.space.locate(question.params)
+        self._space, self._params = known.space, known.params
+        every = known.problems.get(self._problem)
+        # Where no size is asked for, the predictor has that of the only one, or of a series.
+        self._runs = every if every is None or self._size is None else every.of_size(self._size)
+        if self._runs is not None and not len(self._runs):
+            self._runs = None
+        of_problem = known.problems.values() if every is None else [every]
+        some = of_problem if self._runs is None else [self._runs]
+        self._smallest = int(min(runs.scales[0] for runs in some))
+        self._largest = int(max(runs.scales[-1] for runs in some))
 
     def predict(self, ranks: int) -> Prediction | Refusal:
         """The runtime on `ranks` ranks. Raises BadQuestion."""
         nodes = self._question.nodes
         if nodes is not None and ranks != self._question.ranks:
             nodes = max(1, round(ranks * nodes / self._question.ranks))
-        if (known := self._predictor.predict_known(self._problem, ranks)) is not None:
+        if (known := self._predictor.predict_known(self._problem, ranks, self._size)) is not None:
             return known
         try:
-            return self._predictor.predict(self._problem, ranks, nodes)
+            return self._predictor.predict(self._problem, ranks, nodes, self._size)
         except ValueError as error:
             raise BadQuestion(str(error)) from None
 
+    def growth(self) -> list[str]:
+        """If no size was asked for and the prediction goes along a series, the size that it has there."""
+        size = self._series_size(self._question.ranks)
+        return [] if size is None else [f"The size grows with the ranks as it did: {self._space.text(size)}."]
+
+    def _series_size(self, ranks: int) -> tuple[float, ...] | None:
+        if self._size is not None or self._runs is None or len(np.unique(self._runs.sizes, axis=0)) < 2:
+            return None
+        size = self._predictor.default_size(self._problem, ranks)
+        return None if isinstance(size, Refusal) else size
+
     def others(self) -> list[str]:
-        """If the problem has not run, parameters of the newest problems that have, at most OTHERS."""
-        if self._runs is not None:
-            return []
-        return [name.removeprefix(str(self._application)).strip() for name in self._names[-OTHERS:]]
+        """If the problem has not run, or several sizes have, parameters of the newest runs, at most OTHERS."""
+        has_size = self._size is not None or self._series_size(self._question.ranks) is not None
+        is_known = self._runs is not None and (has_size or not self._space.names)
+        return [] if is_known else list(self._params[-OTHERS:])
 
     def speedup(self, prediction: Prediction) -> dict[str, Any] | None:
-        """Speedup over the smallest scale: over the median of its runs, else over its prediction."""
+        """Speedup over the smallest scale: over the median of its runs, else over its prediction.
+
+        None along a series: the work at both scales differs.
+        """
         ranks = self._smallest
+        if self._series_size(ranks) is not None:
+            return None
         if self._runs is not None:
             seconds = smallest_scale(self._runs)[1]
         elif isinstance(at := self.predict(ranks), Prediction):
@@ -146,8 +166,10 @@ class _ProblemQuery:
     def pays(self) -> dict[str, Any] | None:
         """The largest number of ranks up to which doubling pays. `ends` is the reason that the search ended:
 
-        rule: doubling is less than MIN_GAIN times as fast. refusal: there is no prediction beyond.
+        rule: doubling is less than MIN_GAIN times as fast. refusal: there is no prediction beyond. None along a series.
         """
+        if self._series_size(self._smallest) is not None:
+            return None
         ranks, here = self._smallest, self.predict(self._smallest)
         if isinstance(here, Refusal):
             return None

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 
 from barograph_collector.daemon.runner import Output
 from barograph_modeler.forecasts import history as bounds
 from barograph_modeler.forecasts import library as module
 from barograph_modeler.forecasts.forecaster import Forecaster
-from barograph_modeler.forecasts.history import Application, WorkloadHistory, WorkloadPlace, problem_name
+from barograph_modeler.forecasts.history import Application, WorkloadHistory, WorkloadPlace
 from barograph_modeler.forecasts.library import PredictorLibrary
 from barograph_modeler.forecasts.scoreboard import Forecast, Scoreboard
 from barograph_modeler.learning.jobs import VERDICT_SECONDS
@@ -63,6 +62,11 @@ def learned(scales: tuple[int, ...] = (1, 2, 4, 8, 16), **campaign: Any) -> tupl
         for _ in range(3):
             life.run(made.run(ranks))
     return life, made
+
+
+def runs_of(forecaster: Forecaster) -> list[float]:
+    """Seconds of all runs in the history of the application."""
+    return [seconds for _, every in forecaster.history.runs(SOLVER) for seconds in every]
 
 
 def judged(job: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
@@ -116,23 +120,23 @@ def test_a_surprise_counts_against_the_interval_and_a_failure_only_as_such(chang
 
 def test_failed_runs_and_runs_that_alarmed_do_not_enter_the_history():
     life, campaign = learned()
-    before = len(life.forecaster.history.runs(SOLVER)["lab/solver n=1"])
+    before = len(runs_of(life.forecaster))
     life.run(campaign.run(2, status=9))
     job = campaign.run(2, factor=3.0)
     life.observe(("jobs", job["jobs"]), ("scores", verdict(job, 2.0)))
     life.observe(("runs", job["runs"]))
-    assert len(life.forecaster.history.runs(SOLVER)["lab/solver n=1"]) == before
+    assert len(runs_of(life.forecaster)) == before
     assert [row["result"] for row in life.rows("outcomes")] == ["withheld"]
 
 
 def test_inconclusive_runs_are_scored_and_learned_so_that_predictions_do_not_seem_better_than_they_are():
     life, campaign = learned()
-    before = len(life.forecaster.history.runs(SOLVER)["lab/solver n=1"])
+    before = len(runs_of(life.forecaster))
     job = campaign.run(2)
     job["runs"]["imported"][:] = 0
     life.observe(("jobs", job["jobs"]))
     life.observe(("runs", job["runs"]), ("scores", verdict(job, 0.5, state="inconclusive")))
-    assert len(life.forecaster.history.runs(SOLVER)["lab/solver n=1"]) == before + 1
+    assert len(runs_of(life.forecaster)) == before + 1
     assert [row["result"] for row in life.rows("outcomes")] == ["inside"]
 
 
@@ -168,11 +172,11 @@ def test_while_the_alerts_are_away_runs_wait_for_their_verdict():
 
 def test_runs_accepted_as_the_new_normal_replace_the_history_of_their_workload():
     history = WorkloadHistory()
-    place = WorkloadPlace("w", SOLVER, "p", 4, 1)
+    place = WorkloadPlace("w", SOLVER, (), 4, 1)
     for seconds in (1.0, 1.1, 1.2):
         history.learn(place, seconds)
     history.replace(place, [2.0, 2.1])
-    assert history.runs(SOLVER)["p"].seconds.tolist() == [2.0, 2.1]
+    assert history.runs(SOLVER) == [(place, [2.0, 2.1])]
 
 
 Piece = tuple[str, dict[str, Any], bool]
@@ -308,9 +312,7 @@ def test_history_is_bounded_in_every_direction(monkeypatch):
     for number in range(8):
         application = Application("lab", f"app{number % 4}")
         for ranks in range(1, bounds.SCALES + 3):
-            place = WorkloadPlace(
-                f"{application}@{ranks}:{number}", application, problem_name(application, {"n": str(number)}), ranks, 0
-            )
+            place = WorkloadPlace(f"{application}@{ranks}:{number}", application, (("n", str(number)),), ranks, 0)
             for seconds in range(1, bounds.RUNS + 3):
                 history.learn(place, float(seconds))
     assert len(history) == 5
@@ -319,21 +321,22 @@ def test_history_is_bounded_in_every_direction(monkeypatch):
     assert max(place.ranks for place, _ in scales) == bounds.SCALES + 2
     assert min(place.ranks for place, _ in scales) == 3
     assert all(len(seconds) == bounds.RUNS for _, seconds in scales)
-    assert sum(map(len, history.runs(Application("lab", "app3")).values())) <= bounds.FIT_RUNS
+    assert sum(len(seconds) for _, seconds in history.runs(Application("lab", "app3"))) <= bounds.FIT_RUNS
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, math.inf])
 def test_runtimes_and_scales_that_are_none_do_not_enter(seconds):
     history = WorkloadHistory()
-    history.learn(WorkloadPlace("w", SOLVER, "p", 4, 1), seconds)
-    history.learn(WorkloadPlace("w", SOLVER, "p", 0, 1), 1.0)
+    history.learn(WorkloadPlace("w", SOLVER, (), 4, 1), seconds)
+    history.learn(WorkloadPlace("w", SOLVER, (), 0, 1), 1.0)
     assert SOLVER not in history
 
 
 def test_nodes_that_contradict_the_ranks_count_as_unknown():
     history = WorkloadHistory()
-    history.learn(WorkloadPlace("w", SOLVER, "p", 2, 4), 1.0)
-    assert np.isnan(history.runs(SOLVER)["p"].nodes).all()
+    history.learn(WorkloadPlace("w", SOLVER, (), 2, 4), 1.0)
+    ((place, _),) = history.runs(SOLVER)
+    assert place.known_nodes is None
 
 
 def test_the_scoreboard_gives_median_error_and_coverage_by_hand():

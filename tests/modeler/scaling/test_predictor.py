@@ -168,13 +168,6 @@ def test_a_size_never_run_is_predicted_from_the_others():
     assert refused(predictor, "a", 64) == "the runs have 4 sizes and none was asked for, expected a size"
 
 
-def test_a_weak_series_goes_on_along_itself_only():
-    p = np.array([1.0, 2, 4, 8, 16])
-    predictor = fit({"a": Runs.of(p, 10 + np.log2(p), size=1000 * p)})
-    assert predicted(predictor, "a", 64, size=64000).expected_seconds == pytest.approx(16, rel=0.1)
-    assert refused(predictor, "a", 64, size=1000).startswith("every size was run at one scale only")
-
-
 def test_learning_run_by_run_comes_to_the_same_as_learning_at_once():
     known = {"a": runs(amdahl(1, 100)), "b": runs(amdahl(2, 300), (1, 2, 4))}
     late = Runs.of([8, 16], [2 + 300 / 8, 2 + 300 / 16])

@@ -23,6 +23,7 @@ from barograph_collector.daemon.service import MetricsServer, serve_metrics
 from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.forecasts.history import Application
 from barograph_modeler.forecasts.library import PredictorLibrary, Published
+from barograph_modeler.forecasts.problems import ProblemSpace
 from barograph_modeler.learning.learner import Learner
 from barograph_modeler.processor import ModelerProcessor
 from barograph_modeler.scaling.history import Runs
@@ -215,19 +216,22 @@ class Fixed:
     def __init__(self, seconds: Mapping[int, float]) -> None:
         self._seconds = seconds
 
-    def predict(self, problem: str, ranks: float, nodes: float | None = None) -> Prediction | Refusal:
+    def predict(
+        self, problem: str, ranks: float, nodes: float | None = None, size: object = None
+    ) -> Prediction | Refusal:
         if (seconds := self._seconds.get(int(ranks))) is None:
             return Refusal("too far out")
         limits = (seconds, seconds / 2, seconds * 2)
         return Prediction(*limits, {"fixed": 1.0}, 3, 3, 4, 0, (), (), Mixture.single(np.log(seconds), 0.1, 10.0))
 
-    def predict_known(self, problem: str, ranks: float) -> None:
+    def predict_known(self, problem: str, ranks: float, size: object = None) -> None:
         """No scale has runs of its own."""
 
 
 def asked(seconds: Mapping[int, float], ranks: int) -> dict[str, Any]:
     runs = {"lab/app": Runs.of([1, 1, 2, 4], [100.0, 104.0, 50.0, 25.0])}
-    known = Published(Application("lab", "app"), Fixed(seconds), runs, [])  # type: ignore[arg-type]
+    app = Application("lab", "app")
+    known = Published(app, ProblemSpace(app), Fixed(seconds), runs, [], [])  # type: ignore[arg-type]
     return answer(known, Question("app", ranks))
 
 
@@ -237,6 +241,43 @@ def test_more_ranks_pay_until_twice_as_many_are_less_than_a_quarter_faster():
     assert said["pays"] == {"until_ranks": 4, "ends": "rule", "gain": MIN_GAIN}
     assert said["speedup"] == {"base_ranks": 1, "base_seconds": 102.0, "ratio": 102 / 33, "efficiency": 102 / 33 / 8}
     assert asked({1: 100.0, 2: 51.0, 4: 30.0}, 2)["pays"] == {"until_ranks": 4, "ends": "refusal", "gain": MIN_GAIN}
+
+
+def test_a_size_never_run_is_predicted_and_without_one_the_sizes_that_were_are_listed():
+    made, campaign = Forecaster(PredictorLibrary(Inline(), worked=lambda: 0.0)), Campaign()
+    processor = ModelerProcessor(Learner(), made, inline_features())
+    for n in (1, 2, 4):
+        for ranks in (2, 4, 8, 16):
+            for table, columns in campaign.run(ranks, n).items():
+                processor.observe(table, columns, 0.0)
+    processor.step(0.0)
+    processor.step(0.0)
+    known = made.library.published[Application("lab", "solver")]
+    said = answer(known, Question("solver", 64, params={"n": "8"}, curve=True))
+    assert said["expected_seconds"] == pytest.approx(law(64, 8), rel=0.25)
+    assert said["lower_seconds"] < law(64, 8) < said["upper_seconds"]
+    assert "Size 8 was never run" in " ".join(said["conditions"])
+    assert said["others"] == ["n=1", "n=2", "n=4"]
+    vague = answer(known, Question("solver", 64))
+    assert vague["refusal"] == "the runs have 3 sizes and none was asked for, expected a size"
+    assert vague["others"] == ["n=1", "n=2", "n=4"]
+    run = answer(known, Question("solver", 16, params={"n": "4"}))
+    assert run["expected_seconds"] == pytest.approx(law(16, 4), rel=0.05)
+
+
+def test_along_a_weak_series_no_size_need_be_given():
+    made, campaign = Forecaster(PredictorLibrary(Inline(), worked=lambda: 0.0)), Campaign()
+    processor = ModelerProcessor(Learner(), made, inline_features())
+    for ranks in (2, 4, 8, 16):
+        for table, columns in campaign.run(ranks, ranks).items():
+            processor.observe(table, columns, 0.0)
+    processor.step(0.0)
+    processor.step(0.0)
+    said = answer(made.library.published[Application("lab", "solver")], Question("solver", 32, curve=True))
+    assert said["expected_seconds"] == pytest.approx(law(32, 32), rel=0.15)
+    assert "The size grows with the ranks as it did: n=32." in said["conditions"]
+    assert said["speedup"] is said["pays"] is None
+    assert [point[0] for point in said["observed"]] == [2, 4, 8, 16]
 
 
 def test_a_refusal_is_an_answer_and_says_why():

@@ -1,0 +1,1 @@
+"""Models of problems with several sizes, and their weights."""
