@@ -22,7 +22,7 @@ from barograph_modeler.state.stateful import Stateful
 class ModelerProcessor(Stateful):
     """Passes rows to all parts, jobs to the learner once they are recognised, and ended runs to the forecasters.
 
-    The learner compares within groups of like work; the forecasters learn across all work of an application.
+    The learner compares within groups of like work; the forecasters learn across the problems of an application.
     """
 
     STATE = ("recognizer", "changes", "learner", "forecaster", "features")
@@ -70,6 +70,7 @@ class ModelerProcessor(Stateful):
         """Learn from jobs whose health is known, and return the rows to write. now: Unix seconds."""
         for assigned in self.recognizer.step(now):
             self.learner.begin(assigned.job, assigned.group)
+            self.forecaster.assign(assigned)
         outputs = []
         guard = self.quarantine.guard
         for edit in self._edits:
@@ -82,7 +83,7 @@ class ModelerProcessor(Stateful):
             with guard("end", ended.job):
                 outputs += self._end(ended, now)
         for workload, runtimes in self.learner.accepted:
-            self.forecaster.accept(family_of(workload), runtimes)
+            self.forecaster.accept(workload, runtimes)
         self.learner.ended.clear()
         self.learner.accepted.clear()
         for forecast in (self.forecaster.step, self.features.step):
@@ -99,9 +100,8 @@ class ModelerProcessor(Stateful):
             merge = self.recognizer.end(ended.job, healthy=healthy, is_like=self.learner.are_alike, now=now)
             outputs += self.changes.end(ended.job, ended.workload, ended.runtime_seconds, now)
             outputs += self._merge(merge, now)
-        of_family = ended._replace(workload=family_of(ended.workload))
-        self.forecaster.end(of_family, now)
-        self.features.end(of_family, now)
+        self.forecaster.end(ended, now)
+        self.features.end(ended._replace(workload=family_of(ended.workload)), now)
         return outputs
 
     def _forget(self, job: str) -> None:
@@ -113,6 +113,7 @@ class ModelerProcessor(Stateful):
         if merge is None:
             return []
         self.changes.merge(merge.gone, merge.into)
+        self.forecaster.merge(merge.gone, merge.into)
         return self.learner.merge(merge.gone, merge.into, now)
 
     def state(self) -> dict[str, Any]:

@@ -74,7 +74,7 @@ class Tree:
         self.disk = CountingDisk()
         self.system = SYSTEM._replace(processes=self.processes, disk=self.disk)
         self.program = self.file("bin/solver", b"\x7fELF but no more")
-        self.plain, self.salt = False, None
+        self.plain, self.numbers, self.salt = False, False, None
         self.cluster = "lab"
         self.belongs = True
 
@@ -102,7 +102,7 @@ class Tree:
 
     def evidence(self, deadline: float = FOREVER) -> list[WorkEvidence]:
         subject = Subject(PID, str(self.program), lambda pid: self.belongs)
-        rules = WorkRules(self.cluster, self.salt, self.root / "digests.json", self.plain)
+        rules = WorkRules(self.cluster, self.salt, self.root / "digests.json", self.plain, self.numbers)
         return list(investigate(subject, rules, self.system, deadline))
 
     def row(self, *words: bytes, **options: Any) -> dict[str, Any]:
@@ -705,3 +705,32 @@ def test_only_regular_files_are_opened_to_be_read(tmp_path: Path) -> None:
     file = SYSTEM.disk.open_regular(tmp_path / "file")
     assert hashlib.sha256(os.pread(file, 10, 0)).digest() == hashlib.sha256(b"x").digest()
     os.close(file)
+
+
+# Numbers
+
+
+def test_numbers_of_words_and_small_inputs_are_kept_where_the_site_says_so(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    tree.file("work/case.in", b"mesh 64 64 32  # run 4711b of ada\nsteps=100\n")
+    words = [b"case.in", b"--steps=4000", b"-s20", b"8x4", b"hunter2", b"10.1.2.3.4", b"-n", b"16"]
+    assert tree.row(*words)["numbers"] == ""
+    tree.numbers = True
+    found = json.loads(tree.row(*words)["numbers"])
+    assert [(one["word"], one["file"], one["values"]) for one in found] == [
+        (1, 0, "4000"),
+        (2, 0, "20"),
+        (3, 0, "8 4"),
+        (7, 0, "16"),
+        (0, 1, "64 64 32 100"),
+    ]
+    other = json.loads(tree.row(b"case.in", b"--steps=8000", *words[2:])["numbers"])
+    assert [one["form"] for one in other] == [one["form"] for one in found]
+
+
+@pytest.mark.parametrize("data", [b"1 " * 65, b"1\0 2", b"x" * 20_000 + b" 1 ", b"no number"])
+def test_data_and_big_files_have_no_numbers(tmp_path: Path, data: bytes) -> None:
+    tree = Tree(tmp_path)
+    tree.numbers = True
+    tree.file("work/data", data)
+    assert tree.row(b"data")["numbers"] == ""

@@ -44,6 +44,7 @@ def asked(
         "plain": "",
         "reason": "",
         "platform": "",
+        "numbers": "",
         "folder": json.dumps({digest(name): digest(text, 16) for name, text in folder.items()}) if folder else "",
     }
     return row | other

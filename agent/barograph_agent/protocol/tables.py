@@ -143,11 +143,13 @@ TABLES: Final[dict[str, Table]] = {
         # `words`: JSON, a digest for each word after the program or the script, key=value as two joined by "=".
         # `inputs`: JSON, word (index, -1: standard input), digest and bytes of each file that a word names. `folder`:
         # JSON, where there is none: digests of small files in the working folder by digests of their names. `threads`
-        # as in OMP_NUM_THREADS and the like, -1 if unknown. `plain`: the words themselves (JSON), where the site says
-        # so. `reason`: why something is missing, in words.
+        # as in OMP_NUM_THREADS and the like, -1 if unknown. `numbers`: JSON, where the site keeps them: of each word
+        # that is a number, and of each small input file with numbers (`file` 1), `word` as in `inputs`, the numbers
+        # (`values`, with spaces between) and `form`, a digest of the text with a mark for each. `plain`: the words
+        # themselves (JSON), where the site keeps them. `reason`: why something is missing, in words.
         _table("works", job=_N, executable=_T, program=_T, script=_T, words=Json.TEXTS, inputs=Json.OBJECTS,
                ranks=_RANKS, nodes=_RANKS, ranks_per_node=_RANKS, threads=_UNKNOWN_COUNT, plain=Json.TEXTS, reason=_T,
-               folder=(Json.MAP, ""), platform=(Json.MAP, "")),
+               folder=(Json.MAP, ""), platform=(Json.MAP, ""), numbers=(Json.OBJECTS, "")),
         # The work that a job does, as the modeler recognises it. `workload` is the group of like work: that of the row
         # of `jobs` (`family`), or one with a digest of what was asked for after it. `how`: first, same, like, merged
         # or none (nothing is known of what was asked for). `reason`: in words. The last row of a job counts.

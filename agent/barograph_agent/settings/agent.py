@@ -116,10 +116,13 @@ class AgentSettings(Section, frozen=True):
         Option("whose busy processes beside a rank are recorded by name; own: of the job's user only"),
     ] = "all"
     work: Annotated[
-        Literal["digests", "plain", "none"],
-        Form("WHAT", "digests, plain or none"),
-        Option("what is recorded of command lines and input files; plain: the words of command lines too"),
-    ] = "digests"
+        Literal["numbers", "digests", "plain", "none"],
+        Form("WHAT", "numbers, digests, plain or none"),
+        Option(
+            "what is recorded of command lines and input files: digests; numbers: and numbers in them; plain: and the"
+            " words of command lines"
+        ),
+    ] = "numbers"
     salt: Annotated[
         File, Option("a secret of the site, without which digests cannot be guessed", otherwise="the cluster's name")
     ] = None

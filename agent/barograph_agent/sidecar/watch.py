@@ -306,6 +306,7 @@ class Watch:
             Path(salt) if salt else None,
             self.directory.parent / DIGESTS,
             plain=self._work == "plain",
+            numbers=self._work in ("numbers", "plain"),
         )
         return Inquiry(system, lambda deadline: investigation.investigate(subject, rules, system, deadline))
 

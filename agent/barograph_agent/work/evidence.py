@@ -19,6 +19,18 @@ class Input(msgspec.Struct, frozen=True):
     bytes: int
 
 
+class NumbersOfText(msgspec.Struct, frozen=True):
+    """The numbers of a word, by its index, or of the file that it names; -1: of standard input.
+
+    values: with spaces between. form: the digest of the text with a mark for each number. file: 1 for a file.
+    """
+
+    word: int
+    file: int
+    form: str
+    values: str
+
+
 class WorkEvidence(msgspec.Struct, frozen=True):
     """A row of `works` without the job's own columns."""
 
@@ -29,6 +41,7 @@ class WorkEvidence(msgspec.Struct, frozen=True):
     inputs: list[Input] = []
     folder: dict[str, str] = {}
     """Digests of small files in the working folder, by digests of their names."""
+    numbers: list[NumbersOfText] = []
     platform: dict[str, str] = {}
     """What it runs on, in words."""
     threads: int = -1
@@ -53,6 +66,7 @@ class WorkEvidence(msgspec.Struct, frozen=True):
             "script": self.script,
             "words": _json(self.words),
             "inputs": _json(self.inputs),
+            "numbers": _json(self.numbers) if self.numbers else "",
             "folder": _json(self.folder) if self.folder else "",
             "platform": _json(self.platform) if self.platform else "",
             "threads": self.threads,

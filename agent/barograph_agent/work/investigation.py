@@ -11,9 +11,10 @@ from typing import Final, NamedTuple
 from barograph_agent.kernel.readings import process_stat
 from barograph_agent.system.processes import seconds
 from barograph_agent.system.system import System
+from barograph_agent.work import numbers
 from barograph_agent.work.command import CommandLine, ScriptKind, keyed, parse
 from barograph_agent.work.contents import Content, Contents, OutOfTime
-from barograph_agent.work.evidence import Input, WorkEvidence
+from barograph_agent.work.evidence import Input, NumbersOfText, WorkEvidence
 from barograph_agent.work.folder import FolderTooBig, small_files
 from barograph_agent.work.platform import platform
 from barograph_agent.work.salt import Salt
@@ -46,13 +47,15 @@ class Subject(NamedTuple):
 class WorkRules(NamedTuple):
     """What the site wants. salt: the file of its secret; without one `cluster` is the secret.
 
-    memory: the file in which digests are remembered. plain: whether words are kept as they are.
+    memory: the file in which digests are remembered. numbers, plain: whether numbers in words and small input files,
+    and all words, are kept as they are.
     """
 
     cluster: str
     salt: Path | None
     memory: Path
     plain: bool = False
+    numbers: bool = False
 
 
 def investigate(subject: Subject, rules: WorkRules, system: System, deadline: float) -> Iterator[WorkEvidence]:
@@ -69,7 +72,7 @@ def investigate(subject: Subject, rules: WorkRules, system: System, deadline: fl
     salt = Salt(secret)
     contents = Contents(system, salt, rules.memory, deadline)
     try:
-        for evidence in _Investigation(subject, system, salt, contents, plain=rules.plain).steps():
+        for evidence in _Investigation(subject, system, salt, contents, rules).steps():
             yield evidence
     except OutOfTime:
         yield evidence.but("time: not everything was read in time")
@@ -77,14 +80,14 @@ def investigate(subject: Subject, rules: WorkRules, system: System, deadline: fl
 
 
 class _Investigation:
-    def __init__(self, subject: Subject, system: System, salt: Salt, contents: Contents, *, plain: bool) -> None:
+    def __init__(self, subject: Subject, system: System, salt: Salt, contents: Contents, rules: WorkRules) -> None:
         self._pid, self._program = subject.pid, subject.program
         self._subject = subject
         self._system = system
         self._processes = system.processes
         self._salt = salt
         self._contents = contents
-        self._plain = plain
+        self._plain, self._numbers = rules.plain, rules.numbers
 
     def steps(self) -> Iterator[WorkEvidence]:
         processes, pid = self._processes, self._pid
@@ -109,6 +112,7 @@ class _Investigation:
             words=[self._word(word) for word in words],
             threads=_threads(processes.environment(pid)),
             plain=[word.decode(errors="backslashreplace") for word in words] if self._plain else None,
+            numbers=self._numbers_of(words[: MOST_WORDS - 1] if cut else words),
         )
         yield evidence
         executable = self._contents.of_executable(processes.place(pid, "exe"))
@@ -132,6 +136,13 @@ class _Investigation:
     def _word(self, word: bytes) -> str:
         key, value = keyed(word)
         return f"{self._salt.word(key)}={self._salt.word(value)}" if key else self._salt.word(value)
+
+    def _numbers_of(self, words: list[bytes]) -> list[NumbersOfText]:
+        found = ((index, numbers.of_word(word)) for index, word in enumerate(words)) if self._numbers else ()
+        return [self._in_log(one, index, file=0) for index, one in found if one is not None]
+
+    def _in_log(self, found: numbers.Numbers, word: int, file: int) -> NumbersOfText:
+        return NumbersOfText(word, file, self._salt.word(found.form), " ".join(found.values))
 
     def _path(self, name: bytes) -> Path:
         """A file as the process sees it: it may have other mounts than this one."""
@@ -174,6 +185,8 @@ class _Investigation:
             is_written = found.size < 0 or found.trouble.startswith(("written", "changed"))
             inputs = evidence.inputs if is_written else [*evidence.inputs, Input(index, found.digest, found.size)]
             evidence = evidence.but(reason, inputs=inputs)
+            if self._numbers and not is_written and (text := numbers.of_text(self._contents.small_text(path))):
+                evidence = evidence.but(numbers=[*evidence.numbers, self._in_log(text, index, file=1)])
             yield evidence
 
     def _with_folder(self, evidence: WorkEvidence, changed_before: float) -> WorkEvidence:

@@ -44,7 +44,9 @@ def main(arguments: Sequence[str]) -> int:
         except (OSError, UnicodeDecodeError) as error:
             text = f"token {options.token}: {error}, expected one of `barograph keys add user`"
             raise CommandError(text) from None
-    fields = {name: getattr(options, name) for name in ("app", "ranks", "nodes", "cluster", "risk")}
+    if options.like is None and (options.app is None or options.ranks is None):
+        parser.error("--app and --ranks are missing, expected both or --like JOB")
+    fields = {name: getattr(options, name) for name in ("app", "like", "ranks", "nodes", "cluster", "risk")}
     fields = question(params, **fields, curve=1 if options.plot else None)
     if options.features is not None:
         fields |= {f"feature.{name}": value for name, value in read_features(options.features).items()}
@@ -81,8 +83,9 @@ def _parser() -> argparse.ArgumentParser:
         prog="barograph predict",
         description="Predict the runtime of a run, also at untried scales, from the runs in the log.",
     )
-    parser.add_argument("--app", required=True, help="the application, as named by `barograph run --app` or its import")
-    parser.add_argument("--ranks", required=True, metavar="N", help="MPI ranks")
+    parser.add_argument("--app", help="the application, as named by `barograph run --app` or its import")
+    parser.add_argument("--like", metavar="JOB", help="a job in the log: what is not given is as in it")
+    parser.add_argument("--ranks", metavar="N", help="MPI ranks")
     parser.add_argument("--nodes", metavar="N", help="number of nodes (default: as in the history)")
     parser.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter; repeatable")
     parser.add_argument(

@@ -83,9 +83,18 @@ def _scaling(answer: Answer) -> Iterator[str]:
 
 
 def _known_params(answer: Answer) -> Iterator[str]:
+    """The parameters that have been run, one set per line."""
     if answer["others"]:
-        known = "; ".join(other or "none" for other in answer["others"])
-        yield f"No run has these parameters. Parameters that have been run: {known}."
+        yield "Parameters that have been run, for --param:"
+        yield from (f"  {_runs(other)}" for other in answer["others"])
+
+
+def _runs(known: Answer) -> str:
+    ranks = f"{known['least_ranks']:,} to {known['most_ranks']:,}"
+    ranks = plural(known["most_ranks"], "rank") if known["least_ranks"] == known["most_ranks"] else f"{ranks} ranks"
+    lower, upper = span(known["least_seconds"]), span(known["most_seconds"])
+    seconds = lower if lower == upper else f"{lower} to {upper}"
+    return f"{known['params'] or 'none'}: {plural(known['runs'], 'run')} on {ranks}, {seconds}"
 
 
 def _basis(basis: Answer) -> str:

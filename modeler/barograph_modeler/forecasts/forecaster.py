@@ -11,7 +11,9 @@ from barograph_collector.daemon.runner import Output
 from barograph_modeler.forecasts.history import Application, WorkloadHistory, WorkloadPlace, parse_params
 from barograph_modeler.forecasts.library import PredictorLibrary
 from barograph_modeler.forecasts.predictions import JOBS, Predictions
+from barograph_modeler.forecasts.works import WORK, WorkIndex, with_work
 from barograph_modeler.learning.pending import EndedJob
+from barograph_modeler.recognition.recognizer import Assigned
 from barograph_modeler.scaling.predictor import Prediction
 from barograph_modeler.state import lru
 from barograph_modeler.state.stateful import Stateful
@@ -27,15 +29,23 @@ class Forecaster(Stateful):
     A job is predicted once the whole log has been read without its end. Rows that are in the log are not written again.
     """
 
-    STATE = ("history", "predictions", "refused", "_places", "_open")
+    STATE = ("history", "works", "predictions", "refused", "_waiting", "_places", "_jobs", "_over", "_open")
 
     def __init__(self, library: PredictorLibrary) -> None:
         self.history = WorkloadHistory()
+        self.works = WorkIndex()
         self.library = library
         # In rows of earlier versions the method is empty.
         self.predictions = Predictions(METHOD, "")
         self.refused = 0
+        self._waiting: OrderedDict[str, WorkloadPlace] = OrderedDict()
+        """Jobs without a group, their places with the parameters only."""
         self._places: OrderedDict[str, WorkloadPlace] = OrderedDict()
+        """By group."""
+        self._jobs: OrderedDict[str, str] = OrderedDict()
+        """The groups of jobs."""
+        self._over: OrderedDict[str, None] = OrderedDict()
+        """Jobs that have ended."""
         self._open: OrderedDict[str, str] = OrderedDict()
         self._more = False
 
@@ -59,6 +69,7 @@ class Forecaster(Stateful):
                 self._read_jobs(columns)
             case "runs":
                 for job in columns["job"]:
+                    lru.store(self._over, job, None, JOBS)
                     self._open.pop(job, None)
             case "predictions" | "outcomes":
                 for job in self.predictions.read(table, columns):
@@ -94,17 +105,44 @@ class Forecaster(Stateful):
                 outputs += self._predict(job, place, now)
         return outputs
 
+    def assign(self, assigned: Assigned) -> None:
+        """Take a job's group: its first one, or the one that it was moved to."""
+        job, group = assigned.job, assigned.group
+        place = self._waiting.pop(job, None) or self.place_of(job)
+        if place is None:
+            return
+        label = self.works.label(place.application, assigned.asked)
+        if assigned.by_traffic:
+            label = f"{label}.{group.rpartition('+')[2]}".lstrip(".")
+        params = with_work(place.params, label, assigned.asked)
+        if group not in self._places:
+            # A later run of the group may differ in numbers that do not matter.
+            lru.store(self._places, group, place._replace(workload=group, params=params), WORKLOADS)
+        lru.store(self._jobs, job, group, JOBS)
+        if job not in self.predictions and job not in self._over:
+            lru.store(self._open, job, group, JOBS)
+
+    def merge(self, gone: str, into: str) -> None:
+        """Take two groups for one."""
+        old, new = self._places.get(gone), self._places.get(into)
+        if old is not None and new is not None:
+            self.history.merge(old, new)
+            self._places[gone] = new
+            self.works.join(new.application, *(dict(place.params).get(WORK, "") for place in (old, new)))
+            self.library.mark_changed([new.application])
+
+    def place_of(self, job: str) -> WorkloadPlace | None:
+        """The place of a job that is running or has ended; None if it is unknown."""
+        return self._places.get(self._jobs.get(job, ""))
+
     def _read_jobs(self, columns: Mapping[str, Column]) -> None:
         names = ("job", "workload", "cluster", "app", "params", "ranks", "nodes")
         for job, workload, cluster, app, params, ranks, nodes in zip(*(columns[n] for n in names), strict=True):
             if ranks < 1:
                 continue  # not an MPI job
-            application = Application(cluster, app)
             ordered = tuple(sorted(parse_params(params).items()))
-            place = WorkloadPlace(workload, application, ordered, int(ranks), int(nodes))
-            lru.store(self._places, workload, place, WORKLOADS)
-            if job not in self.predictions:
-                lru.store(self._open, job, workload, JOBS)
+            place = WorkloadPlace(workload, Application(cluster, app), ordered, int(ranks), int(nodes))
+            lru.store(self._waiting, job, place, JOBS)
 
     def _predict(self, job: str, place: WorkloadPlace | None, now: float) -> list[Output]:
         known = None if place is None else self.library.published.get(place.application)

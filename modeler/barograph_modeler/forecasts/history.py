@@ -94,6 +94,16 @@ class WorkloadHistory:
         for one in seconds:
             self.learn(place, one)
 
+    def merge(self, gone: WorkloadPlace, into: WorkloadPlace) -> None:
+        """Give the runs of one workload to another."""
+        workloads = self._problems.get((gone.application, gone.problem))
+        if gone == into or workloads is None or gone not in workloads:
+            return
+        for seconds in workloads.pop(gone):
+            self.learn(into, seconds)
+        if not workloads:
+            self._evict((gone.application, gone.problem))
+
     def applications(self) -> list[Application]:
         """A copy of the names of all applications. Thread-safe."""
         return list(self._applications)

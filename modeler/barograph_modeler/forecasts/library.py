@@ -36,16 +36,27 @@ class WorkloadPrediction(NamedTuple):
     speedup: float
 
 
+class KnownParams(NamedTuple):
+    """Parameters that have been run, as text, with the number of runs and their ranges of ranks and seconds."""
+
+    params: str
+    runs: int
+    least_ranks: int
+    most_ranks: int
+    least_seconds: float
+    most_seconds: float
+
+
 class Published(NamedTuple):
     """The predictor of one application and the space of its problems, the runs it was fitted to by problem, the
-    parameters of its workloads with the newest last, predictions for its newest workloads, and the scaling curve of its
-    newest problem."""
+    parameters that have been run with the newest last, predictions for its newest workloads, and the scaling curve of
+    its newest problem."""
 
     application: Application
     space: ProblemSpace
     predictor: Predictor
     problems: Mapping[str, Runs]
-    params: Sequence[str]
+    params: Sequence[KnownParams]
     seen: Sequence[WorkloadPrediction]
     curve: ScalingCurve | None = None
 
@@ -65,9 +76,24 @@ def publish(application: Application, known: Sequence[tuple[WorkloadPlace, list[
             seen.append(WorkloadPrediction(place.workload, *limits, speedup))
     newest = known[-1][0]
     problem, size = space.place(newest)
-    curve = scaling_curve(predictor, newest.problem, problem, size, problems[problem])
-    params = dict.fromkeys(place.problem.removeprefix(str(application)).strip() for place, _ in known)
-    return Published(application, space, predictor, problems, list(params), seen, curve)
+    curve = scaling_curve(predictor, f"{application} {space.name(newest)}".strip(), problem, size, problems[problem])
+    return Published(application, space, predictor, problems, _known_params(space, known), seen, curve)
+
+
+def _known_params(space: ProblemSpace, known: Sequence[tuple[WorkloadPlace, list[float]]]) -> list[KnownParams]:
+    found: dict[str, KnownParams] = {}
+    for place, seconds in known:
+        name = space.name(place)
+        one = found.pop(name, KnownParams(name, 0, place.ranks, place.ranks, math.inf, 0.0))
+        found[name] = KnownParams(
+            name,
+            one.runs + len(seconds),
+            min(one.least_ranks, place.ranks),
+            max(one.most_ranks, place.ranks),
+            min(one.least_seconds, *seconds),
+            max(one.most_seconds, *seconds),
+        )
+    return list(found.values())
 
 
 def _runs(space: ProblemSpace, known: Sequence[tuple[WorkloadPlace, list[float]]]) -> dict[str, Runs]:

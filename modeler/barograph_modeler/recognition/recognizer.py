@@ -11,7 +11,7 @@ from barograph_agent.protocol.wire import Column
 from barograph_collector.daemon.quarantine import Quarantine
 from barograph_collector.daemon.runner import Output
 from barograph_modeler.recognition.family import Decision, Family, How, Merge, Relevance, UnknownWork, family_of
-from barograph_modeler.recognition.request import Request
+from barograph_modeler.recognition.request import Asked, Request
 from barograph_modeler.recognition.signature import Signature, look, signatures
 from barograph_modeler.state import lru
 from barograph_modeler.state.stateful import Stateful
@@ -35,10 +35,13 @@ Histories: TypeAlias = Literal["user", "account", "shared"]
 
 
 class Assigned(NamedTuple):
-    """A job and its group."""
+    """A job and its group. asked: what it asked for, None if unknown. by_traffic: whether what it communicates
+    decided."""
 
     job: str
     group: str
+    asked: Asked | None
+    by_traffic: bool = False
 
 
 class _Place(NamedTuple):
@@ -53,6 +56,7 @@ class _Place(NamedTuple):
     how: How
     reason: str
     request: Request | None = None
+    asked: Asked | None = None
     differ: frozenset[str] = frozenset()
     is_recorded: bool = False
     has_moved: bool = False
@@ -65,6 +69,7 @@ class _Waiting:
         self.seen_at = seen_at
         self.row: Mapping[str, Any] | None = None
         self.request: Request | None = None
+        self.asked: Asked | None = None
         self.reason = ""
         self.has_evidence = self.is_over = False
 
@@ -126,15 +131,17 @@ class Recognizer(Stateful):
                         self._waiting[job].is_over = True
 
     def _read_evidence(self, row: Mapping[str, Any], now: float) -> None:
+        asked = None
         try:
             request, reason = Request.of_row(row), row["reason"]
+            asked = request.asked(row) if request is not None else None
         except ValueError as error:
             request, reason = None, str(error)
         if row["job"] in self._places:
             self._learn_late(row["job"], request, now)
             return
         waiting = self._wait(row["job"], now)
-        waiting.has_evidence, waiting.request, waiting.reason = True, request, reason
+        waiting.has_evidence, waiting.request, waiting.reason, waiting.asked = True, request, reason, asked
 
     def _read_signature(self, job: str, elapsed: float, signature: Signature) -> None:
         known = lru.get(self._signatures, job, dict[float, Signature], JOBS)
@@ -166,14 +173,14 @@ class Recognizer(Stateful):
                 continue
             del self._waiting[job]
             with self.quarantine.guard("recognise", job):
-                assigned.append(Assigned(job, self._assign(job, waiting, now)))
+                assigned.append(Assigned(job, self._assign(job, waiting, now), waiting.asked))
         for job, age in list(self._fresh.items()):
             if job in self._waiting:
                 continue
             del self._fresh[job]
             with self.quarantine.guard("recognise", job):
                 if (group := self._assign_again(job, age, now)) is not None:
-                    assigned.append(Assigned(job, group))
+                    assigned.append(Assigned(job, group, self._places[job].asked, by_traffic=True))
         return assigned
 
     def forget(self, job: str) -> None:
@@ -216,7 +223,7 @@ class Recognizer(Stateful):
         self._size += family.size - before
         if self._size > REQUESTS:
             self._forget()
-        place = _Place(key, *decision[:3], waiting.request, decision.differ, recorded is not None)
+        place = _Place(key, *decision[:3], waiting.request, waiting.asked, decision.differ, recorded is not None)
         lru.store(self._places, job, place, JOBS)
         if recorded is None:
             self._write(job, family.name, decision, now)

@@ -13,6 +13,8 @@ WORDS: Final = 64
 INPUTS: Final = 32
 """Words and inputs that are features of their own; the further ones of a job are one feature together."""
 FILES: Final = 64
+NUMBERS: Final = 64
+"""Numbers of one word or file."""
 FOLDER: Final = "file "
 """What begins the name of a feature that is a file in the working folder."""
 
@@ -60,6 +62,26 @@ class Request(NamedTuple):
         features |= {FOLDER + name: folder[name] for name in sorted(folder)[:FILES]}
         return cls(tuple(sorted(features.items())))
 
+    def asked(self, row: Mapping[str, Any]) -> Asked:
+        """This request apart from its numbers. row: its row of `works`. Raises ValueError as `of_row`."""
+        try:
+            numbers = msgspec.json.decode(row.get("numbers") or "[]", type=list[_Numbers])
+        except msgspec.MsgspecError as error:
+            raise ValueError(f"numbers {row['numbers'][:70]!r}: {error}") from None
+        features = dict(self.features)
+        values: dict[str, str] = {}
+        for one in numbers[:INPUTS]:
+            place = f"{'input' if one.file else 'word'}{one.word + 1}" if one.word >= 0 else "stdin"
+            name = place.replace("word", "word ").replace("input", "input ").replace("stdin", "standard input")
+            if name not in features:
+                continue  # a file that a word names is known by its content
+            features[name] = one.form
+            found = one.values.split()[:NUMBERS]
+            values |= {place if len(found) == 1 else f"{place}.{i}": text for i, text in enumerate(found, 1)}
+        if (threads := features.pop("threads", "-1")) != "-1":
+            values["threads"] = threads
+        return Asked(Request(tuple(sorted(features.items()))), tuple(sorted(values.items())))
+
     @property
     def label(self) -> str:
         """A short digest, the same at each scale."""
@@ -78,9 +100,24 @@ class Request(NamedTuple):
         return frozenset(found | {"working folder"} if files and others and not files & others else found)
 
 
+class Asked(NamedTuple):
+    """What a run asked for: form, with marks for numbers, and the numbers by their names, such as `word2` or `input1.3`
+    for the third number of the file that the first word names."""
+
+    form: Request
+    numbers: tuple[tuple[str, str], ...]
+
+
 def label_of(value: Any) -> str:
     """A short digest of anything that JSON can hold."""
     return hashlib.blake2b(msgspec.json.encode(value), digest_size=LABEL_DIGITS // 2).hexdigest()
+
+
+class _Numbers(msgspec.Struct):
+    word: int
+    file: int
+    form: str
+    values: str
 
 
 class _Input(msgspec.Struct):

@@ -11,6 +11,7 @@ import numpy as np
 from barograph_agent.protocol.tables import MAX_RANKS
 from barograph_modeler.forecasts.history import Application
 from barograph_modeler.forecasts.library import Published, smallest_scale
+from barograph_modeler.forecasts.problems import AmbiguousWork
 from barograph_modeler.scaling.predictor import Prediction, Refusal
 from barograph_modeler.serving.question import BadQuestion, Question
 
@@ -53,7 +54,7 @@ def answer(known: Published, question: Question) -> dict[str, Any]:
     reply: dict[str, Any] = {
         "cluster": known.application.cluster,
         "app": known.application.app,
-        "params": dict(question.params),
+        "params": known.space.relevant(question.params),
         "ranks": question.ranks,
         "nodes": question.nodes,
         "refusal": prediction.reason if isinstance(prediction, Refusal) else None,
@@ -100,7 +101,11 @@ class _ProblemQuery:
     def __init__(self, known: Published, question: Question) -> None:
         self._question = question
         self._predictor = known.predictor
-        self._problem, self._size = known.space.locate(question.params)
+        self.refusal: Refusal | None = None
+        try:
+            self._problem, self._size = known.space.locate(question.params)
+        except AmbiguousWork as error:
+            self._problem, self._size, self.refusal = "", None, Refusal(str(error))
         self._space, self._params = known.space, known.params
         every = known.problems.get(self._problem)
         # Where no size is asked for, the predictor has that of the only one, or of a series.
@@ -114,6 +119,8 @@ class _ProblemQuery:
 
     def predict(self, ranks: int) -> Prediction | Refusal:
         """The runtime on `ranks` ranks. Raises BadQuestion."""
+        if self.refusal is not None:
+            return self.refusal
         nodes = self._question.nodes
         if nodes is not None and ranks != self._question.ranks:
             nodes = max(1, round(ranks * nodes / self._question.ranks))
@@ -127,7 +134,11 @@ class _ProblemQuery:
     def growth(self) -> list[str]:
         """If no size was asked for and the prediction goes along a series, the size that it has there."""
         size = self._series_size(self._question.ranks)
-        return [] if size is None else [f"The size grows with the ranks as it did: {self._space.text(size)}."]
+        return (
+            []
+            if size is None
+            else [f"The size grows with the ranks as it did: {self._space.text(self._question.params, size)}."]
+        )
 
     def _series_size(self, ranks: int) -> tuple[float, ...] | None:
         if self._size is not None or self._runs is None or len(np.unique(self._runs.sizes, axis=0)) < 2:
@@ -135,11 +146,12 @@ class _ProblemQuery:
         size = self._predictor.default_size(self._problem, ranks)
         return None if isinstance(size, Refusal) else size
 
-    def others(self) -> list[str]:
-        """If the problem has not run, or several sizes have, parameters of the newest runs, at most OTHERS."""
-        has_size = self._size is not None or self._series_size(self._question.ranks) is not None
-        is_known = self._runs is not None and (has_size or not self._space.names)
-        return [] if is_known else list(self._params[-OTHERS:])
+    def others(self) -> list[dict[str, Any]]:
+        """If the problem has not run, or there is no prediction, parameters of the newest runs, at most OTHERS."""
+        is_refused = isinstance(self.predict(self._question.ranks), Refusal)
+        if self._runs is not None and not is_refused:
+            return []
+        return [one._asdict() for one in self._params[-OTHERS:]]
 
     def speedup(self, prediction: Prediction) -> dict[str, Any] | None:
         """Speedup over the smallest scale: over the median of its runs, else over its prediction.

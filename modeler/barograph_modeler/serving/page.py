@@ -97,6 +97,8 @@ class PredictPage:
             with self._forecaster.library.gate.passing():
                 return answer_of_features(application, model, question)
         with self._still:
+            if question.like:
+                question = self._like(question)
             try:
                 _, known = find_application(self._forecaster.library.published, question)
             except UnknownApplication:
@@ -105,6 +107,17 @@ class PredictPage:
                 raise
         with self._forecaster.library.gate.passing():
             return answer(known, question)
+
+    def _like(self, question: Question) -> Question:
+        """The question with what it leaves out taken from a job. Raises UnknownApplication and BadQuestion."""
+        place = self._forecaster.place_of(question.like)
+        if place is None:
+            raise UnknownApplication(f"no job {question.like[:80]!r} is known, or it has no ranks")
+        cluster, app = place.application
+        if question.app not in ("", app) or question.cluster not in ("", cluster):
+            raise BadQuestion(f"job {question.like} is of {app} on {cluster}, expected that application or none")
+        params = dict(place.params) | dict(question.params)
+        return question._replace(app=app, cluster=cluster, ranks=question.ranks or place.ranks, params=params)
 
 
 class _NotFitted(Exception):

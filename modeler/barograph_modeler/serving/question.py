@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 from barograph_agent.protocol.tables import IDENTIFIER, MAX_RANKS
 
 RISK: Final = 0.01
-_NAMES: Final = ("app", "ranks", "nodes", "cluster", "risk", "curve", "format")
+_NAMES: Final = ("app", "like", "ranks", "nodes", "cluster", "risk", "curve", "format")
 _PARAM: Final = "param."
 _FEATURE: Final = "feature."
 MOST_FIELDS: Final = 500
@@ -23,7 +23,8 @@ class BadQuestion(ValueError):
 class Question(NamedTuple):
     """A request for the runtime of an application at a scale. cluster: may be empty if the application has only one.
 
-    risk: probability of exceeding the time limit. curve: whether to predict other scales too.
+    ranks: 0 for those of the job `like`. risk: probability of exceeding the time limit. curve: whether to predict
+    other scales too.
     """
 
     app: str
@@ -33,6 +34,8 @@ class Question(NamedTuple):
     params: Mapping[str, str] = {}
     risk: float = RISK
     curve: bool = False
+    like: str = ""
+    """A job: what is not given is as in it."""
     text: bool = False
     """Whether to answer as Prometheus text."""
     features: Mapping[str, float] = {}
@@ -53,16 +56,18 @@ def parse_question(query: str) -> Question:
         if name in fields:
             raise BadQuestion(f"{name[:80]} is given twice")
         fields[name] = value
-    if not fields.get("app"):
-        raise BadQuestion("app is missing, expected the name of an application")
-    if "ranks" not in fields:
+    like = fields.get("like", "")
+    if not fields.get("app") and not like:
+        raise BadQuestion("app is missing, expected the name of an application, or like, a job")
+    if "ranks" not in fields and not like:
         raise BadQuestion("ranks is missing, expected a whole number")
-    ranks = _count("ranks", fields["ranks"])
+    ranks = _count("ranks", fields["ranks"]) if "ranks" in fields else 0
     nodes = _count("nodes", fields["nodes"]) if fields.get("nodes") else None
-    if nodes is not None and nodes > ranks:
+    if nodes is not None and ranks and nodes > ranks:
         raise BadQuestion(f"nodes is {nodes}, expected at most the {ranks} ranks")
     return Question(
-        app=fields["app"],
+        app=fields.get("app", ""),
+        like=like,
         ranks=ranks,
         nodes=nodes,
         cluster=fields.get("cluster", ""),

@@ -22,7 +22,7 @@ def test_numbers_with_several_values_are_a_size_and_the_rest_names_the_problem()
         ({"n": "100", "grid": "a", "dt": "0.1"}, 4, 1.0),
         ({"n": "200", "grid": "b", "dt": "0.1"}, 4, 2.0),
     )
-    assert known.names == ("n",)
+    assert known.sizes[""].names == ("n",)
     assert known.locate({"n": "6400", "grid": "a", "dt": "0.1"}) == ProblemSize("lab/solver dt=0.1 grid=a", (6400.0,))
     assert known.locate({"grid": "a", "dt": "0.1"}) == ProblemSize("lab/solver dt=0.1 grid=a", None)
 
@@ -30,7 +30,7 @@ def test_numbers_with_several_values_are_a_size_and_the_rest_names_the_problem()
 @pytest.mark.parametrize("text", ["fine", "-1", "0", "inf", "nan", ""])
 def test_a_parameter_that_is_no_number_above_0_in_some_run_names_problems(text):
     known = space(({"n": "100"}, 4, 1.0), ({"n": "200"}, 4, 2.0), ({"n": text}, 4, 2.0))
-    assert known.names == ()
+    assert known.sizes[""].names == ()
     assert known.locate({"n": "100"}) == ProblemSize("lab/solver n=100", NO_SIZE)
 
 
@@ -50,10 +50,10 @@ def test_a_scale_that_is_the_logarithm_of_a_size_is_found_by_the_times():
         ({"SC": str(s), "EF": str(e)}, p, 2.0**s * e / p) for s in (20, 21, 22, 24) for e in (8, 16) for p in (2, 8)
     ]
     known = space(*rows)
-    assert known.names == ("EF", "SC")
-    assert known.logarithms == {"SC"}
+    assert known.sizes[""].names == ("EF", "SC")
+    assert known.sizes[""].logarithms == {"SC"}
     problem = known.locate({"SC": "26", "EF": "16"})
     assert problem.size == (16.0, 2.0**26)
-    assert known.text(problem.size) == "EF=16 SC=26"
+    assert known.text({}, problem.size) == "EF=16 SC=26"
     linear = space(*[({"n": str(n)}, 2, float(n) ** 2) for n in (10, 20, 40, 60)])
-    assert linear.logarithms == frozenset()
+    assert linear.sizes[""].logarithms == frozenset()

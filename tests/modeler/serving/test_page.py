@@ -24,6 +24,7 @@ from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.forecasts.history import Application
 from barograph_modeler.forecasts.library import PredictorLibrary, Published
 from barograph_modeler.forecasts.problems import ProblemSpace
+from barograph_modeler.forecasts.sizes import SizeSpace
 from barograph_modeler.learning.learner import Learner
 from barograph_modeler.processor import ModelerProcessor
 from barograph_modeler.scaling.history import Runs
@@ -72,13 +73,13 @@ def get(server: MetricsServer, path: str, **headers: str) -> tuple[int, str, str
 
 # Questions
 
-FIELDS = "app, ranks, nodes, cluster, risk, curve, format, param.NAME, feature.NAME"
+FIELDS = "app, like, ranks, nodes, cluster, risk, curve, format, param.NAME, feature.NAME"
 
 
 @pytest.mark.parametrize(
     ("query", "sentence"),
     [
-        ("", "app is missing, expected the name of an application"),
+        ("", "app is missing, expected the name of an application, or like, a job"),
         ("app=a", "ranks is missing, expected a whole number"),
         ("app=a&ranks=0", "ranks is '0', expected a whole number from 1 to 100000000"),
         ("app=a&ranks=1e3", "ranks is '1e3', expected a whole number from 1 to 100000000"),
@@ -231,7 +232,7 @@ class Fixed:
 def asked(seconds: Mapping[int, float], ranks: int) -> dict[str, Any]:
     runs = {"lab/app": Runs.of([1, 1, 2, 4], [100.0, 104.0, 50.0, 25.0])}
     app = Application("lab", "app")
-    known = Published(app, ProblemSpace(app), Fixed(seconds), runs, [], [])  # type: ignore[arg-type]
+    known = Published(app, ProblemSpace(app, {"": SizeSpace()}), Fixed(seconds), runs, [], [])  # type: ignore[arg-type]
     return answer(known, Question("app", ranks))
 
 
@@ -257,10 +258,10 @@ def test_a_size_never_run_is_predicted_and_without_one_the_sizes_that_were_are_l
     assert said["expected_seconds"] == pytest.approx(law(64, 8), rel=0.25)
     assert said["lower_seconds"] < law(64, 8) < said["upper_seconds"]
     assert "Size 8 was never run" in " ".join(said["conditions"])
-    assert said["others"] == ["n=1", "n=2", "n=4"]
+    assert [one["params"] for one in said["others"]] == ["n=1", "n=2", "n=4"]
     vague = answer(known, Question("solver", 64))
     assert vague["refusal"] == "the runs have 3 sizes and none was asked for, expected a size"
-    assert vague["others"] == ["n=1", "n=2", "n=4"]
+    assert [one["params"] for one in vague["others"]] == ["n=1", "n=2", "n=4"]
     run = answer(known, Question("solver", 16, params={"n": "4"}))
     assert run["expected_seconds"] == pytest.approx(law(16, 4), rel=0.05)
 

@@ -1,0 +1,180 @@
+"""Which numbers of the runs of one work make up its size: found by what varies, and by what the runtime follows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Final
+
+import numpy as np
+
+from barograph_modeler.forecasts.history import WorkloadPlace
+from barograph_modeler.forecasts.works import FOUND
+from barograph_modeler.maxima.sample import Floats
+
+MAX_NUMBERS: Final = 8
+"""Parameters that make up a size; further ones name problems."""
+MAX_EXPONENT: Final = 4.0
+"""Work that grows with a higher power of a parameter grows exponentially with it."""
+MAX_LOGARITHM: Final = 64.0
+"""Largest value of a parameter that may be the logarithm of a size."""
+CLEARLY: Final = 0.5
+"""Share of the squared error by which a logarithm must be the better description."""
+LOGARITHM_SLOPES: Final = (0.25, 4.0)
+"""Powers of 2**value that a runtime may grow with."""
+ON_LINE: Final = 0.05
+RIDGE: Final = 1e-3
+NOISE: Final = 0.05
+"""Differences of runtimes, in logarithms, that need no number to explain them."""
+WORSE: Final = 1.5
+"""Ratio of squared errors without and with a number from which it matters."""
+MAX_FACTORS: Final = 3
+"""Numbers whose product may be the ranks: a process grid."""
+MAX_CANDIDATES: Final = 16
+"""Varying numbers that are looked at, the first by name."""
+MAX_VALUES: Final = 64
+
+
+@dataclass(frozen=True)
+class SizeSpace:
+    """names: the parameters that make up sizes, in order. logarithms: those of them that are logarithms of a size to
+    base 2, such as the scale of Graph500. ignored: numbers found in command lines and inputs that do not matter, or do
+    not vary, with their values."""
+
+    names: tuple[str, ...] = ()
+    logarithms: frozenset[str] = frozenset()
+    ignored: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, known: Sequence[tuple[WorkloadPlace, float]]) -> SizeSpace:
+        """The space of the workloads of one work and their median seconds.
+
+        A parameter belongs to the size if it is a number above 0 in all workloads that have it and has two values; one
+        that was found, and not given, only if the runtime follows it or if it grows with the ranks.
+        """
+        values: dict[str, list[str]] = {}
+        for place, _ in known:
+            for name, text in place.params:
+                values.setdefault(name, []).append(text)
+        varying = [name for name, texts in values.items() if len(set(texts)) > 1]
+        sizes = sorted(name for name in varying if all(map(_number, values[name])))
+        given = [name for name in sizes if not FOUND.fullmatch(name)]
+        # Of what was found, each number of the runs that have all of them.
+        found = [name for name in sizes if FOUND.fullmatch(name) and len(values[name]) == len(known)][:MAX_CANDIDATES]
+        names = tuple((given + _relevant(given, found, known))[:MAX_NUMBERS])
+        dropped = [name for name in values if FOUND.fullmatch(name) and name not in names]
+        ignored = {name: frozenset(values[name][-MAX_VALUES:]) for name in dropped}
+        return cls(tuple(sorted(names)), _logarithms(names, known), ignored)
+
+    def relevant(self, params: Mapping[str, str]) -> dict[str, str]:
+        """Parameters without those that are ignored; one that has another value than in all runs is kept."""
+        return {
+            name: text for name, text in params.items() if text not in self.ignored.get(name, ()) or name in self.names
+        }
+
+    def size(self, params: Mapping[str, str]) -> tuple[float, ...] | None:
+        """The size; None if a number is missing."""
+        numbers = tuple(self._size(name, params.get(name, "")) for name in self.names)
+        return numbers if all(numbers) else None
+
+    def text(self, size: Iterable[float]) -> str:
+        """A size as parameters.
+
+        >>> SizeSpace(("EF", "SC"), frozenset({"SC"})).text((16.0, 1048576.0))
+        'EF=16 SC=20'
+        """
+        pairs = zip(self.names, size, strict=True)
+        return " ".join(f"{name}={math.log2(one) if name in self.logarithms else one:.6g}" for name, one in pairs)
+
+    def _size(self, name: str, text: str) -> float:
+        number = _number(text)
+        if name in self.logarithms:
+            return 2**number if 0 < number <= MAX_LOGARITHM else 0.0
+        return number
+
+
+def _number(text: str) -> float:
+    """The number that a text is; 0 if it is none, or not finite and above 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        return 0.0
+    return number if 0 < number < math.inf else 0.0
+
+
+class _Regression:
+    """A line of log seconds over log ranks and the logarithms of numbers."""
+
+    def __init__(self, names: Sequence[str], known: Sequence[tuple[WorkloadPlace, float]]) -> None:
+        rows = [(dict(place.params), place.ranks, seconds) for place, seconds in known]
+        rows = [row for row in rows if all(name in row[0] for name in names)]
+        self.values = {name: np.array([_number(params[name]) for params, _, _ in rows]) for name in names}
+        self.ranks = np.array([float(ranks) for _, ranks, _ in rows])
+        self.y = np.log([seconds for _, _, seconds in rows])
+        self.columns: dict[str, Floats] = {name: np.log(one) for name, one in self.values.items()}
+
+    def line(self, columns: Mapping[str, Floats]) -> tuple[dict[str, float], float]:
+        """Slopes and squared error, with a little ridge, so that columns may be linearly dependent."""
+        x = np.column_stack([np.log(self.ranks), *columns.values()])
+        x, centred = x - x.mean(axis=0), self.y - self.y.mean()
+        slopes = np.linalg.solve(x.T @ x + RIDGE * np.eye(x.shape[1]), x.T @ centred)
+        return dict(zip(columns, slopes[1:].tolist(), strict=True)), float(((centred - x @ slopes) ** 2).sum())
+
+
+def _relevant(given: list[str], found: list[str], known: Sequence[tuple[WorkloadPlace, float]]) -> list[str]:
+    """Those of the found numbers that the runtime follows, or that grow with the ranks without being a process grid."""
+    if not found:
+        return []
+    data = _Regression([*given, *found], known)
+    if data.ranks.size < 2:
+        return []
+    found = [name for name in found if name not in _grid(found, data)]
+    for name in list(found):
+        kept = {one: data.columns[one] for one in (*given, *found)}
+        without = {one: column for one, column in kept.items() if one != name}
+        enough = data.ranks.size * NOISE**2
+        follows = data.line(without)[1] > WORSE * data.line(kept)[1] + enough
+        if not follows and not _grows(data.columns[name], np.log(data.ranks)):
+            found.remove(name)
+    return found
+
+
+def _grid(found: Sequence[str], data: _Regression) -> set[str]:
+    """Numbers whose product is the ranks in all runs."""
+    parts: set[str] = set()
+    for count in range(1, MAX_FACTORS + 1):
+        for names in combinations(found, count):
+            if not parts & set(names) and np.array_equal(np.prod([data.values[n] for n in names], axis=0), data.ranks):
+                parts |= set(names)
+    return parts
+
+
+def _grows(logs: Floats, log_ranks: Floats) -> bool:
+    if np.ptp(log_ranks) == 0 or np.ptp(logs) == 0:
+        return False
+    return bool(np.corrcoef(logs, log_ranks)[0, 1] > 0.95)
+
+
+def _logarithms(names: Sequence[str], known: Sequence[tuple[WorkloadPlace, float]]) -> frozenset[str]:
+    """Those of the numbers that are logarithms: one grows by 1 with each doubling of the ranks, as in a weak series, or
+    a line of log seconds over log ranks and log numbers has it so."""
+    data = _Regression(names, known)
+    if not names or not data.ranks.size:
+        return frozenset()
+    found, columns = set(), dict(data.columns)
+    for name in names:
+        values = data.values[name]
+        if not ((values == np.floor(values)) & (values <= MAX_LOGARITHM)).all():
+            continue
+        doubled = values * math.log(2)
+        as_logarithm = columns | {name: doubled}
+        (slopes, squares), (slopes_so, squares_so) = data.line(columns), data.line(as_logarithm)
+        many = np.unique(values).size > 2
+        low, high = LOGARITHM_SLOPES
+        better = slopes[name] > MAX_EXPONENT or (many and squares_so < CLEARLY * squares)
+        if (better and low < slopes_so[name] < high) or (many and np.ptp(doubled - np.log(data.ranks)) < ON_LINE):
+            found.add(name)
+            columns = as_logarithm
+    return frozenset(found)

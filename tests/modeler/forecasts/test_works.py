@@ -1,0 +1,156 @@
+"""Problems that nobody names: works and sizes found in what runs asked for."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from barograph_modeler.forecasts.history import Application, WorkloadPlace
+from barograph_modeler.forecasts.library import publish
+from barograph_modeler.forecasts.sizes import SizeSpace
+from barograph_modeler.forecasts.works import WorkIndex, with_work
+from barograph_modeler.recognition.request import Request
+from barograph_modeler.serving.answer import answer
+from barograph_modeler.serving.page import PredictPage
+from barograph_modeler.serving.question import Question
+from helpers.features import inline_features
+from helpers.works import Site, asked, digest
+
+APP = Application("lab", "app")
+
+
+def numbered(cells: int, text: str = "cells #", **other: Any) -> dict[str, Any]:
+    """A run whose first word names a file with one number."""
+    numbers = [{"word": 0, "file": 1, "form": digest(text), "values": str(cells)}]
+    return asked(["in.txt"], [(0, text.replace("#", str(cells)))], numbers=json.dumps(numbers), **other)
+
+
+def known(site: Site) -> Any:
+    site.tell()
+    site.tell()
+    return site.modeler.forecaster.library.published[APP]
+
+
+def test_runs_of_different_inputs_are_problems_that_no_prediction_mixes():
+    site = Site()
+    for _ in range(3):
+        site.run(asked(["a"], [(0, "one thing")]), intervals=4000)
+        site.run(asked(["b"], [(0, "another")]), intervals=8000)
+    found = known(site)
+    assert len(found.problems) == 2
+    said = answer(found, Question("app", 2))
+    assert said["refusal"] == "2 works have been run and none was named, expected one"
+    params = [one["params"] for one in said["others"]]
+    assert all(one.startswith("work=") for one in params)
+    spans = [(one["least_seconds"], one["most_seconds"]) for one in said["others"]]
+    for text, (least, most) in zip(params, spans, strict=True):
+        named = answer(found, Question("app", 2, params={"work": text.removeprefix("work=")}))
+        assert least * 0.9 < named["lower_seconds"] < named["upper_seconds"] < most * 1.1
+
+
+def test_the_number_in_an_input_is_the_size_and_another_one_is_predicted():
+    site = Site()
+    for cells in (1000, 2000, 4000):
+        for ranks in (2, 4):
+            site.simulation.ranks, site.simulation.workload = ranks, f"lab/app@{ranks}x1"
+            for _ in range(2):
+                site.run(numbered(cells), intervals=cells * 4 // ranks)
+    found = known(site)
+    assert [one["params"] for one in answer(found, Question("app", 2))["others"]] == [
+        "input1=1000",
+        "input1=2000",
+        "input1=4000",
+    ]
+    said = answer(found, Question("app", 4, params={"input1": "8000"}))
+    truth = 8000 * 4 / 4 * 0.0025
+    assert said["expected_seconds"] == pytest.approx(truth, rel=0.15)
+    assert said["lower_seconds"] < truth < said["upper_seconds"]
+
+
+def test_a_number_that_the_runtime_does_not_follow_makes_no_size():
+    """A seed, or a port."""
+    site = Site()
+    for seed in (11, 23, 42, 77):
+        site.run(numbered(seed, "seed #"), intervals=4000)
+    found = known(site)
+    assert [one.names for one in found.space.sizes.values()] == [()]
+    said = answer(found, Question("app", 2))
+    assert said["refusal"] is None
+    assert said["basis"]["runs"] == 4
+
+
+def place(ranks: int, **params: str) -> WorkloadPlace:
+    return WorkloadPlace("w", APP, tuple(sorted(params.items())), ranks, 0)
+
+
+def test_a_process_grid_is_no_size():
+    known = [(place(x * y, word1=str(x), word2=str(y)), 100.0 / (x * y)) for x, y in ((1, 2), (2, 2), (2, 4), (4, 4))]
+    assert SizeSpace.of(known).names == ()
+
+
+def test_a_number_that_grows_with_the_ranks_is_a_size_though_runtimes_stay():
+    known = [(place(ranks, word1=str(1000 * ranks)), 100.0) for ranks in (1, 2, 4, 8)]
+    assert SizeSpace.of(known).names == ("word1",)
+    published = publish(APP, [(one, [seconds]) for one, seconds in known], 0)
+    said = answer(published, Question("app", 16))
+    assert said["expected_seconds"] == pytest.approx(100, rel=0.1)
+
+
+def test_a_number_that_never_varied_is_not_in_the_way_unless_another_one_is_asked_for():
+    published = publish(APP, [(place(ranks, word1="5"), [100.0 / ranks]) for ranks in (1, 2, 4, 8)], 0)
+    assert answer(published, Question("app", 16))["expected_seconds"] == pytest.approx(100 / 16, rel=0.2)
+    assert answer(published, Question("app", 16, params={"word1": "5"}))["refusal"] is None
+    assert "never seen" in answer(published, Question("app", 16, params={"word1": "6"}))["refusal"]
+
+
+def test_works_are_the_same_at_each_scale_and_unlike_each_other():
+    index = WorkIndex()
+    labels = []
+    for words in (["-x", "a"], ["-x", "b"], ["-x", "a"]):
+        row = asked(words)
+        request = Request.of_row(row)
+        assert request is not None
+        labels.append(index.label(APP, request.asked(row)))
+    assert labels[0] == labels[2] != labels[1]
+    assert index.label(APP, None) == "unknown"
+    index.join(APP, labels[1], labels[0])
+    again = Request.of_row(row := asked(["-x", "b"]))
+    assert again is not None
+    assert index.label(APP, again.asked(row)) == labels[0]
+
+
+def test_where_nothing_is_known_of_any_run_there_is_one_work_without_a_label():
+    index = WorkIndex()
+    assert index.label(APP, None) == index.label(APP, None) == ""
+    assert with_work((("n", "1"),), "", None) == (("n", "1"),)
+
+
+def test_a_job_is_asked_for_by_its_name():
+    site = Site()
+    jobs = []
+    for cells in (1000, 2000):
+        for _ in range(3):
+            job = site.begin(numbered(cells), intervals=cells * 2)
+            site.end(job)
+            jobs.append(job["jobs"]["job"][0])
+    known(site)
+    page = PredictPage(site.modeler.forecaster, inline_features())
+
+    def ask(query: str) -> tuple[str, dict[str, Any]]:
+        status: list[str] = []
+        body = b"".join(
+            page({"REQUEST_METHOD": "GET", "QUERY_STRING": query}, lambda line, _: status.append(line))  # type: ignore[arg-type, misc, return-value]
+        )
+        return status[0], json.loads(body)
+
+    status, said = ask(f"like={jobs[0]}")
+    assert (status, said["ranks"], said["params"]) == ("200 OK", 2, {"input1": "1000"})
+    assert said["expected_seconds"] == pytest.approx(2000 * 0.0025, rel=0.1)
+    assert ask(f"like={jobs[-1]}&param.input1=1000")[1]["expected_seconds"] == said["expected_seconds"]
+    assert ask("like=lab/none.0.0") == (
+        "404 Not Found",
+        {"error": "no job 'lab/none.0.0' is known, or it has no ranks"},
+    )
+    assert ask(f"like={jobs[0]}&app=other")[0] == "400 Bad Request"
