@@ -16,7 +16,7 @@ import msgspec
 from barograph_agent.job.batch import allocation
 from barograph_agent.protocol.tables import IDENTIFIER
 
-_LAUNCHERS: Final = {"mpiexec", "mpirun", "srun", "env", "nice", "taskset", "numactl", "time", "timeout"}
+LAUNCHERS: Final = {"mpiexec", "mpirun", "srun", "env", "nice", "taskset", "numactl", "time", "timeout"}
 _INTERPRETER: Final = re.compile(r"python[0-9.]*|bash|sh")
 _FOREIGN: Final = re.compile(r"[^A-Za-z0-9_.:@+-]+")
 
@@ -137,7 +137,7 @@ def guess_app(command: Sequence[str]) -> str:
     words = [word for word in command if not word.startswith("-") and "=" not in word]
     for position, word in enumerate(words):
         name = Path(word).name
-        if name in _LAUNCHERS or name.startswith(("mpiexec.", "mpirun.")) or name.isdecimal():
+        if name in LAUNCHERS or name.startswith(("mpiexec.", "mpirun.")) or name.isdecimal():
             continue
         if _INTERPRETER.fullmatch(name) and position + 1 < len(words):
             continue

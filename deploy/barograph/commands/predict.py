@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from barograph.cli import MISSING_EXTRA, CommandError
 from barograph.commands.feature_file import read_features
+from barograph.commands.planned_fields import planned_fields, split_command
 from barograph.views.advice import sentences
 from barograph.views.modeler import Learning, ask, default_modeler, http_address, question
 from barograph_agent.job.identity import JobError, parse_params
@@ -28,9 +29,11 @@ _AGAIN_SECONDS: Final = 0.5
 def main(arguments: Sequence[str]) -> int:
     """Print the prediction; 65 where the history does not allow one, 69 if the modeler does not answer."""
     parser = _parser()
-    options = parser.parse_args(arguments)
+    own, command = split_command(arguments)
+    options = parser.parse_args(own)
     try:
         params = parse_params(options.param)
+        planned = planned_fields(command, options.app, params) if command else {}
     except JobError as error:
         parser.error(str(error))
     if options.plot is not None and options.features is not None:
@@ -44,9 +47,10 @@ def main(arguments: Sequence[str]) -> int:
         except (OSError, UnicodeDecodeError) as error:
             text = f"token {options.token}: {error}, expected one of `barograph keys add user`"
             raise CommandError(text) from None
-    if options.like is None and (options.app is None or options.ranks is None):
-        parser.error("--app and --ranks are missing, expected both or --like JOB")
-    fields = {name: getattr(options, name) for name in ("app", "like", "ranks", "nodes", "cluster", "risk")}
+    given = {name: getattr(options, name) for name in ("app", "like", "ranks", "nodes", "cluster", "risk")}
+    fields = planned | {name: value for name, value in given.items() if value is not None}
+    if "like" not in fields and not fields.keys() >= {"app", "ranks"}:
+        parser.error("--app and --ranks are missing, expected both, --like JOB, or a command after --")
     fields = question(params, **fields, curve=1 if options.plot else None)
     if options.features is not None:
         fields |= {f"feature.{name}": value for name, value in read_features(options.features).items()}
@@ -81,6 +85,7 @@ def _ask_patiently(modeler: str, fields: Mapping[str, Any], headers: Mapping[str
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="barograph predict",
+        usage="barograph predict [OPTION]... (--app APP --ranks N | --like JOB | -- COMMAND [ARGUMENT...])",
         description="Predict the runtime of a run, also at untried scales, from the runs in the log.",
     )
     parser.add_argument("--app", help="the application, as named by `barograph run --app` or its import")

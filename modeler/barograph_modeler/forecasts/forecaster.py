@@ -148,8 +148,8 @@ class Forecaster(Stateful):
         known = None if place is None else self.library.published.get(place.application)
         if place is None or known is None:
             return []
-        problem, size = known.space.place(place)
-        answer = known.predictor.predict(problem, place.ranks, place.known_nodes, size)
+        problem = known.space.place(place)
+        answer = problem.applied(known.predictor.predict(problem.name, place.ranks, place.known_nodes, problem.size))
         if not isinstance(answer, Prediction):
             self.refused += 1
             return []

@@ -68,14 +68,14 @@ def publish(application: Application, known: Sequence[tuple[WorkloadPlace, list[
     predictor = fit(problems, seed=seed)
     seen = []
     for place, _ in known[-SEEN:]:
-        problem, size = space.place(place)
+        problem, size = space.of_run(place)
         prediction = predictor.predict(problem, place.ranks, place.known_nodes, size)
         if isinstance(prediction, Prediction):
             speedup = smallest_scale(problems[problem].of_size(size))[1] / prediction.expected_seconds
             limits = (prediction.lower_seconds, prediction.expected_seconds, prediction.upper_seconds)
             seen.append(WorkloadPrediction(place.workload, *limits, speedup))
     newest = known[-1][0]
-    problem, size = space.place(newest)
+    problem, size = space.of_run(newest)
     curve = scaling_curve(predictor, f"{application} {space.name(newest)}".strip(), problem, size, problems[problem])
     return Published(application, space, predictor, problems, _known_params(space, known), seen, curve)
 
@@ -101,7 +101,7 @@ def _runs(space: ProblemSpace, known: Sequence[tuple[WorkloadPlace, list[float]]
     rows: dict[str, list[tuple[float, float, float]]] = {}
     sizes: dict[str, list[tuple[float, ...]]] = {}
     for place, seconds in known:
-        problem, size = space.place(place)
+        problem, size = space.of_run(place)
         nodes = math.nan if place.known_nodes is None else place.known_nodes
         rows.setdefault(problem, []).extend((place.ranks, one, nodes) for one in seconds)
         sizes.setdefault(problem, []).extend([size] * len(seconds))

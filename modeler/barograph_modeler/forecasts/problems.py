@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from barograph_modeler.forecasts.history import Application, WorkloadPlace, problem_name
 from barograph_modeler.forecasts.sizes import SizeSpace
 from barograph_modeler.forecasts.works import WORK
+from barograph_modeler.scaling.answer import Prediction, Refusal
 
 NO_SIZE: Final = (1.0,)
 
@@ -20,11 +21,21 @@ class AmbiguousWork(Exception):
 class ProblemSize(NamedTuple):
     """The name of a problem, which has no sizes in it, and its size: one number for each parameter of the size.
 
-    size: NO_SIZE if the problem has none; None if the question leaves it out.
+    size: NO_SIZE if the problem has none; None if the question leaves it out. others: numbers that had another value in
+    all runs, and the ratio to it: whether the runtime follows them is unknown.
     """
 
     name: str
     size: tuple[float, ...] | None
+    others: tuple[tuple[str, float], ...] = ()
+
+    def applied(self, prediction: Prediction | Refusal) -> Prediction | Refusal:
+        """The prediction with what is unknown of the other numbers."""
+        for name, ratio in self.others:
+            if isinstance(prediction, Prediction):
+                text = f"The runtime may be proportional to {name}, or may not depend on it: it never varied."
+                prediction = prediction.perhaps_times(ratio, text)
+        return prediction
 
 
 @dataclass(frozen=True)
@@ -50,10 +61,15 @@ class ProblemSpace:
         """
         return self._locate(self._with_work(params))
 
-    def place(self, place: WorkloadPlace) -> tuple[str, tuple[float, ...]]:
+    def place(self, place: WorkloadPlace) -> ProblemSize:
         """The problem and size of a run, which has no size if it has none of the parameters."""
         problem = self._locate(dict(place.params))
-        return problem.name, NO_SIZE if problem.size is None else problem.size
+        return problem._replace(size=problem.size or NO_SIZE)
+
+    def of_run(self, place: WorkloadPlace) -> tuple[str, tuple[float, ...]]:
+        """The name and size of the problem of a run that belongs to the space."""
+        problem = self.place(place)
+        return problem.name, problem.size or NO_SIZE
 
     def text(self, params: Mapping[str, str], size: Iterable[float]) -> str:
         """A size as parameters. params: of the question."""
@@ -82,13 +98,14 @@ class ProblemSpace:
         space = self.sizes.get(params.get(WORK, ""))
         if space is None:
             return ProblemSize(problem_name(self.application, params), NO_SIZE)
-        params = self.relevant(params)
+        others = space.others(params)
+        params = self.relevant({name: text for name, text in params.items() if name not in dict(others)})
         if not space.names:
-            return ProblemSize(problem_name(self.application, params), NO_SIZE)
+            return ProblemSize(problem_name(self.application, params), NO_SIZE, others)
         rest = {name: text for name, text in params.items() if name not in space.names}
         if len(rest) == len(params):
-            return ProblemSize(problem_name(self.application, rest), None)
+            return ProblemSize(problem_name(self.application, rest), None, others)
         size = space.size(params)
         if size is None:
-            return ProblemSize(problem_name(self.application, params), NO_SIZE)
-        return ProblemSize(problem_name(self.application, rest), size)
+            return ProblemSize(problem_name(self.application, params), NO_SIZE, others)
+        return ProblemSize(problem_name(self.application, rest), size, others)

@@ -69,10 +69,17 @@ class SizeSpace:
         return cls(tuple(sorted(names)), _logarithms(names, known), ignored)
 
     def relevant(self, params: Mapping[str, str]) -> dict[str, str]:
-        """Parameters without those that are ignored; one that has another value than in all runs is kept."""
-        return {
-            name: text for name, text in params.items() if text not in self.ignored.get(name, ()) or name in self.names
-        }
+        """Parameters without those that are ignored."""
+        return {name: text for name, text in params.items() if name not in self.ignored}
+
+    def others(self, params: Mapping[str, str]) -> tuple[tuple[str, float], ...]:
+        """Numbers that had one other value in all runs, and the ratio to it."""
+        found = []
+        for name, text in params.items():
+            values = self.ignored.get(name, frozenset())
+            if len(values) == 1 and text not in values and (known := _number(next(iter(values)))) and _number(text):
+                found.append((name, _number(text) / known))
+        return tuple(found)
 
     def size(self, params: Mapping[str, str]) -> tuple[float, ...] | None:
         """The size; None if a number is missing."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
 
 from barograph_modeler.scaling.mixture import Mixture
+
+TAIL: Final = 0.025
+"""Probability below the lower limit, and above the upper one."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,28 @@ class Prediction:
     warnings: tuple[str, ...]
     logarithms: Mixture = field(repr=False, compare=False)
     """The distribution of log seconds."""
+
+    def perhaps_times(self, ratio: float, condition: str) -> Prediction:
+        """The prediction where the runtime may be the same, or `ratio` times as long: equal odds. ratio: above 0.
+
+        condition: one sentence.
+        """
+        shifted = Mixture(
+            self.logarithms.weights,
+            self.logarithms.means + np.log(ratio),
+            self.logarithms.spreads,
+            self.logarithms.freedom,
+        )
+        both = Mixture.joined([(0.5, self.logarithms), (0.5, shifted)])
+        lower, expected, upper = (float(np.exp(both.quantile(p))) for p in (TAIL, 0.5, 1 - TAIL))
+        return replace(
+            self,
+            expected_seconds=expected,
+            lower_seconds=lower,
+            upper_seconds=upper,
+            conditions=(*self.conditions, condition),
+            logarithms=both,
+        )
 
     def quantile(self, p: float) -> float:
         """The p-quantile of the runtime in seconds. p: between 0 and 1, both excluded."""

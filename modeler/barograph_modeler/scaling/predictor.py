@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from barograph_modeler.maxima.runtime import MINIMUM_RUNS, PRIOR_RUNS, posterior_spread, prior_spread
 from barograph_modeler.maxima.sample import Floats
-from barograph_modeler.scaling.answer import Prediction, Refusal
+from barograph_modeler.scaling.answer import TAIL, Prediction, Refusal
 from barograph_modeler.scaling.configurations import Configurations
 from barograph_modeler.scaling.evidence import ShapeEvidence
 from barograph_modeler.scaling.history import Runs
@@ -44,7 +44,6 @@ OTHERS: Final = 8
 FEWEST_OTHERS: Final = 3
 NEGLIGIBLE: Final = 1e-3
 """Shapes with a smaller share of the largest weight are left out."""
-TAIL: Final = 0.025
 OWN_SCALES: Final = 3
 """Scales of one size of several from which it has a curve of its own."""
 OWN_RUNS: Final = "runs at this scale"

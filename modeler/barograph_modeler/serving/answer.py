@@ -11,7 +11,7 @@ import numpy as np
 from barograph_agent.protocol.tables import MAX_RANKS
 from barograph_modeler.forecasts.history import Application
 from barograph_modeler.forecasts.library import Published, smallest_scale
-from barograph_modeler.forecasts.problems import AmbiguousWork
+from barograph_modeler.forecasts.problems import AmbiguousWork, ProblemSize
 from barograph_modeler.scaling.predictor import Prediction, Refusal
 from barograph_modeler.serving.question import BadQuestion, Question
 
@@ -103,9 +103,10 @@ class _ProblemQuery:
         self._predictor = known.predictor
         self.refusal: Refusal | None = None
         try:
-            self._problem, self._size = known.space.locate(question.params)
+            self._place = known.space.locate(question.params)
         except AmbiguousWork as error:
-            self._problem, self._size, self.refusal = "", None, Refusal(str(error))
+            self._place, self.refusal = ProblemSize("", None), Refusal(str(error))
+        self._problem, self._size, _ = self._place
         self._space, self._params = known.space, known.params
         every = known.problems.get(self._problem)
         # Where no size is asked for, the predictor has that of the only one, or of a series.
@@ -125,9 +126,9 @@ class _ProblemQuery:
         if nodes is not None and ranks != self._question.ranks:
             nodes = max(1, round(ranks * nodes / self._question.ranks))
         if (known := self._predictor.predict_known(self._problem, ranks, self._size)) is not None:
-            return known
+            return self._place.applied(known)
         try:
-            return self._predictor.predict(self._problem, ranks, nodes, self._size)
+            return self._place.applied(self._predictor.predict(self._problem, ranks, nodes, self._size))
         except ValueError as error:
             raise BadQuestion(str(error)) from None
 

@@ -18,9 +18,11 @@ from barograph_collector.auth.http_access import Access
 from barograph_collector.daemon.families import gauge
 from barograph_modeler.features.forecaster import FeatureForecaster
 from barograph_modeler.forecasts.forecaster import Forecaster
+from barograph_modeler.forecasts.works import with_work
+from barograph_modeler.recognition.request import Request
 from barograph_modeler.serving.answer import UnknownApplication, answer, find_application
 from barograph_modeler.serving.feature_answer import answer_of_features, find_model
-from barograph_modeler.serving.question import BadQuestion, Question, parse_question
+from barograph_modeler.serving.question import ASKED_COLUMNS, BadQuestion, Question, parse_question
 
 _TEXTS: Final = ("text/plain", "application/openmetrics-text")
 _LABELS: Final = ("cluster", "app", "params", "ranks", "nodes")
@@ -99,6 +101,8 @@ class PredictPage:
         with self._still:
             if question.like:
                 question = self._like(question)
+            elif question.asked:
+                question = self._recognised(question)
             try:
                 _, known = find_application(self._forecaster.library.published, question)
             except UnknownApplication:
@@ -118,6 +122,19 @@ class PredictPage:
             raise BadQuestion(f"job {question.like} is of {app} on {cluster}, expected that application or none")
         params = dict(place.params) | dict(question.params)
         return question._replace(app=app, cluster=cluster, ranks=question.ranks or place.ranks, params=params)
+
+    def _recognised(self, question: Question) -> Question:
+        """The question with work and sizes of the command that it is about. Raises BadQuestion."""
+        row = dict.fromkeys(ASKED_COLUMNS, "") | dict(question.asked)
+        try:
+            request = Request.of_row(row)
+            asked = None if request is None else request.asked(row)
+        except ValueError as error:
+            raise BadQuestion(f"asked is {error}, expected columns of the table works") from None
+        application, _ = find_application(self._forecaster.library.published, question)
+        label = self._forecaster.works.label(application, asked, learn=False)
+        params = dict(with_work(tuple(question.params.items()), label, asked))
+        return question._replace(app=application.app, cluster=application.cluster, params=params)
 
 
 class _NotFitted(Exception):

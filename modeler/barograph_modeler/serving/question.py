@@ -13,6 +13,8 @@ RISK: Final = 0.01
 _NAMES: Final = ("app", "like", "ranks", "nodes", "cluster", "risk", "curve", "format")
 _PARAM: Final = "param."
 _FEATURE: Final = "feature."
+_ASKED: Final = "asked."
+ASKED_COLUMNS: Final = ("executable", "program", "script", "words", "inputs", "folder", "threads", "numbers", "reason")
 MOST_FIELDS: Final = 500
 
 
@@ -36,6 +38,8 @@ class Question(NamedTuple):
     curve: bool = False
     like: str = ""
     """A job: what is not given is as in it."""
+    asked: Mapping[str, str] = {}
+    """Columns of `works` of a run that has not begun; empty for a question without a command."""
     text: bool = False
     """Whether to answer as Prometheus text."""
     features: Mapping[str, float] = {}
@@ -51,7 +55,7 @@ def parse_question(query: str) -> Question:
         raise BadQuestion(f"the query has more than {MOST_FIELDS} fields") from None
     for name, value in pairs:
         if not _is_field(name):
-            known = f"{', '.join(_NAMES)}, {_PARAM}NAME, {_FEATURE}NAME"
+            known = f"{', '.join(_NAMES)}, {_PARAM}NAME, {_FEATURE}NAME, {_ASKED}COLUMN"
             raise BadQuestion(f"{name[:80]!r} is no field, expected one of {known}")
         if name in fields:
             raise BadQuestion(f"{name[:80]} is given twice")
@@ -68,6 +72,11 @@ def parse_question(query: str) -> Question:
     return Question(
         app=fields.get("app", ""),
         like=like,
+        asked={
+            name.removeprefix(_ASKED): value
+            for name, value in fields.items()
+            if name.removeprefix(_ASKED) in ASKED_COLUMNS
+        },
         ranks=ranks,
         nodes=nodes,
         cluster=fields.get("cluster", ""),
@@ -86,6 +95,8 @@ def parse_question(query: str) -> Question:
 def _is_field(name: str) -> bool:
     if name.startswith(_PARAM):
         return IDENTIFIER.fullmatch(name.removeprefix(_PARAM)) is not None
+    if name.startswith(_ASKED):
+        return name.removeprefix(_ASKED) in ASKED_COLUMNS
     return name in _NAMES or 0 < len(name.removeprefix(_FEATURE)) < len(name)
 
 

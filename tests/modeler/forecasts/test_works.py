@@ -102,7 +102,15 @@ def test_a_number_that_never_varied_is_not_in_the_way_unless_another_one_is_aske
     published = publish(APP, [(place(ranks, word1="5"), [100.0 / ranks]) for ranks in (1, 2, 4, 8)], 0)
     assert answer(published, Question("app", 16))["expected_seconds"] == pytest.approx(100 / 16, rel=0.2)
     assert answer(published, Question("app", 16, params={"word1": "5"}))["refusal"] is None
-    assert "never seen" in answer(published, Question("app", 16, params={"word1": "6"}))["refusal"]
+    longer = answer(published, Question("app", 16, params={"word1": "15"}))
+    assert longer["lower_seconds"] < 100 / 16 < 300 / 16 < longer["upper_seconds"]
+    assert "may be proportional to word1" in " ".join(longer["conditions"])
+
+
+def test_a_new_value_of_a_number_that_does_not_matter_is_no_other_problem():
+    runs = [(place(ranks, word1=str(seed)), [100.0 / ranks]) for seed, ranks in enumerate((1, 2, 4, 1, 2, 4), 7)]
+    said = answer(publish(APP, runs, 0), Question("app", 4, params={"word1": "4711"}))
+    assert said["expected_seconds"] == pytest.approx(25, rel=0.05)
 
 
 def test_works_are_the_same_at_each_scale_and_unlike_each_other():

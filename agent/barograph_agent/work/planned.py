@@ -1,0 +1,107 @@
+"""A command that has not been started, as if it were the process of rank 0."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from barograph_agent.job.identity import LAUNCHERS
+from barograph_agent.system.processes import Processes
+from barograph_agent.system.system import System
+from barograph_agent.work.evidence import WorkEvidence
+from barograph_agent.work.investigation import Subject, WorkRules, investigate
+
+RANKS: Final = ("-n", "-np", "--np", "--ntasks", "--n")
+SECONDS: Final = 5.0
+"""Limit for reading inputs."""
+FUTURE_SECONDS: Final = 86_400.0
+"""No file was changed since the command began."""
+_SHEBANG_BYTES: Final = 256
+
+
+class PlannedCommand(NamedTuple):
+    """program: the path of the executable, with links resolved. arguments: with the program's name. ranks: None if the
+    command has no launcher, or a launcher that is not told."""
+
+    program: str
+    arguments: Sequence[str]
+    ranks: int | None
+
+
+def parse_planned(command: Sequence[str], environment: Mapping[str, str]) -> PlannedCommand | None:
+    """The program that a launcher, or the command itself, would start; None if there is none.
+
+    The program is the first word that can be executed and is no launcher.
+
+    >>> parse_planned(["mpiexec", "-n", "64", "/bin/sh", "job.sh"], {"PATH": "/bin"}).ranks
+    64
+    """
+    path, ranks, is_launched = environment.get("PATH", os.defpath), None, False
+    for at, word in enumerate(command):
+        option, _, value = word.partition("=")
+        if option in RANKS:
+            value = value or (command[at + 1] if at + 1 < len(command) else "")
+            ranks = int(value) if value.isascii() and value.isdecimal() else ranks
+        found = None if word.startswith("-") else shutil.which(word, path=path)
+        if found is None:
+            continue
+        if Path(word).name.partition(".")[0] in LAUNCHERS:
+            is_launched = True
+            continue
+        program, arguments = _interpreted(found, [word, *command[at + 1 :]], path)
+        return PlannedCommand(os.path.realpath(program), arguments, ranks if is_launched else 1)
+    return None
+
+
+def evidence_of(
+    command: PlannedCommand, environment: Mapping[str, str], rules: WorkRules, system: System
+) -> WorkEvidence:
+    """What would be known of rank 0 of a command that is started now, in this folder."""
+    processes = _PlannedProcess(command, environment, system.clock.since_boot() + FUTURE_SECONDS)
+    subject = Subject(0, command.program)
+    steps = investigate(subject, rules, system._replace(processes=processes), system.clock.monotonic() + SECONDS)
+    return deque(steps, maxlen=1).pop()
+
+
+class _PlannedProcess(Processes):
+    def __init__(self, command: PlannedCommand, environment: Mapping[str, str], born_seconds: float) -> None:
+        super().__init__()
+        self._command = command
+        self._environment = dict(environment)
+        self._born = round(born_seconds * os.sysconf("SC_CLK_TCK"))
+
+    def born(self, pid: int) -> int:
+        return self._born
+
+    def environment(self, pid: int) -> dict[str, str]:
+        return self._environment
+
+    def show(self, file: str, most: int = 2**20) -> bytes:
+        if not file.endswith("/cmdline"):
+            return b""
+        return b"".join(os.fsencode(word) + b"\0" for word in self._command.arguments)[:most]
+
+    def place(self, pid: int, name: str) -> Path:
+        places = {"exe": Path(self._command.program), "cwd": Path.cwd(), "root": Path("/")}
+        return places.get(name, Path("/proc/self") / name)
+
+
+def _interpreted(program: str, arguments: list[str], path: str) -> tuple[str, list[str]]:
+    """Interpreter and arguments of a script that names one in its first line; else the same."""
+    try:
+        with Path(program).open("rb") as file:
+            line = file.read(_SHEBANG_BYTES).partition(b"\n")[0]
+    except OSError:
+        return program, arguments
+    if not line.startswith(b"#!"):
+        return program, arguments
+    words = shlex.split(os.fsdecode(line[2:]))
+    if words and Path(words[0]).name == "env":
+        words = words[1:]
+    interpreter = shutil.which(words[0], path=path) if words else None
+    return (interpreter, [*words, program, *arguments[1:]]) if interpreter else (program, arguments)
