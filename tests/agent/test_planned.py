@@ -58,7 +58,8 @@ def test_the_evidence_is_that_of_the_process_itself(
     rules = WorkRules("lab", None, tmp_path / "digests.json", numbers=True)
     planned = parse_planned(command, environment)
     assert planned is not None
-    expected = evidence_of(planned, environment, rules, SYSTEM)
+    expected = evidence_of(planned, environment, rules._replace(memory=None), SYSTEM)
+    assert not (tmp_path / "digests.json").exists()
     with subprocess.Popen(
         [str(tmp_path / script[0]) if script else command[0], *command[1:]], env=environment, stdin=subprocess.DEVNULL
     ) as process:

@@ -252,7 +252,7 @@ def test_an_application_shows_its_spread_and_its_past_predictions(site: TestClie
     answer = site.get("/application", params={"cluster": "lab", "app": "wrf"})
     page = words(answer)
     # Four runs on 32 ranks: 106, 115, 124 and 133 s.
-    assert "32 1 4 1 min 47 s 2 min 0 s 2 min 12 s +10 %" in page
+    assert "32 1 first 4 1 min 47 s 2 min 0 s 2 min 12 s +10 %" in page
     # Errors from -10 to +12 % in steps of 2: those below 10 % are inside.
     assert "Of the last 12 runs that were predicted before they ended, 75 % ended within their 95 % interval" in page
     assert answer.text.count('class="whisker"') == 3

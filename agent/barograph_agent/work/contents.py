@@ -67,11 +67,11 @@ def parts(size: int) -> Iterator[tuple[int, int]]:
 class Contents:
     """Reads the files of one job. Not for use in several threads.
 
-    memory: the file in which digests are remembered. deadline: monotonic seconds, after which every method raises
-    OutOfTime.
+    memory: the file in which digests are remembered, None to remember none. deadline: monotonic seconds, after which
+    every method raises OutOfTime.
     """
 
-    def __init__(self, system: System, salt: Salt, memory: Path, deadline: float) -> None:
+    def __init__(self, system: System, salt: Salt, memory: Path | None, deadline: float) -> None:
         self._clock, self._disk = system.clock, system.disk
         self._salt = salt
         self._memory = memory
@@ -142,7 +142,7 @@ class Contents:
 
     def remember(self) -> None:
         """Keep what was learned for the next run. Does not raise."""
-        if self._learned and self._known is not None:
+        if self._learned and self._known is not None and self._memory is not None:
             while len(self._known) > REMEMBERED:
                 self._known.popitem(last=False)
             try:
@@ -203,6 +203,8 @@ class Contents:
     def _recall(self) -> OrderedDict[str, str]:
         if self._known is None:
             self._known = OrderedDict()
+            if self._memory is None:
+                return self._known
             try:
                 kept = msgspec.json.decode(self._disk.read(self._memory), type=_Remembered)
             except (OSError, msgspec.DecodeError):

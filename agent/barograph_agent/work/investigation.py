@@ -47,13 +47,13 @@ class Subject(NamedTuple):
 class WorkRules(NamedTuple):
     """What the site wants. salt: the file of its secret; without one `cluster` is the secret.
 
-    memory: the file in which digests are remembered. numbers, plain: whether numbers in words and small input files,
-    and all words, are kept as they are.
+    memory: the file in which digests are remembered, None to remember none. numbers, plain: whether numbers in words
+    and small input files, and all words, are kept as they are.
     """
 
     cluster: str
     salt: Path | None
-    memory: Path
+    memory: Path | None
     plain: bool = False
     numbers: bool = False
 

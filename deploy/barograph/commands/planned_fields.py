@@ -51,7 +51,7 @@ def _asked(planned: PlannedCommand, cluster: str) -> list[tuple[str, str]]:
     if kept == "none":
         return []
     salt = environment.get("BAROGRAPH_SALT")
-    site = WorkRules(cluster, Path(salt) if salt else None, Path(os.devnull), numbers=kept in ("numbers", "plain"))
+    site = WorkRules(cluster, Path(salt) if salt else None, None, numbers=kept in ("numbers", "plain"))
     row = evidence_of(planned, environment, site, SYSTEM).columns()
     return [(name, str(row[name])) for name in ASKED]
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from barograph.views.log import Row
-from barograph.views.words import plural
+from barograph.views.words import plural, work_label
 from barograph_modeler.maxima.sample import Floats
 
 
 @dataclass(frozen=True)
 class RunsAtScale:
-    """Runtimes in seconds on one number of ranks and nodes, and the newest band of the next one."""
+    """Runtimes in seconds of one group of like work on one number of ranks and nodes, and the newest band of the next
+    one."""
 
     workload: str
     ranks: int
@@ -25,14 +26,22 @@ class RunsAtScale:
     band: Row | None
 
     @property
+    def label(self) -> str:
+        """What tells the group from that of the first work; empty for that."""
+        return work_label(self.workload)
+
+    @property
     def name(self) -> str:
-        """Ranks, and nodes where there are several."""
-        return plural(self.ranks, "rank") + (f" on {self.nodes:,} nodes" if self.nodes > 1 else "")
+        """Ranks, nodes where there are several, and the label of the group."""
+        nodes = f" on {self.nodes:,} nodes" if self.nodes > 1 else ""
+        return plural(self.ranks, "rank") + nodes + (f" ({self.label})" if self.label else "")
 
     @property
     def tick(self) -> str:
-        """The same in two lines for an axis."""
-        return f"{self.ranks:,}" + (f"\n{self.nodes:,} nodes" if self.nodes > 1 else "")
+        """The same in lines for an axis."""
+        return "\n".join(
+            [f"{self.ranks:,}", *([f"{self.nodes:,} nodes"] if self.nodes > 1 else []), *filter(None, [self.label])]
+        )
 
 
 def runs_by_scale(runs: Sequence[Row], bands: Mapping[str, Row]) -> list[RunsAtScale]:
@@ -50,4 +59,4 @@ def runs_by_scale(runs: Sequence[Row], bands: Mapping[str, Row]) -> list[RunsAtS
         runtimes = seconds(succeeded, alarmed=False), seconds(succeeded, alarmed=True)
         size = rows[0]["ranks"], rows[0]["nodes"]
         scales.append(RunsAtScale(workload, *size, *runtimes, len(rows) - len(succeeded), bands.get(workload)))
-    return sorted(scales, key=lambda scale: (scale.ranks, scale.nodes))
+    return sorted(scales, key=lambda scale: (scale.ranks, scale.nodes, scale.workload))

@@ -42,6 +42,13 @@ def newest(*key: str) -> str:
     return f'QUALIFY row_number() OVER (PARTITION BY {", ".join(key)} ORDER BY "offset" DESC) = 1'
 
 
+def grouped_jobs(condition: str) -> str:
+    """Rows of `jobs` for which a condition holds, their `workload` replaced by the group of like work of each job."""
+    return f"""(
+    SELECT jobs.* REPLACE (coalesce(assigned.workload, jobs.workload) AS workload) FROM jobs
+    LEFT JOIN (SELECT job, workload FROM assignments {newest("job")}) assigned USING (job) WHERE {condition})"""
+
+
 def open_jobs(now: float) -> str:
     """Running jobs, each with its latest score: of each user the first ones, alarms before others, newest first.
 
@@ -239,14 +246,14 @@ SELECT source, detail, "at" FROM events WHERE kind = 'runtime-changed' AND {cond
 
 
 def scales(cluster: str, app: str, params: str, user: str | None) -> str:
-    """Quantiles of the runtimes of one problem by scale."""
+    """Quantiles of the runtimes of one set of parameters by scale and group of like work."""
+    subject = f"cluster = {text(cluster)} AND app = {text(app)} AND params = {text(params)}"
     return f"""
-SELECT j.ranks, j.nodes, count(*) AS runs, quantile_cont(r.runtime_seconds, 0.05) AS low,
+SELECT j.ranks, j.nodes, j.workload, count(*) AS runs, quantile_cont(r.runtime_seconds, 0.05) AS low,
     median(r.runtime_seconds) AS middle, quantile_cont(r.runtime_seconds, 0.95) AS high
-FROM jobs j JOIN runs r USING (job)
-WHERE j.cluster = {text(cluster)} AND j.app = {text(app)} AND j.params = {text(params)}
-    AND r.exit_status = 0 {_run_by(user)}
-GROUP BY j.ranks, j.nodes ORDER BY j.ranks, j.nodes LIMIT 200"""
+FROM {grouped_jobs(subject)} j JOIN runs r USING (job)
+WHERE r.exit_status = 0 {_run_by(user)}
+GROUP BY j.ranks, j.nodes, j.workload ORDER BY j.ranks, j.nodes, middle LIMIT 200"""
 
 
 def outcomes(cluster: str, app: str, user: str | None) -> str:
@@ -263,12 +270,15 @@ def events() -> str:
 
 
 def ended_runs(app: str, cluster: str | None, since: float) -> str:
-    """The runs of an application that ended since a time (Unix seconds), with any parameters and exit status."""
-    where = f"app = {text(app)}" + (f" AND cluster = {text(cluster)}" if cluster else "")
+    """The runs of an application that ended since a time (Unix seconds), with any parameters and exit status.
+
+    workload: the group of like work.
+    """
+    where = f"app = {text(app)}" + (f" AND cluster = {text(cluster)}" if cluster else "") + " AND ranks > 0"
     return f"""
 SELECT jobs.job, cluster, workload, params, ranks, nodes, ended_at, runtime_seconds, exit_status,
     job IN (SELECT job FROM scores WHERE {ALARMED}) AS alarmed
-FROM jobs JOIN runs USING (job) WHERE {where} AND {_ended(since)} AND ranks > 0 ORDER BY ended_at"""
+FROM {grouped_jobs(where)} jobs JOIN runs USING (job) WHERE {_ended(since)} ORDER BY ended_at"""
 
 
 class ProblemRuns(NamedTuple):
@@ -297,7 +307,7 @@ class ProblemRuns(NamedTuple):
     def bands(self) -> str:
         """The newest band of each class and method."""
         return f"""
-SELECT * FROM bands WHERE workload IN (SELECT workload FROM jobs WHERE {self.subject})
+SELECT * FROM bands WHERE workload IN (SELECT workload FROM {grouped_jobs(self.subject)})
 {newest("workload", "class_id", "method")}"""
 
     def forecasts(self) -> str:
@@ -313,7 +323,7 @@ SELECT * FROM scores WHERE job IN ({self.jobs}) AND {ALARMED} {newest("job")} OR
 
     def intervals(self, class_ids: Iterable[int], about: int) -> str:
         """A sample of about so many single intervals of each class and workload of the healthy runs."""
-        singles = f"""FROM blocks JOIN jobs USING (job)
+        singles = f"""FROM blocks JOIN {grouped_jobs(self.subject)} jobs USING (job)
     WHERE "count" = 1 AND class_id IN ({_numbers(class_ids)}) AND job IN ({self.healthy})"""
         # Sampling by hash: the same log gives the same sample.
         return f"""
@@ -327,7 +337,8 @@ WHERE drawn % ceil(size / {about})::UBIGINT = 0"""
         return f"""
 SELECT class_id, workload, fitted_at, shape FROM bands
 WHERE kind = 'interval' AND isfinite(shape) AND class_id IN ({_numbers(class_ids)})
-    AND workload IN (SELECT workload FROM jobs WHERE job IN ({self.healthy})) ORDER BY fitted_at"""
+    AND workload IN (SELECT workload FROM {grouped_jobs(self.subject)} WHERE job IN ({self.healthy}))
+ORDER BY fitted_at"""
 
 
 def _ended(since: float) -> str:

@@ -11,6 +11,7 @@ from typing import Final, TypeGuard
 import msgspec
 
 from barograph_agent.protocol.tables import MAX_TIME
+from barograph_modeler.recognition.family import family_of
 
 DASH: Final = "\N{EN DASH}"
 MINUS: Final = "\N{MINUS SIGN}"
@@ -255,3 +256,12 @@ def _object(given: str) -> dict[str, object] | None:
     except (msgspec.MsgspecError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def work_label(group: str) -> str:
+    """What tells a group of like work from that of the first work of its family; empty for that.
+
+    >>> work_label("lab/heat@2x1+3f2a1c"), work_label("lab/heat@2x1")
+    ('3f2a1c', '')
+    """
+    return group.removeprefix(family_of(group)).removeprefix("+")

@@ -13,7 +13,7 @@ from barograph.views import queries
 from barograph.views.context import ViewContext
 from barograph.views.log import Row
 from barograph.views.refusal import NothingKnown
-from barograph.views.words import deviation, param_map, percent
+from barograph.views.words import deviation, param_map, percent, work_label
 
 REACH: Final = 4
 """Ratio of the largest projected number of ranks to the largest that was run."""
@@ -34,7 +34,9 @@ def view(context: ViewContext, cluster: str, app: str, params: str | None) -> di
     if not problems:
         raise NothingKnown(f"There is no finished run of {app} on {cluster} in the log that you may see.")
     chosen = params if params is not None else problems[0]["params"]
-    scales = rows(queries.scales(cluster, app, chosen, context.user))
+    scales = [
+        one | {"work": work_label(one["workload"])} for one in rows(queries.scales(cluster, app, chosen, context.user))
+    ]
     answer, error = None, "No run with these parameters has succeeded."
     if scales:
         most = REACH * scales[-1]["ranks"]
@@ -57,7 +59,7 @@ def view(context: ViewContext, cluster: str, app: str, params: str | None) -> di
 
 def _spread(app: str, scales: list[Row]) -> Markup | None:
     """Quantiles of runtimes relative to their median, by scale."""
-    several = [
+    several = [  # of each group of like work
         (row["ranks"], row["low"] / row["middle"] - 1, row["high"] / row["middle"] - 1)
         for row in scales
         if row["runs"] > 1
