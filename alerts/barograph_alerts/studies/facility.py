@@ -106,7 +106,7 @@ class _NoForecast:
     def ignore(self, *_: Any) -> list[Output]:
         return []
 
-    read = end = accept = step = ignore
+    read = assign = merge = end = accept = step = ignore
 
 
 class Facility:
