@@ -135,7 +135,7 @@ def by_ranks(
     title: str, description: str, queries: Sequence[Query], *, unit: str, log: bool = False, empty: str
 ) -> Chart:
     """Values over the label `ranks`, on a logarithmic axis."""
-    panel = _framed(Chart(), title, description, 12, 9, empty)
+    panel = _framed(Chart(), title, description, 8, 9, empty)
     merge, organize = _one_table(panel, ["ranks", *queries])
     numbers = {"conversions": [{"targetField": "ranks", "destinationType": "number"}]}
     for transformation in (

@@ -116,6 +116,7 @@ def test_the_longest_usual_interval_follows_the_latest_bands_and_not_the_fit_of_
         (1, "empirical", 9.0),
         (2, "empirical", 2.0),
         (2, "gev", 1e9),
+        (2, "bootstrap", 1e9),
         (1, "empirical", 1.0),
     ):
         limits = {f"{name}_seconds": [upper] for name in ("lower", "expected", "upper")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shlex
@@ -144,10 +145,13 @@ def feature_forecaster() -> FeatureForecaster:
 
 def forecasting() -> Forecaster:
     """A forecaster that has learned an application, predicted one of its runs and seen it end."""
-    campaign, forecaster = Campaign(), Forecaster(PredictorLibrary(Inline()))
+    campaign, sized, forecaster = Campaign(), Campaign(cluster="other"), Forecaster(PredictorLibrary(Inline()))
     processor = ModelerProcessor(Learner(), forecaster, inline_features())
     for ranks in (1, 2, 4, 8):
         for table, columns in campaign.run(ranks).items():
+            processor.observe(table, columns, 0.0)
+    for ranks, n in itertools.product((2, 4, 8), (1, 2)):
+        for table, columns in sized.run(ranks, n).items():
             processor.observe(table, columns, 0.0)
     for table, columns in campaign.run(16).items():
         processor.step(0.0)

@@ -47,11 +47,12 @@ def parse_planned(command: Sequence[str], environment: Mapping[str, str]) -> Pla
         if option in RANKS:
             value = value or (command[at + 1] if at + 1 < len(command) else "")
             ranks = int(value) if value.isascii() and value.isdecimal() else ranks
-        found = None if word.startswith("-") else shutil.which(word, path=path)
-        if found is None:
+        if word.startswith("-"):
             continue
-        if Path(word).name.partition(".")[0] in LAUNCHERS:
+        if Path(word).name.partition(".")[0] in LAUNCHERS:  # also one that this host lacks
             is_launched = True
+            continue
+        if (found := shutil.which(word, path=path)) is None:
             continue
         program, arguments = _interpreted(found, [word, *command[at + 1 :]], path)
         return PlannedCommand(os.path.realpath(program), arguments, ranks if is_launched else 1)

@@ -8,6 +8,7 @@ from typing import Final
 
 from barograph_agent.protocol.wire import Column
 from barograph_alerts.detection.runtime_prior import RuntimeHistory
+from barograph_modeler.maxima.band import GEV_METHODS
 from barograph_modeler.pace.pace import Pace
 from barograph_modeler.state import lru
 
@@ -57,7 +58,7 @@ class References:
             if kind == "runtime":
                 history = RuntimeHistory(lower, expected, upper, int(columns["samples"][row]))
                 lru.store(self.runtimes, workload, history, MAX_WORKLOADS)
-            elif method != "gev":
+            elif method not in GEV_METHODS:
                 # The limits of a GEV are those of a fit that is shown, and may be far beyond any interval.
                 classes = lru.get(self._upper, workload, OrderedDict[int, float], MAX_WORKLOADS)
                 lru.store(classes, int(class_id), upper, MAX_CLASSES)

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from typing import Any
 
 from barograph.cli import USAGE_ERROR, CommandError
 from barograph.lab.columns import checked, console, table
+from barograph.views.log import limits
+from barograph.views.modeler import ask, default_modeler, http_address, question
+from barograph.views.words import period, plural, span
+from barograph_agent.settings import agent
 from barograph_collector.daemon.service import Exit
 from barograph_modeler.studies.weak.complexity import BadExpression, Complexity
-from barograph_modeler.studies.weak.planner import POWER, plan
+from barograph_modeler.studies.weak.planner import POWER, PlannedRun, plan
 
 REPEATS = "5 to 7"
 """Runs per configuration that the paper recommends; the least time is learned."""
@@ -35,13 +41,50 @@ def _parser() -> argparse.ArgumentParser:
     add("--ranks-multiple", type=int, default=1, metavar="K", help="ranks are multiples of K: full nodes")
     add("--size-multiple", type=float, default=1, metavar="K", help="sizes are multiples of K: blocks")
     add("--targets", type=targets, default=[], metavar="P[,P]", help="ranks to predict for later")
+    add("--app", help="predict the targets from the runs of this application in the log")
+    add(
+        "--size-param",
+        metavar="NAME",
+        help="the parameter that is the size of its runs (default: that of --complexity)",
+    )
+    add("--cluster", metavar="NAME", help="of the application, needed if it has run on several")
+    add(
+        "--modeler",
+        type=http_address,
+        default=default_modeler(agent.endpoint(os.environ)),
+        metavar="URL",
+        help="the modeler's address (default: two ports above the collector's, %(default)s)",
+    )
     add("--json", action="store_true", help="print one JSON object")
     return parser
 
 
+def _predict(targets: Sequence[PlannedRun], variable: str, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """The modeler's answer for each target."""
+    name = options.size_param or variable
+    return [
+        ask(
+            options.modeler,
+            question({name: f"{one.size:.12g}"}, app=options.app, cluster=options.cluster, ranks=one.ranks),
+        )
+        for one in targets
+    ]
+
+
+def _sentence(target: PlannedRun, answer: Mapping[str, Any]) -> str:
+    where = f"{plural(target.ranks, 'rank')}, size {target.size:.10g}"
+    if answer["refusal"] is not None:
+        return f"{where}: no prediction: {period(answer['refusal'])}"
+    lower, expected, upper = map(span, limits(answer))
+    return f"{where}: {expected} predicted; 95 of 100 runs take {lower} to {upper}."
+
+
 def main(arguments: Sequence[str]) -> int:
     """Print the configurations; 2 if there is no such plan."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.app is not None and not options.targets:
+        parser.error("--app predicts targets and there are none, expected --targets")
     try:
         complexity = Complexity.parse(options.complexity)
         configurations = plan(
@@ -58,9 +101,12 @@ def main(arguments: Sequence[str]) -> int:
     except (BadExpression, ValueError) as error:
         raise CommandError(str(error), USAGE_ERROR) from error
     measured = len(configurations) - len(options.targets)
+    answers = [] if options.app is None else _predict(configurations[measured:], complexity.variable, options)
     work = complexity.work(options.size) / options.at_ranks
     if options.json:
         rows = [asdict(one) for one in configurations]
+        for row, answer in zip(rows[measured:], answers, strict=False):
+            row["prediction"] = answer
         head = {"complexity": options.complexity, "work_per_rank": work}
         print(json.dumps({**head, "measure": rows[:measured], "targets": rows[measured:]}))
         return Exit.OK
@@ -79,6 +125,8 @@ def main(arguments: Sequence[str]) -> int:
     )
     console().print(table(None, heads, cells, box=None))
     worst = max(abs(one.work_change) for one in configurations)
+    if answers:
+        print("\n".join(_sentence(one, answer) for one, answer in zip(configurations[measured:], answers, strict=True)))
     print(
         f"{options.complexity} / ranks = {work:.6g} everywhere, to {worst:.1%}. Run each configuration {REPEATS} times."
     )

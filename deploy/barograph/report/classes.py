@@ -12,6 +12,7 @@ import numpy as np
 from barograph.views import queries
 from barograph.views.context import ViewContext
 from barograph.views.log import Row
+from barograph_modeler.maxima.band import GEV_METHODS
 from barograph_modeler.maxima.fits.pwm import MINIMUM_SAMPLES
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.maxima.trust import FitVerdict, judge
@@ -31,6 +32,7 @@ class ClassReport:
 
     letter: its name on the page. fitted: the workload whose sample is fitted, with its ranks and the verdict.
     shapes: of the modeler's fits for that workload, the oldest first: rows with `fitted_at` and `shape`.
+    methods: the newest bands of that workload by method.
     """
 
     letter: str
@@ -42,6 +44,7 @@ class ClassReport:
     ranks: int
     verdict: FitVerdict | None
     shapes: Sequence[Row]
+    methods: Mapping[str, Row]
 
 
 def largest_classes(
@@ -59,12 +62,14 @@ def largest_classes(
     found = []
     for letter, class_id, row in zip(ascii_uppercase, ids, times, strict=False):
         sample = {name: np.array(values) for (owner, name), values in samples.items() if owner == class_id}
-        banded = {band["workload"]: band for band in bands if band["class_id"] == class_id and band["method"] != "gev"}
+        those = [band for band in bands if band["class_id"] == class_id]
+        banded = {band["workload"]: band for band in those if band["method"] not in GEV_METHODS}
         enough = [name for name in ranks if name in sample and sample[name].size >= MINIMUM_SAMPLES]
         fitted = enough[-1] if enough else ""
         verdict = judge(sample[fitted], seed=SEED) if fitted else None
+        methods = {band["method"]: band for band in those if band["workload"] == fitted}
         fits = [fit for fit in shapes if (fit["class_id"], fit["workload"]) == (class_id, fitted)]
         found.append(
-            ClassReport(letter, row, row["share"], sample, banded, fitted, ranks.get(fitted, 0), verdict, fits)
+            ClassReport(letter, row, row["share"], sample, banded, fitted, ranks.get(fitted, 0), verdict, fits, methods)
         )
     return found

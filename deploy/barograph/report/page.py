@@ -14,12 +14,15 @@ from barograph.views.templates import environment
 
 TYPES: Final = {"gumbel": "I (Gumbel)", "frechet": "II (Fréchet)", "weibull": "III (Weibull)"}
 
+METHODS: Final = {"tracked": "of the values", "gev": "of the GEV", "bootstrap": "of its bootstrap"}
+"""Methods of bands, as headings."""
+
 
 def render(template: str, values: Mapping[str, Any]) -> str:
     """A self-contained page."""
     templates = environment("barograph.report")
     style = Markup(files("barograph.charts").joinpath("static/chart.css").read_text(encoding="utf-8"))
-    templates.globals |= {"types": TYPES, "site_of": _site_of, "key": key, "style": style}
+    templates.globals |= {"types": TYPES, "methods": METHODS, "site_of": _site_of, "key": key, "style": style}
     return templates.get_template(template).render(values, now=datetime.now(UTC).timestamp())
 
 

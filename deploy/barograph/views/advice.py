@@ -68,6 +68,12 @@ def _scaling(answer: Answer) -> Iterator[str]:
             f"That is {speedup['ratio']:.3g} times as fast as on {plural(speedup['base_ranks'], 'rank')}"
             f" ({span(speedup['base_seconds'])}), an efficiency of {share(speedup['efficiency'])}."
         )
+    if (amdahl := answer["amdahl"]) is not None:
+        lower, expected, upper = (share(one) for one in amdahl["parallel"])
+        yield (
+            f"By Amdahl's law {expected} of the work is parallel ({lower} to {upper}; from runs on up to"
+            f" {plural(amdahl['until_ranks'], 'rank')}). {_overhead(amdahl)}"
+        )
     if (pays := answer["pays"]) is not None:
         saved = share(1 - 1 / pays["gain"])
         if pays["ends"] == "rule":
@@ -80,6 +86,17 @@ def _scaling(answer: Answer) -> Iterator[str]:
                 f"More ranks pay up to {pays['until_ranks']:,} at least, twice as many saving {saved} of the time or"
                 " more; beyond that there is no prediction."
             )
+
+
+def _overhead(amdahl: Answer) -> str:
+    """The time at the largest scale, compared with Amdahl's law."""
+    lower, expected, upper = amdahl["time_over_law"]
+    where = f"on {plural(amdahl['ranks'], 'rank')}"
+    if lower > 1:
+        return f"Runs {where} take {expected:.3g} times as long as it gives ({lower:.3g} to {upper:.3g})."
+    if upper < 1:
+        return f"Runs {where} take {expected:.3g} times as long as it gives: they are faster."
+    return f"Runs {where} agree with it."
 
 
 def _known_params(answer: Answer) -> Iterator[str]:

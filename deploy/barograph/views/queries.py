@@ -166,7 +166,8 @@ def band(workload: str, class_id: int, before: float | None) -> str:
     until = "" if before is None else f"AND fitted_at < {before:.3f}"
     return f"""
 SELECT method, samples, runs, lower_seconds, expected_seconds, upper_seconds FROM bands
-WHERE workload = {text(workload)} AND class_id = {class_id:d} AND kind = 'interval' AND method <> 'gev' {until}
+WHERE workload = {text(workload)} AND class_id = {class_id:d} AND kind = 'interval'
+    AND method NOT IN ('gev', 'bootstrap') {until}
 ORDER BY "offset" DESC LIMIT 1"""
 
 

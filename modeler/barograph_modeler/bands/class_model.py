@@ -9,7 +9,7 @@ import numpy as np
 
 from barograph_modeler.bands.moments import Blocks, Moments
 from barograph_modeler.bands.regime import LevelChange, Regime
-from barograph_modeler.maxima.band import Band, band_of_gev
+from barograph_modeler.maxima.band import GEV_METHODS, Band, band_of_gev, band_of_replicas
 from barograph_modeler.maxima.fits.pwm import MINIMUM_SAMPLES
 from barograph_modeler.maxima.predictive import Predictive
 from barograph_modeler.maxima.sample import Floats
@@ -36,7 +36,7 @@ class ClassModel:
 
     def __init__(self) -> None:
         self.bands: tuple[Band, ...] = ()
-        """Of the last fit: the non-parametric band first, if any, then that of the GEV."""
+        """Of the last fit: the non-parametric band first, if any, then those of the GEV and of its bootstrap."""
         self.trusted = False
         """Whether the PWM and MOM fits of the GEV agreed."""
         self.regimes: tuple[Regime, ...] = ()
@@ -70,7 +70,7 @@ class ClassModel:
     def inside(self, values: Floats) -> int | None:
         """How many of the values lie inside the last published non-parametric band; None without a band."""
         for band in self.bands:
-            if band.method != "gev":
+            if band.method not in GEV_METHODS:
                 return int(((values >= band.lower) & (values <= band.upper)).sum())
         return None
 
@@ -90,21 +90,23 @@ class ClassModel:
 
     def close(self, until: float, next_level: float = math.nan) -> Regime:
         """Close the current regime, keep it, and start a new one without values."""
-        limits = [(b.lower, b.expected, b.upper) for b in self.bands if b.method != "gev"] or [(math.nan,) * 3]
+        limits = [(b.lower, b.expected, b.upper) for b in self.bands if b.method not in GEV_METHODS] or [
+            (math.nan,) * 3
+        ]
         regime = Regime(self.since, until, self.moments, *limits[0], next_level)
         self.regimes = (*self.regimes, regime)[-REGIMES:]
         self._open()
         return regime
 
     def refit(self, seed: int) -> None:
-        """Fit both bands to the window. seed: of the bootstrap that decides whether the GEV is trusted."""
+        """Fit all bands to the window. seed: of the bootstrap."""
         self.fresh = 0
         self.trusted = False
         bands = [band] if (band := self.history.band()) is not None else []
         if self.held >= MINIMUM_SAMPLES:
             verdict = judge(self.history.values, seed=seed)
             self.trusted = verdict.trusted
-            bands.append(band_of_gev(verdict.pwm, self.held))
+            bands += [band_of_gev(verdict.pwm, self.held), band_of_replicas(verdict.replicas, self.held)]
         self.bands = tuple(bands)
 
     def _learn(self, blocks: Blocks, ended_at: Floats) -> None:

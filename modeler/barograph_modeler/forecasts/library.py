@@ -16,8 +16,10 @@ from barograph_modeler.forecasts.curve import ScalingCurve, scaling_curve
 from barograph_modeler.forecasts.fitting import FitQueue
 from barograph_modeler.forecasts.history import Application, WorkloadHistory, WorkloadPlace
 from barograph_modeler.forecasts.problems import ProblemSpace
+from barograph_modeler.scaling.amdahl import AmdahlFit, fit_amdahl
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.predictor import Prediction, Predictor, fit
+from barograph_modeler.scaling.sizes.weighing import ModelWeights
 from barograph_modeler.state.gate import Gate
 
 FITS: Final = 16
@@ -49,8 +51,8 @@ class KnownParams(NamedTuple):
 
 class Published(NamedTuple):
     """The predictor of one application and the space of its problems, the runs it was fitted to by problem, the
-    parameters that have been run with the newest last, predictions for its newest workloads, and the scaling curve of
-    its newest problem."""
+    parameters that have been run with the newest last, predictions for its newest workloads, and of its newest problem
+    the scaling curve and Amdahl's law. weights: of the models of sizes; None if no problem has several."""
 
     application: Application
     space: ProblemSpace
@@ -59,13 +61,23 @@ class Published(NamedTuple):
     params: Sequence[KnownParams]
     seen: Sequence[WorkloadPrediction]
     curve: ScalingCurve | None = None
+    amdahl: AmdahlFit | None = None
+    weights: ModelWeights | None = None
 
 
-def publish(application: Application, known: Sequence[tuple[WorkloadPlace, list[float]]], seed: int) -> Published:
-    """Fit a predictor to the runs of an application. known: its workloads and their seconds, newest last."""
+def publish(
+    application: Application,
+    known: Sequence[tuple[WorkloadPlace, list[float]]],
+    seed: int,
+    previous: Predictor | None = None,
+) -> Published:
+    """Fit a predictor to the runs of an application. known: its workloads and their seconds, newest last.
+
+    previous: the predictor before the newest runs, of which what they do not concern is kept.
+    """
     space = ProblemSpace.of(application, [(place, statistics.median(seconds)) for place, seconds in known])
     problems = _runs(space, known)
-    predictor = fit(problems, seed=seed)
+    predictor = fit(problems, seed=seed) if previous is None else previous.refitted(problems)
     seen = []
     for place, _ in known[-SEEN:]:
         problem, size = space.of_run(place)
@@ -77,7 +89,9 @@ def publish(application: Application, known: Sequence[tuple[WorkloadPlace, list[
     newest = known[-1][0]
     problem, size = space.of_run(newest)
     curve = scaling_curve(predictor, f"{application} {space.name(newest)}".strip(), problem, size, problems[problem])
-    return Published(application, space, predictor, problems, _known_params(space, known), seen, curve)
+    amdahl = fit_amdahl(problems[problem].of_size(size))
+    weights = predictor.weights if predictor.has_sizes else None
+    return Published(application, space, predictor, problems, _known_params(space, known), seen, curve, amdahl, weights)
 
 
 def _known_params(space: ProblemSpace, known: Sequence[tuple[WorkloadPlace, list[float]]]) -> list[KnownParams]:
@@ -161,5 +175,6 @@ class PredictorLibrary(FitQueue[Published]):
             self.published = {name: one for name, one in old if name in history and name not in fresh} | fresh
 
     def _fit(self, application: Application, known: Sequence[tuple[WorkloadPlace, list[float]]]) -> Published:
+        before = self.published.get(application)
         with self.gate.passing():
-            return publish(application, known, self._seed)
+            return publish(application, known, self._seed, before and before.predictor)

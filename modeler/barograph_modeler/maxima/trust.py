@@ -8,7 +8,7 @@ their bootstrap errors.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -42,7 +42,7 @@ class Shape:
 class FitVerdict:
     """Both fits of a sample with their shapes, whether the GEV is trusted, and why: one line with the numbers.
 
-    If it is not trusted, bands should be non-parametric.
+    If it is not trusted, bands should be non-parametric. replicas: PWM fits of the resamples.
     """
 
     pwm: Gev
@@ -51,6 +51,7 @@ class FitVerdict:
     mom_shape: Shape
     trusted: bool
     reason: str
+    replicas: Gevs = field(repr=False, compare=False)
 
 
 def classify(k: float, error: float, level: float = 0.95) -> Shape:
@@ -77,10 +78,8 @@ def judge(sample: npt.ArrayLike, *, seed: int, replicas: int = ERROR_REPLICAS, l
     if replicas < 2:
         raise ValueError(f"replicas are {replicas}, expected at least 2")
     pwm, mom = fit_pwm(sample), fit_mom(sample)
-    shapes = [
-        classify(fit.shape, _error(gevs), level)
-        for fit, gevs in zip((pwm, mom), paired_replicas(sample, replicas, seed=seed), strict=True)
-    ]
+    pairs = paired_replicas(sample, replicas, seed=seed)
+    shapes = [classify(fit.shape, _error(gevs), level) for fit, gevs in zip((pwm, mom), pairs, strict=True)]
     trusted, reason = _compare(shapes[0], shapes[1], level)
     if pwm.scale == 0:
         trusted, reason = False, "all values are equal"
@@ -88,7 +87,7 @@ def judge(sample: npt.ArrayLike, *, seed: int, replicas: int = ERROR_REPLICAS, l
         trusted, reason = False, f"shape {pwm.shape:.3f} (PWM) is at the end of its range"
     elif not HEAVIEST + 1e-3 < mom.shape < SHAPE_ENDS[1]:
         trusted, reason = False, f"shape {mom.shape:.3f} (MOM) is at the end of its range"
-    return FitVerdict(pwm, mom, shapes[0], shapes[1], trusted, reason)
+    return FitVerdict(pwm, mom, shapes[0], shapes[1], trusted, reason, pairs[0])
 
 
 def _compare(pwm: Shape, mom: Shape, level: float) -> tuple[bool, str]:

@@ -77,6 +77,11 @@ class Runs:
     def __len__(self) -> int:
         return self.ranks.size
 
+    def equals(self, other: Runs) -> bool:
+        """Whether these are the other's runs, in the same order."""
+        names = ("ranks", "nodes", "size", "seconds")
+        return all(np.array_equal(getattr(self, one), getattr(other, one), equal_nan=True) for one in names)
+
     @cached_property
     def scales(self) -> Floats:
         """The distinct numbers of ranks, ascending."""

@@ -30,7 +30,7 @@ from barograph_modeler.scaling.pool import Pool, posterior
 from barograph_modeler.scaling.shapes import log_prior, weights_by_kind
 from barograph_modeler.scaling.sizes.curves import SizedCurves
 from barograph_modeler.scaling.sizes.law import BilinearLaw
-from barograph_modeler.scaling.sizes.weighing import CURVES, LAW, SIZED, ModelWeights, held_out
+from barograph_modeler.scaling.sizes.weighing import CURVES, LAW, MAX_PROBLEMS, SIZED, ModelWeights, held_out
 from barograph_modeler.scaling.unseen import from_other_problems
 
 __all__ = ["Prediction", "Predictor", "Refusal", "fit"]
@@ -116,18 +116,46 @@ class Predictor:
 
     def update(self, problem: str, runs: Runs) -> None:
         """Learn finished runs. Only their problem is refitted; priors of the others are updated lazily."""
-        if not len(runs):
-            return
-        known = self._problems.get(problem)
-        if known is not None:
-            for size in known.sizes:
-                self._pool_evidence(self._evidence.pop((problem, size)), sign=-1)
-        self._problems[problem] = found = _Problem(runs if known is None else known.runs.joined(runs))
+        if len(runs):
+            known = self._problems.get(problem)
+            self._replace(problem, runs if known is None else known.runs.joined(runs))
+
+    def refitted(self, problems: Mapping[str, Runs]) -> Predictor:
+        """A predictor of these problems, which shares with this one what is known of problems with the same runs.
+
+        It comes to the same as `fit` of all problems, and costs as much as those that differ. This one is not modified.
+        """
+        found = Predictor()
+        found._problems, found._evidence = dict(self._problems), dict(self._evidence)
+        found._pool, found._posteriors, found._weights = self._pool.copy(), dict(self._posteriors), self._weights
+        for gone in self._problems.keys() - problems.keys():
+            found._forget(gone)
+        for problem, runs in problems.items():
+            known = found._problems.get(problem)
+            if len(runs) and (known is None or not known.runs.equals(runs)):
+                found._replace(problem, runs)
+        found._problems = {problem: found._problems[problem] for problem in problems if problem in found._problems}
+        if set(found._weighing()) != set(self._weighing()):
+            found._weights = None
+        return found
+
+    def _replace(self, problem: str, runs: Runs) -> None:
+        self._forget(problem)
+        self._problems[problem] = found = _Problem(runs)
         for size in found.sizes:
             self._evidence[problem, size] = evidence = ShapeEvidence(found.runs.of_size(size))
             self._pool_evidence(evidence)
+        if len(found.sizes) > 1:
+            self._weights = None
+
+    def _forget(self, problem: str) -> None:
         self._posteriors.clear()
-        self._weights = None
+        if (known := self._problems.pop(problem, None)) is None:
+            return
+        for size in known.sizes:
+            self._pool_evidence(self._evidence.pop((problem, size)), sign=-1)
+        if len(known.sizes) > 1:
+            self._weights = None
 
     def predict(
         self, problem: str, ranks: float, nodes: float | None = None, size: npt.ArrayLike | None = None
@@ -191,9 +219,18 @@ class Predictor:
     def weights(self) -> ModelWeights:
         """How well each model predicted held-out runs of the problems that have several sizes."""
         if self._weights is None:
-            problems = {name: one.runs for name, one in self._problems.items() if len(one.sizes) > 1}
+            problems = {name: self._problems[name].runs for name in self._weighing()}
             self._weights = ModelWeights.of(held_out(problems, fit))
         return self._weights
+
+    @property
+    def has_sizes(self) -> bool:
+        """Whether a problem has several sizes, so that models are weighted."""
+        return bool(self._weighing())
+
+    def _weighing(self) -> list[str]:
+        """The problems whose runs are held out: the latest with several sizes."""
+        return [name for name, one in self._problems.items() if len(one.sizes) > 1][-MAX_PROBLEMS:]
 
     def _has_one_configuration(self, known: _Problem) -> bool:
         return known.runs.scales.size < 2 and len(known.sizes) < 2 and self._pool.problems < 2

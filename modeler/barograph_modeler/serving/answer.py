@@ -12,6 +12,7 @@ from barograph_agent.protocol.tables import MAX_RANKS
 from barograph_modeler.forecasts.history import Application
 from barograph_modeler.forecasts.library import Published, smallest_scale
 from barograph_modeler.forecasts.problems import AmbiguousWork, ProblemSize
+from barograph_modeler.scaling.amdahl import fit_amdahl
 from barograph_modeler.scaling.predictor import Prediction, Refusal
 from barograph_modeler.serving.question import BadQuestion, Question
 
@@ -70,6 +71,7 @@ def answer(known: Published, question: Question) -> dict[str, Any]:
             "limit": {"risk": question.risk, "seconds": limit, "request_seconds": round_up_limit(limit)},
             "speedup": query.speedup(prediction),
             "pays": query.pays(),
+            "amdahl": query.amdahl(),
             "basis": {
                 "model": prediction.model,
                 "runs": prediction.runs,
@@ -194,6 +196,19 @@ class _ProblemQuery:
                 return {"until_ranks": ranks, "ends": "rule", "gain": MIN_GAIN}
             ranks, here = 2 * ranks, prediction
         return {"until_ranks": ranks, "ends": "refusal", "gain": MIN_GAIN}
+
+    def amdahl(self) -> dict[str, Any] | None:
+        """Amdahl's law in the runs of the problem: the parallel share, and at the largest scale the time over that of
+        the law; each as lower limit, median and upper limit. None at fewer than three scales."""
+        if self._runs is None or (found := fit_amdahl(self._runs.of_size(self._runs.sizes[-1]))) is None:
+            return None
+        ranks, tau = max(found.overheads.items())
+        return {
+            "parallel": list(found.parallel),
+            "until_ranks": found.cutoff,
+            "ranks": ranks,
+            "time_over_law": [1 / one for one in reversed(tau)],
+        }
 
     def curve(self) -> list[list[float]]:
         """Ranks, lower, expected and upper seconds from the smallest scale to the largest, or to the requested one."""

@@ -25,7 +25,7 @@ from barograph_modeler.serving.forecast_metrics import (
 )
 
 MAX_BANDS: Final = 2000
-"""Classes exposed, those of the most recently learned workloads first; each has at most ten series."""
+"""Classes exposed, those of the most recently learned workloads first; each has at most thirteen series."""
 _LIMITS: Final = {
     "lower": "Lower limit of the 95 % band in seconds",
     "expected": "Median of the interval in seconds",
@@ -107,7 +107,7 @@ class ModelerExporter(Collector):
     def _workloads(self) -> Iterator[Metric]:
         # The band of a workload's own runs, at least three, takes precedence over a prediction by scaling.
         limits = {one.workload: one[1:4] for one in latest_predictions(self._forecaster)}
-        coverage, judged, outside = [], [], []
+        coverage, judged = [], []
         for name, workload in itertools.islice(reversed(self._learner.workloads.items()), MAX_BANDS):
             if (band := workload.runtime) is not None:
                 limits[name] = (band.lower, band.expected, band.upper)
@@ -117,9 +117,6 @@ class ModelerExporter(Collector):
                     coverage.append(([name, kind], seen.ratio))
                 if any(results.values()):
                     judged += [([name, kind, result], count) for result, count in results.items()]
-            seen = workload.interval_coverage
-            if any(_results(seen).values()):
-                outside.append(([name], seen.outside + seen.withheld_outside))
         yield gauge(
             "barograph_runtime_predicted_seconds",
             "Quantile of the next run's runtime in seconds",
@@ -146,8 +143,6 @@ class ModelerExporter(Collector):
             "kind",
             "result",
         )
-        text = "Intervals outside the band of their class."
-        yield counter("barograph_job_out_of_interval_total", text, outside, "workload")
 
 
 def _results(seen: Coverage) -> dict[str, int]:

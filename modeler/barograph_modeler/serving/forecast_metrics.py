@@ -11,6 +11,7 @@ from prometheus_client.metrics_core import Metric
 
 from barograph_collector.daemon.families import counter, gauge
 from barograph_modeler.features.forecaster import FeatureForecaster
+from barograph_modeler.forecasts.curve import SCALES
 from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.forecasts.library import WorkloadPrediction
 from barograph_modeler.forecasts.scoreboard import RESULTS, Scoreboard
@@ -38,6 +39,8 @@ def forecast_families(forecaster: Forecaster) -> Iterator[Metric]:
         "workload",
     )
     yield from _curves(forecaster)
+    yield from _amdahl(forecaster)
+    yield from _weights(forecaster)
     yield from _scores(forecaster.predictions.scoreboard, "barograph_prediction", "predicted runtimes")
     library = forecaster.library
     text = "Jobs of known applications whose prediction was refused."
@@ -70,6 +73,47 @@ def _curves(forecaster: Forecaster) -> Iterator[Metric]:
     )
     medians = (([*place, str(ranks)], seconds) for place, curve in curves for ranks, seconds in curve.medians)
     yield gauge("barograph_runtime_median_seconds", "Median of the runtimes behind it, in seconds", medians, *labels)
+
+
+def _amdahl(forecaster: Forecaster) -> Iterator[Metric]:
+    fits = [
+        ([str(known.application), known.curve.problem], known.amdahl)
+        for known in itertools.islice(reversed(list(forecaster.library.published.values())), MAX_CURVES)
+        if known.curve is not None and known.amdahl is not None
+    ]
+    yield gauge(
+        "barograph_amdahl_parallel_ratio",
+        "Quantile of the parallel share p of the latest problem of an application, as a ratio",
+        (([*place, p], value) for place, one in fits for p, value in zip(PROBABILITIES, one.parallel, strict=True)),
+        *("application", "problem", "probability"),
+    )
+    yield gauge(
+        "barograph_amdahl_overhead_ratio",
+        "Quantile of tau: time by Amdahl's law over observed time, as a ratio",
+        (
+            ([*place, str(ranks), p], value)
+            for place, one in fits
+            for ranks, tau in list(one.overheads.items())[-SCALES:]
+            for p, value in zip(PROBABILITIES, tau, strict=True)
+        ),
+        *("application", "problem", "ranks", "probability"),
+    )
+
+
+def _weights(forecaster: Forecaster) -> Iterator[Metric]:
+    newest = itertools.islice(reversed(list(forecaster.library.published.values())), MAX_CURVES)
+    yield gauge(
+        "barograph_scaling_model_weight_ratio",
+        "Weight of a model of scaling in predictions of an application with several sizes, as a ratio",
+        (
+            ([str(known.application), case, model], weight)
+            for known in newest
+            if known.weights is not None
+            for case, weights in known.weights.by_case.items()
+            for model, weight in weights.items()
+        ),
+        *("application", "case", "model"),
+    )
 
 
 def feature_families(features: FeatureForecaster) -> Iterator[Metric]:

@@ -88,7 +88,7 @@ def test_the_gev_is_of_the_window_and_trusted_only_where_both_fits_agree():
     learn(mixture, np.where(np.arange(WINDOW) % 6 == 0, 60.0, 10.0) + sample / 100)
     for one in (interval, mixture):
         one.refit(0)
-        assert [band.method for band in one.bands] == ["tracked", "gev"]
+        assert [band.method for band in one.bands] == ["tracked", "gev", "bootstrap"]
     assert interval.trusted
     assert interval.bands[1].samples == WINDOW
     assert interval.bands[1].gev.location == pytest.approx(10.0, abs=0.2)

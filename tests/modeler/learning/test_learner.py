@@ -61,7 +61,7 @@ def test_a_healthy_run_gives_bands_of_each_class_that_hold_new_intervals():
     found = bands(feed(learner, simulation.job(), simulation.now))
     for class_id, seconds in zip(CLASSES, (0.004, 0.001), strict=True):
         fresh = seconds * np.random.default_rng(9).lognormal(0, 0.03, 20_000)
-        for method in ("tracked", "gev"):
+        for method in ("tracked", "gev", "bootstrap"):
             band = found[class_id, method]
             inside = np.mean((fresh >= band["lower_seconds"]) & (fresh <= band["upper_seconds"]))
             assert inside == pytest.approx(0.95, abs=0.03)

@@ -2,7 +2,9 @@ import numpy as np
 import pytest
 from scipy.stats import genextreme, lognorm
 
-from barograph_modeler.maxima.band import LEVEL, band_of_gev, empirical_band, minimum_samples
+from barograph_modeler.maxima.band import LEVEL, band_of_gev, band_of_replicas, empirical_band, minimum_samples
+from barograph_modeler.maxima.distribution import Gevs
+from barograph_modeler.maxima.fits.bootstrap import pwm_replicas
 from barograph_modeler.maxima.fits.pwm import fit_pwm
 
 
@@ -45,6 +47,22 @@ def test_gev_band_is_the_quantiles_of_the_fit_and_holds_nearly_its_level():
     assert (band.method, band.samples, band.gev) == ("gev", 100, fit_pwm(sample))
     assert [band.gev.cdf(x) for x in (band.lower, band.expected, band.upper)] == pytest.approx([0.025, 0.5, 0.975])
     assert 0.935 < np.mean(held) < 0.955
+
+
+def test_the_band_of_a_bootstrap_holds_new_values_and_follows_from_its_replicas():
+    rng = np.random.default_rng(4)
+    held = []
+    for seed in range(100):
+        sample = genextreme.rvs(-0.1, 1.0, 0.1, size=60, random_state=rng)
+        band = band_of_replicas(pwm_replicas(sample, 200, seed=seed), 60)
+        held.append(genextreme.cdf(band.upper, -0.1, 1.0, 0.1) - genextreme.cdf(band.lower, -0.1, 1.0, 0.1))
+    assert (band.method, band.samples, band.gev) == ("bootstrap", 60, None)
+    assert 0.93 < np.mean(held) < 0.955
+    one = fit_pwm(sample)
+    alone = band_of_replicas(Gevs(*(np.array([value]) for value in (one.shape, one.location, one.scale))), 60)
+    assert (alone.lower, alone.expected, alone.upper) == pytest.approx(
+        tuple(one.quantile(p) for p in (0.025, 0.5, 0.975)), rel=0.01
+    )
 
 
 def test_constant_intervals_have_a_band_without_width():

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import t as student_t
 
+import barograph_modeler.scaling.predictor as predictor_module
 from barograph_modeler.maxima.runtime import runtime_limits
 from barograph_modeler.scaling.evidence import ShapeEvidence
 from barograph_modeler.scaling.history import Runs
@@ -178,6 +179,27 @@ def test_learning_run_by_run_comes_to_the_same_as_learning_at_once():
         one, other = predicted(step_by_step, problem, 64), predicted(at_once, problem, 64)
         assert one.expected_seconds == pytest.approx(other.expected_seconds, rel=1e-6)
         assert one.upper_seconds == pytest.approx(other.upper_seconds, rel=1e-6)
+
+
+def test_a_refit_learns_what_differs_and_leaves_the_predictor_before_it_as_it_was(monkeypatch):
+    fitted = []
+    monkeypatch.setattr(predictor_module, "ShapeEvidence", lambda some: fitted.append(len(some)) or ShapeEvidence(some))
+    sized = Runs.of([4, 16, 64, 4, 16, 64], [90, 24, 8, 180, 47, 15], size=[1, 1, 1, 2, 2, 2])
+    known = {"a": runs(amdahl(1, 100)), "b": runs(amdahl(2, 300), (1, 2, 4)), "gone": runs(amdahl(5, 50)), "s": sized}
+    first = fit(known)
+    before = {problem: first.predict(problem, 64, size=2 if problem == "s" else None) for problem in known}
+    now = {"s": sized, "a": known["a"], "b": known["b"].joined(Runs.of([8], [40.0])), "new": runs(amdahl(3, 200))}
+    fitted.clear()
+    refitted = first.refitted(now)
+    assert sorted(fitted) == sorted([len(now["b"]), len(now["new"])])
+    assert {problem: first.predict(problem, 64, size=2 if problem == "s" else None) for problem in known} == before
+    at_once = fit(now)
+    for problem in now:
+        one, other = (predicted(each, problem, 64, size=2 if problem == "s" else None) for each in (refitted, at_once))
+        assert one.expected_seconds == pytest.approx(other.expected_seconds, rel=1e-9)
+        assert one.upper_seconds == pytest.approx(other.upper_seconds, rel=1e-9)
+    assert refitted.weights.by_case == at_once.weights.by_case
+    assert isinstance(refitted.predict("gone", 64), Refusal)
 
 
 def test_state_survives_pickling():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import threading
 import urllib.error
 import urllib.request
@@ -234,6 +235,37 @@ def asked(seconds: Mapping[int, float], ranks: int) -> dict[str, Any]:
     app = Application("lab", "app")
     known = Published(app, ProblemSpace(app, {"": SizeSpace()}), Fixed(seconds), runs, [], [])  # type: ignore[arg-type]
     return answer(known, Question("app", ranks))
+
+
+def test_a_plan_prints_the_prediction_of_each_target(capsys):
+    made, campaign = Forecaster(PredictorLibrary(Inline(), worked=lambda: 0.0)), Campaign()
+    processor = ModelerProcessor(Learner(), made, inline_features())
+    for ranks in (2, 4, 6, 8):
+        for _ in range(3):
+            for table, columns in campaign.run(ranks, ranks).items():
+                processor.observe(table, columns, 0.0)
+    processor.step(0.0)
+    processor.step(0.0)
+    served = serve_metrics(CollectorRegistry(), "127.0.0.1", 0, {"/predict": PredictPage(made, inline_features())})
+    words = ["plan", "--complexity=m", "--size=2", "--at-ranks=2", "--max-ranks=8", "--count=4", "--targets=16,100000"]
+    words += ["--app=solver", "--size-param=n", f"--modeler=http://127.0.0.1:{served.address[1]}"]
+    try:
+        assert barograph([*words, "--json"]) == 0
+        near, far = json.loads(capsys.readouterr().out)["targets"]
+        assert barograph(words) == 0
+    finally:
+        served.stop()
+    assert near["prediction"]["expected_seconds"] == pytest.approx(law(16, 16), rel=0.15)
+    assert "at 8 ranks at most" in far["prediction"]["refusal"]
+    printed = capsys.readouterr().out
+    assert re.search(r"^16 ranks, size 16: .* predicted; 95 of 100 runs take .* to .*\.$", printed, re.MULTILINE)
+    assert "no prediction: " in printed
+
+
+def test_a_plan_without_targets_predicts_nothing(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        barograph(["plan", "--complexity=n", "--size=1", "--max-ranks=8", "--app=solver"])
+    assert "--app predicts targets and there are none, expected --targets" in capsys.readouterr().err
 
 
 def test_more_ranks_pay_until_twice_as_many_are_less_than_a_quarter_faster():

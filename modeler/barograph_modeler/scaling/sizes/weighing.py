@@ -67,13 +67,12 @@ def held_out(
     problems: Mapping[str, Runs], fit: Callable[[Mapping[str, Runs]], ModelsOfProblem]
 ) -> Iterator[tuple[Case, Mapping[str, float]]]:
     """The case and the log density by model of each held-out configuration, from models fitted without it."""
-    latest = dict(list(problems.items())[-MAX_PROBLEMS:])
     for drop in range(1, MAX_SCALES + 1):
-        cuts = {name: runs.ranks < runs.scales[-drop] for name, runs in latest.items() if runs.scales.size > drop}
-        tests = {name: runs.ranks == runs.scales[-drop] for name, runs in latest.items() if runs.scales.size > drop}
-        yield from _score(latest, cuts, tests, fit)
-    largest = {name: (runs.sizes == runs.sizes.max(axis=0)).any(axis=1) for name, runs in latest.items()}
-    yield from _score(latest, {name: ~rows for name, rows in largest.items()}, largest, fit)
+        cuts = {name: runs.ranks < runs.scales[-drop] for name, runs in problems.items() if runs.scales.size > drop}
+        tests = {name: runs.ranks == runs.scales[-drop] for name, runs in problems.items() if runs.scales.size > drop}
+        yield from _score(problems, cuts, tests, fit)
+    largest = {name: (runs.sizes == runs.sizes.max(axis=0)).any(axis=1) for name, runs in problems.items()}
+    yield from _score(problems, {name: ~rows for name, rows in largest.items()}, largest, fit)
 
 
 def _score(
