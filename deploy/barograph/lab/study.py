@@ -62,6 +62,8 @@ def _parser() -> argparse.ArgumentParser:
     smallest = "learn from P ranks up, such as two nodes (default: 1)"
     add("--smallest", type=int, default=1, metavar="P", help=smallest)
     add("--largest", type=int, metavar="P", help="learn up to P ranks (default: lower half of the scales)")
+    favour = "learn runs of the i-th smallest scale i times in the laws that the paper compares with"
+    add("--copies", action="store_true", help=favour)
     for subject in (grey, weak):
         add = subject.add_argument
         add("file", type=Path, metavar="FILE.csv", help=CSV_FILE)
@@ -160,7 +162,9 @@ def _weak(options: argparse.Namespace, complexity: Complexity | None) -> tuple[l
             size = runs.size if options.size else runs.ranks * weak_study.WORK_PER_RANK
             sized = Runs.of(runs.ranks, runs.seconds, size=size)
             try:
-                targets += weak_study.evaluate(name, sized, kind, options.smallest, options.largest)
+                targets += weak_study.evaluate(
+                    name, sized, kind, options.smallest, options.largest, copies=options.copies
+                )
             except ValueError as error:
                 left_out.append(f"{application}, {kind}: {error}")
     _note_left_out(left_out, asked, options.file, bool(targets))

@@ -15,8 +15,10 @@ LAWS = {
     "log-linear": lambda p: 100 * p**-0.8,
     "barnes-quadratic": lambda p: np.exp(4 - 0.9 * np.log2(p) + 0.03 * np.log2(p) ** 2),
     "square-root": lambda p: 0.1 * p + 100 / p + 20 / np.sqrt(p),
+    "square-root-seconds": lambda p: 0.1 * p + 100 / p + 20 / np.sqrt(p),
     "geometric": lambda p: 100 * 0.4 ** np.log2(p) + 5,
     "pmnf": lambda p: 7 + 2 * p**0.5 * np.log2(p),
+    "pmnf-terms": lambda p: 7 + 2 * p**0.5 * np.log2(p),
 }
 
 
@@ -40,9 +42,85 @@ def test_a_law_recovers_itself_and_extrapolates(name):
 
 @pytest.mark.parametrize("name", LAWS)
 def test_one_scale_is_too_few(name):
-    wanted = 3 if name in ("barnes-quadratic", "square-root", "geometric", "pmnf") else 2
-    said = curve(name, Runs.of([4, 4, 4], [2.0, 2.1, 2.2]))
-    assert said == f"one size was seen at 1 scales at most, expected {wanted}"
+    least = 2 if name in ("amdahl", "amdahl-log", "ernest", "log-linear") else 3
+    reason = curve(name, Runs.of([4, 4, 4], [2.0, 2.1, 2.2]))
+    if name in ("log-linear", "barnes-quadratic"):  # of all sizes together
+        assert reason == f"1 scales, expected {least}"
+    else:
+        assert reason == f"one size was seen at 1 scales at most, expected {least}"
+
+
+def barnes(p, size):
+    return 3 * size**1.1 * p**-0.8 * np.exp2(0.03 * np.log2(p) ** 2)
+
+
+def test_barnes_laws_have_a_term_in_size():
+    """Each size is seen at two scales only: together they determine the parabola, and a size that was never run."""
+    p, size = np.array([1.0, 2, 2, 4, 8, 16]), np.array([10.0, 10, 20, 20, 40, 40])
+    found = curve("barnes-quadratic", Runs.of(p, barnes(p, size), size=size))
+    assert at(found, 64, 80.0) == pytest.approx(barnes(64, 80.0))
+    linear = curve("log-linear", Runs.of(p, size / p, size=size))
+    assert at(linear, 64, 30.0) == pytest.approx(30 / 64)
+
+
+@pytest.mark.parametrize("name", ["log-linear", "barnes-quadratic"])
+def test_barnes_laws_answer_nothing_that_their_runs_leave_ambiguous(name):
+    """Along a weak series the terms in ranks and size cannot be separated, but their sum on it can."""
+    series = curve(name, Runs.of(SCALES, 5 * SCALES**0.1, size=1000 * SCALES))
+    assert at(series, 64, 64_000.0) == pytest.approx(5 * 64**0.1)
+    assert np.isnan(at(series, 64, 1000.0))
+    alone = curve(name, Runs.of(SCALES, 100 / SCALES, size=np.full(SCALES.size, 10.0)))
+    assert at(alone, 64, 10.0) == pytest.approx(100 / 64)
+    assert np.isnan(at(alone, 64, 20.0))
+
+
+def test_barnes_laws_take_a_size_of_several_numbers():
+    p = np.array([1.0, 2, 4, 8, 2, 4])
+    size = np.array([[10.0, 5], [10, 6], [20, 5], [20, 7], [30, 5], [30, 9]])
+    seconds = size[:, 0] * size[:, 1] ** 0.5 / p
+    found = curve("log-linear", Runs.of(p, seconds, size=size))
+    assert found(np.array([64.0]), np.array([np.nan]), np.array([[40.0, 4.0]]))[0] == pytest.approx(80 / 64)
+
+
+def test_copies_favour_large_scales():
+    runs = Runs.of([4, 1, 2, 4], [1.0, 4.0, 2.0, 1.1])
+    copies = laws.copied(runs)
+    assert sorted(copies.ranks.tolist()) == [1.0, 2.0, 2.0, 4.0, 4.0, 4.0, 4.0, 4.0, 4.0]
+    assert sorted(copies.seconds[copies.ranks == 4].tolist()) == [1.0, 1.0, 1.0, 1.1, 1.1, 1.1]
+    bent = Runs.of(SCALES, 100 / SCALES + 3 * SCALES)  # no law of two terms fits it
+    errors = {
+        name: abs(at(model.fit({"a": bent}, 0)["a"], 16) / bent.seconds[-1] - 1)
+        for name, model in (("once", MODELS["log-linear"]), ("copies", laws.with_copies(MODELS["log-linear"])))
+    }
+    assert errors["copies"] < 0.8 * errors["once"]
+
+
+def test_a_fit_in_seconds_follows_the_longest_runs_and_a_relative_one_all():
+    runs = Runs.of(SCALES, 1000 / SCALES**1.5 + 5)
+    relative, absolute = (
+        [abs(at(curve(name, runs), p) / seconds - 1) for p, seconds in zip(SCALES, runs.seconds, strict=True)]
+        for name in ("square-root", "square-root-seconds")
+    )
+    assert max(relative) < max(absolute)
+    assert absolute[0] < relative[0]
+
+
+def test_several_terms_of_the_normal_form_are_found_where_one_is_not_enough():
+    p = 2.0 ** np.arange(8)
+
+    def law(p):
+        return 2 + 400 / p + 0.5 * np.sqrt(p)
+
+    one, several = (curve(name, Runs.of(p, law(p))) for name in ("pmnf", "pmnf-terms"))
+    assert at(several, 1024) == pytest.approx(law(1024), rel=1e-6)
+    assert abs(at(one, 1024) / law(1024) - 1) > 0.05
+
+
+def test_few_scales_keep_the_normal_form_to_one_term():
+    """Five scales: two terms leave one residual, none once a scale is left out. Four: fewer still."""
+    p = SCALES[:4]
+    runs = Runs.of(p, 2 + 400 / p + 0.5 * np.sqrt(p))
+    assert at(curve("pmnf-terms", runs), 64) == at(curve("pmnf", runs), 64)
 
 
 def test_an_unseen_size_has_no_answer_and_each_size_its_own_law():

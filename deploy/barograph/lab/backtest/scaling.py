@@ -12,6 +12,8 @@ from typing import Any, Final
 
 from barograph.lab.columns import CSV_FILE, add_subject, checked, console, names, note, percent, selected, table
 from barograph_modeler.scaling.history import Runs
+from barograph_modeler.studies.rivals.laws import MODELS as LAWS
+from barograph_modeler.studies.rivals.laws import with_copies
 from barograph_modeler.studies.scaling.accuracy import ModelAccuracy, fit_all, score, summarize
 from barograph_modeler.studies.scaling.models import models
 from barograph_modeler.studies.scaling.workloads import WorkloadSplit, lower_half, read_workloads, split
@@ -54,6 +56,8 @@ def add_parser(subjects: Any) -> argparse.ArgumentParser:
         help="score workloads with at least N scales; the others are only learned (default: 6 with lower-half, else 1)",
     )
     add("--models", type=names, default=["all"], metavar="all|NAME[,NAME]", help="models to fit (default: %(default)s)")
+    favour = "learn runs of the i-th smallest scale of a workload i times in the simple laws (all but PMNF and ours)"
+    add("--copies", action="store_true", help=favour)
     add("--seed", type=int, default=0, help="of the models (default: %(default)s)")
     add("--json", action="store_true", help="print one JSON object: summary and workloads")
     add("--plot", type=Path, metavar="DIR", help="draw each workload, and all models, into this folder")
@@ -67,6 +71,8 @@ def _is_rule(text: str) -> bool:
 def _run(options: argparse.Namespace) -> None:
     """Print the results of the models. Raises BadTable and OSError."""
     fitted = selected(options.models, models())
+    if options.copies:
+        fitted = [with_copies(model) if model in LAWS else model for model in fitted]
     splits = _splits(options)
     scored = _scored(splits, options)
     curves = fit_all(fitted, splits, options.seed)

@@ -10,9 +10,13 @@ A curve takes three columns of one length (ranks, nodes with NaN for unknown, si
 above 0, or NaN without an answer. `each` makes such a `fit` from a fit of single problems that raises ValueError for
 too few runs. `scaling/models.py` lists all models: each is a row of `barograph backtest scaling`.
 
-Repeats: every run is a point of weight 1, so a scale with more runs counts more. All laws but one are fitted to
-relative errors or in logarithms: in seconds, the smallest scale would dominate.
-Sizes: these laws do not depend on size. `of_one_size` fits them to the runs of each size; other sizes have no answer.
+Repeats: every run is a point of weight 1, so a scale with more runs counts more. All laws but two are fitted to
+relative errors or in logarithms: in seconds, the smallest scale would dominate. `with_copies` favours larger scales.
+Sizes: only Barnes' laws (`barnes.py`) have a term in the size. `of_one_size` fits the others to the runs of each size;
+other sizes have no answer.
+
+Mokrov (2020), section 3.5, quotes two of these laws. a p + b/p + c/sqrt(p) is one of strong scaling, fixed size. b (1 +
+a)**s + c is one of wide scaling, over sizes at fixed ranks, and is only borrowed here for curves over ranks.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from scipy.optimize import least_squares, nnls
 
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.history import Runs
+from barograph_modeler.studies.rivals import barnes
 
 Terms = Callable[[Floats], Floats]
 """The terms of a law that is linear in its coefficients: (rows, terms)."""
@@ -84,6 +89,24 @@ def of_one_size(fit: Callable[[Runs], Callable[[Floats], Floats]], fewest: int =
     return fit_sizes
 
 
+def copied(runs: Runs) -> Runs:
+    """The runs, those of the i-th smallest scale i times: weights as numbers of copies (Mokrov 2020, section 3.5).
+
+    Copies favour large scales. The paper does not print how many there are of each run.
+    """
+    copies = np.searchsorted(runs.scales, runs.ranks) + 1
+    return runs.select(np.repeat(np.arange(len(runs)), copies))
+
+
+def with_copies(model: Model) -> Model:
+    """The model fitted to `copied` runs."""
+
+    def fit(problems: Mapping[str, Runs], seed: int) -> dict[str, RuntimeCurve | str]:
+        return model.fit({name: copied(runs) for name, runs in problems.items()}, seed)
+
+    return model._replace(fit=fit)
+
+
 def _nonnegative(terms: Terms, runs: Runs) -> Callable[[Floats], Floats]:
     columns = terms(runs.ranks) / runs.seconds[:, None]
     unit = columns.max(axis=0)
@@ -96,10 +119,12 @@ def _free(terms: Terms, runs: Runs) -> Callable[[Floats], Floats]:
     return lambda ranks: np.asarray(terms(ranks) @ coefficients)
 
 
-def _polynomial(degree: int, runs: Runs) -> Callable[[Floats], Floats]:
-    coefficients = np.polyfit(np.log2(runs.ranks), np.log(runs.seconds), degree)
-    # A parabola overflows far out.
-    return lambda ranks: np.exp(np.clip(np.polyval(coefficients, np.log2(ranks)), -700, 700))
+def _absolute(terms: Terms, runs: Runs) -> Callable[[Floats], Floats]:
+    """Least squares in seconds: what Levenberg-Marquardt finds for a law that is linear in its coefficients."""
+    columns = terms(runs.ranks)
+    unit = columns.max(axis=0)
+    coefficients = np.linalg.lstsq(columns / unit, runs.seconds, rcond=None)[0] / unit
+    return lambda ranks: np.asarray(terms(ranks) @ coefficients)
 
 
 def _geometric(runs: Runs) -> Callable[[Floats], Floats]:
@@ -127,6 +152,8 @@ def _terms(*functions: Callable[[Floats], Floats]) -> Terms:
 
 AMDAHL: Final = (np.ones_like, np.reciprocal)
 """1 and 1/p."""
+SQUARE_ROOT: Final = (np.positive, np.reciprocal, lambda p: 1 / np.sqrt(p))
+"""p, 1/p and 1/sqrt(p)."""
 
 
 def _law(name: str, text: str, fit: Callable[[Runs], Callable[[Floats], Floats]], fewest: int = 2) -> Model:
@@ -141,13 +168,21 @@ MODELS: Final = (
         "s + w/p + c log p + d p, coefficients not negative (Ernest)",
         partial(_nonnegative, _terms(*AMDAHL, np.log, np.positive)),
     ),
-    _law("log-linear", "log T linear in log p (Barnes 2008)", partial(_polynomial, 1)),
-    _law("barnes-quadratic", "log T quadratic in log p (Barnes 2008)", partial(_polynomial, 2), 3),
+    Model("log-linear", "log T linear in log p and log size (Barnes 2008)", each(partial(barnes.fit, 1))),
+    Model(
+        "barnes-quadratic", "log T quadratic in log p, linear in log size (Barnes 2008)", each(partial(barnes.fit, 2))
+    ),
+    _law("square-root", "a p + b/p + c/sqrt(p), a law of strong scaling", partial(_free, _terms(*SQUARE_ROOT)), 3),
     _law(
-        "square-root",
-        "a p + b/p + c/sqrt(p)",
-        partial(_free, _terms(np.positive, np.reciprocal, lambda p: 1 / np.sqrt(p))),
+        "square-root-seconds",
+        "the same fitted to seconds, not to relative errors",
+        partial(_absolute, _terms(*SQUARE_ROOT)),
         3,
     ),
-    _law("geometric", "b (1 + a)**s + c with s = log2 p, by Levenberg-Marquardt", _geometric, 3),
+    _law(
+        "geometric",
+        "b (1 + a)**s + c, a law of wide scaling (over sizes), here over ranks: s = log2 p, by Levenberg-Marquardt",
+        _geometric,
+        3,
+    ),
 )
