@@ -10,6 +10,7 @@ import pytest
 
 from barograph.cli import main
 from barograph_modeler.features.estimators import learners
+from barograph_modeler.studies.features.identifiers import identifier_reason
 
 SUMMARY = {
     "model",
@@ -62,6 +63,70 @@ def test_json_has_a_row_per_model_and_used_and_left_out_features(runs, capsys):
     assert sum(answer["features"].values()) == pytest.approx(1)
     assert answer["left_out"] == {"machine": "always one", "note": "blank in line 2"}
     assert "left out: machine (always one); note (blank in line 2)" in err
+
+
+def with_identifiers(path, n=60):
+    """Runs that became slower one after another, so that an identifier predicts their times."""
+    rng = np.random.default_rng(3)
+    lines = ["run_id,started,size,label,threads,seconds"]
+    for i in range(n):
+        size, threads = int(rng.integers(10, 3000)), int(2 ** rng.integers(0, 5))
+        lines.append(f"{i % 7},{1_500_000_000 + 60 * i},{size},r{i:03},{threads},{size / threads * (1 + i):.6f}")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_identifiers_of_runs_are_no_features_unless_they_are_named(tmp_path, capsys):
+    path = with_identifiers(tmp_path / "runs.csv")
+    words = (path, "--time", "seconds", "--models", "trees-log", "--json")
+    assert runtime(*words) == 0
+    out, err = capsys.readouterr()
+    answer = json.loads(out)
+    assert set(answer["features"]) == {"size", "threads"}
+    assert {name: reason.partition(":")[0] for name, reason in answer["left_out"].items()} == {
+        "run_id": "named as an identifier",
+        "started": "whole numbers in the order of the lines",
+        "label": "another text in each line",
+    }
+    assert "run_id (named as an identifier: --features includes it)" in err
+    assert runtime(*words, "--features", "size,threads,started,run_id") == 0
+    named = json.loads(capsys.readouterr().out)
+    assert set(named["features"]) == {"size", "threads", "started", "run_id"}
+    assert named["left_out"] == {}
+    assert named["summary"][0]["mean_ape"] < answer["summary"][0]["mean_ape"]
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "identifier"),
+    [
+        ("Run", ["3", "1", "3"], True),
+        ("jobid", ["3", "1", "3"], True),
+        ("job index", ["3", "1", "3"], True),
+        ("run2", ["3", "1", "3"], True),
+        ("4", ["3", "1", "3"], False),
+        ("runs", ["3", "1", "3"], False),
+        ("grid", ["3", "1", "3"], False),
+        ("indexes_built", ["3", "1", "3"], False),
+        ("n", ["1", "2", "3"], True),
+        ("n", ["9", "5", "3"], True),
+        ("n", ["1", "3", "2"], False),  # distinct, in no order: sizes of a random plan
+        ("n", ["1", "2", "2"], False),
+        ("tolerance", ["0.1", "0.2", "0.3"], False),
+        ("host", ["a", "b", "c"], True),
+        ("host", ["a", "b", "a"], False),
+    ],
+)
+def test_an_identifier_is_recognised_by_name_or_by_distinct_ordered_cells(name, cells, identifier):
+    assert (identifier_reason(name, cells) is not None) == identifier
+
+
+def test_a_file_with_nothing_but_identifiers_keeps_them(tmp_path, capsys):
+    lines = [f"{i},{(i * 7) % 11 + 1}" for i in range(1, 41)]
+    (tmp_path / "r.csv").write_text("n,seconds\n" + "\n".join(lines) + "\n")
+    assert runtime(tmp_path / "r.csv", "--time", "seconds", "--models", "lasso", "--json") == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert set(answer["features"]) == {"n"}
+    assert answer["left_out"] == {}
 
 
 def test_a_model_that_stops_at_its_limit_is_marked(runs, monkeypatch, capsys):

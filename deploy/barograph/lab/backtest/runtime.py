@@ -43,7 +43,8 @@ def add_parser(subjects: Any) -> argparse.ArgumentParser:
     add("file", type=Path, metavar="FILE.csv", help=f"{CSV_FILE}, a run a line")
     add("--test", type=Path, metavar="FILE2.csv", help="learn all of FILE, score these runs")
     add("--time", required=True, metavar="COL", help="the column of runtimes")
-    add("--features", type=names, metavar="COL[,COL]", help="columns known before the run ends (default: all others)")
+    every = "columns known before the run ends (default: all others but identifiers of runs)"
+    add("--features", type=names, metavar="COL[,COL]", help=every)
     add(
         "--source",
         type=Path,

@@ -10,6 +10,7 @@ import numpy as np
 
 from barograph_modeler.features.sample import Sample
 from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.studies.features.identifiers import identifier_reason
 from barograph_modeler.studies.series import BadTable, CsvTable
 
 UNSEEN = -1.0
@@ -43,10 +44,11 @@ class Encoding:
 def encode(table: CsvTable, seconds: str, features: Sequence[str] | None) -> Encoding:
     """The features of a file: the columns in `features` or, if None, all columns but `seconds`.
 
-    Constant columns are left out. So are columns with blank cells, unless requested by name: then a blank cell is an
-    error. Raises BadTable.
+    Constant columns are left out. So are columns with blank cells and, if other columns are left, identifiers of runs
+    (`identifiers.py`), unless requested by name: then a blank cell is an error. Raises BadTable.
     """
     names: list[str] = []
+    identifiers: dict[str, str] = {}
     codes: dict[str, dict[str, float]] = {}
     left_out: dict[str, str] = {}
     for name in features if features is not None else [name for name in table.header if name != seconds]:
@@ -64,6 +66,12 @@ def encode(table: CsvTable, seconds: str, features: Sequence[str] | None) -> Enc
             names.append(name)
             if not all(map(_is_number, cells)):
                 codes[name] = {text: float(code) for code, text in enumerate(sorted(set(cells)))}
+            if features is None and (reason := identifier_reason(name, cells)):
+                identifiers[name] = reason
+    if len(identifiers) < len(names):
+        names = [name for name in names if name not in identifiers]
+        codes = {name: texts for name, texts in codes.items() if name not in identifiers}
+        left_out |= {name: f"{reason}: --features includes it" for name, reason in identifiers.items()}
     if not names:
         raise BadTable(f"{table.path} has no column to predict {seconds!r} from, expected at least one that varies")
     return Encoding(tuple(names), codes, left_out)
