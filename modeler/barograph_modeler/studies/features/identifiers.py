@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 NAMES: Final = frozenset({"run", "job", "row", "id", "ids", "idx", "index", "uuid"})
@@ -35,7 +36,7 @@ def identifier_reason(name: str, cells: Sequence[str]) -> str | None:
         return "another text in each line"
     if not all(number.is_integer() for number in numbers):
         return None
-    steps = [after - before for before, after in zip(numbers, numbers[1:], strict=False)]
+    steps = [after - before for before, after in pairwise(numbers)]
     if all(step > 0 for step in steps) or all(step < 0 for step in steps):
         return "whole numbers in the order of the lines"
     return None
