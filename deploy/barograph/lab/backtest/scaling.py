@@ -5,18 +5,26 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+from barograph.lab.backtest import parts
 from barograph.lab.columns import CSV_FILE, add_subject, checked, console, names, note, percent, selected, table
+from barograph_modeler.parts.runs import RegionRuns
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.studies.rivals.laws import MODELS as LAWS
 from barograph_modeler.studies.rivals.laws import with_copies
 from barograph_modeler.studies.scaling.accuracy import ModelAccuracy, fit_all, score, summarize
 from barograph_modeler.studies.scaling.models import models
-from barograph_modeler.studies.scaling.workloads import WorkloadSplit, lower_half, read_workloads, split
+from barograph_modeler.studies.scaling.workloads import (
+    ScalingWorkload,
+    WorkloadSplit,
+    lower_half,
+    read_workloads,
+    split,
+)
 from barograph_modeler.studies.series import BadTable, Columns
 
 LOWER_HALF: Final = "lower-half"
@@ -59,7 +67,8 @@ def add_parser(subjects: Any) -> argparse.ArgumentParser:
     favour = "learn runs of the i-th smallest scale of a workload i times in the simple laws (all but PMNF and ours)"
     add("--copies", action="store_true", help=favour)
     add("--seed", type=int, default=0, help="of the models (default: %(default)s)")
-    add("--json", action="store_true", help="print one JSON object: summary and workloads")
+    parts.add_options(parser)
+    add("--json", action="store_true", help="print one JSON object: summary and workloads, with --parts also parts")
     add("--plot", type=Path, metavar="DIR", help="draw each workload, and all models, into this folder")
     return parser
 
@@ -70,35 +79,51 @@ def _is_rule(text: str) -> bool:
 
 def _run(options: argparse.Namespace) -> None:
     """Print the results of the models. Raises BadTable and OSError."""
+    parts.check(options)
     fitted = selected(options.models, models())
     if options.copies:
         fitted = [with_copies(model) if model in LAWS else model for model in fitted]
-    splits = _splits(options)
+    splits, regions = _splits(options)
     scored = _scored(splits, options)
-    curves = fit_all(fitted, splits, options.seed)
+    curves = parts.fit(regions, splits, options.seed) if options.parts is not None else {}
+    curves |= fit_all(fitted, splits, options.seed)
     rows = list(score(curves, scored))
     if options.plot is not None:
         from barograph_modeler.studies.plot import plot_scaling
 
         plot_scaling(curves, scored, rows, options.plot, time=options.time, ranks=options.ranks)
+    deciding = parts.deciding(curves, scored) if options.parts is not None else []
     if options.json:
-        print(json.dumps({"summary": summarize(rows), "workloads": [asdict(row) for row in rows]}))
-    else:
-        _show(rows)
+        printed = {"summary": summarize(rows), "workloads": [asdict(row) for row in rows]}
+        print(json.dumps(printed | ({"parts": deciding} if options.parts is not None else {})))
+        return
+    _show(rows)
+    if deciding:
+        parts.show(deciding)
 
 
-def _splits(options: argparse.Namespace) -> list[WorkloadSplit]:
+def _read(path: Path, options: argparse.Namespace) -> tuple[list[ScalingWorkload], Mapping[str, RegionRuns]]:
+    """The workloads, and with --parts their regions."""
     columns = Columns(options.time, options.ranks, options.by, options.size, options.nodes)
-    workloads, blank = read_workloads(options.file, columns)
-    _note_blank(options.file, blank)
+    regions: Mapping[str, RegionRuns] = {}
+    if options.parts is None:
+        workloads, blank = read_workloads(path, columns)
+    else:
+        found = parts.read(path, columns, options)
+        workloads, regions, blank = found.workloads, found.regions, found.blank
+    _note_blank(path, blank)
+    return workloads, regions
+
+
+def _splits(options: argparse.Namespace) -> tuple[list[WorkloadSplit], Mapping[str, RegionRuns]]:
+    workloads, regions = _read(options.file, options)
     if options.test is None:
-        return split(workloads, _most(options.train or LOWER_HALF))
-    others, blank = read_workloads(options.test, columns)
-    _note_blank(options.test, blank)
+        return split(workloads, _most(options.train or LOWER_HALF)), regions
+    others, _ = _read(options.test, options)
     known = {one.name for one in workloads}
     if unknown := sum(one.name not in known for one in others):
         note(f"{unknown} of {len(others)} workloads of {options.test} are not in {options.file} and are left out")
-    return split(workloads, _most(options.train) if options.train else lambda runs: math.inf, others)
+    return split(workloads, _most(options.train) if options.train else lambda runs: math.inf, others), regions
 
 
 def _most(rule: str) -> Callable[[Runs], float]:

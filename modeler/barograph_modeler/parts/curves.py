@@ -1,0 +1,40 @@
+"""Weighted shapes of one part, pooled over the problems that have it: `scaling`'s curves with another prior.
+
+In a total, overhead is expected to equal work near the largest scale, where users stop adding ranks. A single part has
+no such turn, so every level of its overhead is as likely as any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from barograph_modeler.scaling.evidence import ShapeEvidence
+from barograph_modeler.scaling.history import Runs
+from barograph_modeler.scaling.mixture import Mixture
+from barograph_modeler.scaling.pool import Pool, posterior
+from barograph_modeler.scaling.shapes import log_prior
+
+NEGLIGIBLE: Final = 1e-3
+"""Shapes with a smaller share of the largest weight are left out."""
+
+
+class PartCurves:
+    """Curves of one part. problems: runs of one size, with the seconds of the part."""
+
+    def __init__(self, problems: Mapping[str, Runs]) -> None:
+        self._evidence = {name: ShapeEvidence(runs) for name, runs in problems.items()}
+        self._pool = Pool()
+        for evidence in self._evidence.values():
+            self._pool.add(evidence, log_prior(None))
+
+    def at(self, problem: str, ranks: float) -> Mixture:
+        """Log seconds of the part on `ranks` ranks. Raises KeyError for an unknown problem."""
+        evidence = self._evidence[problem]
+        prior, spread = self._pool.prior(evidence, log_prior(None))
+        weights = posterior(evidence.log_likelihood(spread), prior)
+        chosen = np.flatnonzero(weights > NEGLIGIBLE * weights.max())
+        shares = weights[chosen] / weights[chosen].sum()
+        return Mixture(shares, *evidence.at(ranks, spread, chosen), evidence.freedom)
