@@ -15,7 +15,7 @@ import numpy as np
 from barograph.lab.columns import CSV_FILE, add_subject, checked, names, note, unusable
 from barograph_collector.daemon.service import Exit
 from barograph_modeler.scaling.history import Runs
-from barograph_modeler.studies.greybox import greybox_study
+from barograph_modeler.studies.greybox import greybox_study, grids
 from barograph_modeler.studies.greybox.fraction import TooFewRuns
 from barograph_modeler.studies.runs import Condition, Grid, read_runs
 from barograph_modeler.studies.series import BadTable, Columns
@@ -50,6 +50,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--cutoff-ranks", type=share, default=0.5, metavar="Q", help=quantile.format("scales", "c_f"))
     add("--cutoff-size", type=share, default=0.5, metavar="Q", help=quantile.format("sizes", "w_f"))
     add("--seed", type=int, default=0, metavar="N", help="seed of draws, networks and swarms (default: 0)")
+    figures = "draw the paper's figures 2 to 7 into this folder: fits every model at five quantiles of each cutoff"
+    add("--plot", type=Path, metavar="DIR", help=figures)
     weak = add_subject(
         subjects,
         "weak",
@@ -102,13 +104,15 @@ def main(arguments: Sequence[str]) -> int:
         parser.error("--complexity is of a size, expected --size too")
     try:
         complexity = None if options.complexity is None else Complexity.parse(options.complexity)
-        grids, rows = options.execute(options, complexity)
+        tables, rows = options.execute(options, complexity)
     except (BadTable, BadExpression, OSError) as error:
         raise unusable(error) from error
     if options.json:
-        print(json.dumps(_plain({"tables": [asdict(grid) for grid in grids], "rows": [asdict(row) for row in rows]})))
+        print(
+            json.dumps(_plain({"tables": [asdict(table) for table in tables], "rows": [asdict(row) for row in rows]}))
+        )
     else:
-        print("\n\n".join(grid.markdown() for grid in grids))
+        print("\n\n".join(table.markdown() for table in tables))
     return Exit.OK
 
 
@@ -140,7 +144,27 @@ def _grey_box(
     _note_left_out(left_out, len(applications) * len(options.scaling), options.file, bool(rows))
     for model, scaling, reason in dict.fromkeys((row.model, row.scaling, row.reason) for row in rows if row.reason):
         note(f"{model}, {scaling}: {reason}", "study")
-    return greybox_study.tables(rows), rows
+    for caution in grids.cautions(rows):
+        note(caution, "study")
+    if options.plot is not None:
+        _plot_grey_box(options, applications, rows)
+    return grids.tables(rows), rows
+
+
+def _plot_grey_box(
+    options: argparse.Namespace, applications: dict[tuple[str, ...], Runs], rows: list[greybox_study.Scored]
+) -> None:
+    from barograph_modeler.studies.greybox import plots
+
+    options.plot.mkdir(parents=True, exist_ok=True)
+    plots.plot_errors(rows, options.plot)
+    plots.plot_projections(rows, options.plot)
+    for scaling in options.scaling:
+        ranks = plots.sweep(applications, scaling, "ranks", options.cutoff_size, options.seed)
+        plots.plot_sweep(ranks, "ranks", options.plot)
+        if options.size is not None:
+            sizes = plots.sweep(applications, scaling, "size", options.cutoff_ranks, options.seed)
+            plots.plot_sweep(sizes, "size", options.plot)
 
 
 def _weak(options: argparse.Namespace, complexity: Complexity | None) -> tuple[list[Grid], list[weak_study.Target]]:

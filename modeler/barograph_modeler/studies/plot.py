@@ -51,12 +51,12 @@ def plot_scales(series: Sequence[Series], value: str, scale: str, path: Path) ->
     several = [program for program in programs(series) if len(program) > 1]
     if not several:
         raise ValueError("no series was seen at two scales, expected at least two to draw bands over scale")
-    figure, panels = _panels(several)
-    for axes, program in panels:
+    figure, drawn = panels(several)
+    for axes, program in drawn:
         _draw_program(axes, program)
         axes.set_title(next(iter(program.values())).name, loc="left", fontsize=8)
         axes.set(xlabel=scale, ylabel=value)
-    _save_with_legend(figure, path)
+    save_with_legend(figure, path)
 
 
 def plot_order(series: Sequence[Series], value: str, mode: str, path: Path) -> None:
@@ -64,8 +64,8 @@ def plot_order(series: Sequence[Series], value: str, mode: str, path: Path) -> N
 
     mode: "half" draws the band fitted to the first half and the learning limits; "prequential" the latter only.
     """
-    figure, panels = _panels(series)
-    for axes, one in panels:
+    figure, drawn = panels(series)
+    for axes, one in drawn:
         x = one.values
         at = np.array(_thinned(range(x.size), 4 * POINTS))
         axes.plot(at, x[at], ".", ms=2.5, color="#777777", label="observed", zorder=1)
@@ -80,7 +80,7 @@ def plot_order(series: Sequence[Series], value: str, mode: str, path: Path) -> N
         axes.set_title(one.name if one.scale is None else f"{one.name}, {one.scale:g}", loc="left", fontsize=8)
         axes.set(xlabel="position in the series", ylabel=value)
         _log_where_wide(axes, x)
-    _save_with_legend(figure, path)
+    save_with_legend(figure, path)
 
 
 def plot_runtimes(
@@ -90,10 +90,10 @@ def plot_runtimes(
 
     As the paper's figure 5. time: axis label.
     """
-    figure, panels = _panels(sorted(results, key=lambda result: result[0].mean_ape)[:PANELS])
+    figure, drawn = panels(sorted(results, key=lambda result: result[0].mean_ape)[:PANELS])
     shown = np.array(_thinned(range(len(observed)), POINTS))
     line = np.array([observed.min(), observed.max()])
-    for axes, (score, predicted, limits) in panels:
+    for axes, (score, predicted, limits) in drawn:
         axes.vlines(observed[shown], limits.lower[shown], limits.upper[shown], color="#9ecae1", linewidth=0.8)
         axes.plot(observed[shown], predicted[shown], ".", color="#08519c", markersize=3)
         axes.plot(line, line, color="#333333", linewidth=0.8)
@@ -116,7 +116,7 @@ def plot_scaling(
     """Write summary.png and a PNG per workload to a folder, which is created. time, ranks: axis labels."""
     folder.mkdir(parents=True, exist_ok=True)
     for number, one in enumerate(splits, 1):
-        figure, axes = _figure(7.2, 4.8)
+        figure, axes = one_panel(7.2, 4.8)
         _draw_workload(axes, {model: fitted[one.name] for model, fitted in curves.items()}, one)
         axes.set_title(", ".join(one.key.values()), loc="left", fontsize=8)
         axes.set(xlabel=ranks, ylabel=time)
@@ -188,7 +188,7 @@ def _plot_summary(rows: Sequence[ModelAccuracy], path: Path) -> None:
     models = list(dict.fromkeys(row.model for row in rows))
     errors = {model: [row.median_ape for row in rows if row.model == model and row.median_ape] for model in models}
     models = sorted((model for model in models if errors[model]), key=lambda model: -float(np.median(errors[model])))
-    figure, axes = _figure(7.2, 0.8 + 0.42 * len(models))
+    figure, axes = one_panel(7.2, 0.8 + 0.42 * len(models))
     for y, model in enumerate(models):
         lower, quarter, middle, three, upper = 100 * np.quantile(errors[model], [0.05, 0.25, 0.5, 0.75, 0.95])
         color = GREEN if model == OURS else "#777777"
@@ -208,13 +208,13 @@ def _plot_summary(rows: Sequence[ModelAccuracy], path: Path) -> None:
     figure.savefig(path)
 
 
-def _figure(width: float, height: float) -> tuple[Figure, Axes]:
+def one_panel(width: float, height: float) -> tuple[Figure, Axes]:
     """A figure of one panel. width, height: inches."""
     figure = Figure(figsize=(width, height), layout="constrained", dpi=110)
     return figure, figure.subplots()
 
 
-def _panels(items: Sequence[T]) -> tuple[Figure, list[tuple[Axes, T]]]:
+def panels(items: Sequence[T]) -> tuple[Figure, list[tuple[Axes, T]]]:
     """A figure with a panel for each of at most PANELS of the items, evenly spaced."""
     items = _thinned(items, PANELS)
     columns = min(len(items), 3)
@@ -226,7 +226,8 @@ def _panels(items: Sequence[T]) -> tuple[Figure, list[tuple[Axes, T]]]:
     return figure, list(zip(grid.flat, items, strict=False))
 
 
-def _save_with_legend(figure: Figure, path: Path) -> None:
+def save_with_legend(figure: Figure, path: Path) -> None:
+    """Write a PNG with one legend above all panels: that of the panel with the most labels."""
     labelled = max(figure.axes, key=lambda axes: len(axes.get_legend_handles_labels()[0]))
     figure.legend(*labelled.get_legend_handles_labels(), loc="outside upper center", ncols=5, frameon=False, fontsize=9)
     figure.savefig(path)

@@ -9,7 +9,7 @@ from barograph_modeler.scaling.history import Runs
 from barograph_modeler.studies.greybox.fraction import TooFewRuns
 from barograph_modeler.studies.greybox.greybox import METHODS, GreyBox, Softplus
 from barograph_modeler.studies.greybox.oliveira import LOWER, UPPER, Oliveira, minimize
-from barograph_modeler.studies.greybox.samples import Points, contexts, vectors
+from barograph_modeler.studies.greybox.samples import Points, contexts, vectors, with_originals
 from barograph_modeler.studies.greybox.speedup import overhead, speedup
 from barograph_modeler.studies.rivals.papers import MODELS
 
@@ -122,6 +122,43 @@ def test_a_size_without_runs_at_small_scale_has_no_prediction():
     model = GreyBox(METHODS[0], kept.select(kept.ranks <= 16), 16, seed=0)
     found = model.predict(kept, np.flatnonzero(kept.ranks == 32), 8)
     assert np.isnan(found).tolist() == [False, False, True]
+
+
+def test_training_vectors_pair_runs_with_the_serial_run_of_every_size_up_to_theirs():
+    """Section 3: m_original is the size of a serial run, w = m_original / m, and tau is over that serial run."""
+    points, runs = application()
+    serial = {1.0: 1.0, 2.0: 2.2, 4.0: 5.0}  # not in proportion to the work
+    own = Points.of(
+        runs, points.group, points.w, overhead(runs.seconds, [serial[m] for m in runs.size], runs.ranks, 1, SHARE)
+    )
+    paired = with_originals(own, serial)
+    pairs = set(zip(paired.size.tolist(), (paired.w * paired.size).tolist(), strict=True))
+    assert pairs == {(1, 1), (2, 1), (2, 2), (4, 1), (4, 2), (4, 4)}
+    assert len(set(paired.group.tolist())) == 6
+    seconds = paired.size / (speedup(paired.ranks, 1, SHARE) * tau_of(paired.ranks, paired.size))
+    originals = np.array([serial[m] for m in np.rint(paired.w * paired.size)])
+    assert paired.tau == pytest.approx(overhead(seconds, originals, paired.ranks, paired.w, SHARE))
+
+
+def test_repeats_and_originals_are_one_training_target():
+    points, _ = application()
+    small = points.select(points.ranks <= 16)
+    alone = GreyBox(METHODS[0], small, 16, seed=0)
+    assert alone.targets == 6  # 12 and 16 ranks of three sizes
+    paired = with_originals(small.joined(small), {1.0: 1.0, 2.0: 2.0, 4.0: 4.0})
+    assert GreyBox(METHODS[0], paired, 16, seed=0).targets == 6
+
+
+def test_extrapolated_features_are_named_with_their_distance():
+    points, _ = application()
+    learned = points.select((points.ranks <= 16) & (points.size <= 2))
+    model = GreyBox(METHODS[0], learned, 16, seed=0)
+    inside = model.beyond(points, np.flatnonzero((points.ranks == 12) & (points.size == 2)), 8)
+    assert inside == {}
+    found = model.beyond(points, np.flatnonzero((points.ranks == 32) & (points.size == 4)), 8)
+    # 32 ranks where 12 to 16 were learned; size 4 where 1 to 2 were; w is 1 throughout.
+    assert found.pop("tau", 0.0) < 0.5
+    assert found == {"processes": 4.0, "m": 2.0, "m_original": 2.0}
 
 
 # In the back-test

@@ -9,9 +9,11 @@ import pytest
 
 from barograph.cli import main as barograph
 from barograph_modeler.scaling.history import Runs
+from barograph_modeler.studies.greybox import plots
 from barograph_modeler.studies.greybox.greybox_study import LABELS
 from barograph_modeler.studies.greybox.split import split
-from barograph_modeler.studies.runs import Grid, figure
+from barograph_modeler.studies.runs import Grid, figure, read_runs
+from barograph_modeler.studies.series import Columns
 from barograph_modeler.studies.weak import weak_study
 from barograph_modeler.studies.weak.weak_study import best_of_repeats
 
@@ -79,6 +81,54 @@ def test_two_levels_of_parallelism_add_a_column(tmp_path, capsys):
     learned = [next(row["errors"] for row in found["rows"] if row["model"] == "NN") for found in (one, two)]
     assert learned[0] != learned[1]
     assert one["tables"][0]["cells"][-1] == two["tables"][0]["cells"][-1]  # Amdahl's law does not depend on nodes
+
+
+def test_few_training_targets_and_extrapolation_are_noted_with_the_tables(tmp_path, capsys):
+    path = str(grey_csv(tmp_path / "runs.csv"))
+    assert barograph(["study", "grey-box", path, *GREY, "--scaling", "strong"]) == 0
+    out, err = capsys.readouterr()
+    # Scales 1 to 64, c_f = 8 and c_h = 4: sizes 10 and 20 at 8 ranks are the targets.
+    assert "**Distinct training targets, strong scaling**" in out
+    assert "| median | 2.000 | 2.000 |" in out
+    assert "strong: fewer than 5 distinct training targets (median over applications), the data cannot decide" in err
+    assert "overhead models: exact 2, heavy 2" in err
+    assert "overhead models extrapolate in m, in 2 of 2 applications: by up to 8 of its range" in err
+    # Learned ranks: 2 and 4 in the context, 8 as the target, which is constant; 16 to 64 are predicted.
+    assert "overhead models extrapolate in processes, in 2 of 2 applications: it never varied in training" in err
+
+
+def dense_csv(path, scales=(1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 24, 32, 48)):
+    rows = [(n, edge) for edge in (10, 20, 40) for n in scales]
+    lines = [f"dense,{n},{edge},{edge**3 / 100 * (0.01 + 0.99 / n)}" for n, edge in rows]
+    path.write_text("\n".join(["app,ranks,edge,time", *lines]) + "\n")
+    return path
+
+
+def test_enough_training_targets_are_not_noted(tmp_path, capsys):
+    path = str(dense_csv(tmp_path / "runs.csv"))
+    assert barograph(["study", "grey-box", path, *GREY]) == 0
+    out, err = capsys.readouterr()
+    assert "| median | 8.000 |" in out  # 5, 6, 7 and 8 ranks of two sizes
+    assert "cannot decide" not in err
+
+
+def test_the_figures_of_the_grey_box_paper_are_drawn(tmp_path, capsys):
+    path = str(grey_csv(tmp_path / "runs.csv", edges=(10, 20), repeats=1))
+    folder = tmp_path / "figures"
+    assert barograph(["study", "grey-box", path, *GREY, "--scaling", "strong,hybrid", "--plot", str(folder)]) == 0
+    names = {file.name for file in folder.iterdir()}
+    swept = {f"cutoff-{cutoff}-{scaling}.png" for cutoff in ("ranks", "size") for scaling in ("strong", "hybrid")}
+    assert names == {"errors-strong.png", "errors-hybrid.png", "projections.png", *swept}
+    assert all(file.read_bytes().startswith(b"\x89PNG") for file in folder.iterdir())
+
+
+def test_a_sweep_scores_each_cutoff_and_a_larger_one_learns_more_targets(tmp_path):
+    columns = Columns("time", "ranks", ["app"], "edge")
+    applications = read_runs(dense_csv(tmp_path / "runs.csv"), columns)
+    swept = plots.sweep(applications, "strong", "size", 0.5, 0)
+    assert list(swept) == list(plots.QUANTILES)
+    assert {row.model for rows in swept.values() for row in rows} == set(plots.SWEPT)
+    assert [rows[0].targets for rows in swept.values()] == [4, 4, 8, 8, 8]
 
 
 def test_scored_runs_lie_beyond_the_cutoff_and_weak_lines_keep_the_work_per_process():
@@ -213,6 +263,8 @@ def test_the_tables_in_the_documentation_are_as_the_command_prints_them():
         names = [row[0] for row in rows]
         if title.startswith("RMSE"):
             assert names == list(LABELS), title
+        elif title.startswith("Distinct training targets"):
+            assert names == ["fewest", "median", "most"], title
         else:
             assert title.startswith("Relative error of"), title
             assert header[1:] == list(weak_study.laws_of("time")), title

@@ -18,13 +18,14 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import expit
 from sklearn.ensemble import GradientBoostingRegressor, RandomForestRegressor
 from sklearn.neural_network import MLPRegressor
 
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.studies.greybox.fraction import TooFewRuns
-from barograph_modeler.studies.greybox.samples import Points, Rows, contexts, vectors
+from barograph_modeler.studies.greybox.samples import Points, Rows, contexts, feature_names, vectors
 
 VECTORS: Final = 1000
 """Training vectors of a learner."""
@@ -107,21 +108,52 @@ class GreyBox:
                 f"no size has runs with 1 < N <= c_h and runs with c_h < N <= c_f, c_h up to {c_h.max():g}, "
                 "expected one: vectors are made of both"
             )
+        self.targets = np.unique(
+            np.stack([points.ranks, np.nan_to_num(points.nodes), points.size])[:, targets], axis=1
+        ).shape[1]
+        """Distinct configurations (processes, nodes, size) whose tau is learned: repeats and originals count once."""
         self._levels = points.levels
         self._seed = seed
         rng = np.random.default_rng(seed)
         drawn = rng.choice(targets, VECTORS)
         self._learner = method.make(seed)
-        self._learner.fit(vectors(points, drawn, pools, self._levels, rng), points.tau[drawn])
+        x = vectors(points, drawn, pools, self._levels, rng)
+        self._low, self._high = x.min(axis=0), x.max(axis=0)
+        self._learner.fit(x, points.tau[drawn])
 
     def predict(self, points: Points, targets: Rows, c_h: float | Floats) -> Floats:
         """Tau per target, the mean over DRAWS vectors; NaN if the target's group has no runs with 1 < N <= c_h."""
-        pools = contexts(points, c_h)
-        known = np.isin(points.group[targets], list(pools))
+        known, x = self._vectors(points, targets, c_h)
         tau = np.full(targets.size, np.nan)
         if known.any():
-            drawn = np.repeat(targets[known], DRAWS)
-            rng = np.random.default_rng(self._seed + 1)
-            found = self._learner.predict(vectors(points, drawn, pools, self._levels, rng))
+            found = self._learner.predict(x)
             tau[known] = np.maximum(np.mean(found.reshape(-1, DRAWS), axis=1), LEAST_TAU)
         return tau
+
+    def beyond(self, points: Points, targets: Rows, c_h: float | Floats) -> dict[str, float]:
+        """How far the vectors of `predict` lie outside the range of the training vectors, by feature.
+
+        In widths of that range, the largest over vectors; infinity for a feature that never varied in training. Only
+        features that leave their range: inside all ranges a vector may still lie outside the convex hull.
+        """
+        _, x = self._vectors(points, targets, c_h)
+        width = self._high - self._low
+        excess = np.maximum(x - self._high, self._low - x)
+        constant = width <= CONSTANT * np.abs(self._high)
+        excess = np.where(np.abs(excess) <= CONSTANT * np.abs(self._high), 0.0, excess)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.where(constant, np.where(excess > 0, np.inf, 0.0), excess / width)
+        found: dict[str, float] = {}
+        for name, column in zip(feature_names(self._levels), ratio.T, strict=True):
+            found[name] = max(found.get(name, 0.0), float(column.max(initial=0.0)))
+        return {name: most for name, most in found.items() if most > 0}
+
+    def _vectors(self, points: Points, targets: Rows, c_h: float | Floats) -> tuple[npt.NDArray[np.bool_], Floats]:
+        """Whether each target has runs at small scale, and DRAWS vectors of each target that has."""
+        pools = contexts(points, c_h)
+        known = np.isin(points.group[targets], list(pools))
+        drawn = np.repeat(targets[known], DRAWS)
+        rng = np.random.default_rng(self._seed + 1)
+        if not drawn.size:
+            return known, np.empty((0, self._low.size))
+        return known, vectors(points, drawn, pools, self._levels, rng)

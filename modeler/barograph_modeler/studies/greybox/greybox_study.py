@@ -1,7 +1,8 @@
 """The grey-box paper's tables 1 to 6 and figures 2 and 3: speedups beyond the cutoffs, model by model.
 
 `split.py` defines the learned and the scored runs. As in the paper, the four runs at small scale in a vector are of the
-predicted size, even if that is beyond w_f.
+predicted size, even if that is beyond w_f, and training vectors pair runs with the serial run of any size up to theirs
+(m_original of section 3). Predictions are over the original that is scored: w = 1 for strong scaling.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -18,10 +19,10 @@ from barograph_modeler.scaling.history import Runs
 from barograph_modeler.studies.greybox.fraction import TooFewRuns, aggregate, optimal, references
 from barograph_modeler.studies.greybox.greybox import METHODS, GreyBox, OverheadMethod
 from barograph_modeler.studies.greybox.oliveira import Oliveira
-from barograph_modeler.studies.greybox.samples import Points
+from barograph_modeler.studies.greybox.samples import Points, with_originals
 from barograph_modeler.studies.greybox.speedup import overhead, speedup
 from barograph_modeler.studies.greybox.split import CutoffSplit, Scaling, split
-from barograph_modeler.studies.runs import Grid, over_known, root_mean_square
+from barograph_modeler.studies.runs import root_mean_square
 
 LABELS: Final = (
     *(method.label for method in METHODS),
@@ -32,22 +33,55 @@ LABELS: Final = (
 )
 """The rows of the paper's tables."""
 
-STATISTICS: Final = {
-    "RMSE of speedup": "rmse_speedup",
-    "RMSE of relative speedup error": "rmse_relative",
-    "Median relative error of time": "median_ape",
-}
 
-PERCENTILES: Final = (25.0, 50.0, 75.0, 95.0)
+class Predicted(NamedTuple):
+    """Speedups of the scored runs by each model of LABELS, NaN if unknown, and what they are based on.
+
+    reasons: why a model has none at all. targets: distinct configurations whose overhead was learned. beyond: as
+    `GreyBox.beyond`.
+    """
+
+    speedups: dict[str, Floats]
+    reasons: dict[str, str]
+    targets: int
+    beyond: dict[str, float]
 
 
-def predict(part: CutoffSplit, seed: int) -> tuple[dict[str, Floats], dict[str, str]]:
-    """Speedups of the scored runs by each model of LABELS, NaN if unknown; and why a model has none at all."""
+class _Overheads:
+    """Overhead models of one application's split, which share training runs and seed."""
+
+    def __init__(self, part: CutoffSplit, share: float, amdahl: Floats, seed: int) -> None:
+        runs = part.runs
+        tau = overhead(runs.seconds, references(runs, part.serial, part.original), runs.ranks, part.w, share)
+        _, group = np.unique(runs.size, return_inverse=True)
+        self._part, self._amdahl, self._seed = part, amdahl, seed
+        self._points = Points.of(runs, group.astype(np.intp), part.w, tau)
+        trained = self._points.select(part.trained)
+        sizes = np.unique(trained.size)
+        cutoffs = {float(m): float(part.c_f[runs.size == m][0]) for m in sizes}
+        self._trained = with_originals(trained, part.known_serial(sizes))
+        self._c_f = np.array([cutoffs[float(m)] for m in self._trained.size])
+        self._scored = np.flatnonzero(part.scored)
+        self.targets = 0
+        self.beyond: dict[str, float] = {}
+
+    def speedups(self, method: OverheadMethod) -> Floats:
+        """Of the scored runs. Raises TooFewRuns if there is no vector."""
+        model = GreyBox(method, self._trained, self._c_f, self._seed)
+        c_h = self._part.c_f / 2
+        self.targets = model.targets
+        self.beyond = model.beyond(self._points, self._scored, c_h)
+        return np.asarray(self._amdahl[self._part.scored] * model.predict(self._points, self._scored, c_h))
+
+
+def predict(part: CutoffSplit, seed: int, labels: Sequence[str] = LABELS) -> Predicted:
+    """The scored runs by each of some models. seed: of draws, networks and swarms."""
     share = aggregate(part.runs, part.serial, part.original, part.c_f, part.w_f)
     scored = part.scored
     amdahl = speedup(part.runs.ranks, part.w, share)
+    overheads = _Overheads(part, share, amdahl, seed)
     models: tuple[Callable[[], Floats], ...] = (
-        *(partial(_greybox, method, part, share, amdahl, seed) for method in METHODS),
+        *(partial(overheads.speedups, method) for method in METHODS),
         lambda: _oliveira(part, seed),
         lambda: amdahl[scored],
         lambda: _per_size(part, optimal(part.runs, part.serial, part.original, part.c_f)),
@@ -55,21 +89,14 @@ def predict(part: CutoffSplit, seed: int) -> tuple[dict[str, Floats], dict[str, 
     )
     predicted, reasons = {}, {}
     for label, model in zip(LABELS, models, strict=True):
+        if label not in labels:
+            continue
         try:
             predicted[label] = model()
         except TooFewRuns as error:
             predicted[label] = np.full(int(scored.sum()), np.nan)
             reasons[label] = str(error)
-    return predicted, reasons
-
-
-def _greybox(method: OverheadMethod, part: CutoffSplit, share: float, amdahl: Floats, seed: int) -> Floats:
-    runs = part.runs
-    tau = overhead(runs.seconds, references(runs, part.serial, part.original), runs.ranks, part.w, share)
-    _, group = np.unique(runs.size, return_inverse=True)
-    points = Points.of(runs, group.astype(np.intp), part.w, tau)
-    model = GreyBox(method, points.select(part.trained), part.c_f[part.trained], seed)
-    return np.asarray(amdahl[part.scored] * model.predict(points, np.flatnonzero(part.scored), part.c_f / 2))
+    return Predicted(predicted, reasons, overheads.targets, overheads.beyond)
 
 
 def _oliveira(part: CutoffSplit, seed: int) -> Floats:
@@ -94,6 +121,8 @@ class Scored:
     """The errors of one model on one application, without NaN. rmse_speedup: of S' - S. rmse_relative: of S' / S - 1.
 
     errors: |S' - S| per scored run, the paper's root squared error. unknown: scored runs without a prediction.
+    targets, beyond: of the overhead models, as in `Predicted`. ranks, sizes, measured, predicted: processes, work and
+    speedups of the scored runs.
     """
 
     application: tuple[str, ...]
@@ -106,17 +135,29 @@ class Scored:
     median_ape: float
     errors: Floats
     reason: str
+    targets: int
+    beyond: dict[str, float]
+    ranks: Floats
+    sizes: Floats
+    measured: Floats
+    predicted: Floats
 
 
 def evaluate(
-    application: tuple[str, ...], runs: Runs, scaling: Scaling, c_f: float, w_f: float, seed: int
+    application: tuple[str, ...],
+    runs: Runs,
+    scaling: Scaling,
+    c_f: float,
+    w_f: float,
+    seed: int,
+    labels: Sequence[str] = LABELS,
 ) -> list[Scored]:
-    """Score every model on one application. Raises TooFewRuns if the runs cannot be split."""
+    """Score some models on one application. Raises TooFewRuns if the runs cannot be split."""
     part = split(runs, scaling, c_f, w_f)
-    predicted, reasons = predict(part, seed)
-    measured = part.measured[part.scored]
+    found = predict(part, seed, labels)
+    measured, scored = part.measured[part.scored], part.runs.select(part.scored)
     rows = []
-    for model, speedups in predicted.items():
+    for model, speedups in found.speedups.items():
         errors = speedups - measured
         known = ~np.isnan(errors)
         # A time is a serial time over the speedup, so its relative error is S / S' - 1.
@@ -132,37 +173,13 @@ def evaluate(
                 root_mean_square(errors / measured),
                 float(np.median(ape)) if ape.size else float("nan"),
                 np.abs(errors),
-                reasons.get(model, ""),
+                found.reasons.get(model, ""),
+                found.targets,
+                found.beyond,
+                scored.ranks,
+                scored.size,
+                measured,
+                speedups,
             )
         )
     return rows
-
-
-def tables(rows: Sequence[Scored]) -> list[Grid]:
-    """The paper's tables and the percentiles of its figures: a row per model, a column per first part of the name.
-
-    A cell is the median over the applications of its column.
-    """
-    columns = list(dict.fromkeys(row.application[0] for row in rows))
-    found = []
-    for scaling in dict.fromkeys(row.scaling for row in rows):
-        scored = [[row for row in rows if (row.scaling, row.model) == (scaling, model)] for model in LABELS]
-        for title, value in STATISTICS.items():
-            cells = [
-                [
-                    over_known(np.median, (getattr(row, value) for row in mine if row.application[0] == name))
-                    for name in columns
-                ]
-                for mine in scored
-            ]
-            found.append(Grid(f"{title}, {scaling} scaling", list(LABELS), columns, cells))
-        spread = [_percentiles(np.concatenate([row.errors for row in mine])) for mine in scored]
-        shares = [f"{share:g} %" for share in PERCENTILES]
-        title = f"Root squared error of speedup, percentiles, {scaling} scaling"
-        found.append(Grid(title, list(LABELS), shares, spread))
-    return found
-
-
-def _percentiles(errors: Floats) -> list[float | None]:
-    known = errors[~np.isnan(errors)]
-    return [float(np.percentile(known, q)) for q in PERCENTILES] if known.size else [None] * len(PERCENTILES)

@@ -8,7 +8,9 @@ predict from as [C1, ..., (C5 - tau5)]: typeset as a subtraction, meant as "with
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Final
 
 import numpy as np
@@ -57,6 +59,38 @@ class Points:
         """Levels of parallelism: 2 if nodes are known and ranks per node differ."""
         known = not np.isnan(self.nodes).any()
         return 2 if known and np.unique(self.ranks / self.nodes).size > 1 else 1
+
+
+def feature_names(levels: int) -> list[str]:
+    """What each feature of a vector is: names repeat over the five runs of a vector."""
+    run = ["processes", "m", "tau"] if levels == 1 else ["processes", "nodes", "processes per node", "m", "tau"]
+    return ["m_original", "w", *(run * (CONTEXT + 1))[:-1]]
+
+
+def with_originals(points: Points, serial: Mapping[float, float]) -> Points:
+    """The points once per original: paired with the serial run of each size up to their own, as in section 3.
+
+    points: with tau over the serial run of some size, w = m_original / m. serial: T(1, m) by size. A group is then a
+    size with an original, and tau is T(1, m_original) / (S T(N, m)) of it: tau over another original changes by the
+    serial time per work of that original. Points of a size without serial time keep their own original only.
+    """
+    known = np.array(sorted(serial))
+    per_work = np.array([serial[m] / m for m in known.tolist()])
+    own = points.w * points.size
+    parts = []
+    for m in np.unique(points.size):
+        rows = points.select(points.size == m)
+        base = np.isclose(known, own[points.size == m][0])
+        if not base.any():
+            parts.append(rows)
+            continue
+        for original, rate in zip(known[known <= m], per_work[known <= m], strict=True):
+            tau = rows.tau * rate / float(per_work[base][0])
+            parts.append(replace(rows, w=np.full(rows.ranks.size, original / m), tau=tau))
+    numbered = [
+        replace(part, group=np.full(part.ranks.size, number, dtype=np.intp)) for number, part in enumerate(parts)
+    ]
+    return reduce(Points.joined, numbered)
 
 
 def contexts(points: Points, c_h: float | Floats) -> dict[int, Rows]:

@@ -8,6 +8,7 @@ the paper, since sizes need not be run at the same scales; w_f is a quantile of 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -41,6 +42,16 @@ class CutoffSplit:
     trained: npt.NDArray[np.bool_]
     measured: Floats
     w: Floats
+
+    def known_serial(self, sizes: Floats) -> dict[float, float]:
+        """T(1, m) of some sizes, from their runs within c_f; without the sizes whose runs do not determine it."""
+        within = self.runs.select(self.runs.ranks <= self.c_f)
+        found = dict(self.serial)
+        for size in sizes.tolist():
+            if size not in found:
+                with suppress(TooFewRuns):
+                    found[size] = serial_time(within.select(within.size == size))
+        return found
 
 
 def split(runs: Runs, scaling: Scaling, c_f: float = 0.5, w_f: float = 0.5) -> CutoffSplit:
