@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import socket
 import subprocess
 import sys
 import sysconfig
@@ -76,12 +77,25 @@ def test_the_sparse_product_equals_the_five_point_stencil(monkeypatch: pytest.Mo
 
 
 def test_the_cost_of_a_barrier_is_the_time_of_its_last_rank() -> None:
-    times = Times(np.array([[4, 8], [6, 2]]) * 10**6, np.array([[3, 1], [1, 7]]) * 10**6, np.array([7, 9]) * 10**6)
+    work, barrier = np.array([[4, 8], [6, 2]]), np.array([[3, 1], [1, 7]])
+    times = Times(work * 10**6, barrier * 10**6, np.array([7, 9]) * 10**6, ("a", "b"))
     found = report.summary(times)
     assert found["barrier"]["mean"] == pytest.approx(1e-3)
     assert found["barrier"]["share"] == pytest.approx(2 / 16)
     assert found["work"]["mean"] == pytest.approx(5e-3)
     assert (found["maxima"]["max"], found["ranks"], found["intervals"]) == (pytest.approx(9e-3), 2, 2)
+
+
+def test_each_row_of_a_rank_has_its_host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    drawn = np.random.default_rng(1).integers(900, 1100, size=(4, 60)) * 1000
+    times = Times(drawn, np.zeros_like(drawn), drawn.max(axis=0), ("n1", "n1", "n2", "n2"))
+    report.write(tmp_path, "ftq", times)
+    with (tmp_path / "ranks.csv").open() as file:
+        hosts = {(row["rank"], row["host"]) for row in csv.DictReader(file)}
+    assert hosts == {("0", "n1"), ("1", "n1"), ("2", "n2"), ("3", "n2")}
+    words = ["--value", "work_seconds", "--by", "workload", "--rank", "rank", "--node", "host"]
+    assert barograph(["backtest", "bands", str(tmp_path / "ranks.csv"), *words]) == 0
+    assert "nodes-2x" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("workload", ["ftq", "fwq", "dgemm", "spmv"])
@@ -97,6 +111,7 @@ def test_two_ranks_measure_and_write_their_times(mpi: Mpi, tmp_path: Path, workl
     with (tmp_path / "maxima.csv").open() as file:
         maxima = [float(row["maximum_seconds"]) for row in csv.DictReader(file)]
     assert (len(rows), len(maxima)) == (40, 20)
+    assert {row["host"] for row in rows} == {socket.gethostname()}
     for row in rows:
         if row["rank"] == "0":
             both = float(row["work_seconds"]) + float(row["barrier_seconds"])

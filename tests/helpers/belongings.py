@@ -161,6 +161,7 @@ BY_PAGE: Final[dict[str, list[Callable[[Path], None]]]] = {
     "docs/engineer/recognition.md": [programs],
     "docs/engineer/scaling.md": [scaling],
     "docs/engineer/scaling-papers.md": [public],
+    "docs/engineer/variability.md": [maxima],
     "docs/operator/import.md": [history],
     "docs/engineer/bsp.md": [programs],
     "docs/user/in-app.md": [programs],

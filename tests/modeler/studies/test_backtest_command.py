@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from barograph.cli import main
+from barograph_modeler.studies.bands.growth import growths
+from barograph_modeler.studies.series import read_series
 
 SUMMARY = {
     "method",
@@ -20,6 +22,8 @@ SUMMARY = {
     "share_within_2pp",
     "median_width_ratio",
     "pinball",
+    "median_error",
+    "relative_width",
 }
 SERIES = {
     "method",
@@ -35,6 +39,8 @@ SERIES = {
     "width_ratio",
     "pinball",
     "pinball_ratio",
+    "median_error",
+    "relative_width",
     "reason",
 }
 
@@ -134,6 +140,53 @@ def test_the_maximum_over_all_ranks_is_scored_by_the_series_of_some_of_them(tmp_
     # The bootstraps assume independent ranks.
     for method in ("inter-node", "inter-node-mom", "intra-node", "intra-node-mom", "emma"):
         assert found[method, "ranks-2x"] >= 0.75, method
+    off = {(row["method"], row["task"]): row["median_error"] for row in summary}
+    assert max(off.values()) < 0.1
+
+
+def hosts(path, spread):
+    """A program on four hosts of four ranks, in rows that mix the hosts, whose speeds differ by `spread`."""
+    rng = np.random.default_rng(5)
+    speed = 1 + spread * rng.normal(size=4)
+    ranks = {("a", f"h{i % 4}", f"r{i}"): speed[i % 4] * rng.gumbel(100, 2, 400) for i in range(16)}
+    return table(path, names=("app", "host", "rank"), series=ranks)
+
+
+def test_with_hosts_whole_nodes_are_seen_and_unlike_ones_widen_the_bootstrap_by_node(tmp_path, capsys):
+    widths = {}
+    for spread in (0.0, 0.1):
+        path = hosts(tmp_path / f"{spread}.csv", spread)
+        words = ("--value", "seconds", "--by", "app", "--rank", "rank", "--node", "host", "--json")
+        assert bands(path, *words) == 0
+        rows = json.loads(capsys.readouterr().out)["series"]
+        assert {row["task"] for row in rows} == {"nodes-4x", "nodes-2x"}
+        assert {row["fitted"] for row in rows if row["task"] == "nodes-4x"} == {4 * 200}
+        assert {row["fitted"] for row in rows if row["task"] == "nodes-2x"} == {8 * 200}
+        assert {tuple(row["by"].items()) for row in rows} == {(("app", "a"),)}
+        widths[spread] = {row["method"]: row["relative_width"] for row in rows if row["task"] == "nodes-2x"}
+    assert widths[0.1]["inter-node"] > 2 * widths[0.0]["inter-node"]
+    # The maximum over one rank of each node is always one of the slowest node.
+    assert widths[0.1]["intra-node"] < 2 * widths[0.0]["intra-node"]
+
+
+def test_runtimes_at_larger_scales_are_drawn(tmp_path, capsys):
+    path, plot = hosts(tmp_path / "h.csv", 0.05), tmp_path / "growth.png"
+    words = ("--value", "seconds", "--by", "app", "--rank", "rank", "--node", "host", "--plot", plot)
+    assert bands(path, *words) == 0
+    assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_predicted_runtimes_grow_with_the_ranks_and_their_medians_are_near_the_observed(tmp_path):
+    path = hosts(tmp_path / "h.csv", 0.0)
+    (found,) = growths(read_series(path, "seconds", ["app", "rank", "host"]), "rank", "host")
+    assert (found.name, found.seen) == ("a", 4)
+    assert list(found.observed) == [4, 8, 16]
+    for method, predicted in found.predicted.items():
+        assert list(predicted) == [4, 8, 16]
+        medians = [band.expected for band in predicted.values()]
+        assert medians == sorted(medians), method
+        assert medians[-1] == pytest.approx(found.observed[16], rel=0.02), method
+        assert all(band.lower <= band.expected <= band.upper for band in predicted.values())
 
 
 @pytest.mark.parametrize(
@@ -174,6 +227,7 @@ def test_a_missing_file_is_one_line_and_status_65(tmp_path, capsys):
     [
         (["--mode", "sideways"], "argument --mode: 'sideways', expected half or prequential"),
         (["--by", "app,"], "argument --by: 'app,', expected names of columns with commas between them"),
+        (["--node", "i"], "--node needs --rank: hosts are of ranks"),
         (["--run", "app", "--rank", "i"], "argument --rank: not allowed with argument --run"),
         (["--join", "sets.csv"], "--join and --on go together, expected both or none"),
     ],
@@ -197,6 +251,7 @@ def test_one_page_of_help_has_every_option(capsys):
         "--mode",
         "--run",
         "--rank",
+        "--node",
         "--join",
         "--on",
         "--json",

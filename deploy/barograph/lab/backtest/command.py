@@ -85,6 +85,7 @@ def _add_parser(subjects: Any) -> argparse.ArgumentParser:
         metavar="COL",
         help="identifies ranks of a series: score the mean maximum over all, from some of them",
     )
+    add("--node", metavar="COL", help="with --rank: the column of hosts; without it each rank is a node of its own")
     add_join(parser)
     add("--json", action="store_true", help="print one JSON object: summary and series")
     add("--plot", type=Path, metavar="FILE.png", help="draw bands and observed values")
@@ -97,6 +98,8 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     if (getattr(options, "join", None) is None) != (getattr(options, "on", None) is None):
         parser.error("--join and --on go together, expected both or none")
+    if getattr(options, "node", None) is not None and getattr(options, "rank", None) is None:
+        parser.error("--node needs --rank: hosts are of ranks")
     if getattr(options, "plot", None) is not None and importlib.util.find_spec("matplotlib") is None:
         note("--plot needs matplotlib: pip install 'barograph[report]'")
         return MISSING_EXTRA
@@ -112,13 +115,15 @@ def _run(options: argparse.Namespace) -> None:
     if options.run is not None:
         rows = list(whole_runs(series, options.run))
     elif options.rank is not None:
-        rows = list(single_ranks(series, options.rank))
+        rows = list(single_ranks(series, options.rank, options.node))
     else:
         rows = list(TASKS[options.mode](series))
         if options.scale is not None:
             rows += scale_up(series)
     if not rows:
         wanted = "4 runs of a series" if options.run is not None else "4 ranks of a series with 30 intervals each"
+        if options.node is not None:
+            wanted += ", on 2 hosts"
         raise BadTable(f"{options.file}: nothing to score, expected at least {wanted}")
     if options.plot is not None:
         _plot(series, options)
@@ -130,7 +135,7 @@ def _run(options: argparse.Namespace) -> None:
 
 def _series(options: argparse.Namespace) -> list[Series]:
     """The series that are long enough. Prints the number of shorter ones; raises BadTable if all are too short."""
-    by = [*options.by, *filter(None, (options.run, options.rank))]
+    by = [*options.by, *filter(None, (options.run, options.rank, options.node))]
     every = read_series(
         options.file, options.value, by, scale=options.scale, order=options.order, join=join_of(options)
     )
@@ -151,6 +156,11 @@ def _series(options: argparse.Namespace) -> list[Series]:
 def _plot(series: Sequence[Series], options: argparse.Namespace) -> None:
     from barograph_modeler.studies.plot import plot_order, plot_scales
 
+    if options.rank is not None:
+        from barograph_modeler.studies.bands.growth import growths, plot_growth
+
+        plot_growth(growths(series, options.rank, options.node), options.value, options.plot)
+        return
     if options.scale is None:
         plot_order(series, options.value, options.mode, options.plot)
         return
@@ -162,8 +172,25 @@ def _plot(series: Sequence[Series], options: argparse.Namespace) -> None:
 
 def _show(rows: Sequence[ScoreRow]) -> None:
     summary = summarize(rows)
-    heads = ("method", "series", "unknown", "coverage", "within 2 pp", "width ratio", "pinball")
-    shown = ("mean_coverage", "share_within_2pp", "median_width_ratio", "pinball")
+    heads = (
+        "method",
+        "series",
+        "unknown",
+        "coverage",
+        "within 2 pp",
+        "width ratio",
+        "pinball",
+        "median off",
+        "width / value",
+    )
+    shown = (
+        "mean_coverage",
+        "share_within_2pp",
+        "median_width_ratio",
+        "pinball",
+        "median_error",
+        "relative_width",
+    )
     for task in dict.fromkeys(row["task"] for row in summary):
         cells = (
             (row["method"], str(row["series"]), str(row["unknown"]), *(_number(row[key]) for key in shown))

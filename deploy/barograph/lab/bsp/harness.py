@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from socket import gethostname
 from time import perf_counter_ns
 from typing import Any, NamedTuple
 
@@ -18,12 +19,14 @@ Nanoseconds = npt.NDArray[np.int64]
 class Times(NamedTuple):
     """Nanoseconds. work: of each rank's work and halo, barrier: in its second barrier, both (ranks, intervals).
 
-    maxima: from the end of the first barrier to the end of the second, as measured on rank 0, (intervals,).
+    maxima: from the end of the first barrier to the end of the second, as measured on rank 0, (intervals,). hosts: the
+    host name of each rank.
     """
 
     work: Nanoseconds
     barrier: Nanoseconds
     maxima: Nanoseconds
+    hosts: tuple[str, ...]
 
 
 def run(comm: Any, work: Work, intervals: int, halo: Callable[[], None] | None) -> Times | None:
@@ -51,9 +54,10 @@ def run(comm: Any, work: Work, intervals: int, halo: Callable[[], None] | None) 
     root = comm.Get_rank() == 0
     gathered = np.empty((comm.Get_size(), 2, intervals), np.int64) if root else None
     comm.Gather(spent, gathered, root=0)
+    hosts = comm.gather(gethostname(), root=0)
     if gathered is None:
         return None
-    return Times(gathered[:, 0], gathered[:, 1], ends - begins)
+    return Times(gathered[:, 0], gathered[:, 1], ends - begins, tuple(hosts))
 
 
 def halo_exchange(mpi: Any, comm: Any, size: int) -> Callable[[], None]:

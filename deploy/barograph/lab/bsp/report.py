@@ -51,10 +51,10 @@ def write(directory: Path, name: str, times: Times) -> None:
     ranks, intervals = times.work.shape
     with (directory / "ranks.csv").open("w", newline="") as file:
         rows = csv.writer(file)
-        rows.writerow(["workload", "ranks", "interval", "rank", "work_seconds", "barrier_seconds"])
+        rows.writerow(["workload", "ranks", "interval", "rank", "host", "work_seconds", "barrier_seconds"])
         for rank, interval in np.ndindex(ranks, intervals):
             spent = (times.work[rank, interval] * 1e-9, times.barrier[rank, interval] * 1e-9)
-            rows.writerow([name, ranks, interval, rank, *(f"{value:.9f}" for value in spent)])
+            rows.writerow([name, ranks, interval, rank, times.hosts[rank], *(f"{value:.9f}" for value in spent)])
     with (directory / "maxima.csv").open("w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(["workload", "ranks", "interval", "maximum_seconds"])

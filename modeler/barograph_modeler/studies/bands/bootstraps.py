@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -16,11 +17,13 @@ from barograph_modeler.studies.bands.methods import SEED, Limits
 from barograph_modeler.studies.bands.score import ScoreRow, score
 from barograph_modeler.studies.maxima.nodes import inter_node, intra_node
 from barograph_modeler.studies.maxima.runs import RunHistory, runtime_interval, runtime_replicas
-from barograph_modeler.studies.maxima.scaling import emmas, percentile_interval
+from barograph_modeler.studies.maxima.scaling import Projection, emmas, mean_maximum, percentile_interval
 from barograph_modeler.studies.series import Series, positions
 
 EARLIER: Final = 3
 """Runs before the first scored one: fewer have no band of runtimes."""
+MIN_RANKS: Final = 4
+"""Ranks of a program in whose bootstraps some ranks stand for all."""
 
 WHOLE_RUNS: Final[Mapping[str, Callable[[Sequence[Floats], int], Limits | None]]] = {
     "sums": lambda runs, n: runtime_interval(RunHistory.of(runs, np.zeros(len(runs))), n, seed=SEED),
@@ -32,17 +35,27 @@ WHOLE_RUNS: Final[Mapping[str, Callable[[Sequence[Floats], int], Limits | None]]
 """Bands for a run of n intervals from the intervals of earlier runs: sums of intervals drawn run by run, with and
 without inflation for the number of runs, and the daemon's band of runtimes."""
 
-SINGLE_RANKS: Final[Mapping[str, Callable[[Floats, int], Limits]]] = {
-    "inter-node": lambda times, ranks: inter_node(times[:, None], ranks, seed=SEED),
-    "inter-node-mom": lambda times, ranks: inter_node(times[:, None], ranks, seed=SEED, method="mom"),
-    "intra-node": lambda times, ranks: intra_node(times[:, None], ranks, seed=SEED),
-    "intra-node-mom": lambda times, ranks: intra_node(times[:, None], ranks, seed=SEED, method="mom"),
+SINGLE_RANKS: Final[Mapping[str, Callable[[Floats, int], Projection]]] = {
+    "inter-node": lambda times, ranks: inter_node(times, ranks, seed=SEED),
+    "inter-node-mom": lambda times, ranks: inter_node(times, ranks, seed=SEED, method="mom"),
+    "intra-node": lambda times, ranks: intra_node(times, ranks, seed=SEED),
+    "intra-node-mom": lambda times, ranks: intra_node(times, ranks, seed=SEED, method="mom"),
     "emma": lambda times, ranks: percentile_interval(
-        emmas(pwm_replicas(times.max(axis=0), seed=SEED), ranks / len(times))
+        emmas(pwm_replicas(_maxima(times), seed=SEED), _growth(times, ranks))
     ),
+    "resampled": lambda times, ranks: mean_maximum(_maxima(times), _growth(times, ranks), seed=SEED),
 }
-"""Intervals for the mean maximum over a number of ranks from times of shape (ranks seen, intervals). A rank counts as a
-node of one rank: inter-node bootstraps single ranks, intra-node their maximum."""
+"""Intervals for the mean maximum over a number of ranks, from times of shape (nodes, ranks of a node, intervals) of the
+ranks seen. If hosts are not known, a rank counts as a node of one rank: inter-node bootstraps single ranks, intra-node
+their maximum. `resampled` is the paper's non-parametric bootstrap, of the maximum over all ranks seen."""
+
+
+def _maxima(times: Floats) -> Floats:
+    return np.asarray(times.max(axis=(0, 1)))
+
+
+def _growth(times: Floats, ranks: int) -> float:
+    return float(ranks / (times.shape[0] * times.shape[1]))
 
 
 def whole_runs(series: Sequence[Series], run: str) -> Iterator[ScoreRow]:
@@ -63,32 +76,54 @@ def whole_runs(series: Sequence[Series], run: str) -> Iterator[ScoreRow]:
             yield score(name, "whole-run", Series(key, None, totals), limits, totals, fitted=EARLIER)
 
 
-def single_ranks(series: Sequence[Series], rank: str) -> Iterator[ScoreRow]:
-    """Score intervals for the mean of maxima over all ranks, from the first 2, 4, 8 ... of them.
+def rank_times(series: Sequence[Series], rank: str, node: str | None = None) -> Iterator[tuple[dict[str, str], Floats]]:
+    """The times of each program as (nodes, ranks of a node, intervals), with the cells of its other columns.
 
-    series: one per rank. rank: the column that identifies a rank in its program. Fitted to the first half of the
-    intervals, scored on the mean over the second half. Programs of fewer than 4 ranks or with too few intervals are
-    left out.
+    series: one per rank. node: the column of hosts; None for nodes of one rank. Nodes are cut to as many ranks as the
+    smallest has, series to as many intervals as the shortest has.
     """
-    for key, ranks in _grouped(series, rank):
-        times = np.stack([one.values[: min(other.values.size for other in ranks)] for one in ranks])
-        half = times.shape[1] // 2
-        if len(times) < 4 or half < MINIMUM_SAMPLES:
+    for key, ranks in _grouped(series, rank, *([] if node is None else [node])):
+        intervals = min(one.values.size for one in ranks)
+        hosts = positions(str(number) if node is None else one.key[node] for number, one in enumerate(ranks))
+        each = min(len(members) for members in hosts.values())
+        chosen = [members[:each] for members in hosts.values()]
+        yield key, np.array([[ranks[i].values[:intervals] for i in members] for members in chosen])
+
+
+def single_ranks(series: Sequence[Series], rank: str, node: str | None = None) -> Iterator[ScoreRow]:
+    """Score intervals for the mean of maxima over all ranks, from some of them: the first 1, 2, 4 ... nodes or 2, 4 ...
+    ranks.
+
+    Arguments as `rank_times`. Fitted to the first half of the intervals, scored on the mean over the second half.
+    Programs of fewer than 4 ranks, on a single node or with too few intervals are left out.
+    """
+    for key, times in rank_times(series, rank, node):
+        nodes, each, intervals = times.shape
+        half, ranks = intervals // 2, nodes * each
+        if ranks < MIN_RANKS or half < MINIMUM_SAMPLES:
             continue
-        mean = np.array([times[:, half:].max(axis=0).mean()])
-        seen = 2
-        while seen < len(times):
+        mean = np.array([times[:, :, half:].max(axis=(0, 1)).mean()])
+        seen = 2 if node is None else 1
+        while seen < nodes:
+            factor = nodes / seen
             for name, predict in SINGLE_RANKS.items():
-                band = predict(times[:seen, :half], len(times))
+                band = predict(times[:seen, :, :half], ranks)
                 limits = SeriesLimits(np.array([band.lower]), np.array([band.upper]))
-                factor = len(times) / seen
-                one = Series(key, float(len(times)), mean)
-                yield score(name, f"ranks-{factor:g}x", one, limits, mean, fitted=seen * half, factor=factor)
+                task = f"{'ranks' if node is None else 'nodes'}-{factor:g}x"
+                row = score(
+                    name, task, Series(key, float(ranks), mean), limits, mean, fitted=seen * each * half, factor=factor
+                )
+                observed = float(mean[0])
+                yield replace(
+                    row,
+                    median_error=abs(band.expected / observed - 1),
+                    relative_width=(band.upper - band.lower) / observed,
+                )
             seen *= 2
 
 
-def _grouped(series: Sequence[Series], column: str) -> list[tuple[dict[str, str], list[Series]]]:
-    """Series that differ in one column only, in input order, with the cells of the other columns."""
-    keys = [{name: cell for name, cell in one.key.items() if name != column} for one in series]
+def _grouped(series: Sequence[Series], *columns: str) -> list[tuple[dict[str, str], list[Series]]]:
+    """Series that differ in some columns only, in input order, with the cells of the other columns."""
+    keys = [{name: cell for name, cell in one.key.items() if name not in columns} for one in series]
     groups = positions(tuple(key.values()) for key in keys)
     return [(keys[members[0]], [series[i] for i in members]) for members in groups.values()]

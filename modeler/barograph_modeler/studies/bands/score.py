@@ -27,7 +27,8 @@ class ScoreRow:
     factor: scored scale over the largest fitted scale, or None. fitted: number of values fitted. scored: number of
     values that had a band. coverage: share inside, limits included. width_ratio: mean width over the width of the
     central LEVEL range of the scored values (an oracle); None if that is 0. pinball: sum of the mean quantile losses of
-    both limits, in the unit of the values. pinball_ratio: pinball over that of the oracle.
+    both limits, in the unit of the values. pinball_ratio: pinball over that of the oracle. median_error,
+    relative_width: of predictions of one value, the error of their median and the width of their limits, over it.
     """
 
     method: str
@@ -43,6 +44,8 @@ class ScoreRow:
     width_ratio: float | None = None
     pinball: float | None = None
     pinball_ratio: float | None = None
+    median_error: float | None = None
+    relative_width: float | None = None
     reason: str = ""
 
 
@@ -90,8 +93,8 @@ def summarize(rows: Iterable[ScoreRow]) -> list[dict[str, Any]]:
     """One row per (method, task), in the order of first occurrence.
 
     series: number scored. unknown: number without a band. mean_coverage: mean over series. pooled_coverage: over all
-    values. share_within_2pp: share of series whose coverage is within NEAR of LEVEL. median_width_ratio, pinball:
-    medians over series of width_ratio and pinball_ratio.
+    values. share_within_2pp: share of series whose coverage is within NEAR of LEVEL. median_width_ratio, pinball,
+    median_error, relative_width: medians over series of width_ratio, pinball_ratio and the last two.
     """
     groups: dict[tuple[str, str], list[ScoreRow]] = {}
     for row in rows:
@@ -115,6 +118,8 @@ def _summary(method: str, task: str, rows: Sequence[ScoreRow]) -> dict[str, Any]
         "share_within_2pp": float(near.mean()) if scored else None,
         "median_width_ratio": over_known(np.median, (row.width_ratio for row in scored)),
         "pinball": over_known(np.median, (row.pinball_ratio for row in scored)),
+        "median_error": over_known(np.median, (row.median_error for row in scored)),
+        "relative_width": over_known(np.median, (row.relative_width for row in scored)),
     }
 
 

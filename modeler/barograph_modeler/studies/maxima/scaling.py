@@ -81,6 +81,27 @@ def resampled_maxima(sample: npt.ArrayLike, factor: int, replicas: int, *, seed:
     return np.concatenate([x[rng.integers(0, x.size, size=(count, factor))].max(axis=1) for count in chunks])
 
 
+def mean_maximum(sample: npt.ArrayLike, factor: float, *, seed: int, replicas: int = 1000) -> Projection:
+    """Limits and median of the mean, over as many intervals as the sample has, of the maximum of `factor` draws.
+
+    The paper's non-parametric bootstrap of a runtime: each replica draws one maximum per interval, from F_n ** factor.
+    sample: at least 1 finite value. factor: at least 1, need not be whole. Raises ValueError otherwise.
+    """
+    x = np.sort(check_sample(sample, 1))
+    check_factor(factor)
+    if factor < 1:
+        raise ValueError(f"scale factor is {factor}, expected at least 1")
+    rng = np.random.default_rng(seed)
+    rows = max(1, REPLICAS_AT_ONCE // x.size)
+    means = []
+    for start in range(0, replicas, rows):
+        u = rng.random((min(rows, replicas - start), x.size))
+        # The order statistic at or above each quantile, as in maximum_quantiles.
+        at = np.ceil(x.size * u ** (1 / factor)).astype(np.int64).clip(1, x.size) - 1
+        means.append(x[at].mean(axis=1))
+    return percentile_interval(np.concatenate(means))
+
+
 def percentile_positions(count: int, level: float) -> tuple[int, int]:
     """The paper's 1-based positions of the limits among `count` ordered replicas: count (1 -+ level) / 2, rounded up.
 

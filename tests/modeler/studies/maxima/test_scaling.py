@@ -12,6 +12,7 @@ from barograph_modeler.studies.maxima.scaling import (
     emmas,
     maximum_band,
     maximum_quantiles,
+    mean_maximum,
     percentile_interval,
     percentile_positions,
     resampled_maxima,
@@ -126,3 +127,18 @@ def test_draws_depend_on_the_seed_and_bad_arguments_are_refused():
         emmas(Gevs(np.zeros(1), np.ones(1), np.ones(1)), 0.5)
     with pytest.raises(ValueError, match=r"^factor and replicas are 0 and 5, expected at least 1 each$"):
         resampled_maxima(x, 0, 5, seed=1)
+
+
+def test_the_mean_of_resampled_maxima_is_that_of_the_distribution_to_the_power_of_the_factor():
+    x = np.random.default_rng(8).gumbel(size=500)
+    for factor in (1.0, 2.5, 16.0):
+        steps = np.diff(np.concatenate([[0.0], (np.arange(1, 501) / 500) ** factor]))
+        mean = float(np.sort(x) @ steps)  # of one maximum, exactly
+        sd = math.sqrt(float((np.sort(x) - mean) ** 2 @ steps) / 500)
+        found = mean_maximum(x, factor, seed=1)
+        assert found.replicas == 1000
+        assert found.expected == pytest.approx(mean, abs=0.15 * sd)
+        assert found.upper - found.lower == pytest.approx(2 * 1.96 * sd, rel=0.15)
+    assert mean_maximum(x, 2, seed=1) == mean_maximum(x[::-1], 2, seed=1) != mean_maximum(x, 2, seed=2)
+    with pytest.raises(ValueError, match=r"^scale factor is 0.5, expected at least 1$"):
+        mean_maximum(x, 0.5, seed=1)
