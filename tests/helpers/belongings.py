@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import itertools
 import shutil
 from collections.abc import Callable, Iterable, Mapping
@@ -11,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from helpers import job_log as job_logs
 from helpers import mpi as mpis
 from helpers.scaling import law
 
@@ -92,6 +94,12 @@ def maxima(folder: Path) -> None:
     write(folder / "perrank.csv", single)
 
 
+def job_log(folder: Path) -> None:
+    """A log of a scheduler."""
+    log = job_logs.write(folder / "log.swf", job_logs.repetitive(200, 1))
+    (folder / "LANL-CM5-1994-4.1-cln.swf.gz").write_bytes(gzip.compress(log.read_bytes()))
+
+
 def features(folder: Path) -> None:
     """Runs whose time follows from what they counted, on two machines."""
     rng = np.random.default_rng(3)
@@ -156,7 +164,7 @@ def tutorial(folder: Path) -> None:
 
 BY_PAGE: Final[dict[str, list[Callable[[Path], None]]]] = {
     "docs/engineer/alerts.md": [maxima],
-    "docs/engineer/backtest.md": [maxima],
+    "docs/engineer/backtest.md": [maxima, job_log],
     "docs/engineer/features.md": [features],
     "docs/engineer/recognition.md": [programs],
     "docs/engineer/scaling.md": [scaling],

@@ -28,17 +28,23 @@ def read_swf(lines: Iterable[str], cluster: str, app: str) -> Iterator[Entry]:
             epoch = float(match[1])
         elif text.strip() and not text.lstrip().startswith(";"):
             try:
-                yield _entry(line, text.split(), epoch, cluster, app)
+                yield _entry(line, fields(text), epoch, cluster, app)
             except UnreadableLine as error:
                 yield Bad(line, str(error))
 
 
-def _entry(line: int, values: list[str], epoch: float, cluster: str, app: str) -> Entry:
+def fields(text: str) -> list[str]:
+    """The numbers of a job's line. Raises UnreadableLine."""
+    values = text.split()
     if len(values) != FIELDS:
         raise UnreadableLine(f"{len(values)} fields, expected {FIELDS}")
     for number, value in enumerate(values, 1):
         if not _NUMBER.fullmatch(value):
             raise UnreadableLine(f"field {number} is {value[:80]!r}, expected a number")
+    return values
+
+
+def _entry(line: int, values: list[str], epoch: float, cluster: str, app: str) -> Entry:
     job_id, submitted, waited, seconds, processors, status, user, executable = (
         values[at - 1] for at in (1, 2, 3, 4, 5, 11, 12, 14)
     )

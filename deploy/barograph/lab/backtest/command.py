@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from barograph.cli import MISSING_EXTRA
-from barograph.lab.backtest import alerts, recognise, runtime, scaling
+from barograph.lab.backtest import alerts, limits, recognise, runtime, scaling
 from barograph.lab.columns import (
     CSV_FILE,
     add_join,
@@ -47,6 +47,7 @@ def _parser() -> argparse.ArgumentParser:
         runtime.add_parser(subjects),
         alerts.add_parser(subjects),
         recognise.add_parser(subjects),
+        limits.add_parser(subjects),
     )
     # One page of help for all subjects.
     parser.epilog = "\n".join(subject.format_help() for subject in added)

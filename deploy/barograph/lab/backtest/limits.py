@@ -1,0 +1,108 @@
+"""`barograph backtest limits`: runtimes and time limits of the jobs of a log, each predicted at its submission."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+
+from barograph.lab.backtest.job_log import read_jobs
+from barograph.lab.columns import add_subject, checked, console, note, table
+from barograph_modeler.limits.forecaster import RISKS
+from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.studies.limits.rivals import PREDICTORS
+from barograph_modeler.studies.limits.score import LimitsScore, Truth, not_computed, score
+from barograph_modeler.studies.limits.walk import in_order, walk
+
+
+def add_parser(subjects: Any) -> argparse.ArgumentParser:
+    """Add the subject `limits` and its options."""
+    parser = add_subject(
+        subjects,
+        "limits",
+        _run,
+        help="runtimes and time limits of the jobs of a log",
+        description="Predict each job of a scheduler's log at its submission, from the jobs that have ended by then.",
+        listed="predictors",
+        known=((one.name, one.help) for one in PREDICTORS),
+    )
+    add = parser.add_argument
+    add("file", type=Path, metavar="LOG", help="a log in Standard Workload Format, gzip if it ends in .gz")
+    add(
+        "--risk",
+        type=checked(_risks, lambda risks: all(0 < one < 1 for one in risks), "numbers between 0 and 1 with commas"),
+        default=RISKS,
+        metavar="SHARE[,SHARE]",
+        help=f"shares of jobs that may exceed their limit (default: {','.join(map(str, RISKS))})",
+    )
+    add("--json", action="store_true", help="print one JSON object")
+    add("--plot", type=Path, metavar="FILE.png", help="draw shares killed, and accuracy over the log")
+    return parser
+
+
+def _risks(text: str) -> tuple[float, ...]:
+    return tuple(sorted({float(one) for one in text.split(",")}))
+
+
+def _run(options: argparse.Namespace) -> None:
+    """Print the scores. Raises BadTable and OSError."""
+    risks = options.risk
+    scores: list[LimitsScore] = []
+    predicted: dict[str, Floats] = {}
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
+        progress.add_task("reading", total=None)
+        read, skipped = read_jobs(options.file, progress)
+        jobs = in_order(read)
+        truth = Truth(jobs)
+        submitted = [one.submitted for one in jobs]
+        for predictor in PREDICTORS:
+            if reason := predictor.missing(submitted):
+                scores.append(not_computed(predictor.name, reason))
+                continue
+            positions = progress.track(range(len(jobs)), description=predictor.name)
+            forecasts = walk(jobs, predictor.make(risks), len(risks), positions)
+            predicted[predictor.name] = forecasts.seconds
+            scores += score(predictor.name, forecasts, truth, risks)
+    for reason, count in skipped.items():
+        note(f"{count:,} {reason} of {options.file} are left out")
+    if options.plot is not None:
+        from barograph_modeler.studies.limits.plot import plot_limits
+
+        plot_limits(scores, predicted, truth.seconds, options.plot)
+    if options.json:
+        print(json.dumps({"jobs": len(jobs), "skipped": skipped, "scores": [asdict(one) for one in scores]}))
+    else:
+        _show(scores, len(jobs))
+
+
+def _show(scores: Sequence[LimitsScore], jobs: int) -> None:
+    parts = ("all", "first half", "second half")
+    rows = []
+    for one in (one for one in scores if one.part == "all"):
+        accuracy = {other.part: other.accuracy for other in scores if other.predictor == one.predictor}
+        cells = (_number(accuracy.get(part), ".3f") for part in parts)
+        rows.append([one.predictor, f"{one.jobs:,}", *cells, _number(one.mae, ",.0f")])
+    heads = ("predictor", "jobs", "accuracy", "first half", "second half", "MAE, s")
+    console().print(table(f"runtimes of {jobs:,} jobs", heads, rows))
+    rows = []
+    for one in (one for one in scores if one.limits):
+        for limit in one.limits:
+            over = (f"{limit.median_over_request:.2f}", f"{limit.mean_over_request:,.1f}")
+            shares = (f"{limit.risk:g}", f"{limit.killed:.4f}")
+            rows.append([one.predictor, one.part, *shares, *over, f"{limit.unused_hours:,.0f}"])
+    limit_heads = ("limit", "jobs", "risk", "killed", "median over", "mean over", "unused hours")
+    console().print(table("time limits", limit_heads, rows, left=(0, 1)))
+    for one in scores:
+        if one.reason:
+            note(f"{one.predictor}: -, because {one.reason}")
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)

@@ -1,0 +1,1 @@
+"""Runtimes and time limits of jobs at their submission, from jobs that have ended."""

@@ -1,0 +1,1 @@
+"""Runtimes and time limits back-tested on job logs."""

@@ -1,0 +1,138 @@
+"""`barograph backtest limits` on logs made from a seed."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+from rich.progress import Progress
+
+from barograph.cli import main
+from barograph.lab.backtest.job_log import read_jobs
+from barograph_modeler.limits.forecaster import RISKS, LimitForecaster
+from barograph_modeler.studies.limits.walk import in_order, walk
+from helpers import job_log
+
+OURS, BEST, REQUEST = "barograph", "last 2 of user and executable", "request"
+
+
+def limits(*words):
+    return main(["backtest", "limits", *map(str, words)])
+
+
+def scores(capsys, *words):
+    """The answer's scores of the whole log by predictor, and standard error."""
+    assert limits(*words, "--json") == 0
+    out, err = capsys.readouterr()
+    return {one["predictor"]: one for one in json.loads(out)["scores"] if one["part"] == "all"}, err
+
+
+def forecasts(path):
+    progress = Progress(disable=True)
+    progress.add_task("reading")
+    jobs = in_order(read_jobs(path, progress)[0])
+    return walk(jobs, LimitForecaster(), len(RISKS), range(len(jobs)))
+
+
+def test_a_repetitive_log_is_predicted_better_than_by_the_rivals(tmp_path, capsys):
+    found, _ = scores(capsys, job_log.write(tmp_path / "log.swf", job_log.repetitive(3000, 1)))
+    rivals = [one["accuracy"] for name, one in found.items() if name != OURS]
+    assert found[OURS]["accuracy"] > max(rivals) + 0.2
+    assert found[OURS]["mae"] < min(one["mae"] for name, one in found.items() if name != OURS)
+    assert found[REQUEST]["limits"][0]["killed"] == 0.0
+
+
+@pytest.mark.parametrize("make", [job_log.repetitive, job_log.drifting])
+def test_limits_kill_the_share_that_was_asked_for(make, tmp_path, capsys):
+    found, _ = scores(capsys, job_log.write(tmp_path / "log.swf", make(6000, 2)))
+    for one in found[OURS]["limits"]:
+        assert one["killed"] == pytest.approx(one["risk"], rel=0.2)
+
+
+def test_the_future_of_a_log_changes_no_forecast(tmp_path):
+    rows = job_log.repetitive(800, 3)
+    before = forecasts(job_log.write(tmp_path / "a.swf", rows))
+    split = rows[600][job_log.SUBMITTED]
+    changed = 0
+    for row in rows:
+        ended = row[job_log.SUBMITTED] + row[job_log.WAITED] + row[job_log.RUNTIME]
+        if ended > split:
+            row[job_log.RUNTIME] += split - ended + 100_000
+            row[job_log.STATUS] = 0
+            changed += 1
+    after = forecasts(job_log.write(tmp_path / "b.swf", rows))
+    known = sum(row[job_log.SUBMITTED] <= split for row in rows)
+    assert changed > 200
+    assert (before.seconds[:known] == after.seconds[:known]).all()
+    assert (before.limits[:known] == after.limits[:known]).all()
+    assert (before.seconds[known:] != after.seconds[known:]).any()
+
+
+def test_rivals_that_the_log_does_not_allow_have_a_reason(tmp_path, capsys):
+    rows = job_log.drifting(300, 4)
+    log = job_log.write(tmp_path / "log.swf", rows)
+    assert limits(log) == 0
+    out, err = capsys.readouterr()
+    assert "last 2 of user and executable: -, because no job of the log has an executable" in err
+    assert "request: -, because no job of the log has a requested time" in err
+    assert out.count(" - │") >= 2
+    for row in rows:
+        row[job_log.USER] = -1
+    found, _ = scores(capsys, job_log.write(tmp_path / "none.swf", rows))
+    assert found["last 2 of user"]["reason"] == "no job of the log has a user"
+    assert found[OURS]["jobs"] == 300
+
+
+def test_jobs_that_did_not_run_are_counted_and_left_out(tmp_path, capsys):
+    rows = job_log.repetitive(50, 5)
+    rows[3][job_log.RUNTIME], rows[4][job_log.RUNTIME] = 0, -1
+    rows[4][job_log.STATUS] = rows[6][job_log.STATUS] = 5
+    rows[5][job_log.STATUS] = 3
+    found, err = scores(capsys, job_log.write(tmp_path / "log.swf", rows))
+    assert found[OURS]["jobs"] == 47
+    assert "2 jobs without runtime of " in err
+    assert "1 lines about parts of jobs of " in err
+
+
+def test_a_compressed_log_out_of_order_is_the_same_log(tmp_path):
+    rows = job_log.repetitive(120, 6)
+    plain = forecasts(job_log.write(tmp_path / "log.swf", rows))
+    packed = tmp_path / "log.swf.gz"
+    packed.write_bytes(gzip.compress(job_log.write(tmp_path / "back.swf", rows[60:] + rows[:60]).read_bytes()))
+    assert (forecasts(packed).seconds == plain.seconds).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("", ": 0 jobs that ran, expected at least 2 in Standard Workload Format"),
+        ("; only a header\n", ": 0 jobs that ran, expected at least 2 in Standard Workload Format"),
+        ("; header\n1 2 3\n", ":2: 3 fields, expected 18"),
+        ("1 0 0 x 8 -1 -1 8 60 -1 1 1 1 1 1 -1 -1 -1\n", ":1: field 4 is 'x', expected a number"),
+        (
+            "1 -1 0 9 8 -1 -1 8 60 -1 1 1 1 1 1 -1 -1 -1\n",
+            ":1: field 2 is '-1', expected the submission in seconds from 0",
+        ),
+    ],
+)
+def test_what_is_no_log_is_one_error(text, wanted, tmp_path, capsys):
+    log = tmp_path / "log.swf"
+    log.write_text(text)
+    assert limits(log) == 65
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", f"barograph backtest: {log}{wanted}\n")
+
+
+def test_a_cut_gzip_file_is_one_error(tmp_path, capsys):
+    packed = tmp_path / "log.swf.gz"
+    whole = gzip.compress(job_log.write(tmp_path / "log.swf", job_log.repetitive(200, 7)).read_bytes())
+    packed.write_bytes(whole[:-100])
+    assert limits(packed) == 65
+    assert capsys.readouterr().err.endswith("expected a whole gzip file\n")
+
+
+def test_the_plot_is_a_png_file(tmp_path, capsys):
+    log = job_log.write(tmp_path / "log.swf", job_log.repetitive(200, 8))
+    assert limits(log, "--plot", tmp_path / "limits.png") == 0
+    assert (tmp_path / "limits.png").read_bytes().startswith(b"\x89PNG")
