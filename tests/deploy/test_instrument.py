@@ -61,6 +61,73 @@ done:
     return 0;
 }
 """
+CHOICES = r"""
+#include <stdio.h>
+#define BOTH case 7: case 8:
+#define PICK(c) ((c) ? 10 : 20)
+static int calls = 0;
+static int next(void) { return ++calls; }
+enum { LARGE = sizeof(long) > 4 ? 8 : 4 };
+int main(int argc, char **argv) {
+    int total = 0, bounds[sizeof(int) > 2 ? 4 : 2] = {0};
+    static const int chosen = LARGE > 4 ? 1 : 2;
+    for (int i = 0; i < 10; i++) {
+        switch (i) {
+        case 0:
+        case 1: total += 1; /* fallthrough */
+        case 2 ... 3: { int inner = i; total += inner; } break;
+        case 4: /* : */ ; break;
+        BOTH total += 7; break;
+        case LARGE > 4 ? 9 : 6: total += 100; break;
+        default: total += next() > 1 ? 2 : i > 5 ? 3 : 4;
+        }
+        total += (i % 2 ? i > 4 : i < 4) ? 1 : PICK(i > 2);
+        if (i > 3 ? i < 8 : argc > 5) total += next() ?: 5;
+        while (argc > 99 ? 1 : 0) break;
+    }
+    switch (total) case 3: total = 5;
+    switch (argc) { case 1: case 2: total++; break; case 3: }
+    printf("%d %d %d %d\\n", total, calls, chosen, (int)sizeof bounds);
+    return 0;
+}
+""".replace("case 3: }", "case 3:; }")
+HEADER = r"""
+#pragma once
+#include <array>
+template <typename T> T count_down(T n) {
+    T steps = 0;
+    while (n > 0) { n -= 1; steps += n > 2 ? 2 : 1; }
+    return steps;
+}
+__attribute__((noinline)) inline int shared(int n) {
+    int found = 0;
+    for (int i = 0; i < n; i++) if (i % 2) found++;
+    return found;
+}
+struct Box {
+    std::array<int, (sizeof(int) > 2 ? 4 : 2)> cells{};
+    int fill(int n) { for (auto &cell : cells) { cell = n; } return cells[0]; }
+};
+constexpr int folded(int x) { return x > 3 ? 1 : 2; }
+namespace deep { static inline int twice(int x) { switch (x) { case 1: return 2; default: return 2 * x; } } }
+"""
+MAIN = """
+#include "lib/loops.hpp"
+#include <cstdio>
+int other(int);
+int main() {
+    constexpr int n = folded(4) == 1 ? 5 : 6;
+    const int sized = sizeof(long) > 4 ? 2 : 3;
+    int cells[sized] = {0};
+    auto pick = [](int x) { return x > 1 ? x : 0; };
+    int filled = Box().fill(3) + pick(2) + cells[0];
+    std::printf("%d %d %d %d %d\\n", count_down(n), shared(6), filled, deep::twice(1), other(4));
+}
+"""
+OTHER = """
+#include "lib/loops.hpp"
+int other(int n) { return count_down(n + 0L) + shared(n) + deep::twice(n); }
+"""
 CPP = r"""
 #include <cstdio>
 #include <memory>
@@ -161,6 +228,94 @@ def test_cpp_with_templates_lambdas_and_constants_behaves_as_without(tmp_path):
     assert run(compiled(tmp_path / "out" / "solver.cc", "-std=c++17")).stdout == before != ""
 
 
+def by_text(folder: Path, source: str, text: str, kind: str, at: int = 0) -> float:
+    """The value of the feature whose place starts with a text, in the first side file that has it."""
+    line = next(i for i, line in enumerate(source.splitlines(), 1) if text in line)
+    column = source.splitlines()[line - 1].index(text) + at + 1
+    values = [
+        one.value
+        for path in folder.glob("*.features")
+        for name, one in read_side_file(path).features.items()
+        if name.split(":", 1)[1] == f"{line}:{column}:{kind}"
+    ]
+    return max(values)
+
+
+def test_switches_and_conditional_expressions_behave_as_before_and_are_counted(tmp_path, capsys):
+    source = tmp_path / "choices.c"
+    source.write_text(CHOICES)
+    assert instrument(source, "-o", tmp_path / "out", "--list") == 0
+    listed = capsys.readouterr().out
+    for reason in (
+        "switch label from a macro",
+        "switch label outside a block",
+        "conditional expression from a macro",
+        "conditional expression that is decided by the compiler",
+    ):
+        assert reason in listed
+    before, after = compiled(source), compiled(tmp_path / "out" / "choices.c")
+    (tmp_path / "run").mkdir()
+    done = run(after, BAROGRAPH_FEATURES=str(tmp_path / "run"))
+    assert done.stdout == run(before).stdout != ""
+    assert done.returncode == 0
+
+    def value(text: str, kind: str, at: int = 0) -> float:
+        return by_text(tmp_path / "run", CHOICES, text, kind, at)
+
+    assert value("case 1: total", "taken") == 2  # 0 and 1
+    assert value("case 2 ... 3", "taken") == 4  # 2 and 3, and 0 and 1 fall through
+    assert value("case 4:", "taken") == 1
+    assert value("default:", "taken") == 2  # 5 and 6; 9 is a case, 7 and 8 are of the macro
+    assert (value("i > 5 ? 3", "taken"), value("i > 5 ? 3", "passed")) == (0, 0)  # never reached: next() > 1
+    assert value("i % 2 ?", "taken") == value("i % 2 ?", "passed") == 5
+    assert value("(i % 2 ? i > 4", "taken") == 5  # 5, 7 and 9, 0 and 2
+    assert value("i > 3 ? i < 8", "taken") == 6
+
+
+def test_loops_in_headers_are_counted_in_every_source_that_includes_them(tmp_path, capsys):
+    folder = tmp_path / "src"
+    (folder / "lib").mkdir(parents=True)
+    for name, text in (("lib/loops.hpp", HEADER), ("main.cc", MAIN), ("other.cc", OTHER)):
+        (folder / name).write_text(text)
+    sources = [folder / "main.cc", folder / "other.cc"]
+    assert instrument(*sources, "-o", tmp_path / "out", "--list", "--", "-std=c++17") == 0
+    assert "loops.hpp: " in (out := capsys.readouterr().out)
+    assert "function folded is constexpr" in out
+    assert "conditional expression of a vector or an unknown type" in out  # T may be a vector of numbers
+
+    def built(place: Path) -> Path:
+        target = place / "program"
+        done = run("c++", "-O2", "-Wall", "-Werror", "-std=c++17", place / "main.cc", place / "other.cc", "-o", target)
+        assert done.returncode == 0, done.stderr
+        return target
+
+    (tmp_path / "run").mkdir()
+    done = run(built(tmp_path / "out"), BAROGRAPH_FEATURES=str(tmp_path / "run"))
+    assert done.stdout == run(built(folder)).stdout != ""
+
+    def value(text: str, kind: str) -> float:
+        return by_text(tmp_path / "run", HEADER, text, kind)
+
+    assert value("while (n > 0)", "iterations") == 5  # in main; 4 in the other source
+    assert value("for (int i = 0", "iterations") == 10  # one function for both sources: 6 and 4
+    assert value("for (auto &cell", "iterations") == 4
+    assert value("case 1: return", "taken") == 1
+    # A source that was not instrumented can include the header all the same.
+    alone = tmp_path / "out" / "alone.cc"
+    alone.write_text(OTHER)
+    assert run("c++", "-Wall", "-Werror", "-std=c++17", "-c", alone, "-o", tmp_path / "alone.o").returncode == 0
+
+
+def test_inline_functions_of_c_with_external_linkage_are_left_alone(tmp_path, capsys):
+    (tmp_path / "h.h").write_text("inline int f(int n) { int t = 0; while (n-- > 0) t++; return t; }\n")
+    (tmp_path / "m.c").write_text(
+        '#include "h.h"\nextern int f(int);\nint main(int c, char **v) { return f(c) - 1; }\n'
+    )
+    assert instrument(tmp_path / "m.c", "-o", tmp_path / "out", "--list") == 0
+    assert (tmp_path / "out" / "h.h").read_text() == (tmp_path / "h.h").read_text()
+    assert run(compiled(tmp_path / "out" / "m.c")).returncode == 0
+
+
 def test_features_are_the_counts_and_values_computed_by_hand(program, tmp_path):
     assert instrument(program, "-o", tmp_path / "out") == 0
     (tmp_path / "run").mkdir()
@@ -200,7 +355,6 @@ def test_without_a_feature_folder_a_program_runs_as_usual(program, tmp_path, fol
 def test_places_without_probes_are_listed_with_their_lines(program, tmp_path, capsys):
     assert instrument(program, "-o", tmp_path / "out", "--list") == 0
     out = capsys.readouterr().out
-    assert f"line {line_of('switch')}: switch" in out
     assert f"line {line_of('    TWICE(total')}: for from a macro" in out
     assert f"line {line_of('    ONLY_IF(total')}: if from a macro" in out
     assert f"line {line_of('int statement')}: statement expression" in out

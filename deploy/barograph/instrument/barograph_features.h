@@ -3,13 +3,16 @@
  * Written by `barograph instrument` to the top of a source file, after
  *     #define BAROPROBES  number of slots
  *     #define BAROPROBE_NAMES   their names, one a line
+ *     #define BAROPROBE_FILE_N  the first slot of a header with probes; such a header includes this one too
  *     #define BAROPROBE_STAMPS  1 to note when each slot last changed, which costs a clock reading each time
  * It includes nothing, so that what the source defines before its own includes still counts, and declares what it
  * needs of the C library under names of its own. Where $BAROGRAPH_FEATURES names a folder, the slots are a file in it
  * that outlives the process, however it ends; anywhere else they are memory nobody looks at. Nothing here fails: what
  * cannot be had is done without. Threads that count at once may lose counts, never more.
  */
-#if defined(__GNUC__) && defined(__LP64__) && defined(__linux__)
+#ifndef BAROGRAPH_FEATURES_H
+#define BAROGRAPH_FEATURES_H
+#if defined(BAROPROBES) && defined(__GNUC__) && defined(__LP64__) && defined(__linux__)
 
 struct barograph_slot {
     double value;            /* last value assigned, bytes or ranks of the last message */
@@ -147,7 +150,7 @@ static __inline__ void barograph_note(unsigned int slot, double value) {
         barograph_note((slot) + 1, barograph_ranks);                                                                  \
     } while (0)
 
-#else /* a compiler or platform these probes do not know: they are not there */
+#else /* another compiler or platform, or a header with probes in a source without: they are not there */
 
 #define barograph_loop(slot) 1
 #define barograph_taken(slot) 1
@@ -155,4 +158,5 @@ static __inline__ void barograph_note(unsigned int slot, double value) {
 #define barograph_value(slot, x) ((void)0)
 #define barograph_message(slot, elements, type, communicator) ((void)0)
 
+#endif
 #endif

@@ -11,17 +11,19 @@ import msgspec
 
 from barograph.cli import CommandError
 from barograph.instrument.compiler import NotInstrumentable, arguments
-from barograph.instrument.rewrite import instrument, write
+from barograph.instrument.rewrite import Headers, common_folder, instrument, write
 from barograph_collector.daemon.service import Exit
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="barograph instrument",
-        description="Put probes into C and C++ sources: values assigned outside loops, branches, loop iterations and"
-        " sizes of MPI messages become features from which the runtime can be predicted. Fortran is out of scope.",
+        description="Put probes into C and C++ sources: values assigned outside loops, branches, cases, loop iterations"
+        " and sizes of MPI messages become features from which the runtime can be predicted. Fortran is out of scope.",
     )
-    parser.add_argument("sources", nargs="+", type=Path, metavar="SRC", help="C or C++ sources; headers are unchanged")
+    parser.add_argument(
+        "sources", nargs="+", type=Path, metavar="SRC", help="C or C++ sources; headers below their folder too"
+    )
     parser.add_argument(
         "-o",
         "--output",
@@ -56,18 +58,22 @@ def main(words: Sequence[str]) -> int:
     options = parser.parse_args(words[:at])
     try:
         kept = None if options.keep is None else _kept(options.keep)
+        headers = Headers(common_folder(options.sources), options.sources, kept)
         done = [
-            instrument(source, arguments(source, options.cc, words[at + 1 :], options.compile_commands), kept)
+            instrument(source, arguments(source, options.cc, words[at + 1 :], options.compile_commands), kept, headers)
             for source in options.sources
         ]
-        write(done, options.target)
+        write(done, options.target, headers, stamps=kept is None)
     except NotInstrumentable as error:
         raise CommandError(str(error)) from error
-    for one in done:
-        kinds = Counter(name.split(":")[3] for name in one.plan.names)
+    plans = {**{one.source: one.plan for one in done}, **headers.plans}
+    for path, plan in plans.items():
+        kinds = Counter(name.split(":")[3] for name in plan.names)
+        if plan.base and not kinds:
+            continue
         counts = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "nothing to probe"
-        print(f"{one.source}: {counts}; {len(one.plan.skipped)} places without probes")
-        for line, why in one.plan.skipped if options.list else ():
+        print(f"{path}: {counts}; {len(plan.skipped)} places without probes")
+        for line, why in plan.skipped if options.list else ():
             print(f"  line {line}: {why}")
     return Exit.OK
 

@@ -1,4 +1,4 @@
-"""The places of probes, from a walk over the syntax tree of one source file.
+"""The places of probes in one source file or header, from a walk over the syntax tree.
 
 Probes never change the meaning of a source. Conditions are wrapped as `(c) ? 1 : 0` with a count on each side, which
 keeps side effects, order and contextual conversions; statements are added only between statements of a block. Places
@@ -8,19 +8,27 @@ where neither is safe get no probe and are listed.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from clang.cindex import Cursor, CursorKind, TokenKind
+from clang.cindex import Cursor, CursorKind
 
+from barograph.instrument.choices import (
+    LABELS,
+    choice_condition,
+    is_constant,
+    is_external_inline,
+    label_place,
+    statement_condition,
+)
 from barograph.instrument.syntax import (
+    MESSAGES,
     PLAIN_NAMES,
     call_of,
     has_effects,
     is_assignment,
     is_initialised,
     is_number,
-    outer_parentheses,
-    semicolons,
 )
 
 CONDITIONS: Final = {
@@ -31,7 +39,6 @@ CONDITIONS: Final = {
     CursorKind.DO_STMT: ("do", ("iterations",), "barograph_loop({})", "0"),
 }
 LOOPS: Final = (CursorKind.WHILE_STMT, CursorKind.FOR_STMT, CursorKind.DO_STMT, CursorKind.CXX_FOR_RANGE_STMT)
-LEFT_ALONE: Final = {CursorKind.SWITCH_STMT: "switch", CursorKind.CONDITIONAL_OPERATOR: "conditional expression"}
 FUNCTIONS: Final = (
     CursorKind.FUNCTION_DECL,
     CursorKind.CXX_METHOD,
@@ -41,18 +48,6 @@ FUNCTIONS: Final = (
     CursorKind.CONVERSION_FUNCTION,
 )
 NOT_ORDINARY: Final = ("constexpr", "consteval", "__global__", "__device__")
-MESSAGES: Final = {
-    # function: positions of count, datatype and communicator
-    **dict.fromkeys(
-        ("MPI_Send", "MPI_Ssend", "MPI_Bsend", "MPI_Rsend", "MPI_Isend", "MPI_Recv", "MPI_Irecv"), (1, 2, 5)
-    ),
-    "MPI_Bcast": (1, 2, 4),
-    "MPI_Reduce": (2, 3, 6),
-    **dict.fromkeys(("MPI_Allreduce", "MPI_Scan", "MPI_Exscan"), (2, 3, 5)),
-    **dict.fromkeys(("MPI_Gather", "MPI_Scatter"), (1, 2, 7)),
-    **dict.fromkeys(("MPI_Allgather", "MPI_Alltoall"), (1, 2, 6)),
-    "MPI_Sendrecv": (1, 2, 10),
-}
 _PRAGMA: Final = re.compile(rb"^[ \t]*(#)[ \t]*pragma(?:[^\n]*\\\r?\n)*[^\n]*(?=\s*(\S))", re.MULTILINE)
 """A pragma with its continuation lines. Groups: its first character, and the first character after it."""
 
@@ -67,23 +62,31 @@ class Edit(NamedTuple):
 class ProbePlan:
     """The probes of one source. names: of features, one per slot. skipped: line and reason."""
 
-    def __init__(self, source: bytes, path: str, kept: frozenset[str] | None = None) -> None:
-        """path: of the source in names of features. kept: names of the wanted features; None for all."""
+    def __init__(self, source: bytes, path: str, kept: frozenset[str] | None = None, *, base: str = "") -> None:
+        """path: of the source in names of features. kept: names of the wanted features; None for all.
+
+        base: macro with the number of the first slot, for a header; its slots differ between the sources that include
+        it. Each source that includes a header may walk it: a place gets its probe once.
+        """
+        self.base = base
         self.edits: list[Edit] = []
         self.names: list[str] = []
         self.skipped: list[tuple[int, str]] = []
+        self._planned: set[str] = set()
         self._source = source
         self._path = path
         self._kept = kept
         self._pragmas = [(found.start(1), found.start(2)) for found in _PRAGMA.finditer(source)]
 
-    def walk(self, root: Cursor) -> None:
-        """Plan the probes of the functions defined in the source itself."""
-        for cursor in root.get_children():
-            if cursor.location.file is not None and cursor.location.file.name == root.spelling:
-                self._declaration(cursor)
+    def walk(self, declarations: Iterable[Cursor], file: str, *, cplusplus: bool) -> None:
+        """Plan the probes of the functions among some declarations of one file. file: its name in the syntax tree."""
+        self._file, self._cplusplus = file, cplusplus
+        for cursor in declarations:
+            self._declaration(cursor)
 
     def _declaration(self, cursor: Cursor) -> None:
+        if cursor.location.file is None or cursor.location.file.name != self._file:
+            return
         if cursor.kind not in FUNCTIONS:
             if cursor.kind not in (CursorKind.VAR_DECL, CursorKind.TYPEDEF_DECL):
                 for child in cursor.get_children():
@@ -97,11 +100,15 @@ class ProbePlan:
             self._skip(cursor, f"function {cursor.spelling} is {keyword}")
         elif not self._starts_with(body, "{"):
             self._skip(cursor, f"function {cursor.spelling} comes from a macro")
+        elif is_external_inline(cursor, head, cplusplus=self._cplusplus):
+            self._skip(cursor, f"function {cursor.spelling} is inline with external linkage")
         else:
             self._visit(body, cursor.kind)
 
     def _visit(self, cursor: Cursor, parent: CursorKind, in_loop: bool = False) -> None:
-        offset = cursor.extent.start.offset
+        offset, file = cursor.extent.start.offset, cursor.extent.start.file
+        if file is not None and file.name != self._file:
+            return
         if any(start < offset <= end for start, end in self._pragmas):
             self._skip(cursor, "under a #pragma")
             return
@@ -114,10 +121,38 @@ class ProbePlan:
             self._condition(cursor)
         elif cursor.kind is CursorKind.CXX_FOR_RANGE_STMT:
             self._range_loop(cursor)
-        elif cursor.kind in LEFT_ALONE:
-            self._skip(cursor, LEFT_ALONE[cursor.kind])
+        elif cursor.kind is CursorKind.CONDITIONAL_OPERATOR:
+            self._choice(cursor)
+        elif cursor.kind in LABELS:
+            self._label(cursor, parent)
+        elif cursor.kind is CursorKind.DECL_STMT and is_constant(cursor):
+            self._skip(cursor, "declaration that is decided by the compiler")
+            return
         for child in cursor.get_children():
-            self._visit(child, cursor.kind, in_loop or cursor.kind in LOOPS)
+            # Of labels that follow each other the last one counts: a statement between them would fall through.
+            of_label = cursor.kind in LABELS and child.kind in LABELS
+            self._visit(child, parent if of_label else cursor.kind, in_loop or cursor.kind in LOOPS)
+
+    def _choice(self, cursor: Cursor) -> None:
+        """Wrap the condition of a conditional expression."""
+        place = choice_condition(self._source, cursor)
+        if isinstance(place, str):
+            self._skip(cursor, place)
+        elif (slot := self._slots(cursor, "taken", "passed")) is not None:
+            counted = f") ? barograph_taken({self._at(slot)}) : barograph_passed({self._at(slot + 1)}))"
+            self.edits += [Edit(place[0], "(("), Edit(place[1], counted)]
+
+    def _label(self, cursor: Cursor, parent: CursorKind) -> None:
+        """Count how often a label of a switch is reached, by a jump or from the label before it."""
+        if any(child.kind in LABELS for child in cursor.get_children()):
+            return
+        place = label_place(self._source, cursor, parent)
+        if isinstance(place, int) and any(start < place <= end for start, end in self._pragmas):
+            place = "under a #pragma"
+        if isinstance(place, str):
+            self._skip(cursor, place)
+        elif (slot := self._slots(cursor, "taken")) is not None:
+            self.edits.append(Edit(place, f"(void)barograph_taken({self._at(slot)}); "))
 
     def _statement(self, cursor: Cursor, in_loop: bool) -> None:
         message = call_of(cursor)
@@ -143,7 +178,7 @@ class ProbePlan:
                 return
             end = len(self._source) - len(rest) + 1
         if (slot := self._slots(cursor, f"value:{text}")) is not None:
-            self.edits.append(Edit(end, f" barograph_value({slot}, {text});"))
+            self.edits.append(Edit(end, f" barograph_value({self._at(slot)}, {text});"))
 
     def _message(self, statement: Cursor, call: Cursor) -> None:
         arguments = list(call.get_arguments())
@@ -153,7 +188,7 @@ class ProbePlan:
         if len(texts) < 3 or not all(texts) or any(map(has_effects, needed)) or not in_source:
             self._skip(statement, f"{call.spelling} with arguments that cannot be evaluated twice")
         elif (slot := self._slots(statement, f"bytes:{call.spelling}", f"ranks:{call.spelling}")) is not None:
-            text = f"barograph_message({slot}, {', '.join(texts)}); "
+            text = f"barograph_message({self._at(slot)}, {', '.join(texts)}); "
             self.edits.append(Edit(statement.extent.start.offset, text))
 
     def _range_loop(self, cursor: Cursor) -> None:
@@ -161,18 +196,18 @@ class ProbePlan:
         if body.kind is not CursorKind.COMPOUND_STMT or not self._starts_with(body, "{"):
             self._skip(cursor, "range loop without a block")
         elif (slot := self._slots(cursor, "iterations")) is not None:
-            self.edits.append(Edit(body.extent.start.offset + 1, f" (void)barograph_loop({slot});"))
+            self.edits.append(Edit(body.extent.start.offset + 1, f" (void)barograph_loop({self._at(slot)});"))
 
     def _condition(self, cursor: Cursor) -> None:
         """Wrap the condition of a branch or a loop."""
         keyword, names, holds, fails = CONDITIONS[cursor.kind]
-        place = self._place(cursor, keyword)
+        place = statement_condition(self._source, cursor, keyword)
         if isinstance(place, str):
             self._skip(cursor, f"{keyword} {place}")
             return
         if (slot := self._slots(cursor, *names)) is None:
             return
-        yes, no = holds.format(slot), fails.format(slot + 1)
+        yes, no = holds.format(self._at(slot)), fails.format(self._at(slot + 1))
         start, end = place
         written = self._source[start:end]
         if written.strip():
@@ -181,41 +216,26 @@ class ProbePlan:
         else:
             self.edits.append(Edit(end, f" {yes}"))
 
-    def _place(self, cursor: Cursor, keyword: str) -> tuple[int, int] | str:
-        """Byte range of the condition between its parentheses, or the reason why it cannot be wrapped."""
-        if not self._starts_with(cursor, keyword):
-            return "from a macro"
-        tokens = [token for token in cursor.get_tokens() if token.kind is not TokenKind.COMMENT]
-        # The condition of a do loop comes last, after `while`.
-        at, before = (-1, "while") if keyword == "do" else (0, keyword)
-        pairs = outer_parentheses(tokens)
-        opening, closing = pairs[at] if pairs else (0, 0)
-        if tokens[opening - 1].spelling != before:
-            return "without plain parentheses"
-        parts = semicolons(tokens[opening + 1 : closing])
-        start, end = tokens[opening].extent.end.offset, tokens[closing].extent.start.offset
-        if keyword == "for" and len(parts) == 2:
-            start, end = parts[0].extent.end.offset, parts[1].extent.start.offset
-        elif parts or keyword == "for":
-            return "with a statement in its condition"
-        within = (child for child in cursor.get_children() if start <= child.extent.start.offset < end)
-        if any(child.kind in (CursorKind.DECL_STMT, CursorKind.VAR_DECL) for child in within):
-            return "that declares in its condition"
-        if b"constexpr" in self._source[cursor.extent.start.offset : start] or b"#" in self._source[start:end]:
-            return "that is decided by the compiler"
-        return start, end
-
     def _slots(self, cursor: Cursor, *kinds: str) -> int | None:
-        """The first slot of these features, None where they are not kept."""
+        """The first slot of these features, None where they are not kept or are there already."""
         line, column = cursor.extent.start.line, cursor.extent.start.column
         names = [f"{self._path}:{line}:{column}:{kind}" for kind in kinds]
         if self._kept is not None and not self._kept.intersection(names):
             return None
+        if names[0] in self._planned:
+            return None
+        self._planned.update(names)
         self.names += names
         return len(self.names) - len(names)
 
+    def _at(self, slot: int) -> str:
+        """The number of a slot in the source."""
+        return f"{self.base} + {slot}" if self.base else str(slot)
+
     def _skip(self, cursor: Cursor, why: str) -> None:
-        self.skipped.append((cursor.extent.start.line, why))
+        place = (cursor.extent.start.line, why)
+        if not self.base or place not in self.skipped:
+            self.skipped.append(place)
 
     def _text(self, cursor: Cursor) -> bytes:
         """The source of a cursor; other text where the cursor comes from a macro."""

@@ -14,6 +14,18 @@ NUMBERS: Final = (
 ASSIGNMENTS: Final = ("=", "+=", "-=", "*=", "/=", "%=", "<<=", ">>=", "&=", "|=", "^=")
 PLAIN_NAMES: Final = (CursorKind.DECL_REF_EXPR, CursorKind.MEMBER_REF_EXPR, CursorKind.CXX_THIS_EXPR)
 EFFECTS: Final = (CursorKind.CALL_EXPR, CursorKind.COMPOUND_ASSIGNMENT_OPERATOR, CursorKind.CXX_NEW_EXPR)
+MESSAGES: Final = {
+    # function: positions of count, datatype and communicator
+    **dict.fromkeys(
+        ("MPI_Send", "MPI_Ssend", "MPI_Bsend", "MPI_Rsend", "MPI_Isend", "MPI_Recv", "MPI_Irecv"), (1, 2, 5)
+    ),
+    "MPI_Bcast": (1, 2, 4),
+    "MPI_Reduce": (2, 3, 6),
+    **dict.fromkeys(("MPI_Allreduce", "MPI_Scan", "MPI_Exscan"), (2, 3, 5)),
+    **dict.fromkeys(("MPI_Gather", "MPI_Scatter"), (1, 2, 7)),
+    **dict.fromkeys(("MPI_Allgather", "MPI_Alltoall"), (1, 2, 6)),
+    "MPI_Sendrecv": (1, 2, 10),
+}
 
 
 def call_of(cursor: Cursor) -> Cursor | None:

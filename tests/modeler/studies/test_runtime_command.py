@@ -10,7 +10,10 @@ import pytest
 
 from barograph.cli import main
 from barograph_modeler.features.estimators import learners
+from barograph_modeler.features.estimators.trees import Trees
+from barograph_modeler.features.sample import Sample
 from barograph_modeler.studies.features.identifiers import identifier_reason
+from barograph_modeler.studies.features.selected import MAX_SELECTED, SelectedTrees
 
 SUMMARY = {
     "model",
@@ -153,6 +156,42 @@ def test_with_a_source_transfer_models_are_better_than_models_of_the_target_alon
     errors = {row["model"]: row["mean_ape"] for row in json.loads(capsys.readouterr().out)["summary"]}
     assert errors["transfer"] < errors["forest"]
     assert errors["barograph-transfer"] < errors["forest"]
+
+
+def test_transfer_is_scored_with_the_papers_forest_too(runs, tmp_path, capsys):
+    target = write(tmp_path / "target.csv", 200, 2, speed=3.0)
+    words = ("--source", runs, "--time", "seconds", "--train-share", "0.1", "--json")
+    assert runtime(target, *words, "--models", "transfer-forest,forest") == 0
+    errors = {row["model"]: row["mean_ape"] for row in json.loads(capsys.readouterr().out)["summary"]}
+    assert errors["transfer-forest"] < errors["forest"]
+
+
+def wide(n, seed, noise=28):
+    """Runs whose time is a product of two of many features."""
+    rng = np.random.default_rng(seed)
+    values = rng.uniform(1, 10, size=(n, 2 + noise))
+    names = ("a", "b", *(f"noise{i}" for i in range(noise)))
+    return Sample(names, values, values[:, 0] ** 2 * values[:, 1])
+
+
+def test_many_features_are_selected_by_importance_before_the_expansion_to_order_3():
+    learned, scored = wide(300, 0), wide(100, 1)
+    selected, plain = SelectedTrees(seed=1).fit(learned), Trees(seed=1).fit(learned)
+    assert MAX_SELECTED == 16
+    assert (selected.order, plain.order) == (3, 2)
+    errors = [np.abs(one.predict(scored.values) / scored.seconds - 1).mean() for one in (selected, plain)]
+    assert errors[0] < errors[1]
+    assert selected.moments(scored.values).sigma.shape == (100,)
+    broken = scored.values.copy()
+    broken[3, 29] = np.nan
+    with pytest.raises(ValueError, match="run 3: feature 'noise27' is nan, expected a finite number"):
+        selected.predict(broken)
+
+
+def test_few_features_are_expanded_as_they_are():
+    learned, scored = wide(80, 0, noise=3), wide(20, 1, noise=3)
+    both = [one.fit(learned).predict(scored.values) for one in (SelectedTrees(seed=1), Trees(seed=1))]
+    assert (both[0] == both[1]).all()
 
 
 def test_the_table_lists_the_best_model_first(runs, capsys):

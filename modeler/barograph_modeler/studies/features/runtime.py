@@ -13,10 +13,11 @@ from barograph_modeler.features.estimators.stack import STACK, Stack, folds, hel
 from barograph_modeler.features.estimators.trees import Trees
 from barograph_modeler.features.sample import Sample
 from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.studies.features.selected import SELECTED
 
 MANY: Final = 1_000
 """Number of runs from which limits are calibrated on a fifth of them instead of by cross-validation, which is slow."""
-MODELS: Final = (*LEARNERS, STACK)
+MODELS: Final = (*LEARNERS, SELECTED, STACK)
 """Models of the runs of one machine."""
 
 

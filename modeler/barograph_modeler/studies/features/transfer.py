@@ -13,9 +13,11 @@ from barograph_modeler.features.estimators.stack import STACK, Stack
 from barograph_modeler.features.estimators.trees import Trees
 from barograph_modeler.features.sample import Sample
 from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.studies.features.selected import SelectedTrees
 
 TRANSFERS: Final = {
-    "transfer": "the paper's h(f_s(x), x)",
+    "transfer": "the paper's h(f_s(x), x), f_s our stack",
+    "transfer-forest": "the paper's h(f_s(x), x), f_s the paper's forest on polynomials",
     "ratio": "target over source time, by ridge regression of its logarithm",
     "barograph-transfer": "ours: transfer, ratio and trees-log, weighted by held-out error",
 }
@@ -72,10 +74,11 @@ class RatioTransfer:
 
 
 def transfer_makers(source: Sample, seed: int) -> tuple[Maker, ...]:
-    """The learners of TRANSFERS, which share one model of the source: our stack."""
-    model = STACK.make(seed).fit(source)
+    """The learners of TRANSFERS, which share models of the source: our stack and the paper's forest."""
+    model, forest = STACK.make(seed).fit(source), SelectedTrees(seed=seed).fit(source)
     paper = Maker("transfer", TRANSFERS["transfer"], lambda seed: Transfer(model, seed))
+    forests = Maker("transfer-forest", TRANSFERS["transfer-forest"], lambda seed: Transfer(forest, seed))
     ratio = Maker("ratio", TRANSFERS["ratio"], lambda _: RatioTransfer(model))
     alone = next(maker for maker in LEARNERS if maker.name == "trees-log")
     name = "barograph-transfer"
-    return paper, ratio, Maker(name, TRANSFERS[name], lambda seed: Stack((paper, ratio, alone), seed))
+    return paper, forests, ratio, Maker(name, TRANSFERS[name], lambda seed: Stack((paper, ratio, alone), seed))
