@@ -253,7 +253,7 @@ def test_one_scale_is_left_out_by_name(tmp_path, capsys):
 PAGE = Path(__file__).resolve().parents[3] / "docs/engineer/scaling-papers.md"
 
 
-def test_the_tables_in_the_documentation_are_as_the_command_prints_them():
+def test_the_tables_in_the_documentation_have_the_form_that_the_command_prints():
     tables = re.findall(r"^\*\*(.+)\*\*\n\n((?:\|.*\n)+)", PAGE.read_text(), re.MULTILINE)
     assert len(tables) >= 10
     for title, text in tables:
