@@ -68,7 +68,53 @@ def test_a_region_twice_in_a_run_is_an_error(tmp_path, capsys):
     assert "line 3: region 'work' is in this run already" in noted
 
 
+def test_regions_can_be_columns_and_the_total_a_column(tmp_path, capsys):
+    wide, long = tmp_path / "wide.csv", tmp_path / "long.csv"
+    rows = [(p, *(law(p) for law in PARTS.values()), sum(law(p) for law in PARTS.values())) for p in SCALES]
+    wide.write_text("app,ranks,work,halo,wait,seconds\n" + "".join(f"a,{','.join(map(str, row))}\n" for row in rows))
+    lines = [f"a,{p},{name},{law(p)},{total}" for p, *_, total in rows for name, law in PARTS.items()]
+    long.write_text("\n".join(["app,ranks,region,seconds,elapsed", *lines]) + "\n")
+    _, one, _ = run(capsys, str(wide), "--parts", "work,halo,wait")
+    _, two, _ = run(capsys, str(long), "--parts", "region", "--total", "elapsed")
+    assert set(one["parts"][0]["parts"]) == {"work", "halo", "wait"}
+    assert one["parts"] == two["parts"]
+
+
 def test_options_of_regions_need_the_column(tmp_path, capsys):
     status, _, noted = run(capsys, write(tmp_path / "r.csv"), "--total", "total")
     assert status != Exit.OK
     assert "--total needs --parts" in noted
+
+
+def study(capsys, *arguments):
+    status = main(["backtest", "parts", "--scenarios", "1", *arguments])
+    printed = capsys.readouterr()
+    return status, printed.out, printed.err
+
+
+def test_the_study_of_phases_follows_from_its_seed_and_draws(tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "parts.png"
+    status, first, _ = study(capsys, "--seed", "4", "--json", "--plot", str(picture))
+    assert status == Exit.OK
+    found = json.loads(first)
+    assert len(found["summary"]) == 27
+    assert {row["model"] for row in found["predictions"]} == {"parts", "barograph", "amdahl-log"}
+    assert picture.stat().st_size > 1000
+    assert study(capsys, "--seed", "4", "--json")[1] == first
+
+
+def test_noise_is_read_from_windows_and_from_sums_of_traces(tmp_path, capsys):
+    windows = tmp_path / "windows.csv"
+    windows.write_text("trace_no,window,sum_us\n" + "".join(f"1,{i},{i % 7}\n" for i in range(200)))
+    traces = tmp_path / "traces.csv"
+    traces.write_text("trace_no,mean_sum_us_10ms,p99_sum_us,max_sum_us\n1,50,200,900\n")
+    for file in (windows, traces):
+        status, printed, _ = study(capsys, "--noise", str(file))
+        assert status == Exit.OK
+        assert "coverage of 95 %" in printed
+    bad = tmp_path / "bad.csv"
+    bad.write_text("trace_no,x\n1,2\n")
+    status, _, noted = study(capsys, "--noise", str(bad))
+    assert status != Exit.OK
+    assert "neither column sum_us nor mean_sum_us_10ms" in noted

@@ -30,6 +30,8 @@ MIN_SHARED: Final = 0.85
 """Share of a problem's regions that are kept where containment is tested on the runs of other problems too."""
 MIN_SHARE: Final = 0.01
 """Parts that are smaller in every run are added to REST."""
+MAX_PARTS: Final = 20
+"""Parts of a problem; smaller ones are added to REST."""
 MAX_REGIONS: Final = 24
 """Regions considered as those inside another, largest first."""
 MAX_SUBSETS: Final = 2000
@@ -69,7 +71,8 @@ def with_rest(problem: RegionRuns, parts: Sequence[str]) -> dict[str, Floats]:
     Where parts exceed the total by more than clocks explain, they are scaled down to it.
     """
     total = problem.runs.seconds
-    kept = [name for name in parts if (problem.regions[name] / total).max() >= MIN_SHARE]
+    large = [name for name in parts if (problem.regions[name] / total).max() >= MIN_SHARE]
+    kept = sorted(large, key=lambda name: -float((problem.regions[name] / total).max()))[:MAX_PARTS]
     covered = np.sum([problem.regions[name] for name in kept], axis=0) if kept else np.zeros(total.size)
     factor = np.minimum(1.0, total / np.maximum(covered, 1e-300))
     seconds = {name: problem.regions[name] * factor for name in kept}

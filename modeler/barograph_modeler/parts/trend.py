@@ -105,7 +105,7 @@ def _series(runs: Runs) -> _Series:
 
 
 @lru_cache(maxsize=1024)
-def _bending(x: tuple[float, ...]) -> tuple[Floats, Floats]:
+def bending(x: tuple[float, ...]) -> tuple[Floats, Floats]:
     """Mean and covariance at each x of the double integral from x[0], for a curvature of mean and deviation 1."""
     points = np.array(x) - x[0]
     low, high = min(0.0, float(points.min())), max(float(points.max()), 1e-9)
@@ -120,7 +120,7 @@ def _bending(x: tuple[float, ...]) -> tuple[Floats, Floats]:
 def _moments(x: Floats, z: Floats, fall: float, point: _Point) -> tuple[Floats, Floats]:
     """Prior mean and covariance of log2 seconds, without noise."""
     at = x - point.exponent * z.sum(axis=1)
-    mean, covariance = _bending(tuple(at.tolist()))
+    mean, covariance = bending(tuple(at.tolist()))
     along, sizes = at - at[0], z - z[0]
     prior = LEVEL_SPREAD**2 + SLOPE_SPREAD**2 * np.outer(along, along) + SIZE_SPREAD**2 * sizes @ sizes.T
     return SLOPE * along + fall * point.bend * mean, prior + point.tau**2 * covariance

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from barograph.cli import MISSING_EXTRA
-from barograph.lab.backtest import alerts, limits, recognise, runtime, scaling
+from barograph.lab.backtest import alerts, limits, phases, recognise, runtime, scaling
 from barograph.lab.columns import (
     CSV_FILE,
     add_join,
@@ -44,6 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     added = (
         _add_parser(subjects),
         scaling.add_parser(subjects),
+        phases.add_parser(subjects),
         runtime.add_parser(subjects),
         alerts.add_parser(subjects),
         recognise.add_parser(subjects),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from barograph.lab.columns import console, note, percent, table
+from barograph.lab.columns import console, names, note, percent, table
 from barograph_modeler.parts.runs import RegionRuns
 from barograph_modeler.studies.parts.models import OURS, PartsCurve, curves
 from barograph_modeler.studies.parts.regions import SUM, RegionColumns, RegionTable, read_regions
@@ -22,15 +22,24 @@ MAX_SHOWN = 4
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options for times of regions."""
     add = parser.add_argument
-    add("--parts", metavar="COL", help="the column of regions: a row is the time of one region of a run")
-    add("--total", metavar="NAME", help="with --parts: the region that is the total (default: found, else their sum)")
+    add(
+        "--parts",
+        type=names,
+        metavar="COL[,COL]",
+        help="the column of regions: a row is the time of one region of a run; or the columns of regions' times",
+    )
+    add(
+        "--total",
+        metavar="NAME",
+        help="with --parts: the region or column that is the total (default: found, else the sum of regions)",
+    )
     add("--run", metavar="COL", help="with --parts: the column that identifies runs (default: repeats in file order)")
 
 
 def read(path: Path, columns: Columns, options: argparse.Namespace) -> RegionTable:
     """The runs of a file with their regions. Prints what the total is. Raises BadTable and OSError."""
     found = read_regions(path, columns, RegionColumns(options.parts, options.run, options.total))
-    if options.total is None:
+    if options.total is None and len(options.parts) == 1:
         note(f"the total of {path} is {'the sum of all regions' if found.total == SUM else repr(found.total)}")
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -34,11 +34,13 @@ MIN_COVERED: Final = 0.9
 
 
 class RegionColumns(NamedTuple):
-    """region: the column of names. run: the column that identifies runs; None if repeats follow each other in the
-    file. total: name of the region that is the total; None to find it.
+    """region: the column of names; or several columns, with the seconds of a region each, where a row is a whole run.
+
+    run: the column that identifies runs; None if repeats follow each other in the file. total: the region that is the
+    total, or a column that has it; None to find it.
     """
 
-    region: str
+    region: Sequence[str]
     run: str | None = None
     total: str | None = None
 
@@ -77,20 +79,23 @@ def read_regions(path: Path, columns: Columns, region: RegionColumns) -> RegionT
         nodes = table.numbers(columns.nodes, wanted, whole, blank=True)
     size = np.ones(seconds.size) if columns.size is None else table.positive(columns.size, blank=True)
     known = np.isfinite(seconds) & np.isfinite(ranks) & np.isfinite(size)
-    names = table.column(region.region)
-    marks = _marks(table, columns, region, known)
+    wide = len(region.region) > 1
+    rows = _wide(table, columns, region) if wide else _long(table, seconds, region)
+    marks = [(str(i),) for i in range(seconds.size)] if wide else _marks(table, columns, region, known)
     found: defaultdict[tuple[str, ...], dict[tuple[str, ...], _Run]] = defaultdict(dict)
     for cells, members in positions(table.keys(columns.by)).items():
         for i in members:
             if known[i]:
                 run = found[cells].setdefault(marks[i], _Run(ranks[i], nodes[i], size[i], {}))
-                if names[i] in run.regions:
-                    raise BadTable(f"{path}, line {table.rows[i][0]}: region {names[i]!r} is in this run already")
-                run.regions[names[i]] = float(seconds[i])
+                if twice := next(
+                    (name for name in rows[i] if run.regions.get(name, rows[i][name]) != rows[i][name]), None
+                ):
+                    raise BadTable(f"{path}, line {table.rows[i][0]}: region {twice!r} is in this run already")
+                run.regions.update(rows[i])
     every = [run.regions for runs in found.values() for run in runs.values()]
     if not every:
         raise BadTable(f"{path} has no row with {columns.value} and {columns.ranks}, expected some to learn from")
-    total = total_region(every) if region.total is None else region.total
+    total = columns.value if wide else region.total or total_region(every)
     if region.total is not None and not any(total in one for one in every):
         raise BadTable(f"{path}: no run has the region {total!r}, expected the total of each run (--total)")
     workloads, regions = [], {}
@@ -136,6 +141,23 @@ def _region_runs(runs: list[_Run], total: str) -> RegionRuns:
     return RegionRuns(Runs.of(ranks, seconds, nodes=own_nodes, size=[run.size for run in runs]), columns)
 
 
+def _long(table: CsvTable, seconds: Floats, region: RegionColumns) -> list[dict[str, float]]:
+    """The region of each row; with a column of totals, the total too."""
+    rows = [{name: float(one)} for name, one in zip(table.column(region.region[0]), seconds, strict=True)]
+    if region.total is not None and region.total in table.header and not any(region.total in row for row in rows):
+        totals = table.positive(region.total, "seconds above 0", blank=True).tolist()
+        rows = [row | {region.total: total} if total > 0 else row for row, total in zip(rows, totals, strict=True)]
+    return rows
+
+
+def _wide(table: CsvTable, columns: Columns, region: RegionColumns) -> list[dict[str, float]]:
+    """The regions of each row, which is a run, and its total."""
+    good = "seconds, at least 0"
+    every = {name: table.numbers(name, good, lambda x: x >= 0, blank=True) for name in (*region.region, columns.value)}
+    known = {name: column.tolist() for name, column in every.items()}
+    return [{name: known[name][i] for name in known if known[name][i] >= 0} for i in range(len(table.rows))]
+
+
 def _marks(table: CsvTable, columns: Columns, region: RegionColumns, known: np.ndarray) -> list[tuple[str, ...]]:
     """What identifies the run of each row inside its workload."""
     kinds = [name for name in (columns.ranks, columns.size, columns.nodes) if name is not None]
@@ -144,7 +166,9 @@ def _marks(table: CsvTable, columns: Columns, region: RegionColumns, known: np.n
         return keys
     counts: defaultdict[tuple[str, ...], int] = defaultdict(int)
     marks = []
-    for key, own, name, is_known in zip(keys, table.keys(columns.by), table.column(region.region), known, strict=True):
+    for key, own, name, is_known in zip(
+        keys, table.keys(columns.by), table.column(region.region[0]), known, strict=True
+    ):
         repeat = (*own, *key, name)
         marks.append((*key, str(counts[repeat])))
         counts[repeat] += bool(is_known)

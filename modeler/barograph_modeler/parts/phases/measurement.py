@@ -1,0 +1,82 @@
+"""What Barograph measures of a run: for each call-site class its work, its communication and its number of calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from barograph_modeler.maxima.sample import Floats
+
+
+@dataclass(frozen=True)
+class PhaseMeasurement:
+    """One call-site class in one run; times are seconds per interval.
+
+    count: intervals. own: work of a rank, mean over ranks and intervals. between, within: standard deviations of the
+    means of nodes, and of ranks about their node, as shares of own; NaN with one node, or one rank per node.
+    deviations: (m,), ascending values of a rank's work in one interval minus that rank's mean, as shares of own;
+    shares: (m,), the share of all intervals and ranks that each stands for, with sum 1. slowest: work of the slowest
+    rank, mean over intervals. exchange: point-to-point time of the slowest rank, which waits for no neighbour.
+    messages, exchange_bytes: sent by a rank per interval. collective: time of the last rank in the collective call.
+    collective_bytes: its size.
+    """
+
+    count: float
+    own: float
+    between: float
+    within: float
+    deviations: Floats
+    shares: Floats
+    slowest: float
+    exchange: float
+    messages: float
+    exchange_bytes: float
+    collective: float
+    collective_bytes: float
+
+
+@dataclass(frozen=True)
+class PhaseRun:
+    """One run. size: of the problem, 1 if unknown. seconds: of the whole run. other: seconds outside of all classes.
+
+    phases: measurements by call-site class, the same classes in every run of a problem.
+    """
+
+    ranks: int
+    nodes: int
+    size: float
+    seconds: float
+    other: float
+    phases: Mapping[str, PhaseMeasurement]
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.nodes <= self.ranks:
+            raise ValueError(f"nodes are {self.nodes}, expected 1 to {self.ranks}, the number of ranks")
+        if not (self.size > 0 and self.seconds > 0 and self.other >= 0):
+            found = f"{self.size}, {self.seconds} and {self.other}"
+            raise ValueError(f"size, seconds and other are {found}, expected numbers above 0, other at least 0")
+
+    @property
+    def per_node(self) -> float:
+        """Ranks per node."""
+        return self.ranks / self.nodes
+
+    @property
+    def load(self) -> float:
+        """Size per rank."""
+        return self.size / self.ranks
+
+
+def pooled_spread(spreads: Floats, freedom: Floats) -> tuple[float, float]:
+    """Standard deviation pooled over runs, and its degrees of freedom. NaN are left out; (0, 0) if all are.
+
+    >>> pooled_spread(np.array([0.01, 0.03, np.nan]), np.array([1.0, 1.0, 0.0]))
+    (0.022360679774997897, 2.0)
+    """
+    known = np.isfinite(spreads) & (freedom > 0)
+    if not known.any():
+        return 0.0, 0.0
+    total = float(freedom[known].sum())
+    return float(np.sqrt(freedom[known] @ spreads[known] ** 2 / total)), total
