@@ -1,7 +1,7 @@
 """The numbers in the tables of the documentation are those that the commands beside them print.
 
 Commands on generated data always run. Those on published measurements, which are not in the repository, run where
-BAROGRAPH_STUDY_DATA names the folder of their CSV files.
+BAROGRAPH_TEST_STUDY_DATA names the folder of their CSV files.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def test_tables_of_published_measurements_are_what_the_command_prints(number: in
     commands, tables = PAPERS[number]
     if "made.csv" in commands:
         pytest.skip("made runs have a test of their own")
-    data = os.environ.get("BAROGRAPH_STUDY_DATA")
+    data = os.environ.get("BAROGRAPH_TEST_STUDY_DATA")
     if data is None:
-        pytest.skip("BAROGRAPH_STUDY_DATA names no folder with the published measurements")
+        pytest.skip("BAROGRAPH_TEST_STUDY_DATA names no folder with the published measurements")
     shutil.copy(Path(data) / f"{FILES[number]}.csv", tmp_path)
     check(commands, tables, tmp_path)
 
