@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from barograph_modeler.limits.bounds import LimitBounds
 from barograph_modeler.limits.candidates import Candidates, candidates
 from barograph_modeler.limits.columns import COLUMNS, Column
 from barograph_modeler.limits.density import RuntimeDensity, quantile, tail_at
@@ -59,6 +60,7 @@ class LimitForecaster:
         self.risks = tuple(risks)
         self._shares = [KillShare(risk) for risk in self.risks]
         self._tails = RecentTails()
+        self._bounds = LimitBounds()
         self._jobs = RecentJobs()
         self._in_flight = JobsInFlight()
         self._weights = CandidateWeights(seed)
@@ -76,9 +78,7 @@ class LimitForecaster:
         those = candidates(row, self._jobs, job.submitted)
         density = RuntimeDensity(those.log_seconds, self._weights(those.features, job.user))
         log_tail = density.log_tail()
-        limits = tuple(
-            float(math.ceil(math.exp(quantile(log_tail, self._tails.quantile(one.share))))) for one in self._shares
-        )
+        limits = tuple(self._limit(one, log_tail, job.requested) for one in self._shares)
         kept = Candidates(those.log_seconds, those.features.astype(np.float32))
         self._waiting[key] = _Waiting(row, job.user, limits, kept, log_tail.astype(np.float32))
         self._trainable[key] = None
@@ -105,6 +105,7 @@ class LimitForecaster:
             self._tails.add(tail_at(waiting.log_tail, log_seconds))
             self._learn(waiting.candidates, waiting.user, log_seconds)
         row = waiting.row
+        self._bounds.add(seconds, float(row[Column.REQUESTED]))
         row[[Column.FAILED, Column.LOG_SECONDS, Column.ENDED]] = failed, log_seconds, now
         self._jobs.add(row)
 
@@ -113,6 +114,10 @@ class LimitForecaster:
         del self._waiting[key]
         self._trainable.pop(key, None)
         self._in_flight.end(key)
+
+    def _limit(self, share: KillShare, log_tail: Floats, requested: float) -> float:
+        seconds = math.exp(quantile(log_tail, self._tails.quantile(share.share)))
+        return float(math.ceil(min(seconds, self._bounds.bound(share.risk, requested))))
 
     def _learn(self, those: Candidates, user: int, log_seconds: float) -> None:
         self._weights.learn(those, user, log_seconds)

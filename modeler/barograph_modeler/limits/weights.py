@@ -64,7 +64,7 @@ class CandidateWeights:
         views = [one.reshape(shape) for one, shape in zip(split, SHAPES, strict=True)]
         self._hidden, self._offset, self._output, self._linear, self._width = views
         self._hidden[:] = rng.normal(0, 1 / math.sqrt(FEATURES), self._hidden.shape)
-        self._output[:] = rng.normal(0, 0.3 / math.sqrt(UNITS), self._output.shape)
+        self._output[:] = rng.normal(0, 0.05 / math.sqrt(UNITS), self._output.shape)
         for feature, weight in INITIAL.items():
             self._linear[feature] = weight
         self._descent = Adam(parameters)

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from barograph_modeler.limits.bounds import SHARE, LimitBounds
 from barograph_modeler.limits.density import KNOTS, RuntimeDensity, quantile, tail_at
 from barograph_modeler.limits.forecaster import LimitForecaster
 from barograph_modeler.limits.job import SubmittedJob
@@ -53,6 +54,17 @@ def test_a_steered_share_holds_where_the_scores_are_wrong():
         share.learn(beyond)
         tails.add(tail)
     assert killed / 20_000 == pytest.approx(0.05, rel=0.05)
+
+
+def test_no_limit_is_longer_than_what_the_longest_runtimes_and_requests_allow():
+    bounds = LimitBounds()
+    assert bounds.bound(0.01, 3600) == math.inf
+    for i in range(1000):
+        bounds.add(500.0 + i % 100, 500 if i % 2 else -1)
+    assert bounds.bound(0.1, -1) == 599
+    assert bounds.bound(0.1, 7200) == 7200
+    assert bounds.bound(0.1, 100) == pytest.approx(119, rel=0.01)
+    assert bounds.bound(0.0001, -1) == pytest.approx(599 / (SHARE * 0.0001 * 1001))
 
 
 @pytest.mark.parametrize("risk", [0.0, 1.0, math.nan])

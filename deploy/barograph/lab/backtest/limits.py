@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from pathlib import Path
 from typing import Any
 
@@ -93,9 +93,10 @@ def _show(scores: Sequence[LimitsScore], jobs: int) -> None:
     console().print(table(f"runtimes of {jobs:,} jobs", heads, rows))
     rows = []
     for one in (one for one in scores if one.limits):
-        for limit in one.limits:
+        alike = len({astuple(limit)[1:] for limit in one.limits}) == 1
+        for limit in one.limits[:1] if alike else one.limits:
             over = (f"{limit.median_over_request:.2f}", f"{limit.mean_over_request:,.1f}")
-            shares = (f"{limit.risk:g}", f"{limit.killed:.4f}")
+            shares = ("any" if alike else f"{limit.risk:g}", f"{limit.killed:.4f}")
             rows.append([one.predictor, one.part, *shares, *over, f"{limit.unused_hours:,.0f}"])
     limit_heads = ("limit", "jobs", "risk", "killed", "median over", "mean over", "unused hours")
     console().print(table("time limits", limit_heads, rows, left=(0, 1)))
