@@ -1,9 +1,10 @@
-"""Four forecasts of one run's time: from the total and from its parts, by weighted shapes and by trends.
+"""Five forecasts of one run's time: from the total and from its parts, by weighted shapes and by trends.
 
 - TOTAL: the predictor of `scaling`, which does not use parts.
 - TOTAL_TREND: a trend of the total.
 - PARTS: the sum of weighted shapes of each part; for problems of several sizes the predictor of `scaling` for each.
 - PARTS_TREND: the sum of the trends of each part.
+- PARTS_LINES: the sum of nearly straight trends: a power law for each part.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.parts.curves import PartCurves
 from barograph_modeler.parts.disjoint import with_rest
 from barograph_modeler.parts.runs import RegionRuns
-from barograph_modeler.parts.trend import BENDS_OF_TOTAL, Trends
+from barograph_modeler.parts.trend import BENDS_OF_TOTAL, NEARLY_STRAIGHT, Trends
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.mixture import Mixture
 from barograph_modeler.scaling.predictor import Prediction, Predictor, fit
@@ -28,7 +29,7 @@ TOTAL: Final = "total"
 TOTAL_TREND: Final = "trend of the total"
 PARTS: Final = "parts"
 PARTS_TREND: Final = "trends of parts"
-EXPERTS: Final = (TOTAL, TOTAL_TREND, PARTS, PARTS_TREND)
+PARTS_LINES: Final = "lines of parts"
 CENTRAL: Final = (0.16, 0.5, 0.84)
 """Levels from which median and spread of a mixture are taken."""
 TOGETHER: Final = 0.5
@@ -48,7 +49,7 @@ class ExpertForecast:
 
 
 class Experts:
-    """The four forecasts, fitted to the runs of an application's problems.
+    """The five forecasts, fitted to the runs of an application's problems.
 
     parts: names of disjoint parts of each problem, as from `disjoint`.
     """
@@ -64,6 +65,7 @@ class Experts:
             for part, column in seconds.items():
                 runs[part][name] = one.part(column)
         self._trends = {part: Trends(some) for part, some in runs.items()}
+        self._lines = {part: Trends(some, (0.0,), NEARLY_STRAIGHT) for part, some in runs.items()}
         self._laws = {part: _law(some) for part, some in runs.items()}
 
     def at(self, problem: str, ranks: float, sizes: Floats) -> dict[str, ExpertForecast]:
@@ -73,6 +75,7 @@ class Experts:
             TOTAL_TREND: _single(self._total_trend.at(problem, ranks, sizes)),
             PARTS: _sum({part: self._laws[part](problem, ranks, sizes) for part in self._parts[problem]}),
             PARTS_TREND: _sum({part: self._trends[part].at(problem, ranks, sizes) for part in self._parts[problem]}),
+            PARTS_LINES: _sum({part: self._lines[part].at(problem, ranks, sizes) for part in self._parts[problem]}),
         }
         return {name: one for name, one in found.items() if one is not None}
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from barograph_modeler.parts.combination import Combination, HeldOut, combined_spread
 from barograph_modeler.parts.disjoint import disjoint
-from barograph_modeler.parts.experts import PARTS, PARTS_TREND, TOTAL, TOTAL_TREND, ExpertForecast, Experts
+from barograph_modeler.parts.experts import PARTS, PARTS_LINES, PARTS_TREND, TOTAL, TOTAL_TREND, ExpertForecast, Experts
 from barograph_modeler.parts.runs import RegionRuns
 from barograph_modeler.scaling.answer import TAIL, Refusal
 from barograph_modeler.scaling.configurations import Configurations
@@ -29,7 +29,7 @@ MAX_AHEAD: Final = 2
 MIN_SCALES: Final = 3
 """Scales of a problem before a cut: from two scales a trend has no curvature, and its error there says nothing of its
 error from three."""
-PRIOR: Final[Mapping[str, float]] = {TOTAL: 0.2, TOTAL_TREND: 0.2, PARTS: 0.2, PARTS_TREND: 0.4}
+PRIOR: Final[Mapping[str, float]] = {TOTAL: 0.2, TOTAL_TREND: 0.2, PARTS: 0.2, PARTS_TREND: 0.2, PARTS_LINES: 0.2}
 """Weights without held-out scales."""
 FREEDOM: Final = 5.0
 """Degrees of freedom of the answer."""

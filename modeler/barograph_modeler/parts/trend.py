@@ -34,6 +34,7 @@ BENDS_OF_TOTAL: Final = (0.0, 0.05, 0.1)
 less where time falls more slowly, and 0 where it does not fall. A sum of laws
 bends more than each of them."""
 TAUS: Final = (0.02, 0.06, 0.2)
+NEARLY_STRAIGHT: Final = (0.0, 0.02)
 NOISES: Final = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 """Standard deviations of a scale about the curve, in log2 seconds; of repeats the measured variance is added."""
 USUAL_NOISE: Final = 0.05
@@ -78,10 +79,12 @@ class _Point(NamedTuple):
 class Trends:
     """Trends of one part in all problems that have it. problems: runs with the seconds of the part."""
 
-    def __init__(self, problems: Mapping[str, Runs], bends: Sequence[float] = BENDS) -> None:
+    def __init__(
+        self, problems: Mapping[str, Runs], bends: Sequence[float] = BENDS, taus: Sequence[float] = TAUS
+    ) -> None:
         self._series = {name: _series(runs) for name, runs in problems.items()}
         sized = any(np.ptp(one.z, axis=0).any() for one in self._series.values())
-        self._grid = [_Point(*row) for row in product(EXPONENTS if sized else (0.0,), bends, TAUS, NOISES)]
+        self._grid = [_Point(*row) for row in product(EXPONENTS if sized else (0.0,), bends, taus, NOISES)]
         likelihoods = np.sum([[_log_likelihood(one, at) for at in self._grid] for one in self._series.values()], axis=0)
         likelihoods = likelihoods - [np.log1p((at.noise / USUAL_NOISE) ** 2) for at in self._grid]
         weights = np.exp(likelihoods - likelihoods.max())
