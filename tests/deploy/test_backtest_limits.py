@@ -124,12 +124,15 @@ def test_what_is_no_log_is_one_error(text, wanted, tmp_path, capsys):
     assert (out, err) == ("", f"barograph backtest: {log}{wanted}\n")
 
 
-def test_a_cut_gzip_file_is_one_error(tmp_path, capsys):
+@pytest.mark.parametrize("cut", [slice(0, -100), slice(5, None)])
+def test_a_damaged_gzip_file_is_one_error(cut, tmp_path, capsys):
     packed = tmp_path / "log.swf.gz"
     whole = gzip.compress(job_log.write(tmp_path / "log.swf", job_log.repetitive(200, 7)).read_bytes())
-    packed.write_bytes(whole[:-100])
+    packed.write_bytes(whole[cut])
     assert limits(packed) == 65
-    assert capsys.readouterr().err.endswith("expected a whole gzip file\n")
+    err = capsys.readouterr().err
+    assert err.startswith(f"barograph backtest: {packed}: ")
+    assert err.endswith("expected a whole gzip file\n")
 
 
 def test_the_plot_is_a_png_file(tmp_path, capsys):

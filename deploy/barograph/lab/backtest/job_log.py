@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import zlib
 from collections import Counter
 from collections.abc import Sequence
@@ -43,7 +44,7 @@ def read_jobs(file: Path, progress: Progress) -> tuple[list[LoggedJob], Counter[
                     skipped[job] += 1
                 else:
                     jobs.append(job)
-    except (EOFError, zlib.error) as error:
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise BadTable(f"{file}: {error}, expected a whole gzip file") from error
     if len(jobs) < MIN_JOBS:
         raise BadTable(f"{file}: {len(jobs)} jobs that ran, expected at least {MIN_JOBS} in Standard Workload Format")
