@@ -23,9 +23,9 @@ from barograph_modeler.maxima.sample import Floats
 
 RISKS: Final = (0.01, 0.05, 0.1)
 MAX_WAITING: Final = 5000
-"""Jobs in flight from whose end the weights learn, 25 kB each; of more, the newest."""
+"""Jobs in flight from whose end the weights learn, 30 kB each; of more, the newest."""
 REMEMBERED: Final = 2000
-"""Ended jobs from which the weights learn again, 25 kB each."""
+"""Ended jobs from which the weights learn again, 30 kB each."""
 REPEATS: Final = 2
 """Of them, per ended job."""
 
@@ -53,7 +53,7 @@ class LimitForecaster:
     """Jobs are submitted, start and end, in order of time; each is predicted when it is submitted.
 
     risks: shares of jobs that may exceed the limits, between 0 and 1. seed: of the initial weights and of what is
-    learned again. About 0.6 ms a job; at most 250 MB.
+    learned again. About 0.7 ms a job; at most 400 MB.
     """
 
     def __init__(self, risks: Sequence[float] = RISKS, seed: int = 0) -> None:
