@@ -30,6 +30,8 @@ MIN_SHARED: Final = 0.85
 """Share of a problem's regions that are kept where containment is tested on the runs of other problems too."""
 MIN_SHARE: Final = 0.01
 """Parts that are smaller in every run are added to REST."""
+MIN_REST: Final = 0.002
+"""Least share of the total that REST has where it is a part: a difference of 0 has no law in logarithms."""
 MAX_PARTS: Final = 20
 """Parts of a problem; smaller ones are added to REST."""
 MAX_REGIONS: Final = 24
@@ -66,7 +68,7 @@ def _found(
 
 
 def with_rest(problem: RegionRuns, parts: Sequence[str]) -> dict[str, Floats]:
-    """Seconds of each part, (runs,), and of REST; parts below MIN_SHARE are in REST. Sums to the total.
+    """Seconds of each part, (runs,), and of REST; small parts are in REST. Sums to the total, or MIN_REST more.
 
     Where parts exceed the total by more than clocks explain, they are scaled down to it.
     """
@@ -78,7 +80,7 @@ def with_rest(problem: RegionRuns, parts: Sequence[str]) -> dict[str, Floats]:
     seconds = {name: problem.regions[name] * factor for name in kept}
     rest = np.maximum(total - covered, 0.0)
     if not kept or (rest / total).max() >= MIN_SHARE:
-        seconds[REST] = rest
+        seconds[REST] = np.maximum(rest, MIN_REST * total)
     return seconds
 
 

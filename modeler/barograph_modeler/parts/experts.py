@@ -32,6 +32,8 @@ PARTS_TREND: Final = "trends of parts"
 PARTS_LINES: Final = "lines of parts"
 CENTRAL: Final = (0.16, 0.5, 0.84)
 """Levels from which median and spread of a mixture are taken."""
+MAX_AWAY: Final = 2.5
+"""Spreads of the total's forecast by which another may differ: erratic parts are not followed further."""
 TOGETHER: Final = 0.5
 """Correlation of the errors of parts: runs of one scale share nodes, clocks and network."""
 
@@ -77,7 +79,10 @@ class Experts:
             PARTS_TREND: _sum({part: self._trends[part].at(problem, ranks, sizes) for part in self._parts[problem]}),
             PARTS_LINES: _sum({part: self._lines[part].at(problem, ranks, sizes) for part in self._parts[problem]}),
         }
-        return {name: one for name, one in found.items() if one is not None}
+        known = {name: one for name, one in found.items() if one is not None}
+        if TOTAL in known:
+            known = {name: _near(one, known[TOTAL]) for name, one in known.items()}
+        return known
 
 
 def _sum(parts: Mapping[str, Mixture | None]) -> ExpertForecast | None:
@@ -92,6 +97,13 @@ def _sum(parts: Mapping[str, Mixture | None]) -> ExpertForecast | None:
     variance = TOGETHER * spreads.sum() ** 2 + (1 - TOGETHER) * (spreads**2).sum()
     seconds = {part: float(np.exp(logs[i])) for i, part in enumerate(known)}
     return ExpertForecast(total, float(np.sqrt(variance)), seconds)
+
+
+def _near(forecast: ExpertForecast, total: ExpertForecast) -> ExpertForecast:
+    """The forecast, not farther from that of the total than this one's own error explains."""
+    reach = MAX_AWAY * total.spread
+    median = float(np.clip(forecast.median, total.median - reach, total.median + reach))
+    return ExpertForecast(median, min(forecast.spread, reach), forecast.parts)
 
 
 def _law(problems: Mapping[str, Runs]) -> PartLaw:

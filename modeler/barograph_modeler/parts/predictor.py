@@ -21,6 +21,7 @@ from barograph_modeler.scaling.answer import TAIL, Refusal
 from barograph_modeler.scaling.configurations import Configurations
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.mixture import Mixture
+from barograph_modeler.scaling.predictor import WIDEST
 
 MAX_CUTS: Final = 3
 """Times that scales are held out."""
@@ -105,7 +106,9 @@ def held_out(problems: Mapping[str, RegionRuns]) -> Iterator[HeldOut]:
                 yield HeldOut(name, errors, {expert: one.spread for expert, one in forecasts.items()})
 
 
-def _answer(forecasts: Mapping[str, ExpertForecast], weights: Mapping[str, float], factor: float) -> PartsPrediction:
+def _answer(
+    forecasts: Mapping[str, ExpertForecast], weights: Mapping[str, float], factor: float
+) -> PartsPrediction | Refusal:
     medians = np.array([one.median for one in forecasts.values()])
     spreads = np.array([one.spread for one in forecasts.values()])
     shares = np.array(list(weights.values()))
@@ -113,6 +116,8 @@ def _answer(forecasts: Mapping[str, ExpertForecast], weights: Mapping[str, float
     spread = factor * float(combined_spread(medians[None], spreads[None], shares)[0])
     mixture = Mixture.single(middle, spread, FREEDOM)
     lower, upper = (float(np.exp(mixture.quantile(p))) for p in (TAIL, 1 - TAIL))
+    if upper > WIDEST * lower:
+        return Refusal(f"the runs are too few or too irregular: the limits would be {lower:.3g} and {upper:.3g} s")
     return PartsPrediction(float(np.exp(middle)), lower, upper, _parts(forecasts, weights, middle), weights)
 
 
@@ -122,7 +127,7 @@ def _parts(forecasts: Mapping[str, ExpertForecast], weights: Mapping[str, float]
     shares: dict[str, float] = {}
     for name, weight in known.items():
         for part, seconds in forecasts[name].parts.items():
-            share = seconds / float(np.exp(forecasts[name].median)) * weight / sum(known.values())
+            share = seconds / sum(forecasts[name].parts.values()) * weight / sum(known.values())
             shares[part] = shares.get(part, 0.0) + share
     ordered = sorted(shares.items(), key=lambda item: -item[1])
     return {part: share * float(np.exp(middle)) for part, share in ordered}

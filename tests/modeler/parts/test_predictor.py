@@ -6,6 +6,7 @@ import pytest
 from barograph_modeler.parts.combination import Combination, HeldOut
 from barograph_modeler.parts.predictor import PartsPrediction, PartsPredictor
 from barograph_modeler.parts.runs import RegionRuns
+from barograph_modeler.scaling.answer import Refusal
 from barograph_modeler.scaling.history import Runs
 
 SCALES = np.array([1.0, 2, 4, 8, 16, 32])
@@ -38,6 +39,14 @@ def test_a_part_that_grows_unseen_in_the_total_is_predicted():
     answer = predictor.predict("a2", 512)
     assert answer.expected_seconds == pytest.approx(truth, rel=0.15)
     assert answer.lower_seconds < truth < answer.upper_seconds
+
+
+def test_a_part_that_appears_from_nothing_is_no_prediction():
+    p = np.array([2.0, 4, 8])
+    runs = Runs.of(p, [56.0, 31.0, 18.5])
+    answer = PartsPredictor({"a": RegionRuns(runs, {"work": 100 / p, "halo": 12 / p})}).predict("a", 64)
+    assert isinstance(answer, Refusal)
+    assert "too few or too irregular" in answer.reason
 
 
 def test_the_answer_is_the_same_each_time():
