@@ -16,10 +16,9 @@ from barograph_modeler.forecasts.curve import ScalingCurve, scaling_curve
 from barograph_modeler.forecasts.fitting import FitQueue
 from barograph_modeler.forecasts.history import Application, WorkloadHistory, WorkloadPlace
 from barograph_modeler.forecasts.problems import ProblemSpace
-from barograph_modeler.scaling.amdahl import AmdahlFit, fit_amdahl
+from barograph_modeler.scaling.amdahl.share import AmdahlFit, fit_amdahl
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.predictor import Prediction, Predictor, fit
-from barograph_modeler.scaling.sizes.weighing import ModelWeights
 from barograph_modeler.state.gate import Gate
 
 FITS: Final = 16
@@ -52,7 +51,7 @@ class KnownParams(NamedTuple):
 class Published(NamedTuple):
     """The predictor of one application and the space of its problems, the runs it was fitted to by problem, the
     parameters that have been run with the newest last, predictions for its newest workloads, and of its newest problem
-    the scaling curve and Amdahl's law. weights: of the models of sizes; None if no problem has several."""
+    the scaling curve and Amdahl's law. weights: of models of scaling, by case."""
 
     application: Application
     space: ProblemSpace
@@ -62,7 +61,7 @@ class Published(NamedTuple):
     seen: Sequence[WorkloadPrediction]
     curve: ScalingCurve | None = None
     amdahl: AmdahlFit | None = None
-    weights: ModelWeights | None = None
+    weights: Mapping[str, Mapping[str, float]] = {}
 
 
 def publish(
@@ -90,7 +89,9 @@ def publish(
     problem, size = space.of_run(newest)
     curve = scaling_curve(predictor, f"{application} {space.name(newest)}".strip(), problem, size, problems[problem])
     amdahl = fit_amdahl(problems[problem].of_size(size))
-    weights = predictor.weights if predictor.has_sizes else None
+    weights: dict[str, Mapping[str, float]] = {"one size": predictor.calibration.weights}
+    if predictor.has_sizes:
+        weights.update(predictor.weights.by_case.items())
     return Published(application, space, predictor, problems, _known_params(space, known), seen, curve, amdahl, weights)
 
 

@@ -19,10 +19,23 @@ from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.shapes import log_times
 
 Rows: TypeAlias = slice | npt.NDArray[np.intp]
-NOISE: Final = 0.08
-"""Variance of a run relative to that of the walk over a factor of e in ranks; divided by the runs at a scale."""
-STAYS: Final = 0.05
-"""Share of that variance that repeated runs do not reduce."""
+
+
+class Misfit(NamedTuple):
+    """How scales leave a shape. odds: prior odds.
+
+    noise: variance of a run relative to that of the walk over a factor of e in ranks; divided by the runs at a scale.
+    stays: share of that variance that repeated runs do not reduce.
+    """
+
+    noise: float
+    stays: float
+    odds: float
+
+
+MISFITS: Final = (Misfit(0.08, 0.05, 1.0), Misfit(10.0, 1.0, 0.5))
+"""A curve that drifts away from its shape and is measured well; one whose scales also scatter; and one that keeps its
+shape and has scales that were measured on a bad day."""
 FREEDOM: Final = 4.0
 """Degrees of freedom of the prior on the spread."""
 
@@ -37,15 +50,18 @@ class ShapeForecast(NamedTuple):
 class ShapeEvidence:
     """Evidence from the runs of one problem and one size. Arrays have a row per shape."""
 
-    def __init__(self, runs: Runs) -> None:
+    def __init__(self, runs: Runs, misfit: Misfit = MISFITS[0]) -> None:
         known = Configurations.of(runs)
+        self.misfit = misfit
         self.scales = known.ranks
         self.runs = len(runs)
         self._x, self._y = known.log_ranks, known.log_seconds
         # The level is free, so the walk starts at the smallest scale.
         walk = np.minimum(self._x[:, None], self._x[None]) - self._x[0]
         self._repeats = known.variance
-        self._inverse = np.linalg.inv(np.linalg.cholesky(walk + NOISE * np.diag(1 / known.repeats + STAYS)))
+        self._inverse = np.linalg.inv(
+            np.linalg.cholesky(walk + misfit.noise * np.diag(1 / known.repeats + misfit.stays))
+        )
         self._one = self._inverse.sum(axis=1)
         residuals = self._residuals(slice(None))
         self.level: Floats = residuals @ self._one / (self._one @ self._one)
@@ -62,8 +78,9 @@ class ShapeEvidence:
         return np.asarray(np.sqrt((FREEDOM * expected**2 + self._squares) / self.freedom))
 
     def log_likelihood(self, expected: float) -> Floats:
-        """Log likelihood of each shape."""
-        return np.asarray(-self.freedom * np.log(self.spread(expected)))
+        """Log likelihood of each shape, but for a term that all evidence of the same runs shares."""
+        volume = float(np.log(np.diag(self._inverse)).sum() - 0.5 * np.log(self._one @ self._one))
+        return np.asarray(volume - self.freedom * np.log(self.spread(expected)))
 
     def at(self, ranks: float, expected: float, chosen: Rows = slice(None)) -> ShapeForecast:
         """Log seconds of another run on `ranks` ranks. expected: as for spread. chosen: the shapes to predict with."""
@@ -74,7 +91,7 @@ class ShapeEvidence:
         means = log_times(ranks)[chosen] + level + self._residuals(chosen) @ shared - level * (self._one @ shared)
         unknown = (1 - self._one @ shared) ** 2 / (self._one @ self._one)
         walked = abs(x - self._x[0]) - shared @ shared
-        variance = float(walked + unknown) + NOISE * (1 + STAYS)
+        variance = float(walked + unknown) + self.misfit.noise * (1 + self.misfit.stays)
         return ShapeForecast(means, np.sqrt(self.spread(expected)[chosen] ** 2 * variance + self._repeats))
 
     def _residuals(self, chosen: Rows) -> Floats:

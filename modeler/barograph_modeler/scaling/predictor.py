@@ -1,44 +1,54 @@
 """Predictions of runtime at a scale and size, with an interval, or the reason for none.
 
-Three models, each a distribution of log seconds:
+Models, each a distribution of log seconds:
 - curves of one size: its evidence (`evidence.py`) about the shapes of curves (`shapes.py`), with a prior from the other
   sizes and problems of the application (`pool.py`);
+- Amdahl's law with overhead (`amdahl/overhead.py`), where a problem has one size;
 - curves over ranks and size (`sizes/curves.py`), where a problem has several sizes;
 - the log-bilinear law of the paper (`sizes/law.py`), there too.
 
 The prediction is their mixture, weighted by how well they predicted held-out runs of the application
-(`sizes/weighing.py`). Problems without runs are predicted from others (`unseen.py`).
+(`calibration.py`, `sizes/weighing.py`), which also show how wide its interval must be. Problems without runs are
+predicted from others (`unseen.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import softmax
 
 from barograph_modeler.maxima.runtime import MINIMUM_RUNS, PRIOR_RUNS, posterior_spread, prior_spread
 from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.scaling.amdahl.overhead import OverheadLaws
 from barograph_modeler.scaling.answer import TAIL, Prediction, Refusal
+from barograph_modeler.scaling.calibration import CURVES, OVERHEAD, Calibration, HeldOutScale, join
 from barograph_modeler.scaling.configurations import Configurations
-from barograph_modeler.scaling.evidence import ShapeEvidence
+from barograph_modeler.scaling.evidence import MISFITS, ShapeEvidence
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.mixture import Mixture
+from barograph_modeler.scaling.outlier import outlying_scale
 from barograph_modeler.scaling.pool import Pool, posterior
 from barograph_modeler.scaling.shapes import log_prior, weights_by_kind
 from barograph_modeler.scaling.sizes.curves import SizedCurves
 from barograph_modeler.scaling.sizes.law import BilinearLaw
-from barograph_modeler.scaling.sizes.weighing import CURVES, LAW, MAX_PROBLEMS, SIZED, ModelWeights, held_out
+from barograph_modeler.scaling.sizes.weighing import LAW, MAX_PROBLEMS, SIZED, ModelWeights, held_out
 from barograph_modeler.scaling.unseen import from_other_problems
 
 __all__ = ["Prediction", "Predictor", "Refusal", "fit"]
 
 FARTHEST: Final = 100
 """Largest ratio of predicted to largest known ranks, and of smallest known to predicted ranks."""
-WIDEST: Final = 400.0
+WIDEST: Final = 1e12
 """Largest ratio of upper to lower limit; wider predictions are refused."""
+WIDE: Final = 20.0
+"""Ratio of upper to lower limit from which there is a warning."""
+MAX_CALIBRATED: Final = 32
+"""Latest problems by which weights and intervals are calibrated."""
 OTHERS: Final = 8
 """Most problems of an application from which a problem without runs is predicted."""
 FEWEST_OTHERS: Final = 3
@@ -50,9 +60,6 @@ OWN_RUNS: Final = "runs at this scale"
 """The model of a scale that was run often enough, or that is the only one."""
 LEAST_SPREAD: Final = 1e-4
 AS_THEY_WERE: Final = "The machine and the program are as they were."
-WIDENED: Final = 1.4
-"""Factor by which intervals are widened to hold 95 % of runs at larger scales than the largest known: split-conformal,
-from public runs of other applications (docs/engineer/scaling.md)."""
 ON_LINE: Final = 0.05
 """Largest deviation of sizes from a weak series, in logarithms."""
 
@@ -63,8 +70,10 @@ Key = tuple[str, Size]
 
 
 class Posterior(NamedTuple):
-    """The posterior of one problem and size. chosen: shapes of relevant weight. spread: expected spread of the walk."""
+    """The posterior of one problem, size and misfit. share: of this misfit. chosen: shapes of relevant weight.
+    spread: expected spread of the walk."""
 
+    share: float
     chosen: npt.NDArray[np.intp]
     weights: Floats
     spread: float
@@ -82,12 +91,31 @@ class _Problem:
         return Configurations.of(self.runs)
 
     @cached_property
+    def outliers(self) -> dict[Size, float]:
+        """By size, ranks of the scale whose runs were disturbed."""
+        found = {}
+        for size in self.sizes:
+            known = Configurations.of(self.runs.of_size(size))
+            if (at := outlying_scale(known)) is not None:
+                found[size] = float(known.ranks[at])
+        return found
+
+    @cached_property
+    def laws(self) -> OverheadLaws:
+        return OverheadLaws(Configurations.of(self.undisturbed(self.sizes[0])))
+
+    @cached_property
     def sized(self) -> SizedCurves:
         return SizedCurves(self.configurations)
 
     @cached_property
     def law(self) -> BilinearLaw:
         return BilinearLaw.of(self.configurations)
+
+    def undisturbed(self, size: Size) -> Runs:
+        """The runs of one size without those of its outlying scale."""
+        runs = self.runs.of_size(size)
+        return runs.select(runs.ranks != self.outliers[size]) if size in self.outliers else runs
 
     def default_size(self, ranks: float) -> Size | Refusal:
         """The size where none is asked for: the only one, or that of a weak series on so many ranks."""
@@ -109,10 +137,14 @@ class Predictor:
 
     def __init__(self) -> None:
         self._problems: dict[str, _Problem] = {}
-        self._evidence: dict[Key, ShapeEvidence] = {}
+        self._evidence: dict[Key, tuple[ShapeEvidence, ...]] = {}
+        """One for each misfit; the pool has the first."""
         self._pool = Pool()
-        self._posteriors: dict[Key, Posterior] = {}
+        self._posteriors: dict[Key, tuple[Posterior, ...]] = {}
         self._weights: ModelWeights | None = None
+        self._calibration: Calibration | None = None
+        self._cut: Predictor | None = None
+        """Of the latest problems, the lower half of their scales."""
 
     def update(self, problem: str, runs: Runs) -> None:
         """Learn finished runs. Only their problem is refitted; priors of the others are updated lazily."""
@@ -128,6 +160,7 @@ class Predictor:
         found = Predictor()
         found._problems, found._evidence = dict(self._problems), dict(self._evidence)
         found._pool, found._posteriors, found._weights = self._pool.copy(), dict(self._posteriors), self._weights
+        found._calibration, found._cut = self._calibration, self._cut
         for gone in self._problems.keys() - problems.keys():
             found._forget(gone)
         for problem, runs in problems.items():
@@ -143,17 +176,19 @@ class Predictor:
         self._forget(problem)
         self._problems[problem] = found = _Problem(runs)
         for size in found.sizes:
-            self._evidence[problem, size] = evidence = ShapeEvidence(found.runs.of_size(size))
-            self._pool_evidence(evidence)
+            known = found.undisturbed(size)
+            self._evidence[problem, size] = evidence = tuple(ShapeEvidence(known, one) for one in MISFITS)
+            self._pool_evidence(evidence[0])
         if len(found.sizes) > 1:
             self._weights = None
 
     def _forget(self, problem: str) -> None:
         self._posteriors.clear()
+        self._calibration = None
         if (known := self._problems.pop(problem, None)) is None:
             return
         for size in known.sizes:
-            self._pool_evidence(self._evidence.pop((problem, size)), sign=-1)
+            self._pool_evidence(self._evidence.pop((problem, size))[0], sign=-1)
         if len(known.sizes) > 1:
             self._weights = None
 
@@ -194,11 +229,13 @@ class Predictor:
         known, key = self._problems[problem], (problem, size)
         several, evidence = len(known.sizes) > 1, self._evidence.get(key)
         found = {}
-        if evidence is not None and (not several or evidence.scales.size >= OWN_SCALES):
+        if evidence is not None and (not several or evidence[0].scales.size >= OWN_SCALES):
             found[CURVES] = self._mixture(key, ranks)
         if several or not found:
             at = np.array(size)
             found |= {SIZED: known.sized.at(ranks, at), LAW: known.law.at(ranks, at)}
+        elif not several and known.runs.scales.size > 1:
+            found[OVERHEAD] = known.laws.at(ranks)
         return found
 
     def predict_known(self, problem: str, ranks: float, size: Size | None = None) -> Prediction | None:
@@ -224,6 +261,29 @@ class Predictor:
         return self._weights
 
     @property
+    def calibration(self) -> Calibration:
+        """Weights of the models of one size, and the width of intervals, from the largest scales of problems as
+        the lower half of their scales predicts them."""
+        if self._calibration is None:
+            latest = list(self._problems.items())[-MAX_CALIBRATED:]
+            known = {name: one.runs for name, one in latest if len(one.sizes) == 1 and one.runs.scales.size > 1}
+            cut = {
+                name: runs.select(runs.ranks <= runs.scales[(runs.scales.size - 1) // 2])
+                for name, runs in known.items()
+            }
+            self._cut = fit(cut) if self._cut is None else self._cut.refitted(cut)
+            self._calibration = Calibration.of(self._held_out(known, self._cut))
+        return self._calibration
+
+    def _held_out(self, problems: Mapping[str, Runs], cut: Predictor) -> Iterator[HeldOutScale]:
+        """The largest scale of each problem. cut: a predictor that has not learned it."""
+        for name, runs in problems.items():
+            known, ranks = cut._problems[name], float(runs.scales[-1])
+            if not cut._has_one_configuration(known):
+                models = cut.models(name, ranks, known.sizes[0])
+                yield HeldOutScale(models, np.log(runs.seconds[runs.ranks == ranks]))
+
+    @property
     def has_sizes(self) -> bool:
         """Whether a problem has several sizes, so that models are weighted."""
         return bool(self._weighing())
@@ -238,30 +298,41 @@ class Predictor:
     def _pool_evidence(self, evidence: ShapeEvidence, sign: int = 1) -> None:
         self._pool.add(evidence, log_prior(float(evidence.scales[-1])), sign)
 
-    def _posterior(self, key: Key) -> Posterior:
+    def _posterior(self, key: Key) -> tuple[Posterior, ...]:
         if key not in self._posteriors:
-            evidence = self._evidence[key]
-            prior, spread = self._pool.prior(evidence, log_prior(float(evidence.scales[-1])))
-            weights = posterior(evidence.log_likelihood(spread), prior)
-            chosen = np.flatnonzero(weights > NEGLIGIBLE * weights.max())
-            self._posteriors[key] = Posterior(chosen, weights[chosen] / weights[chosen].sum(), spread)
+            first = self._evidence[key][0]
+            prior, spread = self._pool.prior(first, log_prior(float(first.scales[-1])))
+            found, totals = [], []
+            for evidence in self._evidence[key]:
+                # The same variance over a factor of e in ranks, whatever part of it is noise.
+                own = spread * float(np.sqrt((1 + MISFITS[0].noise) / (1 + evidence.misfit.noise)))
+                likelihood = evidence.log_likelihood(own)
+                weights = posterior(likelihood, prior)
+                chosen = np.flatnonzero(weights > NEGLIGIBLE * weights.max())
+                totals.append(np.logaddexp.reduce(likelihood + prior) + np.log(evidence.misfit.odds))
+                found.append(Posterior(0.0, chosen, weights[chosen] / weights[chosen].sum(), own))
+            shares = softmax(totals).tolist()
+            self._posteriors[key] = tuple(one._replace(share=own) for one, own in zip(found, shares, strict=True))
         return self._posteriors[key]
 
     def _mixture(self, key: Key, ranks: float) -> Mixture:
-        evidence, posterior_ = self._evidence[key], self._posterior(key)
-        return Mixture(posterior_.weights, *evidence.at(ranks, posterior_.spread, posterior_.chosen), evidence.freedom)
+        parts = [
+            (one.share, Mixture(one.weights, *evidence.at(ranks, one.spread, one.chosen), evidence.freedom))
+            for evidence, one in zip(self._evidence[key], self._posterior(key), strict=True)
+        ]
+        return Mixture.joined(parts)
 
     def _predict_unseen(self, problem: str, ranks: float) -> Prediction | Refusal:
         keys = list(self._evidence)
         keys = [keys[i] for i in np.unique(np.linspace(0, len(keys) - 1, OTHERS).astype(int))] if keys else []
-        keys = [key for key in keys if self._too_far(self._evidence[key].scales, ranks) is None]
+        keys = [key for key in keys if self._too_far(self._evidence[key][0].scales, ranks) is None]
         if len(keys) < FEWEST_OTHERS:
             return Refusal(
                 f"{problem} was never seen, and {len(keys)} other problems of the application were seen near {ranks:g}"
                 f" ranks, expected {FEWEST_OTHERS}"
             )
         mixture = from_other_problems([self._mixture(key, ranks) for key in keys])
-        found = _limits(mixture.widened(WIDENED), ranks)
+        found = _limits(mixture.widened(self.calibration.factor), ranks)
         if isinstance(found, Refusal):
             return found
         condition = "This problem was never seen: it is taken to be one more like the others of the application."
@@ -276,10 +347,11 @@ class Predictor:
         return None
 
     def _answer(self, models: Mapping[str, Mixture], known: _Problem, key: Key, ranks: float) -> Prediction | Refusal:
-        weights = dict.fromkeys(models, 1.0)
-        if len(models) > 1:
+        weights = self.calibration.weights
+        if SIZED in models:
             weights = self.weights.of_models(models, is_series=known.configurations.is_series)
-        mixture = Mixture.joined([(weights[name], one) for name, one in models.items()]).widened(WIDENED)
+        weights, mixture = join(models, weights)
+        mixture = mixture.widened(self.calibration.factor)
         limits = _limits(mixture, ranks)
         if isinstance(limits, Refusal):
             return limits
@@ -294,14 +366,14 @@ class Predictor:
             int(known.runs.scales[-1]),
             len(self._problems) - 1,
             _conditions(known, key[1]),
-            _warnings(known.runs, ranks),
+            (*_warnings(known.runs, ranks), *_doubts(known, key[1], limits)),
             mixture,
         )
 
     def _kinds(self, keys: list[Key]) -> dict[str, float]:
-        posteriors = [self._posterior(key) for key in keys]
-        chosen = np.concatenate([posterior_.chosen for posterior_ in posteriors])
-        return weights_by_kind(chosen, np.concatenate([one.weights for one in posteriors]) / len(posteriors))
+        posteriors = [one for key in keys for one in self._posterior(key)]
+        chosen = np.concatenate([one.chosen for one in posteriors])
+        return weights_by_kind(chosen, np.concatenate([one.share * one.weights for one in posteriors]) / len(keys))
 
 
 def _limits(mixture: Mixture, ranks: float) -> tuple[float, float, float] | Refusal:
@@ -342,6 +414,14 @@ def _conditions(known: _Problem, size: Size) -> tuple[str, ...]:
         AS_THEY_WERE,
         f"Size {numbers} was never run: it is predicted from {count} size{'s' * (count > 1)} that were.",
     )
+
+
+def _doubts(known: _Problem, size: Size, limits: tuple[float, float, float]) -> Iterator[str]:
+    _, lower, upper = limits
+    if upper > WIDE * lower:
+        yield f"The limits are {upper / lower:.2g} times apart: the runs are too few or too irregular for more."
+    if (ranks := known.outliers.get(size)) is not None:
+        yield f"The runs on {ranks:g} ranks are far from the curve of the others and were left out."
 
 
 def _warnings(runs: Runs, ranks: float) -> tuple[str, ...]:

@@ -12,13 +12,15 @@ from barograph_agent.protocol.tables import MAX_RANKS
 from barograph_modeler.forecasts.history import Application
 from barograph_modeler.forecasts.library import Published, smallest_scale
 from barograph_modeler.forecasts.problems import AmbiguousWork, ProblemSize
-from barograph_modeler.scaling.amdahl import fit_amdahl
+from barograph_modeler.scaling.amdahl.share import fit_amdahl
 from barograph_modeler.scaling.predictor import Prediction, Refusal
 from barograph_modeler.serving.question import BadQuestion, Question
 
 LEVEL: Final = 0.95
 MIN_GAIN: Final = 1.25
 """Doubling the ranks pays if it makes the run at least this many times as fast."""
+MAX_RATIO: Final = 400.0
+"""Ratio of upper to lower limit up to which a time limit is proposed."""
 POINTS: Final = 40
 OBSERVED: Final = 2_000
 OTHERS: Final = 5
@@ -62,13 +64,12 @@ def answer(known: Published, question: Question) -> dict[str, Any]:
         "others": query.others(),
     }
     if isinstance(prediction, Prediction):
-        limit = prediction.quantile(1 - question.risk)
         reply |= {
             "expected_seconds": prediction.expected_seconds,
             "lower_seconds": prediction.lower_seconds,
             "upper_seconds": prediction.upper_seconds,
             "level": LEVEL,
-            "limit": {"risk": question.risk, "seconds": limit, "request_seconds": round_up_limit(limit)},
+            "limit": _time_limit(prediction, question.risk),
             "speedup": query.speedup(prediction),
             "pays": query.pays(),
             "amdahl": query.amdahl(),
@@ -85,6 +86,14 @@ def answer(known: Published, question: Question) -> dict[str, Any]:
     if question.curve:
         reply |= {"curve": query.curve(), "observed": query.observed()}
     return reply
+
+
+def _time_limit(prediction: Prediction, risk: float) -> dict[str, Any] | None:
+    """The limit to ask for; None where the interval is too wide for one that is of use."""
+    if prediction.upper_seconds > MAX_RATIO * prediction.lower_seconds:
+        return None
+    seconds = prediction.quantile(1 - risk)
+    return {"risk": risk, "seconds": seconds, "request_seconds": round_up_limit(seconds)}
 
 
 def round_up_limit(seconds: float) -> int:

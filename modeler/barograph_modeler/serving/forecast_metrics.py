@@ -104,15 +104,21 @@ def _weights(forecaster: Forecaster) -> Iterator[Metric]:
     newest = itertools.islice(reversed(list(forecaster.library.published.values())), MAX_CURVES)
     yield gauge(
         "barograph_scaling_model_weight_ratio",
-        "Weight of a model of scaling in predictions of an application with several sizes, as a ratio",
+        "Weight of a model of scaling in predictions of an application, as a ratio",
         (
             ([str(known.application), case, model], weight)
             for known in newest
-            if known.weights is not None
-            for case, weights in known.weights.by_case.items()
+            for case, weights in known.weights.items()
             for model, weight in weights.items()
         ),
         *("application", "case", "model"),
+    )
+    newest = itertools.islice(reversed(list(forecaster.library.published.values())), MAX_CURVES)
+    yield gauge(
+        "barograph_prediction_widening_ratio",
+        "Factor by which prediction intervals of an application are widened, from held-out runs, as a ratio",
+        (([str(known.application)], known.predictor.calibration.factor) for known in newest),
+        "application",
     )
 
 

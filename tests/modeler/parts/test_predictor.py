@@ -43,7 +43,7 @@ def test_a_part_that_grows_unseen_in_the_total_is_predicted():
 
 def test_a_part_that_appears_from_nothing_is_no_prediction():
     p = np.array([2.0, 4, 8])
-    runs = Runs.of(p, [56.0, 31.0, 18.5])
+    runs = Runs.of(p, [56e9, 31.0, 18.5e9])
     answer = PartsPredictor({"a": RegionRuns(runs, {"work": 100 / p, "halo": 12 / p})}).predict("a", 64)
     assert isinstance(answer, Refusal)
     assert "too few or too irregular" in answer.reason

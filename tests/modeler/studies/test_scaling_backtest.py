@@ -67,15 +67,15 @@ def test_workloads_of_few_scales_are_learned_only_and_blank_rows_are_counted(tmp
     file = write(tmp_path / "runs.csv", [*amdahl("a", 1, 100), *amdahl("b", 1, 90, (1, 2)), ("a", 128, "")])
     _, found, said = run(capsys, file, "--models", "barograph")
     assert {row["by"]["app"] for row in found["workloads"]} == {"a"}
-    assert f"1 rows of {file} have a blank time, scale or size and are left out" in said
+    assert f"1 rows of {file} have no time above 0, or a blank scale or size, and are left out" in said
     assert "1 of 2 workloads are only learned" in said
 
 
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        (("a", 2, 0), "line 9: column 'seconds' is '0', expected seconds above 0"),
-        (("a", 2, -1), "line 9: column 'seconds' is '-1', expected seconds above 0"),
+        (("a", 2, "inf"), "line 9: column 'seconds' is 'inf', expected seconds, not negative"),
+        (("a", 2, -1), "line 9: column 'seconds' is '-1', expected seconds, not negative"),
         (("a", 0, 1), "line 9: column 'ranks' is '0', expected a whole number from 1 to 100000000"),
         (("a", 10**9, 1), "line 9: column 'ranks' is '1000000000', expected a whole number from 1 to 100000000"),
         (("a", "2 nodes", 1), "line 9: column 'ranks' is '2 nodes', expected a whole number from 1 to 100000000"),

@@ -148,7 +148,7 @@ def _scored(splits: Sequence[WorkloadSplit], options: argparse.Namespace) -> lis
 
 def _note_blank(path: Path, blank: int) -> None:
     if blank:
-        note(f"{blank} rows of {path} have a blank time, scale or size and are left out")
+        note(f"{blank} rows of {path} have no time above 0, or a blank scale or size, and are left out")
 
 
 def _show(rows: Sequence[ModelAccuracy]) -> None:

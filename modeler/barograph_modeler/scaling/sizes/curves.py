@@ -16,7 +16,7 @@ import numpy as np
 
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.configurations import Configurations
-from barograph_modeler.scaling.evidence import FREEDOM, NOISE, STAYS
+from barograph_modeler.scaling.evidence import FREEDOM, MISFITS
 from barograph_modeler.scaling.mixture import Mixture
 from barograph_modeler.scaling.pool import SPREAD, posterior
 from barograph_modeler.scaling.shapes import SHAPES, log_prior, log_times_of_size
@@ -35,6 +35,7 @@ MIN_EXPONENT: Final = 0.3
 """Exponents below it have the spread of this one."""
 SIZE_WALK: Final = 1.0
 """Variance of the random walk over a factor of e in work, over that in ranks."""
+NOISE, STAYS, _ = MISFITS[0]
 NEGLIGIBLE: Final = 1e-3
 """Shapes with a smaller share of the largest weight are left out."""
 

@@ -12,12 +12,12 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 import numpy as np
 
+from barograph_modeler.scaling.calibration import CURVES
 from barograph_modeler.scaling.configurations import Configurations
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.mixture import Mixture
 from barograph_modeler.scaling.sizes.stacking import stack
 
-CURVES: Final = "curves of the size"
 SIZED: Final = "curves over sizes"
 LAW: Final = "log-bilinear law"
 Case: TypeAlias = Literal["known size", "new size", "series"]

@@ -45,13 +45,14 @@ class WorkloadSplit:
 
 
 def read_workloads(path: Path, columns: Columns) -> tuple[list[ScalingWorkload], int]:
-    """The workloads in file order, and the number of rows left out for a blank time, scale or size.
+    """The workloads in file order, and the number of rows left out for a time of 0 or a blank time, scale or size.
 
     The scale of a workload is its ranks or, if some rows have no ranks but all have nodes, its nodes. Raises BadTable
     for invalid cells, and OSError.
     """
     table = CsvTable(path)
-    seconds = table.positive(columns.value, "seconds above 0", blank=True)
+    seconds = table.numbers(columns.value, "seconds, not negative", lambda number: number >= 0, blank=True)
+    seconds[seconds == 0] = np.nan  # below the resolution of the clock: nothing was measured
     ranks, nodes = _counts(table, columns.ranks), _counts(table, columns.nodes)
     size = np.ones(seconds.size) if columns.size is None else table.positive(columns.size, blank=True)
     workloads, kept = [], 0

@@ -1,0 +1,37 @@
+"""A scale whose runs were disturbed: far from the line between its neighbours, where the others are near theirs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.scaling.configurations import Configurations
+
+MIN_SCALES: Final = 5
+MIN_DISTANCE: Final = 1.0
+"""Least distance in logarithms."""
+RATIO: Final = 8.0
+"""Least ratio to the largest distance of the others, without that scale."""
+
+
+def outlying_scale(known: Configurations) -> int | None:
+    """The position of the one scale of one size that does not belong to the curve; None if there is none.
+
+    The smallest and the largest scale have one neighbour only, and are never taken for it.
+    """
+    if len(known) < MIN_SCALES:
+        return None
+    distances = _distances(known.log_ranks, known.log_seconds)
+    at = int(np.argmax(np.abs(distances))) + 1
+    rest = np.delete(np.arange(len(known)), at)
+    others = np.abs(_distances(known.log_ranks[rest], known.log_seconds[rest])).max()
+    distance = abs(float(distances[at - 1]))
+    return at if distance > max(MIN_DISTANCE, RATIO * others) else None
+
+
+def _distances(x: Floats, y: Floats) -> Floats:
+    """Of each inner point from the line between its neighbours."""
+    share = (x[1:-1] - x[:-2]) / (x[2:] - x[:-2])
+    return np.asarray(y[1:-1] - (1 - share) * y[:-2] - share * y[2:])

@@ -1,0 +1,89 @@
+"""What held-out runs decide: weights of models, the width of intervals, and scales that are left out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from barograph_modeler.scaling.amdahl.overhead import OverheadLaws
+from barograph_modeler.scaling.calibration import CURVES, FACTORS, OVERHEAD, PRIOR, WIDENED, Calibration, HeldOutScale
+from barograph_modeler.scaling.configurations import Configurations
+from barograph_modeler.scaling.history import Runs
+from barograph_modeler.scaling.mixture import Mixture
+from barograph_modeler.scaling.outlier import outlying_scale
+from barograph_modeler.scaling.predictor import Prediction, fit
+
+
+def held_out(log_seconds: float, curves: float = 0.0, law: float = 0.0) -> HeldOutScale:
+    models = {CURVES: Mixture.single(curves, 0.1, 1e6), OVERHEAD: Mixture.single(law, 0.1, 1e6)}
+    return HeldOutScale(models, np.array([log_seconds]))
+
+
+def test_without_held_out_runs_the_priors_hold():
+    found = Calibration.of([])
+    total = sum(PRIOR.values())
+    assert found.weights == {name: pytest.approx(weight / total) for name, weight in PRIOR.items()}
+    assert found.factor == pytest.approx(WIDENED, rel=0.02)
+    assert found.problems == 0
+
+
+def test_the_model_that_predicted_the_held_out_scales_decides():
+    found = Calibration.of([held_out(0.02 * i, curves=0.5) for i in range(-15, 15)])
+    assert found.weights[OVERHEAD] > 0.7
+    assert sum(found.weights.values()) == pytest.approx(1)
+
+
+def test_the_factor_is_the_quantile_of_distances_in_half_widths():
+    """By hand: half a width of N(0, 0.1) is 0.196; of 100 problems 93 are 1 half width off and 7 are 2.5."""
+    half = 0.1 * 1.959964
+    every = [held_out(half * (2.5 if i % 15 == 0 else 1.0)) for i in range(100)]
+    assert Calibration.of(every).factor == pytest.approx(2.5, rel=0.02)
+    assert Calibration.of([held_out(0.0)] * 100).factor == FACTORS[0]
+    assert Calibration.of([held_out(30.0)] * 100).factor == FACTORS[-1]
+
+
+def test_intervals_of_an_application_whose_scales_scatter_are_wider():
+    def problems(noise: float) -> dict[str, Runs]:
+        rng = np.random.default_rng(5)
+        ranks = np.array([1, 2, 4, 8, 16])
+        return {str(i): Runs.of(ranks, (i + 1) * (1 + 100 / ranks) * rng.lognormal(0, noise, 5)) for i in range(20)}
+
+    quiet, noisy = (fit(problems(noise)).predict("3", 64) for noise in (0.01, 0.4))
+    assert isinstance(quiet, Prediction)
+    assert isinstance(noisy, Prediction)
+    assert np.log(noisy.upper_seconds / noisy.lower_seconds) > 1.5 * np.log(quiet.upper_seconds / quiet.lower_seconds)
+
+
+def test_one_disturbed_scale_is_left_out_and_named():
+    ranks = np.array([1, 2, 3, 4, 8, 16, 32])
+    seconds = np.array([259.1, 260.5, 260.5, 4907.5, 261.0, 261.1, 261.1])
+    answer = fit({"a": Runs.of(ranks, seconds)}).predict("a", 128)
+    assert isinstance(answer, Prediction)
+    assert answer.expected_seconds == pytest.approx(261.5, rel=0.01)
+    assert "The runs on 4 ranks are far from the curve of the others and were left out." in answer.warnings
+
+
+@pytest.mark.parametrize(
+    "seconds",
+    [
+        [100, 50, 25, 12, 6],
+        [100, 100, 100, 20, 20],
+        [100, 50, 25, 12, 600],
+        [10, 900, 2, 3000, 1],
+        [100, 50, 400, 12],
+    ],
+    ids=["smooth", "a step", "the largest scale", "all of them", "few scales"],
+)
+def test_no_scale_is_left_out_where_it_may_belong_to_the_curve(seconds):
+    runs = Runs.of(2.0 ** np.arange(len(seconds)), seconds)
+    assert outlying_scale(Configurations.of(runs)) is None
+
+
+def test_the_laws_go_on_and_a_bad_last_scale_widens_them():
+    ranks = np.array([1, 2, 4, 8, 16, 32])
+    exact = OverheadLaws(Configurations.of(Runs.of(ranks, 5 + 200 / ranks)))
+    assert np.exp(exact.at(128).quantile(0.5)) == pytest.approx(5 + 200 / 128, rel=0.01)
+    bad = 5 + 200 / ranks
+    bad[-1] *= 1.2
+    shaken = OverheadLaws(Configurations.of(Runs.of(ranks, bad))).at(128)
+    assert shaken.quantile(0.025) < np.log(5 + 200 / 128) < shaken.quantile(0.975)
