@@ -18,8 +18,8 @@ from barograph_collector.daemon.settings import load_access
 from barograph_modeler.settings import ModelerSettings
 
 TABLES = [
-    "jobs", "works", "signatures", "work_edits", "blocks", "features", "runs", "scores", "predictions", "outcomes",
-    "models",
+    "jobs", "works", "signatures", "work_edits", "blocks", "node_blocks", "features", "runs", "scores", "predictions",
+    "outcomes", "models",
 ]  # fmt: skip
 
 

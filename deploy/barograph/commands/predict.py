@@ -103,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--risk", metavar="P", help="probability of exceeding the time limit (default: 0.01)")
     parser.add_argument("--json", action="store_true", help="print the answer as one JSON object")
     parser.add_argument("--token", type=Path, metavar="FILE", help="viewer's token, if the modeler requires one")
-    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw runtime over ranks with its interval")
+    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw runtime, speedup and parts over ranks")
     parser.add_argument(
         "--modeler",
         type=http_address,

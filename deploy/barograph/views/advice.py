@@ -68,6 +68,9 @@ def _scaling(answer: Answer) -> Iterator[str]:
             f"That is {speedup['ratio']:.3g} times as fast as on {plural(speedup['base_ranks'], 'rank')}"
             f" ({span(speedup['base_seconds'])}), an efficiency of {share(speedup['efficiency'])}."
         )
+    if answer["parts"]:
+        shares = [f"{share(seconds / answer['expected_seconds'])} {part}" for part, seconds in answer["parts"].items()]
+        yield f"It consists of {'; '.join(shares)}."
     if (amdahl := answer["amdahl"]) is not None:
         lower, expected, upper = (share(one) for one in amdahl["parallel"])
         yield (

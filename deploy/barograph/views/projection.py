@@ -24,8 +24,11 @@ def plot(answer: Mapping[str, Any], path: Path) -> None:
     observed = np.array(answer["observed"], dtype=float).reshape(-1, 2)
     asked = [answer["ranks"], *limits(answer)]
     with mpl.rc_context({"font.size": 11, "axes.spines.top": False, "axes.spines.right": False}):
-        figure = Figure(figsize=(11, 5), layout="constrained")
-        left, right = figure.subplots(1, 2)
+        count = 3 if len(answer["parts_curve"]) > 1 else 2
+        figure = Figure(figsize=(5.5 * count, 5), layout="constrained")
+        left, right, *rest = figure.subplots(1, count)
+        for axes in rest:
+            _draw_parts(axes, answer["parts_curve"])
         _draw(left, curve, observed, asked)
         left.set_ylabel("runtime in seconds")
         left.legend(frameon=False, loc="best")
@@ -37,6 +40,20 @@ def plot(answer: Mapping[str, Any], path: Path) -> None:
             right.legend(handles=[ideal], frameon=False, loc="upper left")
         figure.suptitle(", ".join(filter(None, (f"{answer['app']} on {answer['cluster']}", listed(answer["params"])))))
         figure.savefig(path, dpi=120)
+
+
+def _draw_parts(axes: Axes, curve: Any) -> None:
+    """Shares of the parts over ranks. curve: rows of ranks and seconds by part."""
+    ranks, every = zip(*curve, strict=True)
+    names = list(dict.fromkeys(name for parts in every for name in parts))
+    shares = np.array([[100 * parts.get(name, 0.0) / sum(parts.values()) for parts in every] for name in names])
+    axes.stackplot(ranks, shares, labels=names, alpha=0.8)
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.set_ylim(0, 100)
+    axes.set_xlabel("ranks")
+    axes.set_ylabel("share of the time in per cent")
+    axes.legend(frameon=True, loc="lower left", fontsize=9)
 
 
 def _speedups(rows: Any, seconds: float) -> Any:

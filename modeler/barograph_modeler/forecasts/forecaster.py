@@ -10,6 +10,7 @@ from barograph_agent.protocol.wire import Column
 from barograph_collector.daemon.runner import Output
 from barograph_modeler.forecasts.history import Application, WorkloadHistory, WorkloadPlace, parse_params
 from barograph_modeler.forecasts.library import PredictorLibrary
+from barograph_modeler.forecasts.parts.history import PartsHistory
 from barograph_modeler.forecasts.predictions import JOBS, Predictions
 from barograph_modeler.forecasts.works import WORK, WorkIndex, with_work
 from barograph_modeler.learning.pending import EndedJob
@@ -29,11 +30,12 @@ class Forecaster(Stateful):
     A job is predicted once the whole log has been read without its end. Rows that are in the log are not written again.
     """
 
-    STATE = ("history", "works", "predictions", "refused", "_waiting", "_places", "_jobs", "_over", "_open")
+    STATE = ("history", "works", "parts", "predictions", "refused", "_waiting", "_places", "_jobs", "_over", "_open")
 
     def __init__(self, library: PredictorLibrary) -> None:
         self.history = WorkloadHistory()
         self.works = WorkIndex()
+        self.parts = PartsHistory()
         self.library = library
         # In rows of earlier versions the method is empty.
         self.predictions = Predictions(METHOD, "")
@@ -67,6 +69,8 @@ class Forecaster(Stateful):
         match table:
             case "jobs":
                 self._read_jobs(columns)
+            case "node_blocks":
+                self.parts.read(columns)
             case "runs":
                 for job in columns["job"]:
                     lru.store(self._over, job, None, JOBS)
@@ -79,7 +83,9 @@ class Forecaster(Stateful):
         """Score the prediction of an ended job, then learn from the job if it was healthy. now: Unix seconds."""
         self.predictions.score(ended, now)
         place = self._places.get(ended.workload)
-        if place is not None and ended.verdict == "healthy":
+        healthy = ended.verdict == "healthy"
+        self.parts.end(ended.job, place if healthy else None, ended.runtime_seconds)
+        if place is not None and healthy:
             self.history.learn(place, ended.runtime_seconds)
             self.library.mark_changed([place.application])
 
@@ -95,7 +101,7 @@ class Forecaster(Stateful):
         if self._more:
             self._more = False
             return []
-        self.library.start_fits(self.history)
+        self.library.start_fits(self.history, self.parts)
         self.library.publish_fitted(self.history)
         outputs = self.predictions.take_outcomes()
         for job, workload in list(self._open.items()):

@@ -15,7 +15,10 @@ from barograph_agent.system.clock import CLOCK
 from barograph_modeler.forecasts.curve import ScalingCurve, scaling_curve
 from barograph_modeler.forecasts.fitting import FitQueue
 from barograph_modeler.forecasts.history import Application, WorkloadHistory, WorkloadPlace
+from barograph_modeler.forecasts.parts.fit import fit_parts
+from barograph_modeler.forecasts.parts.history import PartsHistory, RunParts
 from barograph_modeler.forecasts.problems import ProblemSpace
+from barograph_modeler.parts.predictor import PartsPredictor
 from barograph_modeler.scaling.amdahl.share import AmdahlFit, fit_amdahl
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.predictor import Prediction, Predictor, fit
@@ -51,7 +54,8 @@ class KnownParams(NamedTuple):
 class Published(NamedTuple):
     """The predictor of one application and the space of its problems, the runs it was fitted to by problem, the
     parameters that have been run with the newest last, predictions for its newest workloads, and of its newest problem
-    the scaling curve and Amdahl's law. weights: of models of scaling, by case."""
+    the scaling curve and Amdahl's law. weights: of models of scaling, by case. parts: what the time of its problems
+    consists of; None if that is not known at three scales."""
 
     application: Application
     space: ProblemSpace
@@ -62,6 +66,7 @@ class Published(NamedTuple):
     curve: ScalingCurve | None = None
     amdahl: AmdahlFit | None = None
     weights: Mapping[str, Mapping[str, float]] = {}
+    parts: PartsPredictor | None = None
 
 
 def publish(
@@ -69,10 +74,12 @@ def publish(
     known: Sequence[tuple[WorkloadPlace, list[float]]],
     seed: int,
     previous: Predictor | None = None,
+    parts: Mapping[WorkloadPlace, Sequence[RunParts]] | None = None,
 ) -> Published:
     """Fit a predictor to the runs of an application. known: its workloads and their seconds, newest last.
 
-    previous: the predictor before the newest runs, of which what they do not concern is kept.
+    previous: the predictor before the newest runs, of which what they do not concern is kept. parts: of runs, by
+    workload.
     """
     space = ProblemSpace.of(application, [(place, statistics.median(seconds)) for place, seconds in known])
     problems = _runs(space, known)
@@ -92,7 +99,18 @@ def publish(
     weights: dict[str, Mapping[str, float]] = {"one size": predictor.calibration.weights}
     if predictor.has_sizes:
         weights.update(predictor.weights.by_case.items())
-    return Published(application, space, predictor, problems, _known_params(space, known), seen, curve, amdahl, weights)
+    return Published(
+        application,
+        space,
+        predictor,
+        problems,
+        _known_params(space, known),
+        seen,
+        curve,
+        amdahl,
+        weights,
+        fit_parts(space, parts or {}),
+    )
 
 
 def _known_params(space: ProblemSpace, known: Sequence[tuple[WorkloadPlace, list[float]]]) -> list[KnownParams]:
@@ -159,13 +177,14 @@ class PredictorLibrary(FitQueue[Published]):
         """Mark applications that have further runs."""
         self._due.update(dict.fromkeys(applications))
 
-    def start_fits(self, history: WorkloadHistory) -> None:
+    def start_fits(self, history: WorkloadHistory, parts: PartsHistory | None = None) -> None:
         """Start fits of changed applications."""
 
         def prepare(application: Application) -> Callable[[], Published] | None:
             if application not in history:
                 return None
-            return partial(self._fit, application, history.runs(application))
+            known = history.runs(application)
+            return partial(self._fit, application, known, {} if parts is None else parts.of(known))
 
         self._start(prepare)
 
@@ -175,7 +194,12 @@ class PredictorLibrary(FitQueue[Published]):
             old = self.published.items()
             self.published = {name: one for name, one in old if name in history and name not in fresh} | fresh
 
-    def _fit(self, application: Application, known: Sequence[tuple[WorkloadPlace, list[float]]]) -> Published:
+    def _fit(
+        self,
+        application: Application,
+        known: Sequence[tuple[WorkloadPlace, list[float]]],
+        parts: Mapping[WorkloadPlace, Sequence[RunParts]],
+    ) -> Published:
         before = self.published.get(application)
         with self.gate.passing():
-            return publish(application, known, self._seed, before and before.predictor)
+            return publish(application, known, self._seed, before and before.predictor, parts)

@@ -12,6 +12,8 @@ from barograph_agent.protocol.tables import MAX_RANKS
 from barograph_modeler.forecasts.history import Application
 from barograph_modeler.forecasts.library import Published, smallest_scale
 from barograph_modeler.forecasts.problems import AmbiguousWork, ProblemSize
+from barograph_modeler.parts.disjoint import REST
+from barograph_modeler.parts.predictor import PartsPrediction
 from barograph_modeler.scaling.amdahl.share import fit_amdahl
 from barograph_modeler.scaling.predictor import Prediction, Refusal
 from barograph_modeler.serving.question import BadQuestion, Question
@@ -73,6 +75,7 @@ def answer(known: Published, question: Question) -> dict[str, Any]:
             "speedup": query.speedup(prediction),
             "pays": query.pays(),
             "amdahl": query.amdahl(),
+            "parts": query.parts(prediction, question.ranks),
             "basis": {
                 "model": prediction.model,
                 "runs": prediction.runs,
@@ -84,7 +87,7 @@ def answer(known: Published, question: Question) -> dict[str, Any]:
             "warnings": list(prediction.warnings),
         }
     if question.curve:
-        reply |= {"curve": query.curve(), "observed": query.observed()}
+        reply |= {"curve": query.curve(), "observed": query.observed(), "parts_curve": query.parts_curve()}
     return reply
 
 
@@ -118,7 +121,7 @@ class _ProblemQuery:
         except AmbiguousWork as error:
             self._place, self.refusal = ProblemSize("", None), Refusal(str(error))
         self._problem, self._size, _ = self._place
-        self._space, self._params = known.space, known.params
+        self._space, self._params, self._parts = known.space, known.params, known.parts
         every = known.problems.get(self._problem)
         # Where no size is asked for, the predictor has that of the only one, or of a series.
         self._runs = every if every is None or self._size is None else every.of_size(self._size)
@@ -206,6 +209,18 @@ class _ProblemQuery:
             ranks, here = 2 * ranks, prediction
         return {"until_ranks": ranks, "ends": "refusal", "gain": MIN_GAIN}
 
+    def parts(self, prediction: Prediction, ranks: int) -> dict[str, float] | None:
+        """Seconds of what the predicted time consists of, largest first; None if that is not known of the problem."""
+        if self._parts is None or self._runs is None or self._problem not in self._parts.parts:
+            return None
+        size = self._size or self._predictor.default_size(self._problem, ranks)
+        found = None if isinstance(size, Refusal) else self._parts.predict(self._problem, ranks, size)
+        if not isinstance(found, PartsPrediction):
+            return None
+        scale = prediction.expected_seconds / found.expected_seconds
+        names = {REST: "start-up, end and what was not measured"}
+        return {names.get(name, name): scale * seconds for name, seconds in found.parts.items()}
+
     def amdahl(self) -> dict[str, Any] | None:
         """Amdahl's law in the runs of the problem: the parallel share, and at the largest scale the time over that of
         the law; each as lower limit, median and upper limit. None at fewer than three scales."""
@@ -218,6 +233,17 @@ class _ProblemQuery:
             "ranks": ranks,
             "time_over_law": [1 / one for one in reversed(tau)],
         }
+
+    def parts_curve(self) -> list[list[Any]]:
+        """Ranks and the parts there, at scales that double; empty where the parts are not known."""
+        last = max(self._largest, self._question.ranks)
+        doublings = [self._smallest * 2**step for step in range(40) if self._smallest * 2**step <= last]
+        found = []
+        for ranks in sorted({*doublings, last}):
+            prediction = self.predict(ranks)
+            if isinstance(prediction, Prediction) and (parts := self.parts(prediction, ranks)):
+                found.append([ranks, parts])
+        return found
 
     def curve(self) -> list[list[float]]:
         """Ranks, lower, expected and upper seconds from the smallest scale to the largest, or to the requested one."""
