@@ -62,6 +62,9 @@ def _taker(beside: Beside | None) -> str:
 
 def _paging(cause: Cause) -> str:
     faults, swapped = cause.numbers.get("faults", 0.0), cause.numbers.get("swapped", 0.0)
-    found = [f"{faults:.0f} pages a second read from a disk"] * (faults >= 1)
-    found += [f"{swapped:.0f} swapped"] * (swapped >= 1)
+    found = []
+    if faults >= 1:
+        found.append(f"{faults:.0f} pages a second read from a disk")
+    if swapped >= 1:
+        found.append(f"{swapped:.0f} swapped")
     return f" ({', '.join(found)})" if found else ""

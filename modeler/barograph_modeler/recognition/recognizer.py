@@ -21,6 +21,8 @@ WAIT_SECONDS: Final = 5.0
 MOVED_SECONDS: Final = 15.0
 """A run is not moved to another group at a higher age."""
 FAMILIES: Final = 10_000
+MAX_REASON: Final = 200
+"""Characters of an agent's reason that are written on."""
 REQUESTS: Final = 100_000
 """Families, and requests of all of them, that are kept: beyond them the family is forgotten that had no job longest."""
 APPLICATIONS: Final = 10_000
@@ -196,7 +198,9 @@ class Recognizer(Stateful):
         family = self._families.get(place.family) if place is not None else None
         if place is None or family is None or place.group not in family.groups:
             return None
-        signature = self._signatures[job][age]
+        signature = self._signatures.get(job, {}).get(age)
+        if signature is None:  # forgotten since there were too many
+            return None
         decision = family.decide_again(place.group, place.request, age, signature) if not place.has_moved else None
         if decision is None:
             if not place.is_recorded:
@@ -218,7 +222,7 @@ class Recognizer(Stateful):
         if (recorded := self._recorded.pop(job, None)) is not None:
             decision = decision._replace(group=recorded)
         elif waiting.reason and waiting.request is None:
-            decision = decision._replace(reason=f"{decision.reason}: {waiting.reason}")
+            decision = decision._replace(reason=f"{decision.reason}: {waiting.reason[:MAX_REASON]}")
         family.add(job, decision.group, waiting.request, known=recorded is not None)
         self._size += family.size - before
         if self._size > REQUESTS:
