@@ -61,6 +61,7 @@ def _serve(configuration: Configuration[ModelerSettings]) -> int:
         features = FeatureForecaster(FeatureLibrary(worker.learn, feature_executor, settings.seed))
         processor = ModelerProcessor(learner, forecaster, features, settings.histories)
         still = threading.Lock()
+        page = PredictPage(forecaster, features, access=access, still=still, learner=learner)
         exporter = ModelerExporter(learner, forecaster, features, processor.changes)
         keeper = None
         if settings.state is not None:
@@ -82,7 +83,7 @@ def _serve(configuration: Configuration[ModelerSettings]) -> int:
                 configuration,
                 prepare=prepare,
                 keep=keeper.keep if keeper else None,
-                pages={"/predict": PredictPage(forecaster, features, access=access, still=still)},
+                pages={"/predict": page},
                 still=still,
                 each_cycle=access.poll if access else lambda: None,
             )

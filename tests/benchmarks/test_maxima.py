@@ -15,9 +15,9 @@ from barograph_modeler.maxima.distribution import Gevs
 from barograph_modeler.maxima.fits.bootstrap import paired_replicas, pwm_replicas
 from barograph_modeler.maxima.fits.moments import fit_moms
 from barograph_modeler.maxima.fits.pwm import fit_pwm, fit_pwms
+from barograph_modeler.maxima.scaling import maximum_band, resampled_maxima
 from barograph_modeler.maxima.trust import judge
 from barograph_modeler.studies.maxima.likelihood import fit_mles
-from barograph_modeler.studies.maxima.scaling import maximum_band, resampled_maxima
 from helpers.printed import show
 
 lmoments3 = pytest.importorskip("lmoments3.distr", reason="lmoments3 comes with the extra dev")

@@ -15,6 +15,8 @@ from barograph.cli import MISSING_EXTRA, CommandError
 from barograph.commands.feature_file import read_features
 from barograph.commands.planned_fields import planned_fields, split_command
 from barograph.views.advice import sentences
+from barograph.views.intervals.advice import class_ids, interval_sentences
+from barograph.views.intervals.sites import site_names
 from barograph.views.modeler import Learning, ask, default_modeler, http_address, question
 from barograph_agent.job.identity import JobError, parse_params
 from barograph_agent.settings import agent
@@ -38,6 +40,8 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(str(error))
     if options.plot is not None and options.features is not None:
         parser.error("--plot draws scales and --features knows none, expected one of the two")
+    if options.intervals and (options.features is not None or options.plot is not None):
+        parser.error("--intervals predicts neither from --features nor with --plot, expected it without them")
     if options.plot is not None and importlib.util.find_spec("matplotlib") is None:
         raise CommandError("--plot needs matplotlib: pip install 'barograph[report]'", MISSING_EXTRA)
     headers = {}
@@ -51,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
     fields = planned | {name: value for name, value in given.items() if value is not None}
     if "like" not in fields and not fields.keys() >= {"app", "ranks"}:
         parser.error("--app and --ranks are missing, expected both, --like JOB, or a command after --")
-    fields = question(params, **fields, curve=1 if options.plot else None)
+    fields = question(params, **fields, curve=1 if options.plot else None, intervals=1 if options.intervals else None)
     if options.features is not None:
         fields |= {f"feature.{name}": value for name, value in read_features(options.features).items()}
     answer = _ask_patiently(options.modeler, fields, headers)
@@ -62,8 +66,14 @@ def main(arguments: Sequence[str]) -> int:
             plot(answer, options.plot)
     except OSError as error:
         raise CommandError(f"{options.plot}: {error.strerror}", Exit.STATE) from None
-    print(json.dumps(answer, indent=2) if options.json else "\n".join(sentences(answer)))
+    print(json.dumps(answer, indent=2) if options.json else "\n".join(_lines(answer, options.intervals)))
     return Exit.OK if answer["refusal"] is None else Exit.DATA
+
+
+def _lines(answer: Mapping[str, Any], intervals: bool) -> list[str]:
+    if not intervals:
+        return sentences(answer)
+    return interval_sentences(answer, site_names(agent.endpoint(os.environ), class_ids(answer)))
 
 
 def _ask_patiently(modeler: str, fields: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
@@ -101,6 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--cluster", metavar="NAME", help="needed if the application has run on several clusters")
     parser.add_argument("--risk", metavar="P", help="probability of exceeding the time limit (default: 0.01)")
+    parser.add_argument("--intervals", action="store_true", help="lengths of intervals between collectives instead")
     parser.add_argument("--json", action="store_true", help="print the answer as one JSON object")
     parser.add_argument("--token", type=Path, metavar="FILE", help="viewer's token, if the modeler requires one")
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw runtime, speedup and parts over ranks")

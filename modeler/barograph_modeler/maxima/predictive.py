@@ -71,6 +71,11 @@ class Predictive:
         """The values in the window, ascending: a copy."""
         return np.array(self._recent.ordered, dtype=np.float64)
 
+    @property
+    def series(self) -> Floats:
+        """The values in the window in the order in which they were learned: a copy."""
+        return np.array(self._recent.arrived(), dtype=np.float64)
+
     def band(self) -> Band | None:
         """The band for the next value; None for fewer than 3 values, or for few of which one is not above 0."""
         limits = self._limits()

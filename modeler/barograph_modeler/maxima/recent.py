@@ -21,6 +21,10 @@ class SortedWindow:
         self._ring = array("d")
         self._oldest = 0
 
+    def arrived(self) -> array[float]:
+        """The values in order of arrival, the oldest first: a copy."""
+        return self._ring[self._oldest :] + self._ring[: self._oldest]
+
     def add(self, value: float) -> None:
         """Add a value; when full, the oldest is removed. value: not NaN, which cannot be ordered."""
         if len(self._ring) < self.capacity:

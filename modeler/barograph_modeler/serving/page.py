@@ -19,9 +19,12 @@ from barograph_collector.daemon.families import gauge
 from barograph_modeler.features.forecaster import FeatureForecaster
 from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.forecasts.works import with_work
+from barograph_modeler.learning.learner import Learner
 from barograph_modeler.recognition.request import Request
 from barograph_modeler.serving.answer import UnknownApplication, answer, find_application
 from barograph_modeler.serving.feature_answer import answer_of_features, find_model
+from barograph_modeler.serving.interval_answer import answer_of_intervals
+from barograph_modeler.serving.interval_history import IntervalHistory
 from barograph_modeler.serving.question import ASKED_COLUMNS, BadQuestion, Question, parse_question
 
 _TEXTS: Final = ("text/plain", "application/openmetrics-text")
@@ -43,8 +46,9 @@ _SPEEDUPS: Final = (
 class PredictPage:
     """A WSGI application over the published predictors and models. Thread-safe; it changes no state.
 
-    access: accepted tokens; None accepts every client. still: held while the forecasters change. What a question is
-    about is looked up while they do not; predictors and models are never modified.
+    access: accepted tokens; None accepts every client. still: held while the forecasters and the learner change. What a
+    question is about is looked up while they do not; predictors and models are never modified. learner: of the
+    intervals; without one, questions about them are bad.
     """
 
     def __init__(
@@ -54,11 +58,13 @@ class PredictPage:
         *,
         access: Access | None = None,
         still: threading.Lock | None = None,
+        learner: Learner | None = None,
     ) -> None:
         self._still = still or threading.Lock()
         self._forecaster = forecaster
         self._features = features
         self._access = access
+        self._learner = learner
 
     def __call__(self, request: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer one request."""
@@ -78,7 +84,7 @@ class PredictPage:
         except _NotFitted as error:
             headers = [("Retry-After", "1")]
             return _send(start_response, HTTPStatus.SERVICE_UNAVAILABLE, {"error": str(error)}, headers)
-        if question.text or accept.strip().startswith(_TEXTS):
+        if question.text or (accept.strip().startswith(_TEXTS) and not question.intervals):
             registry = CollectorRegistry()
             registry.register(AnswerFamilies(reply))
             encode, content_type = choose_encoder(accept)
@@ -104,13 +110,19 @@ class PredictPage:
             elif question.asked:
                 question = self._recognised(question)
             try:
-                _, known = find_application(self._forecaster.library.published, question)
+                application, known = find_application(self._forecaster.library.published, question)
             except UnknownApplication:
                 if self._forecaster.is_learning(question.cluster, question.app):
                     raise _NotFitted(f"{question.app} is being learned at this moment") from None
                 raise
+            history = None
+            if question.intervals:
+                if self._learner is None:
+                    raise BadQuestion("intervals is '1', expected 0: no intervals are learned here")
+                places = (place for place, _ in self._forecaster.history.scales(application))
+                history = IntervalHistory.of(known, places, self._learner.workloads, question)
         with self._forecaster.library.gate.passing():
-            return answer(known, question)
+            return answer(known, question) if history is None else answer_of_intervals(known, history, question)
 
     def _like(self, question: Question) -> Question:
         """The question with what it leaves out taken from a job. Raises UnknownApplication and BadQuestion."""

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 from barograph_agent.protocol.tables import IDENTIFIER, MAX_RANKS
 
 RISK: Final = 0.01
-_NAMES: Final = ("app", "like", "ranks", "nodes", "cluster", "risk", "curve", "format")
+_NAMES: Final = ("app", "like", "ranks", "nodes", "cluster", "risk", "curve", "intervals", "format")
 _PARAM: Final = "param."
 _FEATURE: Final = "feature."
 _ASKED: Final = "asked."
@@ -44,6 +44,8 @@ class Question(NamedTuple):
     """Whether to answer as Prometheus text."""
     features: Mapping[str, float] = {}
     """Features of the run; if there are any, the model of features answers."""
+    intervals: bool = False
+    """Whether the lengths of intervals are asked for, not the runtime."""
 
 
 def parse_question(query: str) -> Question:
@@ -69,6 +71,11 @@ def parse_question(query: str) -> Question:
     nodes = _count("nodes", fields["nodes"]) if fields.get("nodes") else None
     if nodes is not None and ranks and nodes > ranks:
         raise BadQuestion(f"nodes is {nodes}, expected at most the {ranks} ranks")
+    intervals = _choice("intervals", fields.get("intervals", "0"), ("0", "1")) == "1"
+    if intervals and any(name.startswith(_FEATURE) for name in fields):
+        raise BadQuestion("intervals are not predicted from features, expected one of the two")
+    if intervals and fields.get("format") == "prometheus":
+        raise BadQuestion("format is 'prometheus', expected json with intervals")
     return Question(
         app=fields.get("app", ""),
         like=like,
@@ -89,6 +96,7 @@ def parse_question(query: str) -> Question:
             for name, value in fields.items()
             if name.startswith(_FEATURE)
         },
+        intervals=intervals,
     )
 
 

@@ -74,7 +74,7 @@ def get(server: MetricsServer, path: str, **headers: str) -> tuple[int, str, str
 
 # Questions
 
-FIELDS = "app, like, ranks, nodes, cluster, risk, curve, format, param.NAME, feature.NAME, asked.COLUMN"
+FIELDS = "app, like, ranks, nodes, cluster, risk, curve, intervals, format, param.NAME, feature.NAME, asked.COLUMN"
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ from barograph_modeler.maxima.fits.pwm import MINIMUM_SAMPLES
 from barograph_modeler.maxima.predictive import SeriesLimits
 from barograph_modeler.maxima.runtime import runtime_band
 from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.maxima.scaling import Projection, emmas, mean_maximum, percentile_interval
 from barograph_modeler.studies.bands.methods import SEED, Limits
 from barograph_modeler.studies.bands.score import ScoreRow, score
 from barograph_modeler.studies.maxima.nodes import inter_node, intra_node
 from barograph_modeler.studies.maxima.runs import RunHistory, runtime_interval, runtime_replicas
-from barograph_modeler.studies.maxima.scaling import Projection, emmas, mean_maximum, percentile_interval
 from barograph_modeler.studies.series import Series, positions
 
 EARLIER: Final = 3

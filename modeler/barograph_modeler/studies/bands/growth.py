@@ -14,8 +14,8 @@ import matplotlib as mpl
 
 from barograph_modeler.maxima.fits.pwm import MINIMUM_SAMPLES
 from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.maxima.scaling import Projection
 from barograph_modeler.studies.bands.bootstraps import MIN_RANKS, SINGLE_RANKS, rank_times
-from barograph_modeler.studies.maxima.scaling import Projection
 from barograph_modeler.studies.plot import panels, save_with_legend
 from barograph_modeler.studies.series import Series
 

@@ -16,11 +16,11 @@ from barograph_modeler.maxima.fits.pwm import MINIMUM_SAMPLES, fit_pwm
 from barograph_modeler.maxima.predictive import Predictive, SeriesLimits
 from barograph_modeler.maxima.runtime import runtime_band
 from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.maxima.scaling import Projection, emmas, maximum_band, percentile_interval
+from barograph_modeler.maxima.trend import trend_band
 from barograph_modeler.studies.maxima.likelihood import fit_mle
 from barograph_modeler.studies.maxima.nearest import nearest_band
 from barograph_modeler.studies.maxima.nodes import expected_maximum
-from barograph_modeler.studies.maxima.scaling import Projection, emmas, maximum_band, percentile_interval
-from barograph_modeler.studies.maxima.trend import trend_band
 
 SEED: Final = 1
 

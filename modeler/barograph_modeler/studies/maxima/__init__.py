@@ -1,1 +1,1 @@
-"""Interval maxima at larger scales than those observed, and fits that only studies use."""
+"""Interval maxima and runs at larger scales by the paper's models, and fits that only studies use."""

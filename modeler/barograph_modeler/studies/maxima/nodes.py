@@ -19,7 +19,7 @@ from barograph_modeler.maxima.distribution import Gevs
 from barograph_modeler.maxima.fits.moments import fit_moms
 from barograph_modeler.maxima.fits.pwm import MINIMUM_SAMPLES, fit_pwms
 from barograph_modeler.maxima.sample import Floats
-from barograph_modeler.studies.maxima.scaling import Projection, emmas, percentile_interval
+from barograph_modeler.maxima.scaling import Projection, emmas, percentile_interval
 
 SERIES_REPLICAS: Final = 50
 TOTAL_REPLICAS: Final = 1000

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from barograph_modeler.maxima.sample import Floats, check_sample
-from barograph_modeler.studies.maxima.scaling import Projection, percentile_interval
+from barograph_modeler.maxima.scaling import Projection, percentile_interval
 
 DRAWS_AT_ONCE: Final = 1 << 20
 MINIMUM_RUNS: Final = 2

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from barograph_modeler.studies.maxima.scaling import maximum_quantiles
-from barograph_modeler.studies.maxima.trend import CHANGE_FLOOR, growth, trend_band
+from barograph_modeler.maxima.scaling import maximum_quantiles
+from barograph_modeler.maxima.trend import CHANGE_FLOOR, growth, trend_band
 
 
 def maxima(ranks, rng, slope=0.0, n=1000):

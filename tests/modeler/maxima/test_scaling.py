@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from barograph_modeler.maxima.distribution import Gev, Gevs
-from barograph_modeler.studies.maxima.scaling import (
+from barograph_modeler.maxima.scaling import (
     EMMA,
     emmas,
     maximum_band,

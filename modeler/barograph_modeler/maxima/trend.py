@@ -53,7 +53,7 @@ class Drift(NamedTuple):
 def trend_band(samples: Mapping[float, npt.ArrayLike], scale: float, level: float = LEVEL) -> Band | None:
     """The band for one interval at `scale`, or None if the largest scale seen has < minimum_samples(level) values.
 
-    samples: values of each scale (ranks or nodes, above 0) in input order, finite and above 0, not modified. scale:
+    samples: values of each scale (ranks or nodes, above 0) in order of time, finite and above 0, not modified. scale:
     above all of these. level: between 0 and 1. Raises ValueError otherwise.
     """
     check_level(level)

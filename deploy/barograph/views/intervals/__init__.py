@@ -1,0 +1,1 @@
+"""Answers of the modeler about intervals, for people."""

@@ -1,0 +1,63 @@
+"""Answers to questions about the lengths of intervals, as plain JSON values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from barograph_modeler.forecasts.library import Published
+from barograph_modeler.maxima.band import LEVEL, minimum_samples
+from barograph_modeler.maxima.interval_forecast import forecast_interval
+from barograph_modeler.serving.interval_history import IntervalClass, IntervalHistory
+from barograph_modeler.serving.question import Question
+
+TREND: Final = "The logarithm of the length of intervals is linear in that of the ranks."
+PRIOR: Final = "Where intervals of one scale are known, they grow as those of collectives in general do."
+
+
+def answer_of_intervals(known: Published, history: IntervalHistory, question: Question) -> dict[str, Any]:
+    """The classes with most time and their intervals, in seconds, or a refusal.
+
+    share: of the time in intervals at the scale in question, or at the largest if that has not run. method: of the
+    band; "trend" at a scale that has not run. from_ranks: scales whose intervals it rests on. emma: whether the
+    expected maximum is that of a GEV, else it is the median.
+    """
+    rows = [row for one in history.classes if (row := _row(one, history.ranks)) is not None]
+    refusal = history.refusal
+    if refusal is None and not rows:
+        at = max((ranks for one in history.classes for ranks in one.samples), default=history.ranks)
+        refusal = f"no class has {minimum_samples(LEVEL)} intervals on {at:,} ranks, which a band needs"
+    return {
+        "cluster": known.application.cluster,
+        "app": known.application.app,
+        "params": known.space.relevant(question.params),
+        "ranks": question.ranks,
+        "level": LEVEL,
+        "refusal": refusal,
+        "intervals": rows,
+        "conditions": list(_conditions(history.classes)) if any(row["method"] == "trend" for row in rows) else [],
+    }
+
+
+def _row(one: IntervalClass, ranks: int) -> dict[str, Any] | None:
+    found = forecast_interval(one.samples, ranks)
+    if found is None:
+        return None
+    return {
+        "class": f"{one.class_id:016x}",
+        "share": one.share,
+        "from_ranks": sorted(one.samples),
+        "lower_seconds": found.band.lower,
+        "expected_seconds": found.band.expected,
+        "upper_seconds": found.band.upper,
+        "expected_maximum_seconds": found.expected_maximum,
+        "method": found.band.method,
+        "emma": found.emma,
+    }
+
+
+def _conditions(classes: Iterable[IntervalClass]) -> Iterable[str]:
+    """What is assumed of a scale that has not run."""
+    yield TREND
+    if any(len(one.samples) == 1 for one in classes):
+        yield PRIOR

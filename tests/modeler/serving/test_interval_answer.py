@@ -1,0 +1,296 @@
+"""Intervals at other scales, from classes whose law is known: by function, over HTTP, and as the command prints."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from prometheus_client import CollectorRegistry
+
+from barograph.cli import main as barograph
+from barograph.views.intervals import sites
+from barograph.views.intervals.advice import class_ids, interval_sentences
+from barograph_collector.daemon.service import MetricsServer, serve_metrics
+from barograph_modeler.maxima.distribution import Gev
+from barograph_modeler.maxima.interval_forecast import IntervalForecast, IntervalSample, forecast_interval
+from barograph_modeler.maxima.predictive import Predictive
+from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.maxima.trend import trend_band
+from barograph_modeler.maxima.trust import judge
+from barograph_modeler.processor import ModelerProcessor
+from barograph_modeler.serving.page import PredictPage
+from helpers.features import inline_features
+from helpers.jobs import CLASSES, Simulation, verdict
+from helpers.log import Producer, collector_on
+from helpers.scaling import Campaign
+from helpers.works import new_modeler
+
+SCALES = (64, 128, 256)
+COUNT = 256
+
+
+def lengths(
+    ranks: int, rng: np.random.Generator, count: int = COUNT, *, sigma: float = 0.1, slope: float = 0.2
+) -> Floats:
+    """Seconds of intervals: 1 ms and lognormal noise on each of the ranks, the slowest counts, times ranks ** slope."""
+    noise = np.array([rng.lognormal(0.0, sigma, ranks).max() for _ in range(count)])
+    return 1e-3 * noise * ranks**slope
+
+
+def sample(values: Floats) -> IntervalSample:
+    """As the modeler keeps it."""
+    series, fit = Predictive(window=COUNT), judge(values, seed=1)
+    series.learn(values)
+    return IntervalSample(series.series, series.band(), fit.pwm if fit.trusted else None)
+
+
+def forecast(samples: dict[int, IntervalSample], ranks: int) -> IntervalForecast:
+    found = forecast_interval(samples, ranks)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("sigma", [0.02, 0.1, 0.3])
+@pytest.mark.parametrize("slope", [0.0, 0.2])
+def test_at_four_times_the_largest_scale_the_law_is_in_the_band_and_the_mean_is_met(sigma: float, slope: float) -> None:
+    rng = np.random.default_rng(5)
+    samples = {ranks: sample(lengths(ranks, rng, sigma=sigma, slope=slope)) for ranks in SCALES}
+    found = forecast(samples, 1024)
+    law = lengths(1024, rng, 4000, sigma=sigma, slope=slope)
+    assert ((law >= found.band.lower) & (law <= found.band.upper)).mean() > 0.94
+    assert found.band.method == "trend"
+    assert found.band.expected == pytest.approx(np.median(law), rel=0.12)
+    assert found.expected_maximum == pytest.approx(law.mean(), rel=0.08)
+    # The band is not much wider than the law: each limit is away from the law's by 1.35 times the law's range at most.
+    low, high = np.quantile(law, [0.025, 0.975])
+    reach = 1.35 * high / low
+    assert low / reach < found.band.lower < found.band.upper < high * reach
+
+
+def test_the_growth_of_maxima_over_more_ranks_counts_once() -> None:
+    """EMMA at four times the ranks times the trend of the medians, which has that growth in it, is 17 % too long."""
+    rng = np.random.default_rng(6)
+    samples = {ranks: sample(lengths(ranks, rng, sigma=0.3, slope=0.0)) for ranks in SCALES}
+    law = lengths(1024, rng, 4000, sigma=0.3, slope=0.0).mean()
+    assert forecast(samples, 1024).expected_maximum < 1.1 * law
+
+
+def test_without_a_trusted_fit_the_median_stands_for_the_mean() -> None:
+    rng = np.random.default_rng(7)
+    samples = {ranks: sample(lengths(ranks, rng)) for ranks in SCALES}
+    assert all(one.gev is not None for one in samples.values())
+    with_fit = forecast(samples, 512)
+    without = forecast({ranks: one._replace(gev=None) for ranks, one in samples.items()}, 512)
+    assert (with_fit.emma, without.emma) == (True, False)
+    assert without.band == with_fit.band
+    assert without.expected_maximum < with_fit.expected_maximum < 1.05 * without.expected_maximum
+
+
+def test_a_scale_that_has_run_keeps_its_band() -> None:
+    rng = np.random.default_rng(8)
+    samples = {ranks: sample(lengths(ranks, rng)) for ranks in SCALES}
+    found = forecast(samples, 128)
+    assert found.band is samples[128].band
+    assert found.band.method == "tracked"
+    assert found.expected_maximum == pytest.approx(lengths(128, rng, 4000).mean(), rel=0.02)
+    gumbel = samples[128]._replace(gev=Gev(0.0, 2.0, 0.5))
+    # By hand: mean 2 + 0.5 * 0.57722, median 2 - 0.5 log(log 2).
+    assert forecast({128: gumbel}, 128).expected_maximum == pytest.approx(found.band.expected * 2.288608 / 2.183256)
+
+
+def test_order_of_time_is_kept_and_narrows_the_band() -> None:
+    """Sorted, a steady sample has the drift of its whole range."""
+    rng = np.random.default_rng(9)
+    samples = {ranks: sample(lengths(ranks, rng, 2 * COUNT, sigma=0.3)) for ranks in SCALES}
+    band = forecast(samples, 512).band
+    ordered = trend_band({ranks: np.sort(one.values) for ranks, one in samples.items()}, 512)
+    assert ordered is not None
+    assert ordered.upper / ordered.lower > 1.15 * band.upper / band.lower
+
+
+def test_the_window_is_in_order_of_arrival_when_it_has_turned() -> None:
+    series = Predictive(window=40)
+    series.learn(np.arange(100.0, 0.0, -1.0))
+    assert series.series.tolist() == np.arange(40.0, 0.0, -1.0).tolist()
+
+
+def test_too_few_values_at_the_largest_scale_are_no_forecast() -> None:
+    rng = np.random.default_rng(10)
+    few = IntervalSample(lengths(256, rng, 38), None, None)
+    assert forecast_interval({64: sample(lengths(64, rng)), 256: few}, 512) is None
+    assert forecast_interval({256: few}, 256) is None
+
+
+# Over HTTP
+
+
+def learned(*scales: int, intervals: int = 2 * COUNT, imported: bool = False) -> ModelerProcessor:
+    """A modeler that has read one job per scale, with 3 of 4 parts of the time in the first class."""
+    modeler, simulation, rng = new_modeler(), Simulation(intervals=intervals), np.random.default_rng(3)
+    for ranks in scales:
+        simulation.workload, simulation.ranks = f"lab/app@{ranks}x1", ranks
+        job = simulation.job()
+        values = np.empty(intervals)
+        values[::2] = lengths(ranks, rng, intervals // 2)
+        values[1::2] = lengths(ranks, rng, intervals // 2) / 3
+        blocks = job["blocks"]
+        blocks |= dict.fromkeys(("sum_seconds", "min_seconds", "max_seconds"), values)
+        blocks |= {"sum_squares": values**2, "sum_cubes": values**3}
+        for table in ("runs", "jobs", "blocks"):
+            modeler.observe(table, job[table], simulation.now)
+        modeler.observe("scores", verdict(job, 0.0), simulation.now)
+        modeler.step(simulation.now)
+    if imported:
+        campaign = Campaign()
+        for ranks in (1, 2, 4, 8):
+            for table, columns in campaign.run(ranks).items():
+                modeler.observe(table, columns, simulation.now)
+    for _ in range(4):
+        modeler.step(simulation.now)
+    return modeler
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[MetricsServer]:
+    modeler = learned(*SCALES, imported=True)
+    page = PredictPage(modeler.forecaster, inline_features(), learner=modeler.learner)
+    served = serve_metrics(CollectorRegistry(), "127.0.0.1", 0, {"/predict": page})
+    yield served
+    served.stop()
+
+
+def get(server: MetricsServer, query: str, **headers: str) -> tuple[int, dict]:
+    host, port = server.address
+    try:
+        request = urllib.request.Request(f"http://{host}:{port}/predict?intervals=1&{query}", headers=headers)
+        with urllib.request.urlopen(request) as reply:
+            return reply.status, json.loads(reply.read())
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.loads(error.read())
+
+
+def test_a_larger_scale_is_answered_from_those_that_have_run(server: MetricsServer) -> None:
+    status, reply = get(server, "app=app&ranks=1024", Accept="text/plain")
+    assert (status, reply["refusal"], reply["cluster"], reply["app"], reply["params"], reply["ranks"]) == (
+        200, None, "lab", "app", {}, 1024,
+    )  # fmt: skip
+    first, second = reply["intervals"]
+    assert [one["class"] for one in (first, second)] == [f"{class_id:016x}" for class_id in CLASSES]
+    assert (first["share"], second["share"]) == (pytest.approx(0.75, abs=0.01), pytest.approx(0.25, abs=0.01))
+    law = lengths(1024, np.random.default_rng(4), 4000)
+    for row, part in ((first, law), (second, law / 3)):
+        assert (row["from_ranks"], row["method"]) == ([64, 128, 256], "trend")
+        assert ((part >= row["lower_seconds"]) & (part <= row["upper_seconds"])).mean() > 0.94
+        assert row["expected_seconds"] == pytest.approx(np.median(part), rel=0.1)
+        assert row["expected_maximum_seconds"] == pytest.approx(part.mean(), rel=0.06)
+    assert reply["conditions"] == ["The logarithm of the length of intervals is linear in that of the ranks."]
+
+
+def test_a_scale_that_has_run_is_answered_from_its_own_band(server: MetricsServer) -> None:
+    reply = get(server, "app=app&ranks=128")[1]
+    law = lengths(128, np.random.default_rng(4), 4000)
+    first = reply["intervals"][0]
+    assert (first["from_ranks"], first["method"], reply["conditions"]) == ([128], "tracked", [])
+    assert first["expected_maximum_seconds"] == pytest.approx(law.mean(), rel=0.02)
+    assert 0.9 < ((law >= first["lower_seconds"]) & (law <= first["upper_seconds"])).mean() < 0.99
+
+
+@pytest.mark.parametrize("ranks", [32, 96])
+def test_scales_below_and_between_are_refused_with_those_that_have_run(server: MetricsServer, ranks: int) -> None:
+    status, reply = get(server, f"app=app&ranks={ranks}")
+    assert (status, reply["intervals"]) == (200, [])
+    assert reply["refusal"] == (
+        "intervals are predicted at scales that have run and at larger ones; 64, 128 and 256 ranks have run, expected"
+        " one of these or more than 256"
+    )
+
+
+def test_what_has_no_intervals_has_one_sentence(server: MetricsServer) -> None:
+    assert get(server, "app=solver&ranks=16&param.n=1")[1]["refusal"] == (
+        "no intervals of solver are known, expected runs that were not imported"
+    )
+    assert get(server, "app=app&ranks=512&param.n=1")[1]["refusal"] == (
+        "no intervals with these parameters are known, expected parameters that have been run"
+    )
+    assert get(server, "app=nobody&ranks=4") == (404, {"error": "no finished run of 'nobody' is known"})
+    assert get(server, "app=app&ranks=4&feature.n=1") == (
+        400,
+        {"error": "intervals are not predicted from features, expected one of the two"},
+    )
+    assert get(server, "app=app&ranks=4&format=prometheus") == (
+        400,
+        {"error": "format is 'prometheus', expected json with intervals"},
+    )
+
+
+def test_too_short_a_history_is_refused_with_what_a_band_needs() -> None:
+    modeler = learned(64, intervals=40)
+    page = PredictPage(modeler.forecaster, inline_features(), learner=modeler.learner)
+    served = serve_metrics(CollectorRegistry(), "127.0.0.1", 0, {"/predict": page})
+    try:
+        reply = get(served, "app=app&ranks=128")[1]
+    finally:
+        served.stop()
+    assert reply["refusal"] == "no class has 39 intervals on 64 ranks, which a band needs"
+
+
+# The command
+
+
+def test_the_command_prints_a_line_per_class(
+    server: MetricsServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BAROGRAPH_COLLECTOR", "tcp://127.0.0.1:1")  # nothing listens there
+    host, port = server.address
+    words = ["predict", "--intervals", "--app=app", f"--modeler=http://{host}:{port}"]
+    assert barograph([*words, "--ranks=512"]) == 0
+    first, second, assumed = capsys.readouterr().out.splitlines()
+    time = r"\d+(\.\d+)? (µs|ms)"
+    for line, share, class_id in ((first, 75, CLASSES[0]), (second, 25, CLASSES[1])):
+        assert re.fullmatch(
+            rf"{share} % of the time, class {class_id:016x}: {time} expected on 512 ranks, 95 of 100 intervals take"
+            rf" {time} to {time}; seen on 64, 128 and 256\.",
+            line,
+        ), line
+    assert assumed == "Assumed: the logarithm of the length of intervals is linear in that of the ranks."
+    assert barograph([*words, "--ranks=32", "--json"]) == 65
+    assert json.loads(capsys.readouterr().out)["intervals"] == []
+    assert barograph([*words, "--ranks=32"]) == 65
+    assert capsys.readouterr().out.startswith("No intervals of app on 32 ranks of lab: intervals are predicted at ")
+    with pytest.raises(SystemExit, match="2"):
+        barograph([*words, "--ranks=512", "--features=f.json"])
+    assert capsys.readouterr().err.endswith(
+        "--intervals predicts neither from --features nor with --plot, expected it without them\n"
+    )
+    assert barograph(["predict", "--intervals", "--app=nobody", "--ranks=4", f"--modeler=http://{host}:{port}"]) == 65
+    assert capsys.readouterr().err == "barograph predict: no finished run of 'nobody' is known\n"
+
+
+def test_a_class_with_call_sites_is_named_by_them(server: MetricsServer) -> None:
+    reply = get(server, "app=app&ranks=128")[1]
+    assert class_ids(reply) == list(CLASSES)
+    first, second = interval_sentences(reply, {CLASSES[0]: "halo+0x1a to dot+0x2b (Allreduce)"})
+    assert first.startswith("75 % of the time, halo+0x1a to dot+0x2b (Allreduce): ")
+    assert first.endswith("; this scale has run.")
+    assert f", class {CLASSES[1]:016x}: " in second
+
+
+def test_call_sites_are_those_of_the_collector(tmp_path: Path) -> None:
+    site = {"class_id": CLASSES[0], "before": "halo+0x1a < main+0x2", "at": "dot+0x2b < main+0x8"}
+    with collector_on(tmp_path / "log.duckdb") as running, Producer(running.endpoint) as producer:
+        producer.hello()
+        producer.append(1, "sites", 1, site | {"operation": "Allreduce"})
+        producer.receive_ack(1)
+        found = sites.site_names(running.endpoint, CLASSES)
+    assert found == {CLASSES[0]: "halo+0x1a to dot+0x2b (Allreduce)"}
+
+
+def test_without_a_collector_classes_have_no_names() -> None:
+    assert sites.site_names("tcp://127.0.0.1:1", [1, 2]) == {}
