@@ -193,7 +193,8 @@ class _ProblemQuery:
     def pays(self) -> dict[str, Any] | None:
         """The largest number of ranks up to which doubling pays. `ends` is the reason that the search ended:
 
-        rule: doubling is less than MIN_GAIN times as fast. refusal: there is no prediction beyond. None along a series.
+        rule: doubling is less than MIN_GAIN times as fast. refusal: there is no prediction beyond. None along a series,
+        and where no doubling can be predicted.
         """
         if self._series_size(self._smallest) is not None:
             return None
@@ -203,7 +204,7 @@ class _ProblemQuery:
         while 2 * ranks <= MAX_RANKS:
             prediction = self.predict(2 * ranks)
             if isinstance(prediction, Refusal):
-                return {"until_ranks": ranks, "ends": "refusal", "gain": MIN_GAIN}
+                return None if ranks == self._smallest else {"until_ranks": ranks, "ends": "refusal", "gain": MIN_GAIN}
             if here.expected_seconds < MIN_GAIN * prediction.expected_seconds:
                 return {"until_ranks": ranks, "ends": "rule", "gain": MIN_GAIN}
             ranks, here = 2 * ranks, prediction

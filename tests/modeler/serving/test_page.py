@@ -276,6 +276,10 @@ def test_more_ranks_pay_until_twice_as_many_are_less_than_a_quarter_faster():
     assert asked({1: 100.0, 2: 51.0, 4: 30.0}, 2)["pays"] == {"until_ranks": 4, "ends": "refusal", "gain": MIN_GAIN}
 
 
+def test_where_no_doubling_can_be_predicted_nothing_is_claimed_of_more_ranks():
+    assert asked({1: 100.0}, 1)["pays"] is None
+
+
 def test_a_size_never_run_is_predicted_and_without_one_the_sizes_that_were_are_listed():
     made, campaign = Forecaster(PredictorLibrary(Inline(), worked=lambda: 0.0)), Campaign()
     processor = ModelerProcessor(Learner(), made, inline_features())
@@ -393,5 +397,5 @@ def test_the_only_scale_that_was_run_is_answered_from_its_runs():
     assert reply["expected_seconds"] == pytest.approx(law(4), rel=0.05)
     assert reply["lower_seconds"] < law(4) < reply["upper_seconds"] < reply["limit"]["seconds"]
     assert reply["basis"]["model"] == {"runs at this scale": 1.0}
-    assert (reply["basis"]["runs"], reply["basis"]["scales"], reply["pays"]["until_ranks"]) == (2, 1, 4)
+    assert (reply["basis"]["runs"], reply["basis"]["scales"], reply["pays"]) == (2, 1, None)
     assert "was seen at 4 ranks only" in answer(known, Question("solver", 8, params=params))["refusal"]
