@@ -10,7 +10,7 @@ from barograph.charts.projection import projection
 from barograph.report import figures
 from barograph.report.classes import largest_classes
 from barograph.report.coverage import band_coverage
-from barograph.report.scale import RunsAtScale, runs_by_scale
+from barograph.report.scale import RunsAtScale, extent, runs_by_scale
 from barograph.views import queries
 from barograph.views.advice import sentences
 from barograph.views.context import ViewContext
@@ -58,6 +58,7 @@ def view(
         "answer": answer,
         "error": error,
         "scales": scales,
+        "has_works": any(scale.work for scale in scales),
         "classes": classes,
         "fitted": fitted,
         "drawn": len(drawn),
@@ -108,7 +109,7 @@ def _summary(runs: Sequence[Row], scales: Sequence[RunsAtScale]) -> Iterator[str
     since, until = runs[0]["ended_at"], runs[-1]["ended_at"]
     when = f" from {utc(since)} to {utc(until)}" if since > 0 else ""
     yield (
-        f"{plural(len(runs), 'run')}{when} at {plural(len(scales), 'scale')}:"
+        f"{plural(len(runs), 'run')}{when} {extent(scales)}:"
         f" {healthy:,} healthy, {alarmed:,} with an alarm, {failed:,} that did not end with status 0."
     )
     banded = [(scale.name, scale.band) for scale in scales if scale.band is not None]

@@ -24,8 +24,10 @@ JITTER: Final = 0.06
 """Distance between neighbouring dots of one scale; scales are 1 apart."""
 NODES: Final = 30
 """Limit of nodes drawn."""
-SCALE_GAP: Final = 72
-"""Least pixels between names of scales."""
+MAX_SCALE_GAP: Final = 72
+"""Pixels between names of scales that are sufficient for the longest of them."""
+CHARACTER: Final = 8
+"""Pixels of a character of a name, with its share of the space between names."""
 PANEL: Final = 150
 """Height of the intervals of one class over time."""
 GUTTER: Final = 66
@@ -58,8 +60,11 @@ def _by_scale(
 ) -> Figure:
     """A dot for each value, a cross for each alarmed one, and a box for each band, all in seconds."""
     drawn = chain(*values, *alarmed, *(limits(band) for band in bands if band))
-    x = categories([scale.tick for scale in scales], LEFT, RIGHT, SCALE_GAP)
-    figure = Figure(x, durations(drawn, BOTTOM, TOP), name, "ranks")
+    names = [scale.tick for scale in scales]
+    longest = max(len(line) for name in names for line in name.split("\n"))
+    x = categories(names, LEFT, RIGHT, min(CHARACTER * (longest + 1), MAX_SCALE_GAP))
+    below = "ranks and work" if any(scale.work for scale in scales) else "ranks"
+    figure = Figure(x, durations(drawn, BOTTOM, TOP), name, below)
     for at, band in enumerate(bands):
         if band:
             lower, expected, upper = limits(band)

@@ -1,0 +1,93 @@
+"""Reports on an application whose runs are of several works."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from barograph.cli import main
+from helpers.log import Producer, collector_on, wait_until
+
+SINCE = 1_767_225_600.0
+GROUPS: Mapping[int, Sequence[str]] = {8: ("", "+3f2a1c", "+b07d9e"), 16: ("", "+3f2a1c")}
+"""What the names of groups end with, by number of ranks."""
+
+
+def write_runs(producer: Producer, app: str, groups: Mapping[int, Sequence[str]]) -> None:
+    """Three runs of each group; those of one work take twice as long as those of the one before."""
+    seq = producer.hello().acked
+    runs = [(ranks, at, of) for ranks, labels in groups.items() for at, of in enumerate(labels) for _ in range(3)]
+    for number, (ranks, at, label) in enumerate(runs, 1):
+        job, workload, started = f"lab/{app}{number}.0.0", f"lab/{app}@{ranks}x1", SINCE + 3600.0 * number
+        seconds = 2.0**at * 800.0 / ranks * (1 + 0.01 * (number % 3))
+        rows = {
+            "jobs": {"job": job, "cluster": "lab", "workload": workload, "app": app, "user": "ann", "params": "{}",
+                     "ranks": ranks, "nodes": 1, "host": "n1", "started_at": started, "scheduler": "none",
+                     "account": "", "unique_id": ""},
+            "assignments": {"job": job, "workload": workload + label, "family": workload, "how": "first",
+                            "reason": "", "at": started},
+            "runs": {"job": job, "ended_at": started + seconds, "runtime_seconds": seconds, "exit_status": 0,
+                     "intervals": 0, "dropped": 0, "imported": 0},
+        }  # fmt: skip
+        for table, values in rows.items():
+            seq += 1
+            producer.append(seq, table, 1, values)
+    producer.receive_ack(seq)
+
+
+@pytest.fixture(scope="module")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with collector_on(tmp_path_factory.mktemp("works") / "log.duckdb") as collector:
+        for app, groups in (("heat", GROUPS), ("plain", dict.fromkeys(GROUPS, ("",)))):
+            with Producer(collector.endpoint, app) as producer:
+                write_runs(producer, app, groups)
+        wait_until(lambda: not collector.counters.queue_rows, "accepted rows are committed")
+        yield collector.endpoint
+
+
+def report(endpoint: str, app: str, path: Path) -> str:
+    """The page of an application, without a modeler."""
+    options = ["--app", app, "--output", str(path), "--collector", endpoint, "--modeler", "http://127.0.0.1:1"]
+    assert main(["report", *options]) == 0
+    return html.unescape(path.read_text())
+
+
+def runs_table(page: str) -> list[list[str]]:
+    """The cells of the table of runs by scale, with its head."""
+    table = page.partition("How long runs take")[2].partition("<table>")[2].partition("</table>")[0]
+    rows = re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)
+    return [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in rows]
+
+
+def test_works_at_the_same_ranks_have_their_labels_in_the_table_and_below_the_axis(endpoint, tmp_path):
+    page = report(endpoint, "heat", tmp_path / "page.html")
+    head, *rows = runs_table(page)
+    assert head[:4] == ["ranks", "nodes", "work", "healthy"]
+    expected = [[str(ranks), "1", of.removeprefix("+") or "first", "3"] for ranks, of in _all(GROUPS)]
+    assert [row[:4] for row in rows] == expected
+    chart = page.partition("<svg")[2].partition("</svg>")[0]
+    below = re.findall(r'text-anchor="middle">(.*?)</text>', chart)
+    assert below == [text for ranks, _, work, _ in expected for text in (ranks, work)]
+    assert ">ranks and work</text>" in chart
+
+
+def test_works_are_counted_as_works_and_scales_by_ranks(endpoint, tmp_path):
+    page = report(endpoint, "heat", tmp_path / "page.html")
+    assert re.search(r"15 runs from .* of 3 works at 2 scales: 15 healthy", page)
+
+
+def test_one_work_has_no_column_and_no_label(endpoint, tmp_path):
+    page = report(endpoint, "plain", tmp_path / "page.html")
+    assert re.search(r"6 runs from .* UTC at 2 scales: 6 healthy", page)
+    head, *rows = runs_table(page)
+    assert head[:3] == ["ranks", "nodes", "healthy"]
+    assert [row[:3] for row in rows] == [["8", "1", "3"], ["16", "1", "3"]]
+    assert ">ranks</text>" in page
+
+
+def _all(groups: Mapping[int, Sequence[str]]) -> Iterator[tuple[int, str]]:
+    return ((ranks, label) for ranks, labels in groups.items() for label in labels)
