@@ -36,7 +36,7 @@ from barograph_modeler.scaling.pool import Pool, posterior
 from barograph_modeler.scaling.shapes import log_prior, weights_by_kind
 from barograph_modeler.scaling.sizes.curves import SizedCurves
 from barograph_modeler.scaling.sizes.law import BilinearLaw
-from barograph_modeler.scaling.sizes.weighing import LAW, MAX_PROBLEMS, SIZED, ModelWeights, held_out
+from barograph_modeler.scaling.sizes.weighing import LAW, MAX_PROBLEMS, SIZED, ModelWeights, held_out, prior_weights
 from barograph_modeler.scaling.unseen import from_other_problems
 
 __all__ = ["Prediction", "Predictor", "Refusal", "fit"]
@@ -49,6 +49,8 @@ WIDE: Final = 20.0
 """Ratio of upper to lower limit from which there is a warning."""
 MAX_CALIBRATED: Final = 32
 """Latest problems by which weights and intervals are calibrated."""
+MAX_CALIBRATED_SIZES: Final = 2
+"""Largest sizes of each of them."""
 OTHERS: Final = 8
 """Most problems of an application from which a problem without runs is predicted."""
 FEWEST_OTHERS: Final = 3
@@ -266,7 +268,7 @@ class Predictor:
         the lower half of their scales predicts them."""
         if self._calibration is None:
             latest = list(self._problems.items())[-MAX_CALIBRATED:]
-            known = {name: one.runs for name, one in latest if len(one.sizes) == 1 and one.runs.scales.size > 1}
+            known = {name: one.runs for name, one in latest if one.runs.scales.size > 1}
             cut = {
                 name: runs.select(runs.ranks <= runs.scales[(runs.scales.size - 1) // 2])
                 for name, runs in known.items()
@@ -279,9 +281,15 @@ class Predictor:
         """The largest scale of each problem. cut: a predictor that has not learned it."""
         for name, runs in problems.items():
             known, ranks = cut._problems[name], float(runs.scales[-1])
-            if not cut._has_one_configuration(known):
-                models = cut.models(name, ranks, known.sizes[0])
-                yield HeldOutScale(models, np.log(runs.seconds[runs.ranks == ranks]))
+            if cut._has_one_configuration(known):
+                continue
+            largest = runs.select(runs.ranks == ranks)
+            for size in sorted({tuple(row) for row in largest.sizes.tolist()})[-MAX_CALIBRATED_SIZES:]:
+                models = cut.models(name, ranks, size)
+                if SIZED in models:
+                    _, mixture = join(models, prior_weights(models, is_series=known.configurations.is_series))
+                    models = {CURVES: mixture}
+                yield HeldOutScale(models, np.log(largest.of_size(size).seconds))
 
     @property
     def has_sizes(self) -> bool:

@@ -95,5 +95,10 @@ def _score(
                 yield _case(models, is_series=Configurations.of(problems[name]).is_series), densities
 
 
+def prior_weights(models: Mapping[str, Mixture], *, is_series: bool) -> Mapping[str, float]:
+    """Weights of the models that answer a question, before any held-out run."""
+    return PRIORS[_case(models, is_series=is_series)]
+
+
 def _case(models: Mapping[str, Mixture], *, is_series: bool) -> Case:
     return "known size" if CURVES in models else ("series" if is_series else "new size")
