@@ -151,3 +151,16 @@ def test_promtool_accepts_the_alerting_rules():
     rules = Path(__file__).parents[2] / "alerts/rules/barograph.rules.yml"
     done = subprocess.run([promtool, "check", "rules", rules], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_intervals_on_more_ranks_are_predicted_from_those_of_the_only_scale(service):
+    done = service.run("predict", "--intervals", "--app", "app", "--ranks", "8")
+    assert done.returncode == 0, done.stderr  # the command waits where the application is learned for the first time
+    first, second, *assumed = done.stdout.splitlines()
+    assert re.match(r"80 % of the time, class 000000000000000b: \d+\.\d+ ms expected on 8 ranks, ", first)
+    assert re.match(r"20 % of the time, class 0000000000000016: \d+\.\d+ ms expected on 8 ranks, ", second)
+    assert first.endswith("; seen on 2.")
+    assert assumed == [
+        "Assumed: the logarithm of the length of intervals is linear in that of the ranks.",
+        "Assumed: where intervals of one scale are known, they grow as those of collectives in general do.",
+    ]

@@ -53,11 +53,13 @@ def forecast_interval(samples: Mapping[int, IntervalSample], ranks: int) -> Inte
     2 ** `growth`. Q(p) is the p ** (1 / m) quantile of the GEV: the p quantile of the maximum over m = ranks / largest
     times as many ranks (Sun and Peterson 2012 for EMMA). The trend of the medians has in it what maxima over more ranks
     add at the seen scales. Therefore F ** m gives the ratio of mean to median only, not the growth, which would count
-    twice (docs/adr/0057). Without a trusted GEV the ratio is 1: the median stands for the mean.
+    twice (docs/adr/0057). Without a trusted GEV it is the mean of the values at the largest scale, times the growth.
     """
     if ranks in samples:
-        _, band, gev = samples[ranks]
-        return None if band is None else _with_mean(band, band.expected, gev, 1.0)
+        x, band, gev = samples[ranks]
+        if band is None:
+            return None
+        return _with_mean(band, band.expected, float(x.mean()) if x.size else band.expected, gev, 1.0)
     largest = max(samples)
     x, _, gev = samples[largest]
     if x.size < minimum_samples():
@@ -66,14 +68,17 @@ def forecast_interval(samples: Mapping[int, IntervalSample], ranks: int) -> Inte
     band = trend_band(values, ranks)
     if band is None:
         return None
-    drift = growth({scale: np.log2(one) for scale, one in values.items()}, ranks)
-    return _with_mean(band, float(np.median(x)) * 2.0**drift.mean, gev, ranks / largest)
+    growth_factor = 2.0 ** growth({scale: np.log2(one) for scale, one in values.items()}, ranks).mean
+    return _with_mean(band, growth_factor * float(np.median(x)), growth_factor * float(x.mean()), gev, ranks / largest)
 
 
-def _with_mean(band: Band, median: float, gev: Gev | None, factor: float) -> IntervalForecast:
-    """The band with the mean that belongs to a median. factor: ranks over those of which the GEV is."""
+def _with_mean(band: Band, median: float, mean: float, gev: Gev | None, factor: float) -> IntervalForecast:
+    """The band with the mean that belongs to a median by a GEV, else with `mean`.
+
+    factor: ranks over those of which the GEV is.
+    """
     if gev is not None:
-        mean, middle = (gev.quantile(math.pow(p, 1 / factor)) for p in (EMMA, 0.5))
+        emma, middle = (gev.quantile(math.pow(p, 1 / factor)) for p in (EMMA, 0.5))
         if middle > 0:
-            return IntervalForecast(band, median * mean / middle, True)
-    return IntervalForecast(band, median, False)
+            return IntervalForecast(band, median * emma / middle, True)
+    return IntervalForecast(band, mean, False)

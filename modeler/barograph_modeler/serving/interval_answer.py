@@ -20,7 +20,7 @@ def answer_of_intervals(known: Published, history: IntervalHistory, question: Qu
 
     share: of the time in intervals at the scale in question, or at the largest if that has not run. method: of the
     band; "trend" at a scale that has not run. from_ranks: scales whose intervals it rests on. emma: whether the
-    expected maximum is that of a GEV, else it is the median.
+    expected maximum is that of a fitted GEV, else it is a mean of the values.
     """
     rows = [row for one in history.classes if (row := _row(one, history.ranks)) is not None]
     refusal = history.refusal

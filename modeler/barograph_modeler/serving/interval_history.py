@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, Self
 from barograph_modeler.bands.class_model import ClassModel
 from barograph_modeler.forecasts.history import WorkloadPlace
 from barograph_modeler.forecasts.library import Published
-from barograph_modeler.forecasts.problems import AmbiguousWork, ProblemSize
+from barograph_modeler.forecasts.problems import AmbiguousWork
 from barograph_modeler.learning.workload import Workload
 from barograph_modeler.maxima.interval_forecast import IntervalSample
 from barograph_modeler.maxima.trend import BLOCKS
@@ -90,20 +90,16 @@ def _scales(
     every = [place for place in places if place.workload in workloads and workloads[place.workload].intervals]
     if not every:
         raise _NoScale(f"no intervals of {known.application.app} are known, expected runs that were not imported")
-    found = [place for place in every if known.space.of_run(place)[0] == located.name]
-    sizes = {known.space.of_run(place)[1] for place in found}
-    if located.size is None and len(sizes) > 1:
+    problems = ((place, *known.space.of_run(place)) for place in every)
+    found = [(place, size) for place, name, size in problems if name == located.name]
+    if located.size is None and len(sizes := {size for _, size in found}) > 1:
         raise _NoScale(f"the runs have {len(sizes)} sizes and none was asked for, expected a size")
-    found = [place for place in found if _is_of(known, place, located)]
+    found = [(place, size) for place, size in found if located.size in (None, size)]
     if not found:
         raise _NoScale("no intervals with these parameters are known, expected parameters that have been run")
     # The last of each number of ranks is the newest.
-    newest = {place.ranks: workloads[place.workload] for place in found}
+    newest = {place.ranks: workloads[place.workload] for place, _ in found}
     return {ranks: newest[ranks] for ranks in sorted(newest)}
-
-
-def _is_of(known: Published, place: WorkloadPlace, located: ProblemSize) -> bool:
-    return located.size in (None, known.space.of_run(place)[1])
 
 
 def _samples(scales: Mapping[int, Workload], class_id: int, ranks: int) -> dict[int, IntervalSample]:
