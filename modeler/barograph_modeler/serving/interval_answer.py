@@ -14,6 +14,9 @@ from barograph_modeler.serving.question import Question
 TREND: Final = "The logarithm of the length of intervals is linear in that of the ranks."
 PRIOR: Final = "Where intervals of one scale are known, they grow as those of collectives in general do."
 
+MAX_TESTED_RATIO: Final = 4
+"""Of ranks to those at the largest scale: back-tests of the trend reach so far."""
+
 
 def answer_of_intervals(known: Published, history: IntervalHistory, question: Question) -> dict[str, Any]:
     """The classes with most time and their intervals, in seconds, or a refusal.
@@ -35,7 +38,7 @@ def answer_of_intervals(known: Published, history: IntervalHistory, question: Qu
         "level": LEVEL,
         "refusal": refusal,
         "intervals": rows,
-        "conditions": list(_conditions(history.classes)) if any(row["method"] == "trend" for row in rows) else [],
+        "conditions": list(_conditions(history)) if any(row["method"] == "trend" for row in rows) else [],
     }
 
 
@@ -56,8 +59,12 @@ def _row(one: IntervalClass, ranks: int) -> dict[str, Any] | None:
     }
 
 
-def _conditions(classes: Iterable[IntervalClass]) -> Iterable[str]:
+def _conditions(history: IntervalHistory) -> Iterable[str]:
     """What is assumed of a scale that has not run."""
     yield TREND
-    if any(len(one.samples) == 1 for one in classes):
+    if any(len(one.samples) == 1 for one in history.classes):
         yield PRIOR
+    ratio = history.ranks / max(max(one.samples) for one in history.classes)
+    if ratio > MAX_TESTED_RATIO:
+        times = f"{float(f'{ratio:.3g}'):,.15g}"
+        yield f"It holds for {times} times the ranks, where it was tested for {MAX_TESTED_RATIO} times."

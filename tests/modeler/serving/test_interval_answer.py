@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import urllib.error
 import urllib.request
@@ -199,6 +200,14 @@ def test_a_larger_scale_is_answered_from_those_that_have_run(server: MetricsServ
         assert row["expected_seconds"] == pytest.approx(np.median(part), rel=0.1)
         assert row["expected_maximum_seconds"] == pytest.approx(part.mean(), rel=0.06)
     assert reply["conditions"] == ["The logarithm of the length of intervals is linear in that of the ranks."]
+
+
+def test_beyond_what_was_tested_the_answer_is_wide_finite_and_has_the_distance(server: MetricsServer) -> None:
+    near, far = (get(server, f"app=app&ranks={ranks}")[1] for ranks in (1024, 100_000_000))
+    assert far["conditions"][1:] == ["It holds for 391,000 times the ranks, where it was tested for 4 times."]
+    for one, other in zip(near["intervals"], far["intervals"], strict=True):
+        assert 0 < other["lower_seconds"] < other["expected_maximum_seconds"] < other["upper_seconds"] < math.inf
+        assert other["upper_seconds"] / other["lower_seconds"] > 4 * one["upper_seconds"] / one["lower_seconds"]
 
 
 def test_a_scale_that_has_run_is_answered_from_its_own_band(server: MetricsServer) -> None:
