@@ -17,10 +17,12 @@ from barograph.imports.delivery import CollectorUnreachable, Delivery
 from barograph.imports.mapping import FIELDS, BadMap, parse_map
 from barograph.imports.record import Bad, Entry, RunRecord, Skipped, UnreadableLine, app_name
 from barograph.imports.source import FORMATS, Options, entries, opened
+from barograph.imports.works import UnreadableSalt, WorkDigests
 from barograph.views.words import plural
 from barograph_agent.deliver import keys
 from barograph_agent.job.identity import clean
 from barograph_agent.settings import agent, places
+from barograph_agent.settings.sources import ConfigError
 from barograph_collector.daemon.service import Exit
 
 SHOWN: Final = 20
@@ -29,11 +31,12 @@ SHOWN: Final = 20
 class ImportTally:
     """Counts runs, skipped lines and bad lines; prints the first SHOWN bad ones."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, works: WorkDigests) -> None:
         self.runs = 0
         self.skipped: Counter[str] = Counter()
         self.bad = 0
         self._console = console
+        self._works = works
         self._lines: dict[str, int] = {}
 
     def records(self, found: Iterable[Entry]) -> Iterator[RunRecord]:
@@ -48,6 +51,7 @@ class ImportTally:
                     line = self._lines.setdefault(entry.job.key, entry.line)
                     if line == entry.line:
                         self.runs += 1
+                        self._works.note(entry)
                         yield entry
                     else:
                         self.complain(entry.line, f"job {entry.job.key} is in line {line} already")
@@ -71,12 +75,16 @@ def main(arguments: Sequence[str]) -> int:
     except (BadMap, UnreadableLine) as error:
         parser.error(str(error))
     console = Console(stderr=True)
-    tally = ImportTally(console)
+    try:
+        works = WorkDigests.of_site(os.environ)
+    except (UnreadableSalt, ConfigError) as error:
+        raise CommandError(str(error)) from error
+    tally = ImportTally(console, works)
     columns = [TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()]
     try:
         key = keys.from_environment(os.environ)
         with (
-            Delivery(options.collector, key) as delivery,
+            Delivery(options.collector, key, works=works) as delivery,
             Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
         ):
             task = progress.add_task("importing", total=None)
@@ -103,6 +111,8 @@ def main(arguments: Sequence[str]) -> int:
         else f"{plural(delivery.added, 'run')} added, {delivery.known:,} known already"
     )
     print(f"not learned: {skipped or 'none'}", plural(tally.bad, "bad line"), sep="\n")
+    if sentence := works.sentence(delivery.work_refusal):
+        print(sentence)
     return Exit.DATA if tally.bad else Exit.OK
 
 

@@ -1,7 +1,8 @@
 """Delivery of finished runs to the collector, each exactly once, however often it is imported.
 
 Each run is a stream, named after the run alone: message 1 is its row of `jobs`, message 2 its row of `runs`. Only
-messages beyond the collector's mark of the stream are sent.
+messages beyond the collector's mark of the stream are sent. A row of `works` precedes them, in a stream of its own: so
+marks of runs that were imported without one keep their meaning, and nothing is added to a run that is stored.
 
 Unlike streams of a `Link`, which has a connection and timers of its own, thousands of streams of two messages share one
 connection and one timer.
@@ -13,12 +14,13 @@ import contextlib
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import msgspec
 import zmq
 
 from barograph.imports.record import RunRecord
+from barograph.imports.works import WorkDigests
 from barograph_agent.deliver.keys import ClientKey
 from barograph_agent.protocol import wire
 from barograph_agent.system.clock import CLOCK
@@ -29,6 +31,8 @@ RETRY_SECONDS: Final = 3.0
 """After this time without a message, each stream under way is opened again and sent from its mark."""
 TIMEOUT_SECONDS: Final = 30.0
 MESSAGES: Final = ("jobs", "runs")
+WORK: Final = "/work"
+"""The end of the name of a stream with the row of `works` of a run."""
 
 
 class CollectorUnreachable(Exception):
@@ -41,17 +45,29 @@ class _Pending:
     known: bool | None = None
     """Whether the run was stored before; None before the welcome."""
     refusal: str = ""
+    work: dict[str, Any] | None = None
+    """The row of `works`, while it is not stored."""
 
 
 class Delivery:
-    """One connection. added, known: number of runs stored now, and before. refused: lines and reasons."""
+    """One connection. added, known: number of runs stored now, and before. refused: lines and reasons.
+
+    work_refusal: the last refusal of a row of `works`; the run is stored without it.
+    """
 
     def __init__(
-        self, endpoint: str, key: ClientKey | None = None, clock: Callable[[], float] = CLOCK.monotonic
+        self,
+        endpoint: str,
+        key: ClientKey | None = None,
+        clock: Callable[[], float] = CLOCK.monotonic,
+        works: WorkDigests | None = None,
     ) -> None:
+        """works: makes the rows of `works`; without it there are none."""
         self.added = 0
         self.known = 0
         self.refused: list[tuple[int, str]] = []
+        self.work_refusal = ""
+        self._works = works or WorkDigests(is_enabled=False)
         self._endpoint = endpoint
         self._clock = clock
         self._pending: dict[str, _Pending] = {}
@@ -72,7 +88,7 @@ class Delivery:
         while True:
             for record in itertools.islice(records, PENDING_LIMIT - len(self._pending)):
                 stream = f"{record.job.key}/import"
-                self._pending[stream] = _Pending(record)
+                self._pending[stream] = _Pending(record, work=self._works.row(record))
                 self._send(wire.Hello(stream))
             if not self._pending:
                 return
@@ -107,22 +123,45 @@ class Delivery:
 
     def _process(self, message: wire.FromCollector) -> RunRecord | None:
         """Continue the stream of a message; returns its record once that is complete."""
-        if isinstance(message, wire.Rows | wire.Result) or (run := self._pending.get(message.stream)) is None:
+        if isinstance(message, wire.Rows | wire.Result):
             return None
+        stream = message.stream.removesuffix(WORK)
+        if (run := self._pending.get(stream)) is None:
+            return None
+        of_work = stream != message.stream
         match message:
             case wire.Refuse(reason="version"):
                 text = f"the collector at {self._endpoint} speaks another protocol: {message.detail}"
                 raise CollectorUnreachable(text)
             case wire.Refuse() if message.reason in wire.CONSUMED:
-                run.refusal = message.detail
+                if of_work:
+                    self.work_refusal = message.detail
+                else:
+                    run.refusal = message.detail
             case wire.Refuse():  # as by a restarted collector: opened again after RETRY_SECONDS
                 self._refusal = message.detail
+            case wire.Welcome() if of_work:
+                self._advance_work(stream, run, message.acked, resend=True)
+            case wire.Ack() if of_work:
+                self._advance_work(stream, run, message.seq, resend=False)
+            case wire.Welcome() if run.work is not None and not message.acked:
+                self._received_at = self._clock()
+                self._send(wire.Hello(stream + WORK))
             case wire.Welcome():
                 run.known = message.acked >= len(MESSAGES) if run.known is None else run.known
                 return self._advance(message.stream, run, message.acked, resend=True)
             case wire.Ack():
                 return self._advance(message.stream, run, message.seq, resend=False)
         return None
+
+    def _advance_work(self, stream: str, run: _Pending, acked: int, *, resend: bool) -> None:
+        """Send the row of `works`, or, once that is stored, open the stream of the run again."""
+        self._received_at, self._refusal = self._clock(), ""
+        if acked:
+            run.work = None
+            self._send(wire.Hello(stream))
+        elif resend and run.work is not None:
+            self._send(wire.append(stream + WORK, 1, "works", 1, run.work))
 
     def _advance(self, stream: str, run: _Pending, acked: int, *, resend: bool) -> RunRecord | None:
         self._received_at, self._refusal = self._clock(), ""

@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from barograph.imports.record import Bad
+from barograph.imports.record import ASKED, Bad
 from barograph_agent.protocol.tables import IDENTIFIER
 
 FIELDS: Final = ("app", "cluster", "id", "step", "restart", "user", "host", "ranks", "nodes", "seconds", "start", "end",
-                 "state")  # fmt: skip
+                 "state", *ASKED)  # fmt: skip
 _PARAM: Final = "param:"
 _NEXT: Final = re.compile(rf",(?=(?:{'|'.join(FIELDS)}|{_PARAM}[^=,]+)=)")
 
@@ -62,6 +62,10 @@ class FieldRow(NamedTuple):
     def get(self, field: str) -> str:
         """The first non-empty cell of a field; empty if there is none."""
         return next(filter(None, (self.cells[at].strip() for at in self.places.get(field, ()))), "")
+
+    def asked(self) -> dict[str, str]:
+        """What was asked for, by field, as far as there is something."""
+        return {field: text for field in ASKED if (text := self.get(field))}
 
     def params(self) -> dict[str, str]:
         """The parameters of the run."""

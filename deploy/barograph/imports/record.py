@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -12,6 +13,8 @@ from barograph_agent.job.identity import Job, clean
 from barograph_agent.protocol.tables import IDENTIFIER, MAX_RANKS
 
 APP_LIMIT: Final = 40
+ASKED: Final = ("job_name", "script", "requested_time", "requested_memory")
+"""Fields that tell works apart."""
 _PATH: Final = re.compile(r"[./]*/")
 _COUNT: Final = re.compile(r"[0-9]{1,10}(\.0*)?")
 
@@ -36,7 +39,10 @@ class Skipped(NamedTuple):
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run that has ended well. started_at, ended_at: Unix seconds, 0 if unknown. nodes: 0 if unknown."""
+    """One run that has ended well. started_at, ended_at: Unix seconds, 0 if unknown. nodes: 0 if unknown.
+
+    asked: what the record has of what was asked for, by field; no empty text.
+    """
 
     line: int
     job: Job
@@ -45,6 +51,7 @@ class RunRecord:
     seconds: float
     started_at: float = 0.0
     ended_at: float = 0.0
+    asked: Mapping[str, str] = field(default_factory=dict)
 
     @functools.cached_property
     def rows(self) -> dict[str, dict[str, Any]]:
@@ -75,9 +82,9 @@ def app_name(text: str) -> str:
     return name
 
 
-def count(field: str, text: str) -> int:
+def count(name: str, text: str) -> int:
     """A whole number from 1 to MAX_RANKS. Raises UnreadableLine."""
     number = int(float(text)) if _COUNT.fullmatch(text) else 0
     if not 1 <= number <= MAX_RANKS:
-        raise UnreadableLine(f"{field} is {text[:80]!r}, expected a whole number from 1 to {MAX_RANKS}")
+        raise UnreadableLine(f"{name} is {text[:80]!r}, expected a whole number from 1 to {MAX_RANKS}")
     return number

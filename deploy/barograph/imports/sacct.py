@@ -28,6 +28,10 @@ SACCT: Final = Dialect(
         "nodes": ["NNodes", "AllocNodes"],
         "start": ["Start"],
         "end": ["End"],
+        "job_name": ["JobName"],
+        "script": ["SubmitLine"],
+        "requested_time": ["Timelimit"],
+        "requested_memory": ["ReqMem"],
     },
     needed=("id", "app", "ranks", "seconds", "state"),
     header=", expected `sacct -P` without --noheader",
@@ -69,7 +73,15 @@ def _entries(rows: Sequence[tuple[FieldRow | Bad, re.Match[str] | None]], cluste
         else:
             whole = job if isinstance(job, FieldRow) else row
             job_id, step = clean(match[1], "job"), match[2] or "job"
-            run = entry(row, "no state", functools.partial(job_of, row, whole, job_id, step, cluster, app))
+            make_job = functools.partial(job_of, row, whole, job_id, step, cluster, app)
+            run = entry(row, _asked(whole), "no state", make_job)
             if not isinstance(run, Skipped) and not row.get("seconds").strip("0:"):
                 run = Skipped(row.line, "COMPLETED within a second")
             yield run
+
+
+def _asked(whole: FieldRow) -> dict[str, str]:
+    """What the row of a whole job has of what was asked for. Options of the submit line vary from run to run."""
+    asked = whole.asked()
+    script = " ".join(word for word in asked.pop("script", "").split() if not word.startswith("-"))
+    return asked | ({"script": script} if script else {})

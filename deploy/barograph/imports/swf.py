@@ -45,8 +45,8 @@ def fields(text: str) -> list[str]:
 
 
 def _entry(line: int, values: list[str], epoch: float, cluster: str, app: str) -> Entry:
-    job_id, submitted, waited, seconds, processors, status, user, executable = (
-        values[at - 1] for at in (1, 2, 3, 4, 5, 11, 12, 14)
+    job_id, submitted, waited, seconds, processors, limit, memory, status, user, executable = (
+        values[at - 1] for at in (1, 2, 3, 4, 5, 9, 10, 11, 12, 14)
     )
     if status != "1":
         return Skipped(line, STATES.get(status, "of unknown state"))
@@ -67,4 +67,6 @@ def _entry(line: int, values: list[str], epoch: float, cluster: str, app: str) -
         params={},
     )
     ended = started + runtime if epoch else 0.0
-    return RunRecord(line, job, count("allocated processors", processors), 0, runtime, started, ended)
+    numbers = {"job_name": executable, "requested_time": limit, "requested_memory": memory}
+    asked = {name: text for name, text in numbers.items() if not text.startswith("-")}
+    return RunRecord(line, job, count("allocated processors", processors), 0, runtime, started, ended, asked)

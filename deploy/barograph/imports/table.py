@@ -35,11 +35,17 @@ def read_table(lines: Iterable[str], mapping: Mapping[str, str], cluster: str, a
     """
     seen: Counter[str] = Counter()
     for row in read_rows(lines, CSV, mapping, app):
-        yield row if isinstance(row, Bad) else entry(row, "0", functools.partial(_job, row, seen, cluster, app))
+        if isinstance(row, Bad):
+            yield row
+        else:
+            yield entry(row, row.asked(), "0", functools.partial(_job, row, seen, cluster, app))
 
 
-def entry(row: FieldRow, default_state: str, make_job: Callable[[], Job]) -> Entry:
-    """The entry of a row. default_state: where it has none. make_job: its job; may raise UnreadableLine."""
+def entry(row: FieldRow, asked: Mapping[str, str], default_state: str, make_job: Callable[[], Job]) -> Entry:
+    """The entry of a row. asked: what was asked for. default_state: where the row has none.
+
+    make_job: its job; may raise UnreadableLine.
+    """
     state = (row.get("state").split() or [default_state])[0].upper()
     if state not in DONE:
         return Skipped(row.line, state[:40])
@@ -53,7 +59,7 @@ def entry(row: FieldRow, default_state: str, make_job: Callable[[], Job]) -> Ent
         times = span(instant("start", row.get("start")), instant("end", row.get("end")), seconds)
     except UnreadableLine as error:
         return Bad(row.line, str(error))
-    return RunRecord(row.line, job, ranks, nodes, seconds, *times)
+    return RunRecord(row.line, job, ranks, nodes, seconds, *times, asked)
 
 
 def job_of(row: FieldRow, whole: FieldRow, job_id: str, step: str, cluster: str, app: str) -> Job:

@@ -15,6 +15,10 @@ INPUTS: Final = 32
 FILES: Final = 64
 NUMBERS: Final = 64
 """Numbers of one word or file."""
+RECORDED: Final = ("job name", "batch script", "requested time", "requested memory")
+"""What `folder` has of an imported run in place of digests of names: what its scheduler recorded."""
+SCALED: Final = RECORDED[2:]
+"""Those that follow the number of ranks."""
 FOLDER: Final = "file "
 """What begins the name of a feature that is a file in the working folder."""
 
@@ -68,7 +72,9 @@ class Request(NamedTuple):
             numbers = msgspec.json.decode(row.get("numbers") or "[]", type=list[_Numbers])
         except msgspec.MsgspecError as error:
             raise ValueError(f"numbers {row['numbers'][:70]!r}: {error}") from None
-        features = dict(self.features)
+        features = {name: value for name, value in self.features if name.removeprefix(FOLDER) not in SCALED}
+        for name in (FOLDER + one for one in RECORDED if FOLDER + one in features):
+            features[name] = features[name].partition("=")[0]  # names of jobs often have the number of ranks
         values: dict[str, str] = {}
         for one in numbers[:INPUTS]:
             place = f"{'input' if one.file else 'word'}{one.word + 1}" if one.word >= 0 else "stdin"

@@ -11,7 +11,7 @@ from barograph_modeler.forecasts.history import Application, WorkloadPlace
 from barograph_modeler.forecasts.library import publish
 from barograph_modeler.forecasts.sizes import SizeSpace
 from barograph_modeler.forecasts.works import WorkIndex, with_work
-from barograph_modeler.recognition.request import Request
+from barograph_modeler.recognition.request import Asked, Request
 from barograph_modeler.serving.answer import answer
 from barograph_modeler.serving.page import PredictPage
 from barograph_modeler.serving.question import Question
@@ -162,3 +162,20 @@ def test_a_job_is_asked_for_by_its_name():
         {"error": "no job 'lab/none.0.0' is known, or it has no ranks"},
     )
     assert ask(f"like={jobs[0]}&app=other")[0] == "400 Bad Request"
+
+
+def recorded(name: str, seconds: int) -> Asked:
+    """What the record of an imported run has: a job name with a number, and a requested time."""
+    form, _, number = name.partition("-")
+    folder = {"job name": f"{digest(form)}={digest(number)}", "requested time": digest(str(seconds))}
+    row = asked([], threads=-1, executable="") | {"folder": json.dumps(folder)}
+    request = Request.of_row(row)
+    assert request is not None
+    return request.asked(row)
+
+
+def test_imported_runs_of_one_job_name_are_one_work_whatever_they_requested_and_other_names_are_not():
+    works = WorkIndex()
+    labels = [works.label(APP, recorded(name, limit)) for name, limit in (("wing-8", 60), ("wing-16", 30))]
+    assert labels[0] == labels[1] != ""
+    assert works.label(APP, recorded("rotor-8", 60)) not in labels

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,7 @@ from barograph_modeler.recognition.family import FEATURES, GROUPS, REQUESTS, Fam
 from barograph_modeler.recognition.recognizer import WAIT_SECONDS
 from barograph_modeler.recognition.request import WORDS, Request
 from helpers.jobs import verdict
-from helpers.works import Site, asked, new_modeler
+from helpers.works import Site, asked, digest, new_modeler
 
 FAMILY = "lab/app@2x1"
 
@@ -472,3 +474,41 @@ def test_groups_of_two_users_are_not_merged_by_an_edit():
     mine, theirs = of_users(site, "amara", "mallory")
     with pytest.raises(UnknownWork, match="is not another group"):
         site.modeler.recognizer.join(theirs, mine, "the same", 0.0)
+
+
+def imported(**texts: str) -> dict[str, Any]:
+    """A row of `works` as an import writes it: digests by names in place of files."""
+    folder = {name.replace("_", " "): digest(text) for name, text in texts.items()}
+    return asked([], program="imported heat", executable="", threads=-1) | {"folder": json.dumps(folder)}
+
+
+def test_imported_runs_are_told_apart_by_what_both_records_have():
+    family = Family(FAMILY, Relevance())
+    requests = [
+        Request.of_row(row)
+        for row in (
+            imported(job_name="wing", requested_time="60"),
+            imported(job_name="wing"),
+            imported(job_name="rotor"),
+        )
+    ]
+    hows = []
+    for number, request in enumerate(requests):
+        decision = family.decide(request)
+        family.add(f"lab/{number}.0.0", decision.group, request)
+        hows.append(decision.how)
+    assert hows == ["first", "same", "first"]
+
+
+def test_imported_and_watched_runs_are_not_merged_and_nothing_is_learned_of_what_they_differ_in():
+    relevance = Relevance()
+    family = Family(FAMILY, relevance)
+    for number, row in enumerate((imported(job_name="wing"), asked(["wing"]))):
+        request = Request.of_row(row)
+        decision = family.decide(request)
+        family.add(f"lab/{number}.0.0", decision.group, request)
+    watched = decision.group
+    assert watched != FAMILY
+    assert family.merge(watched, lambda _: True) is None
+    assert family.merge(watched, lambda _: False) is None
+    assert (relevance.agreed.total(), relevance.mattered) == (0, set())
