@@ -35,6 +35,7 @@ SMALLER: Final = {
     r"--rate 10000\b": "--rate 300",
     r"lab/heat@2x1\+3f2a1c": "local/heat@2x1",
     r"backtest recognise$": "backtest recognise --jobs 60 --applications 4",
+    r"backtest parts --scenarios 120\b": "backtest parts --scenarios 3",
 }
 """What is typed less large than the page has it, or with another program or name."""
 
