@@ -11,7 +11,7 @@ import pytest
 
 from barograph.cli import main
 from barograph.imports import delivery as transport
-from barograph.imports.delivery import Delivery
+from barograph.imports.delivery import CollectorUnreachable, Delivery
 from barograph.imports.mapping import parse_map
 from barograph.imports.record import RunRecord
 from barograph.imports.sacct import read_sacct
@@ -19,6 +19,7 @@ from barograph.imports.swf import read_swf
 from barograph.imports.table import read_table
 from barograph.imports.works import UnreadableSalt, WorkDigests
 from barograph_agent.deliver.keys import load
+from barograph_agent.protocol import wire
 from barograph_collector.auth import keys
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.server import Collector
@@ -141,6 +142,27 @@ def test_an_import_that_was_interrupted_after_works_is_completed_by_the_next(col
         assert len(list(whole.send(iter(records)))) == 4
         assert (whole.added, whole.known, whole.refused, whole.work_refusal) == (4, 0, [], "")
     assert [len(rows(collector, table)) for table in ("jobs", "runs", "works")] == [4, 4, 4]
+
+
+def test_a_retry_continues_with_the_row_of_works_where_the_run_has_been_welcomed(monkeypatch):
+    monkeypatch.setattr(transport, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(transport, "TIMEOUT_SECONDS", 0.1)
+    opened: list[str] = []
+    with Delivery("tcp://127.0.0.1:1", works=WorkDigests()) as delivery:
+
+        def send(message: wire.FromClient) -> None:
+            """Only the stream of the run is answered."""
+            assert isinstance(message, wire.Hello)
+            opened.append(message.stream)
+            if not message.stream.endswith(transport.WORK):
+                delivery._process(wire.Welcome(message.stream, 0, 64))
+
+        monkeypatch.setattr(delivery, "_send", send)
+        with pytest.raises(CollectorUnreachable):
+            list(delivery.send(iter(records_of(csv_of(("wing",)))[:1])))
+    run, work, *retries = opened
+    assert work == run + transport.WORK
+    assert set(retries) == {work}
 
 
 def test_where_rows_of_works_are_refused_the_runs_are_stored_and_the_last_line_has_the_reason(tmp_path, monkeypatch):

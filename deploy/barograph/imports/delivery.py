@@ -47,6 +47,8 @@ class _Pending:
     refusal: str = ""
     work: dict[str, Any] | None = None
     """The row of `works`, while it is not stored."""
+    is_new: bool = False
+    """Whether nothing of the run is stored, so that its row of `works` comes first."""
 
 
 class Delivery:
@@ -100,8 +102,8 @@ class Delivery:
                 raise CollectorUnreachable(f"{text}, last refusal: {self._refusal}" if self._refusal else text)
             elif self._clock() - active_at >= RETRY_SECONDS:
                 active_at = self._clock()
-                for stream in self._pending:
-                    self._send(wire.Hello(stream))
+                for stream, run in self._pending.items():
+                    self._send(wire.Hello(stream + WORK if run.is_new and run.work is not None else stream))
 
     def __enter__(self) -> Self:
         return self
@@ -140,12 +142,10 @@ class Delivery:
                     run.refusal = message.detail
             case wire.Refuse():  # as by a restarted collector: opened again after RETRY_SECONDS
                 self._refusal = message.detail
-            case wire.Welcome() if of_work:
-                self._advance_work(stream, run, message.acked, resend=True)
-            case wire.Ack() if of_work:
-                self._advance_work(stream, run, message.seq, resend=False)
+            case wire.Welcome() | wire.Ack() if of_work:
+                return self._advance_work(stream, run, message)
             case wire.Welcome() if run.work is not None and not message.acked:
-                self._received_at = self._clock()
+                self._received_at, run.is_new = self._clock(), True
                 self._send(wire.Hello(stream + WORK))
             case wire.Welcome():
                 run.known = message.acked >= len(MESSAGES) if run.known is None else run.known
@@ -154,14 +154,16 @@ class Delivery:
                 return self._advance(message.stream, run, message.seq, resend=False)
         return None
 
-    def _advance_work(self, stream: str, run: _Pending, acked: int, *, resend: bool) -> None:
-        """Send the row of `works`, or, once that is stored, open the stream of the run again."""
+    def _advance_work(self, stream: str, run: _Pending, message: wire.Welcome | wire.Ack) -> RunRecord | None:
+        """Send the row of `works`, or, once that is stored, the run, whose stream is open."""
         self._received_at, self._refusal = self._clock(), ""
-        if acked:
-            run.work = None
-            self._send(wire.Hello(stream))
-        elif resend and run.work is not None:
+        if run.work is None:
+            return None  # answered before
+        if isinstance(message, wire.Welcome) and not message.acked:
             self._send(wire.append(stream + WORK, 1, "works", 1, run.work))
+            return None
+        run.work, run.known = None, False
+        return self._advance(stream, run, 0, resend=True)
 
     def _advance(self, stream: str, run: _Pending, acked: int, *, resend: bool) -> RunRecord | None:
         self._received_at, self._refusal = self._clock(), ""
