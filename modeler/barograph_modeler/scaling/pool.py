@@ -42,13 +42,6 @@ class Pool:
         self._counts: dict[int, float] = {}
         self._log_spreads = 0.0
 
-    def copy(self) -> Pool:
-        """A pool that changes by itself."""
-        found = Pool()
-        found.problems, found._log_spreads = self.problems, self._log_spreads
-        found._tables, found._counts = dict(self._tables), dict(self._counts)
-        return found
-
     def add(self, evidence: ShapeEvidence, prior: Floats, sign: int = 1) -> None:
         """Add a problem's posterior; with sign -1, subtract it. prior: log prior of its shapes."""
         weights = posterior(evidence.log_likelihood(SPREAD), prior)

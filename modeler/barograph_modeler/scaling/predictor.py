@@ -160,19 +160,27 @@ class Predictor:
         It comes to the same as `fit` of all problems, and costs as much as those that differ. This one is not modified.
         """
         found = Predictor()
-        found._problems, found._evidence = dict(self._problems), dict(self._evidence)
-        found._pool, found._posteriors, found._weights = self._pool.copy(), dict(self._posteriors), self._weights
-        found._calibration, found._cut = self._calibration, self._cut
-        for gone in self._problems.keys() - problems.keys():
-            found._forget(gone)
+        found._cut = self._cut
+        kept = set()
         for problem, runs in problems.items():
-            known = found._problems.get(problem)
-            if len(runs) and (known is None or not known.runs.equals(runs)):
+            known = self._problems.get(problem)
+            if known is not None and known.runs.equals(runs):
+                kept.add(problem)
+                found._keep(problem, known, {size: self._evidence[problem, size] for size in known.sizes})
+            elif len(runs):
                 found._replace(problem, runs)
-        found._problems = {problem: found._problems[problem] for problem in problems if problem in found._problems}
-        if set(found._weighing()) != set(self._weighing()):
-            found._weights = None
+        if found._weighing() == self._weighing() and kept.issuperset(found._weighing()):
+            found._weights = self._weights
+        if list(found._problems) == list(self._problems) and kept.issuperset(found._problems):
+            found._posteriors, found._calibration = dict(self._posteriors), self._calibration
         return found
+
+    def _keep(self, problem: str, known: _Problem, evidence: Mapping[Size, tuple[ShapeEvidence, ...]]) -> None:
+        """Add a problem that another predictor has learned. The sums over problems follow from their order alone."""
+        self._problems[problem] = known
+        for size, one in evidence.items():
+            self._evidence[problem, size] = one
+            self._pool_evidence(one[0])
 
     def _replace(self, problem: str, runs: Runs) -> None:
         self._forget(problem)
