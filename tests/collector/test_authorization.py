@@ -271,13 +271,18 @@ def test_each_role_has_its_permissions_only(facility: Facility) -> None:
         producer.hello()
         producer.append(1, "blocks", 1, blocks(1, job=JOB))
         assert producer.receive(wire.Refuse).reason == "forbidden"
+    texts = ("executable", "program", "script", "words", "inputs", "plain", "reason", "folder", "platform", "numbers")
+    counts = {"ranks": 2, "nodes": 1, "ranks_per_node": 2, "threads": -1}
+    asked = dict.fromkeys(texts, "") | counts | {"job": "lab/7.0.0"}
     with Producer(endpoint, "lab/7.0.0/import", facility.key("importer", "history")) as producer:
         producer.hello()
         producer.append(1, "jobs", 1, job_row("lab/7.0.0"))
         producer.receive_ack(1)
         producer.append(2, "blocks", 1, blocks(1, job="lab/7.0.0"))
         producer.receive_ack(2)
-        producer.append(3, "events", 1, {"source": "x", "kind": "k", "rows": 0, "detail": "", "at": 0.0})
+        producer.append(3, "works", 1, asked)
+        producer.receive_ack(3)
+        producer.append(4, "events", 1, {"source": "x", "kind": "k", "rows": 0, "detail": "", "at": 0.0})
         assert producer.receive(wire.Refuse).reason == "forbidden"
     edit = {"target": "lab/app@2x1", "action": "name", "argument": "a", "editor": "ada", "at": 0.0}
     with Producer(endpoint, "boss/1", facility.key("editor", "boss")) as producer:

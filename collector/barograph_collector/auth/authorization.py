@@ -20,8 +20,8 @@ from barograph_collector.storage.retention import DAY_SECONDS
 CONCLUSIONS: Final = frozenset({"assignments", "bands", "paces", "models", "predictions", "outcomes", "scores"})
 EDITS: Final = frozenset({"work_edits"})
 OBSERVATIONS: Final = frozenset(TABLES) - CONCLUSIONS - EDITS
-WHOLE_JOBS: Final = frozenset({"jobs", "blocks", "runs"})
-"""Tables that `barograph import` and `barograph canary` append: ended jobs, each in a stream named after it."""
+WHOLE_JOBS: Final = frozenset({"jobs", "works", "blocks", "runs"})
+"""Tables that `barograph import` and `barograph canary` append: ended jobs, and what was asked of them."""
 KEPT: Final = OBSERVATIONS - frozenset(DAILY)
 """Tables of agents of which nothing is ever dropped."""
 MAX_KEPT_BYTES: Final = 2**30
