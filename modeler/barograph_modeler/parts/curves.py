@@ -7,18 +7,17 @@ no such turn, so every level of its overhead is as likely as any other.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from functools import cache
 
 import numpy as np
+import numpy.typing as npt
 
+from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.evidence import ShapeEvidence
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.mixture import Mixture
-from barograph_modeler.scaling.pool import Pool, posterior
+from barograph_modeler.scaling.pool import Pool, posterior, relevant
 from barograph_modeler.scaling.shapes import log_prior
-
-NEGLIGIBLE: Final = 1e-3
-"""Shapes with a smaller share of the largest weight are left out."""
 
 
 class PartCurves:
@@ -29,12 +28,16 @@ class PartCurves:
         self._pool = Pool()
         for evidence in self._evidence.values():
             self._pool.add(evidence, log_prior(None))
+        self._posterior = cache(self._fit)
 
     def at(self, problem: str, ranks: float) -> Mixture:
         """Log seconds of the part on `ranks` ranks. Raises KeyError for an unknown problem."""
         evidence = self._evidence[problem]
-        prior, spread = self._pool.prior(evidence, log_prior(None))
-        weights = posterior(evidence.log_likelihood(spread), prior)
-        chosen = np.flatnonzero(weights > NEGLIGIBLE * weights.max())
-        shares = weights[chosen] / weights[chosen].sum()
+        chosen, shares, spread = self._posterior(problem)
         return Mixture(shares, *evidence.at(ranks, spread, chosen), evidence.freedom)
+
+    def _fit(self, problem: str) -> tuple[npt.NDArray[np.intp], Floats, float]:
+        """Positions and weights of the relevant shapes, and the expected spread of the walk."""
+        evidence = self._evidence[problem]
+        prior, spread = self._pool.prior(evidence, log_prior(None))
+        return *relevant(posterior(evidence.log_likelihood(spread), prior)), spread

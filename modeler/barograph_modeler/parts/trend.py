@@ -25,6 +25,7 @@ from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.configurations import Configurations
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.mixture import Mixture
+from barograph_modeler.scaling.pool import relevant
 
 FADES: Final = 0.5
 """Correlation of curvatures one doubling apart."""
@@ -50,8 +51,6 @@ STEPS: Final = 8
 """Points of the curvature's grid per doubling."""
 FREEDOM: Final = 6.0
 """Degrees of freedom of the answer."""
-NEGLIGIBLE: Final = 1e-3
-"""Hyperparameters with a smaller share of the largest weight are left out."""
 
 
 class _Series(NamedTuple):
@@ -87,10 +86,8 @@ class Trends:
         self._grid = [_Point(*row) for row in product(EXPONENTS if sized else (0.0,), bends, taus, NOISES)]
         likelihoods = np.sum([[_log_likelihood(one, at) for at in self._grid] for one in self._series.values()], axis=0)
         likelihoods = likelihoods - [np.log1p((at.noise / USUAL_NOISE) ** 2) for at in self._grid]
-        weights = np.exp(likelihoods - likelihoods.max())
-        chosen = np.flatnonzero(weights > NEGLIGIBLE)
+        chosen, self._weights = relevant(np.exp(likelihoods - likelihoods.max()))
         self._chosen = [self._grid[i] for i in chosen]
-        self._weights = weights[chosen] / weights[chosen].sum()
 
     def at(self, problem: str, ranks: float, sizes: Floats) -> Mixture:
         """Log seconds of the part on `ranks` ranks, for a size of k numbers. KeyError for an unknown problem."""

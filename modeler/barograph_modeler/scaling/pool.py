@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.evidence import ShapeEvidence
@@ -26,6 +27,8 @@ NEAR: Final = 1.0
 """Width of the similarity kernel over levels of work, in log seconds."""
 FAR: Final = 0.1
 """Least weight of a problem, at any distance."""
+NEGLIGIBLE: Final = 1e-3
+"""Weights with a smaller share of the largest one are left out."""
 TINY: Final = 1e-300
 LOWEST: Final = -40.0
 HIGHEST: Final = 40.0
@@ -72,6 +75,12 @@ def posterior(log_likelihood: Floats, log_prior: Floats) -> Floats:
     weights = log_likelihood + log_prior
     weights = np.exp(weights - weights.max())
     return np.asarray(weights / weights.sum())
+
+
+def relevant(weights: Floats) -> tuple[npt.NDArray[np.intp], Floats]:
+    """Positions of the weights that are not NEGLIGIBLE, and these with sum 1. weights: of any sum above 0."""
+    chosen = np.flatnonzero(weights > NEGLIGIBLE * weights.max())
+    return chosen, weights[chosen] / weights[chosen].sum()
 
 
 def _overhead(evidence: ShapeEvidence) -> Floats:

@@ -32,7 +32,7 @@ from barograph_modeler.scaling.evidence import MISFITS, ShapeEvidence
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.mixture import Mixture
 from barograph_modeler.scaling.outlier import outlying_scale
-from barograph_modeler.scaling.pool import Pool, posterior
+from barograph_modeler.scaling.pool import Pool, posterior, relevant
 from barograph_modeler.scaling.shapes import log_prior, weights_by_kind
 from barograph_modeler.scaling.sizes.curves import SizedCurves
 from barograph_modeler.scaling.sizes.law import BilinearLaw
@@ -54,8 +54,6 @@ MAX_CALIBRATED_SIZES: Final = 2
 OTHERS: Final = 8
 """Most problems of an application from which a problem without runs is predicted."""
 FEWEST_OTHERS: Final = 3
-NEGLIGIBLE: Final = 1e-3
-"""Shapes with a smaller share of the largest weight are left out."""
 OWN_SCALES: Final = 3
 """Scales of one size of several from which it has a curve of its own."""
 OWN_RUNS: Final = "runs at this scale"
@@ -323,10 +321,9 @@ class Predictor:
                 # The same variance over a factor of e in ranks, whatever part of it is noise.
                 own = spread * float(np.sqrt((1 + MISFITS[0].noise) / (1 + evidence.misfit.noise)))
                 likelihood = evidence.log_likelihood(own)
-                weights = posterior(likelihood, prior)
-                chosen = np.flatnonzero(weights > NEGLIGIBLE * weights.max())
+                chosen, weights = relevant(posterior(likelihood, prior))
                 totals.append(np.logaddexp.reduce(likelihood + prior) + np.log(evidence.misfit.odds))
-                found.append(Posterior(0.0, chosen, weights[chosen] / weights[chosen].sum(), own))
+                found.append(Posterior(0.0, chosen, weights, own))
             shares = softmax(totals).tolist()
             self._posteriors[key] = tuple(one._replace(share=own) for one, own in zip(found, shares, strict=True))
         return self._posteriors[key]

@@ -16,6 +16,7 @@ import numpy as np
 
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.parts.trend import bending
+from barograph_modeler.scaling.pool import relevant
 
 TAUS: Final = (0.01, 0.05, 0.2)
 CONTENTIONS: Final = (0.01, 0.1, 0.4)
@@ -26,7 +27,6 @@ REACH: Final = 2.0
 SLOPE: Final = -1.0
 SLOPE_SPREAD: Final = 0.3
 LEVEL_SPREAD: Final = 30.0
-NEGLIGIBLE: Final = 1e-3
 
 
 class WorkLaw:
@@ -36,10 +36,8 @@ class WorkLaw:
         self._x, self._r, self._y = -np.log2(loads), np.log2(per_node), np.log2(own)
         grid = list(product(TAUS, CONTENTIONS, NOISES))
         logs = np.array([self._log_likelihood(*point) for point in grid])
-        weights = np.exp(logs - logs.max())
-        chosen = np.flatnonzero(weights > NEGLIGIBLE)
+        chosen, self._weights = relevant(np.exp(logs - logs.max()))
         self._points = [grid[i] for i in chosen]
-        self._weights = weights[chosen] / weights[chosen].sum()
 
     def draw(self, load: float, per_node: float, count: int, rng: np.random.Generator) -> Floats:
         """`count` draws of the mean own work from its posterior, without the noise of single runs: (count,)."""

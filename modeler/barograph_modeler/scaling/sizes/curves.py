@@ -18,7 +18,7 @@ from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.configurations import Configurations
 from barograph_modeler.scaling.evidence import FREEDOM, MISFITS
 from barograph_modeler.scaling.mixture import Mixture
-from barograph_modeler.scaling.pool import SPREAD, posterior
+from barograph_modeler.scaling.pool import SPREAD, posterior, relevant
 from barograph_modeler.scaling.shapes import SHAPES, log_prior, log_times_of_size
 
 OVERHEADS: Final = ((-1.0, 0.4), (-2 / 3, 0.2), (-1 / 3, 0.2), (0.0, 0.2))
@@ -36,8 +36,6 @@ MIN_EXPONENT: Final = 0.3
 SIZE_WALK: Final = 1.0
 """Variance of the random walk over a factor of e in work, over that in ranks."""
 NOISE, STAYS, _ = MISFITS[0]
-NEGLIGIBLE: Final = 1e-3
-"""Shapes with a smaller share of the largest weight are left out."""
 
 
 class SizedCurves:
@@ -74,10 +72,8 @@ class SizedCurves:
             unusual = np.where((SHAPES.growth > 0) & (d > -1), np.log(GROWING_WITH_WORK), 0.0)
             prior.append(np.log(odds) + unusual + log_prior(None if known.is_series else float(known.ranks[-1])))
         spread = np.sqrt((FREEDOM * SPREAD**2 + np.concatenate(squares)) / self.freedom)
-        weights = posterior(-self.freedom * np.log(spread), np.concatenate(prior))
-        chosen = np.flatnonzero(weights > NEGLIGIBLE * weights.max())
+        chosen, self._weights = relevant(posterior(-self.freedom * np.log(spread), np.concatenate(prior)))
         self._overhead, self._shape = np.divmod(chosen, SHAPES.fall.size)
-        self._weights = weights[chosen] / weights[chosen].sum()
         self._spread: Floats = spread[chosen]
         self._residuals: Floats = np.concatenate(residuals)[chosen]
         self._coefficients: Floats = np.concatenate(coefficients)[chosen]
