@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.parts.gaussian import last_given, log_likelihood
 from barograph_modeler.scaling.configurations import Configurations
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.mixture import Mixture
@@ -128,16 +129,12 @@ def _moments(x: Floats, z: Floats, fall: float, point: _Point) -> tuple[Floats, 
 
 def _log_likelihood(series: _Series, point: _Point) -> float:
     mean, covariance = _moments(series.x, series.z, series.fall, point)
-    factor = np.linalg.cholesky(covariance + np.diag(point.noise**2 + series.repeats))
-    errors = np.linalg.solve(factor, series.y - mean)
-    return float(-0.5 * errors @ errors - np.log(np.diag(factor)).sum())
+    return log_likelihood(series.y - mean, covariance + np.diag(point.noise**2 + series.repeats))
 
 
 def _predict(series: _Series, x: float, z: Floats, point: _Point) -> tuple[float, float]:
     """Mean and standard deviation of log2 seconds of another run."""
     both = np.append(series.x, x), np.vstack([series.z, z])
     mean, covariance = _moments(*both, series.fall, point)
-    known = covariance[:-1, :-1] + np.diag(point.noise**2 + series.repeats)
-    gain = np.linalg.solve(known, covariance[:-1, -1])
-    variance = covariance[-1, -1] - gain @ covariance[:-1, -1] + point.noise**2 + series.repeats.max()
-    return float(mean[-1] + gain @ (series.y - mean[:-1])), float(np.sqrt(max(variance, 0.0)))
+    expected, variance = last_given(series.y, mean, covariance, point.noise**2 + series.repeats)
+    return expected, float(np.sqrt(max(variance + point.noise**2 + series.repeats.max(), 0.0)))

@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.parts.gaussian import last_given, log_likelihood
 from barograph_modeler.parts.trend import bending
 from barograph_modeler.scaling.pool import relevant
 
@@ -54,12 +55,9 @@ class WorkLaw:
 
     def _log_likelihood(self, tau: float, contention: float, noise: float) -> float:
         mean, covariance = self._moments(self._x, self._r, tau, contention)
-        factor = np.linalg.cholesky(covariance + noise**2 * np.eye(mean.size))
-        errors = np.linalg.solve(factor, self._y - mean)
-        return float(-0.5 * errors @ errors - np.log(np.diag(factor)).sum())
+        return log_likelihood(self._y - mean, covariance + noise**2 * np.eye(mean.size))
 
     def _predict(self, x: float, r: float, tau: float, contention: float, noise: float) -> tuple[float, float]:
         mean, covariance = self._moments(np.append(self._x, x), np.append(self._r, r), tau, contention)
-        gain = np.linalg.solve(covariance[:-1, :-1] + noise**2 * np.eye(self._x.size), covariance[:-1, -1])
-        variance = covariance[-1, -1] - gain @ covariance[:-1, -1]
-        return float(mean[-1] + gain @ (self._y - mean[:-1])), float(np.sqrt(max(variance, 0.0)))
+        expected, variance = last_given(self._y, mean, covariance, np.full(self._x.size, noise**2))
+        return expected, float(np.sqrt(max(variance, 0.0)))

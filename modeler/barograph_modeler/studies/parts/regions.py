@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -12,11 +11,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from barograph_agent.protocol.tables import MAX_RANKS
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.parts.runs import RegionRuns
 from barograph_modeler.scaling.history import Runs
-from barograph_modeler.studies.scaling.workloads import ScalingWorkload
+from barograph_modeler.studies.scaling.workloads import ScalingWorkload, counts
 from barograph_modeler.studies.series import BadTable, Columns, CsvTable, positions
 
 SUM: Final = "(sum of regions)"
@@ -70,13 +68,8 @@ def read_regions(path: Path, columns: Columns, region: RegionColumns) -> RegionT
     region that is twice in a run, and OSError.
     """
     table = CsvTable(path)
-    wanted = f"a whole number from 1 to {MAX_RANKS}"
-    whole = lambda x: 1 <= x <= MAX_RANKS and x == math.floor(x)  # noqa: E731
     seconds = table.numbers(columns.value, "seconds, at least 0", lambda x: x >= 0, blank=True)
-    ranks = table.numbers(columns.ranks, wanted, whole, blank=True)
-    nodes = np.full(seconds.size, np.nan)
-    if columns.nodes is not None:
-        nodes = table.numbers(columns.nodes, wanted, whole, blank=True)
+    ranks, nodes = counts(table, columns.ranks), counts(table, columns.nodes)
     size = np.ones(seconds.size) if columns.size is None else table.positive(columns.size, blank=True)
     known = np.isfinite(seconds) & np.isfinite(ranks) & np.isfinite(size)
     wide = len(region.region) > 1
@@ -164,12 +157,12 @@ def _marks(table: CsvTable, columns: Columns, region: RegionColumns, known: np.n
     keys = table.keys(kinds if region.run is None else [*kinds, region.run])
     if region.run is not None:
         return keys
-    counts: defaultdict[tuple[str, ...], int] = defaultdict(int)
+    seen: defaultdict[tuple[str, ...], int] = defaultdict(int)
     marks = []
     for key, own, name, is_known in zip(
         keys, table.keys(columns.by), table.column(region.region[0]), known, strict=True
     ):
         repeat = (*own, *key, name)
-        marks.append((*key, str(counts[repeat])))
-        counts[repeat] += bool(is_known)
+        marks.append((*key, str(seen[repeat])))
+        seen[repeat] += bool(is_known)
     return marks

@@ -53,7 +53,7 @@ def read_workloads(path: Path, columns: Columns) -> tuple[list[ScalingWorkload],
     table = CsvTable(path)
     seconds = table.numbers(columns.value, "seconds, not negative", lambda number: number >= 0, blank=True)
     seconds[seconds == 0] = np.nan  # below the resolution of the clock: nothing was measured
-    ranks, nodes = _counts(table, columns.ranks), _counts(table, columns.nodes)
+    ranks, nodes = counts(table, columns.ranks), counts(table, columns.nodes)
     size = np.ones(seconds.size) if columns.size is None else table.positive(columns.size, blank=True)
     workloads, kept = [], 0
     for cells, members in positions(table.keys(columns.by)).items():
@@ -99,7 +99,8 @@ def split(
     return splits
 
 
-def _counts(table: CsvTable, name: str | None) -> Floats:
+def counts(table: CsvTable, name: str | None) -> Floats:
+    """One column of ranks or nodes, NaN where it is blank or there is no column. Raises BadTable."""
     if name is None:
         return np.full(len(table.rows), np.nan)
     wanted = f"a whole number from 1 to {MAX_RANKS}"
