@@ -69,10 +69,13 @@ class ClassModel:
 
     def inside(self, values: Floats) -> int | None:
         """How many of the values lie inside the last published non-parametric band; None without a band."""
-        for band in self.bands:
-            if band.method not in GEV_METHODS:
-                return int(((values >= band.lower) & (values <= band.upper)).sum())
-        return None
+        band = self._judged
+        return None if band is None else int(((values >= band.lower) & (values <= band.upper)).sum())
+
+    @property
+    def _judged(self) -> Band | None:
+        """The non-parametric band of the last fit."""
+        return next((band for band in self.bands if band.method not in GEV_METHODS), None)
 
     def learn(self, blocks: Blocks, ended_at: Floats) -> list[Regime]:
         """Learn blocks in order of arrival; returns the regimes closed by changes of level among them.
@@ -90,10 +93,9 @@ class ClassModel:
 
     def close(self, until: float, next_level: float = math.nan) -> Regime:
         """Close the current regime, keep it, and start a new one without values."""
-        limits = [(b.lower, b.expected, b.upper) for b in self.bands if b.method not in GEV_METHODS] or [
-            (math.nan,) * 3
-        ]
-        regime = Regime(self.since, until, self.moments, *limits[0], next_level)
+        band = self._judged
+        limits = (math.nan,) * 3 if band is None else (band.lower, band.expected, band.upper)
+        regime = Regime(self.since, until, self.moments, *limits, next_level)
         self.regimes = (*self.regimes, regime)[-REGIMES:]
         self._open()
         return regime

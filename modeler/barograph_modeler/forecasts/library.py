@@ -15,10 +15,9 @@ from barograph_agent.system.clock import CLOCK
 from barograph_modeler.forecasts.curve import ScalingCurve, scaling_curve
 from barograph_modeler.forecasts.fitting import FitQueue
 from barograph_modeler.forecasts.history import Application, WorkloadHistory, WorkloadPlace
-from barograph_modeler.forecasts.parts.fit import fit_parts
+from barograph_modeler.forecasts.parts.fit import ProblemParts
 from barograph_modeler.forecasts.parts.history import PartsHistory, RunParts
 from barograph_modeler.forecasts.problems import ProblemSpace
-from barograph_modeler.parts.predictor import PartsPredictor
 from barograph_modeler.scaling.amdahl.share import AmdahlFit, fit_amdahl
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.predictor import Prediction, Predictor, fit
@@ -55,7 +54,7 @@ class Published(NamedTuple):
     """The predictor of one application and the space of its problems, the runs it was fitted to by problem, the
     parameters that have been run with the newest last, predictions for its newest workloads, and of its newest problem
     the scaling curve and Amdahl's law. weights: of models of scaling, by case. parts: what the time of its problems
-    consists of; None if that is not known at three scales."""
+    consists of, where that is known."""
 
     application: Application
     space: ProblemSpace
@@ -66,7 +65,7 @@ class Published(NamedTuple):
     curve: ScalingCurve | None = None
     amdahl: AmdahlFit | None = None
     weights: Mapping[str, Mapping[str, float]] = {}
-    parts: PartsPredictor | None = None
+    parts: ProblemParts = ProblemParts({})
 
 
 def publish(
@@ -109,7 +108,7 @@ def publish(
         curve,
         amdahl,
         weights,
-        fit_parts(space, parts or {}),
+        ProblemParts.of(space, parts or {}),
     )
 
 
@@ -177,14 +176,14 @@ class PredictorLibrary(FitQueue[Published]):
         """Mark applications that have further runs."""
         self._due.update(dict.fromkeys(applications))
 
-    def start_fits(self, history: WorkloadHistory, parts: PartsHistory | None = None) -> None:
+    def start_fits(self, history: WorkloadHistory, parts: PartsHistory) -> None:
         """Start fits of changed applications."""
 
         def prepare(application: Application) -> Callable[[], Published] | None:
             if application not in history:
                 return None
             known = history.runs(application)
-            return partial(self._fit, application, known, {} if parts is None else parts.of(known))
+            return partial(self._fit, application, known, parts.of(known))
 
         self._start(prepare)
 

@@ -34,8 +34,8 @@ class Misfit(NamedTuple):
 
 
 MISFITS: Final = (Misfit(0.08, 0.05, 1.0), Misfit(10.0, 1.0, 0.5))
-"""A curve that drifts away from its shape and is measured well; one whose scales also scatter; and one that keeps its
-shape and has scales that were measured on a bad day."""
+"""A curve that drifts away from its shape and is measured well, and one that keeps its shape and has scales that were
+measured on a bad day."""
 FREEDOM: Final = 4.0
 """Degrees of freedom of the prior on the spread."""
 

@@ -294,7 +294,7 @@ class Predictor:
                 models = cut.models(name, ranks, size)
                 if SIZED in models:
                     _, mixture = join(models, prior_weights(models, is_series=known.configurations.is_series))
-                    models = {CURVES: mixture}
+                    models = {CURVES: mixture}  # one model, of which the width is learned only
                 yield HeldOutScale(models, np.log(largest.of_size(size).seconds))
 
     @property

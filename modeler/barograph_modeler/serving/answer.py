@@ -212,7 +212,7 @@ class _ProblemQuery:
 
     def parts(self, prediction: Prediction, ranks: int) -> dict[str, float] | None:
         """Seconds of what the predicted time consists of, largest first; None if that is not known of the problem."""
-        if self._parts is None or self._runs is None or self._problem not in self._parts.parts:
+        if self._runs is None or self._problem not in self._parts:
             return None
         size = self._size or self._predictor.default_size(self._problem, ranks)
         found = None if isinstance(size, Refusal) else self._parts.predict(self._problem, ranks, size)

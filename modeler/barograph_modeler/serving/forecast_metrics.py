@@ -13,7 +13,7 @@ from barograph_collector.daemon.families import counter, gauge
 from barograph_modeler.features.forecaster import FeatureForecaster
 from barograph_modeler.forecasts.curve import SCALES
 from barograph_modeler.forecasts.forecaster import Forecaster
-from barograph_modeler.forecasts.library import WorkloadPrediction
+from barograph_modeler.forecasts.library import Published, WorkloadPrediction
 from barograph_modeler.forecasts.scoreboard import RESULTS, Scoreboard
 
 MAX_WORKLOADS: Final = 2000
@@ -53,11 +53,17 @@ def forecast_families(forecaster: Forecaster) -> Iterator[Metric]:
     yield gauge("barograph_modeler_fit_backlog", text, library.waiting)
 
 
+def _newest(forecaster: Forecaster) -> Iterator[Published]:
+    """The exposed applications, the most recently learned first."""
+    return itertools.islice(reversed(list(forecaster.library.published.values())), MAX_CURVES)
+
+
 def _curves(forecaster: Forecaster) -> Iterator[Metric]:
     labels = ("application", "problem", "ranks")
-    newest = itertools.islice(reversed(list(forecaster.library.published.values())), MAX_CURVES)
     curves = [
-        ([str(known.application), known.curve.problem], known.curve) for known in newest if known.curve is not None
+        ([str(known.application), known.curve.problem], known.curve)
+        for known in _newest(forecaster)
+        if known.curve is not None
     ]
     yield gauge(
         "barograph_runtime_projected_seconds",
@@ -78,7 +84,7 @@ def _curves(forecaster: Forecaster) -> Iterator[Metric]:
 def _amdahl(forecaster: Forecaster) -> Iterator[Metric]:
     fits = [
         ([str(known.application), known.curve.problem], known.amdahl)
-        for known in itertools.islice(reversed(list(forecaster.library.published.values())), MAX_CURVES)
+        for known in _newest(forecaster)
         if known.curve is not None and known.amdahl is not None
     ]
     yield gauge(
@@ -101,23 +107,21 @@ def _amdahl(forecaster: Forecaster) -> Iterator[Metric]:
 
 
 def _weights(forecaster: Forecaster) -> Iterator[Metric]:
-    newest = itertools.islice(reversed(list(forecaster.library.published.values())), MAX_CURVES)
     yield gauge(
         "barograph_scaling_model_weight_ratio",
         "Weight of a model of scaling in predictions of an application, as a ratio",
         (
             ([str(known.application), case, model], weight)
-            for known in newest
+            for known in _newest(forecaster)
             for case, weights in known.weights.items()
             for model, weight in weights.items()
         ),
         *("application", "case", "model"),
     )
-    newest = itertools.islice(reversed(list(forecaster.library.published.values())), MAX_CURVES)
     yield gauge(
         "barograph_prediction_widening_ratio",
         "Factor by which prediction intervals of an application are widened, from held-out runs, as a ratio",
-        (([str(known.application)], known.predictor.calibration.factor) for known in newest),
+        (([str(known.application)], known.predictor.calibration.factor) for known in _newest(forecaster)),
         "application",
     )
 
