@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from barograph.imports.record import ASKED, RunRecord
+from barograph.views.words import enumerated
 from barograph_agent.settings import agent
 from barograph_agent.work.evidence import WorkEvidence
 from barograph_agent.work.salt import Salt
@@ -81,8 +82,8 @@ class WorkDigests:
             return ""
         if refusal:
             return f"works are not told apart: refused by the collector: {refusal}"
-        *names, last = ["user", *(name for name in RECORDED if name in self.found)]
-        return f"works are told apart by {', '.join(names)} and {last}: weaker than by what runs"
+        names = enumerated(["user", *(name for name in RECORDED if name in self.found)])
+        return f"works are told apart by {names}: weaker than by what runs"
 
 
 def _digest(salt: Salt, text: str) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 
 from barograph.cli import CommandError
@@ -105,6 +106,11 @@ def table(
     for row in rows:
         printed.add_row(*row)
     return printed
+
+
+def progress_bar() -> Progress:
+    """A bar on standard error, which is erased at its end; nothing where that is no terminal."""
+    return Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
 
 
 def percent(share: float | None) -> str:

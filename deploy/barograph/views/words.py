@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final, TypeGuard
 
@@ -239,6 +239,16 @@ def params(given: str) -> str:
 def param_map(given: str) -> dict[str, str]:
     """The parameters of a job by name; empty for text that is not a JSON object."""
     return {str(name): str(value) for name, value in (_object(given) or {}).items()}
+
+
+def enumerated(names: Iterable[str]) -> str:
+    """At least one name, in words.
+
+    >>> enumerated(["64", "128", "256"]), enumerated(["64"])
+    ('64, 128 and 256', '64')
+    """
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def listed(given: Mapping[str, object], between: str = ", ") -> str:

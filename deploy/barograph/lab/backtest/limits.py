@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, astuple
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import Progress
-
 from barograph.lab.backtest.job_log import read_jobs
-from barograph.lab.columns import add_subject, checked, console, note, table
+from barograph.lab.columns import add_subject, checked, console, note, progress_bar, table
 from barograph_modeler.limits.forecaster import RISKS
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.studies.limits.rivals import PREDICTORS
@@ -56,7 +52,7 @@ def _run(options: argparse.Namespace) -> None:
     risks = options.risk
     scores: list[LimitsScore] = []
     predicted: dict[str, Floats] = {}
-    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
+    with progress_bar() as progress:
         progress.add_task("reading", total=None)
         read, skipped = read_jobs(options.file, progress)
         jobs = in_order(read)

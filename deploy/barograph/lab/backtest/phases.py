@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from barograph.lab.columns import add_subject, console, count, percent, table
+from barograph.lab.columns import add_subject, console, count, percent, progress_bar, table
 from barograph_modeler.studies.parts.noise import read_noise
 from barograph_modeler.studies.parts.scenario import LEARNED, TARGETS
 from barograph_modeler.studies.parts.study import ScenarioError, study, summarize
@@ -52,7 +52,10 @@ def add_parser(subjects: Any) -> argparse.ArgumentParser:
 def _run(options: argparse.Namespace) -> None:
     """Print the results. Raises BadTable and OSError."""
     traces = read_noise(options.noise) if options.noise is not None else []
-    rows = list(study(options.scenarios, options.seed, traces, _progress(options.scenarios)))
+    with progress_bar() as progress:
+        scenarios = progress.add_task("scenarios", total=options.scenarios)
+        done = functools.partial(progress.advance, scenarios)
+        rows = list(study(options.scenarios, options.seed, traces, done))
     if options.plot is not None:
         from barograph_modeler.studies.parts.plot import plot_parts
 
@@ -61,18 +64,6 @@ def _run(options: argparse.Namespace) -> None:
         print(json.dumps({"summary": summarize(rows), "predictions": [asdict(row) for row in rows]}))
     else:
         _show(rows)
-
-
-def _progress(scenarios: int) -> Any:
-    """A line on standard error that is written over, if somebody sees it."""
-
-    def progress(done: int) -> None:
-        if sys.stderr.isatty():
-            print(
-                f"\r{done} of {scenarios} scenarios", end="\n" if done == scenarios else "", file=sys.stderr, flush=True
-            )
-
-    return progress
 
 
 def _show(rows: Sequence[ScenarioError]) -> None:

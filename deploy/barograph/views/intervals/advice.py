@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from barograph.views.log import limits
-from barograph.views.words import listed, percent, period, plural, seconds
+from barograph.views.words import enumerated, listed, percent, period, plural, seconds
 
 Answer = Mapping[str, Any]
 """The answer of `GET /predict` with `intervals`, from `barograph_modeler.serving.interval_answer`."""
@@ -33,14 +33,13 @@ def _sentences(answer: Answer, sites: Mapping[int, str]) -> Iterator[str]:
         lower, _, upper = map(seconds, limits(row))
         name = sites.get(int(row["class"], 16), f"class {row['class']}")
         # At a scale that has run the band is the one that the modeler keeps.
-        seen = f"seen on {_listed(row['from_ranks'])}" if row["method"] == "trend" else "this scale has run"
+        seen = (
+            f"seen on {enumerated(f'{ranks:,}' for ranks in row['from_ranks'])}"
+            if row["method"] == "trend"
+            else "this scale has run"
+        )
         yield (
             f"{percent(row['share'])} of the time, {name}: {seconds(row['expected_maximum_seconds'])} expected on"
             f" {where}, {round(100 * answer['level'])} of 100 intervals take {lower} to {upper}; {seen}."
         )
     yield from (f"Assumed: {text[:1].lower()}{period(text[1:])}" for text in answer["conditions"])
-
-
-def _listed(scales: Iterable[int]) -> str:
-    *most, last = (f"{ranks:,}" for ranks in scales)
-    return f"{', '.join(most)} and {last}" if most else last

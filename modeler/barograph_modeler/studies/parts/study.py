@@ -42,14 +42,14 @@ class ScenarioError:
 
 
 def study(
-    scenarios: int, seed: int, traces: Sequence[Noise] = (), progress: Callable[[int], None] = lambda done: None
+    scenarios: int, seed: int, traces: Sequence[Noise] = (), finished: Callable[[], None] = lambda: None
 ) -> Iterator[ScenarioError]:
-    """Errors of all models in seeded scenarios. progress: called with the number of finished scenarios."""
+    """Errors of all models in seeded scenarios. finished: called after each."""
     for number in range(scenarios):
         rng = np.random.default_rng([seed, number])
         scenario = draw_scenario(rng, traces)
         yield from score(scenario, number, rng)
-        progress(number + 1)
+        finished()
 
 
 def score(scenario: Scenario, number: int, rng: np.random.Generator) -> Iterator[ScenarioError]:
