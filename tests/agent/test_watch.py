@@ -156,7 +156,11 @@ def test_a_run_is_delivered_as_job_sites_blocks_and_end(run: Run, collector: Col
     traffic = rows(collector, "signatures")
     assert sum(row["intervals"] for row in traffic) == 120
     assert {row["class_id"] for row in traffic} == {row["class_id"] for row in rows(collector, "sites")}
-    assert [row["offset"] for row in (work, job, end)] == [1, 2, 2 + 2 + 120 + len(traffic) + len(done) + 1]
+    phases = rows(collector, "phases")
+    assert sum(row["count"] for row in phases) == 120
+    assert {row["class_id"] for row in phases} == {row["class_id"] for row in traffic}
+    between = 2 + 120 + len(traffic) + len(done) + len(phases)
+    assert [row["offset"] for row in (work, job, end)] == [1, 2, 2 + between + 1]
     assert not run.rings.exists()  # rings occupy memory and are no longer needed
 
 

@@ -42,8 +42,8 @@ from helpers.features import inline_features
 
 NOW: Final = 1_764_000_000.0
 WRITTEN: Final = (
-    "jobs", "works", "signatures", "sites", "blocks", "node_blocks", "silences", "pressures", "features", "runs",
-    "sidecars", "events",
+    "jobs", "works", "signatures", "sites", "blocks", "node_blocks", "phases", "silences", "pressures", "features",
+    "runs", "sidecars", "events",
 )  # fmt: skip
 MAX_TABLE_ROWS: Final = 12
 MAX_BLOCKS: Final = 200
@@ -146,13 +146,25 @@ _MAP: Final = (
 _JSON: Final = {
     Json.MAP: _MAP,
     Json.TEXTS: ("", "[]", '["a"]', '["a=b", "", "\\u202e"]', json.dumps(["x"] * 3000)),
+    Json.NUMBERS: (
+        "", "[]", "[0.0]", "[1]", "[-0.5, 0.1, 3.0]", "[0.5, 0.4, 0.1]", "[1e308, -1e308, 1e-320]", "[1, 0, -1]",
+        json.dumps([0.001] * 3000),
+    ),
     Json.OBJECTS: (
         "", "[]", "[{}]", '[{"word": -1, "digest": "", "bytes": -1}]', '[{"word": "a", "digest": 1, "bytes": ""}]',
         '[{"word": 9223372036854775807, "digest": "a", "bytes": 0}, {"word": 0, "digest": "a", "bytes": 1}]',
     ),
 }  # fmt: skip
 _USUAL_NAMES: Final = {"workload": "lab/app@2x1", "cluster": "lab", "app": "app", "user": "amara", "host": "n1"}
-_USUAL_TEXTS: Final = {"words": "[]", "inputs": "[]", "params": '{"n": "10"}', "name": "cells", "account": "physics"}
+_USUAL_TEXTS: Final = {
+    "words": "[]",
+    "inputs": "[]",
+    "params": '{"n": "10"}',
+    "name": "cells",
+    "account": "physics",
+    "deviations": "[-0.1, 0.1]",
+    "shares": "[0.5, 0.5]",
+}
 
 
 class Service:

@@ -63,6 +63,7 @@ class Json(enum.Enum):
     """What the JSON in a text column is; an empty text is unknown."""
 
     TEXTS = ("list of texts", list[str])
+    NUMBERS = ("list of numbers", list[float])
     MAP = ("object of texts", dict[str, str])
     OBJECTS = ("list of objects of texts and integers", list[dict[str, str | int]])
 
@@ -179,6 +180,19 @@ TABLES: Final[dict[str, Table]] = {
                count=_POSITIVE, last_rank=_COUNT, last_count=_COUNT, late_seconds=_SECONDS, own_rank=_COUNT,
                own_rank_seconds=_DIFFERENCE, own_seconds=_DIFFERENCE, p2p_seconds=_SECONDS, wait_seconds=_SECONDS,
                least_wait_seconds=_SECONDS, ended_at=_TIME),
+        # What the ranks of a world on one node did in all intervals of a class, known when the run ends: of the classes
+        # with most time, 16 at most. `count`: intervals that are known of all `ranks` there. Sums over ranks and
+        # intervals as in `node_blocks`: `own_seconds`, `p2p_seconds`, `wait_seconds`, `messages`, `message_bytes`. Sums
+        # over intervals: `slowest_seconds`, the own work of the rank with most; of the rank that waited least,
+        # `exchange_seconds` in point-to-point calls and `least_wait_seconds` in the collective; `bytes` of the
+        # collective, 0 where unknown. `rank_deviation_seconds`: standard deviation of the ranks' means of own work, NaN
+        # for one rank. `deviations`, ascending: own work in one interval minus the rank's mean, as shares of the mean
+        # of all; `shares` of the values that each stands for (both JSON).
+        _table("phases", job=_N, host=_N, world=_COUNT, ranks=_SOME_RANKS, class_id=_U, count=_POSITIVE,
+               own_seconds=_DIFFERENCE, p2p_seconds=_SECONDS, wait_seconds=_SECONDS, slowest_seconds=_DIFFERENCE,
+               exchange_seconds=_SECONDS, least_wait_seconds=_SECONDS, rank_deviation_seconds=_UNKNOWN_SECONDS,
+               bytes=_COUNT, messages=_COUNT, message_bytes=_COUNT, deviations=Json.NUMBERS, shares=Json.NUMBERS,
+               at=_TIME),
         # While no interval ends although ranks live: a row after 5 s and then at growing distances, from the node of
         # rank 0. `since`: end of the last interval, or of MPI_Init before the first; `at`: up to when the sidecar saw
         # no further one. Both by the clock of `blocks.ended_at`, so that they compare with it whatever the clocks of

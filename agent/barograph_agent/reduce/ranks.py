@@ -1,5 +1,7 @@
 """Statistics of the ranks of one world on this node, over blocks of sync points: last arrivals, own work, waiting.
 
+The same records, by class of intervals and over the whole run, are summed in `phases`.
+
 Sync point i is the same collective on every rank, so ranks and nodes are aligned by its number and not by clocks. Ranks
 of one node share a clock. Nodes are compared by the wait of their last rank: on the node that delays all others, the
 last rank does not wait.
@@ -12,15 +14,28 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from barograph_agent.reduce.intervals import Cursor
-from barograph_agent.ring.reader import RECORD, Ring, RingError
+from barograph_agent.reduce.intervals import Cursor, class_id
+from barograph_agent.reduce.phases import PhaseSums
+from barograph_agent.ring.reader import BYTES_UNKNOWN, RECORD, Ring, RingError
 
 BLOCK_SECONDS: Final = 2.0
 LONGEST: Final = 8192
 """Limit of sync points in a block, further limited to a quarter of a ring's capacity: blocks end before it is full."""
 
 WORDS: Final = RECORD.itemsize // 8
-ENTER, EXIT, P2P, INDEX = (RECORD.fields[name][1] // 8 for name in ("enter_ns", "exit_ns", "p2p_ns", "index"))  # type: ignore[index]
+
+
+def _word(name: str) -> int:
+    """The number of a record's 8-byte word."""
+    return int(RECORD.fields[name][1]) // 8  # type: ignore[index]
+
+
+ENTER, EXIT, P2P, INDEX = (_word(name) for name in ("enter_ns", "exit_ns", "p2p_ns", "index"))
+MESSAGES, MESSAGE_BYTES = _word("messages"), _word("message_bytes")
+COLUMNS: Final = ("enter", "exit", "gap", "p2p")
+"""Times that are read of each rank's sync points."""
+SENT: Final = ("messages", "message bytes")
+"""Counts of which only the sum over ranks is kept."""
 
 Times = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -39,6 +54,16 @@ class NodeReducer:
     def __init__(self, world: int, members: list[Member]) -> None:
         self._world = world
         self._members = sorted(members, key=lambda member: member.cursor.rank)
+        self._phases = PhaseSums(world, len(members))
+        self._classes: dict[tuple[int, int], int] = {}
+
+    def has(self, members: list[Member]) -> bool:
+        """Whether these are the ranks that are read."""
+        return {member.ring.path for member in members} == {member.ring.path for member in self._members}
+
+    def take_phases(self) -> dict[str, Any] | None:
+        """The columns of `phases` (without job, host and time) of all blocks so far, once; None if there are none."""
+        return self._phases.take()
 
     def read(self, *, final: bool) -> list[dict[str, Any]]:
         """Complete blocks as rows of `node_blocks` (without job and host). Advances the cursors.
@@ -51,13 +76,20 @@ class NodeReducer:
         if not (final or self._may_be_due()):
             return rows
         while (at := self._align()) is not None and (length := self._due(at, final)):
-            times = np.zeros((len(self._members), 4, length), np.int64)
+            times = np.zeros((len(self._members), len(COLUMNS), length), np.int64)
             known = np.zeros((len(self._members), length), bool)
+            sent = np.zeros((len(SENT), length), np.int64)
+            sites, bytes_ = _calls(self._members[0], at, length)
             for member, into, flags in zip(self._members, times, known, strict=True):
-                _read(member, at, into, flags)
+                _read(member, at, into, sent, flags)
             whole = known.all(axis=0)
             if whole.any():
-                rows.append(self._row(at, length, times if whole.all() else times[:, :, whole]))
+                if not whole.all():
+                    times, sites = times[:, :, whole], sites[whole]
+                    sent, bytes_ = sent[:, whole], bytes_[whole]
+                self._phases.add(self._classify(sites), times, np.vstack([bytes_, sent]))
+                if self._members[0].cursor.size > 1:
+                    rows.append(self._row(at, length, times))
         return rows
 
     def _may_be_due(self) -> bool:
@@ -107,7 +139,7 @@ class NodeReducer:
         return (end - (begin if cursor.node_position else ring.started_ns)) * 1e-9
 
     def _row(self, at: int, length: int, times: Times) -> dict[str, Any]:
-        """times: nanoseconds, ranks x (enter, exit, gap, p2p) x sync points."""
+        """times: nanoseconds, ranks x COLUMNS x sync points."""
         enter, exits, gap, p2p = times.swapaxes(0, 1)
         own, wait = gap - p2p, exits - enter
         ranks = [member.cursor.rank for member in self._members]
@@ -136,14 +168,44 @@ class NodeReducer:
             "ended_at": (int(exits[0].max()) - ring.started_ns + ring.started_unix_ns) * 1e-9,
         }
 
+    def _classify(self, sites: Times) -> npt.NDArray[np.uint64]:
+        """Class ids of (n, 2) pairs of call sites in the lowest rank's ring, as IntervalReader has them."""
+        ring = self._members[0].ring
+        pairs, inverse = np.unique((sites[:, 0] << 32) | sites[:, 1], return_inverse=True)
+        ids = np.empty(pairs.size, np.uint64)
+        for number, pair in enumerate(pairs.tolist()):
+            key = (pair >> 32, pair & 0xFFFFFFFF)
+            if key not in self._classes:
+                self._classes[key] = class_id(ring.site(key[0]), ring.site(key[1]))
+            ids[number] = self._classes[key]
+        return np.asarray(ids[inverse])
+
 
 def _index(ring: Ring, position: int) -> int:
     """The sync point of record `position`: the position plus the number of records dropped before it."""
     return int(ring.records(position, position + 1)["index"][0]) if ring.dropped else position
 
 
-def _read(member: Member, at: int, into: Times, known: Flags) -> None:
-    """Read enter, exit, gap and point-to-point time of the sync points from `at` on into the columns of `into`.
+def _calls(member: Member, at: int, length: int) -> tuple[Times, Times]:
+    """Of `length` sync points from `at` on: the call sites at both ends of their intervals, (length, 2), and bytes.
+
+    Bytes are 0 where unknown, all are 0 where the record or the one before it is missing. The cursor stays.
+    """
+    ring, cursor = member
+    begin = max(cursor.node_position - 1, ring.tail)
+    records = ring.records(begin, min(cursor.node_position + length, ring.head))
+    index = records["index"].astype(np.int64)
+    fresh = (np.diff(index, prepend=-1) == 1) & (index >= at) & (index < at + length)
+    site = records["site"].astype(np.int64)
+    sites, bytes_ = np.zeros((length, 2), np.int64), np.zeros(length, np.int64)
+    columns = index[fresh] - at
+    sites[columns, 0], sites[columns, 1] = np.append(0, site[:-1])[fresh], site[fresh]
+    bytes_[columns] = np.where(records["bytes"] == BYTES_UNKNOWN, 0, records["bytes"])[fresh].astype(np.int64)
+    return sites, bytes_
+
+
+def _read(member: Member, at: int, into: Times, sent: Times, known: Flags) -> None:
+    """Read COLUMNS of the sync points from `at` on into the columns of `into`, and add SENT to those of `sent`.
 
     Advances the cursor. Raises RingError if the number of the first record is not `at`.
     """
@@ -161,11 +223,13 @@ def _read(member: Member, at: int, into: Times, known: Flags) -> None:
         # The common case: no record is missing.
         known[:] = True
         into[0], into[1], into[3] = words[1:, ENTER], words[1:, EXIT], words[1:, P2P]
+        sent += words[1:, [MESSAGES, MESSAGE_BYTES]].T
         np.subtract(words[1:, ENTER], words[:-1, EXIT], out=into[2])
         return
     fresh = (np.diff(index, prepend=-1) == 1) & (index >= at) & (index < at + length)
     gap = words[:, ENTER] - np.append(ring.started_ns, words[:-1, EXIT])
     columns = index[fresh] - at
     known[columns] = True
+    sent[:, columns] += words[fresh][:, [MESSAGES, MESSAGE_BYTES]].T
     for row, values in enumerate((words[:, ENTER], words[:, EXIT], gap, words[:, P2P])):
         into[row, columns] = values[fresh]

@@ -106,6 +106,8 @@ class RingSet:
                 if found := node.read(final=final):
                     columns = {name: np.array([row[name] for row in found]) for name in found[0]}
                     yield TableRows("node_blocks", len(found), columns)
+                if final and (phases := node.take_phases()):
+                    yield TableRows("phases", len(phases["class_id"]), phases)
             except RingError as error:
                 self._drop_member(world, error)
 
@@ -221,13 +223,18 @@ class RingSet:
         return len(worlds)
 
     def _group_by_world(self) -> None:
-        """Group rings by world, except worlds of one rank, which has no other to be compared with."""
+        """Group rings by world, except those of a program's own intervals."""
         members: dict[int, list[Member]] = {}
         for name, ring in self._rings.items():
             cursor = self.progress.cursors[name]
-            if cursor.size > 1 and not name.startswith(PREFIX):
+            if not name.startswith(PREFIX):
                 members.setdefault(cursor.world, []).append(Member(ring, cursor))
-        self._nodes = {world: NodeReducer(world, group) for world, group in members.items()}
+        # A world whose ranks are the same keeps the sums of its phases.
+        before = self._nodes
+        self._nodes = {
+            world: before[world] if world in before and before[world].has(group) else NodeReducer(world, group)
+            for world, group in members.items()
+        }
 
     def _drop_ring(self, name: str, error: RingError) -> None:
         self.unreadable[name] = error
