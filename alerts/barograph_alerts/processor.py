@@ -11,6 +11,7 @@ from typing import Final, get_args
 import numpy as np
 
 from barograph_agent.protocol.wire import Column
+from barograph_alerts.attribution.alignment import Outcome
 from barograph_alerts.attribution.cause import Cause, KernelKind
 from barograph_alerts.attribution.coincidence import Coincidences, Neighbour
 from barograph_alerts.attribution.fleet import NodeRanking, e_bh, facility_share
@@ -67,6 +68,8 @@ class Scorer:
         self.nodes = NodeRanking(alpha)
         self.discovered: frozenset[str] = frozenset()
         """Running jobs rejected by e-BH among all running jobs."""
+        self.sync_points: Counter[Outcome] = Counter()
+        """Sync points of nodes, by what became of them when nodes were compared."""
         self.facility = 0.0
         """Share of slow jobs among running jobs if a common cause is likely, else 0."""
         self.quarantine = Quarantine(self._give_up)
@@ -162,6 +165,7 @@ class Scorer:
             if now - job.seen_at <= WAIT_SECONDS:
                 return None
             job.assign(f"{job.family[:100]}+{UNASSIGNED}", UNASSIGNED)
+        job.work += job.node_work.finish() if job.ended else job.node_work.step(now)
         if job.waiting or job.silences or (job.work and job.monitor is not None):
             self._judge(job)
             job.changed_at = now
@@ -240,7 +244,7 @@ class Scorer:
             self._last_offset = max(self._last_offset, offset)
             if (job := self._job(columns["job"][row], columns["user"][row])) is not None:
                 job.offset = offset
-                job.begin({name: values[row] for name, values in columns.items()})
+                job.begin({name: values[row] for name, values in columns.items()}, self.sync_points)
 
     def _read_assignments(self, columns: Mapping[str, Column]) -> None:
         self._has_groups = True
@@ -309,8 +313,7 @@ class Scorer:
         names = list(columns)
         for values in zip(*columns.values(), strict=True):
             row = dict(zip(names, values, strict=True))
-            job = self._job(row["job"])
-            if job is not None and job.node_work is not None and (span := job.node_work.add(row)) is not None:
+            if (job := self._job(row["job"])) is not None and (span := job.node_work.add(row)) is not None:
                 job.work.append(span)
 
     def _read_pressures(self, columns: Mapping[str, Column]) -> None:
@@ -343,7 +346,7 @@ class Scorer:
         longest = self._references.longest_seconds(job.workload)
         own = self._applications.get(job.app, {})
         alpha, margin = own.get("alpha", self.alpha), own.get("margin", self._margin)
-        return JobMonitor(self._references.paces.get(job.workload), alpha, margin, longest, job.kernel)
+        return JobMonitor(self._references.paces.get(job.workload), alpha, margin, longest, job.kernel, job.nodes)
 
     def _score(self, name: str, job: WatchedJob, now: float) -> Output:
         job.monitor = monitor = job.monitor or self._new_monitor(job)

@@ -12,9 +12,11 @@ from barograph_alerts.attribution.work import Work, WorkSpan
 ONSET = 1030.0
 
 
-def attribution(*, exact: bool = True, seconds: int = 60, **members: tuple[tuple, tuple]) -> Attribution:
+def attribution(
+    *, exact: bool = True, seconds: int = 60, nodes: int = 1, **members: tuple[tuple, tuple]
+) -> Attribution:
     """Members as (own, wait, blame) in ms per sync point before the onset, and since; 100 sync points a second."""
-    made = Attribution()
+    made = Attribution(nodes)
     for i in range(seconds):
         at = 1001.0 + i
         works = tuple(
@@ -60,6 +62,18 @@ def test_blame_that_is_shared_as_before_names_nobody():
 def test_an_onset_before_anything_was_known_and_a_single_member_name_nobody():
     assert attribution(a=((4, 1, 0), (8, 1, 0)), b=((4, 1, 0), (4, 5, 0))).cause(900.0).kind == "unknown"
     assert attribution(a=((4, 1, 0), (8, 1, 0))).cause(ONSET).kind == "all-slow"
+
+
+def test_where_a_node_is_missing_the_others_do_not_make_a_network_and_a_straggler_among_them_is_named():
+    waiting, working = ((4, 1, 0.5), (4, 5, 2)), ((4, 1, 0.5), (8, 1, 4))
+    all_there = attribution(a=waiting, b=waiting, c=waiting)
+    assert all_there.cause(ONSET).kind == "network"
+    missing = attribution(nodes=4, a=waiting, b=waiting, c=waiting).cause(ONSET)
+    assert (missing.kind, missing.members) == ("unknown", ())
+    assert missing.numbers == {"nodes": 4, "nodes_compared": 3}
+    assert attribution(nodes=4, a=waiting, b=working, c=waiting).cause(ONSET).members == ("b",)
+    assert attribution(nodes=2, a=working).cause(ONSET).numbers == {"nodes": 2, "nodes_compared": 1}
+    assert attribution(nodes=2, a=working, b=waiting).cause(900.0).numbers == {"nodes": 2, "nodes_compared": 0}
 
 
 def test_what_was_disturbed_is_never_taken_for_normal():

@@ -81,23 +81,45 @@ def node_blocks(job: dict, host: str, own_seconds: np.ndarray, wait_seconds: np.
     }  # fmt: skip
 
 
+def longer(rows: dict, length: int) -> dict:
+    """The same work in blocks of so many."""
+    count = len(rows["host"]) // length
+    sums = ("length", "count", "own_rank_seconds", "own_seconds", "p2p_seconds", "wait_seconds", "least_wait_seconds")
+    last = {name: values[length - 1 :: length][:count] for name, values in rows.items()}
+    return {
+        **last,
+        "first_index": rows["first_index"][::length][:count],
+        **{name: rows[name][: count * length].reshape(count, length).sum(axis=1) for name in sums},
+    }
+
+
 def run_on(
-    scorer: Scorer, simulation: Simulation, hosts: tuple[str, str], *, slow: bool, nodes_late: bool = False
+    scorer: Scorer,
+    simulation: Simulation,
+    hosts: tuple[str, str],
+    *,
+    slow: bool,
+    nodes_late: bool = False,
+    nodes: int = 2,
+    lengths: tuple[int, int] = (1, 1),
 ) -> dict:
     """A job on two nodes; where it becomes slow in the middle the second one works longer. Returns its last score.
 
-    nodes_late: what nodes say comes after all blocks of the job.
+    nodes_late: what nodes say comes after all blocks of the job. nodes: how many the job has. lengths: of the blocks of
+    the two nodes, in blocks of 64 sync points.
     """
     job = simulation.job(slow_from=6400 if slow else None, factor=5.0)
-    scorer.observe("jobs", {**job["jobs"], "nodes": [2], "host": [hosts[0]]}, 0.0)
+    scorer.observe("jobs", {**job["jobs"], "nodes": [nodes], "host": [hosts[0]]}, 0.0)
     sums = job["blocks"]["sum_seconds"].reshape(-1, 64).sum(axis=1)
     usual = np.minimum(sums, np.median(sums[: len(sums) // 2]))
     work = [node_blocks(job, hosts[0], usual, sums - usual), node_blocks(job, hosts[1], sums, 0 * sums)]
+    work = [longer(rows, length) for rows, length in zip(work, lengths, strict=True)]
     last = {}
     for start in range(0, simulation.intervals, 640):
         page = part(job["blocks"], start, start + 640)
-        for rows in () if nodes_late else work:
-            scorer.observe("node_blocks", part(rows, start // 64, start // 64 + 10), 0.0)
+        for rows, length in () if nodes_late else zip(work, lengths, strict=True):
+            at = range(start // 64 // length, (start // 64 + 10) // length)
+            scorer.observe("node_blocks", part(rows, at.start, at.stop), 0.0)
         scorer.observe("blocks", page, 0.0)
         for output in scorer.step(float(page["ended_at"][-1])):
             last = dict(output.columns)
@@ -156,3 +178,20 @@ def test_a_row_of_an_earlier_version_has_no_hosts_and_does_no_harm(life):
     again = Scorer()
     again.observe("scores", {name: [value] for name, value in {**rows[4], "hosts": ""}.items()}, 0.0)
     assert again.nodes.ranking(9) == []
+
+
+def test_nodes_with_blocks_of_different_lengths_are_compared_and_the_late_one_is_named():
+    simulation, scorer = Simulation(intervals=10240), Scorer()
+    for slow in (False, False, False, True):
+        last = run_on(scorer, simulation, ("n1", "n2"), slow=slow, lengths=(2, 1))
+    assert (last["cause"], json.loads(last["members"])) == ("straggler", ["n2"])
+    assert scorer.sync_points == {"compared": 4 * 2 * 10240}
+
+
+def test_without_the_rows_of_a_node_the_sentence_says_that_nodes_could_not_be_compared():
+    simulation, scorer = Simulation(intervals=10240), Scorer()
+    for slow in (False, False, False, True):
+        last = run_on(scorer, simulation, ("n1", "n1"), slow=slow)
+    assert (last["state"], last["cause"], last["members"]) == ("slow", "unknown", "[]")
+    assert ": nodes could not be compared: no common sync points of 2 before and since then (score" in last["sentence"]
+    assert set(scorer.sync_points) == {"missing", "repeated"}

@@ -67,9 +67,13 @@ class Sums:
 
 
 class Attribution:
-    """Compares the members of one job before and after an onset."""
+    """Compares the members of one job before and after an onset.
 
-    def __init__(self) -> None:
+    nodes: number of nodes of the job. On several they are the members, and on one its ranks.
+    """
+
+    def __init__(self, nodes: int = 1) -> None:
+        self._nodes = nodes
         self._before: dict[str, Sums] = {}
         self._recent: deque[WorkSpan] = deque()
         self._exact = True
@@ -102,13 +106,17 @@ class Attribution:
         straggler: at most half of the members have SHARE of the largest d_m or more. network: no d_m reaches OWN of the
         loss, so only waiting has grown. all-slow: otherwise. If own work includes waiting for messages it grows for all
         members; then the straggler is the member that came last much more often: its share of the waiting of others
-        has grown by at least half of what it lacked to 1.
+        has grown by at least half of what it lacked to 1. unknown: nobody was compared; or all wait for somebody else
+        while nodes are missing. Its numbers are those of nodes, and of nodes compared.
         """
         before = _sum((s for s in self._recent if s.ended_at <= onset_at), deepcopy(self._before))
         during = _sum((s for s in self._recent if s.ended_at > onset_at), {})
         names = [n for n in during if n in before and min(before[n].syncs, during[n].syncs) >= FEWEST]
-        if not names:
-            return Cause("unknown")
+        uncompared = {}
+        if self._nodes > 1 and len(names) < self._nodes:
+            uncompared = {"nodes": float(self._nodes), "nodes_compared": float(len(names))}
+        if not names or (uncompared and len(names) == 1):
+            return Cause("unknown", (), uncompared)
         if len(names) == 1:
             return Cause("all-slow", ("all",))
         own = {n: during[n].own / during[n].syncs - before[n].own / before[n].syncs for n in names}
@@ -116,6 +124,8 @@ class Attribution:
         lost = math.fsum(own.values()) / len(names) + math.fsum(wait.values()) / len(names)
         numbers = {"lost": lost, "own": max(own.values()), "wait": max(wait.values())}
         if max(own.values()) < OWN * lost:
+            if uncompared:
+                return Cause("unknown", (), uncompared)
             return Cause("network", ("all",), numbers)
         blamed_members = _most_work(own) if self._exact else _blamed(names, before, during, numbers)
         if blamed_members and len(blamed_members) <= len(names) / 2:

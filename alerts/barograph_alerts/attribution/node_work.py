@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Iterator, Mapping
+from statistics import median
 from typing import Any, Final
 
+from barograph_alerts.attribution.alignment import Alignment, Outcome, Part
 from barograph_alerts.attribution.work import Work, WorkSpan
+from barograph_modeler.state import lru
 
-WAITING: Final = 64
-"""Incomplete blocks kept per job; the oldest are dropped."""
+MAX_PARTS: Final = 16_384
+"""Parts of incomplete ranges kept per job, or four of each node where that is more; the oldest are dropped."""
+MAX_EARLY: Final = 1024
+"""Rows kept until the row of `jobs` is there; the oldest are dropped."""
+MAX_WORLDS: Final = 64
+"""World communicators of a job whose ranges are kept."""
 BUSIEST: Final = "the busiest rank"
 OTHERS: Final = "the other ranks"
 
@@ -19,39 +26,87 @@ Row = Mapping[str, Any]
 class NodeWork:
     """Joins the rows of all nodes of one job for the same sync points.
 
-    nodes: number of nodes; a block is complete with a row of each. In a job on one node the row has the rank with the
-    most work: the members are that rank, named BUSIEST, and the mean of the others.
+    In a job on one node the row has the rank with the most work: the members are that rank, named BUSIEST, and the mean
+    of the others.
     """
 
-    def __init__(self, nodes: int) -> None:
-        self._nodes = nodes
-        self._waiting: OrderedDict[tuple[int, int, int], list[Row]] = OrderedDict()
+    def __init__(self) -> None:
+        self._nodes = 0
+        """0 until that is known."""
+        self._host = ""
+        self._outcomes: Counter[Outcome] = Counter()
+        self._early: deque[Row] = deque(maxlen=MAX_EARLY)
+        self._worlds: OrderedDict[int, Alignment] = OrderedDict()
+        self._waiting = 0
+        """Upper bound of the number of parts that wait."""
+
+    def begin(self, nodes: int, host: str, outcomes: Counter[Outcome]) -> list[WorkSpan]:
+        """Set what the row of `jobs` tells, which comes from the node of rank 0; returns the spans completed by then.
+
+        nodes: number of nodes; a range is complete once each has delivered it. host: the node of rank 0, whose clock
+        the intervals of the job have. outcomes: counts sync points of nodes.
+        """
+        self._nodes, self._host, self._outcomes = max(nodes, 1), host, outcomes
+        early, self._early = self._early, deque()
+        return [span for row in early if (span := self.add(row)) is not None]
 
     def add(self, row: Row) -> WorkSpan | None:
         """Add a row of `node_blocks`; returns the work span that it completes."""
-        if self._nodes <= 1:
-            return _of_ranks(row)
-        key = int(row["world"]), int(row["first_index"]), int(row["length"])
-        rows = self._waiting.setdefault(key, [])
-        rows.append(row)
-        if len(rows) < self._nodes:
-            if len(self._waiting) > WAITING:
-                self._waiting.popitem(last=False)
+        if not self._nodes:
+            self._early.append(row)
             return None
-        del self._waiting[key]
-        return WorkSpan(max(float(one["ended_at"]) for one in rows), tuple(_of_nodes(rows)), exact=True)
+        if self._nodes == 1:
+            return _of_ranks(row)
+        world = lru.get(self._worlds, int(row["world"]), lambda: Alignment(self._nodes, self._outcomes), MAX_WORLDS)
+        whole = world.add(str(row["host"]), _part(row))
+        self._waiting += 1
+        if self._waiting > max(MAX_PARTS, 4 * self._nodes):
+            self._drop()
+        return self._span(whole) if whole else None
+
+    def step(self, now: float) -> list[WorkSpan]:
+        """Spans of ranges that have waited long enough for nodes that have not delivered them. now: Unix seconds."""
+        return [self._span(whole) for world in self._worlds.values() for whole in world.step(now)]
+
+    def finish(self) -> list[WorkSpan]:
+        """Spans of all ranges that at least two nodes have delivered, now that the job has ended."""
+        return [self._span(whole) for world in self._worlds.values() for whole in world.finish()]
+
+    def _drop(self) -> None:
+        """Drop the oldest ranges down to three quarters of the limit."""
+        self._waiting = sum(world.size for world in self._worlds.values())
+        while self._waiting > 0.75 * max(MAX_PARTS, 4 * self._nodes):
+            self._waiting -= max(self._worlds.values(), key=lambda world: world.size).drop_oldest()
+
+    def _span(self, parts: Mapping[str, Part]) -> WorkSpan:
+        # Clocks of other nodes may be seconds away from that of the intervals.
+        own = parts.get(self._host)
+        ended_at = own.ended_at if own is not None else median(part.ended_at for part in parts.values())
+        return WorkSpan(ended_at, tuple(_of_nodes(parts)), exact=True)
 
 
-def _of_nodes(rows: list[Row]) -> Iterator[Work]:
+def _part(row: Row) -> Part:
+    first = int(row["first_index"])
+    return Part(
+        ranks=int(row["ranks"]),
+        count=int(row["count"]),
+        own=float(row["own_seconds"]),
+        waited=float(row["p2p_seconds"]) + float(row["wait_seconds"]),
+        least_wait=float(row["least_wait_seconds"]),
+        ended_at=float(row["ended_at"]),
+        blocks=[(first, first + int(row["length"]))],
+    )
+
+
+def _of_nodes(parts: Mapping[str, Part]) -> Iterator[Work]:
     """The work of each node. The others waited for the node whose last rank waited least."""
-    waits = [float(row["least_wait_seconds"]) for row in rows]
-    least = min(waits)
-    blame = (sum(waits) - least) / (len(rows) - 1) - least
-    for row, wait in zip(rows, waits, strict=True):
-        ranks = int(row["ranks"])
-        waited = (float(row["p2p_seconds"]) + float(row["wait_seconds"])) / ranks
-        last = blame if wait == least else 0.0
-        yield Work(str(row["host"]), int(row["count"]), float(row["own_seconds"]) / ranks, waited, last)
+    # Of each sync point, since a node may lack some within its blocks.
+    waits = {host: part.least_wait / part.count for host, part in parts.items()}
+    least = min(waits.values())
+    blame = (sum(waits.values()) - least) / (len(waits) - 1) - least
+    for host, part in parts.items():
+        last = blame * part.count if waits[host] == least else 0.0
+        yield Work(host, part.count, part.own / part.ranks, part.waited / part.ranks, last)
 
 
 def _of_ranks(row: Row) -> WorkSpan | None:

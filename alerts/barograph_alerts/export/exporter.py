@@ -10,6 +10,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from barograph_agent.system.clock import CLOCK
+from barograph_alerts.attribution.alignment import Outcome
 from barograph_alerts.detection.alarm import State
 from barograph_alerts.export.job_metrics import class_families, run_families, running_family
 from barograph_alerts.job.job import REPORT_STEP, WatchedJob
@@ -51,6 +52,9 @@ class AlertsExporter(Collector):
         yield from self._fleet()
         finished = (([state], self._scorer.finished[state]) for state in get_args(State))
         yield counter("barograph_alerts_jobs_total", "Jobs that have ended, by verdict.", finished, "state")
+        text = "Sync points of nodes that were compared with those of other nodes, and that could not be, by reason."
+        outcomes = (([outcome], self._scorer.sync_points[outcome]) for outcome in get_args(Outcome))
+        yield counter("barograph_alerts_node_sync_points_total", text, outcomes, "outcome")
         text = "Jobs left out of this exposition."
         yield gauge("barograph_alerts_jobs_hidden", text, max(0, len(jobs) - MAX_JOBS))
         text = "Jobs that are watched no further because there were too many, of the users with most jobs."

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from barograph_alerts.attribution.alignment import Outcome
 from barograph_alerts.attribution.coincidence import Coincidence
 from barograph_alerts.attribution.kernel import KernelAccount
 from barograph_alerts.attribution.node_work import NodeWork
@@ -62,7 +64,7 @@ class WatchedJob:
         """Number of sync points so far, by world communicator."""
         self.coincidences: list[Coincidence] = []
         self.explained: tuple[object, ...] = ()
-        self.node_work: NodeWork | None = None
+        self.node_work = NodeWork()
         self.kernel = KernelAccount()
         self.runtime_seconds = math.nan
         self.ended = False
@@ -81,14 +83,14 @@ class WatchedJob:
         self.changed_at = 0.0
         self.sentence = ""
 
-    def begin(self, row: Mapping[str, Any]) -> None:
-        """Read the job's row of `jobs`."""
+    def begin(self, row: Mapping[str, Any], outcomes: Counter[Outcome]) -> None:
+        """Read the job's row of `jobs`. outcomes: counts sync points of nodes."""
         self.family = row["workload"]
         self.workload = self.workload or self.family
         self.app, self.user = row["app"], row["user"]
         self.nodes, self.host, self.started_at = int(row["nodes"]), row["host"], float(row["started_at"])
         self.problem = Problem(row["cluster"], row["app"], row["params"])
-        self.node_work = self.node_work or NodeWork(self.nodes)
+        self.work += self.node_work.begin(self.nodes, self.host, outcomes)
 
     def assign(self, workload: str, how: str) -> None:
         """Set the group of like work. In another one a job is judged anew, from its begin if that is known still.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -35,7 +36,7 @@ class JobMonitor:
     """Evidence, stall test, attribution, time by class and projected runtime of one job.
 
     pace: as of the begin of the job, None without a history. longest_seconds: longest interval in the history.
-    kernel: what the kernels of its nodes know.
+    kernel: what the kernels of its nodes know. nodes: how many it has.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class JobMonitor:
         margin: float,
         longest_seconds: float,
         kernel: KernelAccount | None = None,
+        nodes: int = 1,
     ) -> None:
         self.evidence = Evidence(pace, alpha, margin)
         self.cause = Cause("unknown")
@@ -53,7 +55,7 @@ class JobMonitor:
         self._windower = Windower(pace.window_seconds if pace is not None else WINDOW_SECONDS)
         self._stall = Stall(alpha / 8, longest_seconds)
         self._silences: deque[SilentSpan] = deque()
-        self._attribution = Attribution()
+        self._attribution = Attribution(nodes)
         self._until = -math.inf
         self._lived_from = math.inf
         self._lived_until = -math.inf
@@ -218,5 +220,6 @@ class JobMonitor:
             return Cause("unknown")  # there is no time before the onset to compare with
         cause = self._attribution.cause(alarm.onset_at)
         if cause.kind in ("all-slow", "unknown") and (phase := phase_cause(self.evidence.phases)) is not None:
-            return phase
+            # An unknown cause has the figures of nodes that could not be compared.
+            return replace(phase, numbers={**cause.numbers, **phase.numbers}) if cause.kind == "unknown" else phase
         return cause

@@ -155,11 +155,21 @@ def _why(cause: Cause, phase: str) -> str:
         return f": {names} worked {1e3 * numbers['own']:.3g} ms longer per sync point, the others waited"
     if cause.kind == "network":
         return f": waiting grew by {1e3 * numbers['wait']:.3g} ms per sync point, nobody's own work did"
+    clauses = [_uncompared(cause)]
     if cause.kind == "one-phase":
-        return f": {numbers['share']:.0%} of the lost time in {phase or 'one phase'}"
+        clauses.insert(0, f"{numbers['share']:.0%} of the lost time in {phase or 'one phase'}")
     if cause.kind == "all-slow" and numbers:
-        return ": all ranks together"
-    return ""
+        clauses = ["all ranks together"]
+    return f": {', '.join(filter(None, clauses))}" if any(clauses) else ""
+
+
+def _uncompared(cause: Cause) -> str:
+    """A clause about nodes without which the cause is not known; empty if there are none."""
+    if "nodes_compared" not in cause.numbers:
+        return ""
+    nodes, compared = int(cause.numbers["nodes"]), int(cause.numbers["nodes_compared"])
+    lacking = f"{nodes - compared} of {nodes}" if compared else f"{nodes}"
+    return f"nodes could not be compared: no common sync points of {lacking} before and since then"
 
 
 def _clock(at: float, convert: Callable[[float], time.struct_time] = time.localtime) -> str:

@@ -192,17 +192,37 @@ FROM selected GROUP BY host, last_rank ORDER BY share * late DESC LIMIT 8"""
 
 
 def late_nodes(of_job: str) -> str:
-    """Seconds of own work and of waiting by node, and the share of blocks in which the other nodes waited for it."""
+    """Seconds of own work and of waiting by node, and the share of sync points in which the others waited for it.
+
+    Blocks of nodes nest: a range is the longest block of any node at its place, and compares the nodes whose blocks
+    cover all of it. `late_share` is that of the sync points of all such ranges, NULL where there is none.
+    """
     return f"""
 WITH selected AS (SELECT * FROM node_blocks WHERE {of_job} AND "count" > 0),
+begun AS (
+    SELECT *, coalesce(first_index >= max(first_index + length) OVER (
+        PARTITION BY world ORDER BY first_index, length DESC, host ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ), true) AS begins FROM selected
+),
+numbered AS (
+    SELECT *, sum(begins::INTEGER) OVER (PARTITION BY world ORDER BY first_index, length DESC, host) AS number
+    FROM begun
+),
+parts AS (
+    SELECT world, number, host, sum(length) AS covered, sum(least_wait_seconds) / sum("count") AS least_wait,
+        max(max(length)) OVER (PARTITION BY world, number) AS length
+    FROM numbered GROUP BY world, number, host
+),
 late AS (
-    SELECT arg_min(host, least_wait_seconds / "count") AS host FROM selected
-    GROUP BY world, first_index, length HAVING count(*) > 1
+    SELECT arg_min(host, least_wait) AS host, any_value(length) AS length FROM parts WHERE covered = length
+    GROUP BY world, number HAVING count(*) > 1
 )
 SELECT host, max(ranks) AS ranks, sum(own_seconds) / sum("count" * ranks) AS own_seconds,
     sum(p2p_seconds + wait_seconds) / sum("count" * ranks) AS waited_seconds,
-    (SELECT count(*) FROM late WHERE late.host = selected.host) / greatest(1, (SELECT count(*) FROM late)) AS late_share
-FROM selected GROUP BY host ORDER BY late_share DESC, host"""
+    CASE WHEN (SELECT count(*) FROM late) > 0 THEN
+        coalesce((SELECT sum(length) FROM late WHERE late.host = selected.host), 0) / (SELECT sum(length) FROM late)
+    END AS late_share
+FROM selected GROUP BY host ORDER BY late_share DESC NULLS LAST, host"""
 
 
 def alarms(now: float) -> str:
