@@ -18,7 +18,7 @@ from barograph_collector.daemon.settings import load_access
 from barograph_modeler.settings import ModelerSettings
 
 TABLES = [
-    "jobs", "works", "signatures", "work_edits", "blocks", "node_blocks", "features", "runs", "scores", "predictions",
+    "jobs", "works", "signatures", "work_edits", "blocks", "phases", "features", "runs", "scores", "predictions",
     "outcomes", "models",
 ]  # fmt: skip
 

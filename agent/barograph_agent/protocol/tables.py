@@ -183,11 +183,11 @@ TABLES: Final[dict[str, Table]] = {
         # What the ranks of a world on one node did in all intervals of a class, known when the run ends: of the classes
         # with most time, 16 at most. `count`: intervals that are known of all `ranks` there. Sums over ranks and
         # intervals as in `node_blocks`: `own_seconds`, `p2p_seconds`, `wait_seconds`, `messages`, `message_bytes`. Sums
-        # over intervals: `slowest_seconds`, the own work of the rank with most; of the rank that waited least,
-        # `exchange_seconds` in point-to-point calls and `least_wait_seconds` in the collective; `bytes` of the
-        # collective, 0 where unknown. `rank_deviation_seconds`: standard deviation of the ranks' means of own work, NaN
-        # for one rank. `deviations`, ascending: own work in one interval minus the rank's mean, as shares of the mean
-        # of all; `shares` of the values that each stands for (both JSON).
+        # over intervals, which together are their time: `slowest_seconds`, the own work of the rank with most;
+        # `exchange_seconds`, from that until the last rank arrives; `least_wait_seconds` of the last rank in the
+        # collective. `bytes` of the collective, 0 where unknown. `rank_deviation_seconds`: standard deviation of the
+        # ranks' means of own work, NaN for one rank. `deviations`, ascending: own work in one interval minus the rank's
+        # mean, as shares of the mean of all; `shares` of the values that each stands for (both JSON).
         _table("phases", job=_N, host=_N, world=_COUNT, ranks=_SOME_RANKS, class_id=_U, count=_POSITIVE,
                own_seconds=_DIFFERENCE, p2p_seconds=_SECONDS, wait_seconds=_SECONDS, slowest_seconds=_DIFFERENCE,
                exchange_seconds=_SECONDS, least_wait_seconds=_SECONDS, rank_deviation_seconds=_UNKNOWN_SECONDS,

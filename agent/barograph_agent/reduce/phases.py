@@ -1,7 +1,9 @@
 """What the ranks of one world on this node do in each class of intervals, over a whole run: rows of `phases`.
 
-Sums are kept in memory until the run ends. Those of a sidecar that was killed are lost: `count` is then below the
-intervals of the run.
+An interval is the longest own work of a rank, what the last rank arrives after that (`exchange`), and the time of the
+last rank in the collective.
+
+Sums are kept in memory until the run ends. A sidecar that continues after one that was killed has no rows.
 """
 
 from __future__ import annotations
@@ -87,17 +89,10 @@ class _Class:
         """As PhaseSums.add, of one class."""
         enter, exits, gap, p2p = times.swapaxes(0, 1)
         own, wait = gap - p2p, exits - enter
-        last = wait.argmin(axis=0)
-        points = np.arange(last.size)
-        self._count += last.size
+        self._count += own.shape[1]
         self._own += own.sum(axis=1)
-        self._sums += [
-            own.max(axis=0).sum(),
-            p2p[last, points].sum(),
-            wait[last, points].sum(),
-            p2p.sum(),
-            wait.sum(),
-        ]
+        slowest = own.max(axis=0)
+        self._sums += [slowest.sum(), (gap.max(axis=0) - slowest).sum(), wait.min(axis=0).sum(), p2p.sum(), wait.sum()]
         self._sent += sent.sum(axis=1)
         self._record(own)
 
@@ -112,7 +107,7 @@ class _Class:
         rank, point = np.divmod(chosen, own.shape[1])
         deviations = (own[rank, point] - means[rank]) / mean
         # Each sample stands for `step` values.
-        bins = _bins(deviations)
+        bins = deviation_bins(deviations)
         self._bin_counts += step * np.bincount(bins, minlength=BINS)
         self._bin_sums += step * np.bincount(bins, deviations, BINS)
 
@@ -143,10 +138,10 @@ class _Class:
         }
 
 
-def _bins(deviations: Floats) -> npt.NDArray[np.int64]:
-    """The bin of each deviation: logarithmic in both directions from SMALLEST on.
+def deviation_bins(deviations: Floats) -> npt.NDArray[np.int64]:
+    """The bin of each deviation, 0 to BINS - 1: logarithmic in both directions from SMALLEST on.
 
-    >>> _bins(np.array([-1e9, -1e-3, 0.0, 2e-3, 1.0])).tolist()
+    >>> deviation_bins(np.array([-1e9, -1e-3, 0.0, 2e-3, 1.0])).tolist()
     [0, 29, 30, 32, 49]
     """
     size = np.log10(np.maximum(np.abs(deviations), SMALLEST) / SMALLEST) * PER_DECADE

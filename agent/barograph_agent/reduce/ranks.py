@@ -55,6 +55,7 @@ class NodeReducer:
         self._world = world
         self._members = sorted(members, key=lambda member: member.cursor.rank)
         self._phases = PhaseSums(world, len(members))
+        self._is_whole = not any(member.cursor.node_position for member in members)
         self._classes: dict[tuple[int, int], int] = {}
 
     def has(self, members: list[Member]) -> bool:
@@ -62,8 +63,8 @@ class NodeReducer:
         return {member.ring.path for member in members} == {member.ring.path for member in self._members}
 
     def take_phases(self) -> dict[str, Any] | None:
-        """The columns of `phases` (without job, host and time) of all blocks so far, once; None if there are none."""
-        return self._phases.take()
+        """The columns of `phases` (without job, host and time), once; None if they would not be of the whole run."""
+        return self._phases.take() if self._is_whole else None
 
     def read(self, *, final: bool) -> list[dict[str, Any]]:
         """Complete blocks as rows of `node_blocks` (without job and host). Advances the cursors.

@@ -69,8 +69,8 @@ class Forecaster(Stateful):
         match table:
             case "jobs":
                 self._read_jobs(columns)
-            case "node_blocks":
-                self.parts.read(columns)
+            case "phases":
+                self.library.mark_changed(place.application for place in self.parts.read(columns))
             case "runs":
                 for job in columns["job"]:
                     lru.store(self._over, job, None, JOBS)

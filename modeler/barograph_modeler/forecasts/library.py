@@ -16,7 +16,8 @@ from barograph_modeler.forecasts.curve import ScalingCurve, scaling_curve
 from barograph_modeler.forecasts.fitting import FitQueue
 from barograph_modeler.forecasts.history import Application, WorkloadHistory, WorkloadPlace
 from barograph_modeler.forecasts.parts.fit import ProblemParts
-from barograph_modeler.forecasts.parts.history import PartsHistory, RunParts
+from barograph_modeler.forecasts.parts.history import PartsHistory
+from barograph_modeler.forecasts.parts.phased_run import PhasedRun
 from barograph_modeler.forecasts.problems import ProblemSpace
 from barograph_modeler.scaling.amdahl.share import AmdahlFit, fit_amdahl
 from barograph_modeler.scaling.history import Runs
@@ -65,7 +66,7 @@ class Published(NamedTuple):
     curve: ScalingCurve | None = None
     amdahl: AmdahlFit | None = None
     weights: Mapping[str, Mapping[str, float]] = {}
-    parts: ProblemParts = ProblemParts({})
+    parts: ProblemParts = ProblemParts({}, {})
 
 
 def publish(
@@ -73,7 +74,7 @@ def publish(
     known: Sequence[tuple[WorkloadPlace, list[float]]],
     seed: int,
     previous: Predictor | None = None,
-    parts: Mapping[WorkloadPlace, Sequence[RunParts]] | None = None,
+    parts: Mapping[WorkloadPlace, Sequence[PhasedRun]] | None = None,
 ) -> Published:
     """Fit a predictor to the runs of an application. known: its workloads and their seconds, newest last.
 
@@ -108,7 +109,7 @@ def publish(
         curve,
         amdahl,
         weights,
-        ProblemParts.of(space, parts or {}),
+        ProblemParts.of(space, parts or {}, problems, seed),
     )
 
 
@@ -197,7 +198,7 @@ class PredictorLibrary(FitQueue[Published]):
         self,
         application: Application,
         known: Sequence[tuple[WorkloadPlace, list[float]]],
-        parts: Mapping[WorkloadPlace, Sequence[RunParts]],
+        parts: Mapping[WorkloadPlace, Sequence[PhasedRun]],
     ) -> Published:
         before = self.published.get(application)
         with self.gate.passing():

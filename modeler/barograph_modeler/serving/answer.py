@@ -12,8 +12,7 @@ from barograph_agent.protocol.tables import MAX_RANKS
 from barograph_modeler.forecasts.history import Application
 from barograph_modeler.forecasts.library import Published, smallest_scale
 from barograph_modeler.forecasts.problems import AmbiguousWork, ProblemSize
-from barograph_modeler.parts.disjoint import REST
-from barograph_modeler.parts.predictor import PartsPrediction
+from barograph_modeler.parts.phases.predictor import OTHER
 from barograph_modeler.scaling.amdahl.share import fit_amdahl
 from barograph_modeler.scaling.predictor import Prediction, Refusal
 from barograph_modeler.serving.question import BadQuestion, Question
@@ -23,6 +22,7 @@ MIN_GAIN: Final = 1.25
 """Doubling the ranks pays if it makes the run at least this many times as fast."""
 MAX_RATIO: Final = 400.0
 """Ratio of upper to lower limit up to which a time limit is proposed."""
+NAMES: Final = {OTHER: "start-up, end and what was not measured"}
 POINTS: Final = 40
 OBSERVED: Final = 2_000
 OTHERS: Final = 5
@@ -75,7 +75,7 @@ def answer(known: Published, question: Question) -> dict[str, Any]:
             "speedup": query.speedup(prediction),
             "pays": query.pays(),
             "amdahl": query.amdahl(),
-            "parts": query.parts(prediction, question.ranks),
+            "parts": query.parts(question.ranks),
             "basis": {
                 "model": prediction.model,
                 "runs": prediction.runs,
@@ -136,15 +136,30 @@ class _ProblemQuery:
         """The runtime on `ranks` ranks. Raises BadQuestion."""
         if self.refusal is not None:
             return self.refusal
-        nodes = self._question.nodes
-        if nodes is not None and ranks != self._question.ranks:
-            nodes = max(1, round(ranks * nodes / self._question.ranks))
+        nodes = self._nodes(ranks)
         if (known := self._predictor.predict_known(self._problem, ranks, self._size)) is not None:
             return self._place.applied(known)
         try:
-            return self._place.applied(self._predictor.predict(self._problem, ranks, nodes, self._size))
+            found = self._predictor.predict(self._problem, ranks, nodes, self._size)
         except ValueError as error:
             raise BadQuestion(str(error)) from None
+        return self._place.applied(self._with_parts(found, ranks, nodes)[0])
+
+    def _with_parts(
+        self, prediction: Prediction | Refusal, ranks: int, nodes: int | None
+    ) -> tuple[Prediction | Refusal, Mapping[str, float]]:
+        """The prediction with what the parts of the problem show, and the seconds of these; none if not known."""
+        if self._runs is None or isinstance(prediction, Refusal) or self._problem not in self._parts:
+            return prediction, {}
+        size = self._size or self._predictor.default_size(self._problem, ranks)
+        if isinstance(size, Refusal):
+            return prediction, {}
+        return self._parts.combined(self._problem, ranks, nodes, size, prediction)
+
+    def _nodes(self, ranks: int) -> int | None:
+        """Nodes at the ranks per node of the question."""
+        nodes = self._question.nodes
+        return None if nodes is None else max(1, round(ranks * nodes / self._question.ranks))
 
     def growth(self) -> list[str]:
         """If no size was asked for and the prediction goes along a series, the size that it has there."""
@@ -210,17 +225,14 @@ class _ProblemQuery:
             ranks, here = 2 * ranks, prediction
         return {"until_ranks": ranks, "ends": "refusal", "gain": MIN_GAIN}
 
-    def parts(self, prediction: Prediction, ranks: int) -> dict[str, float] | None:
+    def parts(self, ranks: int) -> dict[str, float] | None:
         """Seconds of what the predicted time consists of, largest first; None if that is not known of the problem."""
-        if self._runs is None or self._problem not in self._parts:
+        prediction = self.predict(ranks)
+        _, parts = self._with_parts(prediction, ranks, self._nodes(ranks))
+        if isinstance(prediction, Refusal) or not parts:
             return None
-        size = self._size or self._predictor.default_size(self._problem, ranks)
-        found = None if isinstance(size, Refusal) else self._parts.predict(self._problem, ranks, size)
-        if not isinstance(found, PartsPrediction):
-            return None
-        scale = prediction.expected_seconds / found.expected_seconds
-        names = {REST: "start-up, end and what was not measured"}
-        return {names.get(name, name): scale * seconds for name, seconds in found.parts.items()}
+        scale = prediction.expected_seconds / sum(parts.values())
+        return {NAMES.get(name, name): scale * seconds for name, seconds in parts.items()}
 
     def amdahl(self) -> dict[str, Any] | None:
         """Amdahl's law in the runs of the problem: the parallel share, and at the largest scale the time over that of
@@ -241,8 +253,7 @@ class _ProblemQuery:
         doublings = [self._smallest * 2**step for step in range(40) if self._smallest * 2**step <= last]
         found = []
         for ranks in sorted({*doublings, last}):
-            prediction = self.predict(ranks)
-            if isinstance(prediction, Prediction) and (parts := self.parts(prediction, ranks)):
+            if parts := self.parts(ranks):
                 found.append([ranks, parts])
         return found
 

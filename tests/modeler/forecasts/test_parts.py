@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -10,102 +12,171 @@ from barograph.views.projection import plot
 from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.forecasts.history import Application, WorkloadPlace
 from barograph_modeler.forecasts.library import PredictorLibrary
-from barograph_modeler.forecasts.parts.history import MAX_RUNS, PARTS, PartsHistory, RunParts
+from barograph_modeler.forecasts.parts.fit import PARTS_MODEL
+from barograph_modeler.forecasts.parts.history import MAX_OPEN, MAX_RUNS, PartsHistory
 from barograph_modeler.learning.learner import Learner
 from barograph_modeler.processor import ModelerProcessor
 from barograph_modeler.serving.answer import answer
 from barograph_modeler.serving.question import Question
 from helpers.executor import Inline
 from helpers.features import inline_features
-from helpers.scaling import Campaign, law
+from helpers.phases import PhasedProgram, node_rows
+from helpers.scaling import Campaign, finished
 
 APP = Application("lab", "solver")
 
 
-def node_blocks(job: str, own: float, p2p: float, wait: float, nodes: int = 1) -> dict:
-    """Rows with these sums over all ranks, spread evenly over nodes and four ranges."""
-    rows, share = 4 * nodes, 1 / (4 * nodes)
-    return {
-        "job": [job] * rows,
-        "own_seconds": np.full(rows, own * share),
-        "p2p_seconds": np.full(rows, p2p * share),
-        "wait_seconds": np.full(rows, wait * share),
-    }
+def place(ranks: int, nodes: int = 1) -> WorkloadPlace:
+    return WorkloadPlace(f"lab/solver@{ranks}x{nodes}", APP, (), ranks, nodes)
 
 
-def place(ranks: int) -> WorkloadPlace:
-    return WorkloadPlace(f"lab/solver@{ranks}x1", APP, (), ranks, 1)
+def work(intervals: int, ranks: int, seed: int = 0) -> np.ndarray:
+    """Own work of 10 ms with 5 % jitter, of which the ranks differ by 10 %."""
+    rng = np.random.default_rng(seed)
+    lasting = 1 + 0.1 * rng.standard_normal(ranks)
+    return 0.01 * (lasting + 0.05 * rng.standard_normal((intervals, ranks)))
 
 
-def test_sums_of_nodes_and_ranges_become_means_over_ranks():
+def test_rows_of_nodes_are_one_run_in_whatever_order_they_and_the_end_arrive():
+    own = work(400, 8)
+    rows = [node_rows("j", f"n{i}", own[:, 4 * i : 4 * i + 4], exchange=0.001, collective=2e-4) for i in range(2)]
+    found = []
+    for order in (["a", "b", "end"], ["b", "end", "a"], ["end", "a", "b"]):
+        history = PartsHistory()
+        done = set()
+        for step in order:
+            if step == "end":
+                history.end("j", place(8, 2), 10.0)
+            else:
+                done |= history.read(rows["ab".index(step)])
+        assert done == (set() if order[-1] == "end" else {place(8, 2)})
+        (run,) = history.of([(place(8, 2), None)])[place(8, 2)]
+        found.append(run)
+    assert found[0].classes == found[1].classes == found[2].classes
+    for run in found:
+        assert (run.ranks, run.nodes, run.seconds) == (8, 2, 10.0)
+        (phase,) = run.phases().values()
+        assert phase.count == 400
+        assert phase.own == pytest.approx(own.mean(), rel=1e-4)
+        means = own.mean(axis=0).reshape(2, 4)
+        assert phase.within == pytest.approx(np.sqrt(means.var(axis=1, ddof=1).mean()) / own.mean(), rel=0.01)
+        assert phase.exchange == pytest.approx(0.001, rel=1e-3)
+        # What is the later of both nodes is waiting, and no time of the collective.
+        assert 0 <= phase.collective < 2e-4
+        slowest = max(own[:, :4].max(1).mean(), own[:, 4:].max(1).mean())
+        assert phase.slowest + phase.collective == pytest.approx(slowest + 2e-4, rel=1e-4)
+        assert (phase.messages, phase.exchange_bytes, phase.collective_bytes) == pytest.approx((2, 2000, 8))
+        assert phase.shares @ phase.deviations**2 == pytest.approx((0.05 * 0.01 / own.mean()) ** 2, rel=0.1)
+
+
+def test_nodes_that_differ_are_told_from_ranks_that_differ():
+    rng = np.random.default_rng(4)
+    speeds = 1 + 0.1 * rng.standard_normal(40)
     history = PartsHistory()
-    history.read(node_blocks("j", 80.0, 8.0, 4.0, nodes=2))
-    history.read(node_blocks("other", 1.0, 1.0, 1.0))
-    history.end("j", place(4), 30.0)
-    assert history.of([(place(4), None), (place(8), None)]) == {
-        place(4): [RunParts(30.0, pytest.approx((20.0, 2.0, 1.0)))]
-    }
+    for number, speed in enumerate(speeds):
+        own = 0.01 * speed * (1 + 0.02 * rng.standard_normal((1, 4)) + 0.1 * rng.standard_normal((300, 4)))
+        history.read(node_rows("j", f"n{number}", own))
+    history.end("j", place(160, 40), 10.0)
+    (run,) = history.of([(place(160, 40), None)])[place(160, 40)]
+    (phase,) = run.phases().values()
+    assert phase.between == pytest.approx(speeds.std(ddof=1), rel=0.05)
+    assert phase.within == pytest.approx(0.02, rel=0.25)
 
 
 @pytest.mark.parametrize(
-    ("parts", "seconds", "known"),
-    [((80.0, 8.0, 4.0), 22.0, False), ((80.0, 8.0, 4.0), None, False), ((-1e9, 8.0, 4.0), 30.0, True)],
-    ids=["more than the runtime", "no runtime", "negative own work"],
+    ("ranks", "seconds"), [(8, 10.0), (4, 1.0), (4, float("nan"))], ids=["a node is missing", "too long", "no runtime"]
 )
-def test_contradictory_rows_are_not_learned(parts, seconds, known):
+def test_rows_that_contradict_the_run_are_not_learned(ranks, seconds):
     history = PartsHistory()
-    history.read(node_blocks("j", *parts))
-    history.end("j", place(4), seconds)
-    assert bool(history.of([(place(4), None)])) is known
+    history.read(node_rows("j", "n1", work(400, 4)))
+    history.end("j", place(ranks), seconds)
+    assert history.of([(place(ranks), None)]) == {}
+
+
+def test_unreadable_distributions_leave_the_other_numbers():
+    history, rows = PartsHistory(), node_rows("j", "n1", work(400, 4))
+    history.read(rows | {"deviations": ["[1e308, NaN"], "shares": ["[-1, 2]"]})
+    history.end("j", place(4), 10.0)
+    (run,) = history.of([(place(4), None)])[place(4)]
+    (phase,) = run.phases().values()
+    assert phase.deviations.tolist() == [0.0]
+    assert phase.own == pytest.approx(0.01, rel=0.2)
 
 
 def test_a_run_that_was_not_healthy_leaves_nothing_and_old_runs_are_dropped():
     history = PartsHistory()
     for number in range(MAX_RUNS + 3):
-        history.read(node_blocks(f"j{number}", 4.0, 0.0, 0.0))
+        history.read(node_rows(f"j{number}", "n1", work(400, 4)))
         history.end(f"j{number}", place(4) if number else None, 10.0 + number)
     kept = history.of([(place(4), None)])[place(4)]
     assert [run.seconds for run in kept] == [10.0 + number for number in range(3, MAX_RUNS + 3)]
     other = PartsHistory()
     other.restore(history.state())
-    assert other.of([(place(4), None)]) == {place(4): kept}
+    assert [run.seconds for run in other.of([(place(4), None)])[place(4)]] == [run.seconds for run in kept]
 
 
-def learned() -> Forecaster:
-    """One that has learned runs whose own work is divided, and whose collectives grow with the logarithm."""
-    forecaster, campaign = Forecaster(PredictorLibrary(Inline(), worked=lambda: 0.0)), Campaign(noise=0.002)
+def test_jobs_that_never_end_are_forgotten():
+    history, rows = PartsHistory(), node_rows("j", "n1", work(400, 4))
+    for number in range(MAX_OPEN + 1):
+        history.read(rows | {"job": [f"j{number}"]})
+    for number in (0, 1):
+        history.end(f"j{number}", place(4), 10.0)
+    assert len(history.of([(place(4), None)])[place(4)]) == 1
+
+
+def learned(program: PhasedProgram, scales: tuple[int, ...] = (1, 2, 4, 8, 16, 32), *, with_rows: bool = True):
+    """What the service has published after two runs at each scale."""
+    forecaster = Forecaster(PredictorLibrary(Inline(), worked=lambda: 0.0))
     processor = ModelerProcessor(Learner(), forecaster, inline_features())
-    for ranks in (2, 4, 8, 16, 32):
-        columns = campaign.run(ranks)
-        job = columns["jobs"]["job"][0]
+    for number, ranks in enumerate([ranks for ranks in scales for _ in range(2)]):
+        seconds, nodes = program.run(ranks)
+        job, workload = f"lab/{number + 1}.0.0", f"lab/solver@{ranks}x{len(nodes)}"
+        columns = finished(job, workload, ranks, seconds, cluster="lab", app="solver", params=json.dumps({}))
+        columns["jobs"]["nodes"] = np.array([len(nodes)])
         processor.observe("jobs", columns["jobs"], 0.0)
-        processor.observe("node_blocks", node_blocks(job, 400.0, 0.2 * ranks, 0.5 * ranks * np.log2(ranks)), 0.0)
+        for rows in nodes if with_rows else ():
+            processor.observe("phases", rows, 0.0)
         processor.observe("runs", columns["runs"], 0.0)
+        processor.step(0.0)
     processor.step(0.0)
-    processor.step(0.0)
-    return forecaster
+    return forecaster.library.published[APP]
+
+
+def test_parts_decide_where_they_have_predicted_larger_scales_better():
+    program = PhasedProgram()
+    known, unknown = learned(program), learned(PhasedProgram(), with_rows=False)
+    question = Question("solver", 512)
+    true = float(np.median([program.run(512)[0] for _ in range(5)]))
+    with_parts, without = answer(known, question), answer(unknown, question)
+    assert with_parts["basis"]["model"][PARTS_MODEL] > 0.5
+    assert abs(np.log(with_parts["expected_seconds"] / true)) < 0.1
+    assert abs(np.log(with_parts["expected_seconds"] / true)) < abs(np.log(without["expected_seconds"] / true))
+    assert with_parts["lower_seconds"] < true < with_parts["upper_seconds"]
+    assert without["parts"] is None
 
 
 def test_the_answer_names_the_parts_of_the_predicted_time():
-    said = answer(learned().library.published[APP], Question("solver", 128, params={"n": "1"}))
+    said = answer(learned(PhasedProgram()), Question("solver", 128))
     parts = said["parts"]
     assert sum(parts.values()) == pytest.approx(said["expected_seconds"])
-    own, wait = PARTS["own_seconds"], PARTS["wait_seconds"]
-    assert parts[own] / said["expected_seconds"] == pytest.approx(400 / 128 / law(128), rel=0.25)
-    assert parts[wait] / said["expected_seconds"] == pytest.approx(0.5 * 7 / law(128), rel=0.35)
+    assert parts["own work"] == pytest.approx(200 * 0.8 / 128, rel=0.2)
+    assert parts["start-up, end and what was not measured"] == pytest.approx(3.0, rel=0.2)
     line = next(line for line in sentences(said) if line.startswith("It consists of"))
-    assert own in line
-    assert wait in line
+    assert "waiting for the slowest rank" in line
 
 
 def test_the_plot_has_the_shares_of_the_parts_over_ranks(tmp_path):
     drawn = tmp_path / "parts.png"
-    said = answer(learned().library.published[APP], Question("solver", 128, params={"n": "1"}, curve=True))
-    assert [ranks for ranks, _ in said["parts_curve"]] == [2, 4, 8, 16, 32, 64, 128]
-    shares = [parts[PARTS["wait_seconds"]] / sum(parts.values()) for _, parts in said["parts_curve"]]
-    assert shares == sorted(shares)
+    said = answer(learned(PhasedProgram()), Question("solver", 128, curve=True))
+    assert [ranks for ranks, _ in said["parts_curve"]] == [1, 2, 4, 8, 16, 32, 64, 128]
+    shares = [parts["own work"] / sum(parts.values()) for _, parts in said["parts_curve"]]
+    assert shares == sorted(shares, reverse=True)
     plot(said, drawn)
     assert drawn.stat().st_size > 10_000
+
+
+def test_two_scales_are_too_few_for_parts():
+    assert answer(learned(PhasedProgram(), (2, 4)), Question("solver", 8))["parts"] is None
 
 
 def test_without_rows_of_nodes_there_are_no_parts():

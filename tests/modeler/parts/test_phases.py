@@ -5,7 +5,7 @@ import pytest
 
 from barograph_modeler.parts.phases.communication import LinearLaw, collective_terms
 from barograph_modeler.parts.phases.growth import PowerLaw
-from barograph_modeler.parts.phases.maximum import Deviations, deviations_of, expected_slowest
+from barograph_modeler.parts.phases.maximum import Deviations, deviations_of, expected_slowest, last_of_nodes
 from barograph_modeler.parts.phases.measurement import PhaseRun
 from barograph_modeler.parts.phases.predictor import PhasesPredictor
 from barograph_modeler.parts.phases.work import WorkLaw
@@ -67,6 +67,17 @@ def test_a_tree_is_learned_on_few_nodes():
     )
     found = law.draw(collective_terms(np.array([1024.0]), np.array([8.0]), np.zeros(1))[0], rng())
     assert np.median(found) == pytest.approx(3 + 50, rel=0.05)
+
+
+@pytest.mark.parametrize("lasting", [0.0, 0.05, 0.5], ids=["alike", "differ", "one is far behind"])
+def test_the_last_of_several_nodes_is_later_than_the_last_on_average(lasting):
+    nodes, per_node, intervals = 6, 4, 20_000
+    jitter = 0.1 * rng().standard_normal((intervals, nodes, per_node))
+    node_arrivals = 1 + lasting * np.arange(nodes) / nodes + jitter.max(axis=2)
+    means = node_arrivals.mean(axis=0)
+    values = np.quantile(jitter, (np.arange(200) + 0.5) / 200)
+    found = last_of_nodes(Deviations(values, np.full(200, 1 / 200)), per_node, means)
+    assert found == pytest.approx((node_arrivals.max(axis=1) - means.max()).mean(), abs=0.005)
 
 
 def test_counts_that_grow_with_size_go_on_growing():

@@ -28,10 +28,12 @@ TAIL_LEVELS: Final = np.geomspace(1.0, 1e-7, 60)
 """Exceedance probabilities inside the tail that are represented."""
 BODY: Final = 48
 """Atoms of the distribution below the tail."""
-GRID: Final = 400
+GRID: Final = 200
 NODES: Final = 21
 """Points of the Gauss-Hermite rule over differences between nodes."""
+_RULE: Final = np.polynomial.hermite_e.hermegauss(NODES)
 MIN_SPREAD: Final = 1e-5
+TINY: Final = 1e-300
 
 
 class Deviations(NamedTuple):
@@ -81,6 +83,30 @@ def expected_slowest(
     return 1 + means, spreads
 
 
+def last_of_nodes(deviations: Deviations, per_node: float, arrivals: Floats) -> float:
+    """Expected arrival of the last node of single intervals, after the node that is last on average; 0 for one node.
+
+    deviations: of a rank in an interval. arrivals: (nodes,), means of the last ranks of nodes, in the same unit.
+    Nodes are independent in an interval: the last is below x with product of F(x - arrival + mean)**per_node, F the
+    distribution of deviations and mean that of the largest of per_node of them.
+    """
+    if arrivals.size < 2 or float(np.ptp(deviations.values)) <= 0:
+        return 0.0
+    steps = np.cumsum(deviations.shares) ** per_node
+    mean = float(np.diff(steps, prepend=0.0) @ deviations.values)
+    late = arrivals - arrivals.max()
+    values = deviations.values - mean
+    x = np.linspace(float(values[0]), float(values[-1]), GRID)
+    logs = np.log(np.maximum(steps, TINY))
+    # Between atoms the distribution is interpolated: as steps, all nodes would share their values.
+    below = np.zeros(GRID)
+    for one in late[late > float(values[0] - values[-1])]:
+        below += np.interp(x - one, values, logs, left=float(np.log(TINY)), right=0.0)
+    # Mean of the last minus that of a single node: the integral of the difference of their distributions.
+    apart = np.exp(np.interp(x, values, logs)) - np.exp(np.maximum(below, -700.0))
+    return max(float(np.trapezoid(apart, x)), 0.0)
+
+
 def _maximum(
     deviations: Deviations, between: float, within: float, per_node: float, nodes: Floats
 ) -> tuple[Floats, Floats]:
@@ -92,7 +118,7 @@ def _maximum(
     dense = np.linspace(-reach, reach, GRID) + float(deviations.values @ deviations.shares)
     x = np.unique(np.concatenate([x, dense]))
     cdf = ndtr((x[:, None] - deviations.values) / within) @ deviations.shares
-    points, weights = np.polynomial.hermite_e.hermegauss(NODES)
+    points, weights = _RULE
     shifted = np.stack([np.interp(x - between * one, x, cdf, left=0.0, right=1.0) for one in points])
     node = np.clip(weights @ shifted**per_node / weights.sum(), 0.0, 1.0)
     every = node ** nodes[:, None]

@@ -24,7 +24,7 @@ from barograph_modeler.parts.phases.measurement import PhaseRun, pooled_spread
 from barograph_modeler.parts.phases.work import WorkLaw
 
 DRAWS: Final = 200
-SPREAD_DRAWS: Final = 25
+SPREAD_DRAWS: Final = 10
 """Draws of the differences between ranks, whose maximum is costly."""
 MIN_RUNS: Final = 4
 PARTS: Final = ("own work", "waiting for the slowest rank", "point-to-point", "collectives")
