@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from barograph.charts.parts import parts_chart
 from barograph.charts.projection import projection
 from barograph.report import figures
 from barograph.report.classes import largest_classes
@@ -68,6 +69,7 @@ def view(
         "charts": {
             "runtimes": figures.runtimes(scales),
             "projection": projection(answer, speedup=True) if answer and answer["refusal"] is None else None,
+            "parts": parts_chart(answer) if answer and answer["refusal"] is None else None,
             "intervals": figures.intervals(classes[0], scales) if classes else None,
             "quantiles": figures.quantiles(fitted) if fitted else None,
             "shapes": figures.shapes(fitted) if any(len(one.shapes) > 1 for one in fitted) else None,

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
+from barograph.charts.figure import BOTTOM, TOP
+from barograph.charts.parts import parts_chart
 from barograph.views.advice import sentences
 from barograph.views.projection import plot
 from barograph_modeler.forecasts.forecaster import Forecaster
@@ -173,6 +177,21 @@ def test_the_plot_has_the_shares_of_the_parts_over_ranks(tmp_path):
     assert shares == sorted(shares, reverse=True)
     plot(said, drawn)
     assert drawn.stat().st_size > 10_000
+
+
+def test_the_chart_of_the_page_stacks_the_parts_up_to_the_whole():
+    said = answer(learned(PhasedProgram()), Question("solver", 128, curve=True))
+    found = parts_chart(said)
+    assert found is not None
+    polygons = re.findall(r'<polygon class="(\w+)" points="([^"]+)"', found.chart)
+    assert [kind for kind, _ in polygons] == ["own", "waiting", "exchange", "collective", "rest"]
+    edges = [[[float(one) for one in point.split(",")] for point in points.split()] for _, points in polygons]
+    assert edges[0][-1][1] == BOTTOM  # of the lowest part: the last point is the lower left one
+    assert edges[-1][0][1] == TOP
+    for below, above in pairwise(edges):
+        assert below[: len(below) // 2] == above[: len(above) // 2 - 1 : -1]
+    assert "start-up, end and what was not measured" in found.key
+    assert parts_chart(said | {"parts_curve": said["parts_curve"][:1]}) is None
 
 
 def test_two_scales_are_too_few_for_parts():

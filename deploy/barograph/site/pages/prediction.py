@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from barograph.charts.parts import parts_chart
 from barograph.charts.projection import projection
 from barograph.views import queries
 from barograph.views.advice import sentences
@@ -15,10 +16,10 @@ FIELDS = ("app", "ranks", "nodes", "params", "cluster", "risk")
 
 
 def view(context: ViewContext, query: Mapping[str, str]) -> dict[str, Any]:
-    """The fields of the form, and the answer in sentences and as a chart, or an error."""
+    """The fields of the form, and the answer in sentences and as charts, or an error."""
     given = {name: query.get(name, "").strip() for name in FIELDS}
     known = sorted({row["app"] for row in context.rows(queries.applications(context.user), max_age=30.0)})
-    page: dict[str, Any] = {"given": given, "known": known, "sentences": [], "chart": None, "error": ""}
+    page: dict[str, Any] = {"given": given, "known": known, "sentences": [], "chart": None, "parts": None, "error": ""}
     if not given["app"]:
         return page
     try:
@@ -29,5 +30,5 @@ def view(context: ViewContext, query: Mapping[str, str]) -> dict[str, Any]:
     answer, reason = context.predict(params, **fields, curve="1")
     if answer is None:
         return page | {"error": reason}
-    chart = projection(answer) if answer["refusal"] is None else None
-    return page | {"sentences": sentences(answer), "chart": chart, "ranks": answer["ranks"]}
+    chart, parts = (projection(answer), parts_chart(answer)) if answer["refusal"] is None else (None, None)
+    return page | {"sentences": sentences(answer), "chart": chart, "parts": parts, "ranks": answer["ranks"]}

@@ -142,7 +142,7 @@ class PhasesPredictor:
     def predict(self, ranks: int, size: float, *, nodes: int | None = None) -> PhasesPrediction:
         """The runtime on `ranks` ranks. nodes: as full as the fullest of the learned runs, if not given."""
         many = nodes if nodes is not None else max(1, round(ranks / self._per_node))
-        rng = np.random.default_rng([self._seed, ranks, many])
+        rng = np.random.default_rng(self._seed)  # the same at all scales, so that curves are smooth
         drawn = [phase.draw(ranks, many, size, rng) for phase in self._phases]
         parts = {part: np.sum([one[part] for one in drawn], axis=0) for part in PARTS}
         parts[OTHER] = self._other.draw(serial_terms(np.array([float(ranks)]), np.array([size]))[0], rng)
