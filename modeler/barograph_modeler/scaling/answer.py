@@ -40,12 +40,7 @@ class Prediction:
 
         condition: one sentence.
         """
-        shifted = Mixture(
-            self.logarithms.weights,
-            self.logarithms.means + np.log(ratio),
-            self.logarithms.spreads,
-            self.logarithms.freedom,
-        )
+        shifted = self.logarithms.shifted(float(np.log(ratio)))
         both = Mixture.joined([(0.5, self.logarithms), (0.5, shifted)])
         lower, expected, upper = (float(np.exp(both.quantile(p))) for p in (TAIL, 0.5, 1 - TAIL))
         return replace(

@@ -2,14 +2,16 @@
 
 The largest scale of each problem is predicted from the lower half of its scales.
 - Weights: stacking, for problems of one size.
-- Width: split-conformal. Runs are measured in half widths of the interval; the factor is the 95 % quantile of these,
-  together with a prior of PRIOR_PROBLEMS problems for which WIDENED is right. One problem shows little; fifty show how
-  noisy the machine is.
+- Width: split-conformal. Runs are measured in half widths of the interval; the factors of the lower and the upper limit
+  are 97.5 % quantiles of these, together with a prior of PRIOR_PROBLEMS problems for which WIDENED is right. Problems
+  known at two scales, and at more, have factors of their own: two scales do not show where a curve turns, and runs
+  beyond them are rather slower than predicted than faster.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -22,29 +24,54 @@ from barograph_modeler.scaling.sizes.stacking import stack
 
 CURVES: Final = "curves of the size"
 OVERHEAD: Final = "Amdahl's law with overhead"
-PRIOR: Final = {CURVES: 10.0, OVERHEAD: 1.0}
+LINE: Final = "line in logarithms"
+PRIOR: Final = {CURVES: 8.0, OVERHEAD: 1.0, LINE: 1.0}
 """Prior weights of the models, in held-out problems."""
-WIDENED: Final = 1.4
-"""The factor without evidence: split-conformal, from public runs of other applications (docs/engineer/scaling.md)."""
-PRIOR_PROBLEMS: Final = 10.0
-FACTORS: Final = np.geomspace(1.3, 4.0, 100)
-"""Factors that are considered, ascending."""
+PRIOR_PROBLEMS: Final = 5.0
+MAX_FACTOR: Final = 4.0
 MAX_SCORED_RUNS: Final = 16
 """Newest runs of a problem that are measured."""
 
 
+class Widening(NamedTuple):
+    """Factors by which the half widths of an interval are multiplied."""
+
+    below: float
+    above: float
+
+
+class Scales(StrEnum):
+    """How many scales of a problem a prediction is made from."""
+
+    FEW = "two at most"
+    MORE = "three or more"
+
+    @classmethod
+    def of(cls, scales: int) -> Scales:
+        """The case of a number of scales."""
+        return cls.FEW if scales <= 2 else cls.MORE
+
+
+WIDENED: Final = {Scales.FEW: Widening(1.8, 2.7), Scales.MORE: Widening(1.8, 1.4)}
+"""The factors without evidence: split-conformal, from public runs of other applications (docs/engineer/scaling.md)."""
+MIN_WIDENED: Final = Widening(1.0, 1.3)
+"""Smallest factors: the largest scale of a history is nearer than many scales that are asked for."""
+
+
 class HeldOutScale(NamedTuple):
-    """A scale that was left out: its prediction by each model, and the log seconds of its runs, (runs,)."""
+    """A scale that was left out: its prediction by each model, the log seconds of its runs, (runs,), and the number of
+    scales that it was predicted from."""
 
     models: Mapping[str, Mixture]
     log_seconds: Floats
+    scales: int
 
 
 class Calibration(NamedTuple):
-    """weights: of the models of one size, with sum 1. factor: by which intervals are widened. problems: held out."""
+    """weights: of the models of one size, with sum 1. widenings: of intervals. problems: number held out."""
 
     weights: Mapping[str, float]
-    factor: float
+    widenings: Mapping[Scales, Widening]
     problems: int
 
     @classmethod
@@ -56,7 +83,11 @@ class Calibration(NamedTuple):
             for one in every
         ]
         weights = stack(densities, PRIOR)
-        return cls(weights, _factor([_distances(one, weights) for one in every]), len(every))
+        widenings = {
+            case: _widening([_distances(one, weights) for one in every if Scales.of(one.scales) is case], WIDENED[case])
+            for case in Scales
+        }
+        return cls(weights, widenings, len(every))
 
 
 def join(models: Mapping[str, Mixture], weights: Mapping[str, float]) -> tuple[dict[str, float], Mixture]:
@@ -67,16 +98,24 @@ def join(models: Mapping[str, Mixture], weights: Mapping[str, float]) -> tuple[d
 
 
 def _distances(one: HeldOutScale, weights: Mapping[str, float]) -> Floats:
-    """Distances of runs from the median, in half widths of the interval on their side."""
+    """Distances of runs from the median, in half widths of the interval on their side; below 0 for faster runs."""
     _, mixture = join(one.models, weights)
     lower, middle, upper = (mixture.quantile(p) for p in (TAIL, 0.5, 1 - TAIL))
     y = one.log_seconds[-MAX_SCORED_RUNS:]
-    return np.where(y > middle, (y - middle) / (upper - middle), (middle - y) / (middle - lower))
+    return np.where(y > middle, (y - middle) / (upper - middle), (y - middle) / (middle - lower))
 
 
-def _factor(problems: list[Floats]) -> float:
-    inside = PRIOR_PROBLEMS * (1 - 2 * ndtr(ndtri(TAIL) * FACTORS / WIDENED))
+def _widening(problems: list[Floats], prior: Widening) -> Widening:
+    return Widening(
+        _factor([-distances for distances in problems], prior.below, MIN_WIDENED.below),
+        _factor(problems, prior.above, MIN_WIDENED.above),
+    )
+
+
+def _factor(problems: list[Floats], prior: float, least: float) -> float:
+    factors = np.geomspace(least, MAX_FACTOR, 100)
+    inside = PRIOR_PROBLEMS * ndtr(-ndtri(TAIL) * factors / prior)
     for distances in problems:
-        inside += (distances[:, None] <= FACTORS).mean(axis=0)
-    reached = inside >= (1 - 2 * TAIL) * (PRIOR_PROBLEMS + len(problems))
-    return float(FACTORS[np.argmax(reached)] if reached.any() else FACTORS[-1])
+        inside += (distances[:, None] <= factors).mean(axis=0)
+    reached = inside >= (1 - TAIL) * (PRIOR_PROBLEMS + len(problems))
+    return float(factors[np.argmax(reached)] if reached.any() else factors[-1])

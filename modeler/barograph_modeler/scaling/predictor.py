@@ -3,7 +3,7 @@
 Models, each a distribution of log seconds:
 - curves of one size: its evidence (`evidence.py`) about the shapes of curves (`shapes.py`), with a prior from the other
   sizes and problems of the application (`pool.py`);
-- Amdahl's law with overhead (`amdahl/overhead.py`), where a problem has one size;
+- Amdahl's law with overhead (`amdahl/overhead.py`) and a power law (`line.py`), where a problem has one size;
 - curves over ranks and size (`sizes/curves.py`), where a problem has several sizes;
 - the log-bilinear law of the paper (`sizes/law.py`), there too.
 
@@ -26,10 +26,11 @@ from barograph_modeler.maxima.runtime import MINIMUM_RUNS, PRIOR_RUNS, posterior
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.amdahl.overhead import OverheadLaws
 from barograph_modeler.scaling.answer import TAIL, Prediction, Refusal
-from barograph_modeler.scaling.calibration import CURVES, OVERHEAD, Calibration, HeldOutScale, join
+from barograph_modeler.scaling.calibration import CURVES, LINE, OVERHEAD, Calibration, HeldOutScale, Scales, join
 from barograph_modeler.scaling.configurations import Configurations
 from barograph_modeler.scaling.evidence import MISFITS, ShapeEvidence
 from barograph_modeler.scaling.history import Runs
+from barograph_modeler.scaling.line import LogLine
 from barograph_modeler.scaling.mixture import Mixture
 from barograph_modeler.scaling.outlier import outlying_scale
 from barograph_modeler.scaling.pool import Pool, posterior, relevant
@@ -47,7 +48,7 @@ WIDEST: Final = 1e12
 """Largest ratio of upper to lower limit; wider predictions are refused."""
 WIDE: Final = 20.0
 """Ratio of upper to lower limit from which there is a warning."""
-MAX_CALIBRATED: Final = 32
+MAX_CALIBRATED: Final = 64
 """Latest problems by which weights and intervals are calibrated."""
 MAX_CALIBRATED_SIZES: Final = 2
 """Largest sizes of each of them."""
@@ -103,6 +104,10 @@ class _Problem:
     @cached_property
     def laws(self) -> OverheadLaws:
         return OverheadLaws(Configurations.of(self.undisturbed(self.sizes[0])))
+
+    @cached_property
+    def line(self) -> LogLine:
+        return LogLine(Configurations.of(self.undisturbed(self.sizes[0])))
 
     @cached_property
     def sized(self) -> SizedCurves:
@@ -243,7 +248,7 @@ class Predictor:
             at = np.array(size)
             found |= {SIZED: known.sized.at(ranks, at), LAW: known.law.at(ranks, at)}
         elif not several and known.runs.scales.size > 1:
-            found[OVERHEAD] = known.laws.at(ranks)
+            found |= {OVERHEAD: known.laws.at(ranks), LINE: known.line.at(ranks)}
         return found
 
     def predict_known(self, problem: str, ranks: float, size: Size | None = None) -> Prediction | None:
@@ -287,15 +292,15 @@ class Predictor:
         """The largest scale of each problem. cut: a predictor that has not learned it."""
         for name, runs in problems.items():
             known, ranks = cut._problems[name], float(runs.scales[-1])
-            if cut._has_one_configuration(known):
-                continue
+            if known.runs.scales.size < 2:
+                continue  # one scale shows no curve
             largest = runs.select(runs.ranks == ranks)
             for size in sorted({tuple(row) for row in largest.sizes.tolist()})[-MAX_CALIBRATED_SIZES:]:
                 models = cut.models(name, ranks, size)
                 if SIZED in models:
                     _, mixture = join(models, prior_weights(models, is_series=known.configurations.is_series))
                     models = {CURVES: mixture}  # one model, of which the width is learned only
-                yield HeldOutScale(models, np.log(largest.of_size(size).seconds))
+                yield HeldOutScale(models, np.log(largest.of_size(size).seconds), known.runs.scales.size)
 
     @property
     def has_sizes(self) -> bool:
@@ -345,7 +350,7 @@ class Predictor:
                 f" ranks, expected {FEWEST_OTHERS}"
             )
         mixture = from_other_problems([self._mixture(key, ranks) for key in keys])
-        found = _limits(mixture.widened(self.calibration.factor), ranks)
+        found = _limits(mixture.widened(*self.calibration.widenings[Scales.MORE]), ranks)
         if isinstance(found, Refusal):
             return found
         condition = "This problem was never seen: it is taken to be one more like the others of the application."
@@ -364,7 +369,7 @@ class Predictor:
         if SIZED in models:
             weights = self.weights.of_models(models, is_series=known.configurations.is_series)
         weights, mixture = join(models, weights)
-        mixture = mixture.widened(self.calibration.factor)
+        mixture = mixture.widened(*self.calibration.widenings[Scales.of(known.runs.scales.size)])
         limits = _limits(mixture, ranks)
         if isinstance(limits, Refusal):
             return limits

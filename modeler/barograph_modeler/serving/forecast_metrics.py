@@ -120,9 +120,14 @@ def _weights(forecaster: Forecaster) -> Iterator[Metric]:
     )
     yield gauge(
         "barograph_prediction_widening_ratio",
-        "Factor by which prediction intervals of an application are widened, from held-out runs, as a ratio",
-        (([str(known.application)], known.predictor.calibration.factor) for known in _newest(forecaster)),
-        "application",
+        "Factor by which a limit of predictions of an application is moved away, from held-out runs, as a ratio",
+        (
+            ([str(known.application), scales, limit], factor)
+            for known in _newest(forecaster)
+            for scales, widening in known.predictor.calibration.widenings.items()
+            for limit, factor in (("lower", widening.below), ("upper", widening.above))
+        ),
+        *("application", "scales", "limit"),
     )
 
 

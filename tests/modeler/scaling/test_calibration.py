@@ -6,24 +6,39 @@ import numpy as np
 import pytest
 
 from barograph_modeler.scaling.amdahl.overhead import OverheadLaws
-from barograph_modeler.scaling.calibration import CURVES, FACTORS, OVERHEAD, PRIOR, WIDENED, Calibration, HeldOutScale
+from barograph_modeler.scaling.calibration import (
+    CURVES,
+    LINE,
+    MAX_FACTOR,
+    MIN_WIDENED,
+    OVERHEAD,
+    PRIOR,
+    WIDENED,
+    Calibration,
+    HeldOutScale,
+    Scales,
+    Widening,
+)
 from barograph_modeler.scaling.configurations import Configurations
 from barograph_modeler.scaling.history import Runs
+from barograph_modeler.scaling.line import LogLine
 from barograph_modeler.scaling.mixture import Mixture
 from barograph_modeler.scaling.outlier import outlying_scale
 from barograph_modeler.scaling.predictor import Prediction, fit
 
 
-def held_out(log_seconds: float, curves: float = 0.0, law: float = 0.0) -> HeldOutScale:
-    models = {CURVES: Mixture.single(curves, 0.1, 1e6), OVERHEAD: Mixture.single(law, 0.1, 1e6)}
-    return HeldOutScale(models, np.array([log_seconds]))
+def held_out(log_seconds: float, curves: float = 0.0, law: float = 0.0, scales: int = 3) -> HeldOutScale:
+    at = {CURVES: curves, OVERHEAD: law, LINE: curves}
+    models = {name: Mixture.single(mean, 0.1, 1e6) for name, mean in at.items()}
+    return HeldOutScale(models, np.array([log_seconds]), scales)
 
 
 def test_without_held_out_runs_the_priors_hold():
     found = Calibration.of([])
     total = sum(PRIOR.values())
     assert found.weights == {name: pytest.approx(weight / total) for name, weight in PRIOR.items()}
-    assert found.factor == pytest.approx(WIDENED, rel=0.02)
+    for case, widening in found.widenings.items():
+        assert widening == pytest.approx(WIDENED[case], rel=0.02)
     assert found.problems == 0
 
 
@@ -33,13 +48,27 @@ def test_the_model_that_predicted_the_held_out_scales_decides():
     assert sum(found.weights.values()) == pytest.approx(1)
 
 
-def test_the_factor_is_the_quantile_of_distances_in_half_widths():
-    """By hand: half a width of N(0, 0.1) is 0.196; of 100 problems 93 are 1 half width off and 7 are 2.5."""
+def test_factors_are_quantiles_of_distances_in_half_widths_on_each_side():
+    """By hand: half a width of N(0, 0.1) is 0.196; of 100 problems 5 are 2.5 half widths above and 5 are 1.5 below."""
     half = 0.1 * 1.959964
-    every = [held_out(half * (2.5 if i % 15 == 0 else 1.0)) for i in range(100)]
-    assert Calibration.of(every).factor == pytest.approx(2.5, rel=0.02)
-    assert Calibration.of([held_out(0.0)] * 100).factor == FACTORS[0]
-    assert Calibration.of([held_out(30.0)] * 100).factor == FACTORS[-1]
+    off = {0: 2.5, 10: -1.5}
+    every = [held_out(half * off.get(i % 20, 0.0)) for i in range(100)]
+    found = Calibration.of(every).widenings
+    assert found[Scales.MORE] == pytest.approx(Widening(1.5, 2.5), rel=0.02)
+    assert found[Scales.FEW] == pytest.approx(WIDENED[Scales.FEW], rel=0.02)
+    assert Calibration.of([held_out(0.0)] * 100).widenings[Scales.MORE] == MIN_WIDENED
+    assert Calibration.of([held_out(30.0, scales=2)] * 100).widenings[Scales.FEW] == Widening(1.0, MAX_FACTOR)
+
+
+def test_a_problem_of_two_scales_has_a_farther_upper_limit():
+    """Nothing shows yet where its curve turns."""
+    seconds = {2: [16.0, 8.1], 4: [32.0, 16.1, 8.1, 4.1]}
+    widths = {}
+    for scales, times in seconds.items():
+        answer = fit({"a": Runs.of(2.0 ** np.arange(scales), times)}).predict("a", 2**scales)
+        assert isinstance(answer, Prediction)
+        widths[scales] = np.log(answer.upper_seconds / answer.expected_seconds)
+    assert widths[2] > 1.5 * widths[4]
 
 
 def test_intervals_of_an_application_whose_scales_scatter_are_wider():
@@ -87,3 +116,10 @@ def test_the_laws_go_on_and_a_bad_last_scale_widens_them():
     bad[-1] *= 1.2
     shaken = OverheadLaws(Configurations.of(Runs.of(ranks, bad))).at(128)
     assert shaken.quantile(0.025) < np.log(5 + 200 / 128) < shaken.quantile(0.975)
+
+
+def test_a_line_in_logarithms_goes_on_falling_faster_than_ranks_grow():
+    line = LogLine(Configurations.of(Runs.of([1, 2, 4, 8], 100.0 * np.array([1.0, 2.0, 4.0, 8.0]) ** -1.2)))
+    far = line.at(64)
+    assert np.exp(far.quantile(0.5)) == pytest.approx(100 * 64**-1.2, rel=0.02)
+    assert far.quantile(0.975) - far.quantile(0.025) > line.at(16).quantile(0.975) - line.at(16).quantile(0.025)

@@ -263,10 +263,16 @@ def test_quantiles_of_a_mixture_are_where_its_distribution_function_says():
     for p in (0.025, 0.3, 0.5, 0.975):
         z = (mixture.quantile(p) - mixture.means) / mixture.spreads
         assert mixture.weights @ student_t.cdf(z, 4.0) == pytest.approx(p, abs=1e-8)
-    wide = mixture.widened(1.5)
+    wide = mixture.widened(0.5, 1.5)
     median = mixture.quantile(0.5)
     assert wide.quantile(0.5) == pytest.approx(median)
+    assert wide.quantile(0.1) - median == pytest.approx(0.5 * (mixture.quantile(0.1) - median))
     assert wide.quantile(0.9) - median == pytest.approx(1.5 * (mixture.quantile(0.9) - median))
+    # The density is the slope of the distribution function, of a joined and shifted mixture too.
+    both = Mixture.joined([(0.4, wide), (0.6, mixture.shifted(3.0))])
+    for p in (0.1, 0.6, 0.95):
+        low, high = both.quantile(p - 1e-4), both.quantile(p + 1e-4)
+        assert np.exp(both.log_density((low + high) / 2)) == pytest.approx(2e-4 / (high - low), rel=1e-3)
 
 
 @pytest.mark.parametrize(
