@@ -37,7 +37,7 @@ def test_a_part_that_grows_unseen_in_the_total_is_predicted():
     )
     truth = application(100, 0.3, np.array([512.0])).runs.seconds[0]
     answer = predictor.predict("a2", 512)
-    assert answer.expected_seconds == pytest.approx(truth, rel=0.15)
+    assert answer.expected_seconds == pytest.approx(truth, rel=0.2)
     assert answer.lower_seconds < truth < answer.upper_seconds
 
 
