@@ -27,10 +27,13 @@ from barograph_agent.sidecar.plan import (
     PLAN,
     REPORT,
     RING_VARIABLE,
+    RUN_VARIABLE,
+    SIDECAR_VARIABLE,
     CommandEnd,
     DeliveryReport,
     RunOptions,
     begin_run,
+    encode,
     load_report,
     save,
 )
@@ -115,8 +118,11 @@ class SidecarGuard:
         # A hook of a batch system sets one folder for all programs of a job step: this run uses its own.
         own = not given or given == environment.get(RING_VARIABLE)
         features = (rings if own else Path(given)).absolute()
+        # All ranks record unless the user wants fewer: finding the slow rank needs all of them.
+        ranks = environment.get("BAROGRAPH_RANKS") or "all"
+        fields: dict[str, Any] = {"feature_directory": str(features), "has_companions": ranks == "all"}
         try:
-            self.plan = begin_run(self.spool, job, rings, settings, feature_directory=str(features))
+            self.plan = begin_run(self.spool, job, rings, settings, **fields)
         except OSError:
             shutil.rmtree(self.spool, ignore_errors=True)
             rings.rmdir()
@@ -125,11 +131,13 @@ class SidecarGuard:
             **environment,
             "LD_PRELOAD": preload,
             RING_VARIABLE: str(rings),
-            # All ranks record unless the user wants fewer: finding the slow rank needs all of them.
-            "BAROGRAPH_RANKS": environment.get("BAROGRAPH_RANKS") or "all",
+            "BAROGRAPH_RANKS": ranks,
             "BAROGRAPH_FEATURES": str(features),
             "ASAN_OPTIONS": shim.asan_options(environment.get("ASAN_OPTIONS", "")),
         }
+        if self.plan.has_companions:
+            # The first rank on another node starts a sidecar there.
+            self.environment |= {SIDECAR_VARIABLE: sys.executable, RUN_VARIABLE: encode(self.plan)}
         self._start()
 
     def check(self) -> None:
@@ -276,17 +284,29 @@ def _summarize(
     print(f"barograph: verdict   {verdict}", file=out)
     for note in report.notes if report else []:
         print(f"barograph: note      {note}", file=out)
+    if report is not None and report.unseen_ranks:
+        print(f"barograph: note      {_unseen(report)}", file=out)
 
 
 def _intervals(report: DeliveryReport, guard: SidecarGuard) -> str:
     if report.ranks == 0:
         return "none seen: no process of this command called MPI_Init or MPI_Init_thread through a shared MPI library"
-    text = f"{report.seen:,} seen on {report.ranks} ranks, {report.stored:,} stored"
+    where = f"{report.ranks} rank{'s' * (report.ranks != 1)}"
+    if report.nodes > 1:
+        where += f" of {report.nodes} nodes"
+    text = f"{report.seen:,} seen on {where}, {report.stored:,} stored"
     if report.spooled:
         text += f", {report.spooled:,} spooled in {guard.spool} until the collector is back"
     if report.dropped:
         text += f", {report.dropped:,} dropped"
     return text
+
+
+def _unseen(report: DeliveryReport) -> str:
+    return (
+        f"{report.unseen_ranks} of {report.ranks} ranks were not seen: on their nodes {sys.executable} does not run"
+        " Barograph, the launcher did not pass on the environment, or the collector was not reached"
+    )
 
 
 def _address(job: str, endpoint: str, environment: Mapping[str, str]) -> str:

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "companion.h"
 #include "ranks.h"
 #include "world.h"
 #include "writer.h"
@@ -62,6 +63,12 @@ static void note_exit(int status, void *nothing)
 
 void recorder_prepare(void)
 {
+    const char *directory = getenv("BAROGRAPH_RING_DIR");
+    if (directory && depth == 0 && !disabled()) {
+        int saved = errno;
+        companion_start(directory);
+        errno = saved;
+    }
     prepared = ticker_read();
 }
 

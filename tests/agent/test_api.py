@@ -169,7 +169,7 @@ def test_under_barograph_run_named_intervals_are_stored_by_class(tmp_path: Path,
     )
     done = node.barograph("run", "--drain", "60", "--", sys.executable, script)
     assert done.returncode == 0
-    assert done.stderr.splitlines()[0] == "barograph: intervals 300 seen on 1 ranks, 300 stored"
+    assert done.stderr.splitlines()[0] == "barograph: intervals 300 seen on 1 rank, 300 stored"
     assert service.indices("train") == list(range(300))
     (site,) = service.rows("sites")
     assert (site["at"], site["operation"]) == ("train step", "Interval")

@@ -154,7 +154,7 @@ def test_a_killed_sidecar_is_restarted_without_loss_or_duplicates(node: Node, se
             kill(run.sidecar())
         lines = run.end()
         assert run.process.returncode == 0
-        assert f"barograph: intervals {BARRIERS} seen on 1 ranks, {BARRIERS} stored" in lines
+        assert f"barograph: intervals {BARRIERS} seen on 1 rank, {BARRIERS} stored" in lines
         assert_once(service, run.app, BARRIERS)
 
 
@@ -176,7 +176,7 @@ def test_a_terminated_sidecar_is_restarted_while_the_command_runs(node: Node, se
     os.kill(sidecar, signal.SIGTERM)
     wait_until(lambda: sidecar not in sidecars(node.spools), "it has stopped")
     lines = run.end()
-    assert f"barograph: intervals {BARRIERS} seen on 1 ranks, {BARRIERS} stored" in lines
+    assert f"barograph: intervals {BARRIERS} seen on 1 rank, {BARRIERS} stored" in lines
     assert_once(service, run.app, BARRIERS)
     assert node.waiting() == []
 

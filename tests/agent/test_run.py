@@ -314,7 +314,7 @@ def test_modules_in_the_working_directory_do_not_shadow_those_of_the_sidecar(
         [sys.executable, "-P", "-m", "barograph", *words],
         cwd=tmp_path, env=node.environment, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
-    assert summary(done.stderr)[0] == "barograph: intervals 5 seen on 1 ranks, 5 stored"
+    assert summary(done.stderr)[0] == "barograph: intervals 5 seen on 1 rank, 5 stored"
     assert service.indices("names") == list(range(5))
 
 
@@ -329,7 +329,7 @@ def test_a_run_ends_with_its_verdict_and_its_job_and_leaves_no_files(
     out, said = run.communicate("line\n", timeout=100)
     assert (run.returncode, out) == (0, "")
     assert summary(said) == [
-        "barograph: intervals 1,234 seen on 1 ranks, 1,234 stored",
+        "barograph: intervals 1,234 seen on 1 rank, 1,234 stored",
         "barograph: runtime   T s",
         f"barograph: verdict   {SENTENCE}",
     ]
@@ -369,7 +369,7 @@ def test_without_a_collector_intervals_are_spooled_and_delivered_by_the_next_run
         assert done.returncode == 0
         place = next(path for path in node.waiting() if str(path) in done.stderr)
         assert summary(done.stderr) == [
-            f"barograph: intervals 50 seen on 1 ranks, 0 stored, 50 spooled in {place} until the collector is back",
+            f"barograph: intervals 50 seen on 1 rank, 0 stored, 50 spooled in {place} until the collector is back",
             "barograph: runtime   T s",
             UNREACHED,
         ]
@@ -498,9 +498,7 @@ def test_a_full_ring_counts_drops_and_never_blocks_the_program(
     node.environment["BAROGRAPH_BUDGET"] = "1000000"
     done = node.run(paced, "20000", "0", tmp_path / "progress", app="small")
     assert done.returncode == 0
-    found = re.search(
-        r"intervals 20,000 seen on 1 ranks, ([\d,]+) stored, ([\d,]+) dropped$", done.stderr, re.MULTILINE
-    )
+    found = re.search(r"intervals 20,000 seen on 1 rank, ([\d,]+) stored, ([\d,]+) dropped$", done.stderr, re.MULTILINE)
     assert found, done.stderr
     stored, dropped = (int(number.replace(",", "")) for number in found.groups())
     assert stored + dropped == 20000

@@ -159,8 +159,10 @@ def test_a_run_is_delivered_as_job_sites_blocks_and_end(run: Run, collector: Col
     phases = rows(collector, "phases")
     assert sum(row["count"] for row in phases) == 120
     assert {row["class_id"] for row in phases} == {row["class_id"] for row in traffic}
+    (node,) = rows(collector, "nodes")
+    assert (node["world"], node["ranks"], node["first"], node["intervals"], node["ended"]) == (2, 1, 1, 120, 1)
     between = 2 + 120 + len(traffic) + len(done) + len(phases)
-    assert [row["offset"] for row in (work, job, end)] == [1, 2, 2 + between + 1]
+    assert [row["offset"] for row in (work, job, end)] == [1, 2, 2 + between + 2]
     assert not run.rings.exists()  # rings occupy memory and are no longer needed
 
 

@@ -297,17 +297,20 @@ def test_each_role_has_its_permissions_only(facility: Facility) -> None:
         assert agent.receive(wire.Refuse).reason == "forbidden"
     with facility.agent() as agent, LogReader(endpoint, 30, facility.key("agent", "nodes")) as stranger:
         agent.hello(facility.proof())
-        agent.send(wire.Read(1, "scores", 0, 1, JOB))
-        assert agent.receive(wire.Rows).error == ""
+        for table in ("scores", "nodes"):
+            agent.send(wire.Read(1, table, 0, 1, JOB))
+            assert agent.receive(wire.Rows).error == ""
         for request in (
             wire.Read(2, "scores", 0, 1, "lab/1.0.0"),
+            wire.Read(2, "nodes", 0, 1, "lab/1.0.0"),
             wire.Read(3, "jobs", 0, 1, JOB),
             wire.Read(4, "", 0, 1, tables={"scores": 0}),
             wire.Read(5, "scores", 0, 1, JOB, {"scores": 0}, 5.0),
         ):
             agent.send(request)
-            assert agent.receive(wire.Rows).error.startswith(f"an agent may read the scores of its own job, {JOB}")
-        with pytest.raises(ReadRefused, match="an agent may read the scores of its own job, none yet"):
+            error = agent.receive(wire.Rows).error
+            assert error.startswith(f"an agent may read scores and nodes of its own job, {JOB}")
+        with pytest.raises(ReadRefused, match="an agent may read scores and nodes of its own job, none yet"):
             stranger.query("SELECT 1")
 
 

@@ -27,6 +27,10 @@ TOKEN: Final = "token.json"
 """A copy of the run's job token, if it has one."""
 RING_VARIABLE: Final = "BAROGRAPH_RING_DIR"
 """Names the directory in which the shim creates its ring; if unset the shim does nothing."""
+RUN_VARIABLE: Final = "BAROGRAPH_RUN"
+"""The plan of a run, for sidecars that ranks start on other nodes."""
+SIDECAR_VARIABLE: Final = "BAROGRAPH_SIDECAR"
+"""Names the Python that these sidecars run on."""
 _Kind = TypeVar("_Kind")
 
 
@@ -62,6 +66,10 @@ class RunPlan(msgspec.Struct, frozen=True):
     """The ring directory in the environment of a program's processes, in a batch job under hooks."""
     feature_directory: str = ""
     """Directory of the program's side files; empty for the ring directory."""
+    has_companions: bool = False
+    """Whether ranks on other nodes start sidecars there: rank 0 may be on another node."""
+    is_companion: bool = False
+    """Whether the sidecar was started by a rank: the launcher's writes the end of the run."""
 
     def launcher_lives(self, processes: Processes) -> bool:
         """True while the process that started the run exists, and where that cannot be told."""
@@ -105,9 +113,13 @@ class DeliveryReport(msgspec.Struct, frozen=True):
     notes: list[str] = []
     """Problems, a line each."""
     delivered: bool = False
+    """True if the collector has everything."""
     trouble: str = ""
     """Why the collector takes no rows although it answers; empty if it takes them."""
-    """True if the collector has everything."""
+    nodes: int = 1
+    """Nodes that have reported ranks."""
+    unseen_ranks: int = 0
+    """Ranks of the world that no node has reported."""
 
 
 def myself(processes: Processes = PROCESSES) -> tuple[int, int]:
@@ -134,6 +146,16 @@ def begin_run(
     plan = RunPlan(job=job, **msgspec.structs.asdict(options) | derived | fields)
     save(spool, PLAN, plan, system.disk)
     return plan
+
+
+def encode(plan: RunPlan) -> str:
+    """The plan as text, for RUN_VARIABLE."""
+    return msgspec.json.encode(plan).decode()
+
+
+def decode(text: str) -> RunPlan:
+    """The plan in RUN_VARIABLE. Raises msgspec.DecodeError."""
+    return msgspec.json.decode(text, type=RunPlan)
 
 
 def save(directory: Path, name: str, value: RunPlan | CommandEnd | DeliveryReport, disk: Disk = DISK) -> None:

@@ -36,6 +36,7 @@ class Program(Watch):
         super().__init__(directory, plan, system=system)
         self._ring_directory = Path(plan.ring_directory)
         self._ranks: list[RankProcess] = []
+        self._paths: set[Path] = set()
         self.has_ended = system.disk.exists(directory / END)
         """True once its end is on disk: no further rank can join it."""
         for path in sorted(self._ring_directory.glob("*.ring")):
@@ -45,6 +46,11 @@ class Program(Watch):
         """Whether a ring may belong to one more rank, not to the next program in the same step."""
         others = {rank.ring.rank for rank in self._ranks}
         return not self.has_ended and (ring.rank not in others or not self.is_gone)
+
+    def find(self) -> None:
+        """Track the processes of rings that have appeared in its directory. Raises OSError."""
+        for path in sorted(set(self._ring_directory.glob("*.ring")) - self._paths):
+            self._add(path)
 
     def join(self, path: Path) -> None:
         """Move one more ring into the program's directory and track its process. Raises OSError."""
@@ -106,6 +112,7 @@ class Program(Watch):
         super().close()
 
     def _add(self, path: Path) -> None:
+        self._paths.add(path)
         try:
             ring = Ring(path)
         except RingError:

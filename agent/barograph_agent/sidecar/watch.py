@@ -22,6 +22,7 @@ from barograph_agent.reduce.blocks import ROW_BYTES
 from barograph_agent.reduce.intervals import BATCH
 from barograph_agent.reduce.ring_set import Progress, RingSet
 from barograph_agent.settings import agent
+from barograph_agent.sidecar.others import POLL_SECONDS, UNKNOWN_SECONDS, OtherNodes
 from barograph_agent.sidecar.plan import PLAN, TOKEN, CommandEnd, DeliveryReport, RunPlan, load_end
 from barograph_agent.sidecar.silence import Silence, Silences
 from barograph_agent.system.system import SYSTEM, System
@@ -37,6 +38,8 @@ HOLD_SHARE = 0.75
 """Beyond this share of the spool's cap, intervals stay in the rings while these have room."""
 STRAGGLERS_SECONDS = 2.0
 """How long to wait for ranks that outlive the command: those of a killed mpiexec end shortly after it."""
+SETTLED_SECONDS = 1.0
+"""How long no further rank has been found on this node when its ranks are counted."""
 FIRST_RANK_SECONDS = 0.5
 """How long to wait for the ring of rank 0 once there is one of another rank."""
 DIGESTS = "digests.json"
@@ -60,6 +63,9 @@ class State(msgspec.Struct):
     dropped: int = 0
     silence: Silence = msgspec.field(default_factory=Silence)
     """As last reported."""
+    begun: bool = False
+    """Whether the first row of `nodes` is written."""
+    others: OtherNodes = msgspec.field(default_factory=OtherNodes)
 
 
 class Watch:
@@ -99,6 +105,8 @@ class Watch:
         self._work = agent.value_or_default("work", self._environment)
         self._inquiry: Inquiry | None = None
         self._known_at = math.inf
+        self._asked_others_at, self._waits_since = -math.inf, math.inf
+        self._counted, self._counted_at = 0, -math.inf
         self.link = self._connect()
 
     @property
@@ -108,8 +116,9 @@ class Watch:
 
     @property
     def is_busy(self) -> bool:
-        """True while the next step should not be late: rings fill fast, or the command has left processes behind."""
-        return self._fills or self._has_stragglers
+        """True while the next step should not be late: rings fill fast, the command has left processes behind, or
+        other nodes are waited for."""
+        return self._fills or self._has_stragglers or self._asked_others_at > -math.inf
 
     @property
     def delivered(self) -> bool:
@@ -132,7 +141,8 @@ class Watch:
             while self._read_batch(final=end is not None):
                 pass
             if end is not None:
-                self._append_run(end)
+                if self._others_are_settled():
+                    self._append_run(end)
             elif not self._has_stragglers:
                 self._append_silence()
         except OSError as error:
@@ -148,10 +158,12 @@ class Watch:
         seen, lost = (state.seen, state.dropped) if state.ended else self._ring_set.counted()
         spooled = self._spool.rows
         dropped = self.link.dropped_rows.total() + (self._spool.dropped.rows if self._spool.dropped else 0)
+        others, here = state.others, self._ranks_here
+        ranks = max(state.progress.ranks, others.world)
         return DeliveryReport(
-            ranks=state.progress.ranks,
+            ranks=ranks,
             seen=seen,
-            stored=max(self._ring_set.rows - spooled - dropped, 0),
+            stored=max(self._ring_set.rows - spooled - dropped, 0) + others.seen - others.lost,
             spooled=spooled,
             dropped=lost + dropped,
             reached=self.link.connected,
@@ -159,6 +171,8 @@ class Watch:
             notes=self.notes + self._refusals(),
             delivered=self.delivered,
             trouble=self.link.trouble if self.link.is_full else "",
+            nodes=len(others.known) + bool(here),
+            unseen_ranks=max(ranks - here - others.ranks, 0) if self.plan.has_companions else 0,
         )
 
     def close(self) -> None:
@@ -212,6 +226,9 @@ class Watch:
         if self._ring_set.known:
             self._append_work(final=final)
             self._append_job()
+            if self.plan.is_companion and not self._state.begun:
+                self._append_node(ended=False)
+                self._state.begun = True
         before = self._ring_set.position
         self._report_unreadable()
         for rows in self._ring_set.read(final=final):
@@ -239,12 +256,64 @@ class Watch:
         self._has_stragglers = 0 <= waited < STRAGGLERS_SECONDS and self.plan.command_lives(processes)
         return None if self._has_stragglers else end
 
+    def _others_are_settled(self) -> bool:
+        """Whether the other nodes of the run have ended, or have been waited for long enough: their rows come first."""
+        others = self._state.others
+        if others.settled or not self.plan.has_companions or 0 < self._state.progress.ranks <= self._ranks_here:
+            return True
+        now = self._system.clock.monotonic()
+        if now - self._asked_others_at < POLL_SECONDS:
+            return False
+        self._waits_since, self._asked_others_at = min(self._waits_since, now), now
+        answered = self.link.connected and others.read(self.link.read, self.plan.job.key, self.plan.job.host)
+        patience = self.plan.drain_seconds if others.unfinished else min(UNKNOWN_SECONDS, self.plan.drain_seconds)
+        others.settled = (answered and others.is_complete(self._state.progress)) or now - self._waits_since >= patience
+        if others.settled and others.unfinished:
+            self._note(f"no end reported by {', '.join(others.unfinished[:8])}")
+        return others.settled
+
+    def _append_node(self, *, ended: bool) -> None:
+        seen, lost = self._ring_set.counted()
+        values = {"world": self._state.progress.ranks, "ranks": self._ranks_here, "ended": int(ended)}
+        first = {"first": int(self._ring_set.has_first_rank), "intervals": seen, "dropped": lost}
+        self._append("nodes", 1, values | first)
+
+    def _has_all_ranks(self) -> bool:
+        """Whether the ranks on this node are counted, where the number of nodes follows from that.
+
+        They are once all of the world are here, or no further one was found for SETTLED_SECONDS.
+        """
+        if not self._counts_nodes:
+            return True
+        here, now = self._ranks_here, self._system.clock.monotonic()
+        if here != self._counted:
+            self._counted, self._counted_at = here, now
+        return here >= self._state.progress.ranks or now - self._counted_at >= SETTLED_SECONDS
+
+    @property
+    def _counts_nodes(self) -> bool:
+        return self.plan.job.nodes == 1 and (self.plan.is_companion or self.plan.has_companions)
+
+    @property
+    def _nodes(self) -> int:
+        """Nodes of the run: of the allocation, or as many as have room for all ranks like this one."""
+        if not self._counts_nodes:
+            return self.plan.job.nodes
+        return -(-self._state.progress.ranks // max(self._ranks_here, 1)) or 1
+
+    @property
+    def _ranks_here(self) -> int:
+        """Ranks of the first world on this node."""
+        return sum(cursor.world == 0 for cursor in self._state.progress.cursors.values())
+
     def _append_run(self, end: CommandEnd) -> None:
-        self._append_job()
+        self._append_job(final=True)
         self._append_features(final=True)
         self._append_pressures(final=True)
+        self._append_node(ended=True)
         seen, lost = self._ring_set.counted()
-        if self._reports_job:
+        seen, lost = seen + self._state.others.seen, lost + self._state.others.lost
+        if self.plan.has_companions or (self._reports_job and not self.plan.is_companion):
             values = {
                 "ended_at": end.ended_at,
                 "runtime_seconds": end.runtime_seconds,
@@ -268,8 +337,10 @@ class Watch:
 
     @property
     def _reports_job(self) -> bool:
-        """True on the node of rank 0, and under a launcher, whose run has one sidecar."""
-        return not self.plan.step_directory or self._ring_set.has_first_rank
+        """True on the node of rank 0, and under a launcher whose run has one sidecar."""
+        if self._ring_set.has_first_rank:
+            return True
+        return not (self.plan.step_directory or self.plan.has_companions)
 
     def _append_features(self, *, final: bool) -> None:
         for rows in self._features.read(final=final):
@@ -290,10 +361,12 @@ class Watch:
         now = self._system.clock.monotonic()
         self._known_at = min(self._known_at, now)
         has_waited = now - self._known_at >= FIRST_RANK_SECONDS or final
+        if not (final or self._has_all_ranks()):
+            return
         if self._inquiry is None and (self._ring_set.has_first_rank or has_waited):
             self._inquiry = self._inquire(*first)
         if self._inquiry is not None and (columns := self._inquiry.columns(final=final)):
-            ranks, nodes = self._state.progress.ranks, self.plan.job.nodes
+            ranks, nodes = self._state.progress.ranks, self._nodes
             own = {"ranks": ranks, "nodes": nodes, "ranks_per_node": -(-ranks // max(nodes, 1))}
             self._append("works", 1, own | columns)
             self._state.asked = True
@@ -310,9 +383,10 @@ class Watch:
         )
         return Inquiry(system, lambda deadline: investigation.investigate(subject, rules, system, deadline))
 
-    def _append_job(self) -> None:
-        """Append the row of `jobs`, once per run and by one of its sidecars."""
-        if self._state.announced or not self._reports_job:
+    def _append_job(self, *, final: bool = False) -> None:
+        """Append the row of `jobs`, once per run and by one of its sidecars. final: if no other has done it."""
+        is_left = final and self.plan.has_companions and not self._state.others.has_first
+        if self._state.announced or not (is_left or (self._reports_job and (final or self._has_all_ranks()))):
             return
         progress, job = self._state.progress, self.plan.job
         if (first := self._ring_set.first) is not None and self.plan.has(first[0], self._system.processes):
@@ -322,7 +396,7 @@ class Watch:
         except RulesError as error:
             job = job.named_by(progress.program)
             self._note(str(error))
-        self._append("jobs", 1, job.row(progress.ranks, job.nodes, self.plan.started_at))
+        self._append("jobs", 1, job.row(progress.ranks, self._nodes, self.plan.started_at))
         self._state.announced = True
 
     def _append(self, table: str, rows: int, values: dict[str, Any], intervals: int = 0) -> None:

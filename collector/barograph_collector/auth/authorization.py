@@ -145,13 +145,14 @@ class Authorization:
         return grant
 
     def check_read(self, peer: bytes, key: str, request: wire.Read | wire.Sql) -> None:
-        """Check a request of a client. An agent may read only the scores of its own job."""
+        """Check a request of a client. An agent may read the scores and the nodes of its own job."""
         if self._keyring is None or self._role(key) != "agent":
             return
         own = self._jobs.get(peer)
         asked = (request.table, request.job, request.tables) if isinstance(request, wire.Read) else None
-        if own is None or asked != ("scores", own, None):
-            raise Refused("role", f"an agent may read the scores of its own job, {own or 'none yet'}, and nothing else")
+        if own is None or asked not in (("scores", own, None), ("nodes", own, None)):
+            text = f"an agent may read scores and nodes of its own job, {own or 'none yet'}, and nothing else"
+            raise Refused("role", text)
 
     def set_rate(self, rows_per_second: float) -> None:
         """Change the rate limit of each producer."""

@@ -42,7 +42,7 @@ OWN_COLUMNS: Final = {
     "partitions": {"day": "BIGINT", "first_offset": "BIGINT", "rolled_up": "BOOLEAN"},
 }
 """Columns and types of the collector's own tables."""
-DAILY: Final = ("blocks", "node_blocks", "phases", "pressures", "silences", "scores")
+DAILY: Final = ("blocks", "node_blocks", "phases", "pressures", "silences", "nodes", "scores")
 """Tables that grow with the measured time: one partition a day, dropped by retention."""
 
 

@@ -1,0 +1,274 @@
+"""A sidecar that ranks start on a node where the launcher is not, and the launcher's, which waits for it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from barograph_agent import shim
+from barograph_agent.sidecar.companion import LINGER_SECONDS, Companion, begin
+from barograph_agent.sidecar.plan import PLAN, RING_VARIABLE, RUN_VARIABLE, SIDECAR_VARIABLE, load_plan, save
+from barograph_agent.system.clock import CLOCK
+from barograph_collector.server import Collector
+from helpers import mpi as mpis
+from helpers.log import Producer, collector_on, wait_until
+from helpers.mpi import Mpi
+from helpers.rings import FakeShim
+
+from .test_watch import Run, deliver, put, rows
+
+PROGRAMS = Path(__file__).with_name("programs")
+NOTES = """\
+#!/bin/sh
+# In the place of Python: notes what it was started with.
+{
+    echo "arguments $*"
+    echo "preload ${LD_PRELOAD-none}"
+    find /proc/$$/fd -type l -printf 'file %l\\n'
+    sed -n 's/^SigBlk:/blocked/p' /proc/self/status
+    echo "folder $PWD"
+} >> "$NOTES"
+"""
+
+
+@pytest.fixture(scope="module", params=mpis.WHEELS)
+def mpi(request: pytest.FixtureRequest) -> Mpi:
+    return mpis.find(request.param)
+
+
+@pytest.fixture
+def collector(tmp_path: Path) -> Iterator[Collector]:
+    with collector_on(tmp_path / "log.duckdb") as collector:
+        yield collector
+
+
+def environment(rings: Path, python: Path, **more: str) -> dict[str, str]:
+    return {
+        "LD_PRELOAD": str(shim.library()),
+        "BAROGRAPH_RANKS": "all",
+        RING_VARIABLE: str(rings),
+        SIDECAR_VARIABLE: str(python),
+        **more,
+    }
+
+
+def notes_of(path: Path) -> list[list[str]]:
+    """What each start has noted, line by line; the last line is the folder."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    starts = [number for number, line in enumerate(lines) if line.startswith("arguments ")]
+    found = [lines[first:end] for first, end in zip(starts, [*starts[1:], len(lines)], strict=True)]
+    return [one for one in found if one[-1].startswith("folder ")]
+
+
+def test_one_rank_starts_the_sidecar_and_no_rank_notices(mpi: Mpi, tmp_path: Path) -> None:
+    program = mpi.compile(PROGRAMS / "companion.c", tmp_path / "companion")
+    python, notes, rings = tmp_path / "python", tmp_path / "notes", tmp_path / "user/rings"
+    python.write_text(NOTES)
+    python.chmod(0o755)
+    done = mpi.run(3, [program], environment(rings, python, NOTES=str(notes)))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["signals 0 wait -1 ECHILD mask kept"] * 3
+    wait_until(lambda: notes_of(notes), "the sidecar was started")
+    (said,) = notes_of(notes)
+    assert said[:2] == [f"arguments -P -m barograph_agent.sidecar.companion {rings}", "preload none"]
+    files = {line.removeprefix("file ") for line in said if line.startswith("file ")}
+    assert files <= {"/dev/null", str(python), str(notes)}
+    assert "blocked 0000000000000000" in [line.replace("\t", " ") for line in said]
+    assert said[-1] == "folder /"
+    assert stat.S_IMODE(rings.stat().st_mode) == 0o700
+    assert len(list(rings.glob("*.ring"))) == 3
+
+
+@pytest.mark.parametrize("python", ["/nowhere/python", "python3", ""], ids=["absent", "relative", "none"])
+def test_without_an_interpreter_there_are_no_rings(tmp_path: Path, python: str) -> None:
+    mpi = mpis.find("mpich")
+    program = mpi.compile(PROGRAMS / "companion.c", tmp_path / "companion")
+    done = mpi.run(
+        2, [program], environment(tmp_path / "rings", Path(python) if python else Path()) | {SIDECAR_VARIABLE: python}
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["signals 0 wait -1 ECHILD mask kept"] * 2
+    assert not (tmp_path / "rings").exists()
+
+
+def test_a_folder_of_somebody_else_is_not_used(tmp_path: Path) -> None:
+    if os.getuid() != 0:
+        pytest.skip("needs root, to make a folder another user's")
+    mpi = mpis.find("mpich")
+    program = mpi.compile(PROGRAMS / "companion.c", tmp_path / "companion")
+    (squatted := tmp_path / "squatted").mkdir()
+    os.chown(squatted, 12345, 12345)
+    done = mpi.run(2, [program], environment(squatted / "rings", Path(sys.executable)))
+    assert done.returncode == 0, done.stderr
+    assert not (squatted / "rings").exists()
+
+
+def test_rings_that_nobody_would_read_are_removed(tmp_path: Path) -> None:
+    (rings := tmp_path / "rings").mkdir()
+    command = [sys.executable, "-P", "-m", "barograph_agent.sidecar.companion", str(rings)]
+    done = subprocess.run(command, env={**os.environ, RUN_VARIABLE: "{"}, check=False, timeout=60)
+    assert done.returncode == 0
+    assert not rings.exists()
+
+
+class Remote:
+    """A node where a rank has started a companion of a run."""
+
+    def __init__(self, run: Run, root: Path) -> None:
+        self.process = subprocess.Popen(["sleep", "1000"])
+        self.rings, self.spools = root / "remote/rings", root / "remote/spools"
+        self.rings.mkdir(parents=True)
+        self.spools.mkdir()
+        self.run = run
+
+    def ring(self, rank: int, size: int = 2) -> FakeShim:
+        shim = FakeShim(self.rings / f"{rank}.ring", pid=self.process.pid)
+        shim.set(rank=rank, size=size)
+        shim.site(0x10)
+        return shim
+
+    def companion(self) -> Companion:
+        directory = begin(self.rings, self.run.plan, self.spools, "n2")
+        return Companion(directory, load_plan(directory))
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def remote(tmp_path: Path, collector: Collector) -> Iterator[Remote]:
+    run = Run(tmp_path, endpoint=collector.endpoint, has_companions=True, drain_seconds=20.0)
+    remote = Remote(run, tmp_path)
+    yield remote
+    remote.end()
+
+
+def serve(companion: Companion, until: Any, what: str) -> None:
+    def step() -> bool:
+        companion.step()
+        return bool(until())
+
+    wait_until(step, what)
+
+
+def test_a_companion_reports_its_ranks_and_ends_after_them(remote: Remote, collector: Collector) -> None:
+    shims = [remote.ring(rank) for rank in (0, 1)]
+    companion = remote.companion()
+    for shim_ in shims:
+        put(shim_, 40)
+    serve(companion, lambda: rows(collector, "jobs"), "the job is announced")
+    (job,) = rows(collector, "jobs")
+    assert (job["ranks"], job["nodes"], job["host"]) == (2, 1, "n2")
+    (begun,) = rows(collector, "nodes")
+    assert (begun["host"], begun["world"], begun["ranks"], begun["first"], begun["ended"]) == ("n2", 2, 2, 1, 0)
+    remote.end()
+    serve(companion, lambda: companion.is_over and not companion.programs, "everything is delivered")
+    ended = rows(collector, "nodes")[-1]
+    assert (ended["intervals"], ended["dropped"], ended["ended"]) == (40, 0, 1)
+    assert not rows(collector, "runs")  # the launcher's sidecar has the end of the command
+    assert sum(row["count"] for row in rows(collector, "blocks")) == 40
+    assert not remote.rings.exists()
+    assert not [path for path in remote.spools.iterdir() if path.is_dir()]
+
+
+def test_the_successor_of_a_killed_companion_goes_on(remote: Remote, collector: Collector) -> None:
+    shim_ = remote.ring(0)
+    first = remote.companion()
+    put(shim_, 30)
+    serve(first, lambda: rows(collector, "blocks"), "there are intervals")
+    # As after SIGKILL: nothing is released, and the process that is in the plan does not exist.
+    (program,) = first.programs.values()
+    plan = msgspec.structs.replace(load_plan(program.directory), launcher=2**22, launcher_born=1)
+    program.close()
+    save(program.directory, PLAN, plan)
+    second = remote.companion()
+    put(shim_, 30)
+    remote.end()
+    serve(second, lambda: not second.programs, "everything is delivered")
+    assert sum(row["count"] for row in rows(collector, "blocks")) == 60
+    assert len(rows(collector, "jobs")) == 1
+
+
+def test_one_without_a_rank_ends_with_the_processes_of_the_run(remote: Remote) -> None:
+    companion = remote.companion()
+    began = CLOCK.monotonic()
+    serve(companion, lambda: not companion.programs, "it has ended")
+    assert CLOCK.monotonic() - began >= LINGER_SECONDS
+
+
+def other_node(collector: Collector, run: Run, *, first: int = 1, ended: int = 1, seen: int = 500) -> None:
+    """A row of `nodes` of the node n2."""
+    row = {"job": run.job.key, "host": "n2", "world": 4, "ranks": 3, "first": first, "intervals": seen, "dropped": 0,
+           "ended": ended, "at": 1e9}  # fmt: skip
+    with Producer(collector.endpoint, f"n2-{ended}") as producer:
+        producer.hello()
+        producer.append(1, "nodes", 1, row)
+        producer.receive_ack(1)
+
+
+@pytest.fixture
+def run(tmp_path: Path, collector: Collector) -> Run:
+    return Run(tmp_path, endpoint=collector.endpoint, has_companions=True, drain_seconds=5.0)
+
+
+def test_the_launcher_counts_the_ranks_of_other_nodes(run: Run, collector: Collector) -> None:
+    run.ring().set(rank=3, size=4)
+    other_node(collector, run)
+    run.end()
+    watch = run.watch()
+    deliver(watch)
+    report = watch.report()
+    watch.close()
+    assert (report.ranks, report.nodes, report.unseen_ranks) == (4, 2, 0)
+    assert (report.seen, report.stored, report.dropped) == (500, 500, 0)
+    (end,) = rows(collector, "runs")
+    assert end["intervals"] == 500
+    assert not rows(collector, "jobs")  # rank 0 is elsewhere, and its sidecar has announced the job
+
+
+def test_the_end_of_the_run_follows_that_of_other_nodes(run: Run, collector: Collector) -> None:
+    run.ring().set(rank=3, size=4)
+    other_node(collector, run, ended=0)
+    watch = run.watch()
+    watch.plan = msgspec.structs.replace(run.plan, drain_seconds=1000.0)
+    run.end()
+    wait_until(lambda: (watch.step(), watch.link.pump(0.01), watch._state.others.known)[-1], "the other node is known")
+    assert not watch.ended
+    other_node(collector, run)
+    deliver(watch)
+    watch.close()
+    offsets = [rows(collector, table)[-1]["offset"] for table in ("nodes", "runs")]
+    assert offsets == sorted(offsets)
+
+
+def test_a_node_that_has_died_is_named(run: Run, collector: Collector) -> None:
+    run.ring().set(rank=3, size=4)
+    other_node(collector, run, ended=0)
+    run.end()
+    watch = run.watch()
+    deliver(watch)
+    report = watch.report()
+    watch.close()
+    assert report.notes == ["no end reported by n2"]
+    assert (report.nodes, report.unseen_ranks) == (2, 0)
+
+
+def test_ranks_that_no_node_reports_are_counted(run: Run, collector: Collector) -> None:
+    put(run.ring(), 10)
+    run.end()
+    watch = run.watch()
+    deliver(watch)
+    report = watch.report()
+    watch.close()
+    assert (report.ranks, report.nodes, report.unseen_ranks) == (2, 1, 1)
+    (job,) = rows(collector, "jobs")
+    assert (job["ranks"], job["nodes"]) == (2, 2)
