@@ -6,7 +6,8 @@ import pytest
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.studies.rivals import laws, pmnf
 
-MODELS = {model.name: model for model in (*laws.MODELS, *pmnf.MODELS)}
+EVERY = {model.name: model for model in (*laws.MODELS, *pmnf.MODELS)}
+MODELS = {name: model for name, model in EVERY.items() if name != "wide"}  # no law of ranks
 SCALES = np.array([1.0, 2, 4, 8, 16])
 LAWS = {
     "amdahl": lambda p: 3 + 100 / p,
@@ -23,7 +24,7 @@ LAWS = {
 
 
 def curve(name, runs):
-    return MODELS[name].fit({"a": runs}, 0)["a"]
+    return EVERY[name].fit({"a": runs}, 0)["a"]
 
 
 def at(found, ranks, size=1.0):
@@ -48,6 +49,18 @@ def test_one_scale_is_too_few(name):
         assert reason == f"1 scales, expected {least}"
     else:
         assert reason == f"one size was seen at 1 scales at most, expected {least}"
+
+
+def test_the_law_of_wide_scaling_is_fitted_over_sizes_at_fixed_ranks():
+    """b (1 + a)**log2 N + c with a = 1 is b N + c."""
+    ranks, size = (column.ravel() for column in np.meshgrid([4.0, 16.0, 64.0], [100.0, 200.0, 400.0, 800.0]))
+    few = np.array([True] * 9 + [True, True, False])  # the largest size was not run on 64 ranks
+    found = curve("wide", Runs.of(ranks[few], (3 + 0.5 * size / ranks)[few], size=size[few]))
+    assert at(found, 16, 3200.0) == pytest.approx(3 + 0.5 * 3200 / 16, rel=1e-4)
+    assert at(found, 64, 800.0) == pytest.approx(3 + 0.5 * 800 / 64, rel=1e-4)
+    assert np.isnan(at(found, 32, 100.0))
+    reason = curve("wide", Runs.of([4, 4, 8], [1.0, 2.0, 3.0], size=[1.0, 2.0, 4.0]))
+    assert reason == "one number of ranks was seen with 2 sizes at most, expected 3"
 
 
 def barnes(p, size):

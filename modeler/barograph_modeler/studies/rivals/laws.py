@@ -16,7 +16,7 @@ Sizes: only Barnes' laws (`barnes.py`) have a term in the size. `of_one_size` fi
 other sizes have no answer.
 
 Mokrov (2020), section 3.5, quotes two of these laws. a p + b/p + c/sqrt(p) is one of strong scaling, fixed size. b (1 +
-a)**s + c is one of wide scaling, over sizes at fixed ranks, and is only borrowed here for curves over ranks.
+a)**s + c is one of wide scaling, over sizes at fixed ranks: `wide`. `geometric` borrows it for curves over ranks.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ from barograph_modeler.studies.rivals import barnes
 Terms = Callable[[Floats], Floats]
 """The terms of a law that is linear in its coefficients: (rows, terms)."""
 EVALUATIONS: Final = 5000
+WIDE_SIZES: Final = 3
+"""Sizes that determine the three coefficients of `wide`."""
 
 
 RuntimeCurve = Callable[[Floats, Floats, Floats], Floats]
@@ -127,23 +129,47 @@ def _absolute(terms: Terms, runs: Runs) -> Callable[[Floats], Floats]:
     return lambda ranks: np.asarray(terms(ranks) @ coefficients)
 
 
-def _geometric(runs: Runs) -> Callable[[Floats], Floats]:
-    """Levenberg-Marquardt on the means over repeats, weighted with their number; s counts doublings of ranks."""
-    ranks = runs.scales
-    times = [runs.seconds[runs.ranks == scale] for scale in ranks]
+def _geometric(x: Floats, seconds: Floats) -> Callable[[Floats], Floats]:
+    """b (1 + a)**s + c, s = log2 x, by Levenberg-Marquardt on the means over repeats, weighted with their number."""
+    places = np.unique(x)
+    times = [seconds[x == place] for place in places]
     means, counts = np.array([t.mean() for t in times]), np.array([t.size for t in times])
 
     def law(s: Floats, a: float, b: float, c: float) -> Floats:
         return np.asarray(b * np.power(np.abs(1 + a), s) + c)
 
-    start = (-0.5, float(means[0] - means.min()) or float(means[0]), float(means.min()))
-    doublings, weights = np.log2(ranks), np.sqrt(counts)
+    doublings, weights = np.log2(places / places[0]), np.sqrt(counts)
+    first, least = float(means[0]), float(means.min())
+    # Where times grow, c starts at 0: the largest part of them is b.
+    start = (1.0, first, 0.0) if means[-1] > first else (-0.5, first - least or first, least)
     with np.errstate(all="ignore"):  # the method rejects overflowing steps
         found = least_squares(
             lambda x: (law(doublings, *x) - means) * weights, start, method="lm", max_nfev=EVALUATIONS
         )
     a, b, c = found.x
-    return lambda ranks: law(np.log2(ranks), a, b, c)
+    return lambda asked: law(np.log2(asked / places[0]), a, b, c)
+
+
+def _wide(runs: Runs) -> RuntimeCurve:
+    """`_geometric` over the sizes of each number of ranks with 3 sizes or more; other ranks have no answer."""
+    laws: dict[float, Callable[[Floats], Floats]] = {}
+    most = 0
+    for ranks in runs.scales:
+        part = runs.select(runs.ranks == ranks)
+        sizes = np.unique(part.size).size
+        most = max(most, sizes)
+        if sizes >= WIDE_SIZES:
+            laws[float(ranks)] = _geometric(part.size, part.seconds)
+    if not laws:
+        raise ValueError(f"one number of ranks was seen with {most} sizes at most, expected {WIDE_SIZES}")
+
+    def seconds(ranks: Floats, nodes: Floats, size: Floats) -> Floats:
+        answer = np.full(ranks.size, np.nan)
+        for known, law in laws.items():
+            answer[ranks == known] = law(size[ranks == known])
+        return np.where(answer > 0, answer, np.nan)
+
+    return seconds
 
 
 def _terms(*functions: Callable[[Floats], Floats]) -> Terms:
@@ -182,7 +208,8 @@ MODELS: Final = (
     _law(
         "geometric",
         "b (1 + a)**s + c, a law of wide scaling (over sizes), here over ranks: s = log2 p, by Levenberg-Marquardt",
-        _geometric,
+        lambda runs: _geometric(runs.ranks, runs.seconds),
         3,
     ),
+    Model("wide", "the same over sizes at each number of ranks, as its authors have it: s = log2 size", each(_wide)),
 )
