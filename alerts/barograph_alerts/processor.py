@@ -322,7 +322,8 @@ class Scorer:
             row = dict(zip(names, values, strict=True))
             if (job := self._job(row["job"])) is not None:
                 onset_at = job.monitor.open_since if job.monitor is not None else math.inf
-                job.kernel.add(pressure(row, names_others=self.names_others), onset_at)
+                ahead = job.node_work.clock_ahead(row["host"])
+                job.kernel.add(pressure(row, names_others=self.names_others, ahead=ahead), onset_at)
                 job.kernel.usual_compute = partial(self._speeds.usual, row["job"])
             if row["rank"] == NODE:
                 span = float(row["ended_at"]) - float(row["began_at"])

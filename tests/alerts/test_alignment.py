@@ -146,6 +146,7 @@ def test_nested_blocks_of_a_job_are_one_span_with_the_time_of_the_node_of_rank_0
     span = nodes.add(row("n2", 0, 64, ended_at=3600.0))
     assert span is not None
     assert span.ended_at == 50.0
+    assert [nodes.clock_ahead(host) for host in ("n1", "n2", "n3")] == [0.0, 3600.0, 1.0]
     assert {(work.name, work.syncs, work.own_seconds) for work in span.members} == {
         (name, 128, part(0, 128).own) for name in ("n1", "n2", "n3")
     }

@@ -195,8 +195,12 @@ def test_where_the_kernel_shows_nothing_the_sentence_says_so_and_where_it_is_bli
 
 def test_on_several_nodes_the_node_is_the_member_and_only_a_straggler_counts():
     rows = [*disturbed(delay_seconds=0.5, rank=5, host="n2"), *disturbed(host="n1")]
-    cause = explain(account(*rows))
+    cause = explain(account(*rows), cause=Cause("all-slow", ("all",)))
     assert (cause.members, kernel_words.known(cause)) == (("n2",), "rank 5 on n2 waited 50% of its time for a core")
+    # They wait for a core while they wait for each other.
+    assert explain(account(*rows)).kind == "network"
+    both = explain(account(*rows), cause=Cause("straggler", ("n1", "n2"), {"own": 1.0}))
+    assert (both.kind, both.members) == ("straggler", ("n1", "n2"))
     straggler = Cause("straggler", ("n1",), {"own": 1.0})
     kept = explain(account(*rows), cause=straggler)
     assert (kept.kind, kept.members, kept.silent) == ("straggler", ("n1",), ("n1",))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from barograph_alerts.attribution.cause import Beside, Cause, Kind
@@ -33,6 +34,8 @@ FAULT_SECONDS: Final = 1e-4
 LEASTS: Final[Mapping[Kind, float]] = {"compute": 0.1, "bandwidth": 0.2}
 """The same of a node that does fixed work more slowly, computing or reading memory: what is less differs between looks
 at a node where nothing changes."""
+IN_WORK: Final = frozenset({"core", "steal", "compute", "bandwidth"})
+"""Kinds that delay the other nodes only where they make own work longer."""
 FIGURES: Final = ("delay", "stopped", "blocked", "faults", "memory", "swapped", "steal", "compute", "reading",
                   "measured")  # fmt: skip
 """What is summed up over rows."""
@@ -63,8 +66,10 @@ class Pressure(NamedTuple):
     beside_seconds: float
 
 
-def pressure(row: Mapping[str, Any], *, names_others: bool) -> Pressure:
-    """From a row of the log. names_others: whether to name processes of other users."""
+def pressure(row: Mapping[str, Any], *, names_others: bool, ahead: float = 0.0) -> Pressure:
+    """From a row of the log. names_others: whether to name processes of other users. ahead: of the node's clock, in
+    seconds, which is subtracted from its times.
+    """
     cores, span = max(int(row["cores"]), 1), float(row["ended_at"]) - float(row["began_at"])
     owner = str(row["process_of"])
     name = "" if owner == "other" and not names_others else str(row["process"])
@@ -72,8 +77,8 @@ def pressure(row: Mapping[str, Any], *, names_others: bool) -> Pressure:
     return Pressure(
         host=str(row["host"]),
         rank=int(row["rank"]),
-        began_at=float(row["began_at"]),
-        ended_at=float(row["ended_at"]),
+        began_at=float(row["began_at"]) - ahead,
+        ended_at=float(row["ended_at"]) - ahead,
         delay=float(row["delay_seconds"]),
         stopped=float(row["stopped_seconds"]),
         blocked=float(row["blocked_seconds"]),
@@ -211,17 +216,28 @@ class KernelAccount:
         kinds["bandwidth"] = _slower(before, during, hosts, lambda one: one.reading)
         worst = {kind: max(found, key=lambda one: one.share) for kind, found in kinds.items() if found}
         worst = {kind: one for kind, one in worst.items() if one.share >= LEASTS.get(kind, LEAST)}
+        several = len(during.seconds) > 1
+        if several and cause.kind == "network":
+            worst = {kind: one for kind, one in worst.items() if kind not in IN_WORK}
+        if several and cause.kind == "straggler":
+            worst = {kind: one for kind, one in worst.items() if _is_everywhere(kinds[kind], cause.members)}
         # What is counted comes before what fixed work tells: who takes a core or swaps uses caches and memory as well.
         for kind in sorted(worst, key=lambda kind: (kind in LEASTS, -worst[kind].share)):
             total = math.fsum(one.share for one in kinds[kind] if one.share > 0)
             # Work that is slower by itself is lost on each node alike, and not in turn.
             if (worst[kind].share if kind in LEASTS else total) >= EXPLAINS * lost:
-                return _cause(kind, kinds[kind], during, len(during.seconds))
+                found = _cause(kind, kinds[kind], during, len(during.seconds))
+                return replace(found, members=cause.members) if several and cause.kind == "straggler" else found
         silent = [host for host in hosts if during.seconds[host] >= COVERED and not during.sums[host, NODE].unknown]
         shows = bool(worst)
         return Cause(
             cause.kind, cause.members, cause.numbers, cause.phase, None, () if shows else tuple(sorted(silent))
         )
+
+
+def _is_everywhere(growths: Iterable[Growth], hosts: Collection[str]) -> bool:
+    """Whether each of these nodes, or a rank on it, has lost LEAST more of its time."""
+    return set(hosts) <= {one.host for one in growths if one.share >= LEAST}
 
 
 def _middle(row: Pressure) -> float:

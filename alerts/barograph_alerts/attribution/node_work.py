@@ -37,6 +37,7 @@ class NodeWork:
         self._outcomes: Counter[Outcome] = Counter()
         self._early: deque[Row] = deque(maxlen=MAX_EARLY)
         self._worlds: OrderedDict[int, Alignment] = OrderedDict()
+        self._ahead: dict[str, float] = {}
         self._waiting = 0
         """Upper bound of the number of parts that wait."""
 
@@ -64,6 +65,10 @@ class NodeWork:
             self._drop()
         return self._span(whole) if whole else None
 
+    def clock_ahead(self, host: str) -> float:
+        """How far the clock of a node is ahead of that of rank 0's, in seconds; 0 until both have been compared."""
+        return self._ahead.get(host, 0.0)
+
     def step(self, now: float) -> list[WorkSpan]:
         """Spans of ranges that have waited long enough for nodes that have not delivered them. now: Unix seconds."""
         return [self._span(whole) for world in self._worlds.values() for whole in world.step(now)]
@@ -81,7 +86,12 @@ class NodeWork:
     def _span(self, parts: Mapping[str, Part]) -> WorkSpan:
         # Clocks of other nodes may be seconds away from that of the intervals.
         own = parts.get(self._host)
-        ended_at = own.ended_at if own is not None else median(part.ended_at for part in parts.values())
+        if own is None:
+            ended_at = median(part.ended_at - self.clock_ahead(host) for host, part in parts.items())
+        else:
+            ended_at = own.ended_at
+            # All ranks leave the last sync point together.
+            self._ahead = {host: part.ended_at - ended_at for host, part in parts.items()}
         return WorkSpan(ended_at, tuple(_of_nodes(parts)), exact=True)
 
 
