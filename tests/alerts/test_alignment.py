@@ -24,7 +24,7 @@ TOTAL = 64
 def part(first: int, length: int) -> Part:
     """A block whose sums tell which sync points are in it: own work of sync point i is i + 1."""
     own = length * (2 * first + length + 1) // 2
-    return Part(1, length, float(own), 0.0, 0.0, float(first + length), [(first, first + length)])
+    return Part(1, length, float(own), 0.0, 0.0, 0.0, float(first + length), [(first, first + length)])
 
 
 def row(host: str, first: int, length: int, **values: float) -> dict:

@@ -45,6 +45,35 @@ def test_waiting_that_grows_while_nobody_works_longer_is_the_network():
     assert cause.numbers["wait"] == pytest.approx(3.2e-3)
 
 
+def test_messages_of_few_nodes_that_take_longer_are_their_links():
+    def made(grown: tuple[float, ...]) -> Attribution:
+        found = Attribution(len(grown))
+        for i in range(60):
+            late = [4e-3 * share if i >= 30 else 0.0 for share in grown]
+            works = (Work(f"n{k}", 100, 0.4, 0.5, 0.0, p2p_seconds=0.1 + 100 * one) for k, one in enumerate(late))
+            all_wait = tuple(work._replace(wait_seconds=0.1 + 0.4 * (i >= 30)) for work in works)
+            found.add(WorkSpan(1001.0 + i, all_wait, exact=True))
+        return found
+
+    cause = made((1.0, 0.5, 0.1, 0.0)).cause(ONSET)
+    assert (cause.kind, cause.members) == ("link", ("n0",))
+    assert cause.numbers["p2p"] == pytest.approx(4e-3)
+    assert made((1.0, 0.9, 0.1, 0.0)).cause(ONSET).members == ("n0", "n1")
+    assert made((1.0, 1.0, 0.9, 0.8)).cause(ONSET).kind == "network"
+    assert made((0.3, 0.1, 0.0, 0.0)).cause(ONSET).kind == "network"
+
+
+def test_nodes_that_were_slow_from_the_begin_are_compared_with_the_others():
+    members = {"a": ((4, 5, 0), (4, 5, 0)), "b": ((8, 1, 4), (8, 1, 4)), "c": ((4.1, 4.9, 0), (4.1, 4.9, 0))}
+    made = attribution(nodes=3, **members)
+    cause = made.cause(900.0, slowdown=1.8)
+    assert (cause.kind, cause.members) == ("straggler", ("b",))
+    assert cause.numbers["own_more"] == pytest.approx(3.9e-3)
+    # It explains less than half of that.
+    assert made.cause(900.0, slowdown=9.0).kind == "unknown"
+    assert attribution(nodes=4, **members).cause(900.0, slowdown=1.8).kind == "unknown"
+
+
 def test_where_messages_were_not_timed_the_one_that_the_others_wait_for_is_the_straggler():
     # A halo exchange spreads the loss over all gaps; only the last bit of waiting tells.
     members = {"a": ((4, 0.1, 0.08), (8, 0.2, 0.02)), "b": ((4, 0.1, 0.02), (8.1, 0.1, 0.18))}

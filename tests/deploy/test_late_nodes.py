@@ -42,7 +42,7 @@ def test_the_shares_are_those_of_the_ranges_that_alerts_compares(seed):
     alignment = Alignment(3, Counter())
     found = []
     for _, _, host, first, length, count, ranks, own, _, wait, least in rows:
-        found.append(alignment.add(host, Part(ranks, count, own, wait, least, 0.0, [(first, first + length)])))
+        found.append(alignment.add(host, Part(ranks, count, own, 0.0, wait, least, 0.0, [(first, first + length)])))
     late: dict[str, int] = defaultdict(int)
     total = 0
     for whole in filter(None, [*found, *alignment.finish()]):

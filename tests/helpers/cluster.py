@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,7 +92,11 @@ class Place:
         self.name = name
         pid_file, there = root / f"{name}.pid", root / f"{name}.there"
         log = (root / f"{name}.log").open("ab")
-        command = ["unshare", *kinds, *(["--pid", "--fork", "--kill-child"] if "--uts" in kinds and name != "head" else [])]
+        command = [
+            "unshare",
+            *kinds,
+            *(["--pid", "--fork", "--kill-child"] if "--uts" in kinds and name != "head" else []),
+        ]
         self.holder = subprocess.Popen([*command, "bash", "-euc", script], stdout=log, stderr=log)
         log.close()
         wait_until(lambda: there.exists() or self.holder.poll() is not None, f"{name} is there")
@@ -105,7 +109,7 @@ class Place:
         return ["nsenter", f"--target={self.pid}", "--all", "--", *map(str, words)]
 
     def run(self, *words: str | Path, **variables: str) -> str:
-        """A command there, to its end, in an environment of these variables; returns what it prints. It must succeed."""
+        """A command there, with these variables only, to its end; returns what it prints. It must succeed."""
         environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **variables}
         done = subprocess.run(
             self.command(*words), env=environment, capture_output=True, text=True, timeout=120, check=False
@@ -149,13 +153,16 @@ class Job:
 class Cluster:
     """Nodes `n1`, `n2` and so on, a head node from which jobs are launched, and a service, all on one bridge."""
 
-    def __init__(self, root: Path, nodes: int, munge: str) -> None:
+    def __init__(self, root: Path, nodes: int, munge: str, window: float) -> None:
         self.root = root
+        self._window = window
         self.names = [f"n{number}" for number in range(1, nodes + 1)]
         self._munge = munge
         self._jobs = 0
         self._write_files()
-        self.service = Place(root, "service", f"ip link set lo up; touch {root}/service.there; exec sleep 1000000", "--net")
+        self.service = Place(
+            root, "service", f"ip link set lo up; touch {root}/service.there; exec sleep 1000000", "--net"
+        )
         self.service.run("ip", "link", "add", "bridge", "type", "bridge")
         self.service.run("ip", "addr", "add", f"{SERVICE}/24", "dev", "bridge")
         self.service.run("ip", "link", "set", "bridge", "up")
@@ -212,7 +219,7 @@ class Cluster:
         words = {
             "collector": ["--state", self.root / "state", "--listen", ENDPOINT, "--keys", self.root / "keys",
                           f"--munge={self._munge}"],
-            "modeler": ["--collector", ENDPOINT, "--key", self.root / "keys/modeler.key"],
+            "modeler": [f"--window={self._window}", "--collector", ENDPOINT, "--key", self.root / "keys/modeler.key"],
             "alerts": ["--collector", ENDPOINT, "--key", self.root / "keys/alerts.key"],
         }[daemon]  # fmt: skip
         path = self.root / f"{daemon}.log"
@@ -241,7 +248,9 @@ class Cluster:
 
     def rows(self, table: str, job: str = "") -> list[dict[str, Any]]:
         """Rows of a table, with `job` those of its steps."""
-        said = self.service.run(sys.executable, "-c", _READ, ENDPOINT, table, BAROGRAPH_KEY=str(self.root / "keys/staff.key"))
+        said = self.service.run(
+            sys.executable, "-c", _READ, ENDPOINT, table, BAROGRAPH_KEY=str(self.root / "keys/staff.key")
+        )
         found = [json.loads(line) for line in said.splitlines()]
         return [row for row in found if not job or str(row["job"]).startswith(f"lab/{job}.")]
 
@@ -267,11 +276,11 @@ class Cluster:
                      "--mca", "mpi_yield_when_idle", "1", "-x", "SLURM_JOB_ID"]  # fmt: skip
         else:
             environment |= {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "eth0"}
-            words = ["-launcher", "ssh", "-launcher-exec", self.root / "enter", "-hosts", ",".join(on), "-ppn", per_node,
-                     "-iface", "eth0"]  # fmt: skip
-        log = (self.root / f"{job}.out").open("w")
+            words = ["-launcher", "ssh", "-launcher-exec", self.root / "enter", "-hosts", ",".join(on), "-ppn",
+                     str(per_node), "-iface", "eth0"]  # fmt: skip
         command = self.nodes["head"].command(mpi.mpiexec, *words, "-n", str(ranks), *tasks)
-        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, text=True)
+        with (self.root / f"{job}.out").open("w") as log:
+            process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, text=True)
         return Job(job, process, on, ranks, control, time.time())
 
     def end(self, job: Job, seconds: float = 120.0) -> int:
@@ -328,14 +337,14 @@ class Cluster:
 
     def sidecars(self, name: str) -> list[int]:
         """Processes that watch jobs on a node."""
-        where = os.readlink(f"/proc/{self.nodes[name].pid}/ns/pid")
+        where = Path(f"/proc/{self.nodes[name].pid}/ns/pid").readlink()
         found = []
         for path in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 words = (path / "cmdline").read_bytes().split(b"\0")
-                if words[0].endswith(b"python") and b"barograph_agent.sidecar.nodewatch" in words:
-                    if os.readlink(path / "ns/pid") == where:
-                        found.append(int(path.name))
+                is_sidecar = words[0].endswith(b"python") and b"barograph_agent.sidecar.nodewatch" in words
+                if is_sidecar and (path / "ns/pid").readlink() == where:
+                    found.append(int(path.name))
         return found
 
     def close(self) -> None:
@@ -351,8 +360,8 @@ class Cluster:
 
 
 @contextmanager
-def cluster(nodes: int) -> Iterator[Cluster]:
-    """A cluster with a service; skips the test where that cannot be, fails it in CI."""
+def cluster(nodes: int, window: float = 1.0) -> Iterator[Cluster]:
+    """A cluster whose service compares windows of so many seconds; skips the test where none can be, in CI fails it."""
     lacking = [tool for tool in TOOLS if shutil.which(tool, path="/usr/sbin:/usr/bin:/sbin:/bin") is None]
     if lacking or os.getuid() != 0:
         missing(f"a cluster of namespaces: not root, or no {', '.join(lacking) or 'root'} (Debian package iproute2)")
@@ -362,7 +371,7 @@ def cluster(nodes: int) -> Iterator[Cluster]:
         stack.callback(shutil.rmtree, root, ignore_errors=True)
         munge = stack.enter_context(munged(root / "munge"))
         Path(munge).parent.chmod(0o755)
-        made = Cluster(root, nodes, munge)
+        made = Cluster(root, nodes, munge, window)
         stack.callback(made.close)
         for daemon in ("collector", "modeler", "alerts"):
             made.start(daemon)

@@ -31,7 +31,8 @@ class Part:
     ranks: int
     count: int
     own: float
-    waited: float
+    p2p: float
+    wait: float
     least_wait: float
     ended_at: float
     blocks: list[tuple[int, int]]
@@ -47,7 +48,8 @@ class Part:
         self.ranks = max(self.ranks, other.ranks)
         self.count += other.count
         self.own += other.own
-        self.waited += other.waited
+        self.p2p += other.p2p
+        self.wait += other.wait
         self.least_wait += other.least_wait
         self.ended_at = max(self.ended_at, other.ended_at)
         self.blocks = _joined(sorted(self.blocks + other.blocks))

@@ -7,6 +7,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
+from statistics import median_low
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from barograph_alerts.attribution.work import WorkSpan
@@ -17,6 +18,9 @@ SHARE: Final = 0.5
 """A member is a straggler if it has at least this share of the worst member's growth."""
 OWN: Final = 0.2
 """If no member's own work grew by this share of the lost time, the time is lost in communication."""
+LINK: Final = 0.75
+"""Nodes whose messages have at least this share of the largest growth are named. Both ends of a slow link wait: the
+node whose link it is for all of its messages, its neighbours for some."""
 PHASE: Final = 0.8
 """A single class is the cause if it has this share of the lost time, and at most PHASE_BEFORE of the expected time."""
 PHASE_BEFORE: Final = 0.6
@@ -25,7 +29,9 @@ FEWEST: Final = 20
 
 KernelKind: TypeAlias = Literal["core", "memory", "disk", "stopped", "steal", "compute", "bandwidth"]
 """What the kernel of a node knows, and how fast the node does fixed work."""
-Kind: TypeAlias = Literal["straggler", "all-slow", "network", "one-phase", "stall", "fast", "unknown"] | KernelKind
+Kind: TypeAlias = (
+    Literal["straggler", "all-slow", "network", "link", "one-phase", "stall", "fast", "unknown"] | KernelKind
+)
 
 
 class Beside(NamedTuple):
@@ -58,11 +64,11 @@ class Cause:
 class Sums:
     """Sums over the work spans of one member."""
 
-    __slots__ = ("blame", "labels", "own", "syncs", "wait")
+    __slots__ = ("blame", "labels", "own", "p2p", "syncs", "wait")
 
     def __init__(self) -> None:
         self.syncs = 0
-        self.own = self.wait = self.blame = 0.0
+        self.own = self.wait = self.blame = self.p2p = 0.0
         self.labels: Counter[str] = Counter()
 
 
@@ -98,16 +104,18 @@ class Attribution:
         names.update(dict.fromkeys(work.name for span in self._recent for work in span.members))
         return tuple(names)
 
-    def cause(self, onset_at: float) -> Cause:
-        """The cause of the time lost since `onset_at`.
+    def cause(self, onset_at: float, slowdown: float = math.nan) -> Cause:
+        """The cause of the time lost since `onset_at`. slowdown: actual over expected time since then.
 
         All figures are differences in seconds per sync point, since the onset minus before it. With d_m the growth of
         member m's own work and w_m that of its waiting, the job has lost the mean of d_m + w_m over members.
         straggler: at most half of the members have SHARE of the largest d_m or more. network: no d_m reaches OWN of the
-        loss, so only waiting has grown. all-slow: otherwise. If own work includes waiting for messages it grows for all
-        members; then the straggler is the member that came last much more often: its share of the waiting of others
-        has grown by at least half of what it lacked to 1. unknown: nobody was compared; or all wait for somebody else
-        while nodes are missing. Its numbers are those of nodes, and of nodes compared.
+        loss, so only waiting has grown. link: the same, and messages of at most half of the nodes have LINK or more of
+        the largest growth of time in messages, which is SHARE of the loss or more. all-slow: otherwise. If own work
+        includes waiting for messages it grows for all members; then the straggler is the member that came last much
+        more often: its share of the waiting of others has grown by at least half of what it lacked to 1. unknown:
+        nobody was compared; or all wait for somebody else while nodes are missing. Its numbers are those of nodes, and
+        of nodes compared. Where nothing is known from before the onset, nodes are compared with each other.
         """
         before = _sum((s for s in self._recent if s.ended_at <= onset_at), deepcopy(self._before))
         during = _sum((s for s in self._recent if s.ended_at > onset_at), {})
@@ -116,7 +124,7 @@ class Attribution:
         if self._nodes > 1 and len(names) < self._nodes:
             uncompared = {"nodes": float(self._nodes), "nodes_compared": float(len(names))}
         if not names or (uncompared and len(names) == 1):
-            return Cause("unknown", (), uncompared)
+            return self._among_nodes(during, slowdown) or Cause("unknown", (), uncompared)
         if len(names) == 1:
             return Cause("all-slow", ("all",))
         own = {n: during[n].own / during[n].syncs - before[n].own / before[n].syncs for n in names}
@@ -124,13 +132,27 @@ class Attribution:
         lost = math.fsum(own.values()) / len(names) + math.fsum(wait.values()) / len(names)
         numbers = {"lost": lost, "own": max(own.values()), "wait": max(wait.values())}
         if max(own.values()) < OWN * lost:
-            if uncompared:
-                return Cause("unknown", (), uncompared)
-            return Cause("network", ("all",), numbers)
+            p2p = {n: during[n].p2p / during[n].syncs - before[n].p2p / before[n].syncs for n in names}
+            return Cause("unknown", (), uncompared) if uncompared else _in_waiting(p2p, numbers)
         blamed_members = _most_work(own) if self._exact else _blamed(names, before, during, numbers)
         if blamed_members and len(blamed_members) <= len(names) / 2:
             return Cause("straggler", tuple(_label(name, during[name]) for name in blamed_members), numbers)
         return Cause("all-slow", ("all",), numbers)
+
+    def _among_nodes(self, during: Mapping[str, Sums], slowdown: float) -> Cause | None:
+        """The nodes that work longer than the others, if that is SHARE of the lost time or more."""
+        names = [name for name, sums in during.items() if sums.syncs >= FEWEST]
+        if len(names) < max(self._nodes, 2) or not (self._exact and slowdown > 1):
+            return None
+        own = {name: during[name].own / during[name].syncs for name in names}
+        wait = math.fsum(during[name].wait / during[name].syncs for name in names) / len(names)
+        lost = (math.fsum(own.values()) / len(names) + wait) * (1 - 1 / slowdown)
+        usual = median_low(own.values())
+        more = {name: value - usual for name, value in own.items()}
+        blamed = _most_work(more)
+        if max(more.values()) < SHARE * lost or len(blamed) > len(names) / 2:
+            return None
+        return Cause("straggler", blamed, {"lost": lost, "own_more": max(more.values())})
 
 
 def phase_cause(seconds: Mapping[int, tuple[float, float]]) -> Cause | None:
@@ -145,6 +167,15 @@ def phase_cause(seconds: Mapping[int, tuple[float, float]]) -> Cause | None:
     if lost[worst] < PHASE * total or before > PHASE_BEFORE:
         return None
     return Cause("one-phase", ("all",), {"share": lost[worst] / total, "share_before": before}, worst)
+
+
+def _in_waiting(p2p: Mapping[str, float], numbers: Mapping[str, float]) -> Cause:
+    """The cause where only waiting has grown. p2p: growth of the time in messages of each member."""
+    worst = max(p2p.values())
+    linked = tuple(name for name, growth in p2p.items() if growth >= LINK * worst)
+    if worst >= SHARE * numbers["lost"] and len(linked) <= len(p2p) / 2:
+        return Cause("link", linked, {**numbers, "p2p": worst})
+    return Cause("network", ("all",), numbers)
 
 
 def _label(name: str, sums: Sums) -> str:
@@ -181,6 +212,7 @@ def _sum(spans: Iterable[WorkSpan], into: dict[str, Sums]) -> dict[str, Sums]:
             sums.own += work.own_seconds
             sums.wait += work.wait_seconds
             sums.blame += work.blame_seconds
+            sums.p2p += work.p2p_seconds
             if work.label:
                 sums.labels[work.label] += work.syncs
     return into

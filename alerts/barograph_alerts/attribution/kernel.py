@@ -217,7 +217,7 @@ class KernelAccount:
         worst = {kind: max(found, key=lambda one: one.share) for kind, found in kinds.items() if found}
         worst = {kind: one for kind, one in worst.items() if one.share >= LEASTS.get(kind, LEAST)}
         several = len(during.seconds) > 1
-        if several and cause.kind == "network":
+        if several and cause.kind in ("network", "link"):
             worst = {kind: one for kind, one in worst.items() if kind not in IN_WORK}
         if several and cause.kind == "straggler":
             worst = {kind: one for kind, one in worst.items() if _is_everywhere(kinds[kind], cause.members)}

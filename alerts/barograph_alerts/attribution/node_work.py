@@ -101,7 +101,8 @@ def _part(row: Row) -> Part:
         ranks=int(row["ranks"]),
         count=int(row["count"]),
         own=float(row["own_seconds"]),
-        waited=float(row["p2p_seconds"]) + float(row["wait_seconds"]),
+        p2p=float(row["p2p_seconds"]),
+        wait=float(row["wait_seconds"]),
         least_wait=float(row["least_wait_seconds"]),
         ended_at=float(row["ended_at"]),
         blocks=[(first, first + int(row["length"]))],
@@ -116,7 +117,8 @@ def _of_nodes(parts: Mapping[str, Part]) -> Iterator[Work]:
     blame = (sum(waits.values()) - least) / (len(waits) - 1) - least
     for host, part in parts.items():
         last = blame * part.count if waits[host] == least else 0.0
-        yield Work(host, part.count, part.own / part.ranks, part.waited / part.ranks, last)
+        waited = (part.p2p + part.wait) / part.ranks
+        yield Work(host, part.count, part.own / part.ranks, waited, last, p2p_seconds=part.p2p / part.ranks)
 
 
 def _of_ranks(row: Row) -> WorkSpan | None:

@@ -13,7 +13,8 @@ class Work(NamedTuple):
 
     syncs: number of sync points. own_seconds: own work between them. wait_seconds: time in sync points and waiting for
     messages. blame_seconds: mean time that the others waited in sync points to which this member came last.
-    label: display name if `name` is a role such as "the busiest rank".
+    label: display name if `name` is a role such as "the busiest rank". p2p_seconds: waiting for messages alone, as far
+    as it is known.
     """
 
     name: str
@@ -22,6 +23,7 @@ class Work(NamedTuple):
     wait_seconds: float
     blame_seconds: float
     label: str = ""
+    p2p_seconds: float = 0.0
 
 
 class WorkSpan(NamedTuple):

@@ -218,7 +218,7 @@ class JobMonitor:
             return Cause("stall" if alarm.kind == "stalled" else "fast", ("all",))
         if alarm.basis in WHOLE_RUN:
             return Cause("unknown")  # there is no time before the onset to compare with
-        cause = self._attribution.cause(alarm.onset_at)
+        cause = self._attribution.cause(alarm.onset_at, alarm.slowdown)
         if cause.kind in ("all-slow", "unknown") and (phase := phase_cause(self.evidence.phases)) is not None:
             # An unknown cause has the figures of nodes that could not be compared.
             return replace(phase, numbers={**cause.numbers, **phase.numbers}) if cause.kind == "unknown" else phase

@@ -145,14 +145,18 @@ def _by_kernel(cause: Cause, why: str) -> str:
 
 def _why(cause: Cause, phase: str) -> str:
     numbers = cause.numbers
+    more = f" and {len(cause.members) - MEMBERS} more" if len(cause.members) > MEMBERS else ""
+    names = ", ".join(cause.members[:MEMBERS]) + more
     if cause.kind == "straggler":
-        more = f" and {len(cause.members) - MEMBERS} more" if len(cause.members) > MEMBERS else ""
-        names = ", ".join(cause.members[:MEMBERS]) + more
         if "blame" in numbers:
             return (
                 f": {names} came last, with {numbers['blame']:.0%} of the waiting against {numbers['blame_before']:.0%}"
             )
+        if "own_more" in numbers:
+            return f": {names} worked {1e3 * numbers['own_more']:.3g} ms longer per sync point than the others"
         return f": {names} worked {1e3 * numbers['own']:.3g} ms longer per sync point, the others waited"
+    if cause.kind == "link":
+        return f": messages of {names} took {1e3 * numbers['p2p']:.3g} ms longer per sync point, nobody's own work did"
     if cause.kind == "network":
         return f": waiting grew by {1e3 * numbers['wait']:.3g} ms per sync point, nobody's own work did"
     clauses = [_uncompared(cause)]

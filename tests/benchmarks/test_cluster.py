@@ -1,0 +1,121 @@
+"""Who is named on a cluster of namespaces, and when: `make bench-cluster`.
+
+$BAROGRAPH_CLUSTER_NODES nodes (16), each case $BAROGRAPH_CLUSTER_RUNS times (3) after as many healthy runs, of
+$BAROGRAPH_CLUSTER_SECONDS seconds (60). Prints a table and fails only if the service loses rows or names somebody in a
+healthy run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from helpers import mpi as mpis
+from helpers.cluster import PROGRAMS, Cluster, Job, cluster
+
+pytestmark = pytest.mark.timeout(24 * 3600)
+
+NODES = int(os.environ.get("BAROGRAPH_CLUSTER_NODES", "16"))
+RUNS = int(os.environ.get("BAROGRAPH_CLUSTER_RUNS", "3"))
+SECONDS = float(os.environ.get("BAROGRAPH_CLUSTER_SECONDS", "60"))
+MICROSECONDS, HALO = 100_000, 20_000
+FACTOR = 1.2
+"""Of the sleep of what is slow."""
+NAMED_SECONDS = 10.0
+LINK, SLOW_LINK = "200mbit", "20mbit"
+
+
+@dataclass
+class Case:
+    """What is done to a job, undone after it, and what should be said. on: the nodes that are to be named."""
+
+    name: str
+    kinds: tuple[str, ...]
+    on: tuple[str, ...]
+    act: Callable[[Cluster, Job], object]
+    undo: Callable[[Cluster], object] = lambda made: None
+    from_begin: bool = False
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+
+def intermittent(made: Cluster, job: Job) -> None:
+    """Slow for a sixth of the time."""
+    while job.process.poll() is None:
+        job.slow([1], FACTOR)
+        time.sleep(SECONDS / 12)
+        job.slow([1], 1.0)
+        time.sleep(SECONDS * 5 / 12)
+
+
+def shape(made: Cluster, names: Sequence[str], rate: str) -> None:
+    for name in names:
+        made.shape(name, rate)
+
+
+WORK = ("straggler", "core", "compute", "bandwidth", "steal")
+CASES = [
+    Case("healthy", (), (), lambda made, job: None),
+    Case("one node", WORK, ("n2",), lambda made, job: job.slow([1], FACTOR)),
+    Case("two nodes", WORK, ("n2", "n4"), lambda made, job: job.slow([1, 3], FACTOR)),
+    Case("one node, a sixth of the time", WORK, ("n2",), intermittent),
+    Case("one node from the begin", WORK, ("n2",), lambda made, job: job.slow([1], FACTOR), from_begin=True),
+    Case("one link to a tenth", ("link",), ("n2",), lambda made, job: made.shape("n2", SLOW_LINK),
+         lambda made: made.shape("n2", LINK)),
+    Case("all links to a tenth", ("network",), ("all",), lambda made, job: shape(made, made.names, SLOW_LINK),
+         lambda made: shape(made, made.names, LINK)),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Cluster]:
+    with cluster(NODES) as made:
+        mpis.find("mpich").compile(PROGRAMS / "steps.c", made.root / "steps")
+        shape(made, made.names, LINK)
+        yield made
+
+
+def run(made: Cluster, case: Case) -> dict[str, Any]:
+    """One run of a case: what was said."""
+    words = [made.root / "steps", SECONDS, MICROSECONDS, HALO, 8]
+    job = made.begin(mpis.find("mpich"), words, per_node=1)
+    if not case.from_begin:
+        time.sleep(SECONDS / 2)
+    onset = time.time()
+    case.act(made, job)
+    assert made.end(job, 10 * SECONDS) == 0, made.output(job)
+    scores = made.verdict(job)
+    case.undo(made)
+    named = [row for row in scores if row["cause"] in case.kinds and set(json.loads(row["members"])) == set(case.on)]
+    blamed = {name for row in scores if row["cause"] in (*WORK, "link") for name in json.loads(row["members"])}
+    first = min((row["at"] for row in named), default=float("nan"))
+    return {
+        "seconds": first - onset,
+        "right": bool(named) and scores[-1] in named,
+        "others": sorted(blamed - set(case.on)),
+        "sentence": scores[-1]["sentence"],
+    }
+
+
+def test_who_is_named_and_when(nodes: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    for case in CASES:
+        case.rows = [run(nodes, case) for _ in range(RUNS)]
+        with capsys.disabled():
+            print(f"\n{case.name}: {case.rows[-1]['sentence']}")
+    dropped = [line for line in nodes.metrics("alerts").splitlines() if line.startswith("barograph_alerts_node_sync")]
+    with capsys.disabled():
+        print(f"\n{NODES} nodes, runs of {SECONDS:g} s, sleep x {FACTOR:g}")
+        print("| case | named at the end | within 10 s | median s | others named |\n|---|---|---|---|---|")
+        for case in CASES:
+            times = sorted(row["seconds"] for row in case.rows if row["seconds"] == row["seconds"])
+            right, soon = sum(row["right"] for row in case.rows), sum(one <= NAMED_SECONDS for one in times)
+            middle = f"{times[len(times) // 2]:.1f}" if times else "-"
+            others = sum(bool(row["others"]) for row in case.rows)
+            print(f"| {case.name} | {right} of {RUNS} | {soon} of {RUNS} | {middle} | {others} of {RUNS} |")
+        print("\n".join(dropped))
+    assert not any(row["others"] for row in CASES[0].rows), "somebody was named in a healthy run"
