@@ -23,6 +23,8 @@ TABLES = [
     "features",
     "predictions",
     "node_blocks",
+    "phases",
+    "nodes",
     "pressures",
     "blocks",
     "silences",

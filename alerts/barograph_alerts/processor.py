@@ -16,7 +16,9 @@ from barograph_alerts.attribution.cause import Cause, KernelKind
 from barograph_alerts.attribution.coincidence import Coincidences, Neighbour
 from barograph_alerts.attribution.fleet import NodeRanking, e_bh, facility_share
 from barograph_alerts.attribution.kernel import NODE, pressure
+from barograph_alerts.attribution.node_phases import NodePhases
 from barograph_alerts.attribution.node_speed import NodeSpeeds
+from barograph_alerts.attribution.suspects import Suspect, SuspectRows, suspects
 from barograph_alerts.attribution.work import WorkSpan
 from barograph_alerts.detection.evidence import ALPHA, MARGIN
 from barograph_alerts.detection.runtime_prior import FROM_FEATURES, RuntimePrior
@@ -37,6 +39,8 @@ MAX_JOBS: Final = 20_000
 """Jobs watched, and ended jobs that are kept."""
 MAX_JUDGED: Final = 200_000
 """Jobs with a final verdict that are known: a late row of an older one is taken for a job's whose begin was lost."""
+MAX_SUSPECTS: Final = 100
+"""Nodes with most evidence that are reported."""
 WAIT_SECONDS: Final = 10.0
 """How long a job waits to be assigned to a group of like work, where jobs are; then it is judged by itself."""
 MOVE_SECONDS: Final = 3.0
@@ -80,6 +84,10 @@ class Scorer:
         self._progress = ProgressHistory()
         self._surroundings = Coincidences()
         self._speeds = NodeSpeeds()
+        self._node_phases = NodePhases()
+        self._suspects = SuspectRows()
+        self._ranked: OrderedDict[str, None] = OrderedDict()
+        """Jobs whose nodes are in `nodes`: each counts once."""
         self._judged: OrderedDict[str, None] = OrderedDict()
         self._given_up: list[tuple[str, str, str]] = []
         """Jobs without a verdict that will have none, their workloads, and why."""
@@ -95,6 +103,8 @@ class Scorer:
             "features": self._read_features,
             "silences": self._read_silences,
             "node_blocks": self._read_node_blocks,
+            "nodes": self._node_phases.read_nodes,
+            "phases": self._node_phases.read_phases,
             "pressures": self._read_pressures,
             "predictions": self._read_predictions,
             "runs": self._read_runs,
@@ -132,9 +142,15 @@ class Scorer:
         """The name of a class."""
         return self._references.name(class_id)
 
+    def suspects(self) -> list[Suspect]:
+        """The nodes with most evidence against them, at most MAX_SUSPECTS."""
+        return suspects(self.nodes, self._speeds.relative, MAX_SUSPECTS)
+
     @property
     def idle(self) -> bool:
         """Whether no job waits for its group, or for the word that it remains. The rest, sidecars report."""
+        if self._node_phases.waiting:
+            return False
         waiting = (job.ended and job.may_move for job in self.jobs.values())
         return not self._has_groups or (all(job.how or not job.app for job in self.jobs.values()) and not any(waiting))
 
@@ -149,6 +165,7 @@ class Scorer:
                 self.quarantine.add("step", name, error)
         with self.quarantine.guard("fleet"):
             self._judge_fleet()
+            scores += self._compare_nodes(now)
         scores += [unjudged_output(name, workload, reason, now) for name, workload, reason in self._given_up]
         self._given_up.clear()
         return scores
@@ -236,6 +253,24 @@ class Scorer:
         self.discovered = e_bh({name: one.log_e for name, one in evidence.items()})
         slow = sum(one.open is not None and one.open.kind == "slow" for one in evidence.values())
         self.facility = facility_share(slow, len(evidence))
+
+    def _compare_nodes(self, now: float) -> list[Output]:
+        """Take the nodes of ended jobs as evidence; returns the rows of `suspects` to write."""
+        compared = self._node_phases.take(now)
+        for job, excess in compared:
+            self._rank(job, tuple(excess), [max(excess, key=lambda host: excess[host])], excess)
+        return (
+            list(self._suspects.rows(suspects(self.nodes, self._speeds.relative, MAX_SUSPECTS), now))
+            if compared
+            else []
+        )
+
+    def _rank(
+        self, job: str, hosts: Sequence[str], blamed: Sequence[str], excess: Mapping[str, float] | None = None
+    ) -> None:
+        if job not in self._ranked:
+            lru.store(self._ranked, job, None, MAX_JUDGED)
+            self.nodes.add(hosts, blamed, excess)
 
     def _read_jobs(self, columns: Mapping[str, Column]) -> None:
         self._progress.read_jobs(columns)
@@ -385,5 +420,5 @@ class Scorer:
         """Record the evidence of an ended job about its nodes."""
         # On one node the members are ranks, which are not comparable between jobs.
         if verdict.cause in BLAMING and len(verdict.hosts) > 1:
-            self.nodes.add(verdict.hosts, verdict.members)
+            self._rank(verdict.job, verdict.hosts, verdict.members)
         self._surroundings.ended(verdict.workload, verdict.hosts, verdict.at)

@@ -18,7 +18,7 @@ MAX_SCORES: Final = 4 * MAX_JUDGED
 MAX_OPEN_DAYS: Final = 30
 """A job whose row is older and that has no end is given up: its end was lost, and all blocks since would be read."""
 WHOLE: Final = ("jobs", "assignments")
-LATEST: Final = ("paces", "bands", "events", "sites", "runs", "predictions")
+LATEST: Final = ("paces", "bands", "events", "sites", "runs", "predictions", "phases", "nodes")
 SINCE_OPEN: Final = ("features", "node_blocks", "pressures", "blocks", "silences", "signatures")
 """Tables that are read from the begin of the first job without a final verdict."""
 

@@ -49,6 +49,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "up": Command("barograph.operate.up", "server", "run collector, modeler, alerts and page on this host, supervised"),
     "status": Command("barograph.commands.status", "server", "show jobs, bands and alarms"),
     "work": Command("barograph.operate.work", "server", "show or change the groups of like work"),
+    "nodes": Command("barograph.operate.nodes", "server", "show nodes that delay job after job"),
     "page": Command("barograph.site", "server", "serve a web page of jobs, alarms, applications and predictions"),
     "sql": Command("barograph.commands.sql", "server", "query the log with a SELECT"),
     "export": Command("barograph.commands.export", "server", "write rows of the log to a file: Parquet, CSV, Extra-P"),
@@ -83,8 +84,8 @@ COMMANDS: Final[dict[str, Command]] = {
 
 READERS: Final[dict[str, tuple[str, ...]]] = {
     "users": ("run", "status", "predict", "spool", "instrument"),
-    "operators": ("up", "page", "import", "config", "keys", "doctor", "canary", "files", "completion", "collector",
-                  "modeler", "alerts"),
+    "operators": ("up", "page", "nodes", "import", "config", "keys", "doctor", "canary", "files", "completion",
+                  "collector", "modeler", "alerts"),
     "performance engineers": ("work", "report", "sql", "export", "features", "plan"),
     "developers, and studies": ("demo", "ring", "record", "replay", "backtest", "bench", "study", "bsp"),
 }  # fmt: skip

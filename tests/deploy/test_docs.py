@@ -66,6 +66,7 @@ TOOLS = {
     "export",
     "install",
     "journalctl",
+    "jq",
     "ln",
     "make",
     "man",
@@ -83,6 +84,7 @@ TOOLS = {
     "systemctl",
     "systemd-sysusers",
     "systemd-tmpfiles",
+    "xargs",
 }
 
 by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
@@ -123,7 +125,8 @@ def filled() -> tuple[Learner, Scorer]:
         learner.observe(table, slow[table], now)
         scorer.observe(table, slow[table], now)
     scorer.step(now)
-    scorer.nodes.add(("n1", "n2"), ("n1",))
+    for _ in range(30):
+        scorer.nodes.add(("n1", "n2", "n3", "n4"), ("n1",), {"n1": 0.1})
     return learner, scorer
 
 

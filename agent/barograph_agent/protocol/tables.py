@@ -241,6 +241,11 @@ TABLES: Final[dict[str, Table]] = {
         _table("scores", job=_N, workload=_N, state=_N, score=_F, slowdown=_F, onset_at=_F, alarmed_at=_F, windows=_I,
                final=_I, sentence=_T, at=_F, cause=(_N, "none"), members=(_T, "[]"), evidence=(_T, "{}"),
                basis=(_N, "history"), recovered_at=(_F, math.nan), hosts=(_T, "[]")),
+        # Nodes that delay job after job: a row when the evidence has changed, the last one of a node counts. `jobs`: on
+        # several nodes, in which it was compared; `blamed`: those in which it was the straggler or had the most own
+        # work. `score`: above 1 is significant. `excess`: its own work over the median of the job's nodes, minus 1, a
+        # mean over jobs; NaN if unknown. `suspected`: 1 if that is significant and enough to matter. `check`: in words.
+        _table("suspects", host=_N, jobs=_I, blamed=_I, score=_F, excess=_F, suspected=_I, check=_T, at=_F),
         # Features reported by a program on one host: the `reduction` (largest value) over `processes`, and the seconds
         # from their start until it was known. A row is written when a feature is stable, and at the end for each whose
         # value has changed. `source`: file:line:column of the probe, empty for features named by the program.

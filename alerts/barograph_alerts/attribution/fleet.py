@@ -44,35 +44,49 @@ def facility_share(slow: int, judged: int) -> float:
 
 
 class NodeRecord(NamedTuple):
-    """A node's jobs with a straggler: how often the node was it, of how many, and the log e-value."""
+    """A node's jobs on several nodes: in how many it was the slowest or the straggler, of how many, the log e-value.
+
+    excess: sum over `compared` jobs of the logarithm of its own work over the median of the job's nodes.
+    """
 
     blamed: int
     jobs: int
     log_e: float
+    excess: float = 0.0
+    compared: int = 0
 
 
 class NodeRanking:
     """Which nodes are blamed in job after job.
 
-    In a job of m nodes with a straggler, an ordinary node is the one with probability 1 / m. The bet BET on "blamed"
-    gives e = BET m where it was and (1 - BET) m / (m - 1) where it was not, of mean 1; their product over the node's
-    jobs is an e-process. score is log E over log(nodes / alpha): above 1 the node is slow. The probability that any
-    ordinary node ever scores above 1 is at most alpha.
+    In a job of m nodes an ordinary node is the straggler, or has the most own work, with probability 1 / m. The bet BET
+    on "blamed" gives e = BET m where it was and (1 - BET) m / (m - 1) where it was not, of mean 1; their product over
+    the node's jobs is an e-process. score is log E over log(nodes / alpha): above 1 the node is slow. The probability
+    that any ordinary node ever scores above 1 is at most alpha.
     """
 
     def __init__(self, alpha: float) -> None:
         self.alpha = alpha
         self._records: OrderedDict[str, NodeRecord] = OrderedDict()
 
-    def add(self, members: Sequence[str], blamed: Iterable[str]) -> None:
-        """Add a job with a straggler. members: all its nodes, two or more; blamed: some of them."""
+    def add(self, members: Sequence[str], blamed: Iterable[str], excess: Mapping[str, float] | None = None) -> None:
+        """Add a job. members: all its nodes, two or more; blamed: some of them, not all.
+
+        excess: logarithms of own work over the median of the job's nodes, of those that were compared.
+        """
         blamed_members, m = set(blamed), len(members)
-        if m < 2:
+        if m < 2 or not 0 < len(blamed_members) < m:
             return
         for name in members:
             record = self._records.get(name, NodeRecord(0, 0, 0.0))
             e = BET * m / len(blamed_members) if name in blamed_members else (1 - BET) * m / (m - len(blamed_members))
-            record = NodeRecord(record.blamed + (name in blamed_members), record.jobs + 1, record.log_e + math.log(e))
+            record = record._replace(
+                blamed=record.blamed + (name in blamed_members),
+                jobs=record.jobs + 1,
+                log_e=record.log_e + math.log(e),
+            )
+            if excess and name in excess:
+                record = record._replace(excess=record.excess + excess[name], compared=record.compared + 1)
             lru.store(self._records, name, record, NODES)
 
     def ranking(self, count: int) -> list[tuple[str, NodeRecord, float]]:

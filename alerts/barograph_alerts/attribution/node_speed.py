@@ -13,6 +13,8 @@ NODES: Final = 10_000
 JOBS: Final = 16
 """Latest jobs of a node that count."""
 FEWEST: Final = 3
+SAMPLED: Final = 200
+"""Nodes, those with the newest jobs, that one is compared with."""
 
 
 class NodeSpeeds:
@@ -33,3 +35,9 @@ class NodeSpeeds:
         """The median over the other jobs on a node, from FEWEST on; else NaN."""
         found = [total / seconds for name, (total, seconds) in self._nodes.get(host, {}).items() if name != job]
         return median(found) if len(found) >= FEWEST else math.nan
+
+    def relative(self, host: str) -> float:
+        """The median of a node over that of all nodes; NaN where fewer than FEWEST jobs or other nodes are known."""
+        own = self.usual("", host)
+        others = [one for name in list(self._nodes)[-SAMPLED:] if name != host and (one := self.usual("", name)) > 0]
+        return own / median(others) if own > 0 and len(others) >= FEWEST else math.nan

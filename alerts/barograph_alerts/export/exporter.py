@@ -19,7 +19,6 @@ from barograph_collector.daemon.families import counter, gauge
 from barograph_modeler.state.fair import first_of_each
 
 MAX_JOBS: Final = 1000
-MAX_NODES: Final = 100
 ENDED_SECONDS: Final = 180.0
 """How long an ended job with an alarm stays exposed: three scrapes at intervals of a minute."""
 SILENT_SECONDS: Final = 900.0
@@ -92,20 +91,25 @@ class AlertsExporter(Collector):
         yield gauge("barograph_job_alarm_info", text, alarm, *labels)
 
     def _fleet(self) -> Iterator[Metric]:
-        ranking = self._scorer.nodes.ranking(MAX_NODES)
+        found = self._scorer.suspects()
         text = "Evidence that the node delays its jobs, over all of them; above 1 is significant"
-        yield gauge("barograph_node_straggler_score", text, (([node], score) for node, _, score in ranking), "node")
+        yield gauge("barograph_node_straggler_score", text, (([one.host], one.score) for one in found), "node")
         yield gauge(
             "barograph_node_straggler_jobs",
-            "Jobs with a straggler that used the node, and those in which the node was the straggler",
+            "Jobs in which nodes were compared, and those in which the node was the straggler or had the most own work",
             (
-                ([node, part], count)
-                for node, record, _ in ranking
-                for part, count in (("all", record.jobs), ("blamed", record.blamed))
+                ([one.host, part], count)
+                for one in found
+                for part, count in (("all", one.record.jobs), ("blamed", one.record.blamed))
             ),
             "node",
             "part",
         )
+        text = "Own work on the node over the median of its jobs' nodes, as a mean over jobs, minus 1, as a ratio"
+        excess = (([one.host], one.excess) for one in found if math.isfinite(one.excess))
+        yield gauge("barograph_node_excess_ratio", text, excess, "node")
+        text = "1 if the evidence against the node is significant and its excess large enough to matter"
+        yield gauge("barograph_node_suspected", text, (([one.host], 1) for one in found if one.suspected), "node")
         text = "Share of the running jobs that are slow, while they are so many that one cause is likely, as a ratio"
         yield gauge("barograph_facility_slow_ratio", text, self._scorer.facility)
 

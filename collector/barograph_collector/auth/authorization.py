@@ -17,7 +17,9 @@ from barograph_collector.auth.rate_limit import TokenBuckets
 from barograph_collector.storage.layout import DAILY
 from barograph_collector.storage.retention import DAY_SECONDS
 
-CONCLUSIONS: Final = frozenset({"assignments", "bands", "paces", "models", "predictions", "outcomes", "scores"})
+CONCLUSIONS: Final = frozenset(
+    {"assignments", "bands", "paces", "models", "predictions", "outcomes", "scores", "suspects"}
+)
 EDITS: Final = frozenset({"work_edits"})
 OBSERVATIONS: Final = frozenset(TABLES) - CONCLUSIONS - EDITS
 WHOLE_JOBS: Final = frozenset({"jobs", "works", "blocks", "runs"})

@@ -237,6 +237,14 @@ FROM alarm s JOIN jobs j USING (job) LEFT JOIN runs r USING (job)
 WHERE j.cluster <> 'canary' ORDER BY place, s.alarmed_at DESC LIMIT {MAX_ALARMS}"""
 
 
+def suspects(count: int) -> str:
+    """The newest row of each node that delays its jobs, those with most evidence first."""
+    return f"""
+WITH newest AS (SELECT * FROM suspects {newest("host")})
+SELECT host, jobs, blamed, score, excess, suspected, "check", "at" FROM newest WHERE score >= 0.5
+ORDER BY suspected DESC, score DESC LIMIT {count}"""
+
+
 def applications(user: str | None, part: str = "") -> str:
     """Applications with successful runs, the latest first. user: whose runs count, None for all. part: of the name."""
     named = f"AND contains(lower(j.app), {text(part.lower())})" if part else ""

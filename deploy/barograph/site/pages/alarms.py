@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from barograph.site.pages.running import reporting
 from barograph.views import queries
@@ -10,11 +10,13 @@ from barograph.views.context import ViewContext
 from barograph.views.states import RECOVERED, SILENT, display_state
 from barograph.views.words import finite
 
+MAX_NODES: Final = 50
+
 
 def view(context: ViewContext) -> dict[str, Any]:
     """The alarms that the viewer may see: `now` are active, `past` are over or of ended or silent jobs.
 
-    Each is a row with the displayed state in `shown`.
+    Each is a row with the displayed state in `shown`. nodes: suspected ones, for viewers who may see all jobs.
     """
     now, past = [], []
     senders = reporting(context)
@@ -26,4 +28,5 @@ def view(context: ViewContext) -> dict[str, Any]:
         else:
             # The state of the alarm, not "recovered": every alarm in this list is over.
             past.append(row | {"shown": display_state(row | {"score": 2.0})})
-    return {"now": now, "past": past}
+    nodes = context.rows(queries.suspects(MAX_NODES)) if context.user is None else []
+    return {"now": now, "past": past, "nodes": [row for row in nodes if row["suspected"]]}

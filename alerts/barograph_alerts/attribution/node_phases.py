@@ -1,0 +1,116 @@
+"""Which node of an ended job had the most own work, and by how much: from rows of `phases`.
+
+Nodes report when their part of a run has ended, in any order. A job is compared once no further row has arrived for
+SETTLED_SECONDS.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Mapping
+from statistics import median
+from typing import Final, NamedTuple
+
+from barograph_agent.protocol.wire import Column
+from barograph_modeler.state import lru
+
+MAX_JOBS: Final = 1_000
+"""Jobs whose rows are kept until they are compared."""
+MAX_ROWS: Final = 200_000
+"""Rows kept of one job."""
+SETTLED_SECONDS: Final = 5.0
+MIN_SECONDS: Final = 5.0
+"""Own work of a rank below which a job shows nothing of its nodes."""
+MIN_SHARE: Final = 0.8
+"""Share of that time which classes known of all nodes must have."""
+
+
+class NodeComparison(NamedTuple):
+    """The nodes of a job. excess: of own work over the median of the nodes, as logarithms, by node."""
+
+    job: str
+    excess: Mapping[str, float]
+
+    @property
+    def slowest(self) -> str:
+        """The node with the most own work."""
+        return max(self.excess, key=lambda host: self.excess[host])
+
+
+class NodePhases:
+    """Rows of `phases` and `nodes` of jobs that have not been compared yet."""
+
+    def __init__(self) -> None:
+        self._jobs: OrderedDict[str, _Job] = OrderedDict()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether jobs wait to be compared."""
+        return bool(self._jobs)
+
+    def read_phases(self, columns: Mapping[str, Column]) -> None:
+        """Add rows of `phases`."""
+        names = ("job", "host", "class_id", "world", "ranks", "count", "own_seconds")
+        for name, host, class_id, world, ranks, count, own in zip(*(columns[one] for one in names), strict=True):
+            job = lru.get(self._jobs, str(name), _Job, MAX_JOBS)
+            job.add((int(world), int(class_id)), str(host), int(count), float(own) / (int(count) * int(ranks)))
+
+    def read_nodes(self, columns: Mapping[str, Column]) -> None:
+        """Take from rows of `nodes` which node had rank 0."""
+        for name, host, first in zip(*(columns[one] for one in ("job", "host", "first")), strict=True):
+            if first and (job := self._jobs.get(str(name))) is not None:
+                job.first = str(host)
+
+    def take(self, now: float) -> list[NodeComparison]:
+        """Compare the nodes of jobs that are complete. now: seconds of a clock that does not jump far."""
+        found = []
+        for name, job in list(self._jobs.items()):
+            if job.is_settled(now):
+                del self._jobs[name]
+                if excess := job.excess():
+                    found.append(NodeComparison(name, excess))
+        return found
+
+
+class _Job:
+    def __init__(self) -> None:
+        self.first = ""
+        """The node of rank 0, which often does work that no other rank has."""
+        self._own: dict[tuple[int, int], dict[str, tuple[int, float]]] = {}
+        self._rows = 0
+        self._seen, self._at = -1, math.inf
+
+    def add(self, key: tuple[int, int], host: str, count: int, own: float) -> None:
+        """Add a class of intervals on one node. own: seconds per rank and interval."""
+        if self._rows < MAX_ROWS:
+            self._own.setdefault(key, {})[host] = count, own
+            self._rows += 1
+
+    def is_settled(self, now: float) -> bool:
+        """Whether no row has been added for SETTLED_SECONDS before `now`, as far as this was called meanwhile."""
+        if self._rows != self._seen or now < self._at:
+            self._seen, self._at = self._rows, now
+        return now - self._at >= SETTLED_SECONDS
+
+    def excess(self) -> dict[str, float]:
+        """Logarithms of own work over the median of the nodes; empty where they cannot be compared."""
+        hosts = {host for nodes in self._own.values() for host in nodes} - {self.first}
+        if len(hosts) < 2:
+            return {}
+        total = shared = 0.0
+        sums = dict.fromkeys(hosts, 0.0)
+        for nodes in self._own.values():
+            usual = median(own for _, own in nodes.values())
+            seconds = usual * median(count for count, _ in nodes.values())
+            if not usual > 0:
+                continue
+            total += seconds
+            if all(host in nodes and nodes[host][1] > 0 for host in hosts):
+                shared += seconds
+                among = median(nodes[host][1] for host in hosts)
+                for host in hosts:
+                    sums[host] += seconds * math.log(nodes[host][1] / among)
+        if shared < max(MIN_SECONDS, MIN_SHARE * total):
+            return {}
+        return {host: one / shared for host, one in sums.items()}

@@ -1,0 +1,70 @@
+"""`barograph nodes`: nodes that delay job after job, on how many jobs that rests, and a check to begin with."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from barograph.views import queries
+from barograph.views.log import Row, rows_of
+from barograph.views.refusal import opened
+from barograph.views.words import finite, local, number, share
+from barograph_agent.settings import agent, places
+from barograph_collector.daemon.service import Exit
+
+MAX_NODES: Final = 1000
+
+
+def nodes_table(found: Iterable[Row]) -> Table:
+    """One line per node, those with most evidence first."""
+    table = Table(title="Nodes that delay their jobs", title_justify="left")
+    for name in ("node", "score", "slower by", "slowest in", "of jobs", "last", "check"):
+        table.add_column(name, justify="left" if name in ("node", "last", "check") else "right")
+    for row in found:
+        table.add_row(
+            escape(row["host"]),
+            number(row["score"]),
+            share(row["excess"]) if finite(row["excess"]) else "-",
+            f"{row['blamed']:,}",
+            f"{row['jobs']:,}",
+            local(row["at"]),
+            escape(row["check"]),
+            style="bold red" if row["suspected"] else "",
+        )
+    return table
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the nodes; 69 if no collector answers."""
+    parser = argparse.ArgumentParser(
+        prog="barograph nodes",
+        description="Show nodes that are the slowest of their jobs more often than by chance. A score above 1 is "
+        "significant over all nodes; such nodes that are slower by 2 %% or more are marked. Nothing is drained.",
+    )
+    places.add_collector_option(parser, agent.endpoint(os.environ))
+    parser.add_argument("--json", action="store_true", help="nodes as JSON, an object per line")
+    options = parser.parse_args(arguments)
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    with opened(options.collector, 5.0, read_refused=Exit.UNAVAILABLE) as reader:
+        found = rows_of(reader.query(queries.suspects(MAX_NODES), MAX_NODES))
+        if options.json:
+            for row in found:
+                known = {
+                    name: None if isinstance(value, float) and not finite(value) else value
+                    for name, value in row.items()
+                }
+                sys.stdout.buffer.write(msgspec.json.encode(known) + b"\n")
+            sys.stdout.buffer.flush()
+        elif found:
+            console.print(nodes_table(found))
+        else:
+            console.print("No node stands out: none is the slowest of its jobs more often than by chance.")
+    return Exit.OK

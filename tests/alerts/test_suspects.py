@@ -1,0 +1,152 @@
+"""Nodes that delay job after job, of which each alone shows little."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from barograph_alerts.attribution.node_phases import MIN_SECONDS, SETTLED_SECONDS, NodePhases
+from barograph_alerts.attribution.suspects import MIN_EXCESS, SuspectRows, suspects
+from barograph_alerts.processor import Scorer
+
+
+def phases(job: str, own: dict[str, float], count: int = 1000, class_id: int = 7) -> dict:
+    """Rows of a class. own: seconds per rank and interval, by node; two ranks each."""
+    n = len(own)
+    return {
+        "job": [job] * n,
+        "host": list(own),
+        "class_id": np.full(n, class_id, np.uint64),
+        "world": np.zeros(n, np.int64),
+        "ranks": np.full(n, 2),
+        "count": np.full(n, count),
+        "own_seconds": np.array([2.0 * count * one for one in own.values()]),
+    }
+
+
+def nodes(job: str, first: str, hosts: list[str]) -> dict:
+    return {"job": [job] * len(hosts), "host": hosts, "first": np.array([int(host == first) for host in hosts])}
+
+
+def taken(compared: NodePhases) -> list:
+    compared.take(100.0)
+    return compared.take(100.0 + SETTLED_SECONDS)
+
+
+def test_nodes_are_compared_within_their_classes_in_whatever_order_they_report():
+    compared = NodePhases()
+    compared.read_phases(phases("j", {"a": 0.010}))
+    compared.read_phases(phases("j", {"c": 0.012, "b": 0.010, "d": 0.010}))
+    compared.read_phases(phases("j", {"a": 0.1, "b": 0.1, "c": 0.1, "d": 0.1}, count=10, class_id=8))
+    [(job, excess)] = taken(compared)
+    assert job == "j"
+    assert max(excess, key=excess.__getitem__) == "c"
+    # Eleven seconds are compared, ten of them in the class in which c is slower.
+    assert excess["c"] == pytest.approx(math.log(1.2) * 10 / 11, rel=1e-6)
+    assert excess["a"] == pytest.approx(0.0, abs=1e-9)
+    assert not compared.waiting
+
+
+def test_rows_that_still_arrive_are_waited_for():
+    compared = NodePhases()
+    compared.read_phases(phases("j", {"a": 0.01, "b": 0.01}))
+    assert compared.take(0.0) == []
+    compared.read_phases(phases("j", {"c": 0.012}))
+    assert compared.take(SETTLED_SECONDS) == []
+    [(_, excess)] = compared.take(2 * SETTLED_SECONDS)
+    assert set(excess) == {"a", "b", "c"}
+
+
+def test_the_node_of_rank_0_is_not_compared():
+    compared = NodePhases()
+    compared.read_phases(phases("j", {"a": 0.02, "b": 0.01, "c": 0.01}))
+    compared.read_nodes(nodes("j", "a", ["a", "b", "c"]))
+    [(_, excess)] = taken(compared)
+    assert set(excess) == {"b", "c"}
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [phases("j", {"a": 0.01})],
+        [phases("j", {"a": 0.01, "b": 0.01}, count=int(MIN_SECONDS / 0.01) - 10)],
+        [phases("j", {"a": 0.01, "b": 0.01}), phases("j", {"a": 0.01}, class_id=8)],
+        [phases("j", {"a": 0.01, "b": -0.01})],
+    ],
+    ids=["one node", "too short", "another class is not known of all", "negative"],
+)
+def test_jobs_that_show_nothing_are_no_evidence(rows):
+    compared = NodePhases()
+    for one in rows:
+        compared.read_phases(one)
+    assert taken(compared) == []
+    assert not compared.waiting
+
+
+def campaign(jobs: int, slow: float, seed: int, *, many: int = 64, per_job: int = 8) -> Scorer:
+    """A scorer after jobs on random nodes, whose own work differs by 3 %. n0 is in every other one, and slower."""
+    rng = np.random.default_rng(seed)
+    scorer = Scorer()
+    others = [f"n{i}" for i in range(1, many)]
+    for number in range(jobs):
+        hosts = [*rng.choice(others, per_job - 1, replace=False).tolist(), "n0" if number % 2 else others[number % 3]]
+        own = {host: 0.01 * (1 + 0.03 * rng.standard_normal()) for host in dict.fromkeys(hosts)}
+        if "n0" in own:
+            own["n0"] *= 1 + slow
+        scorer.observe("phases", phases(f"j{number}", own), 0.0)
+        scorer.observe("nodes", nodes(f"j{number}", next(iter(own)), list(own)), 0.0)
+        scorer.step(float(number * 100))
+        scorer.step(float(number * 100) + SETTLED_SECONDS)
+    return scorer
+
+
+def test_a_slow_node_is_suspected_over_thirty_jobs_of_which_none_says_much():
+    scorer = campaign(60, 0.06, seed=2)
+    [first, *rest] = scorer.suspects()
+    assert first.host == "n0"
+    assert first.suspected
+    assert first.record.jobs == 30
+    assert first.excess == pytest.approx(0.06, abs=0.03)
+    assert not any(one.suspected for one in rest)
+
+
+def test_without_a_slow_node_none_is_suspected():
+    for seed in range(20):
+        assert not any(one.suspected for one in campaign(60, 0.0, seed=seed).suspects())
+
+
+def test_a_node_that_is_always_the_slowest_by_nothing_is_not_suspected():
+    scorer = Scorer()
+    for number in range(40):
+        own = {"n0": 0.01 * (1 + MIN_EXCESS / 4)} | {f"m{number}-{i}": 0.01 for i in range(7)}
+        scorer.observe("phases", phases(f"j{number}", own), 0.0)
+        scorer.step(float(number * 100))
+        scorer.step(float(number * 100) + SETTLED_SECONDS)
+    first = scorer.suspects()[0]
+    assert (first.host, first.suspected) == ("n0", False)
+    assert first.score > 1
+
+
+def test_a_job_counts_once_whether_its_verdict_or_its_nodes_come_first():
+    scorer = Scorer()
+    hosts = ("a", "b", "c", "d")
+    scorer._rank("j", hosts, ["a"])
+    scorer.observe("phases", phases("j", {"a": 0.01, "b": 0.012, "c": 0.01, "d": 0.01}), 0.0)
+    scorer.step(0.0)
+    scorer.step(SETTLED_SECONDS)
+    assert {one.host: one.record.blamed for one in scorer.suspects()} == {"a": 1}
+
+
+def test_the_log_has_a_row_when_the_evidence_has_changed_and_one_when_it_is_gone():
+    rows, nodes_ = SuspectRows(), campaign(60, 0.06, seed=2).nodes
+    probe = {"n0": 1.2}
+    found = suspects(nodes_, lambda host: probe.get(host, math.nan), 10)
+    first = [output.columns for output in rows.rows(found, 1.0)]
+    assert [(row["host"], row["suspected"]) for row in first if row["suspected"]] == [("n0", 1)]
+    assert "1.20 times as long as on other nodes" in next(row["check"] for row in first if row["host"] == "n0")
+    assert list(rows.rows(found, 2.0)) == []
+    healed = [one._replace(score=0.1) for one in found]
+    assert {output.columns["suspected"] for output in rows.rows(healed, 3.0)} == {0}
+    assert list(rows.rows(healed, 4.0)) == []
