@@ -35,6 +35,7 @@ SERVICE: Final = f"{SUBNET}.254"
 HEAD: Final = f"{SUBNET}.253"
 ENDPOINT: Final = f"tcp://{SERVICE}:7450"
 TOOLS: Final = ("ip", "tc", "unshare", "nsenter", "mount")
+_TASKS: Final = (b"/steps", b"hydra_pmi_proxy", b"prted")
 PROGRAMS: Final = REPOSITORY / "tests/cluster/programs"
 
 _NODE: Final = """\
@@ -63,9 +64,9 @@ exec nsenter --target="$(cat {root}/$host.pid)" --all -- /bin/sh -c "$*"
 _TASK: Final = """\
 #!/bin/sh
 # task PROGRAM... - in the place of the batch system: begin a task on this node.
-export SLURMD_NODENAME="$(hostname)" SLURM_STEP_ID=0
+export SLURMD_NODENAME="$(hostname)" SLURM_STEP_ID=0 STEPS_CONTROL={root}/control
 eval "$(/bin/sh {root}/etc/slurm/task-prolog)"
-LD_PRELOAD="$LD_PRELOAD {root}/skew.so"
+LD_PRELOAD="$LD_PRELOAD {root}/skew.so {root}/patient.so"
 exec "$@"
 """
 _PYTHON: Final = """\
@@ -198,8 +199,9 @@ class Cluster:
         for name, text in (("enter", _ENTER), ("task", _TASK), ("python", _PYTHON)):
             (self.root / name).write_text(text.format(root=self.root, python=sys.executable))
             (self.root / name).chmod(0o755)
-        skew = ["cc", "-O1", "-shared", "-fPIC", "-o", str(self.root / "skew.so"), str(PROGRAMS / "skew.c")]
-        subprocess.run(skew, check=True)
+        for name in ("skew", "patient"):
+            words = ["-O1", "-shared", "-fPIC", "-o", str(self.root / f"{name}.so"), str(PROGRAMS / f"{name}.c")]
+            subprocess.run(["cc", *words], check=True)
         keys = [sys.executable, "-m", "barograph", "keys", "--keys", str(self.root / "keys")]
         subprocess.run([*keys, "init"], check=True, capture_output=True, cwd=self.root)
         for role, name in (("agent", "nodes"), ("writer", "modeler"), ("writer", "alerts"), ("reader", "staff")):
@@ -260,7 +262,6 @@ class Cluster:
         """Begin a job: prologs, then the program on all nodes with the control file of `programs/steps.c`."""
         self._jobs += 1
         job, on = str(self._jobs), list(nodes or self.names)
-        # Of the same name for all: what a program is asked for tells works apart.
         control = self.root / "control"
         ranks = per_node * len(on)
         control.write_bytes(struct.pack(f"{ranks}d", *[1.0] * ranks))
@@ -268,7 +269,7 @@ class Cluster:
         for name in on:
             self._hook(name, "prolog", variables)
         environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", **variables, **mpi.environment()}
-        tasks = [self.root / "task", *program, control]
+        tasks = [self.root / "task", *program]
         if mpi.is_openmpi:
             hosts = ",".join(f"{name}:{per_node}" for name in on)
             words = ["--prtemca", "plm_ssh_agent", self.root / "enter", "--prtemca", "plm_ssh_no_tree_spawn", "1",
@@ -291,6 +292,10 @@ class Cluster:
             raise AssertionError(f"job {job.id} goes on\n{self.output(job)}") from None
         for name in job.nodes:
             if self.nodes[name].holder.poll() is None:
+                # As a batch system does. A launcher that died may have left some.
+                for pid in self._processes(name, *_TASKS):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
                 self._hook(name, "epilog", self._variables(job.id, job.nodes))
         return status
 
@@ -337,13 +342,16 @@ class Cluster:
 
     def sidecars(self, name: str) -> list[int]:
         """Processes that watch jobs on a node."""
+        return self._processes(name, b"python -P -m barograph_agent.sidecar.nodewatch")
+
+    def _processes(self, name: str, *parts: bytes) -> list[int]:
+        """Processes on a node whose first words hold one of these."""
         where = Path(f"/proc/{self.nodes[name].pid}/ns/pid").readlink()
         found = []
         for path in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
-                words = (path / "cmdline").read_bytes().split(b"\0")
-                is_sidecar = words[0].endswith(b"python") and b"barograph_agent.sidecar.nodewatch" in words
-                if is_sidecar and (path / "ns/pid").readlink() == where:
+                words = b" ".join((path / "cmdline").read_bytes().split(b"\0")[:4])
+                if any(part in words for part in parts) and (path / "ns/pid").readlink() == where:
                     found.append(int(path.name))
         return found
 

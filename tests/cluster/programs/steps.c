@@ -1,7 +1,8 @@
-/* steps SECONDS MICROSECONDS HALO BYTES CONTROL - a program in steps, until so many seconds have passed on rank 0: each
+/* steps SECONDS MICROSECONDS HALO BYTES - a program in steps, until so many seconds have passed on rank 0: each
  * rank sleeps for its work, exchanges HALO bytes with the ranks before and after it, and all reduce BYTES bytes.
  *
- * CONTROL is a file of one double per rank, which others may write at any time: the factor on this rank's work. */
+ * $STEPS_CONTROL is a file of one double per rank, which others may write at any time: the factor on this rank's work.
+ * It is no argument, because inputs of another content are other work. */
 #include <fcntl.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -20,7 +21,7 @@ static double now(void)
 int main(int argc, char **argv)
 {
     int rank, size, halo, bytes, go_on = 1;
-    if (argc != 6)
+    if (argc != 5)
         return 2;
     double seconds = atof(argv[1]), microseconds = atof(argv[2]);
     halo = atoi(argv[3]);
@@ -28,7 +29,7 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    int file = open(argv[5], O_RDONLY);
+    int file = open(getenv("STEPS_CONTROL"), O_RDONLY);
     volatile double *factors = mmap(NULL, size * sizeof(double), PROT_READ, MAP_SHARED, file, 0);
     if (file < 0 || factors == MAP_FAILED)
         MPI_Abort(MPI_COMM_WORLD, 3);
