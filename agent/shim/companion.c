@@ -76,8 +76,19 @@ static int detach(void *argument)
     _exit(0);
 }
 
-/* Without LD_PRELOAD, which would load this library into the sidecar. Allocated; NULL if there is no memory. */
-static char **without_preload(void)
+static bool is_for_ranks(const char *variable)
+{
+    static const char *const names[] = {"LD_PRELOAD=", "BAROGRAPH_RING_DIR="};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strncmp(variable, names[i], strlen(names[i])) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Without what would load this library into the sidecar, and what marks the processes of the run. Allocated; NULL if
+ * there is no memory. */
+static char **sidecar_environment(void)
 {
     size_t count = 0;
     while (environ && environ[count])
@@ -85,7 +96,7 @@ static char **without_preload(void)
     char **copy = malloc((count + 1) * sizeof *copy);
     size_t kept = 0;
     for (size_t i = 0; copy && i < count; i++) {
-        if (strncmp(environ[i], "LD_PRELOAD=", strlen("LD_PRELOAD=")) != 0)
+        if (!is_for_ranks(environ[i]))
             copy[kept++] = environ[i];
     }
     if (copy)
@@ -137,7 +148,7 @@ void companion_start(const char *directory)
     if (!make_parent(directory) || mkdir(directory, 0700) != 0)
         return;
     char *arguments[] = {"/bin/sh", "-c", (char *)SCRIPT, "barograph", (char *)python, (char *)directory, NULL};
-    struct start start = {.arguments = arguments, .environment = without_preload()};
+    struct start start = {.arguments = arguments, .environment = sidecar_environment()};
     if (!start.environment || !launch(&start))
         rmdir(directory);
     free(start.environment);

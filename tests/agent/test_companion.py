@@ -31,7 +31,7 @@ NOTES = """\
 # In the place of Python: notes what it was started with.
 {
     echo "arguments $*"
-    echo "preload ${LD_PRELOAD-none}"
+    echo "preload ${LD_PRELOAD-none} rings ${BAROGRAPH_RING_DIR-none}"
     find /proc/$$/fd -type l -printf 'file %l\\n'
     sed -n 's/^SigBlk:/blocked/p' /proc/self/status
     echo "folder $PWD"
@@ -78,7 +78,7 @@ def test_one_rank_starts_the_sidecar_and_no_rank_notices(mpi: Mpi, tmp_path: Pat
     assert done.stdout.splitlines() == ["signals 0 wait -1 ECHILD mask kept"] * 3
     wait_until(lambda: notes_of(notes), "the sidecar was started")
     (said,) = notes_of(notes)
-    assert said[:2] == [f"arguments -P -m barograph_agent.sidecar.companion {rings}", "preload none"]
+    assert said[:2] == [f"arguments -P -m barograph_agent.sidecar.companion {rings}", "preload none rings none"]
     files = {line.removeprefix("file ") for line in said if line.startswith("file ")}
     assert files <= {"/dev/null", str(python), str(notes)}
     assert "blocked 0000000000000000" in [line.replace("\t", " ") for line in said]

@@ -1,0 +1,181 @@
+"""`barograph run` on several nodes, without hooks: the ranks start the sidecars of their nodes."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from helpers import mpi as mpis
+from helpers.cluster import ENDPOINT, PROGRAMS, Cluster, cluster
+from helpers.log import wait_until
+from helpers.mpi import Mpi
+
+pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.timeout(600)]
+
+MICROSECONDS = 20_000
+
+
+@dataclass
+class Run:
+    """A `barograph run` from a node on which no rank runs, or some."""
+
+    process: subprocess.Popen[str]
+
+    def end(self, status: int = 0) -> str:
+        """Its lines at the end."""
+        _, text = self.process.communicate(timeout=120)
+        assert self.process.returncode == status, text
+        return "\n".join(line for line in text.splitlines() if line.startswith("barograph: "))
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Cluster]:
+    with cluster(3) as made:
+        yield made
+
+
+@pytest.fixture(scope="module", params=["mpich", "openmpi"])
+def mpi(request: pytest.FixtureRequest, nodes: Cluster) -> Mpi:
+    return compiled(nodes, request.param)
+
+
+@pytest.fixture
+def mpich(nodes: Cluster) -> Mpi:
+    return compiled(nodes, "mpich")
+
+
+def compiled(made: Cluster, name: str) -> Mpi:
+    """An MPI for which the program of steps is compiled."""
+    found = mpis.find(name)
+    found.compile(PROGRAMS / "steps.c", made.root / f"steps-{name}")
+    return found
+
+
+def start(made: Cluster, mpi: Mpi, seconds: float, hosts: list[str], python: str = sys.executable) -> Run:
+    """The program of steps under `barograph run` on the head node, with two ranks on each of the hosts."""
+    ranks = 2 * len(hosts)
+    control = made.root / f"control-{ranks}"
+    control.write_bytes(struct.pack(f"{ranks}d", *[1.0] * ranks))
+    hooks = dict(line.split("=", 1) for line in (made.root / "etc/hooks.conf").read_text().splitlines())
+    environment = {
+        "PATH": f"{Path(sys.executable).parent}:/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME": "/root",
+        "BAROGRAPH_COLLECTOR": ENDPOINT,
+        "BAROGRAPH_KEY": hooks["key"],
+        "BAROGRAPH_MUNGE_SOCKET": hooks["munge_socket"],
+        "BAROGRAPH_CLUSTER": "lab",
+        **mpi.environment(),
+    }
+    if mpi.is_openmpi:
+        words = ["--prtemca", "plm_ssh_agent", made.root / "enter", "--prtemca", "plm_ssh_no_tree_spawn", "1",
+                 "--host", ",".join(f"{name}:2" for name in hosts), "--bind-to", "none", "--mca", "btl", "tcp,self",
+                 "--mca", "pml", "ob1", "--mca", "mpi_yield_when_idle", "1"]  # fmt: skip
+    else:
+        environment |= {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "eth0"}
+        words = ["-launcher", "ssh", "-launcher-exec", made.root / "enter", "-hosts", ",".join(hosts), "-ppn", "2",
+                 "-iface", "eth0"]  # fmt: skip
+    program = [made.root / f"steps-{mpi.name}", seconds, MICROSECONDS, 1000, 8, control]
+    command = [python, "-m", "barograph", "run", "--", mpi.mpiexec, *words, "-n", ranks, *program]
+    return Run(
+        subprocess.Popen(
+            made.nodes["head"].command(*map(str, command)),
+            env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )
+    )  # fmt: skip
+
+
+def newest_job(made: Cluster) -> str:
+    return str(made.rows("jobs")[-1]["job"])
+
+
+def of_job(made: Cluster, table: str, job: str) -> list[dict]:
+    return [row for row in made.rows(table) if row["job"] == job]
+
+
+def assert_once(made: Cluster, job: str) -> None:
+    """Each interval is in the log once, and the run has counted all."""
+    (run,) = of_job(made, "runs", job)
+    spans = sorted((row["first_index"], row["first_index"] + row["count"]) for row in of_job(made, "blocks", job))
+    assert [first for first, _ in spans] == [0, *(stop for _, stop in spans[:-1])]
+    assert spans[-1][1] == run["intervals"]
+
+
+def assert_nothing_left(made: Cluster, hosts: list[str]) -> None:
+    """No process of Barograph, and no ring, is left on the nodes."""
+
+    def left() -> str:
+        look = "ls -R /dev/shm; ps ax -o args | grep '[s]idecar.companion'"
+        return "".join(made.nodes[name].run("/bin/sh", "-c", f"{look}; true") for name in hosts)
+
+    wait_until(lambda: ".ring" not in left() and "companion" not in left(), "the nodes are clean", every=0.5)
+
+
+@pytest.mark.parametrize("hosts", [["n1", "n2", "n3"], ["head", "n1", "n2"]], ids=["rank 0 elsewhere", "rank 0 here"])
+def test_all_nodes_are_seen(nodes: Cluster, mpi: Mpi, hosts: list[str]) -> None:
+    said = start(nodes, mpi, 6, hosts).end()
+    found = re.search(r"intervals ([\d,]+) seen on 6 ranks of 3 nodes, ([\d,]+) stored$", said, re.MULTILINE)
+    assert found, said
+    assert found[1] == found[2]
+    job = newest_job(nodes)
+    (announced,) = of_job(nodes, "jobs", job)
+    assert (announced["ranks"], announced["nodes"], announced["host"]) == (6, 3, hosts[0])
+    assert {row["host"] for row in of_job(nodes, "node_blocks", job)} == set(hosts)
+    assert {row["host"] for row in of_job(nodes, "phases", job)} == set(hosts)
+    assert_once(nodes, job)
+    assert_nothing_left(nodes, nodes.names)
+
+
+def test_a_sidecar_that_is_killed_on_a_node_goes_on(nodes: Cluster, mpich: Mpi) -> None:
+    run = start(nodes, mpich, 8, nodes.names)
+    companions: list[int] = []
+
+    def found() -> bool:
+        text = nodes.nodes["n1"].run("/bin/sh", "-c", "pgrep -f '[p]ython.*sidecar.companion' || true")
+        companions[:] = [int(pid) for pid in text.split()]
+        return bool(companions)
+
+    wait_until(found, "the sidecar of n1 is there", every=0.2)
+    time.sleep(2)
+    nodes.nodes["n1"].run("/bin/sh", "-c", f"kill -9 {companions[-1]}")
+    said = run.end()
+    assert "seen on 6 ranks of 3 nodes" in said
+    assert_once(nodes, newest_job(nodes))
+    assert_nothing_left(nodes, nodes.names)
+
+
+def test_a_failing_program_has_its_status_and_nobody_waits_long(nodes: Cluster, mpich: Mpi) -> None:
+    began = time.monotonic()
+    before = len(nodes.rows("jobs"))
+    run = start(nodes, mpich, 100, nodes.names)
+    wait_until(lambda: len(nodes.rows("jobs")) > before, "it runs", every=0.3)
+    job = newest_job(nodes)
+    found = nodes.nodes["n2"].run("/bin/sh", "-c", "pgrep steps | head -1")
+    nodes.nodes["n2"].run("/bin/sh", "-c", f"kill -9 {found.split()[0]}")
+    _, text = run.process.communicate(timeout=120)
+    assert run.process.returncode not in (0, None), text
+    assert time.monotonic() - began < 90
+    assert "3 nodes" in text
+    assert_once(nodes, job)
+    assert_nothing_left(nodes, nodes.names)
+
+
+def test_the_launcher_that_is_killed_leaves_nothing(nodes: Cluster, mpich: Mpi) -> None:
+    before = len(nodes.rows("jobs"))
+    run = start(nodes, mpich, 100, nodes.names)
+    wait_until(lambda: len(nodes.rows("jobs")) > before, "it runs", every=0.3)
+    # nsenter has replaced itself by the launcher.
+    os.kill(run.process.pid, signal.SIGKILL)
+    for name in nodes.names:
+        nodes.nodes[name].run("/bin/sh", "-c", "pkill steps || true")
+    run.process.communicate(timeout=60)
+    assert_nothing_left(nodes, nodes.names)
