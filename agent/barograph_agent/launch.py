@@ -19,6 +19,7 @@ from typing import Any, Final, TextIO
 from urllib.parse import quote
 
 from barograph_agent import shim
+from barograph_agent.job.forward import forwarding
 from barograph_agent.job.identity import Job
 from barograph_agent.job.rules import RulesError
 from barograph_agent.settings import places
@@ -58,6 +59,7 @@ def run(command: Sequence[str], job: Job, settings: RunOptions, environment: Map
         if _wanted(job, settings, environment, out):
             try:
                 guard = SidecarGuard(job, settings, environment)
+                guard.environment |= forwarding(command, guard.environment)
             except (OSError, ValueError) as error:
                 print(f"barograph: not watching this run: {error}", file=out)
         status, runtime = _run_command(command, guard.environment if guard else environment, guard)

@@ -44,7 +44,7 @@ def nodes() -> Iterator[Cluster]:
         yield made
 
 
-@pytest.fixture(scope="module", params=["mpich", "openmpi"])
+@pytest.fixture(scope="module", params=["mpich", "openmpi", "debian-openmpi"])
 def mpi(request: pytest.FixtureRequest, nodes: Cluster) -> Mpi:
     return compiled(nodes, request.param)
 
@@ -77,7 +77,8 @@ def start(made: Cluster, mpi: Mpi, seconds: float, hosts: list[str], python: str
         **mpi.environment(),
     }
     if mpi.is_openmpi:
-        words = ["--prtemca", "plm_ssh_agent", made.root / "enter", "--prtemca", "plm_ssh_no_tree_spawn", "1",
+        agent = ("--mca", "plm_rsh") if mpi.name.startswith("debian") else ("--prtemca", "plm_ssh")
+        words = [agent[0], f"{agent[1]}_agent", made.root / "enter", agent[0], f"{agent[1]}_no_tree_spawn", "1",
                  "--host", ",".join(f"{name}:2" for name in hosts), "--bind-to", "none", "--mca", "btl", "tcp,self",
                  "--mca", "pml", "ob1", "--mca", "mpi_yield_when_idle", "1"]  # fmt: skip
     else:

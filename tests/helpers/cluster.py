@@ -56,10 +56,11 @@ while :; do sleep 3600 & wait $!; done
 """
 _ENTER: Final = """\
 #!/bin/sh
-# enter [-x] HOST COMMAND... - in the place of ssh: a command on a node.
+# enter [-x] HOST COMMAND... - in the place of ssh: a command on a node, in an environment of its own.
 while case $1 in -*) true ;; *) false ;; esac do shift; done
 host=$1; shift
-exec nsenter --target="$(cat {root}/$host.pid)" --all -- /bin/sh -c "$*"
+exec nsenter --target="$(cat {root}/$host.pid)" --all -- env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
+    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 /bin/sh -c "$*"
 """
 _TASK: Final = """\
 #!/bin/sh
