@@ -31,7 +31,7 @@ from barograph_alerts.job.rows import JobVerdict, score_output, unjudged_output,
 from barograph_collector.daemon.quarantine import Quarantine
 from barograph_collector.daemon.runner import Output
 from barograph_modeler.pace.windows import blocks_by_job
-from barograph_modeler.recognition.recognizer import MOVED_SECONDS
+from barograph_modeler.recognition.signature import may_move, signatures
 from barograph_modeler.state import lru
 from barograph_modeler.state.fair import FairJobs
 
@@ -289,10 +289,9 @@ class Scorer:
                 job.assign(workload, how)
 
     def _read_signatures(self, columns: Mapping[str, Column]) -> None:
-        for name, elapsed in zip(columns["job"], columns["elapsed_seconds"], strict=True):
-            # The modeler does not move older jobs.
-            if elapsed <= MOVED_SECONDS and (job := self._job(name)) is not None:
-                job.looks.add(float(elapsed))
+        for name, elapsed, signature in signatures(columns):
+            if may_move(elapsed, signature.intervals) and (job := self._job(name)) is not None:
+                job.looks.add(elapsed)
 
     def _read_runs(self, columns: Mapping[str, Column]) -> None:
         imported = columns.get("imported", [0] * len(columns["job"]))

@@ -42,6 +42,8 @@ class ModelerProcessor(Stateful):
         self.quarantine = learner.quarantine = self.recognizer.quarantine = Quarantine(self._forget)
         self._edits: list[WorkEdit] = []
         """To be made in the next step, when the jobs read with them are recognised."""
+        self._ended: list[tuple[str, int]] = []
+        """Jobs that have ended well since the last step, and their sync points."""
 
     def observe(self, table: str, columns: Mapping[str, Column], now: float) -> None:
         """Read rows of one table as the log gives them. now: Unix seconds."""
@@ -49,6 +51,11 @@ class ModelerProcessor(Stateful):
         self.changes.read(table, columns)
         if table == "work_edits":
             self._edits += edits(columns)
+        if table == "runs":
+            names = ("job", "exit_status", "intervals")
+            for job, status, points in zip(*(columns[name] for name in names), strict=True):
+                if not status:
+                    self._ended.append((str(job), int(points)))
         if table == "jobs":
             # Their workloads follow; what is read of them meanwhile is kept.
             self.learner.expect(columns["job"], columns["user"])
@@ -71,8 +78,14 @@ class ModelerProcessor(Stateful):
         for assigned in self.recognizer.step(now):
             self.learner.begin(assigned.job, assigned.group)
             self.forecaster.assign(assigned)
-        outputs = []
         guard = self.quarantine.guard
+        for job, points in self._ended:
+            with guard("recognise", job):
+                if self.learner.is_doubtful(job, points) and (own := self.recognizer.separate(job, points, now)):
+                    self.learner.begin(job, own.group)
+                    self.forecaster.assign(own)
+        self._ended.clear()
+        outputs = []
         for edit in self._edits:
             with guard("work_edits"):
                 merge, answers = apply(edit, self.recognizer, now)
@@ -97,7 +110,10 @@ class ModelerProcessor(Stateful):
         outputs: list[Output] = []
         if ended.verdict != "failed":
             healthy = ended.verdict == "healthy"
-            merge = self.recognizer.end(ended.job, healthy=healthy, is_like=self.learner.are_alike, now=now)
+            other_length = 0 if self.learner.is_as_long(ended.workload, ended.points) else ended.points
+            merge = self.recognizer.end(
+                ended.job, healthy=healthy, other_length=other_length, is_like=self.learner.are_alike, now=now
+            )
             outputs += self.changes.end(ended.job, ended.workload, ended.runtime_seconds, now)
             outputs += self._merge(merge, now)
         self.forecaster.end(ended, now)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from barograph_agent.reduce import intervals as module
 from barograph_agent.reduce.intervals import Cursor, IntervalReader, class_id
-from barograph_agent.reduce.traffic import CLASSES, REPORTED, Traffic, add, rows
+from barograph_agent.reduce.traffic import CLASSES, MIN_INTERVALS, REPORTED, Traffic, add, rows
 from barograph_agent.ring.reader import RECORD, Ring, RingError
 from helpers.rings import STARTED_NS, STARTED_UNIX_NS, FakeShim
 
@@ -176,7 +176,7 @@ def put_traffic(shim: FakeShim, count: int, seconds: float) -> None:
 FIRST, PING, PONG = class_id("start", "lmp+0x10"), class_id("lmp+0x20", "lmp+0x10"), class_id("lmp+0x10", "lmp+0x20")
 
 
-def test_the_traffic_of_the_first_seconds_is_reported_when_3_and_10_have_passed_also_after_a_restart(
+def test_the_traffic_of_the_first_seconds_is_reported_when_3_10_and_30_have_passed_also_after_a_restart(
     shim: FakeShim,
 ) -> None:
     with Ring(shim.path) as ring:
@@ -203,11 +203,29 @@ def test_the_traffic_of_the_first_seconds_is_reported_when_3_and_10_have_passed_
         later = reader.traffic(final=False)
         assert later is not None
         assert max(later["intervals"]) == 8
+        put_traffic(shim, 8, 31.0)
+        reader.read()
+        latest = reader.traffic(final=False)
+        assert latest is not None
+        assert sum(latest["intervals"]) == 2 * (4 + 2 + 2 + 8)
         assert reader.cursor.traffic == {}
-        put_traffic(shim, 1, 12.0)
+        put_traffic(shim, 1, 32.0)
         reader.read()
         assert reader.traffic(final=True) is None
         assert reader.cursor.traffic == {}
+
+
+def test_the_traffic_of_long_intervals_is_reported_once_more_when_enough_of_them_are_known(shim: FakeShim) -> None:
+    with Ring(shim.path) as ring:
+        reader = IntervalReader(ring, Cursor(world=0))
+        reports = []
+        for number in range(1, 16):
+            put_traffic(shim, 1, 20.0 * number)
+            reader.read()
+            if (found := reader.traffic(final=False)) is not None:
+                reports.append((round(found["elapsed_seconds"]), sum(found["intervals"])))
+        assert reports == [(20, 2), (40, 4), (20 * MIN_INTERVALS // 2, MIN_INTERVALS)]
+        assert reader.traffic(final=True) is None
 
 
 TOTALS = ("intervals", "bytes", "messages", "message_bytes")

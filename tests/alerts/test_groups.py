@@ -156,10 +156,48 @@ def test_a_job_that_moves_to_a_group_with_a_history_is_judged_by_it_from_its_beg
 def test_a_job_of_a_higher_age_stays_with_the_history_that_it_was_compared_with():
     simulation = Simulation()
     scorer = grouped(simulation)
-    job, name = alarmed(scorer, simulation, until=6000)
+    job, name = alarmed(scorer, simulation, until=8000)
     scorer.observe("assignments", assigned(job, OTHER, "first"), 0.0)
     scorer.step(0.0)
     assert scorer.jobs[name].state == "slow"
+
+
+def signature(job, elapsed, intervals):
+    """Rows of `signatures`."""
+    totals = {name: [0, 0] for name in ("bytes", "messages", "message_bytes")}
+    return {
+        "job": job["jobs"]["job"] * 2, "elapsed_seconds": [elapsed] * 2, "class_id": [11, 12],
+        "intervals": [intervals // 2] * 2, **totals,
+    }  # fmt: skip
+
+
+def test_a_verdict_waits_where_the_modeler_may_move_a_job_of_few_long_intervals():
+    simulation = Simulation()
+    scorer = grouped(simulation)
+    job = simulation.job()
+    scorer.observe("assignments", assigned(job, simulation.workload, "same"), 0.0)
+    scorer.observe("signatures", signature(job, 900.0, intervals=24), 0.0)
+    for table in ("jobs", "blocks", "runs"):
+        scorer.observe(table, job[table], 0.0)
+    assert scorer.step(0.0) == []
+
+
+def test_an_alarm_of_a_job_with_another_number_of_intervals_is_taken_back_if_it_did_other_work():
+    simulation = Simulation()
+    scorer = grouped(simulation)
+    simulation.intervals = 20000
+    job = simulation.job(slow_from=0, factor=1.4)
+    scorer.observe("assignments", assigned(job, simulation.workload, "same"), 0.0)
+    for table in ("jobs", "blocks"):
+        scorer.observe(table, job[table], 0.0)
+    scorer.step(0.0)
+    (running,) = scorer.jobs.values()
+    assert running.state == "slow"
+    scorer.observe("runs", job["runs"], 0.0)
+    assert scorer.step(0.0) == []
+    scorer.observe("assignments", assigned(job, OTHER, "first"), 0.0)
+    (final,) = scorer.step(0.0)
+    assert (final.columns["workload"], final.columns["state"]) == (OTHER, "unknown")
 
 
 @pytest.mark.parametrize(
@@ -172,11 +210,11 @@ def test_the_verdict_of_a_short_job_waits_until_it_is_known_whether_it_belongs_t
     simulation = Simulation()
     scorer = grouped(simulation)
     job = simulation.job(slow_from=0, factor=1.4)
-    name, ended_at = job["jobs"]["job"], float(job["blocks"]["ended_at"][-1])
+    ended_at = float(job["blocks"]["ended_at"][-1])
     scorer.observe("assignments", assigned(job, simulation.workload, "same"), 0.0)
     for table in ("jobs", "blocks"):
         scorer.observe(table, job[table], ended_at)
-    scorer.observe("signatures", {"job": name * 2, "elapsed_seconds": [3.1, 3.1]}, ended_at)
+    scorer.observe("signatures", signature(job, 3.1, intervals=500), ended_at)
     scorer.observe("runs", job["runs"], ended_at)
     assert scorer.step(ended_at) == []
     assert not scorer.idle
@@ -193,7 +231,7 @@ def test_a_verdict_does_not_wait_for_what_the_modeler_takes_no_notice_of():
     scorer = grouped(simulation)
     job = simulation.job()
     scorer.observe("assignments", assigned(job, simulation.workload, "same"), 0.0)
-    scorer.observe("signatures", {"job": job["jobs"]["job"], "elapsed_seconds": [20.0]}, 0.0)
+    scorer.observe("signatures", signature(job, 50.0, intervals=500), 0.0)
     assert judge(scorer, job)[-1]["final"] == 1
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from barograph_agent.reduce.blocks import Intervals
 from barograph_agent.reduce.symbols import symbol
-from barograph_agent.reduce.traffic import LOOKS, Traffic, add, rows
+from barograph_agent.reduce.traffic import REPORTS, Traffic, add, passed, rows
 from barograph_agent.ring.reader import INTERVAL, NAMED, OPERATIONS, Ring, RingError
 
 BATCH = 16384
@@ -102,7 +102,7 @@ class IntervalReader:
         classes, fresh = self._classify(before[known], sites[known], records["op"][known])
         ended_at = (exits[known] + self._offset_ns) * 1e-9
         intervals = Intervals(classes, index[known], (exits - starts)[known] * 1e-9, ended_at)
-        if cursor.looks < len(LOOKS):
+        if cursor.looks < REPORTS:
             add(cursor.traffic, classes, records[known])
         cursor.position = stop
         cursor.last_exit_ns, cursor.last_site, cursor.last_index = int(exits[-1]), int(sites[-1]), int(index[-1])
@@ -114,13 +114,13 @@ class IntervalReader:
         """The rows of `signatures` that are due, without the job. final: the run has ended."""
         cursor = self.cursor
         elapsed = (cursor.last_exit_ns - self.ring.started_ns) * 1e-9
-        passed = sum(seconds <= elapsed for seconds in LOOKS)
+        due = passed(elapsed, cursor.traffic)
         final = final and cursor.position == self.ring.head
-        if passed <= cursor.looks and not (final and cursor.looks < len(LOOKS)):
+        if due <= cursor.looks and not (final and cursor.looks < REPORTS):
             return None
         found = rows(cursor.traffic, elapsed, self.ended_at) if cursor.traffic else None
-        cursor.looks = len(LOOKS) if final else passed
-        if cursor.looks == len(LOOKS):
+        cursor.looks = REPORTS if final else due
+        if cursor.looks == REPORTS:
             cursor.traffic = {}
         return found
 

@@ -10,8 +10,12 @@ import numpy.typing as npt
 
 from barograph_agent.ring.reader import BYTES_UNKNOWN, Records
 
-LOOKS: Final = (3.0, 10.0)
+LOOKS: Final = (3.0, 10.0, 30.0)
 """Seconds of a run after which its traffic so far is reported."""
+MIN_INTERVALS: Final = 24
+"""A run with fewer intervals by the last of these is reported once more, when it has had as many."""
+REPORTS: Final = len(LOOKS) + 1
+"""Reports of a run at most."""
 CLASSES: Final = 256
 REPORTED: Final = 32
 """Classes that are summed, the first; and of these reported, those with most intervals."""
@@ -42,6 +46,16 @@ def add(traffic: dict[int, Traffic], classes: npt.NDArray[np.uint64], records: R
         total.bytes += int(size)
         total.messages += int(messages)
         total.message_bytes += int(message_bytes)
+
+
+def passed(elapsed_seconds: float, traffic: dict[int, Traffic]) -> int:
+    """How many reports are due by this age of a run: one for each of LOOKS, and a last one.
+
+    >>> passed(10.5, {7: Traffic(3)}), passed(300.0, {7: Traffic(3)}), passed(300.0, {7: Traffic(24)})
+    (2, 3, 4)
+    """
+    looks = sum(seconds <= elapsed_seconds for seconds in LOOKS)
+    return looks + (looks == len(LOOKS) and sum(one.intervals for one in traffic.values()) >= MIN_INTERVALS)
 
 
 def rows(traffic: dict[int, Traffic], elapsed_seconds: float, at: float) -> dict[str, Any]:

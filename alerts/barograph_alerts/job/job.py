@@ -23,8 +23,11 @@ from barograph_modeler.pace.windows import JobBlocks
 
 UNASSIGNED: Final = "unassigned"
 """How the group was found if it was not, for the modeler is away."""
-KEPT_SECONDS: Final = 30.0
-"""Blocks of this time from the begin of a job are kept: it may be found to belong to another group."""
+KEPT_SECONDS: Final = 50.0
+KEPT_INTERVALS: Final = 128
+"""Blocks of this time from the begin of a job, or with so many intervals, are kept: it may belong to another group.
+
+More than what the modeler's `may_move` allows: rows of several tables arrive in any order."""
 REPORT_STEP: Final = 0.25
 """Change of a running job's score that makes a new row of `scores`."""
 
@@ -52,7 +55,7 @@ class WatchedJob:
         self.waiting: list[tuple[JobBlocks, npt.NDArray[np.float64]]] = []
         """Blocks, and the longest interval of each."""
         self.kept: list[tuple[JobBlocks, npt.NDArray[np.float64]]] | None = []
-        """Those that were judged already, of the first KEPT_SECONDS; None later."""
+        """Those that were judged already, of the first KEPT_SECONDS or KEPT_INTERVALS; None later."""
         self.silences: list[SilentSpan] = []
         self.work: list[WorkSpan] = []
         self.nodes = 0
@@ -98,7 +101,7 @@ class WatchedJob:
         Otherwise one with a history remains compared with it.
         """
         if self.monitor is not None and workload != self.workload:
-            if self.kept is not None or self.monitor.evidence.pace is None:
+            if self.kept is not None or self.ended or self.monitor.evidence.pace is None:
                 self.monitor, self.explained = None, ()
                 self.reported = None if self.reported else ()
             if self.kept is not None:
@@ -107,15 +110,20 @@ class WatchedJob:
 
     @property
     def may_move(self) -> bool:
-        """Whether the modeler has yet to say that the job remains in its group, now that its traffic is known."""
-        return 0 < self.assigned <= len(self.looks)
+        """Whether the modeler has yet to say that the job remains in its group, now that its traffic is known.
+
+        Or that it has ended, slow or fast, with another number of sync points.
+        """
+        is_doubtful = self.ended and self.other_length and self.score > 1
+        return 0 < self.assigned <= len(self.looks) + is_doubtful
 
     def take_waiting(self) -> list[tuple[JobBlocks, npt.NDArray[np.float64]]]:
         """The blocks that are to be judged now."""
         waiting, self.waiting = self.waiting, []
         if self.kept is not None:
             self.kept += waiting
-            if waiting and waiting[-1][0].ended_at[-1] - self.started_at > KEPT_SECONDS:
+            is_late = bool(waiting) and waiting[-1][0].ended_at[-1] - self.started_at > KEPT_SECONDS
+            if is_late and sum(blocks.intervals for blocks, _ in self.kept) > KEPT_INTERVALS:
                 self.kept = None
         return waiting
 

@@ -18,8 +18,8 @@ from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 
-from barograph_agent.reduce.traffic import LOOKS
-from barograph_alerts.processor import Scorer
+from barograph_agent.reduce.traffic import LOOKS, MIN_INTERVALS
+from barograph_alerts.processor import MOVE_SECONDS, Scorer
 from barograph_collector.daemon.runner import Output
 from barograph_modeler.features.forecaster import FeatureForecaster
 from barograph_modeler.forecasts.forecaster import Forecaster
@@ -49,13 +49,17 @@ Rows = dict[str, Any]
 
 
 class Plan(NamedTuple):
-    """jobs over days, of applications. disturbed: share of the jobs that are 1.5 times as slow from their middle on."""
+    """jobs over days, of applications. disturbed: share of the jobs that are 1.5 times as slow from their middle on.
+
+    tell: what tells the inputs of every application apart, one of TELLS; empty if applications differ in that.
+    """
 
     jobs: int = 10_000
     applications: int = 500
     days: float = 30.0
     disturbed: float = 0.02
     seed: int = 1
+    tell: str = ""
 
 
 class MadeUpJob(NamedTuple):
@@ -79,9 +83,10 @@ class _Input(NamedTuple):
 
 
 class _Application:
-    def __init__(self, number: int, rng: np.random.Generator) -> None:
+    def __init__(self, number: int, tell: str, rng: np.random.Generator) -> None:
         self.name = f"app{number}"
-        self.tell = str(rng.choice(TELLS, p=SHARES))
+        drawn = str(rng.choice(TELLS, p=SHARES))
+        self.tell = tell or drawn
         self.has_seed = bool(rng.random() < 0.4)
         self.ranks = int(2 ** rng.integers(4, 10))
         self.seconds = MEDIAN_SECONDS * float(rng.lognormal(0.0, SPREAD))
@@ -123,7 +128,7 @@ class Facility:
         self._scorer = Scorer(alpha=alpha)
         self._rng = np.random.default_rng(plan.seed)
         self._healthy: Counter[str] = Counter()
-        self._applications = [_Application(number, self._rng) for number in range(plan.applications)]
+        self._applications = [_Application(number, plan.tell, self._rng) for number in range(plan.applications)]
 
     @property
     def state_bytes(self) -> int:
@@ -156,18 +161,21 @@ class Facility:
         seconds = self._seconds(one, disturbed=disturbed)
         ends = began + np.cumsum(seconds)
         counts = np.full(ROWS, max(one.steps // (ROWS // 2), 1))
-        for elapsed in LOOKS:
-            known = int(counts.sum() * elapsed / seconds.sum())
-            self._tell("signatures", self._traffic(name, one, known, elapsed, began), began + elapsed)
+        runtime = float(seconds.sum())
+        looks = _looks(int(counts.sum()), runtime)
         for rows in np.array_split(np.arange(ROWS), PARTS):
             now = float(ends[rows[-1]])
+            while looks and began + looks[0][0] <= now:
+                elapsed, known = looks.pop(0)
+                self._tell("signatures", self._traffic(name, one, known, elapsed, began), began + elapsed)
             self._tell("blocks", self._blocks(name, rows, counts, seconds, ends), now)
         now = float(ends[-1])
-        runtime = float(seconds.sum())
         scores = self._tell("runs", {
             "job": name, "ended_at": now, "runtime_seconds": runtime, "exit_status": 0, "intervals": int(counts.sum()),
             "dropped": 0, "imported": 0,
         }, now)  # fmt: skip
+        if not any(row["final"] for row in scores):
+            scores += self._tell("", {}, now + MOVE_SECONDS + 1.0)  # the modeler has said nothing
         state = next(str(row["state"]) for row in scores if row["final"])
         return MadeUpJob(name, work, application.tell, day, earlier, disturbed, state)
 
@@ -233,6 +241,14 @@ class Facility:
                 if output.table == "scores":
                     scores.append({name: column[-1] for name, column in each.items()})
         return scores
+
+
+def _looks(intervals: int, runtime_seconds: float) -> list[tuple[float, int]]:
+    """When sidecars report what a run of so many intervals communicates, in seconds of its time, and how many are known
+    then."""
+    each = runtime_seconds / intervals
+    ages = {min(one, runtime_seconds) for one in LOOKS} | {min(max(MIN_INTERVALS * each, LOOKS[-1]), runtime_seconds)}
+    return [(age, known) for age in sorted(ages) if (known := round(age / each))]
 
 
 def _column(value: Any, rows: int) -> Any:

@@ -38,6 +38,10 @@ class PendingJobs:
         """Jobs that were given up since there were too many."""
         return self._pending.evicted
 
+    def get(self, job: str) -> PendingJob | None:
+        """A job; None if it is not known."""
+        return self._pending.get(job)
+
     def read(self, table: str, columns: Mapping[str, Column], now: float) -> None:
         """Read rows of one table. now: Unix seconds."""
         match table:

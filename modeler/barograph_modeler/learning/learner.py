@@ -137,6 +137,16 @@ class Learner(Stateful):
         known = self.workloads
         return workload in known and other in known and known[workload].is_like(known[other])
 
+    def is_as_long(self, workload: str, points: int) -> bool:
+        """Whether a run of so many sync points is as long as those of a workload, as far as is known."""
+        known = self.workloads.get(workload)
+        return known is None or known.is_as_long(points)
+
+    def is_doubtful(self, job: str, points: int) -> bool:
+        """Whether a job that has ended after so many sync points is suspect, and not as long as its workload's runs."""
+        pending = self._jobs.get(job)
+        return pending is not None and pending.suspect and not self.is_as_long(pending.workload, points)
+
     def merge(self, gone: str, into: str, now: float) -> list[Output]:
         """Make the runs of one workload those of another; returns the rows to write. now: Unix seconds."""
         self._jobs.rename(gone, into)

@@ -63,12 +63,13 @@ class JobEnd(NamedTuple):
 
 
 class EndedJob(NamedTuple):
-    """An ended job, and whether it is learned; runtime_seconds: NaN if unknown."""
+    """An ended job, and whether it is learned; runtime_seconds: NaN if unknown. points: number of sync points."""
 
     job: str
     workload: str
     runtime_seconds: float
     verdict: Literal["healthy", "withheld", "failed"]
+    points: int = 0
 
 
 class PendingJob:
@@ -108,7 +109,9 @@ class PendingJob:
     def ended(self, job: str, end: JobEnd) -> EndedJob:
         """The job with its verdict. What is inconclusive is withheld from its own limits only."""
         verdict: Literal["healthy", "withheld", "failed"] = "failed" if end.exit_status != 0 else "healthy"
-        return EndedJob(job, self.workload, end.runtime_seconds, "withheld" if self.score > 1 else verdict)
+        return EndedJob(
+            job, self.workload, end.runtime_seconds, "withheld" if self.score > 1 else verdict, end.intervals
+        )
 
     def add(self, batch: BlockBatch, now: float) -> None:
         """Hold further intervals. now: time of arrival, Unix seconds; intervals from a spool ended long before."""

@@ -103,6 +103,10 @@ class Workload:
             return False
         return run.runtime_seconds < self.runtime.expected
 
+    def is_as_long(self, points: int) -> bool:
+        """Whether a run of so many sync points is as long as the healthy ones, as far as is known."""
+        return not self._runtimes or self._length.has(points)
+
     def is_like(self, other: Workload) -> bool:
         """Whether the runs of another workload do the same at the same pace, as far as is known of both.
 

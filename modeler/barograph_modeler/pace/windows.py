@@ -47,6 +47,11 @@ class JobBlocks(NamedTuple):
     ended_at: npt.NDArray[np.float64]
     counts: npt.NDArray[np.int64] | None = None
 
+    @property
+    def intervals(self) -> int:
+        """In all blocks."""
+        return len(self.class_ids) if self.counts is None else int(self.counts.sum())
+
     def part(self, start: int, stop: int) -> JobBlocks:
         """Blocks start..stop-1."""
         counts = None if self.counts is None else self.counts[start:stop]

@@ -7,8 +7,10 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from barograph_modeler.pace.length import EQUAL, Length
 from barograph_modeler.recognition.request import LABEL_DIGITS, Request, label_of
-from barograph_modeler.recognition.signature import Difference, Signature
+from barograph_modeler.recognition.signature import PooledTraffic, Signature
+from barograph_modeler.recognition.tolerance import Difference, Spread
 from barograph_modeler.state import lru
 
 How: TypeAlias = Literal["first", "same", "like", "merged", "none"]
@@ -16,8 +18,6 @@ GROUPS: Final = 256
 """Groups kept per family; the least recently used are forgotten."""
 REQUESTS: Final = 64
 """Requests kept per group, the latest."""
-SIGNATURES: Final = 4
-"""Signatures kept per group and age, the latest."""
 JOBS: Final = 32
 """Jobs kept per group, the latest: a merge says of these where they are."""
 COMPARED: Final = 8
@@ -33,6 +33,10 @@ UNKNOWN: Final = "unknown"
 _GROUP: Final = re.compile(rf"\+([0-9a-f]{{{LABEL_DIGITS}}}|{UNKNOWN})$")
 TRAFFIC: Final = "communication"
 """The feature that is a run's signature; it is not known when a run begins."""
+APART: Final = 1.0
+"""A run that is like two groups belongs to the nearer one if it is nearer by so many tolerances."""
+CLOSE: Final = 1.5
+"""Groups that differ by fewer tolerances, and take the same time, are one; beyond, traffic may not matter."""
 NAME_LIMIT: Final = 128
 """Characters of a name in the log."""
 NAMED: Final = 3
@@ -40,12 +44,16 @@ NAMED: Final = 3
 
 
 class Decision(NamedTuple):
-    """The group of a job, how it was found, and why in words. differ: features in which it is unlike earlier runs."""
+    """The group of a job, how it was found, and why in words. differ: features in which it is unlike earlier runs.
+
+    is_alone: whether it is judged by itself because its work cannot be told; the next run does not follow it.
+    """
 
     group: str
     how: How
     reason: str
     differ: frozenset[str] = frozenset()
+    is_alone: bool = False
 
 
 class Merge(NamedTuple):
@@ -72,6 +80,8 @@ class Relevance:
     def __init__(self) -> None:
         self.agreed: Counter[str] = Counter()
         self.mattered: set[str] = set()
+        self.spread = Spread()
+        """Of what runs of like work communicate."""
 
     def matters(self, features: Iterable[str]) -> frozenset[str]:
         """Those of the features that matter, as far as is known."""
@@ -96,22 +106,28 @@ class Relevance:
 
     def disagree(self, features: Collection[str]) -> None:
         """Runs did not do the same, and these features differed."""
+        if TRAFFIC in self.mattered:
+            return  # runs that ask for the same do other work too: it need not be for these features
         if len(left := self.matters(features)) == 1:
             self.mattered |= left
         elif not left and len(features) == 1:
-            self.mattered.update(features)
+            self.doubt(features)
 
 
 class Group:
     """Runs of like work. requests: what was asked for, the latest last; empty for runs of which nothing is known."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, spread: Spread | None = None) -> None:
+        """spread: of what runs of like work of this application communicate."""
         self.name = name
         self.requests: OrderedDict[Request, None] = OrderedDict()
         self.jobs: deque[str] = deque(maxlen=JOBS)
         """The latest jobs."""
-        self.signatures: dict[float, deque[Signature]] = {}
-        """Of the latest healthy runs, by the age at which they were taken: one of LOOKS."""
+        self.traffic: dict[float, PooledTraffic] = {}
+        """What healthy runs communicate, by the age at which that was taken: one of LOOKS."""
+        self.unproven = 0
+        """Sync points of its only run, if that alone says that there is such work: then no run is compared with it."""
+        self._spread = Spread(spread)
 
     def add(self, request: Request | None) -> None:
         """Add a run that asked for this."""
@@ -123,26 +139,34 @@ class Group:
         return list(self.requests)[: -COMPARED - 1 : -1]
 
     def learn(self, signatures: Mapping[float, Signature]) -> None:
-        """Add what a healthy run communicated, by its age."""
+        """Learn what a healthy run communicated, by its age."""
         for age, signature in signatures.items():
-            self.signatures.setdefault(age, deque(maxlen=SIGNATURES)).append(signature)
+            self._pool(age, signature, 1.0)
+
+    def unite(self, other: Group) -> None:
+        """Learn what the runs of another group communicated, which do the same."""
+        for age, pooled in other.traffic.items():
+            self._pool(age, pooled.total, pooled.runs)
+
+    def _pool(self, age: float, signature: Signature, runs: float) -> None:
+        known = self.traffic.setdefault(age, PooledTraffic())
+        if (ratios := signature.ratios(known.total)) is not None:
+            self._spread.learn(ratios, known.runs)
+        known.add(signature, runs)
 
     def difference(self, age: float, signature: Signature) -> Difference | None:
-        """How a run of this age differs from one of the group in what it communicates, as far as can be told.
+        """How a run of this age differs from those of the group in what it communicates; None if that is unknown.
 
-        From any of them: work that is like one which is like another would be one group in the end.
+        It does the same as far as is known while the excess is at most 1.
         """
-        differences = (signature.difference(one) for one in reversed(self.signatures.get(age, ())))
-        return next((one for one in differences if one is not None), None)
+        if (known := self.traffic.get(age)) is None or (ratios := signature.ratios(known.total)) is None:
+            return None
+        return self._spread.difference(ratios, known.runs)
 
-    def is_alike(self, age: float, signature: Signature) -> bool:
-        """Whether a run of this age is known to communicate as those of the group."""
-        known = any(signature.is_comparable(one) for one in self.signatures.get(age, ()))
-        return known and self.difference(age, signature) is None
-
-    def is_unlike(self, other: Group) -> bool:
-        """Whether the runs of another group differ from those of this one in what they communicate."""
-        return any(other.difference(age, one) is not None for age, those in self.signatures.items() for one in those)
+    def excess(self, other: Group) -> float:
+        """How far the runs of another group are from those of this one, in tolerances; 0 if unknown."""
+        found = (other.difference(age, one.total) for age, one in self.traffic.items())
+        return max((one.excess for one in found if one is not None), default=0.0)
 
 
 class Family:
@@ -212,7 +236,7 @@ class Family:
 
         Else requests in a group have agreed when it was merged.
         """
-        group = self.groups.pop(name, None) or Group(name)
+        group = self.groups.pop(name, None) or Group(name, self._relevance.spread)
         self.groups[name] = group
         if job not in group.jobs:
             group.jobs.append(job)
@@ -227,17 +251,63 @@ class Family:
         if len(self._requests) > 2 * sum(len(one.requests) for one in self.groups.values()):
             self._requests = {one: group.name for group in self.groups.values() for one in group.requests}
 
-    def decide_again(self, name: str, request: Request | None, age: float, signature: Signature) -> Decision | None:
-        """The other group of a running job of a group, now that it is known what it communicates; None to stay."""
-        group = self.groups[name]
-        if not self._relevance.matters({TRAFFIC}) or (unlike := group.difference(age, signature)) is None:
+    def decide_again(
+        self, job: str, name: str, request: Request | None, age: float, signature: Signature
+    ) -> Decision | None:
+        """The other group of a running job of a group, now that it is known what it communicates; None to stay.
+
+        Where earlier runs of the request did different work, and that of this one cannot be told, it is judged by
+        itself.
+        """
+        if not self._relevance.matters({TRAFFIC}):
             return None
-        for other in reversed(self.groups.values()):
-            if other is not group and self._may_hold(other, request) and other.is_alike(age, signature):
-                return Decision(other.name, "same", f"asks for the same as earlier runs of {other.name}, and does it")
-        reason = f"first run of this work; asks for the same as earlier runs of {name}, but has {unlike}"
-        label = label_of((request.label if request is not None else UNKNOWN, len(self.groups), *map(str, unlike)))
-        return Decision(self._named(label), "first", reason)
+        mine = self.groups[name]
+        others = [one for one in self.groups.values() if one is not mine and self._may_hold(one, request)]
+        others = [one for one in others if list(one.jobs) != [job] and not one.unproven]
+        asks, label = f"asks for the same as earlier runs of {name}", request.label if request is not None else UNKNOWN
+        found = {one.name: unlike for one in (mine, *others) if (unlike := one.difference(age, signature)) is not None}
+        alike = sorted((one.excess, group) for group, one in found.items() if one.excess <= 1)
+        if len(alike) > 1 and alike[1][0] - alike[0][0] < APART:
+            alike, unknown = [], True
+        else:
+            unknown = not alike and name not in found and bool(others)
+        if alike:
+            nearest = alike[0][1]
+            reason = f"asks for the same as earlier runs of {nearest}, and does it"
+            return Decision(nearest, "same", reason) if nearest != name else None
+        if unknown:
+            if self.is_only(job, name):
+                return None
+            reason = f"judged by itself; {asks} and {others[-1].name}, and which work it does is not known"
+            return Decision(self._named(label_of((label, job))), "first", reason, is_alone=True)
+        if name not in found:
+            return None
+        label = label_of((label, len(self.groups), job, *map(str, found[name])))
+        return Decision(self._named(label), "first", f"first run of this work; {asks}, but has {found[name]}")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether runs of the application that asked for the same are known to have done different work."""
+        return TRAFFIC in self._relevance.mattered
+
+    def separate(
+        self, job: str, name: str, request: Request | None, signatures: Mapping[float, Signature], points: int
+    ) -> Decision:
+        """Move a run that was slow or fast, and had another number of sync points than its group, to one of its own.
+
+        It did other work, or it works for a certain time. The former is proven where such work is known, and else by a
+        second run with as many. From then on runs that communicate as both are judged by themselves.
+        """
+        known = (one.name for one in self.groups.values() if one.unproven and _are_equal(one.unproven, points))
+        label = label_of((request.label if request is not None else UNKNOWN, job))
+        into = next(known, None)
+        asks = f"asks for the same as earlier runs of {name}, but has another number of intervals"
+        decision = Decision(into or self._named(label), "first", f"first run of this work; {asks}", is_alone=True)
+        self.move(job, name, decision, request)
+        group = self.groups[decision.group]
+        group.unproven = 0 if into or self.is_open else points
+        group.learn(signatures)
+        return decision
 
     def _may_hold(self, group: Group, request: Request | None) -> bool:
         """Whether a run of this request, None if unknown, may belong to a group."""
@@ -247,11 +317,16 @@ class Family:
             not self._relevance.matters(request.differences(one)) for one in group.latest()
         )
 
-    def move(self, job: str, name: str, into: str, request: Request | None) -> None:
-        """Move a running job to another group. Its request remains that of both."""
-        if job in self.groups[name].jobs:
-            self.groups[name].jobs.remove(job)
-        self.add(job, into, request)
+    def move(self, job: str, name: str, decision: Decision, request: Request | None) -> None:
+        """Move a running job to another group. Its request remains that of both; a group without runs is forgotten."""
+        group = self.groups[name]
+        if job in group.jobs:
+            group.jobs.remove(job)
+        self.add(job, decision.group, request)
+        if decision.is_alone and request is not None:
+            self._requests[request] = name
+        if not group.jobs and not group.traffic:
+            del self.groups[name]
 
     def learn(self, name: str, request: Request, differ: frozenset[str], *, healthy: bool) -> None:
         """Learn from a run that joined a group because what it differed in did not matter."""
@@ -272,11 +347,15 @@ class Family:
             differ = min((a.differences(b) for a in group.latest() for b in other.latest()), key=len, default=None)
             if differ is None or "program" in differ or differ & self._relevance.mattered:
                 continue
-            if group.is_unlike(other) and (matters := self._relevance.matters({TRAFFIC})):
+            excess = group.excess(other)
+            if excess > 1 and (matters := self._relevance.matters({TRAFFIC})):
                 # That it does not matter is learned from runs which asked for the same.
-                if differ or TRAFFIC in self._relevance.mattered:
+                if differ or (excess > CLOSE and TRAFFIC in self._relevance.mattered):
                     continue
-                differ = matters
+                if excess > CLOSE:
+                    differ = matters
+                elif not is_like(other.name):
+                    continue
             if not is_like(other.name):
                 self._relevance.disagree(differ)
                 continue
@@ -290,7 +369,7 @@ class Family:
         """Merge a group with another because somebody says so: in whatever they differ, it does not matter."""
         gone, into = self.groups[name], self.groups[other]
         differ = [a.differences(b) for a in gone.latest() for b in into.latest()]
-        features = frozenset().union(*differ) | ({TRAFFIC} if gone.is_unlike(into) else frozenset())
+        features = frozenset().union(*differ) | ({TRAFFIC} if gone.excess(into) > 1 else frozenset())
         self._relevance.decree(features, matter=False)
         return self._unite(gone, into, reason)
 
@@ -298,7 +377,9 @@ class Family:
         for request in gone.requests:
             into.add(request)
             self._requests[request] = into.name
+        into.unite(gone)
         del self.groups[gone.name]
+        self.groups.move_to_end(into.name)
         jobs = tuple(gone.jobs)
         into.jobs.extend(jobs)
         return Merge(gone.name, into.name, jobs, reason)
@@ -319,9 +400,13 @@ class Family:
         for values, requests in parts.items():
             part = self._named(label_of((name, values, salt)))
             for request in requests:
-                self.groups.setdefault(part, Group(part)).add(request)
+                self.groups.setdefault(part, Group(part, self._relevance.spread)).add(request)
                 self._requests[request] = part
         return [self._requests[requests[0]] for requests in parts.values()]
+
+
+def _are_equal(points: int, other: int) -> bool:
+    return Length(points / EQUAL, points * EQUAL).has(other)
 
 
 def family_of(group: str) -> str:

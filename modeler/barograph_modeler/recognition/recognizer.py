@@ -12,14 +12,12 @@ from barograph_collector.daemon.quarantine import Quarantine
 from barograph_collector.daemon.runner import Output
 from barograph_modeler.recognition.family import Decision, Family, How, Merge, Relevance, UnknownWork, family_of
 from barograph_modeler.recognition.request import Asked, Request
-from barograph_modeler.recognition.signature import Signature, look, signatures
+from barograph_modeler.recognition.signature import Signature, look, may_move, signatures
 from barograph_modeler.state import lru
 from barograph_modeler.state.stateful import Stateful
 
 WAIT_SECONDS: Final = 5.0
 """How long a job waits for its row of `works`, where there have been such rows: sidecars write it within 2 s."""
-MOVED_SECONDS: Final = 15.0
-"""A run is not moved to another group at a higher age."""
 FAMILIES: Final = 10_000
 MAX_REASON: Final = 200
 """Characters of an agent's reason that are written on."""
@@ -50,7 +48,7 @@ class _Place(NamedTuple):
     """Where a job is.
 
     request: what it asked for, None if unknown. differ: features in which it is unlike the group. is_recorded: whether
-    this is known from the log. has_moved: whether it was in another group before.
+    this is known from the log.
     """
 
     family: str  # its key
@@ -61,7 +59,6 @@ class _Place(NamedTuple):
     asked: Asked | None = None
     differ: frozenset[str] = frozenset()
     is_recorded: bool = False
-    has_moved: bool = False
 
 
 class _Waiting:
@@ -147,9 +144,10 @@ class Recognizer(Stateful):
 
     def _read_signature(self, job: str, elapsed: float, signature: Signature) -> None:
         known = lru.get(self._signatures, job, dict[float, Signature], JOBS)
-        if (age := look(elapsed)) not in known:
+        age = look(elapsed)
+        if age not in known or signature.intervals > known[age].intervals:
             known[age] = signature
-            if elapsed <= MOVED_SECONDS:
+            if may_move(elapsed, signature.intervals):
                 self._fresh[job] = age
 
     def _learn_late(self, job: str, request: Request | None, now: float) -> None:
@@ -201,18 +199,36 @@ class Recognizer(Stateful):
         signature = self._signatures.get(job, {}).get(age)
         if signature is None:  # forgotten since there were too many
             return None
-        decision = family.decide_again(place.group, place.request, age, signature) if not place.has_moved else None
+        decision = family.decide_again(job, place.group, place.request, age, signature)
         if decision is None:
             if not place.is_recorded:
                 # Whoever waits for it knows now that the group remains.
                 self._write(job, family.name, Decision(place.group, place.how, place.reason), now)
             return None
-        family.move(job, place.group, decision.group, place.request)
+        family.move(job, place.group, decision, place.request)
         self._places[job] = place._replace(
-            group=decision.group, how=decision.how, reason=decision.reason, differ=frozenset(), has_moved=True
+            group=decision.group, how=decision.how, reason=decision.reason, differ=frozenset()
         )
         self._write(job, family.name, decision, now)
         return decision.group
+
+    def separate(self, job: str, points: int, now: float) -> Assigned | None:
+        """The own group of a job that has ended, slow or fast, with another number of sync points than its group.
+
+        None where no runs that asked for the same are known to have done different work: its verdict stands.
+        """
+        place, signature = self._places.get(job), self._signatures.get(job)
+        family = self._families.get(place.family) if place is not None else None
+        if place is None or family is None or place.group not in family.groups:
+            return None
+        if not family.is_open or not signature or place.how == "like":
+            if not place.is_recorded:
+                self._write(job, family.name, Decision(place.group, place.how, place.reason), now)
+            return None
+        decision = family.separate(job, place.group, place.request, signature, points)
+        self._places[job] = place._replace(group=decision.group, how=decision.how, reason=decision.reason)
+        self._write(job, family.name, decision, now)
+        return Assigned(job, decision.group, place.asked, by_traffic=True)
 
     def _assign(self, job: str, waiting: _Waiting, now: float) -> str:
         assert waiting.row is not None
@@ -257,10 +273,13 @@ class Recognizer(Stateful):
         user = str(row.get("user", ""))
         return user if self._histories == "user" else str(row.get("account") or user)
 
-    def end(self, job: str, *, healthy: bool, is_like: Callable[[str, str], bool], now: float) -> Merge | None:
+    def end(
+        self, job: str, *, healthy: bool, other_length: int = 0, is_like: Callable[[str, str], bool], now: float
+    ) -> Merge | None:
         """Learn from a job that was learned, or, unless `healthy`, withheld; the merge of its group with another.
 
-        is_like: whether the runs of two groups do the same at the same pace.
+        other_length: its number of sync points, if those of its group had another one. is_like: whether the runs of two
+        groups do the same at the same pace.
         """
         place = self._places.pop(job, None)
         signature = self._signatures.pop(job, {})
@@ -270,6 +289,9 @@ class Recognizer(Stateful):
         if place.how == "like" and place.request is not None:
             family.learn(place.group, place.request, place.differ, healthy=healthy)
         if not healthy:
+            if other_length and signature and place.how != "like":
+                decision = family.separate(job, place.group, place.request, signature, other_length)
+                self._write(job, family.name, decision, now)
             return None
         family.groups[place.group].learn(signature)
         merge = family.merge(place.group, lambda other: is_like(place.group, other))

@@ -10,75 +10,88 @@ from barograph_agent.reduce import traffic
 
 LOOKS: Final = (0.0, *traffic.LOOKS)
 """Ages at which runs are compared, in seconds: sidecars report then, and at the end of a shorter run."""
-FEWEST: Final = 10
+MOVED_SECONDS: Final = 40.0
+MOVED_INTERVALS: Final = 64
+"""A run is not moved to another group at a higher age and with more intervals."""
+MIN_INTERVALS: Final = 10
 """Intervals of classes in common, for two runs to be compared."""
-ALIKE: Final = 0.1
-"""Runs of like work differ by this at most, as logarithms: particles move between ranks, meshes have another size."""
 LITTLE: Final = 0.05
 """What is added per interval, in bytes and messages, before ratios are formed."""
+MAX_RUNS: Final = 16
+"""The weight of all earlier runs of a group beside the next one."""
+QUANTITIES: Final = ("bytes of collectives", "messages", "bytes of messages")
 
 
 class ClassTotals(NamedTuple):
     """Of the intervals of one class: their number, bytes of the collectives that end them, messages sent, their bytes.
 
-    All are totals.
+    All are totals; of the runs of a group they are weighted.
     """
 
-    intervals: int
-    bytes: int
-    messages: int
-    message_bytes: int
+    intervals: float
+    bytes: float
+    messages: float
+    message_bytes: float
 
 
-class Difference(NamedTuple):
-    """The quantity in which two runs differ most, and by how many times."""
+class Ratios(NamedTuple):
+    """Logarithms of one run's QUANTITIES per interval over those of others."""
 
-    what: str
-    ratio: float
-
-    def __str__(self) -> str:
-        """In words.
-
-        >>> str(Difference("bytes of messages", 2.31))
-        '2.3 times the bytes of messages per interval'
-        """
-        return f"{self.ratio:.2g} times the {self.what} per interval"
+    bytes: float
+    messages: float
+    message_bytes: float
 
 
 class Signature(dict[int, ClassTotals]):
     """The traffic of one rank by class id, from the begin of a run on."""
 
-    def is_comparable(self, other: Mapping[int, ClassTotals]) -> bool:
-        """Whether enough is known of both to say that they are alike, or that they are not."""
-        return bool(self._common(other))
+    @property
+    def intervals(self) -> float:
+        """Of all classes."""
+        return math.fsum(one.intervals for one in self.values())
 
-    def difference(self, other: Mapping[int, ClassTotals]) -> Difference | None:
-        """How this run differs from another of the same age; None if it does not, or if that cannot be told.
+    def ratios(self, other: Mapping[int, ClassTotals]) -> Ratios | None:
+        """This over another of the same age; None where too little is known of their common classes.
 
-        Compared is the sum over the classes of both with what it were at the other's traffic per interval.
+        Compared is the sum over these with what it were at the other's traffic per interval.
         """
-        if not (common := self._common(other)):
-            return None
+        common = [c for c, one in other.items() if c in self and one.intervals]
         mine = sum(self[c].intervals for c in common)
-        found = Difference("", 1.0)
-        for what, name in (("bytes of collectives", 1), ("messages", 2), ("bytes of messages", 3)):
+        if min(mine, sum(other[c].intervals for c in common)) < MIN_INTERVALS:
+            return None
+        logs = []
+        for name in range(1, len(QUANTITIES) + 1):
             actual = math.fsum(self[c][name] for c in common)
             expected = math.fsum(self[c].intervals * other[c][name] / other[c].intervals for c in common)
-            ratio = (actual + LITTLE * mine) / (expected + LITTLE * mine)
-            if abs(math.log(ratio)) > max(ALIKE, abs(math.log(found.ratio))):
-                found = Difference(what, ratio)
-        return found if found.what else None
+            logs.append(math.log((actual + LITTLE * mine) / (expected + LITTLE * mine)))
+        return Ratios(*logs)
 
-    def _common(self, other: Mapping[int, ClassTotals]) -> list[int]:
-        """The classes of both; none where too little is known of them."""
-        common = [c for c, one in other.items() if c in self and one.intervals]
-        known = min(sum(one[c].intervals for c in common) for one in (self, other))
-        return common if known >= FEWEST else []
+
+class PooledTraffic:
+    """What the runs of a group communicate at one age: their totals together, the latest runs weighing most."""
+
+    def __init__(self) -> None:
+        self.runs = 0.0
+        self.total = Signature()
+
+    def add(self, signature: Mapping[int, ClassTotals], runs: float = 1.0) -> None:
+        """Add a run, or the total of several."""
+        weight = min(1.0, (MAX_RUNS - 1) / self.runs) if self.runs else 0.0
+        kept = {c: ClassTotals(*(weight * value for value in one)) for c, one in self.total.items()}
+        for class_id, totals in signature.items():
+            before = kept.get(class_id, ClassTotals(0, 0, 0, 0))
+            kept[class_id] = ClassTotals(*(a + b for a, b in zip(before, totals, strict=True)))
+        self.runs, self.total = weight * self.runs + runs, Signature(kept)
 
 
 def look(elapsed_seconds: float) -> float:
     """The latest of LOOKS that a run of so many seconds has passed."""
     return max((one for one in LOOKS if one <= elapsed_seconds), default=LOOKS[0])
+
+
+def may_move(elapsed_seconds: float, intervals: float) -> bool:
+    """Whether a run of this age and so many intervals is early enough to be moved to another group."""
+    return elapsed_seconds <= MOVED_SECONDS or intervals <= MOVED_INTERVALS
 
 
 def signatures(columns: Mapping[str, Any]) -> Iterator[tuple[str, float, Signature]]:

@@ -72,6 +72,7 @@ def add_parser(subjects: Any) -> argparse.ArgumentParser:
     add("--jobs", type=count, default=Plan().jobs, metavar="N", help="of the made-up facility (default: %(default)s)")
     add("--applications", type=count, default=Plan().applications, metavar="N", help="likewise (default: %(default)s)")
     add("--seed", type=count, default=Plan().seed, metavar="N", help="likewise (default: %(default)s)")
+    add("--told-by", choices=TELLS, default="", help="what tells inputs apart, of all applications (default: mixed)")
     share = checked(float, lambda share: 0 < share < 1, "a number between 0 and 1")
     add("--alpha", type=share, default=ALPHA, help="as `barograph alerts`, of the made-up jobs (default: %(default)s)")
     add("--json", action="store_true", help="print JSON")
@@ -87,7 +88,7 @@ def _run(options: argparse.Namespace) -> None:
         else:
             console().print(table("groups of the log", HEADS, [_cells(found)]))
         return
-    plan = Plan(jobs=options.jobs, applications=options.applications, seed=options.seed)
+    plan = Plan(jobs=options.jobs, applications=options.applications, seed=options.seed, tell=options.told_by)
     facility = Facility(plan, alpha=options.alpha)
     jobs: list[MadeUpJob] = []
     periods: dict[float, tuple[Outcome, int]] = {}
