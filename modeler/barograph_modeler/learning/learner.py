@@ -285,4 +285,5 @@ def _run(pending: PendingJob) -> EndedRun | None:
     if end is None or end.exit_status != 0:
         return None  # the runtime of a failed run does not predict the next one
     usable = math.isfinite(end.runtime_seconds) and end.runtime_seconds > 0
-    return EndedRun(end.runtime_seconds if usable else None, end.intervals, pending.pace, pending.timeline())
+    seconds = end.runtime_seconds if usable else None
+    return EndedRun(seconds, end.intervals, pending.pace.packed(), pending.timeline().packed())

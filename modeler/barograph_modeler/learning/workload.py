@@ -20,14 +20,14 @@ from barograph_modeler.maxima.runtime import MINIMUM_RUNS, runtime_limits
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.pace.length import EQUAL, Length
 from barograph_modeler.pace.pace import Pace, fit_pace
+from barograph_modeler.pace.packed import PackedRun, PackedTimeline
 from barograph_modeler.pace.progress import fit_progress
-from barograph_modeler.pace.timeline import Timeline
-from barograph_modeler.pace.windows import RunPace, Window
+from barograph_modeler.pace.windows import Window
 
 RUNS: Final = 64
 """Runs kept: enough to estimate a spread, few enough to follow a changing machine."""
 TIMELINES: Final = 16
-"""Runs of which the timelines are kept, each some 100 kB."""
+"""Runs of which the timelines are kept, each of some kB."""
 ALIKE: Final = 0.05
 ALIKE_EXACTLY: Final = 0.1
 FEWEST_INTERVALS: Final = 100
@@ -42,8 +42,8 @@ class EndedRun(NamedTuple):
 
     runtime_seconds: float | None
     intervals: int
-    pace: RunPace
-    timeline: Timeline
+    pace: PackedRun
+    timeline: PackedTimeline
 
 
 class Workload:
@@ -51,8 +51,8 @@ class Workload:
 
     def __init__(self) -> None:
         self._runtimes: deque[tuple[float, int]] = deque(maxlen=RUNS)
-        self.runs: deque[RunPace] = deque(maxlen=RUNS)
-        self.timelines: deque[Timeline] = deque(maxlen=TIMELINES)
+        self.runs: deque[PackedRun] = deque(maxlen=RUNS)
+        self.timelines: deque[PackedTimeline] = deque(maxlen=TIMELINES)
         self.intervals: OrderedDict[int, ClassModel] = OrderedDict()
         self.runtime: Band | None = None
         self.pace: Pace | None = None
@@ -180,7 +180,7 @@ class Workload:
     def _add_run(self, run: EndedRun) -> None:
         if run.runtime_seconds is not None:
             self._add_runtime(run.runtime_seconds, run.intervals)
-        if run.pace.windows:
+        if run.pace.windows.number:
             self.runs.append(run.pace)
             self.timelines.append(run.timeline)
             self._fit()
@@ -195,7 +195,7 @@ def _are_alike(logs: Sequence[float]) -> bool:
     return bool(logs) and all(map(math.isfinite, logs)) and max(logs) - min(logs) < min(map(abs, logs))
 
 
-def _mean_interval(run: RunPace) -> float:
+def _mean_interval(run: PackedRun) -> float:
     return math.fsum(run.seconds.values()) / run.counts.total()
 
 
@@ -206,7 +206,7 @@ def _distance(a: Sequence[float], b: Sequence[float]) -> float:
     return abs(math.fsum(map(math.log, a)) / len(a) - math.fsum(map(math.log, b)) / len(b))
 
 
-def _whole(run: RunPace) -> Window:
+def _whole(run: PackedRun) -> Window:
     return Window(run.counts, run.seconds, 0.0, 0.0)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from barograph_modeler.maxima.ratio import log_ratio
 from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.pace.packed import PackedRun
 from barograph_modeler.pace.progress import ProgressProfile
 from barograph_modeler.pace.windows import RunPace, Window
 
@@ -97,7 +98,7 @@ def residuals_of_text(text: str) -> Floats:
         raise ValueError(f"residuals are {text[:140]!r}, expected a JSON array of finite numbers") from None
 
 
-def fit_pace(runs: Sequence[RunPace]) -> Pace:
+def fit_pace(paces: Sequence[RunPace | PackedRun]) -> Pace:
     """Fit the pace of a workload to its healthy runs.
 
     Each run is compared with the class means of the *other* runs, as a future run will be; classes that no other run
@@ -112,43 +113,41 @@ def fit_pace(runs: Sequence[RunPace]) -> Pace:
     A single run is compared with itself, which gives residuals and no spread.
     Raises ValueError without runs, and for runs with windows of different lengths.
     """
+    runs = [one.packed() for one in paces]
     lengths = {run.window_seconds for run in runs}
     if len(lengths) != 1:
         raise ValueError(f"window lengths of {len(runs)} runs are {sorted(lengths)}, expected one length for all")
     counts: Counter[int] = Counter()
     seconds: dict[int, float] = {}
-    for run in runs:
-        counts.update(run.counts)
-        for class_id, total in run.seconds.items():
+    sums = [(run.counts, run.seconds) for run in runs]
+    for of_run, times in sums:
+        counts.update(of_run)
+        for class_id, total in times.items():
             seconds[class_id] = seconds.get(class_id, 0.0) + total
 
     effects: list[float] = []
-    residuals: list[float] = []
-    for run in runs:
+    residuals: list[Floats] = []
+    for run, (of_run, times) in zip(runs, sums, strict=True):
         # The difference may round to below 0 if the other intervals of a class took no time.
-        others = {
-            c: max(0.0, seconds[c] - run.seconds[c]) / (counts[c] - n) for c, n in run.counts.items() if counts[c] > n
-        }
+        others = {c: max(0.0, seconds[c] - times[c]) / (counts[c] - n) for c, n in of_run.items() if counts[c] > n}
         if len(runs) == 1:
             others = {c: seconds[c] / n for c, n in counts.items()}
-        whole = _compare(run.counts, run.seconds, others)
+        whole = _compare(of_run, times, others)
         if not (whole.share >= MINIMUM_SHARE and math.isfinite(whole.log)):
             continue
         effects.append(whole.log)
-        for window in run.windows:
-            ratio = _compare(window.counts, window.seconds, others)
-            if ratio.share >= MINIMUM_SHARE and math.isfinite(ratio.log):
-                residuals.append(ratio.log - whole.log)
+        logs, shares = run.windows.ratios(others)
+        residuals.append(logs[(shares >= MINIMUM_SHARE) & np.isfinite(logs)] - whole.log)
 
     n = len(effects)
     kept = sorted(seconds, key=lambda c: (-seconds[c], c))[:MAX_CLASSES]
     return Pace(
-        runs=n or int(any(run.windows for run in runs)),
-        windows=sum(len(run.windows) for run in runs),
+        runs=n or int(any(run.windows.number for run in runs)),
+        windows=sum(run.windows.number for run in runs),
         window_seconds=lengths.pop(),
         spread=(n - 1) / n * math.sqrt(sum(e * e for e in effects) / (n - 1)) if n >= 2 else math.nan,
         means={c: seconds[c] / counts[c] for c in kept},
-        residuals=_thin(np.sort(np.array(residuals, dtype=np.float64))),
+        residuals=_thin(np.sort(np.concatenate([np.empty(0), *residuals]))),
     )
 
 

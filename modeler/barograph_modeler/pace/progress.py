@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.pace.packed import PackedTimeline
 from barograph_modeler.pace.timeline import Timeline
 
 ALIKE: Final = 0.75
@@ -209,13 +210,14 @@ class _Text(msgspec.Struct):
     own: Annotated[list[list[float]], msgspec.Meta(min_length=len(SLOPES), max_length=len(SLOPES))]
 
 
-def fit_progress(runs: Sequence[Timeline]) -> ProgressProfile | None:
+def fit_progress(timelines: Sequence[Timeline | PackedTimeline]) -> ProgressProfile | None:
     """The progress of healthy runs; None unless they have FEWEST_POINTS comparable points.
 
     Progress is the number of intervals of those classes that occur equally often in ALIKE of the runs, so that programs
     which iterate until something converges are aligned by their outer steps. Runs that differ in one of these classes
     are left out.
     """
+    runs = [one.packed() for one in timelines]
     totals = [run.counts() for run in runs]
     classes = _alike(totals)
     kept = [run for run, total in zip(runs, totals, strict=True) if all(total[c] == n for c, n in classes.items())]
@@ -240,11 +242,11 @@ def _alike(totals: Sequence[Counter[int]]) -> dict[int, int]:
     return {c: usual[c] for c in kept}
 
 
-def _curve(run: Timeline, classes: Mapping[int, int]) -> tuple[Floats, Floats]:
+def _curve(run: PackedTimeline, classes: Mapping[int, int]) -> tuple[Floats, Floats]:
     """Ascending progress of a run, and the elapsed seconds at which it was reached."""
-    counts = [0] + [sum(n for c, n in segment.counts.items() if c in classes) for segment in run.segments]
-    elapsed = np.maximum.accumulate([0.0] + [segment.ended_at - run.began_at for segment in run.segments])
-    further = np.append(True, np.array(counts[1:]) > 0)
+    counts = np.append(0, run.segments.number(classes))
+    elapsed = np.maximum.accumulate(np.append(0.0, run.elapsed.array.astype(np.float64)))
+    further = np.append(True, counts[1:] > 0)
     return np.cumsum(counts)[further].astype(np.float64), elapsed[further]
 
 

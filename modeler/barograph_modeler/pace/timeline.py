@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from barograph_modeler.pace.packed import PackedArray, PackedCounts, PackedTimeline
 from barograph_modeler.pace.windows import Window
 
 SEGMENTS: Final = 128
@@ -50,6 +51,13 @@ class Timeline:
         for segment in self.segments:
             total.update(segment.counts)
         return total
+
+    def packed(self) -> PackedTimeline:
+        """The timeline of a run that has ended."""
+        return PackedTimeline(
+            PackedCounts.of_parts([segment.counts for segment in self.segments]),
+            PackedArray.of_seconds([segment.ended_at - self.began_at for segment in self.segments]),
+        )
 
     def _merge(self) -> None:
         # They are an odd number: of the last one, which has begun with this window, no pair is known yet.

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from barograph_agent.protocol.wire import Column
+from barograph_modeler.pace.packed import PackedArray, PackedCounts, PackedRun, PackedWindows
 
 WINDOW_SECONDS: Final = 1.0
 MAX_WINDOWS: Final = 512
@@ -160,6 +161,17 @@ class RunPace:
                     del self.windows[1::2]
                     self._stride *= 2
             self._seen += 1
+
+    def packed(self) -> PackedRun:
+        """The run, which has ended."""
+        windows = PackedWindows(
+            PackedCounts.of_parts([window.counts for window in self.windows]),
+            PackedArray.of_seconds([s for window in self.windows for s in window.seconds.values()]),
+        )
+        classes = list(self.counts)
+        totals = PackedArray.of_counts([self.counts[class_id] for class_id in classes])
+        durations = tuple(self.seconds[class_id] for class_id in classes)
+        return PackedRun(self.window_seconds, PackedArray.of_counts(classes), totals, durations, windows)
 
 
 def check_window_seconds(window_seconds: float) -> float:
