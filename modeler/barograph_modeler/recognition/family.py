@@ -26,6 +26,8 @@ AGREED: Final = 2
 """So many times must runs have done the same at the same pace although a feature differed, for it not to matter."""
 FEATURES: Final = 10_000
 """Features of an application that are known to have agreed; the oldest are forgotten, files have any names."""
+AGREEMENT: Final = 5
+"""A feature matters where runs that differ in it communicate differently so many times as often as they agree."""
 DOUBTED: Final = 2
 """So many agreements are taken back by a run that was slow or fast."""
 UNKNOWN: Final = "unknown"
@@ -74,24 +76,41 @@ class Relevance:
 
     One that differed, alone or with others, between runs that did the same at the same pace has agreed once; after
     AGREED times it does not matter, unless it has made a difference: runs that differed in it alone, of all features
-    that may matter, did other work.
+    that may matter, did other work. That they communicated differently is weaker evidence: something else that nothing
+    names may be the reason. It counts where it is AGREEMENT times as frequent as agreement.
     """
 
     def __init__(self) -> None:
         self.agreed: Counter[str] = Counter()
+        self.unlike: Counter[str] = Counter()
+        """How often runs that differed in it communicated differently."""
         self.mattered: set[str] = set()
         self.spread = Spread()
         """Of what runs of like work communicate."""
 
     def matters(self, features: Iterable[str]) -> frozenset[str]:
         """Those of the features that matter, as far as is known."""
-        return frozenset(one for one in features if one in self.mattered or self.agreed[one] < AGREED)
+        return frozenset(
+            one for one in features if one in self.mattered or self.agreed[one] < AGREED or self._is_unlike(one)
+        )
+
+    def have_mattered(self, features: Iterable[str]) -> bool:
+        """Whether one of the features is known to matter."""
+        return any(one in self.mattered or self._is_unlike(one) for one in features)
+
+    def _is_unlike(self, feature: str) -> bool:
+        return self.unlike[feature] > AGREEMENT * max(self.agreed[feature], 1)
 
     def agree(self, features: Iterable[str]) -> None:
         """Runs did the same although these features differed."""
         self.agreed.update(features)
-        while len(self.agreed) > FEATURES:
-            del self.agreed[next(iter(self.agreed))]
+        _limit(self.agreed)
+
+    def communicate(self, features: Collection[str]) -> None:
+        """Runs that differed in these communicated differently."""
+        if TRAFFIC not in self.mattered and len(left := self.matters(features) or features) == 1:
+            self.unlike.update(left)
+            _limit(self.unlike)
 
     def doubt(self, features: Iterable[str]) -> None:
         """A run that was slow or fast differed in these: it may have been disturbed, or have done other work."""
@@ -101,7 +120,7 @@ class Relevance:
     def decree(self, features: Iterable[str], *, matter: bool) -> None:
         """Somebody who knows says whether these matter."""
         for one in features:
-            self.agreed[one] = 0 if matter else AGREED
+            self.agreed[one], self.unlike[one] = (0 if matter else AGREED), 0
         self.mattered = self.mattered | set(features) if matter else self.mattered - set(features)
 
     def disagree(self, features: Collection[str]) -> None:
@@ -112,6 +131,11 @@ class Relevance:
             self.mattered |= left
         elif not left and len(features) == 1:
             self.doubt(features)
+
+
+def _limit(counts: Counter[str]) -> None:
+    while len(counts) > FEATURES:
+        del counts[next(iter(counts))]
 
 
 class Group:
@@ -345,11 +369,13 @@ class Family:
         group = self.groups[name]
         for other in [one for one in reversed(self.groups.values()) if one is not group and one.requests]:
             differ = min((a.differences(b) for a in group.latest() for b in other.latest()), key=len, default=None)
-            if differ is None or "program" in differ or differ & self._relevance.mattered:
+            if differ is None or "program" in differ or self._relevance.have_mattered(differ):
                 continue
             excess = group.excess(other)
             if excess > 1 and (matters := self._relevance.matters({TRAFFIC})):
                 # That it does not matter is learned from runs which asked for the same.
+                if differ:
+                    self._relevance.communicate(differ)
                 if differ or (excess > CLOSE and TRAFFIC in self._relevance.mattered):
                     continue
                 if excess > CLOSE:
