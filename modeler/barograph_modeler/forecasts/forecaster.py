@@ -155,7 +155,8 @@ class Forecaster(Stateful):
         if place is None or known is None:
             return []
         problem = known.space.place(place)
-        answer = problem.applied(known.predictor.predict(problem.name, place.ranks, place.known_nodes, problem.size))
+        found = known.predictor.predict(problem.name, place.ranks, place.known_nodes, problem.size)
+        answer = problem.applied(found, place.ranks)
         if not isinstance(answer, Prediction):
             self.refused += 1
             return []

@@ -81,7 +81,7 @@ def publish(
     previous: the predictor before the newest runs, of which what they do not concern is kept. parts: of runs, by
     workload.
     """
-    space = ProblemSpace.of(application, [(place, statistics.median(seconds)) for place, seconds in known])
+    space = ProblemSpace.of(application, [(place, statistics.median(seconds)) for place, seconds in known], parts)
     problems = _runs(space, known)
     predictor = fit(problems, seed=seed) if previous is None else previous.refitted(problems)
     seen = []

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from barograph_modeler.forecasts.history import Application, WorkloadPlace, problem_name
+from barograph_modeler.forecasts.lengths.finding import length_law
+from barograph_modeler.forecasts.lengths.law import LengthLaw, OtherLength, other_length
+from barograph_modeler.forecasts.parts.phased_run import PhasedRun
 from barograph_modeler.forecasts.sizes import SizeSpace
 from barograph_modeler.forecasts.works import WORK
 from barograph_modeler.scaling.answer import Prediction, Refusal
@@ -22,48 +25,69 @@ class ProblemSize(NamedTuple):
     """The name of a problem, which has no sizes in it, and its size: one number for each parameter of the size.
 
     size: NO_SIZE if the problem has none; None if the question leaves it out. others: numbers that had another value in
-    all runs, and the ratio to it: whether the runtime follows them is unknown.
+    all runs, and the ratio to it: whether the runtime follows them is unknown. length: where the question asks for one
+    that has not run.
     """
 
     name: str
     size: tuple[float, ...] | None
     others: tuple[tuple[str, float], ...] = ()
+    length: OtherLength | None = None
 
-    def applied(self, prediction: Prediction | Refusal) -> Prediction | Refusal:
-        """The prediction with what is unknown of the other numbers."""
+    def applied(self, prediction: Prediction | Refusal, ranks: int) -> Prediction | Refusal:
+        """The prediction for so many ranks with what is unknown of the other numbers, and for the length."""
         for name, ratio in self.others:
             if isinstance(prediction, Prediction):
                 text = f"The runtime may be proportional to {name}, or may not depend on it: it never varied."
                 prediction = prediction.perhaps_times(ratio, text)
+        if self.length is not None and isinstance(prediction, Prediction):
+            law, known, asked = self.length
+            prediction = prediction.times(*law.ratio(ranks, known, asked), law.text(ranks))
         return prediction
 
 
 @dataclass(frozen=True)
 class ProblemSpace:
-    """sizes: for each work, by its label, which numbers make up sizes."""
+    """sizes: for each work, by its label, which numbers make up sizes. lengths: which is the length of its runs."""
 
     application: Application
     sizes: Mapping[str, SizeSpace]
+    lengths: Mapping[str, LengthLaw] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, application: Application, known: Sequence[tuple[WorkloadPlace, float]]) -> ProblemSpace:
-        """The space of workloads and their median seconds."""
+    def of(
+        cls,
+        application: Application,
+        known: Sequence[tuple[WorkloadPlace, float]],
+        parts: Mapping[WorkloadPlace, Sequence[PhasedRun]] | None = None,
+    ) -> ProblemSpace:
+        """The space of workloads and their median seconds. parts: of runs, by workload."""
         works: dict[str, list[tuple[WorkloadPlace, float]]] = {}
         for place, seconds in known:
             works.setdefault(dict(place.params).get(WORK, ""), []).append((place, seconds))
-        return cls(application, {label: SizeSpace.of(some) for label, some in works.items()})
+        sizes = {label: SizeSpace.of(some) for label, some in works.items()}
+        phased = {label: [(place, (parts or {}).get(place, ())) for place, _ in some] for label, some in works.items()}
+        laws = {label: law for label, some in phased.items() if (law := length_law(some)) is not None}
+        return cls(application, sizes, laws)
 
     def locate(self, params: Mapping[str, str]) -> ProblemSize:
         """The problem and size of a run or a question.
 
         One without any parameter of the size asks for no size. One that has a part of them, or has no numbers there,
-        is a problem of its own. Raises AmbiguousWork.
+        is a problem of its own. One of a length that has not run is located at the nearest that has. Raises
+        AmbiguousWork.
         """
-        return self._locate(self._with_work(params))
+        return self._locate_nearest(self._with_work(params))
+
+    def _locate_nearest(self, params: Mapping[str, str]) -> ProblemSize:
+        length = other_length(self.lengths.get(params.get(WORK, "")), params)
+        if length is not None:
+            params = {**params, length.law.name: length.law.nearest(params[length.law.name]) or ""}
+        return self._locate(params)._replace(length=length)
 
     def place(self, place: WorkloadPlace) -> ProblemSize:
         """The problem and size of a run, which has no size if it has none of the parameters."""
-        problem = self._locate(dict(place.params))
+        problem = self._locate_nearest(dict(place.params))
         return problem._replace(size=problem.size or NO_SIZE)
 
     def of_run(self, place: WorkloadPlace) -> tuple[str, tuple[float, ...]]:

@@ -52,6 +52,25 @@ class Prediction:
             logarithms=both,
         )
 
+    def times(self, ratio: float, spread: float, condition: str) -> Prediction:
+        """The prediction of what takes `ratio` times as long, above 0. spread: of the logarithm of the ratio.
+
+        condition: one sentence.
+        """
+        distance = float(np.log(ratio))
+        # Three points with the mean, variance and fourth moment of a normal distribution.
+        points = ((1 / 6, -np.sqrt(3.0)), (2 / 3, 0.0), (1 / 6, np.sqrt(3.0)))
+        found = Mixture.joined([(share, self.logarithms.shifted(distance + z * spread)) for share, z in points])
+        lower, expected, upper = (float(np.exp(found.quantile(p))) for p in (TAIL, 0.5, 1 - TAIL))
+        return replace(
+            self,
+            expected_seconds=expected,
+            lower_seconds=lower,
+            upper_seconds=upper,
+            conditions=(*self.conditions, condition),
+            logarithms=found,
+        )
+
     def quantile(self, p: float) -> float:
         """The p-quantile of the runtime in seconds. p: between 0 and 1, both excluded."""
         if not 0 < p < 1:

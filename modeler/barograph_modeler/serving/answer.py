@@ -120,7 +120,7 @@ class _ProblemQuery:
             self._place = known.space.locate(question.params)
         except AmbiguousWork as error:
             self._place, self.refusal = ProblemSize("", None), Refusal(str(error))
-        self._problem, self._size, _ = self._place
+        self._problem, self._size = self._place.name, self._place.size
         self._space, self._params, self._parts = known.space, known.params, known.parts
         every = known.problems.get(self._problem)
         # Where no size is asked for, the predictor has that of the only one, or of a series.
@@ -138,12 +138,12 @@ class _ProblemQuery:
             return self.refusal
         nodes = self._nodes(ranks)
         if (known := self._predictor.predict_known(self._problem, ranks, self._size)) is not None:
-            return self._place.applied(known)
+            return self._place.applied(known, ranks)
         try:
             found = self._predictor.predict(self._problem, ranks, nodes, self._size)
         except ValueError as error:
             raise BadQuestion(str(error)) from None
-        return self._place.applied(self._with_parts(found, ranks, nodes)[0])
+        return self._place.applied(self._with_parts(found, ranks, nodes)[0], ranks)
 
     def _with_parts(
         self, prediction: Prediction | Refusal, ranks: int, nodes: int | None
@@ -192,7 +192,7 @@ class _ProblemQuery:
         if self._series_size(ranks) is not None:
             return None
         if self._runs is not None:
-            seconds = smallest_scale(self._runs)[1]
+            seconds = smallest_scale(self._runs)[1] * self._length_ratio(ranks)
         elif isinstance(at := self.predict(ranks), Prediction):
             seconds = at.expected_seconds
         else:
@@ -204,6 +204,11 @@ class _ProblemQuery:
             "ratio": ratio,
             "efficiency": ratio * ranks / self._question.ranks,
         }
+
+    def _length_ratio(self, ranks: int) -> float:
+        """The runtime of the length that is asked for over that of the runs."""
+        length = self._place.length
+        return 1.0 if length is None else length.law.ratio(ranks, length.known, length.asked)[0]
 
     def pays(self) -> dict[str, Any] | None:
         """The largest number of ranks up to which doubling pays. `ends` is the reason that the search ended:
@@ -226,7 +231,10 @@ class _ProblemQuery:
         return {"until_ranks": ranks, "ends": "refusal", "gain": MIN_GAIN}
 
     def parts(self, ranks: int) -> dict[str, float] | None:
-        """Seconds of what the predicted time consists of, largest first; None if that is not known of the problem."""
+        """Seconds of what the predicted time consists of, largest first; None if that is not known, as of runs of a
+        length that has not run."""
+        if self._place.length is not None:
+            return None
         prediction = self.predict(ranks)
         _, parts = self._with_parts(prediction, ranks, self._nodes(ranks))
         if isinstance(prediction, Refusal) or not parts:
@@ -269,8 +277,8 @@ class _ProblemQuery:
         ]
 
     def observed(self) -> list[list[float]]:
-        """Ranks and seconds of the newest runs of the problem."""
-        if self._runs is None:
+        """Ranks and seconds of the newest runs of the problem; none of another length."""
+        if self._runs is None or self._place.length is not None:
             return []
         pairs = zip(self._runs.ranks.tolist(), self._runs.seconds.tolist(), strict=True)
         return [list(pair) for pair in pairs][-OBSERVED:]

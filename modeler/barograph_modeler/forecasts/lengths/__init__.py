@@ -1,0 +1,1 @@
+"""Runs of another length of like work."""

@@ -1,0 +1,78 @@
+"""Which number of the runs of a work is how long they are: the one that counts their intervals."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from barograph_modeler.forecasts.history import WorkloadPlace
+from barograph_modeler.forecasts.lengths.law import LengthLaw, LengthScale, length_of
+from barograph_modeler.forecasts.parts.phased_run import PhasedRun, phase_seconds
+
+MISCOUNT: Final = 2
+"""Intervals by which a class may miss a multiple of the number: a first one, and a last one."""
+MIN_SHARE: Final = 0.5
+"""Share of the time in intervals that the classes counted by a number must take for it to be a length, and of the
+runtime of the longest runs."""
+STEADY: Final = 1.25
+"""Paces of runs of different lengths at one scale differ by this ratio at most: else the number is a size too."""
+
+
+def length_law(runs: Sequence[tuple[WorkloadPlace, Sequence[PhasedRun]]]) -> LengthLaw | None:
+    """The length of the runs of one work, by workload; None if no number, or more than one, is found to be it.
+
+    A number is a length if a class of intervals has occurred that many times, within MISCOUNT, in each run, and the
+    classes that occurred a multiple of it take MIN_SHARE of the time in intervals, and of the runtime of the longest.
+    Where runs have several lengths, their paces must be STEADY.
+    """
+    places = [place for place, some in runs if some]
+    if not places:
+        return None
+    names = set.intersection(*({name for name, text in place.params if length_of(text)} for place in places))
+    found = [law for name in sorted(names) if (law := _law(name, runs)) is not None]
+    return found[0] if len(found) == 1 else None
+
+
+def _law(name: str, runs: Sequence[tuple[WorkloadPlace, Sequence[PhasedRun]]]) -> LengthLaw | None:
+    scales: dict[int, list[tuple[int, float, float]]] = {}
+    for place, some in runs:
+        text = dict(place.params)[name] if some else ""
+        number = length_of(text)
+        for run in some:
+            if (iterated := _iterated_seconds(run, number)) is None:
+                return None
+            scales.setdefault(place.ranks, []).append((number, run.seconds - iterated, iterated / number))
+    number, setup, pace = max(run for some in scales.values() for run in some)
+    if number * pace < MIN_SHARE * (setup + number * pace) or any(not _is_steady(some) for some in scales.values()):
+        return None
+    values = dict.fromkeys(text for place, _ in runs if length_of(text := dict(place.params).get(name, "")))
+    return LengthLaw(name, tuple(values), tuple(_scale(ranks, some) for ranks, some in sorted(scales.items())))
+
+
+def _iterated_seconds(run: PhasedRun, number: int) -> float | None:
+    """Time in the classes that a number counts; None if it counts none, or too little of the time in intervals."""
+    counts = {class_id: phase.count for class_id, phase in run.phases().items()}
+    if not any(abs(count - number) <= MISCOUNT for count in counts.values()):
+        return None
+    seconds = sum(
+        phase_seconds(phase)
+        for class_id, phase in run.phases().items()
+        if counts[class_id] >= number - MISCOUNT
+        and abs(counts[class_id] - number * round(counts[class_id] / number)) <= MISCOUNT
+    )
+    return min(seconds, run.seconds) if seconds >= MIN_SHARE * run.measured_seconds else None
+
+
+def _is_steady(runs: Iterable[tuple[int, float, float]]) -> bool:
+    """Whether the paces of all lengths are alike."""
+    by_length: dict[int, list[float]] = {}
+    for number, _, pace in runs:
+        by_length.setdefault(number, []).append(pace)
+    paces = [statistics.median(some) for some in by_length.values()]
+    return max(paces) <= STEADY * min(paces)
+
+
+def _scale(ranks: int, runs: Sequence[tuple[int, float, float]]) -> LengthScale:
+    setup, pace = (statistics.median(run[i] for run in runs) for i in (1, 2))
+    return LengthScale(ranks, max(setup, 0.0), pace)
