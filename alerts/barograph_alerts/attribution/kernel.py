@@ -210,7 +210,9 @@ class KernelAccount:
         before = self._before.joined(row for row in quiet if row.ended_at - onset_at < MIN_OVERLAP)
         parts = (_within(row, onset_at, until, before) for row in self._recent)
         during = Account().add(part for part in parts if part is not None)
-        hosts = [host for host in during.seconds if host in cause.members] or list(during.seconds)
+        # Of a straggler that reports nothing yet, the others tell nothing.
+        is_node = any(host in cause.members for host in [*before.seconds, *during.seconds])
+        hosts = [host for host in during.seconds if host in cause.members or not is_node]
         kinds = {kind: list(found) for kind, found in _growths(before, during, hosts)}
         kinds["compute"] = _slower(before, during, hosts, lambda one: one.compute, self.usual_compute)
         kinds["bandwidth"] = _slower(before, during, hosts, lambda one: one.reading)
