@@ -199,6 +199,8 @@ def test_on_several_nodes_the_node_is_the_member_and_only_a_straggler_counts():
     assert (cause.members, kernel_words.known(cause)) == (("n2",), "rank 5 on n2 waited 50% of its time for a core")
     # They wait for a core while they wait for each other.
     assert explain(account(*rows)).kind == "network"
+    uncompared = Cause("unknown", (), {"nodes": 2.0, "nodes_compared": 0.0})
+    assert explain(account(*rows), cause=uncompared).kind == "unknown"
     silent = [row(ONSET - 10, host="n3"), *rows]
     late = explain(account(*silent), cause=Cause("straggler", ("n3",), {"own": 1.0}))
     assert (late.kind, late.members, late.silent) == ("straggler", ("n3",), ())

@@ -203,8 +203,11 @@ class KernelAccount:
         disturbances, which are not what was before. With g_r the growth of the share
         of its time that rank r loses to one kind of thing since the onset, that kind explains the loss if the largest
         g_r is LEAST or more, and their sum EXPLAINS of the loss: the job waits now for this rank, now for that one. The
-        kind with the largest g_r is the cause. Where the others wait for a node, only that one counts. A node that does
-        fixed work in the time t, before in t0, loses the share 1 - t0 / t of all time.
+        kind with the largest g_r is the cause. Where the others wait for nodes, only these count, and each of them must
+        have lost LEAST: a kind that one of them does not show is not what they have in common. Where nobody on several
+        nodes worked longer, or that is not known yet, no kind of IN_WORK is the cause, since ranks lose that time while
+        they wait for others. A node that does fixed work in the time t, before in t0, loses the share 1 - t0 / t of all
+        time.
         """
         quiet = (row for row in self._recent if not any(a <= _middle(row) <= b for a, b in earlier))
         before = self._before.joined(row for row in quiet if row.ended_at - onset_at < MIN_OVERLAP)
@@ -219,7 +222,7 @@ class KernelAccount:
         worst = {kind: max(found, key=lambda one: one.share) for kind, found in kinds.items() if found}
         worst = {kind: one for kind, one in worst.items() if one.share >= LEASTS.get(kind, LEAST)}
         several = len(during.seconds) > 1
-        if several and cause.kind in ("network", "link"):
+        if several and (cause.kind in ("network", "link") or "nodes_compared" in cause.numbers):
             worst = {kind: one for kind, one in worst.items() if kind not in IN_WORK}
         if several and cause.kind == "straggler":
             worst = {kind: one for kind, one in worst.items() if _is_everywhere(kinds[kind], cause.members)}
