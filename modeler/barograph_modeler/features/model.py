@@ -114,7 +114,7 @@ def _learned(runs: Sequence[FeatureRun], backtest: Backtest, seed: int) -> Featu
         runs=len(sample),
         backtest=backtest,
         stack=stack,
-        conformal=Conformal(sample, stack.held_out, seed=seed),
+        conformal=Conformal(sample, stack.held_out, seed=seed, refit=stack.refitted),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -131,6 +132,48 @@ def test_conformal_limits_hold_the_share_they_promise_where_errors_differ_from_p
     noisy = scored.values[:, 0] > 0.75
     quiet = scored.values[:, 0] < 0.65
     assert np.median((limits.upper / limits.lower)[noisy]) > 1.5 * np.median((limits.upper / limits.lower)[quiet])
+
+
+def test_limits_between_levels_are_as_far_as_left_out_levels_show() -> None:
+    """seconds = 10 exp(bumps of x): a learner that returns the nearest level's is right at levels and wrong between."""
+    rng = np.random.default_rng(3)
+
+    def runs(n: int, levels: np.ndarray) -> Sample:
+        x, y = rng.choice(levels, n), rng.uniform(0, 1, n)
+        return Sample(("x", "y"), np.column_stack([x, y]), 10 * np.exp(0.1 * x + rng.normal(0, 0.02, n)))
+
+    def nearest(sample: Sample) -> Callable[[np.ndarray], np.ndarray]:
+        known = np.unique(sample.values[:, 0])
+        return lambda values: 10 * np.exp(0.1 * known[np.abs(values[:, :1] - known).argmin(axis=1)])
+
+    learned, between = runs(400, np.arange(1.0, 9.0)), runs(400, np.arange(1.5, 8.5))
+    limits = {}
+    for name, refit in (("with", nearest), ("without", None)):
+        conformal = Conformal(learned, nearest(learned)(learned.values), refit=refit)
+        for where, those in (("at", learned), ("between", between)):
+            found = conformal.limits(those.values, nearest(learned)(those.values))
+            inside = (found.lower <= those.seconds) & (those.seconds <= found.upper)
+            limits[name, where] = float(inside.mean())
+    assert limits["without", "between"] < 0.6
+    assert limits["with", "between"] > 0.85
+    assert limits["with", "at"] == pytest.approx(limits["without", "at"], abs=0.02)
+
+
+def test_limits_shrink_by_what_the_held_out_learners_lacked() -> None:
+    """Errors fall with the root of the number of runs: half of them have 1.26 times the errors of four fifths."""
+    rng = np.random.default_rng(4)
+    errors = rng.normal(0, 1, 400)
+    sample = Sample(("x",), rng.uniform(0, 1, (400, 1)), 10 * np.exp(errors / np.sqrt(0.8 * 400)))
+
+    def refit(some: Sample) -> Callable[[np.ndarray], np.ndarray]:
+        where = {x: i for i, x in enumerate(sample.values[:, 0])}
+        return lambda values: np.array(
+            [sample.seconds[where[x]] * np.exp(-errors[where[x]] / np.sqrt(len(some))) for x in values[:, 0]]
+        )
+
+    held_out = np.full(400, 10.0)
+    plain, shrunk = (Conformal(sample, held_out, refit=one).limits(sample.values, held_out) for one in (None, refit))
+    assert np.log(shrunk.upper / 10) == pytest.approx(np.sqrt(0.8) * np.log(plain.upper / 10))
 
 
 def test_too_few_runs_for_a_level_give_no_finite_limits() -> None:

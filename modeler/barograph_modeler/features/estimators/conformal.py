@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import numpy as np
 from sklearn.ensemble import RandomForestRegressor
 
+from barograph_modeler.features.estimators.between import LevelErrors
 from barograph_modeler.features.estimators.expansion import logarithms
 from barograph_modeler.features.sample import Sample
 from barograph_modeler.maxima.band import LEVEL, check_level
@@ -18,6 +20,16 @@ FEWEST_FOR_DIFFICULTY: Final = 100
 """Fewest runs for which the width depends on the features; with fewer runs it is constant."""
 LEAST_DIFFICULTY: Final = 0.1
 """Lower bound of the difficulty, as a share of its median."""
+HELD_OUT_SHARE: Final = 0.8
+"""Share of the runs that predicted each held-out one."""
+HALF: Final = 0.5
+"""Share of the runs from which the rest is predicted once more."""
+MAX_EXPONENT: Final = 0.5
+"""Of the number of runs, in errors."""
+TINY: Final = 1e-300
+
+Refit = Callable[[Sample], Callable[[Floats], Floats]]
+"""Fits the learner to some runs; the result predicts seconds of rows of features."""
 
 
 class RuntimeLimits(NamedTuple):
@@ -34,10 +46,12 @@ class Conformal:
     features out of bag. An exchangeable new run falls inside with probability `level`, up to the difference between
     learners fitted to all runs and to four fifths of them.
 
-    held_out: predicted seconds of each run of the sample, by learners not fitted to it.
+    held_out: predicted seconds of each run of the sample, by learners not fitted to it. refit: with it, the errors are
+    also those of half of the runs, from which the said difference follows, and limits are wider for values between
+    those of the sample (`between.py`).
     """
 
-    def __init__(self, sample: Sample, held_out: Floats, *, seed: int = 0) -> None:
+    def __init__(self, sample: Sample, held_out: Floats, *, seed: int = 0, refit: Refit | None = None) -> None:
         errors = np.abs(np.log(held_out) - np.log(sample.seconds))
         self._forest: RandomForestRegressor | None = None
         self._least = 0.0
@@ -50,6 +64,10 @@ class Conformal:
             self._least = LEAST_DIFFICULTY * float(np.median(self._forest.oob_prediction_))
             difficulty = np.maximum(self._forest.oob_prediction_, self._least)
         self._scores = np.sort(errors / difficulty)
+        self._levels: LevelErrors | None = None
+        if self._forest is not None and refit is not None:
+            self._levels = LevelErrors.of(sample, refit, self._score, self._of_level(LEVEL))
+            self._scores *= _shrinkage(sample, errors, refit, seed)
 
     def limits(self, values: Floats, predicted: Floats, level: float = LEVEL) -> RuntimeLimits:
         """Limits for rows of features and their predicted seconds.
@@ -57,10 +75,30 @@ class Conformal:
         Infinite for fewer than level / (1 - level) runs, 19 at 95 %.
         """
         check_level(level)
+        reach = self._of_level(level) * self._difficulty(values)
+        if self._levels is not None:
+            reach *= self._levels.factors(values)
+        return RuntimeLimits(predicted / np.exp(reach), predicted * np.exp(reach))
+
+    def _of_level(self, level: float) -> float:
         rank = math.ceil((len(self._scores) + 1) * level)
-        score = self._scores[rank - 1] if rank <= len(self._scores) else math.inf
-        difficulty = np.ones(len(values))
-        if self._forest is not None:
-            difficulty = np.maximum(self._forest.predict(logarithms(values)), self._least)
-        reach = np.exp(score * difficulty)
-        return RuntimeLimits(predicted / reach, predicted * reach)
+        return float(self._scores[rank - 1]) if rank <= len(self._scores) else math.inf
+
+    def _difficulty(self, values: Floats) -> Floats:
+        if self._forest is None:
+            return np.ones(len(values))
+        return np.asarray(np.maximum(self._forest.predict(logarithms(values)), self._least))
+
+    def _score(self, sample: Sample, predicted: Floats) -> Floats:
+        return np.asarray(np.abs(np.log(predicted / sample.seconds)) / self._difficulty(sample.values))
+
+
+def _shrinkage(sample: Sample, errors: Floats, refit: Refit, seed: int) -> float:
+    """Errors of a learner of all runs over those of learners of four fifths, by a power law of the number of runs, from
+    the errors of a learner of half of them. errors: of the learners of four fifths. All are LEVEL quantiles."""
+    order = np.random.default_rng(seed).permutation(len(sample))
+    known, rest = np.split(order, [round(HALF * len(sample))])
+    of_half = np.abs(np.log(refit(sample.select(known))(sample.values[rest]) / sample.seconds[rest]))
+    ratio = np.quantile(of_half, LEVEL) / max(np.quantile(errors[rest], LEVEL), TINY)
+    exponent = np.clip(np.log(max(ratio, TINY)) / np.log(HELD_OUT_SHARE / HALF), 0.0, MAX_EXPONENT)
+    return float(HELD_OUT_SHARE**exponent)

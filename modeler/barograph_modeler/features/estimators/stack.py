@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Self
 
 import numpy as np
@@ -43,12 +43,17 @@ class Stack:
         weights /= weights.sum()
         self.held_out = np.exp(logs @ weights)
         self.weights = {maker.name: float(weight) for maker, weight in zip(self._makers, weights, strict=True)}
-        self._members = [
-            (self.weights[maker.name], maker.make(self._seed).fit(sample))
-            for maker in self._makers
-            if self.weights[maker.name] > 0
-        ]
+        self._members = self._fitted(sample)
         return self
+
+    def refitted(self, sample: Sample) -> Callable[[Floats], Floats]:
+        """Predicted seconds by the members fitted to other runs, with the weights that they have here."""
+        members = self._fitted(sample)
+        return lambda values: _mean(members, values)
+
+    def _fitted(self, sample: Sample) -> list[tuple[float, RuntimeLearner]]:
+        weights = ((maker, self.weights[maker.name]) for maker in self._makers)
+        return [(weight, maker.make(self._seed).fit(sample)) for maker, weight in weights if weight > 0]
 
     def __getstate__(self) -> dict[str, Any]:
         # The factories cannot be pickled.
@@ -56,9 +61,13 @@ class Stack:
 
     def predict(self, values: Floats) -> Floats:
         """Predicted seconds for each row of features."""
-        logs = np.column_stack([np.log(member.predict(values)) for _, member in self._members])
-        predicted: Floats = np.exp(logs @ np.array([weight for weight, _ in self._members]))
-        return predicted
+        return _mean(self._members, values)
+
+
+def _mean(members: Sequence[tuple[float, RuntimeLearner]], values: Floats) -> Floats:
+    """The weighted geometric mean of predictions."""
+    logs = np.column_stack([np.log(member.predict(values)) for _, member in members])
+    return np.asarray(np.exp(logs @ np.array([weight for weight, _ in members])))
 
 
 def folds(n: int, seed: int) -> list[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:

@@ -73,7 +73,7 @@ def evaluate(maker: Maker, learned: Sample, scored: Sample, seed: int) -> tuple[
 def _calibrated(maker: Maker, model: RuntimeLearner, learned: Sample, seed: int) -> Conformal:
     """Limits from the held-out errors of all runs or, for MANY runs and other models than our stack, of a fifth."""
     if isinstance(model, Stack):
-        return Conformal(learned, model.held_out, seed=seed)
+        return Conformal(learned, model.held_out, seed=seed, refit=model.refitted)
     if len(learned) < MANY:
         return Conformal(learned, held_out(maker, learned, seed), seed=seed)
     rest, calibration = folds(len(learned), seed)[0]
