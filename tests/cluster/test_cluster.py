@@ -110,32 +110,6 @@ def test_a_sidecar_that_dies_a_node_that_is_cut_off_and_a_clock_that_jumps_chang
     assert_once(nodes, job)
 
 
-def test_a_node_that_was_slow_from_the_begin_is_named_by_the_work_of_the_others(nodes):
-    job = begin(nodes)
-    job.slow([2], 2.0)
-    assert_names(end(nodes, job), "n3")
-
-
-def test_the_ends_of_a_slow_link_are_named_and_no_processors(nodes):
-    job = begin(nodes)
-    time.sleep(ONSET)
-    nodes.shape("n3", "20mbit")
-    last = end(nodes, job)
-    nodes.shape("n3", "200mbit")
-    assert (last["state"], last["cause"]) == ("slow", "link"), last["sentence"]
-    assert "n3" in json.loads(last["members"]), last["sentence"]
-    assert len(json.loads(last["members"])) <= 2, last["sentence"]
-
-
-def test_one_slow_rank_of_open_mpi_makes_its_node_the_straggler(nodes):
-    mpi = mpis.find("openmpi")
-    program = mpi.compile(PROGRAMS / "steps.c", nodes.root / "steps-openmpi")
-    job = nodes.begin(mpi, [program, SECONDS + 6, 2 * MICROSECONDS, 1000, 8], per_node=2)
-    time.sleep(ONSET + 7)
-    job.slow([5], FACTOR)
-    assert_names(end(nodes, job), "n3")
-
-
 def test_a_node_that_dies_ends_the_job_and_is_no_slowdown(nodes):
     job = begin(nodes)
     time.sleep(ONSET)

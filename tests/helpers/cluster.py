@@ -372,8 +372,14 @@ class Cluster:
 def cluster(nodes: int, window: float = 1.0) -> Iterator[Cluster]:
     """A cluster whose service compares windows of so many seconds; skips the test where none can be, in CI fails it."""
     lacking = [tool for tool in TOOLS if shutil.which(tool, path="/usr/sbin:/usr/bin:/sbin:/bin") is None]
-    if lacking or os.getuid() != 0:
-        missing(f"a cluster of namespaces: not root, or no {', '.join(lacking) or 'root'} (Debian package iproute2)")
+    if os.getuid() != 0:
+        missing("a cluster of namespaces: needs root")
+    if lacking:
+        missing(f"a cluster of namespaces: no {', '.join(lacking)} (Debian packages iproute2 and util-linux)")
+    try_it = ["unshare", "--net", "--uts", "--mount", "--pid", "--fork", "mount", "-t", "tmpfs", "tmpfs", "/run"]
+    tried = subprocess.run(try_it, capture_output=True, text=True, check=False)
+    if tried.returncode != 0:
+        missing(f"a cluster of namespaces: {tried.stderr.strip()}")
     with ExitStack() as stack:
         root = Path(tempfile.mkdtemp(prefix="barograph-cluster-", dir="/tmp"))
         root.chmod(0o755)
