@@ -69,7 +69,7 @@ class Scorer:
         self.jobs: FairJobs[WatchedJob] = FairJobs(MAX_JOBS)
         self.finished: Counter[str] = Counter()
         self.ended: OrderedDict[str, tuple[WatchedJob, float]] = OrderedDict()
-        self.nodes = NodeRanking(alpha)
+        self.nodes = NodeRanking()
         self.discovered: frozenset[str] = frozenset()
         """Running jobs rejected by e-BH among all running jobs."""
         self.sync_points: Counter[Outcome] = Counter()
@@ -118,7 +118,7 @@ class Scorer:
 
     def judge_by(self, *, alpha: float, margin: float, applications: Mapping[str, Mapping[str, float]]) -> None:
         """Set the parameters for jobs that begin from now on; running jobs keep theirs."""
-        self.alpha = self.nodes.alpha = alpha
+        self.alpha = alpha
         self._margin = margin
         self._applications = applications
 
@@ -258,19 +258,15 @@ class Scorer:
         """Take the nodes of ended jobs as evidence; returns the rows of `suspects` to write."""
         compared = self._node_phases.take(now)
         for job, excess in compared:
-            self._rank(job, tuple(excess), [max(excess, key=lambda host: excess[host])], excess)
-        return (
-            list(self._suspects.rows(suspects(self.nodes, self._speeds.relative, MAX_SUSPECTS), now))
-            if compared
-            else []
-        )
+            if self._is_new_evidence(job):
+                self.nodes.compare(excess)
+        return list(self._suspects.rows(self.suspects(), now)) if compared else []
 
-    def _rank(
-        self, job: str, hosts: Sequence[str], blamed: Sequence[str], excess: Mapping[str, float] | None = None
-    ) -> None:
-        if job not in self._ranked:
-            lru.store(self._ranked, job, None, MAX_JUDGED)
-            self.nodes.add(hosts, blamed, excess)
+    def _is_new_evidence(self, job: str) -> bool:
+        """Whether the nodes of a job have not been counted yet, by its verdict or by their own work."""
+        is_new = job not in self._ranked
+        lru.store(self._ranked, job, None, MAX_JUDGED)
+        return is_new
 
     def _read_jobs(self, columns: Mapping[str, Column]) -> None:
         self._progress.read_jobs(columns)
@@ -418,6 +414,6 @@ class Scorer:
     def _record(self, verdict: JobVerdict) -> None:
         """Record the evidence of an ended job about its nodes."""
         # On one node the members are ranks, which are not comparable between jobs.
-        if verdict.cause in BLAMING and len(verdict.hosts) > 1:
-            self._rank(verdict.job, verdict.hosts, verdict.members)
+        if verdict.cause in BLAMING and len(verdict.hosts) > 1 and self._is_new_evidence(verdict.job):
+            self.nodes.add(verdict.hosts, verdict.members)
         self._surroundings.ended(verdict.workload, verdict.hosts, verdict.at)

@@ -32,7 +32,7 @@ def test_one_jobs_evidence_must_outweigh_the_number_of_jobs():
 
 def test_a_node_blamed_in_most_of_its_jobs_stands_out_and_its_neighbours_do_not():
     rng = np.random.default_rng(1)
-    nodes = NodeRanking(0.01)
+    nodes = NodeRanking()
     names = [f"n{i:04d}" for i in range(64)]
     for _ in range(15):
         members = ["n0007", *rng.choice([n for n in names if n != "n0007"], 7, replace=False)]
@@ -49,7 +49,7 @@ def test_a_node_blamed_in_most_of_its_jobs_stands_out_and_its_neighbours_do_not(
 def test_the_bet_on_a_node_is_fair(m):
     fair = 0.0
     for blamed in (True, False):
-        nodes = NodeRanking(0.01)
+        nodes = NodeRanking()
         members = [f"n{i}" for i in range(m)]
         nodes.add(members, [members[0] if blamed else members[1]])
         record = nodes._records["n0"]

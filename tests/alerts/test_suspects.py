@@ -10,6 +10,7 @@ import pytest
 from barograph_alerts.attribution.node_phases import MIN_SECONDS, SETTLED_SECONDS, NodePhases
 from barograph_alerts.attribution.suspects import MIN_EXCESS, SuspectRows, suspects
 from barograph_alerts.processor import Scorer
+from barograph_alerts.studies.nodes import NodesPlan, NodesStudy
 
 
 def phases(job: str, own: dict[str, float], count: int = 1000, class_id: int = 7) -> dict:
@@ -112,9 +113,10 @@ def test_a_slow_node_is_suspected_over_thirty_jobs_of_which_none_says_much():
     assert not any(one.suspected for one in rest)
 
 
-def test_without_a_slow_node_none_is_suspected():
-    for seed in range(20):
-        assert not any(one.suspected for one in campaign(60, 0.0, seed=seed).suspects())
+def test_without_a_slow_node_hardly_any_is_suspected():
+    # Of 40 facilities at most one in twenty is expected to suspect any; six or more would be one chance in sixty.
+    false = sum(any(one.suspected for one in campaign(60, 0.0, seed=seed).suspects()) for seed in range(40))
+    assert false < 6
 
 
 def test_a_node_that_is_always_the_slowest_by_nothing_is_not_suspected():
@@ -132,7 +134,8 @@ def test_a_node_that_is_always_the_slowest_by_nothing_is_not_suspected():
 def test_a_job_counts_once_whether_its_verdict_or_its_nodes_come_first():
     scorer = Scorer()
     hosts = ("a", "b", "c", "d")
-    scorer._rank("j", hosts, ["a"])
+    scorer._is_new_evidence("j")
+    scorer.nodes.add(hosts, ["a"])
     scorer.observe("phases", phases("j", {"a": 0.01, "b": 0.012, "c": 0.01, "d": 0.01}), 0.0)
     scorer.step(0.0)
     scorer.step(SETTLED_SECONDS)
@@ -150,3 +153,13 @@ def test_the_log_has_a_row_when_the_evidence_has_changed_and_one_when_it_is_gone
     healed = [one._replace(score=0.1) for one in found]
     assert {output.columns["suspected"] for output in rows.rows(healed, 3.0)} == {0}
     assert list(rows.rows(healed, 4.0)) == []
+
+
+def test_a_node_that_becomes_slow_is_named_on_most_machines_and_no_other_on_any():
+    plans = [
+        NodesPlan(nodes=60, jobs=12, hours=0.5, slow=1 / 60, factor=1.3, onset_hours=0.3, seed=n) for n in range(6)
+    ]
+    results = [NodesStudy(plan).run() for plan in plans]
+    assert sum(result.wrong for result in results) == 0
+    # Where it was slow before its jobs began, few jobs show too little.
+    assert sum(result.found for result in results) >= 4

@@ -126,7 +126,7 @@ def filled() -> tuple[Learner, Scorer]:
         scorer.observe(table, slow[table], now)
     scorer.step(now)
     for _ in range(30):
-        scorer.nodes.add(("n1", "n2", "n3", "n4"), ("n1",), {"n1": 0.1})
+        scorer.nodes.compare({"n1": 0.1, "n2": 0.0, "n3": 0.0, "n4": 0.0})
     return learner, scorer
 
 

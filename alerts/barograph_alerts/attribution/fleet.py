@@ -16,8 +16,10 @@ FACILITY_SHARE: Final = 0.5
 """This many slow jobs at once, and this share of all, suggest a common cause."""
 NODES: Final = 10_000
 """Nodes kept; the least recently used are evicted."""
-BET: Final = 0.5
-"""Share bet on a node being blamed again."""
+BETS: Final = (0.05, 0.2, 0.5, 0.8)
+"""Exponents of the bets on a node's rank: small ones for a broken node, the slowest in all of its jobs."""
+FALSE_NODES: Final = 0.05
+"""Expected share of ordinary nodes among the significant ones, at most."""
 
 
 def e_bh(log_e: Mapping[str, float], q: float = FALSE_DISCOVERIES) -> frozenset[str]:
@@ -44,53 +46,73 @@ def facility_share(slow: int, judged: int) -> float:
 
 
 class NodeRecord(NamedTuple):
-    """A node's jobs on several nodes: in how many it was the slowest or the straggler, of how many, the log e-value.
+    """A node's jobs on several nodes: in how many it was the slowest or the straggler, and of how many.
 
-    excess: sum over `compared` jobs of the logarithm of its own work over the median of the job's nodes.
+    bets: the log e-value of each of BETS. excess: sum over `compared` jobs of the logarithm of its own work over the
+    median of the job's nodes.
     """
 
-    blamed: int
-    jobs: int
-    log_e: float
+    blamed: int = 0
+    jobs: int = 0
+    bets: tuple[float, ...] = (0.0,) * len(BETS)
     excess: float = 0.0
     compared: int = 0
 
+    @property
+    def log_e(self) -> float:
+        """The logarithm of the node's e-value, the mean of those of the bets."""
+        largest = max(self.bets)
+        return largest + math.log(sum(math.exp(one - largest) for one in self.bets) / len(self.bets))
+
 
 class NodeRanking:
-    """Which nodes are blamed in job after job.
+    """Which nodes are the slowest in job after job.
 
-    In a job of m nodes an ordinary node is the straggler, or has the most own work, with probability 1 / m. The bet BET
-    on "blamed" gives e = BET m where it was and (1 - BET) m / (m - 1) where it was not, of mean 1; their product over
-    the node's jobs is an e-process. score is log E over log(nodes / alpha): above 1 the node is slow. The probability
-    that any ordinary node ever scores above 1 is at most alpha.
+    In a job of m nodes an ordinary node has any rank r by its own work with probability 1 / m. A bet with exponent k
+    gives e = (r**k - (r - 1)**k) m**(1 - k), of mean 1: m**(1 - k) for the slowest. The product over a node's jobs is
+    an e-process, and so is the mean of those of BETS. e-BH over all nodes decides which are significant: the expected
+    share of ordinary ones among these is at most FALSE_NODES. score: log E over the logarithm of what e-BH asks for, so
+    above 1 is significant.
     """
 
-    def __init__(self, alpha: float) -> None:
-        self.alpha = alpha
+    def __init__(self) -> None:
         self._records: OrderedDict[str, NodeRecord] = OrderedDict()
 
-    def add(self, members: Sequence[str], blamed: Iterable[str], excess: Mapping[str, float] | None = None) -> None:
-        """Add a job. members: all its nodes, two or more; blamed: some of them, not all.
-
-        excess: logarithms of own work over the median of the job's nodes, of those that were compared.
-        """
+    def add(self, members: Sequence[str], blamed: Iterable[str]) -> None:
+        """Add a job with a straggler. members: all its nodes, two or more; blamed: some of them, not all."""
         blamed_members, m = set(blamed), len(members)
-        if m < 2 or not 0 < len(blamed_members) < m:
+        b = len(blamed_members)
+        if m < 2 or not 0 < b < m:
             return
+        # Those blamed share the first ranks, the others the rest.
+        hit = [b ** (k - 1) * m ** (1 - k) for k in BETS]
+        missed = [(m**k - b**k) / (m - b) * m ** (1 - k) for k in BETS]
         for name in members:
-            record = self._records.get(name, NodeRecord(0, 0, 0.0))
-            e = BET * m / len(blamed_members) if name in blamed_members else (1 - BET) * m / (m - len(blamed_members))
-            record = record._replace(
-                blamed=record.blamed + (name in blamed_members),
-                jobs=record.jobs + 1,
-                log_e=record.log_e + math.log(e),
-            )
-            if excess and name in excess:
-                record = record._replace(excess=record.excess + excess[name], compared=record.compared + 1)
-            lru.store(self._records, name, record, NODES)
+            self._record(name, hit if name in blamed_members else missed, is_blamed=name in blamed_members)
+
+    def compare(self, excess: Mapping[str, float]) -> None:
+        """Add a job without a straggler. excess: logarithms of own work over the median of the nodes, two or more."""
+        m = len(excess)
+        if m < 2:
+            return
+        ranked = sorted(excess, key=lambda name: -excess[name])
+        for rank, name in enumerate(ranked, 1):
+            e = [(rank**k - (rank - 1) ** k) * m ** (1 - k) for k in BETS]
+            self._record(name, e, is_blamed=rank == 1)
+            record = self._records[name]
+            self._records[name] = record._replace(excess=record.excess + excess[name], compared=record.compared + 1)
 
     def ranking(self, count: int) -> list[tuple[str, NodeRecord, float]]:
         """The nodes with the largest e-values, at most `count`: name, record and score."""
-        limit = math.log(max(len(self._records), 1) / self.alpha)
-        worst = sorted(self._records.items(), key=lambda item: -item[1].log_e)[:count]
-        return [(name, record, max(0.0, record.log_e / limit)) for name, record in worst if record.blamed]
+        log_e = {name: record.log_e for name, record in self._records.items()}
+        worst = sorted(log_e, key=lambda name: -log_e[name])
+        discovered = len(e_bh(log_e, FALSE_NODES))
+        limit = math.log(max(len(worst), 1) / (FALSE_NODES * max(discovered, 1)))
+        found = [(name, self._records[name], max(0.0, log_e[name] / limit)) for name in worst[:count]]
+        return [one for one in found if one[1].blamed]
+
+    def _record(self, name: str, e: Sequence[float], *, is_blamed: bool) -> None:
+        record = self._records.get(name, NodeRecord())
+        bets = tuple(before + math.log(one) for before, one in zip(record.bets, e, strict=True))
+        record = record._replace(blamed=record.blamed + is_blamed, jobs=record.jobs + 1, bets=bets)
+        lru.store(self._records, name, record, NODES)

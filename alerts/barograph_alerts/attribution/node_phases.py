@@ -32,11 +32,6 @@ class NodeComparison(NamedTuple):
     job: str
     excess: Mapping[str, float]
 
-    @property
-    def slowest(self) -> str:
-        """The node with the most own work."""
-        return max(self.excess, key=lambda host: self.excess[host])
-
 
 class NodePhases:
     """Rows of `phases` and `nodes` of jobs that have not been compared yet."""
