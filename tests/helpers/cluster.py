@@ -108,7 +108,9 @@ class Place:
 
     def command(self, *words: str | Path) -> list[str]:
         """The command line that runs this one there."""
-        return ["nsenter", f"--target={self.pid}", "--all", "--", *map(str, words)]
+        # Signals must reach the command itself. Only a process namespace of its own needs a process between.
+        fork = [] if self.pid != self.holder.pid else ["--no-fork"]
+        return ["nsenter", f"--target={self.pid}", "--all", *fork, "--", *map(str, words)]
 
     def run(self, *words: str | Path, **variables: str) -> str:
         """A command there, with these variables only, to its end; returns what it prints. It must succeed."""
