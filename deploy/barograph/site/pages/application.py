@@ -62,7 +62,7 @@ def _spread(app: str, scales: list[Row]) -> Markup | None:
     several = [  # of each group of like work
         (row["ranks"], row["low"] / row["middle"] - 1, row["high"] / row["middle"] - 1)
         for row in scales
-        if row["runs"] > 1
+        if row["runs"] > 1 and row["ranks"] > 0  # 0: no MPI program
     ]
     if not several:
         return None
