@@ -1,8 +1,7 @@
 """Who is named on a cluster of namespaces, and when: `make bench-cluster`.
 
 $BAROGRAPH_CLUSTER_NODES nodes (16), each case $BAROGRAPH_CLUSTER_RUNS times (3) after as many healthy runs, of
-$BAROGRAPH_CLUSTER_SECONDS seconds (60). Prints a table and fails only if the service loses rows or names somebody in a
-healthy run.
+$BAROGRAPH_CLUSTER_SECONDS seconds (60). Prints a table and fails only if somebody is named in a healthy run.
 """
 
 from __future__ import annotations
