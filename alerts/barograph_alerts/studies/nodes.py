@@ -59,11 +59,6 @@ class NodesResult(NamedTuple):
     rows: int
     seconds: float
 
-    @property
-    def false_discoveries(self) -> float:
-        """Share of the named nodes that are not slow."""
-        return self.wrong / max(self.wrong + self.found, 1)
-
 
 class _RunningJob:
     def __init__(self, name: str, nodes: np.ndarray, ends_at: float, rng: np.random.Generator) -> None:

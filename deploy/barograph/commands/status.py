@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-import msgspec
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -20,7 +19,7 @@ from barograph.views.log import Row, limits, rows_of
 from barograph.views.queries import newest, text
 from barograph.views.refusal import NothingKnown, opened, similar
 from barograph.views.states import ALARMS, LEGEND, SILENT, shown
-from barograph.views.words import figure, finite, local, number, verdict
+from barograph.views.words import figure, json_object, local, number, verdict
 from barograph_agent.settings import agent, places
 from barograph_agent.system.clock import CLOCK
 from barograph_collector.client.log_reader import LogReader
@@ -133,8 +132,7 @@ def as_json(job: Row) -> bytes:
     values |= {"state": job["shown"].name, "score": job["score_shown"], "slowdown": job["slowdown_shown"]}
     for name in ("shown", "score_shown", "slowdown_shown"):
         del values[name]
-    known = {name: None if isinstance(value, float) and not finite(value) else value for name, value in values.items()}
-    return msgspec.json.encode(known)
+    return json_object(values)
 
 
 def _parser() -> argparse.ArgumentParser:

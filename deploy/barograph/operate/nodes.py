@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-import msgspec
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -16,7 +15,7 @@ from rich.table import Table
 from barograph.views import queries
 from barograph.views.log import Row, rows_of
 from barograph.views.refusal import opened
-from barograph.views.words import finite, local, number, share
+from barograph.views.words import finite, json_object, local, number, share
 from barograph_agent.settings import agent, places
 from barograph_collector.daemon.service import Exit
 
@@ -57,11 +56,7 @@ def main(arguments: Sequence[str]) -> int:
         found = rows_of(reader.query(queries.suspects(MAX_NODES), MAX_NODES))
         if options.json:
             for row in found:
-                known = {
-                    name: None if isinstance(value, float) and not finite(value) else value
-                    for name, value in row.items()
-                }
-                sys.stdout.buffer.write(msgspec.json.encode(known) + b"\n")
+                sys.stdout.buffer.write(json_object(row) + b"\n")
             sys.stdout.buffer.flush()
         elif found:
             console.print(nodes_table(found))

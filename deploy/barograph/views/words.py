@@ -25,6 +25,16 @@ def finite(value: float | None) -> TypeGuard[float]:
     return value is not None and math.isfinite(value)
 
 
+def json_object(values: Mapping[str, object]) -> bytes:
+    """A JSON object; numbers that are not finite are null.
+
+    >>> json_object({"score": math.nan, "jobs": 3})
+    b'{"score":null,"jobs":3}'
+    """
+    known = {name: None if isinstance(one, float) and not finite(one) else one for name, one in values.items()}
+    return msgspec.json.encode(known)
+
+
 def known_time(at: float | None) -> TypeGuard[float]:
     """Whether a value is a time at which a log can have been written: Unix seconds above 0 and below MAX_TIME.
 

@@ -42,15 +42,7 @@ class Prediction:
         """
         shifted = self.logarithms.shifted(float(np.log(ratio)))
         both = Mixture.joined([(0.5, self.logarithms), (0.5, shifted)])
-        lower, expected, upper = (float(np.exp(both.quantile(p))) for p in (TAIL, 0.5, 1 - TAIL))
-        return replace(
-            self,
-            expected_seconds=expected,
-            lower_seconds=lower,
-            upper_seconds=upper,
-            conditions=(*self.conditions, condition),
-            logarithms=both,
-        )
+        return replace(self.distributed(both), conditions=(*self.conditions, condition))
 
     def times(self, ratio: float, spread: float, condition: str) -> Prediction:
         """The prediction of what takes `ratio` times as long, above 0. spread: of the logarithm of the ratio.
@@ -61,15 +53,12 @@ class Prediction:
         # Three points with the mean, variance and fourth moment of a normal distribution.
         points = ((1 / 6, -np.sqrt(3.0)), (2 / 3, 0.0), (1 / 6, np.sqrt(3.0)))
         found = Mixture.joined([(share, self.logarithms.shifted(distance + z * spread)) for share, z in points])
-        lower, expected, upper = (float(np.exp(found.quantile(p))) for p in (TAIL, 0.5, 1 - TAIL))
-        return replace(
-            self,
-            expected_seconds=expected,
-            lower_seconds=lower,
-            upper_seconds=upper,
-            conditions=(*self.conditions, condition),
-            logarithms=found,
-        )
+        return replace(self.distributed(found), conditions=(*self.conditions, condition))
+
+    def distributed(self, logarithms: Mixture) -> Prediction:
+        """The prediction with another distribution of log seconds, and the median and limits of that."""
+        lower, expected, upper = (float(np.exp(logarithms.quantile(p))) for p in (TAIL, 0.5, 1 - TAIL))
+        return replace(self, expected_seconds=expected, lower_seconds=lower, upper_seconds=upper, logarithms=logarithms)
 
     def quantile(self, p: float) -> float:
         """The p-quantile of the runtime in seconds. p: between 0 and 1, both excluded."""

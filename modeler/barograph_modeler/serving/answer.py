@@ -143,18 +143,17 @@ class _ProblemQuery:
             found = self._predictor.predict(self._problem, ranks, nodes, self._size)
         except ValueError as error:
             raise BadQuestion(str(error)) from None
-        return self._place.applied(self._with_parts(found, ranks, nodes)[0], ranks)
+        size = self._size_with_parts(ranks)
+        if isinstance(found, Prediction) and size is not None:
+            found = self._parts.combined(self._problem, ranks, nodes, size, found)
+        return self._place.applied(found, ranks)
 
-    def _with_parts(
-        self, prediction: Prediction | Refusal, ranks: int, nodes: int | None
-    ) -> tuple[Prediction | Refusal, Mapping[str, float]]:
-        """The prediction with what the parts of the problem show, and the seconds of these; none if not known."""
-        if self._runs is None or isinstance(prediction, Refusal) or self._problem not in self._parts:
-            return prediction, {}
+    def _size_with_parts(self, ranks: int) -> tuple[float, ...] | None:
+        """The size on `ranks` ranks if the parts of the problem are known, else None."""
+        if self._runs is None or self._problem not in self._parts:
+            return None
         size = self._size or self._predictor.default_size(self._problem, ranks)
-        if isinstance(size, Refusal):
-            return prediction, {}
-        return self._parts.combined(self._problem, ranks, nodes, size, prediction)
+        return None if isinstance(size, Refusal) else size
 
     def _nodes(self, ranks: int) -> int | None:
         """Nodes at the ranks per node of the question."""
@@ -233,14 +232,13 @@ class _ProblemQuery:
     def parts(self, ranks: int) -> dict[str, float] | None:
         """Seconds of what the predicted time consists of, largest first; None if that is not known, as of runs of a
         length that has not run."""
-        if self._place.length is not None:
+        size, prediction = self._size_with_parts(ranks), self.predict(ranks)
+        if self._place.length is not None or size is None or isinstance(prediction, Refusal):
             return None
-        prediction = self.predict(ranks)
-        _, parts = self._with_parts(prediction, ranks, self._nodes(ranks))
-        if isinstance(prediction, Refusal) or not parts:
+        if (found := self._parts.predict(self._problem, ranks, self._nodes(ranks), size)) is None:
             return None
-        scale = prediction.expected_seconds / sum(parts.values())
-        return {NAMES.get(name, name): scale * seconds for name, seconds in parts.items()}
+        scale = prediction.expected_seconds / sum(found.parts.values())
+        return {NAMES.get(name, name): scale * seconds for name, seconds in found.parts.items()}
 
     def amdahl(self) -> dict[str, Any] | None:
         """Amdahl's law in the runs of the problem: the parallel share, and at the largest scale the time over that of

@@ -22,7 +22,7 @@ from barograph_modeler.forecasts.parts.phased_run import PhasedRun, phase_second
 from barograph_modeler.forecasts.problems import ProblemSpace
 from barograph_modeler.parts.phases.measurement import PhaseRun
 from barograph_modeler.parts.phases.predictor import MIN_RUNS, PhasesPrediction, PhasesPredictor
-from barograph_modeler.scaling.answer import TAIL, Prediction
+from barograph_modeler.scaling.answer import Prediction
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.mixture import Mixture
 from barograph_modeler.scaling.predictor import Predictor, fit
@@ -118,30 +118,15 @@ class ProblemParts:
             found = self._answers[place] = predictor.predict(ranks, _scalar(size, own), nodes=nodes)
         return found
 
-    def combined(
-        self, problem: str, ranks: int, nodes: int | None, size: Size, total: Prediction
-    ) -> tuple[Prediction, Mapping[str, float]]:
-        """The prediction of parts and total, and the seconds of its parts, largest first.
-
-        total: the prediction of the total. It is returned as it is, with no parts, where these are not known.
-        """
+    def combined(self, problem: str, ranks: int, nodes: int | None, size: Size, total: Prediction) -> Prediction:
+        """The prediction of parts and total. total: its prediction, returned as it is where the parts are not known."""
         found = self.predict(problem, ranks, nodes, size) if problem in self else None
         if found is None:
-            return total, {}
+            return total
         weight = self.weight.weight
         mixture = Mixture.joined([(1 - weight, total.logarithms), (weight, self._mixture(problem, found))])
-        lower, expected, upper = (float(np.exp(mixture.quantile(p))) for p in (TAIL, 0.5, 1 - TAIL))
         model = {name: (1 - weight) * share for name, share in total.model.items()} | {PARTS_MODEL: weight}
-        both = replace(
-            total,
-            expected_seconds=expected,
-            lower_seconds=lower,
-            upper_seconds=upper,
-            model=dict(sorted(model.items(), key=lambda item: -item[1])),
-            logarithms=mixture,
-        )
-        whole = sum(found.parts.values())
-        return both, {name: expected * seconds / whole for name, seconds in found.parts.items()}
+        return replace(total.distributed(mixture), model=dict(sorted(model.items(), key=lambda item: -item[1])))
 
     @cached_property
     def weight(self) -> PartsWeight:

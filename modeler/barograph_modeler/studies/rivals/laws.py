@@ -79,16 +79,17 @@ def of_one_size(fit: Callable[[Runs], Callable[[Floats], Floats]], fewest: int =
                 laws[float(size)] = fit(part)
         if not laws:
             raise ValueError(f"one size was seen at {most} scales at most, expected {fewest}")
-
-        def seconds(ranks: Floats, nodes: Floats, size: Floats) -> Floats:
-            answer = np.full(ranks.size, np.nan)
-            for known, law in laws.items():
-                answer[size == known] = law(ranks[size == known])
-            return np.where(answer > 0, answer, np.nan)
-
-        return seconds
+        return lambda ranks, nodes, size: _by_key(laws, size, ranks)
 
     return fit_sizes
+
+
+def _by_key(laws: Mapping[float, Callable[[Floats], Floats]], keys: Floats, x: Floats) -> Floats:
+    """Seconds at x by the law of each row's key; NaN without one, or where it has none above 0."""
+    answer = np.full(x.size, np.nan)
+    for known, law in laws.items():
+        answer[keys == known] = law(x[keys == known])
+    return np.where(answer > 0, answer, np.nan)
 
 
 def copied(runs: Runs) -> Runs:
@@ -162,14 +163,7 @@ def _wide(runs: Runs) -> RuntimeCurve:
             laws[float(ranks)] = _geometric(part.size, part.seconds)
     if not laws:
         raise ValueError(f"one number of ranks was seen with {most} sizes at most, expected {WIDE_SIZES}")
-
-    def seconds(ranks: Floats, nodes: Floats, size: Floats) -> Floats:
-        answer = np.full(ranks.size, np.nan)
-        for known, law in laws.items():
-            answer[ranks == known] = law(size[ranks == known])
-        return np.where(answer > 0, answer, np.nan)
-
-    return seconds
+    return lambda ranks, nodes, size: _by_key(laws, ranks, size)
 
 
 def _terms(*functions: Callable[[Floats], Floats]) -> Terms:
