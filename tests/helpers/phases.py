@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from barograph_agent.reduce.phases import PhaseSums
+from barograph_modeler.processor import ModelerProcessor
+from helpers.scaling import finished
 
 CLASS = 0xC1A55
 
@@ -67,3 +71,26 @@ class PhasedProgram:
             for number, one in enumerate(nodes)
         ]
         return seconds, rows
+
+
+def observe_run(
+    processor: ModelerProcessor,
+    number: int,
+    ranks: int,
+    run: tuple[float, list[dict[str, Any]]],
+    params: Mapping[str, object],
+    *,
+    with_rows: bool = True,
+) -> None:
+    """Give a modeler the rows of a run of `PhasedProgram`, the numberth one, with or without those of its nodes."""
+    seconds, nodes = run
+    names = {name: str(value) for name, value in params.items()}
+    workload = f"lab/solver@{ranks}x{len(nodes)}" + (f":{json.dumps(names)}" if names else "")
+    text = json.dumps(names)
+    columns = finished(f"lab/{number}.0.0", workload, ranks, seconds, cluster="lab", app="solver", params=text)
+    columns["jobs"]["nodes"] = np.array([len(nodes)])
+    processor.observe("jobs", columns["jobs"], 0.0)
+    for rows in nodes if with_rows else ():
+        processor.observe("phases", rows, 0.0)
+    processor.observe("runs", columns["runs"], 0.0)
+    processor.step(0.0)

@@ -47,13 +47,35 @@ def class_id(before: str, at: str) -> int:
     return int.from_bytes(hashlib.blake2b(f"{before}\0{at}".encode(), digest_size=8).digest(), "little")
 
 
+class ClassIds:
+    """The class ids of pairs of call sites in one ring, which are looked up once."""
+
+    def __init__(self, ring: Ring) -> None:
+        self._ring = ring
+        self._known: dict[tuple[int, int], int] = {}
+
+    def of(
+        self, before: np.ndarray[Any, Any], at: np.ndarray[Any, Any]
+    ) -> tuple[np.ndarray[Any, Any], dict[tuple[int, int], int]]:
+        """The ids of (n,) intervals between sites, and of pairs not seen before the position of the first."""
+        pairs, first, inverse = np.unique((before << 32) | at, return_index=True, return_inverse=True)
+        ids, fresh = np.empty(len(pairs), np.uint64), {}
+        for number, (pair, example) in enumerate(zip(pairs.tolist(), first.tolist(), strict=True)):
+            key = (pair >> 32, pair & 0xFFFFFFFF)
+            if key not in self._known:
+                self._known[key] = class_id(self._ring.site(key[0]), self._ring.site(key[1]))
+                fresh[key] = example
+            ids[number] = self._known[key]
+        return ids[inverse], fresh
+
+
 class IntervalReader:
     """Reads the intervals of one ring, starting at its cursor."""
 
     def __init__(self, ring: Ring, cursor: Cursor) -> None:
         self.ring = ring
         self.cursor = cursor
-        self._classes: dict[tuple[int, int], int] = {}
+        self._classes = ClassIds(ring)
         if cursor.position == 0:
             cursor.last_exit_ns = ring.started_ns
 
@@ -127,20 +149,14 @@ class IntervalReader:
     def _classify(
         self, before: np.ndarray[Any, Any], at: np.ndarray[Any, Any], operation: np.ndarray[Any, Any]
     ) -> tuple[np.ndarray[Any, Any], dict[str, Any]]:
-        pairs, first, inverse = np.unique((before << 32) | at, return_index=True, return_inverse=True)
-        ids = np.empty(len(pairs), np.uint64)
+        ids, first = self._classes.of(before, at)
         fresh: dict[str, Any] = {"class_id": [], "before": [], "at": [], "operation": []}
-        for number, (pair, example) in enumerate(zip(pairs.tolist(), first.tolist(), strict=True)):
-            key = (pair >> 32, pair & 0xFFFFFFFF)
-            if key not in self._classes:
-                names = (self.ring.site(key[0]), self.ring.site(key[1]))
-                self._classes[key] = class_id(*names)
-                fresh["class_id"].append(self._classes[key])
-                fresh["before"].append(self._readable(key[0], names[0]))
-                fresh["at"].append(self._readable(key[1], names[1]))
-                fresh["operation"].append(OPERATIONS.get(int(operation[example]), "other"))
-            ids[number] = self._classes[key]
-        return ids[inverse], (fresh if fresh["class_id"] else {})
+        for (earlier, later), example in first.items():
+            fresh["class_id"].append(int(ids[example]))
+            fresh["before"].append(self._readable(earlier, self.ring.site(earlier)))
+            fresh["at"].append(self._readable(later, self.ring.site(later)))
+            fresh["operation"].append(OPERATIONS.get(int(operation[example]), "other"))
+        return ids, (fresh if first else {})
 
     def _readable(self, site: int, name: str) -> str:
         """The site with function names in place of offsets, if the modules have symbols."""

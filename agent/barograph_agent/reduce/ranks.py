@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from barograph_agent.reduce.intervals import Cursor, class_id
+from barograph_agent.reduce.intervals import ClassIds, Cursor
 from barograph_agent.reduce.phases import PhaseSums
 from barograph_agent.ring.reader import BYTES_UNKNOWN, RECORD, Ring, RingError
 
@@ -56,7 +56,7 @@ class NodeReducer:
         self._members = sorted(members, key=lambda member: member.cursor.rank)
         self._phases = PhaseSums(world, len(members))
         self._is_whole = not any(member.cursor.node_position for member in members)
-        self._classes: dict[tuple[int, int], int] = {}
+        self._classes = ClassIds(self._members[0].ring)
 
     def has(self, members: list[Member]) -> bool:
         """Whether these are the ranks that are read."""
@@ -88,7 +88,7 @@ class NodeReducer:
                 if not whole.all():
                     times, sites = times[:, :, whole], sites[whole]
                     sent, bytes_ = sent[:, whole], bytes_[whole]
-                self._phases.add(self._classify(sites), times, np.vstack([bytes_, sent]))
+                self._phases.add(self._classes.of(*sites.T)[0], times, np.vstack([bytes_, sent]))
                 if self._members[0].cursor.size > 1:
                     rows.append(self._row(at, length, times))
         return rows
@@ -168,18 +168,6 @@ class NodeReducer:
             "least_wait_seconds": float(wait.min(axis=0).sum()) * 1e-9,
             "ended_at": (int(exits[0].max()) - ring.started_ns + ring.started_unix_ns) * 1e-9,
         }
-
-    def _classify(self, sites: Times) -> npt.NDArray[np.uint64]:
-        """Class ids of (n, 2) pairs of call sites in the lowest rank's ring, as IntervalReader has them."""
-        ring = self._members[0].ring
-        pairs, inverse = np.unique((sites[:, 0] << 32) | sites[:, 1], return_inverse=True)
-        ids = np.empty(pairs.size, np.uint64)
-        for number, pair in enumerate(pairs.tolist()):
-            key = (pair >> 32, pair & 0xFFFFFFFF)
-            if key not in self._classes:
-                self._classes[key] = class_id(ring.site(key[0]), ring.site(key[1]))
-            ids[number] = self._classes[key]
-        return np.asarray(ids[inverse])
 
 
 def _index(ring: Ring, position: int) -> int:

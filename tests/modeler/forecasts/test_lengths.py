@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,8 +19,7 @@ from barograph_modeler.serving.answer import answer
 from barograph_modeler.serving.question import Question
 from helpers.executor import Inline
 from helpers.features import inline_features
-from helpers.phases import PhasedProgram
-from helpers.scaling import finished
+from helpers.phases import PhasedProgram, observe_run
 
 APP = Application("lab", "solver")
 PROGRAM = PhasedProgram(other=3.0, work=0.16)  # 3 s, and 20 ms an interval on 8 ranks
@@ -39,16 +37,7 @@ def learned(
     program = replace(PROGRAM)
     for number, (ranks, params, intervals) in enumerate(runs, 1):
         program.intervals, program.work = intervals, work(intervals)
-        seconds, nodes = program.run(ranks)
-        text = json.dumps({name: str(value) for name, value in params.items()})
-        workload = f"lab/solver@{ranks}x{len(nodes)}:{json.dumps(params)}"
-        columns = finished(f"lab/{number}.0.0", workload, ranks, seconds, cluster="lab", app="solver", params=text)
-        columns["jobs"]["nodes"] = np.array([len(nodes)])
-        processor.observe("jobs", columns["jobs"], 0.0)
-        for rows in nodes if with_rows else ():
-            processor.observe("phases", rows, 0.0)
-        processor.observe("runs", columns["runs"], 0.0)
-        processor.step(0.0)
+        observe_run(processor, number, ranks, program.run(ranks), params, with_rows=with_rows)
     processor.step(0.0)
     return processor.forecaster.library.published[APP]
 

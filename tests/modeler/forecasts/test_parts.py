@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from itertools import pairwise
 
@@ -24,8 +23,8 @@ from barograph_modeler.serving.answer import answer
 from barograph_modeler.serving.question import Question
 from helpers.executor import Inline
 from helpers.features import inline_features
-from helpers.phases import PhasedProgram, node_rows
-from helpers.scaling import Campaign, finished
+from helpers.phases import PhasedProgram, node_rows, observe_run
+from helpers.scaling import Campaign
 
 APP = Application("lab", "solver")
 
@@ -133,15 +132,7 @@ def learned(program: PhasedProgram, scales: tuple[int, ...] = (1, 2, 4, 8, 16, 3
     forecaster = Forecaster(PredictorLibrary(Inline(), worked=lambda: 0.0))
     processor = ModelerProcessor(Learner(), forecaster, inline_features())
     for number, ranks in enumerate([ranks for ranks in scales for _ in range(2)]):
-        seconds, nodes = program.run(ranks)
-        job, workload = f"lab/{number + 1}.0.0", f"lab/solver@{ranks}x{len(nodes)}"
-        columns = finished(job, workload, ranks, seconds, cluster="lab", app="solver", params=json.dumps({}))
-        columns["jobs"]["nodes"] = np.array([len(nodes)])
-        processor.observe("jobs", columns["jobs"], 0.0)
-        for rows in nodes if with_rows else ():
-            processor.observe("phases", rows, 0.0)
-        processor.observe("runs", columns["runs"], 0.0)
-        processor.step(0.0)
+        observe_run(processor, number + 1, ranks, program.run(ranks), {}, with_rows=with_rows)
     processor.step(0.0)
     return forecaster.library.published[APP]
 
