@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="barograph nodes",
         description="Show nodes that are the slowest of their jobs more often than by chance. A score above 1 is "
-        "significant over all nodes; such nodes that are slower by 2 %% or more are marked. Nothing is drained.",
+        "significant over all nodes; such nodes that are slower by 2 % or more are marked. Nothing is drained.",
     )
     places.add_collector_option(parser, agent.endpoint(os.environ))
     parser.add_argument("--json", action="store_true", help="nodes as JSON, an object per line")
