@@ -29,7 +29,9 @@ FEATURES: Final = 10_000
 AGREEMENT: Final = 5
 """A feature matters where runs that differ in it communicate differently so many times as often as they agree."""
 DOUBTED: Final = 2
-"""So many agreements are taken back by a run that was slow or fast."""
+"""So many agreements are taken back by a run that was slow or fast, but not by the first one."""
+PROVEN: Final = 2
+"""So many healthy runs of a group prove its pace: one may have been disturbed."""
 UNKNOWN: Final = "unknown"
 """The label of runs of which nothing is known, where the name of the family is that of other work."""
 _GROUP: Final = re.compile(rf"\+([0-9a-f]{{{LABEL_DIGITS}}}|{UNKNOWN})$")
@@ -78,10 +80,18 @@ class Relevance:
     AGREED times it does not matter, unless it has made a difference: runs that differed in it alone, of all features
     that may matter, did other work. That they communicated differently is weaker evidence: something else that nothing
     names may be the reason. It counts where it is AGREEMENT times as frequent as agreement.
+
+    A run that joined a group and was slow may have been disturbed, or have done other work. The values in which it
+    differed matter from then on: a run that has one of them again is compared with nothing. Each further such run that
+    differs in a feature takes DOUBTED agreements of it back.
     """
 
     def __init__(self) -> None:
         self.agreed: Counter[str] = Counter()
+        self.doubted: OrderedDict[tuple[str, str], None] = OrderedDict()
+        """Features and their values of runs that were slow or fast, the latest last."""
+        self._slow: set[str] = set()
+        """Features of these values: the next such run that differs in one takes agreements back."""
         self.unlike: Counter[str] = Counter()
         """How often runs that differed in it communicated differently."""
         self.mattered: set[str] = set()
@@ -112,25 +122,38 @@ class Relevance:
             self.unlike.update(left)
             _limit(self.unlike)
 
-    def doubt(self, features: Iterable[str]) -> None:
-        """A run that was slow or fast differed in these: it may have been disturbed, or have done other work."""
+    def doubt(self, features: Collection[str], request: Request) -> None:
+        """A run of this request, which was slow or fast, differed in these features."""
+        for one in request.features:
+            if one[0] in features:
+                lru.store(self.doubted, one, None, FEATURES)
+        self._take_back(self._slow.intersection(features))
+        self._slow = {one for one, _ in self.doubted}
+
+    def _take_back(self, features: Iterable[str]) -> None:
         for one in features:
             self.agreed[one] -= DOUBTED
 
-    def decree(self, features: Iterable[str], *, matter: bool) -> None:
+    def are_doubted(self, features: Collection[str], request: Request) -> bool:
+        """Whether one of these features has a value in a request that a run which was slow or fast had."""
+        return bool(self.doubted) and any(one in self.doubted for one in request.features if one[0] in features)
+
+    def decree(self, features: Collection[str], *, matter: bool) -> None:
         """Somebody who knows says whether these matter."""
         for one in features:
             self.agreed[one], self.unlike[one] = (0 if matter else AGREED), 0
+        self.doubted = OrderedDict((one, None) for one in self.doubted if one[0] not in features)
+        self._slow = {one for one, _ in self.doubted}
         self.mattered = self.mattered | set(features) if matter else self.mattered - set(features)
 
     def disagree(self, features: Collection[str]) -> None:
-        """Runs did not do the same, and these features differed."""
+        """Runs did not do the same, which is proven, and these features differed."""
         if TRAFFIC in self.mattered:
             return  # runs that ask for the same do other work too: it need not be for these features
         if len(left := self.matters(features)) == 1:
             self.mattered |= left
         elif not left and len(features) == 1:
-            self.doubt(features)
+            self._take_back(features)
 
 
 def _limit(counts: Counter[str]) -> None:
@@ -149,6 +172,8 @@ class Group:
         """The latest jobs."""
         self.traffic: dict[float, PooledTraffic] = {}
         """What healthy runs communicate, by the age at which that was taken: one of LOOKS."""
+        self.healthy = 0
+        """Number of its healthy runs that have ended."""
         self.unproven = 0
         """Sync points of its only run, if that alone says that there is such work: then no run is compared with it."""
         self._spread = Spread(spread)
@@ -163,12 +188,14 @@ class Group:
         return list(self.requests)[: -COMPARED - 1 : -1]
 
     def learn(self, signatures: Mapping[float, Signature]) -> None:
-        """Learn what a healthy run communicated, by its age."""
+        """Learn a healthy run that has ended: what it communicated, by its age."""
+        self.healthy += 1
         for age, signature in signatures.items():
             self._pool(age, signature, 1.0)
 
     def unite(self, other: Group) -> None:
-        """Learn what the runs of another group communicated, which do the same."""
+        """Learn the runs of another group, which do the same."""
+        self.healthy += other.healthy
         for age, pooled in other.traffic.items():
             self._pool(age, pooled.total, pooled.runs)
 
@@ -221,7 +248,7 @@ class Family:
             for other in group.latest():
                 differ = request.differences(other)
                 left = len(self._relevance.matters(differ))
-                if not left:
+                if not left and not self._relevance.are_doubted(differ, request):
                     # Files that a run has left in the folder are learned not to matter by the runs that followed.
                     differ |= request.differences(group.latest()[0])
                     if not differ:
@@ -357,7 +384,7 @@ class Family:
         if healthy:
             self._relevance.agree(differ)
             return
-        self._relevance.doubt(differ)
+        self._relevance.doubt(differ, request)
         self.groups[name].requests.pop(request, None)
         self._requests.pop(request, None)
 
@@ -383,7 +410,9 @@ class Family:
                 elif not is_like(other.name):
                     continue
             if not is_like(other.name):
-                self._relevance.disagree(differ)
+                # Once for each group: the first two runs of other work prove as much as its first hundred.
+                if TRAFFIC in differ or group.healthy == PROVEN:
+                    self._relevance.disagree(differ)
                 continue
             self._relevance.agree(differ)
             into, gone = (group, other) if group.name == self.name else (other, group)

@@ -125,6 +125,32 @@ def test_a_run_that_was_slow_is_doubted_to_be_like_those_it_had_joined():
     assert (group != FAMILY, how) == (True, "first")
 
 
+def test_after_a_slow_run_the_next_ones_with_other_values_are_compared():
+    site = Site()
+
+    def run(number: int, factor: float = 1.0, score: float = 0.0) -> str:
+        return site.run(asked(["1500"], folder={"INCAR": "a", "log": str(number)}), factor, score=score)[1]
+
+    assert [run(number) for number in range(4)] == ["first", "first", "first", "like"]
+    assert run(4, factor=1.6, score=5.0) == "like"
+    assert [run(number) for number in (5, 6)] == ["like", "like"]
+    # A second one leaves three of five agreements; a third and a fourth do not.
+    assert [run(number, factor=1.6, score=5.0) for number in (7, 8, 9)] == ["like", "like", "first"]
+    # The first was learned at its pace, and was alone at it: that does not make the file matter for ever.
+    assert [run(number) for number in range(10, 16)][-2:] == ["like", "like"]
+
+
+def test_values_of_a_slow_run_are_forgotten_when_somebody_who_knows_says_that_they_do_not_matter():
+    relevance, request = Relevance(), Request((("word 1", "huge"),))
+    relevance.agree({"word 1"})
+    relevance.agree({"word 1"})
+    relevance.doubt({"word 1"}, request)
+    assert not relevance.matters({"word 1"})
+    assert relevance.are_doubted({"word 1"}, request)
+    relevance.decree({"word 1"}, matter=False)
+    assert not relevance.are_doubted({"word 1"}, request)
+
+
 def test_without_evidence_jobs_are_compared_as_they_are_named():
     site = Site()
     assert [site.run(None) for _ in range(2)] == [(FAMILY, "none")] * 2
