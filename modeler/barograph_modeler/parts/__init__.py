@@ -1,1 +1,1 @@
-"""Runtime as a sum of parts: regions or call-site classes, each with a law of its own."""
+"""Runtime as a sum over phases, which are call-site classes: count times (slowest own work + exchange + collective)."""

@@ -1,133 +1,164 @@
-"""Predictions of runtime from the times of regions: laws of the total and of its parts, weighted by held-out scales.
+"""Runtime at a scale from the phases of smaller runs, with its distribution by sampling.
 
-The parts are found by `disjoint`, the forecasts are those of `experts`. The largest learned scales of each problem are
-held out one after the other; `combination` weighs the forecasts by their errors there.
+    seconds = other + sum over classes of count x (own x slowest / own + exchange + collective)
+
+Each draw takes its laws from their posteriors: own work (`work`), the maximum over ranks (`maximum`), exchange,
+collective and what is outside of classes (`communication`), counts and bytes (`growth`). Added is what differs between
+runs of one configuration: which nodes they have, and how fast their network is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from barograph_modeler.parts.combination import Combination, HeldOut, combined_spread
-from barograph_modeler.parts.disjoint import disjoint
-from barograph_modeler.parts.experts import PARTS, PARTS_LINES, PARTS_TREND, TOTAL, TOTAL_TREND, ExpertForecast, Experts
-from barograph_modeler.parts.runs import RegionRuns
-from barograph_modeler.scaling.answer import TAIL, Refusal
-from barograph_modeler.scaling.configurations import Configurations
-from barograph_modeler.scaling.history import Runs
-from barograph_modeler.scaling.mixture import Mixture
-from barograph_modeler.scaling.predictor import WIDEST
+from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.parts.communication import LinearLaw, collective_terms, exchange_terms, serial_terms
+from barograph_modeler.parts.deviations import deviation_exponents, scaled_deviations
+from barograph_modeler.parts.growth import PowerLaw
+from barograph_modeler.parts.maximum import Deviations, deviations_of, expected_slowest
+from barograph_modeler.parts.measurement import PhaseRun, pooled_spread
+from barograph_modeler.parts.work import WorkLaw
 
-MAX_CUTS: Final = 3
-"""Times that scales are held out."""
-MAX_AHEAD: Final = 2
-"""Scales beyond a cut that are predicted."""
-MIN_SCALES: Final = 3
-"""Scales of a problem before a cut: from two scales a trend has no curvature, and its error there says nothing of its
-error from three."""
-PRIOR: Final[Mapping[str, float]] = {TOTAL: 0.2, TOTAL_TREND: 0.2, PARTS: 0.2, PARTS_TREND: 0.2, PARTS_LINES: 0.2}
-"""Weights without held-out scales."""
-FREEDOM: Final = 5.0
-"""Degrees of freedom of the answer."""
+DRAWS: Final = 200
+SPREAD_DRAWS: Final = 10
+"""Draws of the differences between ranks, whose maximum is costly."""
+MIN_RUNS: Final = 4
+PARTS: Final = ("own work", "waiting for the slowest rank", "point-to-point", "collectives")
+OTHER: Final = "other"
+NEAREST: Final = 8
+"""Runs of the nearest load whose deviations are pooled."""
+LOCAL: Final = 2.0
+"""Doublings of the load after which a run counts half for how deviations change with the work."""
+UNSEEN: Final = 0.6
+"""Where work is shorter than in any learned run, noise of the system may appear that the work's jitter hid: the excess
+of the slowest rank grows by up to as many times as the work is shorter. Standard deviation of the exponent."""
+MIN_LIKE: Final = 8
+"""Ranks from which a run's deviations are used where there are such runs."""
+WIDENED: Final = 1.25
+"""Factor of the limits' distance from the median, from simulated scenarios of other seeds."""
+MIN_FREEDOM: Final = 2.0
+UNEXPLAINED: Final = 0.004
+"""Standard deviation of log seconds that runs of one configuration have in any case."""
 
 
 @dataclass(frozen=True)
-class PartsPrediction:
-    """A distribution of the runtime: expected_seconds is its median, the limits hold 95 % of it.
-
-    parts: seconds of each part, largest first; they sum to expected_seconds. weights: of the forecasts, with sum 1.
-    """
+class PhasesPrediction:
+    """A distribution of the runtime. parts: median seconds of PARTS and OTHER, largest first."""
 
     expected_seconds: float
     lower_seconds: float
     upper_seconds: float
     parts: Mapping[str, float]
-    weights: Mapping[str, float]
 
     @property
     def summary(self) -> str:
         """The part that decides, as text."""
         name, seconds = next(iter(self.parts.items()))
-        return f"{100 * seconds / self.expected_seconds:.0f} % is {name}"
+        return f"{100 * seconds / sum(self.parts.values()):.0f} % is {name}"
 
 
-class PartsPredictor:
-    """A model of the scaling of one application whose runs have times of regions; deterministic."""
+class _Phase:
+    """The laws of one call-site class."""
 
-    def __init__(self, problems: Mapping[str, RegionRuns]) -> None:
-        """problems: runs by problem, one or more of each."""
-        self._problems = dict(problems)
-        self.parts = disjoint(problems)
-        """Names of the disjoint parts of each problem, without the rest."""
-        self._experts = Experts(problems, self.parts)
-        self.combination = Combination.of(list(held_out(problems)), PRIOR)
+    def __init__(self, runs: Sequence[PhaseRun], name: str, rng: np.random.Generator) -> None:
+        rows = [run.phases[name] for run in runs]
+        self._runs, self._rows = runs, rows
+        ranks, nodes, sizes = (np.array([getattr(run, one) for run in runs]) for one in ("ranks", "nodes", "size"))
+        self._loads = sizes / ranks
+        column = {one: np.array([getattr(row, one) for row in rows]) for one in ("count", "own", "between", "within")}
+        sent = {one: np.array([getattr(row, one) for row in rows]) for one in ("messages", "exchange_bytes")}
+        self._count = PowerLaw(sizes, ranks, column["count"])
+        self._own = WorkLaw(self._loads, ranks / nodes, column["own"])
+        freedom = {"between": nodes - 1.0, "within": (ranks - nodes).astype(np.float64)}
+        self._spreads = [pooled_spread(column[one], freedom[one]) for one in ("between", "within")]
+        exchange = np.array([row.exchange for row in rows])
+        exchange_all = exchange_terms(nodes.astype(float), sent["messages"], sent["exchange_bytes"])
+        self._exchange = LinearLaw(exchange_all, exchange, DRAWS, rng)
+        self._messages = float(sent["messages"].max())
+        some = sent["messages"] == self._messages
+        self._bytes = None
+        if self._messages > 0 and (sent["exchange_bytes"][some] > 0).all():
+            self._bytes = PowerLaw(self._loads[some], np.ones(some.sum()), sent["exchange_bytes"][some])
+        together = np.array([row.collective_bytes for row in rows])
+        terms = collective_terms(nodes.astype(float), ranks / nodes, together)
+        self._collective = LinearLaw(terms, np.array([row.collective for row in rows]), DRAWS, rng)
+        self._collective_bytes = float(np.median(together))
 
-    def predict(self, problem: str, ranks: float, size: npt.ArrayLike | None = None) -> PartsPrediction | Refusal:
-        """The runtime of `problem` on `ranks` ranks. size: a number or (k,); may be omitted if all runs have one size.
+    def draw(self, ranks: int, nodes: int, size: float, rng: np.random.Generator) -> dict[str, Floats]:
+        """Seconds of each of PARTS in a run, by draw: (DRAWS,) each."""
+        load, per_node = size / ranks, ranks / nodes
+        count = self._count.draw(size, ranks, DRAWS, rng)
+        own = self._own.draw(load, per_node, DRAWS, rng)
+        between, within = (_spread_draws(*spread, rng) for spread in self._spreads)
+        nodes_column = np.array([float(nodes)])
+        slowest, lasting = expected_slowest(
+            self._near(load, float(np.median(own))), between, within, per_node, nodes_column
+        )
+        # Each draw of the spreads serves several draws of the other laws.
+        excess = np.resize(slowest[:, 0] - 1, DRAWS) + np.resize(lasting[:, 0], DRAWS) * rng.standard_normal(DRAWS)
+        shorter = max(float(min(row.own for row in self._rows) / np.median(own)), 1.0)
+        excess = excess * shorter ** np.minimum(np.abs(UNSEEN * rng.standard_normal(DRAWS)), 1.0)
+        sent = np.zeros(DRAWS) if self._bytes is None else self._bytes.draw(load, 1.0, DRAWS, rng)
+        halo = exchange_terms(nodes_column, np.array([self._messages]), np.array([np.median(sent)]))[0]
+        tree = collective_terms(nodes_column, np.array([per_node]), np.array([self._collective_bytes]))[0]
+        exchange, collective = self._exchange.draw(halo, rng), self._collective.draw(tree, rng)
+        seconds = own, own * np.maximum(excess, 0.0), exchange, collective
+        return {part: count * one for part, one in zip(PARTS, seconds, strict=True)}
 
-        Raises KeyError for an unknown problem, ValueError for invalid numbers or a size missing.
-        """
-        known = self._problems[problem].runs
-        if size is None and len(np.unique(known.sizes, axis=0)) > 1:
-            raise ValueError(f"runs of {problem} have several sizes, expected the size of the run that is asked for")
-        sizes = known.sizes[0] if size is None else np.atleast_1d(np.asarray(size, dtype=np.float64))
-        Runs.of([ranks], [1.0], size=sizes[None])
-        forecasts = self._experts.at(problem, ranks, sizes)
-        weights = {name: self.combination.weights[name] for name in forecasts}
-        total = sum(weights.values())
-        if not total:
-            return Refusal(f"no forecast of {problem} at {ranks:g} ranks")
-        return _answer(forecasts, {name: one / total for name, one in weights.items()}, self.combination.factor)
-
-
-def held_out(problems: Mapping[str, RegionRuns]) -> Iterator[HeldOut]:
-    """Errors of all experts at held-out scales of each problem."""
-    for drop in range(1, MAX_CUTS + 1):
-        learned, tested = {}, {}
-        for name, one in problems.items():
-            scales = one.runs.scales
-            if scales.size - drop >= MIN_SCALES:
-                cut, last = scales[-drop], scales[min(scales.size - 1, scales.size - drop + MAX_AHEAD - 1)]
-                learned[name] = one.select(one.runs.ranks < cut)
-                tested[name] = one.runs.select((one.runs.ranks >= cut) & (one.runs.ranks <= last))
-        if not learned:
-            return
-        experts = Experts(learned, disjoint(learned))
-        for name, runs in tested.items():
-            wanted = Configurations.of(runs)
-            for i in range(len(wanted)):
-                forecasts = experts.at(name, float(wanted.ranks[i]), wanted.sizes[i])
-                errors = {expert: one.median - float(wanted.log_seconds[i]) for expert, one in forecasts.items()}
-                yield HeldOut(name, errors, {expert: one.spread for expert, one in forecasts.items()})
-
-
-def _answer(
-    forecasts: Mapping[str, ExpertForecast], weights: Mapping[str, float], factor: float
-) -> PartsPrediction | Refusal:
-    medians = np.array([one.median for one in forecasts.values()])
-    spreads = np.array([one.spread for one in forecasts.values()])
-    shares = np.array(list(weights.values()))
-    middle = float(medians @ shares)
-    spread = factor * float(combined_spread(medians[None], spreads[None], shares)[0])
-    mixture = Mixture.single(middle, spread, FREEDOM)
-    lower, upper = (float(np.exp(mixture.quantile(p))) for p in (TAIL, 1 - TAIL))
-    if upper > WIDEST * lower:
-        return Refusal(f"the runs are too few or too irregular: the limits would be {lower:.3g} and {upper:.3g} s")
-    return PartsPrediction(float(np.exp(middle)), lower, upper, _parts(forecasts, weights, middle), weights)
+    def _near(self, load: float, own: float) -> Deviations:
+        """Deviations at a load with `own` seconds of work, from runs of the nearest loads; few ranks have seen few."""
+        many = [i for i, run in enumerate(self._runs) if run.ranks >= MIN_LIKE] or list(range(len(self._runs)))
+        distance = np.abs(np.log2(self._loads[many] / load))
+        rows = [self._rows[i] for i in many]
+        body, tail = deviation_exponents(rows, 2.0 ** (-distance / LOCAL))
+        nearest = np.argsort(distance, kind="stable")[:NEAREST]
+        weights = [self._runs[many[i]].ranks * rows[i].count for i in nearest]
+        values = [scaled_deviations(rows[i], own / rows[i].own, body, tail) for i in nearest]
+        shares = [rows[i].shares * weight for i, weight in zip(nearest, weights, strict=True)]
+        return deviations_of(np.concatenate(values), np.concatenate(shares))
 
 
-def _parts(forecasts: Mapping[str, ExpertForecast], weights: Mapping[str, float], middle: float) -> dict[str, float]:
-    """Seconds of parts, by weighted shares of the forecasts that have parts."""
-    known = {name: max(weights[name], 1e-9) for name, one in forecasts.items() if one.parts}
-    shares: dict[str, float] = {}
-    for name, weight in known.items():
-        for part, seconds in forecasts[name].parts.items():
-            share = seconds / sum(forecasts[name].parts.values()) * weight / sum(known.values())
-            shares[part] = shares.get(part, 0.0) + share
-    ordered = sorted(shares.items(), key=lambda item: -item[1])
-    return {part: share * float(np.exp(middle)) for part, share in ordered}
+class PhasesPredictor:
+    """Runtimes of one program on one machine from the phases of its runs. seed: of the draws."""
+
+    def __init__(self, runs: Sequence[PhaseRun], *, seed: int = 0) -> None:
+        """runs: MIN_RUNS or more, with the same classes, at any ranks and sizes."""
+        if len(runs) < MIN_RUNS:
+            raise ValueError(f"{len(runs)} runs, expected at least {MIN_RUNS}")
+        names = tuple(runs[0].phases)
+        if odd := next((run for run in runs if set(run.phases) != set(names)), None):
+            raise ValueError(f"a run has classes {', '.join(odd.phases)}, expected {', '.join(names)} as the first has")
+        self._seed = seed
+        rng = np.random.default_rng(seed)
+        self._phases = [_Phase(runs, name, rng) for name in names]
+        self._per_node = max(run.per_node for run in runs)
+        sizes, ranks = (np.array([float(getattr(run, one)) for run in runs]) for one in ("size", "ranks"))
+        self._other = LinearLaw(serial_terms(ranks, sizes), np.array([run.other for run in runs]), DRAWS, rng)
+
+    def predict(self, ranks: int, size: float, *, nodes: int | None = None) -> PhasesPrediction:
+        """The runtime on `ranks` ranks. nodes: as full as the fullest of the learned runs, if not given."""
+        many = nodes if nodes is not None else max(1, round(ranks / self._per_node))
+        rng = np.random.default_rng(self._seed)  # the same at all scales, so that curves are smooth
+        drawn = [phase.draw(ranks, many, size, rng) for phase in self._phases]
+        parts = {part: np.sum([one[part] for one in drawn], axis=0) for part in PARTS}
+        parts[OTHER] = self._other.draw(serial_terms(np.array([float(ranks)]), np.array([size]))[0], rng)
+        total = np.sum(list(parts.values()), axis=0) * np.exp(UNEXPLAINED * rng.standard_normal(DRAWS))
+        logs = np.log(total)
+        middle = float(np.median(logs))
+        # Half the central 95 % of few draws is steadier as a multiple of the standard deviation.
+        reach = WIDENED * 1.96 * float(logs.std())
+        medians = sorted(((part, float(np.median(one))) for part, one in parts.items()), key=lambda item: -item[1])
+        lower, upper = float(np.exp(middle - reach)), float(np.exp(middle + reach))
+        return PhasesPrediction(float(np.exp(middle)), lower, upper, dict(medians))
+
+
+def _spread_draws(spread: float, freedom: float, rng: np.random.Generator) -> Floats:
+    """Draws of a standard deviation from its scaled inverse chi-square posterior: (SPREAD_DRAWS,)."""
+    if not freedom:
+        return np.zeros(SPREAD_DRAWS)
+    wide = max(freedom, MIN_FREEDOM)
+    return np.asarray(spread * np.sqrt(wide / rng.chisquare(wide, SPREAD_DRAWS)))

@@ -11,6 +11,17 @@ from barograph_modeler.scaling.mixture import Mixture
 
 TAIL: Final = 0.025
 """Probability below the lower limit, and above the upper one."""
+MAX_REACH: Final = 1e6
+"""Largest ratio of a limit to the median. Limits farther away, of runs that contradict each other, are cut there."""
+
+
+def central_limits(logarithms: Mixture) -> tuple[float, float, float]:
+    """Median, lower and upper limit in seconds of a distribution of log seconds."""
+    lower, middle, upper = (logarithms.quantile(p) for p in (TAIL, 0.5, 1 - TAIL))
+    reach = float(np.log(MAX_REACH))
+    logs = (middle, max(lower, middle - reach), min(upper, middle + reach))
+    middle, lower, upper = (float(np.exp(one)) for one in logs)
+    return middle, lower, upper
 
 
 @dataclass(frozen=True)
@@ -57,7 +68,7 @@ class Prediction:
 
     def distributed(self, logarithms: Mixture) -> Prediction:
         """The prediction with another distribution of log seconds, and the median and limits of that."""
-        lower, expected, upper = (float(np.exp(logarithms.quantile(p))) for p in (TAIL, 0.5, 1 - TAIL))
+        expected, lower, upper = central_limits(logarithms)
         return replace(self, expected_seconds=expected, lower_seconds=lower, upper_seconds=upper, logarithms=logarithms)
 
     def quantile(self, p: float) -> float:

@@ -12,7 +12,7 @@ from barograph_agent.protocol.tables import MAX_RANKS
 from barograph_modeler.forecasts.history import Application
 from barograph_modeler.forecasts.library import Published, smallest_scale
 from barograph_modeler.forecasts.problems import AmbiguousWork, ProblemSize
-from barograph_modeler.parts.phases.predictor import OTHER
+from barograph_modeler.parts.predictor import OTHER
 from barograph_modeler.scaling.amdahl.share import fit_amdahl
 from barograph_modeler.scaling.predictor import Prediction, Refusal
 from barograph_modeler.serving.question import BadQuestion, Question

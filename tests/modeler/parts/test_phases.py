@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from barograph_modeler.parts.phases.communication import LinearLaw, collective_terms
-from barograph_modeler.parts.phases.growth import PowerLaw
-from barograph_modeler.parts.phases.maximum import Deviations, deviations_of, expected_slowest, last_of_nodes
-from barograph_modeler.parts.phases.measurement import PhaseRun
-from barograph_modeler.parts.phases.predictor import PhasesPredictor
-from barograph_modeler.parts.phases.work import WorkLaw
+from barograph_modeler.parts.communication import LinearLaw, collective_terms
+from barograph_modeler.parts.growth import PowerLaw
+from barograph_modeler.parts.maximum import Deviations, deviations_of, expected_slowest, last_of_nodes
+from barograph_modeler.parts.measurement import PhaseRun
+from barograph_modeler.parts.predictor import PhasesPredictor
+from barograph_modeler.parts.work import WorkLaw
 from barograph_modeler.studies.parts.noise import Noise, synthetic_noise
 from barograph_modeler.studies.parts.scenario import draw_scenario
 from barograph_modeler.studies.parts.simulator import simulate

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from barograph.lab.columns import console, names, note, percent, table
-from barograph_modeler.parts.runs import RegionRuns
-from barograph_modeler.studies.parts.models import OURS, PartsCurve, curves
-from barograph_modeler.studies.parts.regions import SUM, RegionColumns, RegionTable, read_regions
+from barograph_modeler.studies.regions.models import OURS, PartsCurve, curves
+from barograph_modeler.studies.regions.runs import RegionRuns
+from barograph_modeler.studies.regions.table import SUM, RegionColumns, RegionTable, read_regions
 from barograph_modeler.studies.rivals.laws import RuntimeCurve
 from barograph_modeler.studies.scaling.workloads import WorkloadSplit
 from barograph_modeler.studies.series import BadTable, Columns

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from barograph.lab.backtest import parts
 from barograph.lab.columns import CSV_FILE, add_subject, checked, console, names, note, percent, selected, table
-from barograph_modeler.parts.runs import RegionRuns
 from barograph_modeler.scaling.history import Runs
+from barograph_modeler.studies.regions.runs import RegionRuns
 from barograph_modeler.studies.rivals.laws import MODELS as LAWS
 from barograph_modeler.studies.rivals.laws import with_copies
 from barograph_modeler.studies.scaling.accuracy import ModelAccuracy, fit_all, score, summarize

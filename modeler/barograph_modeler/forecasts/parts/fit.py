@@ -20,8 +20,8 @@ import numpy as np
 from barograph_modeler.forecasts.history import WorkloadPlace
 from barograph_modeler.forecasts.parts.phased_run import PhasedRun, phase_seconds
 from barograph_modeler.forecasts.problems import ProblemSpace
-from barograph_modeler.parts.phases.measurement import PhaseRun
-from barograph_modeler.parts.phases.predictor import MIN_RUNS, PhasesPrediction, PhasesPredictor
+from barograph_modeler.parts.measurement import PhaseRun
+from barograph_modeler.parts.predictor import MIN_RUNS, PhasesPrediction, PhasesPredictor
 from barograph_modeler.scaling.answer import Prediction
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.mixture import Mixture

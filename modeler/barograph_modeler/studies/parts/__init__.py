@@ -1,1 +1,1 @@
-"""Studies of runtimes as sums of parts: regions from files, their rivals, and a simulator."""
+"""Studies of runtimes from phases: a simulator of programs and machines, and errors on them."""

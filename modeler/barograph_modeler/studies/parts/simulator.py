@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from barograph_modeler.maxima.sample import Floats
-from barograph_modeler.parts.phases.measurement import PhaseMeasurement, PhaseRun
+from barograph_modeler.parts.measurement import PhaseMeasurement, PhaseRun
 from barograph_modeler.studies.parts.scenario import PhaseTruth, Scenario
 
 MAX_INTERVALS: Final = 48

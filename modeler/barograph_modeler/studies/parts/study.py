@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 
 from barograph_modeler.maxima.sample import Floats
-from barograph_modeler.parts.phases.measurement import PhaseRun
-from barograph_modeler.parts.phases.predictor import PhasesPredictor
+from barograph_modeler.parts.measurement import PhaseRun
+from barograph_modeler.parts.predictor import PhasesPredictor
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.predictor import Prediction, fit
 from barograph_modeler.studies.parts.noise import Noise

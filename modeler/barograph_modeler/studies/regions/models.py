@@ -8,10 +8,10 @@ from typing import Final
 import numpy as np
 
 from barograph_modeler.maxima.sample import Floats
-from barograph_modeler.parts.disjoint import with_rest
-from barograph_modeler.parts.predictor import PartsPrediction, PartsPredictor
-from barograph_modeler.parts.runs import RegionRuns
 from barograph_modeler.scaling.history import Runs
+from barograph_modeler.studies.regions.disjoint import with_rest
+from barograph_modeler.studies.regions.predictor import PartsPrediction, PartsPredictor
+from barograph_modeler.studies.regions.runs import RegionRuns
 from barograph_modeler.studies.rivals import extrap, laws, pmnf
 from barograph_modeler.studies.rivals.laws import Model, RuntimeCurve
 from barograph_modeler.studies.scaling.models import PredictorCurve

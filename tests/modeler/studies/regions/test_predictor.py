@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from barograph_modeler.parts.combination import Combination, HeldOut
-from barograph_modeler.parts.predictor import PartsPrediction, PartsPredictor
-from barograph_modeler.parts.runs import RegionRuns
-from barograph_modeler.scaling.answer import Refusal
+from barograph_modeler.scaling.answer import MAX_REACH
 from barograph_modeler.scaling.history import Runs
+from barograph_modeler.studies.regions.combination import Combination, HeldOut
+from barograph_modeler.studies.regions.predictor import PartsPrediction, PartsPredictor
+from barograph_modeler.studies.regions.runs import RegionRuns
 
 SCALES = np.array([1.0, 2, 4, 8, 16, 32])
 
@@ -41,12 +41,13 @@ def test_a_part_that_grows_unseen_in_the_total_is_predicted():
     assert answer.lower_seconds < truth < answer.upper_seconds
 
 
-def test_a_part_that_appears_from_nothing_is_no_prediction():
+def test_limits_of_a_part_that_appears_from_nothing_are_cut():
     p = np.array([2.0, 4, 8])
     runs = Runs.of(p, [56e9, 31.0, 18.5e9])
     answer = PartsPredictor({"a": RegionRuns(runs, {"work": 100 / p, "halo": 12 / p})}).predict("a", 64)
-    assert isinstance(answer, Refusal)
-    assert "too few or too irregular" in answer.reason
+    assert isinstance(answer, PartsPrediction)
+    assert answer.upper_seconds / answer.expected_seconds == pytest.approx(MAX_REACH)
+    assert answer.expected_seconds / answer.lower_seconds == pytest.approx(MAX_REACH)
 
 
 def test_the_answer_is_the_same_each_time():

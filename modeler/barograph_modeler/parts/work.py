@@ -2,7 +2,7 @@
 
     log2 own = level + slope x + double integral of a fading curvature + g(log2 r) + noise,   x = -log2 load
 
-The curvature, as in `trend`, has what caches do: work per load falls where a problem begins to fit them. g is a smooth
+The curvature (`gaussian.py`) has what caches do: work per load falls where a problem begins to fit them. g is a smooth
 function of the ranks per node r: they share the memory's bandwidth. Small problems on few ranks have the loads of
 large ones on many.
 """
@@ -15,8 +15,7 @@ from typing import Final
 import numpy as np
 
 from barograph_modeler.maxima.sample import Floats
-from barograph_modeler.parts.gaussian import last_given, log_likelihood
-from barograph_modeler.parts.trend import bending
+from barograph_modeler.parts.gaussian import bending, last_given, log_likelihood
 from barograph_modeler.scaling.pool import relevant
 
 TAUS: Final = (0.01, 0.05, 0.2)

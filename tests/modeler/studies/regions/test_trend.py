@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from barograph_modeler.parts.trend import Trends
 from barograph_modeler.scaling.history import Runs
+from barograph_modeler.studies.regions.trend import Trends
 
 ONE = np.ones(1)
 

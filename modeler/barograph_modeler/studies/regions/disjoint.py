@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from barograph_modeler.maxima.sample import Floats
-from barograph_modeler.parts.runs import RegionRuns
+from barograph_modeler.studies.regions.runs import RegionRuns
 
 REST: Final = "rest"
 SEPARATORS: Final = ("/", "->", "::", "=>")

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from barograph_modeler.parts.disjoint import REST, disjoint, with_rest
-from barograph_modeler.parts.runs import RegionRuns
 from barograph_modeler.scaling.history import Runs
+from barograph_modeler.studies.regions.disjoint import REST, disjoint, with_rest
+from barograph_modeler.studies.regions.runs import RegionRuns
 
 P = np.array([1.0, 2, 4, 8, 16])
 WORK, HALO, SOLVE, INPUT = 100 / P, 10 / P**0.5, 40 / P + 1, 2 + 0.1 * P

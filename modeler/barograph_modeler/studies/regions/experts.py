@@ -17,13 +17,13 @@ from typing import Final
 import numpy as np
 
 from barograph_modeler.maxima.sample import Floats
-from barograph_modeler.parts.curves import PartCurves
-from barograph_modeler.parts.disjoint import with_rest
-from barograph_modeler.parts.runs import RegionRuns
-from barograph_modeler.parts.trend import BENDS_OF_TOTAL, NEARLY_STRAIGHT, Trends
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.mixture import Mixture
 from barograph_modeler.scaling.predictor import Prediction, Predictor, fit
+from barograph_modeler.studies.regions.curves import PartCurves
+from barograph_modeler.studies.regions.disjoint import with_rest
+from barograph_modeler.studies.regions.runs import RegionRuns
+from barograph_modeler.studies.regions.trend import BENDS_OF_TOTAL, NEARLY_STRAIGHT, Trends
 
 TOTAL: Final = "total"
 TOTAL_TREND: Final = "trend of the total"

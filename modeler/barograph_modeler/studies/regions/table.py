@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from barograph_modeler.maxima.sample import Floats
-from barograph_modeler.parts.runs import RegionRuns
 from barograph_modeler.scaling.history import Runs
+from barograph_modeler.studies.regions.runs import RegionRuns
 from barograph_modeler.studies.scaling.workloads import ScalingWorkload, counts
 from barograph_modeler.studies.series import BadTable, Columns, CsvTable, positions
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from barograph_modeler.studies.parts.regions import SUM, total_region
+from barograph_modeler.studies.regions.table import SUM, total_region
 
 
 @pytest.mark.parametrize("name", ["total", "Total", "main()", "TOTAL_elapsed", "Wall time", "elapsed time", "Runtime"])

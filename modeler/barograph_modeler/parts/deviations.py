@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from barograph_modeler.maxima.sample import Floats
-from barograph_modeler.parts.phases.measurement import PhaseMeasurement
+from barograph_modeler.parts.measurement import PhaseMeasurement
 
 BODY: Final = (0.1, 0.9)
 """Quantiles whose difference is the width of the body."""

@@ -15,21 +15,18 @@ that have the part.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from itertools import product
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from barograph_modeler.maxima.sample import Floats
-from barograph_modeler.parts.gaussian import last_given, log_likelihood
+from barograph_modeler.parts.gaussian import bending, last_given, log_likelihood
 from barograph_modeler.scaling.configurations import Configurations
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.mixture import Mixture
 from barograph_modeler.scaling.pool import relevant
 
-FADES: Final = 0.5
-"""Correlation of curvatures one doubling apart."""
 BENDS: Final = (0.0, 0.05)
 BENDS_OF_TOTAL: Final = (0.0, 0.05, 0.1)
 """Mean curvatures in slope per doubling, where time falls as 1/p: curves of strong scaling get flatter. In proportion
@@ -48,8 +45,6 @@ SLOPE_SPREAD: Final = 0.8
 SIZE_SPREAD: Final = 1.5
 """Standard deviation of g."""
 LEVEL_SPREAD: Final = 30.0
-STEPS: Final = 8
-"""Points of the curvature's grid per doubling."""
 FREEDOM: Final = 6.0
 """Degrees of freedom of the answer."""
 
@@ -103,19 +98,6 @@ def _series(runs: Runs) -> _Series:
     slopes = np.linalg.lstsq(np.column_stack([x - x.mean(), z - z.mean(axis=0)]), y - y.mean(), rcond=None)[0]
     repeats = known.variance / known.repeats / np.log(2) ** 2
     return _Series(x, z, y, repeats, float(np.clip(-slopes[0], 0.0, 1.0)))
-
-
-@lru_cache(maxsize=1024)
-def bending(x: tuple[float, ...]) -> tuple[Floats, Floats]:
-    """Mean and covariance at each x of the double integral from x[0], for a curvature of mean and deviation 1."""
-    points = np.array(x) - x[0]
-    low, high = min(0.0, float(points.min())), max(float(points.max()), 1e-9)
-    count = max(1, round((high - low) * STEPS))
-    width = (high - low) / count
-    u = low + (np.arange(count) + 0.5) * width
-    # Left of the first point, the integral runs backwards.
-    reach = np.where(u > 0, np.maximum(points[:, None] - u, 0.0), np.maximum(u - points[:, None], 0.0)) * width
-    return reach.sum(axis=1), reach @ FADES ** np.abs(u[:, None] - u) @ reach.T
 
 
 def _moments(x: Floats, z: Floats, fall: float, point: _Point) -> tuple[Floats, Floats]:
