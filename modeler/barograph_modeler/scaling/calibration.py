@@ -27,6 +27,9 @@ OVERHEAD: Final = "Amdahl's law with overhead"
 LINE: Final = "line in logarithms"
 PRIOR: Final = {CURVES: 8.0, OVERHEAD: 1.0, LINE: 1.0}
 """Prior weights of the models, in held-out problems."""
+LEVEL: Final = "level"
+UNSHOWN_GROWTH: Final = {CURVES: 1.0, LEVEL: 9.0}
+"""Weights where a time grew between two scales of which one was run once."""
 PRIOR_PROBLEMS: Final = 5.0
 MAX_FACTOR: Final = 4.0
 MAX_SCORED_RUNS: Final = 16
@@ -97,9 +100,14 @@ def join(models: Mapping[str, Mixture], weights: Mapping[str, float]) -> tuple[d
     return shares, Mixture.joined([(shares[name], one) for name, one in models.items()])
 
 
+def weights_of(models: Mapping[str, Mixture], calibrated: Mapping[str, float]) -> Mapping[str, float]:
+    """The weights of the models of one size that answer a question."""
+    return UNSHOWN_GROWTH if LEVEL in models else calibrated
+
+
 def _distances(one: HeldOutScale, weights: Mapping[str, float]) -> Floats:
     """Distances of runs from the median, in half widths of the interval on their side; below 0 for faster runs."""
-    _, mixture = join(one.models, weights)
+    _, mixture = join(one.models, weights_of(one.models, weights))
     lower, middle, upper = (mixture.quantile(p) for p in (TAIL, 0.5, 1 - TAIL))
     y = one.log_seconds[-MAX_SCORED_RUNS:]
     return np.where(y > middle, (y - middle) / (upper - middle), (y - middle) / (middle - lower))

@@ -3,7 +3,8 @@
 Models, each a distribution of log seconds:
 - curves of one size: its evidence (`evidence.py`) about the shapes of curves (`shapes.py`), with a prior from the other
   sizes and problems of the application (`pool.py`);
-- Amdahl's law with overhead (`amdahl/overhead.py`) and a power law (`line.py`), where a problem has one size;
+- Amdahl's law with overhead (`amdahl/overhead.py`) and a power law (`line.py`), where a problem has one size; a level
+  (`amdahl/flat.py`) instead of both where growth was not shown;
 - curves over ranks and size (`sizes/curves.py`), where a problem has several sizes;
 - the log-bilinear law of the paper (`sizes/law.py`), there too.
 
@@ -24,9 +25,20 @@ from scipy.special import softmax
 
 from barograph_modeler.maxima.runtime import MINIMUM_RUNS, PRIOR_RUNS, posterior_spread, prior_spread
 from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.scaling.amdahl.flat import FlatTime, is_unshown_growth
 from barograph_modeler.scaling.amdahl.overhead import OverheadLaws
-from barograph_modeler.scaling.answer import TAIL, Prediction, Refusal
-from barograph_modeler.scaling.calibration import CURVES, LINE, OVERHEAD, Calibration, HeldOutScale, Scales, join
+from barograph_modeler.scaling.answer import Prediction, Refusal, central_limits
+from barograph_modeler.scaling.calibration import (
+    CURVES,
+    LEVEL,
+    LINE,
+    OVERHEAD,
+    Calibration,
+    HeldOutScale,
+    Scales,
+    join,
+    weights_of,
+)
 from barograph_modeler.scaling.configurations import Configurations
 from barograph_modeler.scaling.evidence import MISFITS, ShapeEvidence
 from barograph_modeler.scaling.history import Runs
@@ -44,8 +56,6 @@ __all__ = ["Prediction", "Predictor", "Refusal", "fit"]
 
 FARTHEST: Final = 100
 """Largest ratio of predicted to largest known ranks, and of smallest known to predicted ranks."""
-WIDEST: Final = 1e12
-"""Largest ratio of upper to lower limit; wider predictions are refused."""
 WIDE: Final = 20.0
 """Ratio of upper to lower limit from which there is a warning."""
 MAX_CALIBRATED: Final = 64
@@ -100,6 +110,12 @@ class _Problem:
             if (at := outlying_scale(known)) is not None:
                 found[size] = float(known.ranks[at])
         return found
+
+    @cached_property
+    def level(self) -> FlatTime | None:
+        """A level instead of laws, where the time grew and that was not shown."""
+        known = Configurations.of(self.undisturbed(self.sizes[0]))
+        return FlatTime(known) if len(self.sizes) == 1 and is_unshown_growth(known) else None
 
     @cached_property
     def laws(self) -> OverheadLaws:
@@ -248,7 +264,10 @@ class Predictor:
             at = np.array(size)
             found |= {SIZED: known.sized.at(ranks, at), LAW: known.law.at(ranks, at)}
         elif not several and known.runs.scales.size > 1:
-            found |= {OVERHEAD: known.laws.at(ranks), LINE: known.line.at(ranks)}
+            if known.level is not None:
+                found[LEVEL] = known.level.at(ranks)
+            else:
+                found |= {OVERHEAD: known.laws.at(ranks), LINE: known.line.at(ranks)}
         return found
 
     def predict_known(self, problem: str, ranks: float, size: Size | None = None) -> Prediction | None:
@@ -350,9 +369,7 @@ class Predictor:
                 f" ranks, expected {FEWEST_OTHERS}"
             )
         mixture = from_other_problems([self._mixture(key, ranks) for key in keys])
-        found = _limits(mixture.widened(*self.calibration.widenings[Scales.MORE]), ranks)
-        if isinstance(found, Refusal):
-            return found
+        found = central_limits(mixture.widened(*self.calibration.widenings[Scales.MORE]))
         condition = "This problem was never seen: it is taken to be one more like the others of the application."
         model = self._kinds(keys)
         return Prediction(*found, model, 0, 0, 0, len(self._problems), (AS_THEY_WERE, condition), (), mixture)
@@ -364,15 +381,13 @@ class Predictor:
             return f"at {scales[0]:g} ranks at least and {ranks:g} were asked for"
         return None
 
-    def _answer(self, models: Mapping[str, Mixture], known: _Problem, key: Key, ranks: float) -> Prediction | Refusal:
-        weights = self.calibration.weights
+    def _answer(self, models: Mapping[str, Mixture], known: _Problem, key: Key, ranks: float) -> Prediction:
+        weights = weights_of(models, self.calibration.weights)
         if SIZED in models:
             weights = self.weights.of_models(models, is_series=known.configurations.is_series)
         weights, mixture = join(models, weights)
         mixture = mixture.widened(*self.calibration.widenings[Scales.of(known.runs.scales.size)])
-        limits = _limits(mixture, ranks)
-        if isinstance(limits, Refusal):
-            return limits
+        limits = central_limits(mixture)
         kinds = self._kinds([key]) if CURVES in models else {}
         shares = {name: weights[CURVES] * share for name, share in kinds.items()}
         shares |= {name: weight for name, weight in weights.items() if name != CURVES}
@@ -394,19 +409,6 @@ class Predictor:
         return weights_by_kind(chosen, np.concatenate([one.share * one.weights for one in posteriors]) / len(keys))
 
 
-def _limits(mixture: Mixture, ranks: float) -> tuple[float, float, float] | Refusal:
-    """Median, lower and upper limit in seconds."""
-    logs = [mixture.quantile(p) for p in (TAIL, 0.5, 1 - TAIL)]
-    if not logs[2] - logs[0] < np.log(WIDEST):
-        low, high = (f"{np.exp(np.clip(one, -700, 700)):.3g} s" for one in (logs[0], logs[2]))
-        return Refusal(
-            f"the runs are too few or too irregular to extrapolate: at {ranks:g} ranks the 95 % interval would reach"
-            f" from {low} to {high}"
-        )
-    lower, middle, upper = (float(np.exp(np.clip(one, -700, 700))) for one in logs)
-    return middle, lower, upper
-
-
 def _from_runs(seconds: Floats, ranks: float) -> Prediction:
     """The prediction for a scale from its own runs, with the limits of `runtime_limits`."""
     logs = np.log(seconds)
@@ -418,7 +420,7 @@ def _from_runs(seconds: Floats, ranks: float) -> Prediction:
     freedom = (PRIOR_RUNS if few else 0) + n - 1
     # Equal runtimes have no spread, and a distribution needs one.
     mixture = Mixture.single(float(logs.mean()), max(spread, LEAST_SPREAD) * float(np.sqrt(1 + 1 / n)), freedom)
-    lower, middle, upper = (float(np.exp(mixture.quantile(p))) for p in (TAIL, 0.5, 1 - TAIL))
+    middle, lower, upper = central_limits(mixture)
     warnings = (f"Only {n} run{'s' * (n > 1)} at this scale: how they differ is an assumption.",) if few else ()
     return Prediction(middle, lower, upper, {OWN_RUNS: 1.0}, n, 1, int(ranks), 0, (AS_THEY_WERE,), warnings, mixture)
 
@@ -440,6 +442,12 @@ def _doubts(known: _Problem, size: Size, limits: tuple[float, float, float]) -> 
         yield f"The limits are {upper / lower:.2g} times apart: the runs are too few or too irregular for more."
     if (ranks := known.outliers.get(size)) is not None:
         yield f"The runs on {ranks:g} ranks are far from the curve of the others and were left out."
+    if known.level is not None:
+        small, large = known.runs.scales
+        yield (
+            f"The time grew from {small:g} to {large:g} ranks, and one of both was run once: this may be chance, and is"
+            " not expected to go on. Repeat both."
+        )
 
 
 def _warnings(runs: Runs, ranks: float) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from barograph_modeler.scaling.amdahl.flat import FlatTime
 from barograph_modeler.scaling.amdahl.overhead import OverheadLaws
 from barograph_modeler.scaling.calibration import (
     CURVES,
@@ -123,3 +124,34 @@ def test_a_line_in_logarithms_goes_on_falling_faster_than_ranks_grow():
     far = line.at(64)
     assert np.exp(far.quantile(0.5)) == pytest.approx(100 * 64**-1.2, rel=0.02)
     assert far.quantile(0.975) - far.quantile(0.025) > line.at(16).quantile(0.975) - line.at(16).quantile(0.025)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "seconds", "grows"),
+    [
+        ([8, 64], [10.0, 12.0], False),
+        ([8, 8, 64], [10.0, 10.1, 12.0], False),
+        ([8, 8, 64, 64], [10.0, 10.1, 12.0, 12.1], True),
+        ([8, 16, 64], [10.0, 10.6, 12.0], True),
+    ],
+    ids=["one run each", "the larger scale once", "repeated", "three scales"],
+)
+def test_growth_goes_on_only_where_repeats_or_a_third_scale_show_it(ranks, seconds, grows):
+    answer = fit({"a": Runs.of(ranks, seconds)}).predict("a", 512)
+    assert isinstance(answer, Prediction)
+    assert (answer.expected_seconds > 12.5) is grows
+    assert any("may be chance" in text for text in answer.warnings) is not grows
+    assert answer.lower_seconds < 10
+    assert answer.upper_seconds > 14.4
+
+
+def test_a_time_that_falls_between_two_scales_run_once_goes_on_falling():
+    answer = fit({"a": Runs.of([8, 64], [80.0, 10.5])}).predict("a", 256)
+    assert isinstance(answer, Prediction)
+    assert answer.expected_seconds < 6
+
+
+def test_the_level_of_two_scales_has_least_relative_errors():
+    known = Configurations.of(Runs.of([1, 2], [2.0, 4.0]))
+    errors = {c: (1 - c / 2) ** 2 + (1 - c / 4) ** 2 for c in np.linspace(2, 4, 201)}
+    assert np.exp(FlatTime(known).at(4).quantile(0.5)) == pytest.approx(min(errors, key=lambda c: errors[c]), rel=0.01)

@@ -12,6 +12,7 @@ from scipy.stats import t as student_t
 
 import barograph_modeler.scaling.predictor as predictor_module
 from barograph_modeler.maxima.runtime import runtime_limits
+from barograph_modeler.scaling.answer import MAX_REACH
 from barograph_modeler.scaling.evidence import MISFITS, ShapeEvidence
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.mixture import Mixture
@@ -142,7 +143,9 @@ def test_what_cannot_be_predicted_is_refused_with_the_reason():
     wild = fit({"a": Runs.of([1, 2, 4, 8, 16], [10, 900, 2, 3000, 1])})
     assert any("times apart" in text for text in predicted(wild, "a", 64).warnings)
     wilder = fit({"a": Runs.of([1, 2, 4, 8, 16], [1e-3, 9e9, 2e-3, 3e9, 1e-3])})
-    assert refused(wilder, "a", 64).startswith("the runs are too few or too irregular")
+    answer = predicted(wilder, "a", 64)
+    assert answer.upper_seconds / answer.expected_seconds == pytest.approx(MAX_REACH)
+    assert any("too few or too irregular" in text for text in answer.warnings)
     with pytest.raises(ValueError, match="ranks are 1e\\+09, expected a whole number from 1 to 100000000"):
         five.predict("a", 10**9)
 
