@@ -16,7 +16,6 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TextIO
-from urllib.parse import quote
 
 from barograph_agent import shim
 from barograph_agent.job.forward import forwarding
@@ -75,7 +74,7 @@ def run(command: Sequence[str], job: Job, settings: RunOptions, environment: Map
                 print(f"barograph: waiting up to {settings.drain_seconds:g} s for the collector {where}", file=out)
             end = CommandEnd(CLOCK.now(), runtime, status)
             _summarize(guard.finish(end), end, guard, settings, out)
-            print(f"barograph: job       {_address(job.key, settings.endpoint, environment)}", file=out)
+            print(f"barograph: job       {places.job_address(job.key, settings.endpoint, environment)}", file=out)
         except KeyboardInterrupt:
             print("barograph: interrupted; the sidecar continues delivery in the background", file=out)
         except Exception as error:
@@ -309,12 +308,6 @@ def _unseen(report: DeliveryReport) -> str:
         f"{report.unseen_ranks} of {report.ranks} ranks were not seen: on their nodes {sys.executable} does not run"
         " Barograph, the launcher did not pass on the environment, or the collector was not reached"
     )
-
-
-def _address(job: str, endpoint: str, environment: Mapping[str, str]) -> str:
-    """A job's name, and the address of its page if that is known."""
-    page = places.page(environment, endpoint)
-    return f"{job}, {page.rstrip('/')}/job/{quote(job)}" if page else job
 
 
 def _verdict(report: DeliveryReport, end: CommandEnd, settings: RunOptions) -> str:

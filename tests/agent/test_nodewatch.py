@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,9 +20,11 @@ from barograph_agent.feature_files.writer import SideFileWriter
 from barograph_agent.ring.reader import EXITED
 from barograph_agent.settings import agent
 from barograph_agent.sidecar.nodewatch import ACTIVE_SECONDS, NodeWatch, leave_after, step_options
+from barograph_agent.sidecar.output import MAX_RUNS, JobOutput
 from barograph_agent.sidecar.plan import RING_VARIABLE, RunOptions
 from barograph_agent.sidecar.program import Program
 from barograph_agent.sidecar.step import FACTS, StepOptions
+from barograph_agent.sidecar.watch import Watch
 from barograph_agent.system.clock import Clock
 from barograph_agent.system.disk import Disk
 from barograph_agent.system.system import SYSTEM
@@ -47,12 +50,10 @@ class Node:
         self.endpoint = endpoint
         self.processes: list[subprocess.Popen[bytes]] = []
 
-    def watch(self, endpoint: str = "") -> NodeWatch:
-        return NodeWatch(
-            self.rings,
-            self.active,
-            StepOptions(self.spool, "ada", self.name, RunOptions(endpoint or self.endpoint, DEADLINE_SECONDS, 2**20)),
-        )
+    def watch(self, endpoint: str = "", *, with_output: bool = False) -> NodeWatch:
+        options = RunOptions(endpoint or self.endpoint, DEADLINE_SECONDS, 2**20)
+        output = JobOutput(os.environ, options.endpoint, SYSTEM) if with_output else None
+        return NodeWatch(self.rings, self.active, StepOptions(self.spool, "ada", self.name, options), output=output)
 
     def step(self, name: str = "0.0", facts: str = "") -> Path:
         directory = self.rings / name
@@ -231,6 +232,33 @@ def test_a_node_without_rank_0_delivers_node_blocks_only(node: Node, collector: 
     assert [len(rows(collector, table)) for table in ("jobs", "blocks", "runs")] == [0, 0, 0]
     assert sum(row["count"] for row in rows(collector, "node_blocks")) == 10
     assert [row["host"] for row in rows(collector, "sidecars")] == ["n1"]
+
+
+def test_verdicts_are_appended_to_the_output_of_the_job_after_its_end(
+    node: Node, collector: Collector, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    verdicts = iter([*(f"slow: verdict {number}" for number in range(1, MAX_RUNS)), ""])
+    monkeypatch.setattr(Watch, "verdict", lambda watch: next(verdicts))
+    monkeypatch.setenv("SLURM_JOB_STDOUT", "%x-%j.out")
+    monkeypatch.setenv("SLURM_JOB_WORK_DIR", str(tmp_path))
+    text = tmp_path / "heat-7.out"
+    text.write_text("end\n")
+    steps = [node.step(f"0.{number}", "SLURM_JOB_NAME=heat\n") for number in range(MAX_RUNS + 2)]
+    other = node.step("0.99")
+    for step in steps:
+        node.ring(step)
+    node.ring(other, 1, 2)  # rank 0 is elsewhere
+    watch = node.watch(with_output=True)
+    watch.step()
+    assert text.read_text() == "end\n"
+    finish(watch, node)
+    first, *lines, last = text.read_text().splitlines()
+    assert (first, last) == ("end", "barograph: and 2 more runs, see barograph status")
+    told = [re.fullmatch(r"barograph: lab/7\.0\.(\d+): (.*)", line) for line in lines]
+    assert len({one[1] for one in told if one} & {str(number) for number in range(MAX_RUNS + 2)}) == MAX_RUNS
+    texts = [one[2] for one in told if one]
+    assert texts[0] == "slow: verdict 1"
+    assert texts[-1] == "unknown: no alerts daemon gave a verdict"
 
 
 def test_what_was_asked_for_is_told_by_the_node_of_rank_0(make: Callable[..., Node], collector: Collector) -> None:

@@ -221,6 +221,16 @@ def test_without_an_input_the_small_files_of_the_working_folder_are_known(tree: 
     assert (len(named["inputs"]), named["folder"]) == (1, {})
 
 
+def test_what_a_process_of_the_user_prints_to_is_no_input(tree: Tree) -> None:
+    for name in ("INCAR", "slurm-7.out", "slurm-7.err", "slurm-6.out"):
+        tree.file(f"work/{name}", b"1")
+    tree.process(b"", pid=7)
+    for number, name in ((1, "slurm-7.out"), (2, "slurm-7.err")):
+        (tree.root / f"proc/7/fd/{number}").symlink_to(tree.work / name)
+    assert len(tree.row(b"-parallel")["folder"]) == 2
+    assert len(tree.row(b"slurm-7.out")["folder"]) == 2
+
+
 def test_programs_and_what_they_are_built_from_are_no_inputs(tree: Tree) -> None:
     for name in ("INCAR", "sub/solver.in", "mesh.dat"):
         tree.file(f"work/{name}", b"1")

@@ -102,6 +102,17 @@ def test_a_task_of_a_watched_job_gets_its_variables(node: Node) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("setting", "comment", "mark"),
+    [("", "", ""), ("", "for ada, barograph=verdict", "verdict"), ("output", "", "verdict"), ("elsewhere", "", "")],
+)
+def test_jobs_whose_verdict_is_wanted_are_marked(node: Node, setting: str, comment: str, mark: str) -> None:
+    with (node.etc / "hooks.conf").open("a") as file:
+        file.write(f"verdict={setting}\n")
+    node.begin("slurm-7@n1", "ada", "physics", "all", comment, verdict="verdict")
+    assert (node.active / "slurm-7@n1").read_text() == f"{mark}\n"
+
+
 def test_a_task_keeps_what_it_has_set_itself(node: Node) -> None:
     node.begin("pbs-7@n1")
     found = node.task("pbs-7@n1", LD_PRELOAD="a.so:b.so", BAROGRAPH_RANKS="0,3", BAROGRAPH_FEATURES="/mine")

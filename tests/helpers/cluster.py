@@ -161,7 +161,7 @@ class Cluster:
         self.root = root
         self._window = window
         self.names = [f"n{number}" for number in range(1, nodes + 1)]
-        self._munge = munge
+        self.munge = munge
         self._jobs = 0
         self._write_files()
         self.service = Place(
@@ -214,7 +214,7 @@ class Cluster:
             "shim": shim.library(),
             "collector": ENDPOINT,
             "key": self.root / "keys/nodes.key",
-            "munge_socket": self._munge,
+            "munge_socket": self.munge,
             "cluster": "lab",
         }
         (etc / "hooks.conf").write_text("".join(f"{name}={value}\n" for name, value in values.items()))
@@ -223,7 +223,7 @@ class Cluster:
         """Start collector, modeler or alerts, and wait until it is there."""
         words = {
             "collector": ["--state", self.root / "state", "--listen", ENDPOINT, "--keys", self.root / "keys",
-                          f"--munge={self._munge}"],
+                          f"--munge={self.munge}"],
             "modeler": [f"--window={self._window}", "--collector", ENDPOINT, "--key", self.root / "keys/modeler.key"],
             "alerts": ["--collector", ENDPOINT, "--key", self.root / "keys/alerts.key"],
         }[daemon]  # fmt: skip

@@ -26,7 +26,7 @@ NODES = ("n1", "n2")
 SETTLED_SECONDS = 180.0
 _CONFIGURATION = """\
 ClusterName=lab
-SlurmctldHost={host}(127.0.0.1)
+SlurmctldHost={controller}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
@@ -38,7 +38,6 @@ SlurmctldPidFile={root}/slurmctld.pid
 SlurmdPidFile={root}/slurmd.%n.pid
 SlurmctldLogFile={root}/log/slurmctld.log
 SlurmdLogFile={root}/log/slurmd.%n.log
-SlurmctldPort={port}
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SwitchType=switch/none
@@ -53,15 +52,25 @@ UnkillableStepTimeout=300
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 JobCompType=jobcomp/none
-Prolog={root}/etc/slurm/prolog
-Epilog={root}/etc/slurm/epilog
-TaskProlog={root}/etc/slurm/task-prolog
+Prolog={hooks}/prolog
+Epilog={hooks}/epilog
+TaskProlog={hooks}/task-prolog
 PrologFlags=Alloc
 SlurmdParameters=config_overrides
-NodeName=n[1-2] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first}-{last}] CPUs=4 RealMemory=2000 State=UNKNOWN
-PartitionName=all Nodes=n[1-2] Default=YES MaxTime=INFINITE State=UP
-PartitionName=quiet Nodes=n[1-2] MaxTime=INFINITE State=UP
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+PartitionName=quiet Nodes=ALL MaxTime=INFINITE State=UP
 """
+
+
+def configure(root: Path, controller: str, munge: str | Path, hooks: Path, *lines: str) -> Path:
+    """Write slurm.conf, and make the directories that it names. lines: of the nodes, and others."""
+    for directory in ("state", "log", "slurmd"):
+        (root / directory).mkdir()
+    (root / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n")
+    path = root / "slurm.conf"
+    text = _CONFIGURATION.format(root=root, controller=controller, munge=munge, hooks=hooks)
+    path.write_text(text + "".join(f"{line}\n" for line in lines))
+    return path
 
 
 class Cluster:
@@ -69,7 +78,7 @@ class Cluster:
 
     def __init__(self, root: Path, munge: Path) -> None:
         self.root = root
-        self.python = _interpreter(root)
+        self.python = interpreter(root)
         self.munge = munge
         self.etc, self.work, self.rings, self.spool = (root / name for name in ("etc", "work", "rings", "spool"))
         self.active = root / "active"
@@ -174,9 +183,10 @@ def cluster() -> Iterator[Cluster]:
         munge = Path(stack.enter_context(munged(root / "munge")))
         munge.parent.chmod(0o755)
         made = Cluster(root, munge)
-        _write_configuration(made)
-        for directory in ("state", "log", "slurmd"):
-            (root / directory).mkdir()
+        port, host = free_ports(3), socket.gethostname().partition(".")[0]
+        where = f"NodeHostname={host} NodeAddr=127.0.0.1 Port=[{port + 1}-{port + 2}]"
+        nodes = f"NodeName=n[1-2] {where} CPUs=4 RealMemory=2000"
+        configure(root, f"{host}(127.0.0.1)", munge, made.etc / "slurm", f"SlurmctldPort={port}", nodes)
         environment = {"PATH": "/usr/sbin:/usr/bin", "SLURM_CONF": str(made.configuration)}
         commands = [["slurmctld", "-D"], *(["slurmd", "-D", "-N", node] for node in NODES)]
         for command in commands:
@@ -185,7 +195,7 @@ def cluster() -> Iterator[Cluster]:
         yield made
 
 
-def _interpreter(root: Path) -> Path:
+def interpreter(root: Path) -> Path:
     """A Python with Barograph that USER may run: this one, or the system's where this one is closed to others."""
     wrapper = root / "python"
     path = os.pathsep.join([sysconfig.get_path("purelib"), *(str(REPOSITORY / name) for name in ("agent", "deploy"))])
@@ -205,14 +215,6 @@ def _interpreter(root: Path) -> Path:
         if subprocess.run(command, cwd="/", capture_output=True, check=False).returncode == 0:
             return python
     return missing(f"Slurm: {USER} can run neither {sys.executable} nor {wrapper}, or not read {REPOSITORY}")
-
-
-def _write_configuration(made: Cluster) -> None:
-    port = free_ports(3)
-    host = socket.gethostname().partition(".")[0]
-    places = {"root": made.root, "munge": made.munge, "host": host, "port": port, "first": port + 1, "last": port + 2}
-    made.configuration.write_text(_CONFIGURATION.format(**places))
-    (made.root / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n")
 
 
 def _start(command: Sequence[str], environment: dict[str, str], root: Path) -> subprocess.Popen[bytes]:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from barograph_agent.system.network import is_listening
 
@@ -31,6 +32,12 @@ def page(environment: Mapping[str, str], endpoint: str) -> str:
     local = re.fullmatch(r"tcp://(127\.0\.0\.1|localhost):(\d+)", endpoint)
     address = f"{local[1]}:{int(local[2]) + PAGE_OFFSET}" if local else ""
     return f"http://{address}" if address and is_listening(f"tcp://{address}") else ""
+
+
+def job_address(job: str, endpoint: str, environment: Mapping[str, str]) -> str:
+    """A job's name, and the address of its page if that is known."""
+    address = page(environment, endpoint)
+    return f"{job}, {address.rstrip('/')}/job/{quote(job)}" if address else job
 
 
 class EndpointError(argparse.ArgumentTypeError, ValueError):

@@ -25,9 +25,11 @@ from barograph_agent.deliver.spool import SpoolError
 from barograph_agent.job.identity import clean
 from barograph_agent.settings import agent, places
 from barograph_agent.sidecar.main import Sidecar, orphans
+from barograph_agent.sidecar.output import JobOutput, NoOutput, is_verdict_wanted
 from barograph_agent.sidecar.plan import PLAN, RunOptions, load_plan, myself, save
 from barograph_agent.sidecar.program import Program
 from barograph_agent.sidecar.step import Step, StepOptions
+from barograph_agent.sidecar.watch import Watch
 from barograph_agent.system.system import SYSTEM, System
 
 LEAVE_SECONDS: Final = 60.0
@@ -45,7 +47,9 @@ class NodeWatch(Sidecar[Program]):
         settings: StepOptions,
         environment: Mapping[str, str] = os.environ,
         system: System = SYSTEM,
+        output: JobOutput | None = None,
     ) -> None:
+        """output: takes the verdicts, where they are wanted."""
         super().__init__(settings.spool, settings.run.endpoint, settings.run.drain_seconds, system=system)
         self._rings = rings
         self._active = active
@@ -53,6 +57,7 @@ class NodeWatch(Sidecar[Program]):
         self._environment = environment
         self._steps: dict[str, Step] = {}
         self._has_ended = False
+        self._output = output
 
     @property
     def is_over(self) -> bool:
@@ -91,10 +96,22 @@ class NodeWatch(Sidecar[Program]):
                 with contextlib.suppress(OSError):
                     program.end(self._system.clock.now())
 
+    def release(self, watch: Watch) -> None:
+        """Close a program, after the verdict on it where that is wanted."""
+        if self._output is not None and watch.delivered and watch.reports_job and watch in self.programs.values():
+            self._output.add(watch)
+        super().release(watch)
+
     def leave(self) -> None:
-        """Release programs, and delete the job's directory of rings unless a program still runs."""
+        """Release programs, write the verdicts, and delete the job's directory of rings unless a program still runs."""
         running = any(not program.ended for program in self.programs.values())
         super().leave()
+        # Before its end the job itself writes to its output, and not necessarily at the end of the file.
+        if self._output is not None and self._has_ended:
+            try:
+                self._output.append(self._settings.node)
+            except (NoOutput, OSError) as error:
+                print(f"barograph: no verdict in the output of the job: {error}", file=sys.stderr)
         # The same job may have started again on this node.
         if not (running or self._active.exists()):
             shutil.rmtree(self._rings, ignore_errors=True)
@@ -160,7 +177,8 @@ def main(arguments: list[str]) -> int:
     if complaint:
         print(f"barograph: {complaint}; going on without this file", file=sys.stderr)
     settings = step_options(spool, rings.name.rpartition("@")[2], environment)
-    watch = NodeWatch(rings, active, settings, environment)
+    output = JobOutput(environment, settings.run.endpoint, SYSTEM) if is_verdict_wanted(active, SYSTEM.disk) else None
+    watch = NodeWatch(rings, active, settings, environment, output=output)
     signal.signal(signal.SIGTERM, lambda number, frame: watch.stop())
     leave_after(active, LEAVE_SECONDS + 2 * settings.run.drain_seconds, lambda: os._exit(1))
     watch.run()

@@ -18,6 +18,7 @@ from barograph_agent.ring.reader import Ring, RingError
 from barograph_agent.settings import places
 from barograph_agent.sidecar.plan import RunOptions, begin_run
 from barograph_agent.sidecar.program import Program, started_at
+from barograph_agent.system.disk import Disk
 from barograph_agent.system.system import SYSTEM, System
 
 FACTS: Final = "step"
@@ -101,7 +102,7 @@ class Step:
         settings = self._settings
         command = self._system.processes.command(ring.pid)
         job = from_environment(
-            self._environment | self._read_facts(),
+            self._environment | facts(self._directory, self._system.disk),
             command=command,
             user=settings.user,
             host=settings.node,
@@ -130,11 +131,6 @@ class Step:
             raise
         return program
 
-    def _read_facts(self) -> dict[str, str]:
-        text = self._system.disk.read(self._directory / FACTS, MAX_FACTS_BYTES).decode(errors="replace")
-        facts = (line.partition("=") for line in text.splitlines())
-        return {name: value for name, _, value in facts if value}
-
     def _findings(self, command: list[str]) -> rules.Findings:
         """Result of the site's rules; empty if they are invalid, which `barograph doctor` reports."""
         path = places.rules(self._environment)
@@ -142,6 +138,13 @@ class Step:
             return rules.apply(rules.read(path), command) if path else rules.Findings()
         except rules.RulesError:
             return rules.Findings()
+
+
+def facts(directory: Path, disk: Disk) -> dict[str, str]:
+    """The job's variables in the environment of the tasks of a step. Raises OSError."""
+    text = disk.read(directory / FACTS, MAX_FACTS_BYTES).decode(errors="replace")
+    lines = (line.partition("=") for line in text.splitlines())
+    return {name: value for name, _, value in lines if value}
 
 
 def _mark(directory: Path) -> Path:

@@ -167,13 +167,28 @@ class Watch:
             spooled=spooled,
             dropped=lost + dropped,
             reached=self.link.connected,
-            verdict=self._verdict() if self.delivered else "",
+            verdict=self.verdict() if self.delivered else "",
             notes=self.notes + self._refusals(),
             delivered=self.delivered,
             trouble=self.link.trouble if self.link.is_full else "",
             nodes=len(others.known) + bool(here),
             unseen_ranks=max(ranks - here - others.ranks, 0) if self.plan.has_companions else 0,
         )
+
+    def verdict(self) -> str:
+        """Wait for the sentence of the final score; empty where none comes within VERDICT_SECONDS."""
+        monotonic = self._system.clock.monotonic
+        deadline, pause = monotonic() + min(VERDICT_SECONDS, self.plan.drain_seconds), 0.02
+        while (left := deadline - monotonic()) > 0:
+            # Time is left for another one, which a collector that has been restarted meanwhile receives.
+            answer = self.link.read("scores", -1, 1, self.plan.job.key, 0.75 * left, 0.5 * left)
+            if answer is not None and answer.rows:
+                columns = wire.unpack(answer.columns, wire.READ_KINDS["scores"], answer.rows, strict=False)
+                if columns["final"][0]:
+                    return str(columns["sentence"][0])
+            self.link.pump(pause)
+            pause = min(2.0 * pause, VERDICT_POLL_SECONDS)
+        return ""
 
     def close(self) -> None:
         """Close; undelivered messages stay on disk for the next watch."""
@@ -313,7 +328,7 @@ class Watch:
         self._append_node(ended=True)
         seen, lost = self._ring_set.counted()
         seen, lost = seen + self._state.others.seen, lost + self._state.others.lost
-        if self.plan.has_companions or (self._reports_job and not self.plan.is_companion):
+        if self.plan.has_companions or (self.reports_job and not self.plan.is_companion):
             values = {
                 "ended_at": end.ended_at,
                 "runtime_seconds": end.runtime_seconds,
@@ -336,7 +351,7 @@ class Watch:
         self._system.disk.remove_tree(Path(self.plan.ring_directory))
 
     @property
-    def _reports_job(self) -> bool:
+    def reports_job(self) -> bool:
         """True on the node of rank 0, and under a launcher whose run has one sidecar."""
         if self._ring_set.has_first_rank:
             return True
@@ -356,7 +371,7 @@ class Watch:
     def _append_work(self, *, final: bool) -> None:
         """Append the row of `works`, once per run, when it is known what was asked for."""
         first = self._ring_set.first
-        if self._state.asked or self._work == "none" or not self._reports_job or first is None:
+        if self._state.asked or self._work == "none" or not self.reports_job or first is None:
             return
         now = self._system.clock.monotonic()
         self._known_at = min(self._known_at, now)
@@ -386,7 +401,7 @@ class Watch:
     def _append_job(self, *, final: bool = False) -> None:
         """Append the row of `jobs`, once per run and by one of its sidecars. final: if no other has done it."""
         is_left = final and self.plan.has_companions and not self._state.others.has_first
-        if self._state.announced or not (is_left or (self._reports_job and (final or self._has_all_ranks()))):
+        if self._state.announced or not (is_left or (self.reports_job and (final or self._has_all_ranks()))):
             return
         progress, job = self._state.progress, self.plan.job
         if (first := self._ring_set.first) is not None and self.plan.has(first[0], self._system.processes):
@@ -436,17 +451,3 @@ class Watch:
     def _note(self, line: str) -> None:
         if line not in self.notes:
             self.notes.append(line)
-
-    def _verdict(self) -> str:
-        monotonic = self._system.clock.monotonic
-        deadline, pause = monotonic() + min(VERDICT_SECONDS, self.plan.drain_seconds), 0.02
-        while (left := deadline - monotonic()) > 0:
-            # Time is left for another one, which a collector that has been restarted meanwhile receives.
-            answer = self.link.read("scores", -1, 1, self.plan.job.key, 0.75 * left, 0.5 * left)
-            if answer is not None and answer.rows:
-                columns = wire.unpack(answer.columns, wire.READ_KINDS["scores"], answer.rows, strict=False)
-                if columns["final"][0]:
-                    return str(columns["sentence"][0])
-            self.link.pump(pause)
-            pause = min(2.0 * pause, VERDICT_POLL_SECONDS)
-        return ""

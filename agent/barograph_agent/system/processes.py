@@ -8,11 +8,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 _MOST_BYTES: Final = 2**16
+MAX_OUTPUTS: Final = 4096
 UNCERTAIN: Final = -2
 """No start time: whether there is such a process cannot be told."""
 _GONE: Final = (errno.ENOENT, errno.ESRCH)
@@ -35,11 +37,11 @@ class Processes:
         UNCERTAIN where that cannot be told, as for want of a descriptor.
         """
         try:
-            stat = Path(f"{self.root}/proc/{pid}/stat").read_text(errors="replace")
+            text = Path(f"{self.root}/proc/{pid}/stat").read_text(errors="replace")
         except OSError as error:
             return -1 if error.errno in _GONE else UNCERTAIN
         # The command name may contain spaces and brackets; the other fields follow the last bracket.
-        fields = stat.rpartition(")")[2].split()
+        fields = text.rpartition(")")[2].split()
         return -1 if fields[0] == "Z" else int(fields[19])
 
     def environment(self, pid: int) -> dict[str, str]:
@@ -101,6 +103,20 @@ class Processes:
             return os.stat(f"{self.root}/proc/{pid}").st_uid  # noqa: PTH116
         except OSError:
             return -1
+
+    def outputs(self, user: int) -> set[tuple[int, int]]:
+        """Regular files that are standard output or error of a process of this user: their devices and inodes.
+
+        Of at most MAX_OUTPUTS processes, those with the highest ids.
+        """
+        found = set()
+        for pid in [one for one in self.ids() if self.user(one) == user][-MAX_OUTPUTS:]:
+            for number in (1, 2):
+                with contextlib.suppress(OSError):
+                    status = os.stat(f"{self.root}/proc/{pid}/fd/{number}")  # noqa: PTH116
+                    if stat.S_ISREG(status.st_mode):
+                        found.add((status.st_dev, status.st_ino))
+        return found
 
     @contextlib.contextmanager
     def on_core(self, core: int) -> Iterator[None]:

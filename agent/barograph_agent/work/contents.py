@@ -79,6 +79,8 @@ class Contents:
         self._left = TOTAL_BYTES
         self._known: OrderedDict[str, str] | None = None
         self._learned = False
+        self.outputs: set[tuple[int, int]] = set()
+        """Devices and inodes of files that have no digest because processes write to them."""
 
     def of_file(self, path: Path, changed_before: float = math.inf, most_bytes: float = math.inf) -> Content | None:
         """The content of a file, None if there is no regular file.
@@ -165,8 +167,8 @@ class Contents:
         size = before.st_size
         if before.st_mtime >= changed_before:
             return Content("", size, "written since the program started")
-        if size > most_bytes:
-            return Content("", size, f"more than {most_bytes} bytes")
+        if (before.st_dev, before.st_ino) in self.outputs or size > most_bytes:
+            return Content("", size, "written by a process" if size <= most_bytes else f"more than {most_bytes} bytes")
         planned = sum(length for _, length in parts(size))
         if planned > self._left:
             return Content("", size, f"not read: more than {TOTAL_BYTES // 2**20} MB in all files")
