@@ -95,3 +95,23 @@ def test_the_output_of_a_job_that_does_not_ask_for_its_verdict_is_its_own(nodes:
     slurm.end(job)
     wait_until(lambda: nodes.rows("runs", job), "it is in the log", every=0.3)
     assert slurm.output(job) == "end\n"
+
+
+@pytest.mark.parametrize("options", [[], ["--comment=barograph=off"]], ids=["with hooks", "without hooks"])
+def test_barograph_run_in_a_script_sees_all_nodes_of_srun(nodes: Cluster, slurm: Batch, options: list[str]) -> None:
+    variables = {
+        "COLLECTOR": ENDPOINT,
+        "KEY": "/etc/barograph/nodes.key",
+        "MUNGE_SOCKET": nodes.munge,
+        "CLUSTER": "lab",
+    }
+    exports = "".join(f"export BAROGRAPH_{name}={value}\n" for name, value in variables.items())
+    program = f"{slurm.watched} {nodes.root}/steps 3 {MICROSECONDS} {HALO} 8"
+    run = "/opt/barograph/bin/python -m barograph run --"
+    job = slurm.submit(f"{exports}{run} srun --mpi=pmi2 {program}\necho status $?", 4, "--nodes=4", *options)
+    output = slurm.end(job)
+    found = re.search(r"^barograph: intervals ([\d,]+) seen on 4 ranks of 4 nodes, ([\d,]+) stored$", output, re.M)
+    assert found, output
+    assert found[1] == found[2]
+    assert output.endswith("status 0\n")
+    assert [row["nodes"] for row in nodes.rows("jobs", job)] == [4]
