@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from barograph_agent.system.clock import CLOCK, Clock
 from barograph_collector.daemon.families import counter, gauge
 from barograph_collector.ingest.counters import Counters, Durations
+from barograph_collector.lake.publisher import LakeFigures
 
 
 class Exporter(Collector):
@@ -45,6 +46,35 @@ class Exporter(Collector):
             ("wal_bytes", "Size of the write-ahead log, in bytes.", _size(wal)),
         ):
             yield gauge(f"barograph_collector_{name}", text, value)
+
+
+class LakeExporter(Collector):
+    """Exposes the figures of a publisher."""
+
+    def __init__(self, figures: LakeFigures, clock: Clock = CLOCK) -> None:
+        self._figures = figures
+        self._clock = clock
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics with their present values."""
+        figures = self._figures
+        lag = figures.lag_seconds(self._clock.monotonic())
+        for family, name, text, value in (
+            (gauge, "last_offset", "Offset of the last row in the lake.", figures.position),
+            (gauge, "lag_seconds", "Age of the oldest rows of the database that the lake lacks, in seconds.", lag),
+            (counter, "rows", "Rows brought into the lake since the start.", figures.rows),
+            (counter, "files", "Parquet files written for them.", figures.files),
+            (counter, "bytes", "Size of these files, in bytes.", figures.bytes),
+            (
+                counter,
+                "failures",
+                "Failed attempts to bring rows into the lake.",
+                figures.failures,
+            ),
+        ):
+            yield family(f"barograph_lake_{name}", text, value)
+        name, text = "barograph_lake_commit_seconds", "Duration of batches, from reading to commit, in seconds."
+        yield SummaryMetricFamily(name, text, figures.commits.count, figures.commits.seconds)
 
 
 def _metric(name: str, about: Mapping[str, Any], value: Any) -> Metric:

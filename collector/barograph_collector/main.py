@@ -20,7 +20,9 @@ from barograph_collector.daemon.notify import Notifier
 from barograph_collector.daemon.options import run_daemon
 from barograph_collector.daemon.reload import Reload
 from barograph_collector.daemon.service import CannotListen, CannotStart, Exit, Shutdown, daemon_registry, serve_metrics
-from barograph_collector.exporter import Exporter
+from barograph_collector.exporter import Exporter, LakeExporter
+from barograph_collector.lake.extensions import LakeError, extension
+from barograph_collector.lake.publisher import Publisher
 from barograph_collector.server import Collector
 from barograph_collector.settings import CollectorSettings
 from barograph_collector.storage.connection import StoreError
@@ -43,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _start(configuration: Configuration[CollectorSettings]) -> int:
     try:
         return _serve(configuration)
-    except (StoreError, KeysError) as error:
+    except (StoreError, KeysError, LakeError) as error:
         raise CannotStart(str(error), Exit.STATE) from None
 
 
@@ -55,12 +57,15 @@ def _serve(configuration: Configuration[CollectorSettings]) -> int:
     settings = configuration.settings
     notifier = Notifier(os.environ)
     state = settings.state or Path()
+    if settings.lake is not None:
+        extension("ducklake")
     keyring = Keyring(settings.keys) if settings.keys else None
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"cannot create the state directory {state}: {error.strerror}") from None
     with Shutdown() as shutdown, Store(state / "log.duckdb") as store:
+        publisher = Publisher(store, settings.lake) if settings.lake is not None else None
         collector = Collector(
             store,
             settings.listen,
@@ -70,9 +75,12 @@ def _serve(configuration: Configuration[CollectorSettings]) -> int:
             rows_per_second=settings.rate,
             retention=Retention(settings.keep_days, settings.keep_bytes),
             reserve_bytes=settings.reserve,
+            publisher=publisher,
         )
         registry, beat = daemon_registry("collector")
         registry.register(Frozen(Exporter(collector.counters, store.path), collector.counters.still))
+        if publisher is not None:
+            registry.register(LakeExporter(publisher.figures))
 
         def apply() -> None:
             now = configuration.settings

@@ -1,4 +1,4 @@
-"""The collector as an object: seven threads around a store.
+"""The collector as an object: seven threads around a store, and an eighth with a lake.
 
 - receiver: owns the socket and the streams, checks messages, holds reads that wait for rows, and sends all answers.
 - appender: makes messages durable in the journal, after which they are acknowledged.
@@ -6,6 +6,7 @@
 - reader: answers reads.
 - two queriers: answer SQL queries.
 - authenticator: verifies credentials and looks up streams for hellos.
+- publisher: brings rows that are in the database into the lake.
 
 So a checkpoint delays no acknowledgement, and a long query no daemon. Every queue is bounded: a stream by its
 credit, all streams together by `receiver.QUEUE_BYTES`, requests by their number.
@@ -34,6 +35,7 @@ from barograph_collector.ingest.counters import Counters
 from barograph_collector.ingest.space import DiskSpace
 from barograph_collector.ingest.streams import Streams
 from barograph_collector.ingest.writer import DatabaseWriter
+from barograph_collector.lake.publisher import Publisher
 from barograph_collector.net.answerer import Answerer
 from barograph_collector.net.final_scores import FinalScores
 from barograph_collector.net.receiver import Receiver
@@ -68,6 +70,7 @@ class Collector:
         rows_per_second: float = ROWS_PER_SECOND,
         retention: Retention = KEEP_ALL,
         reserve_bytes: int = 0,
+        publisher: Publisher | None = None,
         mailbox: WakeupQueue[Callable[[], object]] | None = None,
         open_socket: Callable[..., RouterSocket] = RouterSocket,
     ) -> None:
@@ -75,7 +78,8 @@ class Collector:
 
         keyring: the clients that may connect; None for all. munge_socket: see `credentials.Verifier`.
         rows_per_second: the rate limit of each producer. retention: which days of raw rows are kept. reserve_bytes:
-        with less than this free on the disk no rows are accepted. mailbox, open_socket: simulated ones.
+        with less than this free on the disk no rows are accepted. publisher: of the lake, None without one.
+        mailbox, open_socket: simulated ones.
         """
         self.counters = Counters(last_offset=store.head, table_rows=store.database.row_counts())
         self.endpoint = listen
@@ -103,6 +107,7 @@ class Collector:
             system=system,
             news=lambda: self._call(self._router.answer_ready),
         )
+        self.publisher = publisher
         self._querier = Querier(store, self._writer.settle)
         self._threads: list[threading.Thread] = []
         self._pulse = system.threads.event()
@@ -172,6 +177,7 @@ class Collector:
             ("follower", rounds.run),
             *(("querier", queries.run) for _ in range(QUERY_THREADS)),
             ("authenticator", authenticator.run),
+            *((("publisher", self.publisher.run),) if self.publisher is not None else ()),
         ):
             self._threads.append(threads.start(name, functools.partial(self._run, name, work)))
 
@@ -185,6 +191,8 @@ class Collector:
         self._querier.stop()
         self._appender.end()
         self._writer.end()
+        if self.publisher is not None:
+            self.publisher.end()
         if receiver.is_alive():
             self._call(self._receiver.stop_intake)
         else:

@@ -69,6 +69,10 @@ class CollectorSettings(DaemonSettings, frozen=True):
     reserve: Annotated[Size, Option("free disk space below which rows are refused; reads continue", reloads=True)] = (
         512 * 2**20
     )
+    lake: Annotated[
+        Directory,
+        Option("directory of the lake, which gets all rows as Parquet; needs barograph[lake]", otherwise="no lake"),
+    ] = None
     metrics: Metrics = ("127.0.0.1", 7451)
 
     def check(self) -> None:

@@ -28,8 +28,9 @@ from barograph_collector.daemon.notify import Notifier
 from barograph_collector.daemon.quarantine import Quarantine, QuarantineExporter
 from barograph_collector.daemon.reload import Reload
 from barograph_collector.daemon.service import Exit, daemon_registry
-from barograph_collector.exporter import Exporter
+from barograph_collector.exporter import Exporter, LakeExporter
 from barograph_collector.ingest.counters import Counters
+from barograph_collector.lake.publisher import LakeFigures
 from barograph_collector.storage.layout import OWN_COLUMNS
 from barograph_modeler.features.forecaster import FeatureForecaster
 from barograph_modeler.forecasts.forecaster import Forecaster
@@ -195,6 +196,7 @@ def exposed() -> dict[str, list[Metric]]:
         "Every daemon": [daemon],
         "Modeler and alerts, both": [QuarantineExporter(quarantined())],
         "Collector": [Exporter(Counters(), Path("nowhere/log.duckdb"))],
+        "The lake": [LakeExporter(LakeFigures())],
         "Modeler": [
             ModelerExporter(Learner(), Forecaster(PredictorLibrary(Inline())), inline_features(), ChangeWatch()),
             ModelerExporter(learner, forecaster, feature_forecaster(), rebuilt()),

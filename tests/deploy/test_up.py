@@ -42,6 +42,15 @@ def test_a_killed_daemon_is_restarted_and_ctrl_c_stops_all_in_order(tmp_path):
     assert "is killed" not in service.log.read_text()
 
 
+def test_up_brings_rows_into_a_lake(tmp_path):
+    lake = tmp_path / "lake"
+    with Up(tmp_path, f"--lake={lake}") as service:
+        service.wait_for(f"the lake {lake} has rows up to 0")
+        command = [sys.executable, "-m", "barograph", "run", "--", "true"]
+        subprocess.run(command, env=service.environment, check=True, timeout=120)
+        wait_until(lambda: list(lake.rglob("main/runs/**/*.parquet")), "the row of the run is in the lake")
+
+
 def test_daemons_end_when_their_supervisor_is_killed(tmp_path):
     with Up(tmp_path) as service:
         pids = [service.pid(name) for name in DAEMONS]

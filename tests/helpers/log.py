@@ -21,6 +21,7 @@ import zmq
 from barograph_agent.deliver.keys import ClientKey
 from barograph_agent.protocol import wire
 from barograph_collector.ingest import writer
+from barograph_collector.lake.publisher import Publisher
 from barograph_collector.server import Collector
 from barograph_collector.storage.store import Store
 
@@ -58,13 +59,18 @@ def blocks(rows: int, first: int = 0, job: str = "test/1.0.0") -> dict[str, Any]
 
 
 @contextmanager
-def collector_on(path: Path, listen: str = "tcp://127.0.0.1:0", **options: Any) -> Iterator[Collector]:
+def collector_on(
+    path: Path,
+    listen: str = "tcp://127.0.0.1:0",
+    publisher_of: Callable[[Store], Publisher | None] = lambda store: None,
+    **options: Any,
+) -> Iterator[Collector]:
     """A collector in this process, over the database at `path`; options are the collector's.
 
     A read of it waits for what is durable, however long the disk takes for that.
     """
     with patch.object(writer, "SETTLE_SECONDS", DEADLINE_SECONDS), Store(path) as store:
-        collector = Collector(store, listen, **options)
+        collector = Collector(store, listen, publisher=publisher_of(store), **options)
         collector.start()
         try:
             yield collector

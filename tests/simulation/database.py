@@ -118,7 +118,7 @@ class SimulatedDatabase:
     def roll_up(self) -> None:
         pass
 
-    def drop_days(self, retention: Retention, today: int) -> int:
+    def drop_days(self, retention: Retention, today: int, upto: int) -> int:
         return 0
 
     def row_counts(self) -> dict[str, int]:

@@ -40,6 +40,8 @@ class Database:
             self.head = self._one(f'SELECT coalesce(max("{OFFSET}"), 0) FROM "{STREAMS}"')
             self.heads = {name: self.pages.read(name, -1, 1).next_offset for name in LOG_COLUMNS}
             """The offset of the last row of each table, 0 for none."""
+            self.name = str(self._row("SELECT name FROM identity")[0])
+            """Of this log, among those that write to one lake."""
             self._marks = self._one(f'SELECT count(*) FROM "{STREAMS}"')
             self._compact_at = MARKS_LIMIT
         except BaseException as error:
@@ -110,10 +112,13 @@ class Database:
         """Write the WAL into the file. Raises duckdb.Error, also during other transactions."""
         self._writer.execute("CHECKPOINT")
 
-    def drop_days(self, retention: Retention, today: int) -> int:
-        """Drop days by retention, the oldest first; returns how many. Raises duckdb.Error."""
+    def drop_days(self, retention: Retention, today: int, upto: int) -> int:
+        """Drop days by retention, the oldest first; returns how many. Raises duckdb.Error.
+
+        upto: an offset; days with rows beyond it stay.
+        """
         dropped = 0
-        while len(days := self.partitions.days) > 1:
+        while len(days := self.partitions.days) > 1 and days[1].first_offset <= upto + 1:
             expired = retention.days and days[0].day < today - retention.days
             if not expired and not (retention.bytes and self._daily_bytes(retention.bytes) > retention.bytes):
                 break
@@ -127,8 +132,7 @@ class Database:
 
     def _daily_bytes(self, limit: int) -> int:
         """Size of the daily tables in the file; of all tables if that is within the limit. Free blocks do not count."""
-        row: Any = self._writer.execute("SELECT block_size, used_blocks FROM pragma_database_size()").fetchone()
-        block_size, blocks = int(row[0]), int(row[1])
+        block_size, blocks = map(int, self._row("SELECT block_size, used_blocks FROM pragma_database_size()"))
         if block_size * blocks <= limit:
             return block_size * blocks
         # What is kept for ever, whoever wrote it, is no reason to drop what others wrote on any day.
@@ -164,5 +168,8 @@ class Database:
             raise StoreError(f"table {table!r} in {self.path} took {stored} rows, expected {rows.num_rows}")
 
     def _one(self, query: str) -> int:
+        return int(self._row(query)[0])
+
+    def _row(self, query: str) -> tuple[Any, ...]:
         row: Any = self._writer.execute(query).fetchone()
-        return int(row[0])
+        return tuple(row)

@@ -39,6 +39,8 @@ OWN_COLUMNS: Final = {
         "min_seconds": "DOUBLE",
         "max_seconds": "DOUBLE",
     },
+    # One row: the name of this log among those that write to one lake, drawn at random when the file is created.
+    "identity": {"name": "VARCHAR"},
     "partitions": {"day": "BIGINT", "first_offset": "BIGINT", "rolled_up": "BOOLEAN"},
 }
 """Columns and types of the collector's own tables."""

@@ -6,6 +6,7 @@ in one transaction and do not change the version.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -36,6 +37,8 @@ def migrate(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
             if name not in DAILY:
                 connection.execute(f'CREATE TABLE IF NOT EXISTS "{name}" ({declared(columns)})')
                 _add_columns(connection, path, name, name, columns)
+        if connection.execute("SELECT name FROM identity").fetchone() is None:
+            connection.execute("INSERT INTO identity VALUES (?)", [secrets.token_hex(6)])
         for day, first_offset in connection.execute("SELECT day, first_offset FROM partitions").fetchall():
             partition = Partition(day, first_offset)
             partition.create(connection)

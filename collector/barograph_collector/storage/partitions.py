@@ -31,7 +31,12 @@ class Partition:
 
     def table(self, name: str) -> str:
         """The name of this day's partition of a daily table."""
-        return f"{name}_{_EPOCH + datetime.timedelta(days=self.day):%Y%m%d}"
+        return f"{name}_{self.date:%Y%m%d}"
+
+    @property
+    def date(self) -> datetime.date:
+        """The day."""
+        return _EPOCH + datetime.timedelta(days=self.day)
 
 
 class Partitions:

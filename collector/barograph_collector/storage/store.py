@@ -49,6 +49,8 @@ class Store:
         Rows belong to the day of their commit by the system's clock.
         """
         self.path = path
+        self.published = 2**63 - 1
+        """Retention drops no rows beyond this offset: with a lake, those that it does not have."""
         self._swap = system.threads.lock()
         self.unusable = system.threads.event()
         self._open_database = open_database
@@ -136,7 +138,8 @@ class Store:
         """Roll up days that have ended, then drop days; returns how many were dropped. Raises duckdb.Error."""
         self.database.partitions.roll_up()
         today = self.today
-        return self.database.drop_days(replace(retention, days=0) if self.calendar.held else retention, today)
+        retention = replace(retention, days=0) if self.calendar.held else retention
+        return self.database.drop_days(retention, today, self.published)
 
     def reopen(self, last: int) -> None:
         """Open the database again after a failure, and replay the journal up to message `last`.

@@ -69,7 +69,7 @@ def plan(options: argparse.Namespace, environment: Mapping[str, str]) -> Service
         return SupervisedDaemon(name, [sys.executable, "-m", f"barograph_{name}.main", *config, *metrics, *arguments])
 
     # Settings of all daemons are validated before the first one starts.
-    log, modeler = settings(CollectorSettings), settings(ModelerSettings, "window")
+    log, modeler = settings(CollectorSettings, "lake"), settings(ModelerSettings, "window")
     settings(AlertsSettings, "alpha", "margin")
     page = settings(PageSettings)
     endpoint = _reachable(log.listen if options.port is None else f"tcp://127.0.0.1:{options.port}")
@@ -83,7 +83,7 @@ def plan(options: argparse.Namespace, environment: Mapping[str, str]) -> Service
         host, number = modeler.metrics
         arguments.append(f"--modeler=http://{_here(host)}:{number}")
     daemons = [
-        daemon("collector", 1, f"--state={state}", *listen),
+        daemon("collector", 1, f"--state={state}", *listen, *passed("lake")),
         daemon("modeler", 2, collector, *snapshots, *passed("window")),
         daemon("alerts", 3, collector, *passed("alpha", "margin")),
         SupervisedDaemon("page", [sys.executable, "-m", "barograph", "page", *arguments], reloads=False),
@@ -148,7 +148,12 @@ def main(arguments: Sequence[str]) -> int:
         help="port of the log on 127.0.0.1; metrics and page use the next four "
         f"(default: as configured, else {DEFAULT_PORT})",
     )
-    for section, name in ((AlertsSettings, "alpha"), (AlertsSettings, "margin"), (ModelerSettings, "window")):
+    for section, name in (
+        (CollectorSettings, "lake"),
+        (AlertsSettings, "alpha"),
+        (AlertsSettings, "margin"),
+        (ModelerSettings, "window"),
+    ):
         add_option(parser, declared(section)[name])
     options = parser.parse_args(arguments)
     if options.port is not None and not 1024 <= options.port <= 65531:

@@ -1,0 +1,188 @@
+"""The catalog of the lake: DuckLake tables, and one committer that registers files and its position as one.
+
+The position is in the commit itself, in its `extra_info`: the offset up to which the rows of each collector are in the
+lake. A commit whose outcome is unknown is looked up there; it is never repeated.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import msgspec
+
+from barograph_agent.system.system import SYSTEM, System
+from barograph_collector.lake.extensions import LakeError, extension
+from barograph_collector.lake.files import LakeFile, literal
+from barograph_collector.lake.layout import COLLECTOR, columns, partition
+from barograph_collector.storage.connection import first_line, transaction
+from barograph_collector.storage.layout import LOG_COLUMNS, OFFSET, declared
+
+AUTHOR: Final = "barograph"
+CATALOG_FILE: Final = "catalog.ducklake"
+DATA: Final = "data"
+_LOCK_FILE: Final = "committer.lock"
+_CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
+    "memory_limit": "512MB",
+    "threads": 1,
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+}
+
+
+class _Positions(msgspec.Struct):
+    """The extra information of a commit."""
+
+    positions: dict[str, int]
+
+
+class Catalog:
+    """The committer of the lake in `directory`; for one thread. At most one process has it open."""
+
+    def __init__(self, directory: Path, collector: str, system: System = SYSTEM) -> None:
+        """Nothing is opened. collector: a name that no other producer of rows of this lake has."""
+        self.directory = directory
+        self.data = directory / DATA
+        self._collector = collector
+        self._disk = system.disk
+        self._lock = -1
+        self.connection = duckdb.connect(config=_CONFIG)
+        # Otherwise Python variables could be read as tables.
+        self.connection.execute("SET python_enable_replacements = false")
+        self.connection.execute(f"LOAD {literal(str(extension('ducklake')))}")
+
+    def open(self, known: int) -> int:
+        """The offset up to which rows of this collector are in the lake, 0 for none. Creates missing tables.
+
+        known: a position that the lake has had; above 0 no lake is created. Raises LakeError.
+        """
+        self.check(known)
+        with self._attached(create=not known):
+            self._create_tables()
+            position = self._positions().get(self._collector, 0)
+        if position < known:
+            raise LakeError(
+                f"the lake {self.directory} has rows of collector {self._collector} up to {position},"
+                f" expected {known} at least: it is an older copy, or another lake"
+            )
+        return position
+
+    def check(self, known: int) -> None:
+        """Raises LakeError where the lake, which has had this position, is not there: an empty directory is none."""
+        for name in (CATALOG_FILE, DATA):
+            if known and not self._disk.exists(self.directory / name):
+                raise LakeError(
+                    f"the lake {self.directory} has no {name}, expected one with rows up to {known}:"
+                    " is its file system mounted?"
+                )
+
+    def commit(self, files: Sequence[LakeFile], before: int, position: int) -> None:
+        """Register files and the new position in one transaction.
+
+        before: the position that the lake must have. Raises LakeError; whether the commit has happened is then unknown.
+        """
+        with self._attached(), transaction(self.connection):
+            positions = self._positions()
+            if (found := positions.get(self._collector, 0)) != before:
+                raise LakeError(
+                    f"the lake {self.directory} has rows of collector {self._collector} up to {found},"
+                    f" expected {before}: another process has written them"
+                )
+            positions[self._collector] = position
+            info = msgspec.json.encode(_Positions(positions)).decode()
+            message = f"rows {before + 1} to {position} of {self._collector}"
+            self.connection.execute(
+                f"CALL lake.set_commit_message('{AUTHOR}', {literal(message)}, extra_info => {literal(info)})"
+            )
+            for file in files:
+                self.connection.execute(
+                    f"CALL ducklake_add_data_files('lake', {literal(file.table)}, {literal(str(file.path))},"
+                    " hive_partitioning => true)"
+                )
+
+    def close(self) -> None:
+        """Let another committer in."""
+        self.connection.close()
+        if self._lock >= 0:
+            with contextlib.suppress(OSError):
+                self._disk.close(self._lock)
+            self._lock = -1
+
+    @contextlib.contextmanager
+    def _attached(self, create: bool = False) -> Iterator[None]:
+        """Attach the catalog: others can read its file whenever nothing is committed."""
+        try:
+            self._hold(create)
+            self.connection.execute(
+                f"ATTACH {literal(f'ducklake:{self.directory / CATALOG_FILE}')} AS lake"
+                f" (DATA_PATH {literal(str(self.data))}, DATA_INLINING_ROW_LIMIT 0, CREATE_IF_NOT_EXISTS {create})"
+            )
+        except duckdb.Error as error:
+            raise LakeError(f"cannot open the lake {self.directory}: {first_line(error)}") from None
+        except OSError as error:
+            raise LakeError(f"cannot use the lake {self.directory}: {error.strerror}") from None
+        try:
+            yield
+        except duckdb.Error as error:
+            raise LakeError(f"cannot use the lake {self.directory}: {first_line(error)}") from None
+        finally:
+            with contextlib.suppress(duckdb.Error):
+                self.connection.execute("DETACH lake")
+
+    def _hold(self, create: bool) -> None:
+        if self._lock >= 0:
+            return
+        if create:
+            self._disk.make_directory(self.data, parents=True)
+        lock = self._disk.open(self.directory / _LOCK_FILE, os.O_RDWR | os.O_CREAT)
+        try:
+            self._disk.lock(lock)
+        except OSError:
+            self._disk.close(lock)
+            raise LakeError(f"the lake {self.directory} is written by another process, expected one") from None
+        self._lock = lock
+
+    def _create_tables(self) -> None:
+        query = "SELECT table_name, column_name FROM duckdb_columns() WHERE database_name = 'lake'"
+        present: dict[str, list[str]] = {}
+        for table, column in self.connection.execute(query).fetchall():
+            present.setdefault(table, []).append(column)
+        with transaction(self.connection):
+            for table in LOG_COLUMNS:
+                expected = columns(table)
+                if unknown := sorted(set(present.get(table, ())) - set(expected)):
+                    raise LakeError(
+                        f"the lake {self.directory} has a table {table!r} with a column {unknown[0]!r}, expected none"
+                        " such: it was written by another program, or by a newer Barograph"
+                    )
+                if table not in present:
+                    keys = ", ".join(f'"{column}"' for column in partition(table))
+                    self.connection.execute(f'CREATE TABLE lake."{table}" ({declared(expected)})')
+                    self.connection.execute(f'ALTER TABLE lake."{table}" SET PARTITIONED BY ({keys})')
+                    continue
+                for column in (name for name in expected if name not in present[table]):
+                    self.connection.execute(f'ALTER TABLE lake."{table}" ADD COLUMN "{column}" {expected[column]}')
+
+    def _positions(self) -> dict[str, int]:
+        query = (
+            "SELECT commit_extra_info FROM ducklake_snapshots('lake') WHERE author = ?"
+            " AND commit_extra_info IS NOT NULL ORDER BY snapshot_id DESC LIMIT 1"
+        )
+        if (row := self.connection.execute(query, [AUTHOR]).fetchone()) is not None:
+            try:
+                return msgspec.json.decode(row[0], type=_Positions).positions
+            except msgspec.MsgspecError as error:
+                raise LakeError(f"the last commit of the lake {self.directory} has no positions: {error}") from None
+        # Another program may have expired the commits: rows carry the offsets too.
+        found: dict[str, int] = {}
+        for table in LOG_COLUMNS:
+            rows: list[Any] = self.connection.execute(
+                f'SELECT {COLLECTOR}, max("{OFFSET}") FROM lake."{table}" GROUP BY 1'
+            ).fetchall()
+            for collector, last in rows:
+                found[collector] = max(found.get(collector, 0), last)
+        return found

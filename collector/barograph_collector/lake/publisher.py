@@ -1,0 +1,236 @@
+"""The publisher thread: brings committed rows of the log into the lake, in batches of one day.
+
+It reads the database as any query does, so neither acknowledgements nor commits wait for it. Whatever fails is tried
+again from the position that the lake itself has.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import duckdb
+import msgspec
+import pyarrow as pa
+
+from barograph_agent.protocol.tables import TABLES, Kind
+from barograph_agent.system.system import SYSTEM, System
+from barograph_collector.ingest.counters import Durations
+from barograph_collector.lake.catalog import Catalog
+from barograph_collector.lake.extensions import LakeError
+from barograph_collector.lake.files import FileWriter, LakeFile
+from barograph_collector.storage.connection import first_line
+from barograph_collector.storage.layout import LOG_COLUMNS, OFFSET, quoted
+from barograph_collector.storage.store import Store
+
+BATCH_ROWS: Final = 500_000
+BATCH_BYTES: Final = 2**28
+"""Of texts: a batch with more is halved until it has less, or one row."""
+PUBLISH_SECONDS: Final = 15.0
+"""Time between two batches of rows that keep coming."""
+LOOK_SECONDS: Final = 1.0
+RETRY_SECONDS: Final = 5.0
+MAX_HEADS: Final = 1_000
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class LakeFigures:
+    """Counts since the start of this process. Each is written by the publisher; a scrape only reads."""
+
+    position: int = 0
+    """The offset up to which rows are in the lake, as far as is known."""
+    rows: int = 0
+    files: int = 0
+    bytes: int = 0
+    failures: int = 0
+    commits: Durations = field(default_factory=Durations)
+    """Batches, and the time from reading their rows to their commit."""
+    waiting_since: float = 0.0
+    """When the oldest rows that are not in the lake were in the database (monotonic); 0 for none."""
+
+    def lag_seconds(self, now: float) -> float:
+        """Age of the oldest committed rows that are not in the lake. now: monotonic, in seconds."""
+        return now - self.waiting_since if self.waiting_since else 0.0
+
+
+class _Mark(msgspec.Struct):
+    """Beside the log: where which lake was, so that an empty directory is not taken for it."""
+
+    lake: str
+    position: int
+
+
+class Publisher:
+    """Publishes the rows of a store to the lake in a directory, from `run` until `end` is called."""
+
+    def __init__(
+        self, store: Store, directory: Path, system: System = SYSTEM, seconds: float = PUBLISH_SECONDS
+    ) -> None:
+        """seconds: time between two batches; at once while more than a batch waits."""
+        self.figures = LakeFigures()
+        self._store = store
+        self._directory = directory.absolute()
+        self._system = system
+        self._disk = system.disk
+        self._monotonic = system.clock.monotonic
+        self._seconds = seconds
+        self._ending = system.threads.event()
+        self._catalog: Catalog | None = None
+        self._position = 0
+        self._mark_path = store.path.with_name(f"{store.path.name}.lake")
+        self._known = self._read_mark()
+        # Heads of the log and when they were seen, oldest first.
+        self._heads: deque[tuple[int, float]] = deque()
+        self._due = float("-inf")
+        self._complaint = ""
+        store.published = self._known
+
+    def run(self) -> None:
+        """Work until `end`."""
+        try:
+            while not self._ending.wait(LOOK_SECONDS):
+                self.look()
+        finally:
+            self.close()
+
+    def end(self) -> None:
+        """Let `run` return after the batch under way; from any thread."""
+        self._ending.set()
+
+    def look(self) -> None:
+        """Publish if a batch is due; failures are logged, counted, and tried again later."""
+        self._note_head()
+        while self._monotonic() >= self._due and not self._ending.is_set():
+            try:
+                more = self.publish()
+            except (LakeError, OSError, duckdb.Error, pa.ArrowException) as error:
+                self._fail(error)
+                return
+            if self._complaint:
+                _log.info("the lake takes rows again")
+                self._complaint = ""
+            self._due = self._monotonic() + (0.0 if more else self._seconds)
+            if not more:
+                return
+
+    def publish(self) -> bool:
+        """Publish one batch; whether rows are left.
+
+        Raises LakeError, OSError, duckdb.Error and pyarrow.ArrowException: the next call begins at the lake's position.
+        """
+        catalog = self._catalog or self._open()
+        head = self._store.head
+        if self._position >= head:
+            if self._position > head:
+                raise LakeError(
+                    f"the lake {self._directory} has rows of this log up to {self._position}, the log has {head}:"
+                    " it was restored from an older copy"
+                )
+            return False
+        catalog.check(self._known)
+        began = self._monotonic()
+        first = self._position + 1
+        day, last = self._extent(first, head)
+        writer = FileWriter(catalog.connection, catalog.data, self._store.database.name, self._disk)
+        files: list[LakeFile] = []
+        with self._store.cursor() as log:
+            while last > first and _texts(log, self._relations(first, last)) > BATCH_BYTES:
+                last = first + (last - first) // 2
+            for table, parts in self._relations(first, last).items():
+                selects = (f"SELECT {quoted(LOG_COLUMNS[table])} FROM {part}" for part in parts)
+                if (rows := log.execute(" UNION ALL ".join(selects)).to_arrow_table()).num_rows:
+                    files += writer.write(table, rows, day, first, last)
+        catalog.commit(files, self._position, last)
+        self._reach(last)
+        self.figures.commits.observe(self._monotonic() - began)
+        self.figures.rows += sum(file.rows for file in files)
+        self.figures.files += len(files)
+        self.figures.bytes += sum(file.size for file in files)
+        return last < head
+
+    def _open(self) -> Catalog:
+        catalog = Catalog(self._directory, self._store.database.name, self._system)
+        try:
+            position = catalog.open(self._known)
+        except BaseException:
+            catalog.close()
+            raise
+        self._catalog = catalog
+        self._reach(position)
+        _log.info("the lake %s has rows up to %d", self._directory, position)
+        return catalog
+
+    def close(self) -> None:
+        """Let another committer in; the next `publish` opens the lake again."""
+        if self._catalog is not None:
+            self._catalog.close()
+            self._catalog = None
+
+    def _extent(self, first: int, head: int) -> tuple[str, int]:
+        """The day of the row at `first`, and the last offset of its batch, in which all rows are of that day."""
+        days = self._store.database.partitions.days
+        before = [day for day in days if day.first_offset <= first] or list(days[:1])
+        ends = [day.first_offset - 1 for day in days if day.first_offset > first]
+        return f"{before[-1].date:%Y-%m-%d}", min([head, first + BATCH_ROWS - 1, *ends])
+
+    def _relations(self, first: int, last: int) -> dict[str, list[str]]:
+        """For each table with rows after `first`, what to select from: those up to `last`."""
+        database = self._store.database
+        within = f'WHERE "{OFFSET}" BETWEEN {first} AND {last}'
+        return {
+            table: [f'"{part}" {within}' for part in database.partitions.after(table, first - 1, last)]
+            for table, newest in database.heads.items()
+            if newest >= first
+        }
+
+    def _reach(self, position: int) -> None:
+        self._position = self._known = self.figures.position = self._store.published = position
+        while self._heads and self._heads[0][0] <= position:
+            self._heads.popleft()
+        self.figures.waiting_since = self._heads[0][1] if self._heads else 0.0
+        mark = msgspec.json.encode(_Mark(str(self._directory), position))
+        self._disk.replace(self._mark_path, mark)
+
+    def _read_mark(self) -> int:
+        try:
+            mark = msgspec.json.decode(self._disk.read(self._mark_path), type=_Mark)
+        except (OSError, msgspec.MsgspecError):
+            return 0
+        return mark.position if mark.lake == str(self._directory) else 0
+
+    def _note_head(self) -> None:
+        head = self._store.head
+        if head <= self._position or (self._heads and self._heads[-1][0] == head):
+            return
+        if len(self._heads) == MAX_HEADS:
+            # The lake has failed for long: every second one is enough.
+            self._heads = deque(list(self._heads)[::2])
+        self._heads.append((head, self._monotonic()))
+        self.figures.waiting_since = self._heads[0][1]
+
+    def _fail(self, error: Exception) -> None:
+        self.close()
+        self.figures.failures += 1
+        self._due = self._monotonic() + RETRY_SECONDS
+        if isinstance(error, duckdb.Error):
+            self._store.note_error(error)
+        text = first_line(error) if isinstance(error, duckdb.Error) else str(error)
+        if text != self._complaint:
+            _log.error("%s; the log goes on, and the rows follow once the lake takes them", text)
+            self._complaint = text
+
+
+def _texts(log: duckdb.DuckDBPyConnection, relations: dict[str, list[str]]) -> int:
+    """Bytes of the texts in these rows."""
+    size = 0
+    for table, parts in relations.items():
+        texts = [name for name, kind in TABLES[table].columns.items() if kind is Kind.TEXT]
+        for part in parts if texts else ():
+            lengths = " + ".join(f'strlen("{name}")' for name in texts)
+            row = log.execute(f"SELECT coalesce(sum({lengths}), 0) FROM {part}").fetchone()
+            size += int(row[0]) if row else 0
+    return size

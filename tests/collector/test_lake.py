@@ -1,0 +1,369 @@
+"""The lake has each row of the log once, whatever fails or dies on the way, and the log never waits for it."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+
+from barograph_agent.protocol.tables import TABLES
+from barograph_agent.system.system import SYSTEM
+from barograph_collector.lake import extensions
+from barograph_collector.lake.catalog import CATALOG_FILE, Catalog
+from barograph_collector.lake.extensions import LakeError, extension
+from barograph_collector.lake.files import MAX_CLUSTERS, OTHERS, FileWriter
+from barograph_collector.lake.publisher import RETRY_SECONDS, Publisher
+from barograph_collector.storage.retention import DAY_SECONDS, Retention
+from barograph_collector.storage.store import Store
+from helpers.clocks import calendar_at, system_at
+from helpers.lakes import alike, any_rows, entry, logged, opened, rows_of
+from helpers.log import Producer, blocks, collector_on, wait_until
+
+
+def fill(store: Store, seed: int, commits: int = 1) -> None:
+    """Some rows of every table, and more of blocks."""
+    numbers = np.random.default_rng(seed)
+    for number in range(commits):
+        entries = [any_rows(table, int(numbers.integers(1, 5)), numbers) for table in TABLES]
+        count = int(numbers.integers(1, 50))
+        store.commit([*entries, entry("blocks", count, blocks(count, store.head))], {"s": seed * 1000 + number})
+
+
+def publish(publisher: Publisher) -> None:
+    """Publish everything there is."""
+    while publisher.publish():
+        pass
+
+
+def same(store: Store, lake: Path, *tables: str) -> bool:
+    """Whether these tables of the lake, or all, have the rows of the log."""
+    return alike(rows_of(lake, *tables or TABLES), logged(store, *tables or TABLES))
+
+
+def test_every_table_is_in_the_lake_with_its_values_in_directories_of_cluster_and_day(tmp_path: Path) -> None:
+    with Store(tmp_path / "log.duckdb", system=calendar_at(lambda: 20_000 * DAY_SECONDS)) as store:
+        fill(store, 1, commits=3)
+        publisher = Publisher(store, tmp_path / "lake")
+        publish(publisher)
+        publisher.close()
+        assert same(store, tmp_path / "lake")
+        places = {str(path.parent.relative_to(tmp_path / "lake/data/main")) for path in tmp_path.rglob("*.parquet")}
+        assert {"blocks/cluster=c0/day=2024-10-04", "bands/day=2024-10-04"} <= places
+        assert {path.name for path in tmp_path.rglob("*.parquet")} == {f"{store.database.name}-1-{store.head}.parquet"}
+        assert publisher.figures.rows == store.head == publisher.figures.position
+        assert publisher.figures.bytes == sum(path.stat().st_size for path in tmp_path.rglob("*.parquet"))
+        with opened(tmp_path / "lake") as lake:
+            query = "SELECT count(*), count(sum_cubes), count(min_seconds) FROM lake.blocks WHERE job = 'test/1.0.0'"
+            counted, *following = lake.execute(query).fetchone() or ()
+        assert counted > 0
+        assert following == [0, 0]
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+class Failing:
+    """Replaces a function: before or after it, at random, the process dies or the store fails."""
+
+    def __init__(self, function: Callable[..., Any], chance: random.Random) -> None:
+        self._function, self._chance = function, chance
+
+    def __get__(self, instance: object, owner: type) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            self._perhaps()
+            result = self._function(instance, *arguments, **named)
+            self._perhaps()
+            return result
+
+        return call
+
+    def _perhaps(self) -> None:
+        if self._chance.random() < 0.2:
+            raise self._chance.choice(
+                [Killed(), OSError(errno.ENOSPC, "No space left on device"), duckdb.IOException("lost"), LakeError("x")]
+            )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_each_row_is_in_the_lake_once_whatever_fails_and_dies(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance, now = random.Random(seed), 20_000 * DAY_SECONDS
+    monkeypatch.setattr("barograph_collector.lake.publisher.BATCH_ROWS", 400)
+    failures = deaths = 0
+    with Store(tmp_path / "log.duckdb", system=calendar_at(lambda: now)) as store:
+        publisher = Publisher(store, tmp_path / "lake", seconds=0.0)
+        with monkeypatch.context() as failing:
+            for owner, name in ((FileWriter, "_copy"), (Catalog, "commit"), (Catalog, "open"), (Publisher, "_reach")):
+                failing.setattr(owner, name, Failing(getattr(owner, name), chance))
+            for number in range(25):
+                now += chance.choice([0, 0, 0, 1]) * DAY_SECONDS
+                numbers = np.random.default_rng(1000 * seed + number)
+                store.commit([any_rows("blocks", 150, numbers, 2), any_rows("runs", 20, numbers, 2)], {"s": number + 1})
+                try:
+                    publisher.publish()
+                except Killed:
+                    deaths += 1
+                    publisher.close()  # as the death of the process does
+                    publisher = Publisher(store, tmp_path / "lake", seconds=0.0)
+                except (OSError, duckdb.Error, LakeError):
+                    failures += 1
+                    publisher.close()
+        assert deaths > 1
+        assert failures > 1
+        publish(publisher)
+        publisher.close()
+        assert same(store, tmp_path / "lake", "blocks", "runs")
+
+
+PUBLISH_FOREVER = """
+import sys
+from pathlib import Path
+from barograph_collector.lake.publisher import Publisher
+from barograph_collector.storage.store import Store
+sys.path.insert(0, sys.argv[2])
+from helpers.lakes import any_rows
+import numpy as np
+state = Path(sys.argv[1])
+with Store(state / "log.duckdb") as store:
+    publisher = Publisher(store, state / "lake", seconds=0.0)
+    print("begun", flush=True)
+    for number in range(10**6):
+        rows = [any_rows(table, 200, np.random.default_rng(), 2) for table in ("blocks", "runs")]
+        store.commit(rows, {"s": store.head + 1})
+        publisher.publish()
+"""
+
+
+@pytest.mark.process
+def test_each_row_is_in_the_lake_once_after_kills_at_any_instant(tmp_path: Path) -> None:
+    chance = random.Random(3)
+    tests = str(Path(__file__).parents[1])
+    for _ in range(12):
+        with subprocess.Popen(
+            [sys.executable, "-c", PUBLISH_FOREVER, str(tmp_path), tests], stdout=subprocess.PIPE
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"begun\n"
+            time.sleep(chance.uniform(0.05, 1.5))
+            process.send_signal(signal.SIGKILL)
+    with Store(tmp_path / "log.duckdb") as store:
+        publisher = Publisher(store, tmp_path / "lake")
+        publish(publisher)
+        publisher.close()
+        assert store.head > 2000
+        assert same(store, tmp_path / "lake", "blocks", "runs")
+
+
+def test_a_store_that_vanishes_is_one_line_and_the_rows_follow_once_it_is_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = 1.0
+    with Store(tmp_path / "log.duckdb") as store:
+        publisher = Publisher(store, tmp_path / "lake", system_at(lambda: now), seconds=0.0)
+        fill(store, 1)
+        publisher.look()
+        (tmp_path / "lake").rename(tmp_path / "away")
+        (tmp_path / "lake").mkdir()  # an empty mount point
+        with caplog.at_level(logging.INFO):
+            for _ in range(3):
+                fill(store, 2)
+                now += RETRY_SECONDS
+                publisher.look()
+        assert publisher.figures.failures == 3
+        assert publisher.figures.lag_seconds(now) == 2 * RETRY_SECONDS
+        errors = [record.message for record in caplog.records if record.levelno == logging.ERROR]
+        assert len(errors) <= 2
+        assert "is its file system mounted?" in errors[-1]
+        assert not list((tmp_path / "lake").rglob("*.parquet"))
+        shutil.rmtree(tmp_path / "lake")
+        (tmp_path / "away").rename(tmp_path / "lake")
+        now += RETRY_SECONDS
+        with caplog.at_level(logging.INFO):
+            publisher.look()
+        assert caplog.records[-1].message == "the lake takes rows again"
+        assert publisher.figures.lag_seconds(now) == 0.0
+        publisher.close()
+        assert same(store, tmp_path / "lake")
+
+
+def test_a_full_store_is_an_error_and_costs_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: object, descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with Store(tmp_path / "log.duckdb") as store:
+        fill(store, 1)
+        publisher = Publisher(store, tmp_path / "lake")
+        with monkeypatch.context() as patched:
+            patched.setattr(type(SYSTEM.disk), "sync", full)
+            with pytest.raises(OSError, match="No space left"):
+                publisher.publish()
+        publisher.close()
+        publish(publisher)
+        publisher.close()
+        assert same(store, tmp_path / "lake")
+
+
+def test_a_lake_of_another_version_or_another_program_is_refused(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    with Store(tmp_path / "log.duckdb") as store:
+        fill(store, 1)
+        publisher = Publisher(store, lake)
+        publish(publisher)
+        publisher.close()
+        with duckdb.connect(lake / CATALOG_FILE) as catalog:
+            catalog.execute("UPDATE ducklake_metadata SET value = '99.0' WHERE key = 'version'")
+        with pytest.raises(LakeError, match=r"cannot open the lake .*99\.0"):
+            publisher.publish()
+        with duckdb.connect(lake / CATALOG_FILE) as catalog:
+            catalog.execute("UPDATE ducklake_metadata SET value = '1.0' WHERE key = 'version'")
+            catalog.execute("UPDATE ducklake_column SET column_name = 'later' WHERE column_name = 'onset_at'")
+        with pytest.raises(LakeError, match="table 'scores' with a column 'later'"):
+            publisher.publish()
+        (lake / CATALOG_FILE).write_text("no catalog")
+        with pytest.raises(LakeError, match="cannot open the lake"):
+            publisher.publish()
+
+
+def test_a_lake_has_one_committer(tmp_path: Path) -> None:
+    with Store(tmp_path / "a.duckdb") as one, Store(tmp_path / "b.duckdb") as other:
+        fill(one, 1)
+        fill(other, 2)
+        first, second = Publisher(one, tmp_path / "lake"), Publisher(other, tmp_path / "lake")
+        publish(first)
+        with pytest.raises(LakeError, match="is written by another process"):
+            second.publish()
+        first.close()
+        publish(second)
+        second.close()
+        publish(first)
+        first.close()
+        (rows,), (mine,), (others,) = rows_of(tmp_path / "lake", "runs"), logged(one, "runs"), logged(other, "runs")
+        assert len(rows) == len(mine) + len(others)
+
+
+def test_a_log_restored_from_an_older_copy_is_not_published(tmp_path: Path) -> None:
+    with Store(tmp_path / "log.duckdb") as store:
+        fill(store, 1)
+    shutil.copytree(tmp_path, tmp_path / "backup")
+    with Store(tmp_path / "log.duckdb") as store:
+        fill(store, 2)
+        publisher = Publisher(store, tmp_path / "lake")
+        publish(publisher)
+        publisher.close()
+    with Store(tmp_path / "backup/log.duckdb") as store, pytest.raises(LakeError, match="restored from an older copy"):
+        Publisher(store, tmp_path / "lake").publish()
+
+
+def test_the_position_is_found_where_another_program_has_expired_the_commits(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    with Store(tmp_path / "log.duckdb") as store:
+        fill(store, 1)
+        publisher = Publisher(store, lake)
+        publish(publisher)
+        publisher.close()
+        with duckdb.connect() as other:
+            other.execute(f"LOAD '{extension('ducklake')}'")
+            other.execute(f"ATTACH 'ducklake:{lake / CATALOG_FILE}' AS lake")
+            other.execute("CREATE TABLE lake.notes (text VARCHAR)")
+            other.execute("CALL ducklake_expire_snapshots('lake', older_than => now())")
+        fill(store, 2)
+        publish(publisher)
+        publisher.close()
+        assert same(store, lake)
+
+
+def test_retention_drops_no_day_that_the_lake_lacks(tmp_path: Path) -> None:
+    day = 20_000
+    with Store(tmp_path / "log.duckdb", system=calendar_at(lambda: day * DAY_SECONDS)) as store:
+        publisher = Publisher(store, tmp_path / "lake")
+        for day in range(20_000, 20_004):
+            fill(store, day)
+        assert store.apply_retention(Retention(days=1)) == 0
+        publish(publisher)
+        publisher.close()
+        kept = logged(store, "blocks")
+        assert store.apply_retention(Retention(days=1)) == 2
+        assert alike(rows_of(tmp_path / "lake", "blocks"), kept)
+
+
+def test_a_producer_that_invents_clusters_makes_a_limited_number_of_files(tmp_path: Path) -> None:
+    with Store(tmp_path / "log.duckdb") as store:
+        jobs = [f"x{number}/1.0.0" for number in range(MAX_CLUSTERS + 50)]
+        store.commit([entry("blocks", len(jobs), {**blocks(len(jobs)), "job": jobs})], {"s": 1})
+        publisher = Publisher(store, tmp_path / "lake")
+        publish(publisher)
+        publisher.close()
+        assert publisher.figures.files == MAX_CLUSTERS + 1
+        assert same(store, tmp_path / "lake", "blocks")
+        with opened(tmp_path / "lake") as lake:
+            query = f"SELECT count(*) FROM lake.blocks WHERE cluster = '{OTHERS}'"
+            assert lake.execute(query).fetchone() == (50,)
+
+
+def test_a_batch_with_much_text_is_halved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barograph_collector.lake.publisher.BATCH_BYTES", 10_000)
+    with Store(tmp_path / "log.duckdb") as store:
+        texts = [str(number) * 1000 for number in range(64)]
+        events = {"source": "s", "kind": "k", "rows": 0, "detail": texts, "at": 0.0}
+        store.commit([entry("events", 64, events)], {"s": 1})
+        publisher = Publisher(store, tmp_path / "lake")
+        assert publisher.publish()
+        assert publisher.figures.position < 16
+        publish(publisher)
+        publisher.close()
+        assert same(store, tmp_path / "lake", "events")
+
+
+def test_packages_that_do_not_belong_together_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(duckdb, "__version__", "1.5.6")
+    with pytest.raises(
+        LakeError, match=r"DuckDB is of version 1\.5\.6, the package duckdb-extension-ducklake is for 1\.5\.5"
+    ):
+        extension("ducklake")
+    monkeypatch.setattr(extensions.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(LakeError, match=r"expected barograph\[lake\] installed"):
+        extension("ducklake")
+
+
+def test_acknowledgements_do_not_wait_for_a_lake_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hanging, entered = SYSTEM.threads.event(), SYSTEM.threads.event()
+    commit = Catalog.commit
+
+    def hang(self: Catalog, *arguments: Any) -> None:
+        entered.set()
+        hanging.wait(60.0)
+        commit(self, *arguments)
+
+    monkeypatch.setattr(Catalog, "commit", hang)
+    path = tmp_path / "log.duckdb"
+    with (
+        collector_on(path, publisher_of=lambda store: Publisher(store, tmp_path / "lake", seconds=0.0)) as collector,
+        Producer(collector.endpoint) as producer,
+    ):
+        producer.hello()
+        producer.append(1, "blocks", 10, blocks(10))
+        producer.receive_ack(1)
+        assert entered.wait(60.0)
+        for seq in range(2, 200):
+            producer.append(seq, "blocks", 10, blocks(10, 10 * seq))
+            producer.receive_ack(seq)
+        assert not hanging.is_set()
+        hanging.set()
+        wait_until(lambda: collector.publisher and collector.publisher.figures.position >= 1990, "rows in the lake")
+    (rows,) = rows_of(tmp_path / "lake", "blocks")
+    assert len({row[0] for row in rows}) == len(rows) == 1990

@@ -1,0 +1,81 @@
+"""Logs with a lake, and what other programs read of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+
+from barograph_agent.protocol import wire
+from barograph_agent.protocol.tables import TABLES
+from barograph_collector.lake.catalog import CATALOG_FILE, DATA
+from barograph_collector.lake.extensions import extension
+from barograph_collector.lake.layout import restored
+from barograph_collector.storage.layout import LOG_COLUMNS, OFFSET
+from barograph_collector.storage.rows import CheckedRows
+from barograph_collector.storage.store import Store
+
+
+def entry(table: str, rows: int, values: dict[str, object]) -> CheckedRows:
+    """Rows as they come from a message."""
+    return CheckedRows(table, rows, wire.pack(values, TABLES[table].columns))  # type: ignore[arg-type]
+
+
+def any_rows(table: str, rows: int, random: np.random.Generator, clusters: int = 3) -> CheckedRows:
+    """Rows of a table with values of every kind, of jobs of several clusters."""
+    values: dict[str, object] = {}
+    for name, kind in TABLES[table].columns.items():
+        if name == "job":
+            values[name] = [f"c{random.integers(clusters)}/{random.integers(9)}.0.0" for _ in range(rows)]
+        elif kind.is_text:
+            values[name] = [f"{name}-{random.integers(9)}" for _ in range(rows)]
+        elif np.issubdtype(kind.dtype, np.floating):
+            values[name] = random.exponential(size=rows)
+        else:
+            values[name] = random.integers(0, 2**40, rows).astype(kind.dtype)
+    return entry(table, rows, values)
+
+
+@contextmanager
+def opened(lake: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The lake as any DuckDB reads it, as `lake`."""
+    with duckdb.connect() as connection:
+        connection.execute(f"LOAD '{extension('ducklake')}'")
+        connection.execute(f"ATTACH 'ducklake:{lake / CATALOG_FILE}' AS lake (DATA_PATH '{lake / DATA}', READ_ONLY)")
+        yield connection
+
+
+def rows_of(lake: Path, *tables: str) -> list[list[tuple[Any, ...]]]:
+    """The rows of each of these tables as they were in the log, in the order of their offsets."""
+    with opened(lake) as connection:
+        return [
+            connection.execute(
+                f"SELECT {', '.join(restored(table, column) for column in LOG_COLUMNS[table])}"
+                f' FROM lake."{table}" ORDER BY "{OFFSET}"'
+            ).fetchall()
+            for table in tables
+        ]
+
+
+def logged(store: Store, *tables: str) -> list[list[tuple[Any, ...]]]:
+    """The rows of each of these tables in the log."""
+    with store.cursor() as log:
+        return [log.execute(f'SELECT * FROM "{table}" ORDER BY "{OFFSET}"').fetchall() for table in tables]
+
+
+def alike(left: list[list[tuple[Any, ...]]], right: list[list[tuple[Any, ...]]]) -> bool:
+    """Whether rows are the same. The cube of a duration is restored but for its last digits."""
+    return all(
+        len(some) == len(others)
+        and all(
+            a == b or (isinstance(a, float) and a == pytest.approx(b, rel=1e-14, nan_ok=True))
+            for one, other in zip(some, others, strict=True)
+            for a, b in zip(one, other, strict=True)
+        )
+        for some, others in zip(left, right, strict=True)
+    )
