@@ -8,6 +8,7 @@ import pytest
 
 from barograph_alerts.attribution.cause import RECENT, Attribution, phase_cause
 from barograph_alerts.attribution.work import Work, WorkSpan
+from barograph_alerts.job.verdict import cause_clause as words
 
 ONSET = 1030.0
 
@@ -61,6 +62,34 @@ def test_messages_of_few_nodes_that_take_longer_are_their_links():
     assert made((1.0, 0.9, 0.1, 0.0)).cause(ONSET).members == ("n0", "n1")
     assert made((1.0, 1.0, 0.9, 0.8)).cause(ONSET).kind == "network"
     assert made((0.3, 0.1, 0.0, 0.0)).cause(ONSET).kind == "network"
+
+
+@pytest.mark.parametrize(
+    ("growths", "named"),
+    [
+        # n2 has the slow link; n1 waits for n2, which waits for n1, as long. Measured: tests/helpers/cluster.py.
+        ((-3, 62, 58, 15, -3, -2, -3, -2), ("n2",)),
+        # The same where the first rank is the neighbour of the last.
+        ((58, 15, -3, -2, -3, -2, -3, 62), ("n0",)),
+        # Two dimensions, 4 nodes in a row.
+        ((-2, 40, -2, -2, 20, 44, 21, -2, -2, 22, -2, -2), ("n5",)),
+        # The end of a row that does not close: its only neighbour waits as long.
+        ((60, 58, -3, -3, -2, -3, -2, -3), ("n0", "n1")),
+    ],
+)
+def test_of_nodes_whose_messages_take_as_long_the_one_between_all_that_wait_has_the_slow_link(growths, named):
+    made = Attribution(len(growths))
+    for i in range(60):
+        # Node n2 has rank 4 and 5, n10 comes after n9.
+        works = tuple(
+            Work(f"n{k}", 100, 10.0, 3.0 + (3.0 if i >= 30 else 0.0), 0.0, p2p_seconds=1 + (one / 10) * (i >= 30),
+                 rank=2 * k + i % 2)
+            for k, one in enumerate(growths)
+        )  # fmt: skip
+        made.add(WorkSpan(1001.0 + i, works, exact=True))
+    cause = made.cause(ONSET)
+    assert (cause.kind, cause.members) == ("link", named)
+    assert words(cause).startswith(": the link of n" if len(named) == 1 else ": a link of n0, n1: messages took ")
 
 
 def test_nodes_that_were_slow_from_the_begin_are_compared_with_the_others():

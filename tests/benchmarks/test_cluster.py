@@ -1,7 +1,8 @@
 """Who is named on a cluster of namespaces, and when: `make bench-cluster`.
 
 $BAROGRAPH_CLUSTER_NODES nodes (16), each case $BAROGRAPH_CLUSTER_RUNS times (3) after as many healthy runs, of
-$BAROGRAPH_CLUSTER_SECONDS seconds (60). Prints a table and fails only if somebody is named in a healthy run.
+$BAROGRAPH_CLUSTER_SECONDS seconds (60). $BAROGRAPH_CLUSTER_CASES: names of cases, separated by commas (all). Prints a
+table and fails only if somebody is named in a healthy run.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ pytestmark = pytest.mark.timeout(24 * 3600)
 NODES = int(os.environ.get("BAROGRAPH_CLUSTER_NODES", "16"))
 RUNS = int(os.environ.get("BAROGRAPH_CLUSTER_RUNS", "3"))
 SECONDS = float(os.environ.get("BAROGRAPH_CLUSTER_SECONDS", "60"))
-MICROSECONDS, HALO = 100_000, 100_000
+MICROSECONDS = 100_000
+HALO, LONG_HALO = 10_000, 100_000
+"""Bytes to each neighbour; the longer ones where links are slow. On two cores 16 ranks take 20 ms for those, which a
+slower rank does while the others wait for it, so that the job as a whole is not slower."""
 FACTOR = 1.2
 """Of the sleep of what is slow."""
 NAMED_SECONDS = 10.0
@@ -40,16 +44,15 @@ class Case:
     act: Callable[[Cluster, Job], object]
     undo: Callable[[Cluster], object] = lambda made: None
     from_begin: bool = False
+    halo: int = HALO
     rows: list[dict[str, Any]] = field(default_factory=list)
 
 
 def intermittent(made: Cluster, job: Job) -> None:
-    """Slow for a sixth of the time."""
-    while job.process.poll() is None:
-        job.slow([1], FACTOR)
-        time.sleep(SECONDS / 12)
-        job.slow([1], 1.0)
-        time.sleep(SECONDS * 5 / 12)
+    """Slow for a sixth of the time of the run."""
+    job.slow([1], FACTOR)
+    time.sleep(SECONDS / 6)
+    job.slow([1], 1.0)
 
 
 def shape(made: Cluster, names: Sequence[str], rate: str) -> None:
@@ -64,11 +67,17 @@ CASES = [
     Case("two nodes", WORK, ("n2", "n4"), lambda made, job: job.slow([1, 3], FACTOR)),
     Case("one node, a sixth of the time", WORK, ("n2",), intermittent),
     Case("one node from the begin", WORK, ("n2",), lambda made, job: job.slow([1], FACTOR), from_begin=True),
+    Case("healthy, long messages", (), (), lambda made, job: None, halo=LONG_HALO),
     Case("one link to a tenth", ("link",), ("n2",), lambda made, job: made.shape("n2", SLOW_LINK),
-         lambda made: made.shape("n2", LINK)),
+         lambda made: made.shape("n2", LINK), halo=LONG_HALO),
     Case("all links to a tenth", ("network",), ("all",), lambda made, job: shape(made, made.names, SLOW_LINK),
-         lambda made: shape(made, made.names, LINK)),
+         lambda made: shape(made, made.names, LINK), halo=LONG_HALO),
 ]  # fmt: skip
+
+
+WANTED = [name.strip() for name in os.environ.get("BAROGRAPH_CLUSTER_CASES", "").split(",") if name.strip()]
+assert set(WANTED) <= {case.name for case in CASES}, f"cases are {[case.name for case in CASES]}, not {WANTED}"
+CASES = [case for case in CASES if case.name in WANTED or not WANTED]
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +90,7 @@ def nodes() -> Iterator[Cluster]:
 
 def run(made: Cluster, case: Case) -> dict[str, Any]:
     """One run of a case: what was said."""
-    words = [made.root / "steps", SECONDS, MICROSECONDS, HALO, 8]
+    words = [made.root / "steps", SECONDS, MICROSECONDS, case.halo, 8]
     job = made.begin(mpis.find("mpich"), words, per_node=1)
     if not case.from_begin:
         time.sleep(SECONDS / 2)
@@ -117,4 +126,5 @@ def test_who_is_named_and_when(nodes: Cluster, capsys: pytest.CaptureFixture[str
             others = sum(bool(row["others"]) for row in case.rows)
             print(f"| {case.name} | {right} of {RUNS} | {soon} of {RUNS} | {middle} | {others} of {RUNS} |")
         print("\n".join(dropped))
-    assert not any(row["others"] for row in CASES[0].rows), "somebody was named in a healthy run"
+    healthy = [row for case in CASES if not case.kinds for row in case.rows]
+    assert not any(row["others"] for row in healthy), "somebody was named in a healthy run"

@@ -26,7 +26,10 @@ late: the others were compared already. repeated: delivered before. overflow: to
 
 @dataclass(slots=True)
 class Part:
-    """What one node delivered of a range. Seconds are summed over its ranks; least_wait: of the last rank."""
+    """What one node delivered of a range. Seconds are summed over its ranks; least_wait: of the last rank.
+
+    rank: one of them, the one with most own work in the first block.
+    """
 
     ranks: int
     count: int
@@ -37,6 +40,7 @@ class Part:
     ended_at: float
     blocks: list[tuple[int, int]]
     """First sync point of each block, and the one after its last, in order."""
+    rank: int = -1
 
     @property
     def length(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from statistics import median_low
@@ -19,8 +19,10 @@ SHARE: Final = 0.5
 OWN: Final = 0.2
 """If no member's own work grew by this share of the lost time, the time is lost in communication."""
 LINK: Final = 0.75
-"""Nodes whose messages have at least this share of the largest growth are named. Both ends of a slow link wait: the
-node whose link it is for all of its messages, its neighbours for some."""
+"""Nodes whose messages have at least this share of the largest growth may have the slow link: the node itself waits for
+all of its messages, its neighbours for some, or for all if they depend on each other."""
+NEIGHBOUR: Final = 0.15
+"""Share of the largest growth from which on a node is one that exchanges messages over the slow link."""
 PHASE: Final = 0.8
 """A single class is the cause if it has this share of the lost time, and at most PHASE_BEFORE of the expected time."""
 PHASE_BEFORE: Final = 0.6
@@ -64,12 +66,14 @@ class Cause:
 class Sums:
     """Sums over the work spans of one member."""
 
-    __slots__ = ("blame", "labels", "own", "p2p", "syncs", "wait")
+    __slots__ = ("blame", "labels", "own", "p2p", "rank", "syncs", "wait")
 
     def __init__(self) -> None:
         self.syncs = 0
         self.own = self.wait = self.blame = self.p2p = 0.0
         self.labels: Counter[str] = Counter()
+        self.rank = -1
+        """The lowest rank known of a node, -1 if none is."""
 
 
 class Attribution:
@@ -111,7 +115,8 @@ class Attribution:
         member m's own work and w_m that of its waiting, the job has lost the mean of d_m + w_m over members.
         straggler: at most half of the members have SHARE of the largest d_m or more. network: no d_m reaches OWN of the
         loss, so only waiting has grown. link: the same, and messages of at most half of the nodes have LINK or more of
-        the largest growth of time in messages, which is SHARE of the loss or more. all-slow: otherwise. If own work
+        the largest growth of time in messages, which is SHARE of the loss or more; of these the one in the middle of
+        all that exchange messages over the link, if there is one. all-slow: otherwise. If own work
         includes waiting for messages it grows for all members; then the straggler is the member that came last much
         more often: its share of the waiting of others has grown by at least half of what it lacked to 1. unknown:
         nobody was compared; or all wait for somebody else while nodes are missing. Its numbers are those of nodes, and
@@ -133,7 +138,8 @@ class Attribution:
         numbers = {"lost": lost, "own": max(own.values()), "wait": max(wait.values())}
         if max(own.values()) < OWN * lost:
             p2p = {n: during[n].p2p / during[n].syncs - before[n].p2p / before[n].syncs for n in names}
-            return Cause("unknown", (), uncompared) if uncompared else _in_waiting(p2p, numbers)
+            ranks = {n: during[n].rank for n in names}
+            return Cause("unknown", (), uncompared) if uncompared else _in_waiting(p2p, ranks, numbers)
         blamed_members = _most_work(own) if self._exact else _blamed(names, before, during, numbers)
         if blamed_members and len(blamed_members) <= len(names) / 2:
             return Cause("straggler", tuple(_label(name, during[name]) for name in blamed_members), numbers)
@@ -169,13 +175,31 @@ def phase_cause(seconds: Mapping[int, tuple[float, float]]) -> Cause | None:
     return Cause("one-phase", ("all",), {"share": lost[worst] / total, "share_before": before}, worst)
 
 
-def _in_waiting(p2p: Mapping[str, float], numbers: Mapping[str, float]) -> Cause:
-    """The cause where only waiting has grown. p2p: growth of the time in messages of each member."""
+def _in_waiting(p2p: Mapping[str, float], ranks: Mapping[str, int], numbers: Mapping[str, float]) -> Cause:
+    """The cause where only waiting has grown. p2p: each member's growth of the time in messages. ranks: one of each."""
     worst = max(p2p.values())
     linked = tuple(name for name, growth in p2p.items() if growth >= LINK * worst)
     if worst >= SHARE * numbers["lost"] and len(linked) <= len(p2p) / 2:
-        return Cause("link", linked, {**numbers, "p2p": worst})
+        touched = {name for name, growth in p2p.items() if growth >= NEIGHBOUR * worst}
+        middle = _middle(linked, touched, sorted(p2p, key=lambda name: ranks[name])) if min(ranks.values()) >= 0 else ()
+        return Cause("link", middle or linked, {**numbers, "p2p": worst})
     return Cause("network", ("all",), numbers)
+
+
+def _middle(linked: Iterable[str], touched: Collection[str], order: Sequence[str]) -> tuple[str, ...]:
+    """The only member whose neighbours the touched ones can be; empty if there is none, or more than one.
+
+    Who exchanges messages with the node d places further on does so with the one d places back as well, as in a halo
+    exchange: the others are at the same distances on both sides. order: all members by rank; after the last comes the
+    first.
+    """
+    places = {name: place for place, name in enumerate(order)}
+    found = []
+    for name in linked:
+        distances = {(places[other] - places[name]) % len(order) for other in touched if other != name}
+        if distances and distances == {-distance % len(order) for distance in distances}:
+            found.append(name)
+    return tuple(found) if len(found) == 1 else ()
 
 
 def _label(name: str, sums: Sums) -> str:
@@ -213,6 +237,8 @@ def _sum(spans: Iterable[WorkSpan], into: dict[str, Sums]) -> dict[str, Sums]:
             sums.wait += work.wait_seconds
             sums.blame += work.blame_seconds
             sums.p2p += work.p2p_seconds
+            if work.rank >= 0:
+                sums.rank = min(sums.rank, work.rank) if sums.rank >= 0 else work.rank
             if work.label:
                 sums.labels[work.label] += work.syncs
     return into

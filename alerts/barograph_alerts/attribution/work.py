@@ -14,7 +14,7 @@ class Work(NamedTuple):
     syncs: number of sync points. own_seconds: own work between them. wait_seconds: time in sync points and waiting for
     messages. blame_seconds: mean time that the others waited in sync points to which this member came last.
     label: display name if `name` is a role such as "the busiest rank". p2p_seconds: waiting for messages alone, as far
-    as it is known.
+    as it is known. rank: one of the node's, -1 if unknown.
     """
 
     name: str
@@ -24,6 +24,7 @@ class Work(NamedTuple):
     blame_seconds: float
     label: str = ""
     p2p_seconds: float = 0.0
+    rank: int = -1
 
 
 class WorkSpan(NamedTuple):

@@ -54,7 +54,7 @@ def sentence(
     if alarm.kind == "stalled":
         why = _by_kernel(cause, "")
         return f"stalled: no sync point since {since}, far longer than any interval of {alarm.basis}{why}{tail}"
-    why = _by_kernel(cause, _why(cause, phase))
+    why = _by_kernel(cause, cause_clause(cause, phase))
     earlier = f", disturbance {len(evidence.alarms)} of this job" if len(evidence.alarms) > 1 else ""
     score = f"(score {alarm.score:.1f}{earlier})"
     coincides = _coincides(coincidence)
@@ -143,7 +143,8 @@ def _by_kernel(cause: Cause, why: str) -> str:
     return why + (f"{',' if why else ':'} {silence}" if silence else "")
 
 
-def _why(cause: Cause, phase: str) -> str:
+def cause_clause(cause: Cause, phase: str = "") -> str:
+    """A clause about what nodes and ranks did since the onset. phase: name of the slow class, if one is."""
     numbers = cause.numbers
     more = f" and {len(cause.members) - MEMBERS} more" if len(cause.members) > MEMBERS else ""
     names = ", ".join(cause.members[:MEMBERS]) + more
@@ -156,7 +157,8 @@ def _why(cause: Cause, phase: str) -> str:
             return f": {names} worked {1e3 * numbers['own_more']:.3g} ms longer per sync point than the others"
         return f": {names} worked {1e3 * numbers['own']:.3g} ms longer per sync point, the others waited"
     if cause.kind == "link":
-        return f": messages of {names} took {1e3 * numbers['p2p']:.3g} ms longer per sync point, nobody's own work did"
+        link = f"the link of {names}" if len(cause.members) == 1 else f"a link of {names}"
+        return f": {link}: messages took {1e3 * numbers['p2p']:.3g} ms longer per sync point, nobody's own work did"
     if cause.kind == "network":
         return f": waiting grew by {1e3 * numbers['wait']:.3g} ms per sync point, nobody's own work did"
     clauses = [_uncompared(cause)]
