@@ -75,9 +75,9 @@ def test_works_at_the_same_ranks_have_their_labels_in_the_table_and_below_the_ax
     assert ">ranks and work</text>" in chart
 
 
-def test_works_are_counted_as_works_and_scales_by_ranks(endpoint, tmp_path):
+def test_groups_of_like_work_are_counted_and_scales_by_ranks(endpoint, tmp_path):
     page = report(endpoint, "heat", tmp_path / "page.html")
-    assert re.search(r"15 runs from .* of 3 works at 2 scales: 15 healthy", page)
+    assert re.search(r"15 runs from .* in 5 groups of like work at 2 scales: 15 healthy", page)
 
 
 def test_one_work_has_no_column_and_no_label(endpoint, tmp_path):

@@ -68,7 +68,7 @@ def runs_by_scale(runs: Sequence[Row], bands: Mapping[str, Row]) -> list[RunsAtS
 
 
 def extent(scales: Sequence[RunsAtScale]) -> str:
-    """Works, where there are several, and distinct numbers of ranks in words."""
-    works = {scale.work for scale in scales}
+    """Groups of like work, where there are several works, and distinct numbers of ranks in words."""
     at = plural(len({scale.ranks for scale in scales}), "scale")
-    return f"of {plural(len(works), 'work')} at {at}" if len(works) > 1 else f"at {at}"
+    groups = f"in {len(scales)} groups of like work " if any(scale.work for scale in scales) else ""
+    return f"{groups}at {at}"

@@ -25,7 +25,7 @@ def _sentences(answer: Answer) -> Iterator[str]:
     name = f"{answer['app']} ({params})" if params else answer["app"]
     if answer["refusal"] is not None:
         yield f"No prediction for {name} on {where.rstrip(',')}: {period(answer['refusal'])}"
-        yield from _features(answer) if "features" in answer else _known_params(answer)
+        yield from _features(answer) if "features" in answer else known_params(answer)
         return
     lower, expected, upper = map(span, limits(answer))
     yield f"{name} on {where} should take {expected}; 95 of 100 runs take {lower} to {upper}."
@@ -39,7 +39,7 @@ def _sentences(answer: Answer) -> Iterator[str]:
         return
     yield from _scaling(answer)
     yield _basis(answer["basis"])
-    yield from _known_params(answer)
+    yield from known_params(answer)
     yield from (f"Assumed: {text[:1].lower()}{period(text[1:])}" for text in answer["conditions"])
     yield from (f"Warning: {period(text)}" for text in answer["warnings"])
 
@@ -102,7 +102,7 @@ def _overhead(amdahl: Answer) -> str:
     return f"Runs {where} agree with it."
 
 
-def _known_params(answer: Answer) -> Iterator[str]:
+def known_params(answer: Answer) -> Iterator[str]:
     """The parameters that have been run, one set per line."""
     if answer["others"]:
         yield "Parameters that have been run, for --param:"

@@ -109,6 +109,11 @@ def round_up_limit(seconds: float) -> int:
     return math.ceil(seconds / step) * step
 
 
+def newest_params(known: Published) -> list[dict[str, Any]]:
+    """Parameters of the newest runs, at most OTHERS, to choose from."""
+    return [one._asdict() for one in known.params[-OTHERS:]]
+
+
 class _ProblemQuery:
     """One problem of an application, at the ranks per node of the question."""
 
@@ -121,7 +126,7 @@ class _ProblemQuery:
         except AmbiguousWork as error:
             self._place, self.refusal = ProblemSize("", None), Refusal(str(error))
         self._problem, self._size = self._place.name, self._place.size
-        self._space, self._params, self._parts = known.space, known.params, known.parts
+        self._space, self._parts, self._newest = known.space, known.parts, newest_params(known)
         every = known.problems.get(self._problem)
         # Where no size is asked for, the predictor has that of the only one, or of a series.
         self._runs = every if every is None or self._size is None else every.of_size(self._size)
@@ -180,7 +185,7 @@ class _ProblemQuery:
         is_refused = isinstance(self.predict(self._question.ranks), Refusal)
         if self._runs is not None and not is_refused:
             return []
-        return [one._asdict() for one in self._params[-OTHERS:]]
+        return self._newest
 
     def speedup(self, prediction: Prediction) -> dict[str, Any] | None:
         """Speedup over the smallest scale: over the median of its runs, else over its prediction.

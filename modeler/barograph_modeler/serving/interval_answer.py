@@ -8,6 +8,7 @@ from typing import Any, Final
 from barograph_modeler.forecasts.library import Published
 from barograph_modeler.maxima.band import LEVEL, minimum_samples
 from barograph_modeler.maxima.interval_forecast import forecast_interval
+from barograph_modeler.serving.answer import newest_params
 from barograph_modeler.serving.interval_history import IntervalClass, IntervalHistory
 from barograph_modeler.serving.question import Question
 
@@ -30,6 +31,7 @@ def answer_of_intervals(known: Published, history: IntervalHistory, question: Qu
     if refusal is None and not rows:
         at = max((ranks for one in history.classes for ranks in one.samples), default=history.ranks)
         refusal = f"no class has {minimum_samples(LEVEL)} intervals on {at:,} ranks, which a band needs"
+    is_trend = any(row["method"] == "trend" for row in rows)
     return {
         "cluster": known.application.cluster,
         "app": known.application.app,
@@ -38,8 +40,14 @@ def answer_of_intervals(known: Published, history: IntervalHistory, question: Qu
         "level": LEVEL,
         "refusal": refusal,
         "intervals": rows,
-        "conditions": list(_conditions(history)) if any(row["method"] == "trend" for row in rows) else [],
+        "conditions": [*(_conditions(history) if is_trend else ()), *_growth(history)],
+        "others": [] if refusal is None else newest_params(known),
     }
+
+
+def _growth(history: IntervalHistory) -> Iterable[str]:
+    if history.size:
+        yield f"The size grows with the ranks as it did: {history.size}."
 
 
 def _row(one: IntervalClass, ranks: int) -> dict[str, Any] | None:

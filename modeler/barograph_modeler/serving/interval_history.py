@@ -12,6 +12,7 @@ from barograph_modeler.forecasts.problems import AmbiguousWork
 from barograph_modeler.learning.workload import Workload
 from barograph_modeler.maxima.interval_forecast import IntervalSample
 from barograph_modeler.maxima.trend import BLOCKS
+from barograph_modeler.scaling.answer import Refusal
 from barograph_modeler.serving.question import Question
 
 MAX_CLASSES: Final = 10
@@ -34,12 +35,14 @@ class IntervalClass(NamedTuple):
 class IntervalHistory(NamedTuple):
     """The classes with most time, the largest share first, or why there are none.
 
-    ranks: the scale in question, one of those that have run or above all of them.
+    ranks: the scale in question, one of those that have run or above all of them. size: as parameters, where none was
+    asked for and it grows with the ranks.
     """
 
     ranks: int
     classes: tuple[IntervalClass, ...] = ()
     refusal: str | None = None
+    size: str = ""
 
     @classmethod
     def of(
@@ -56,7 +59,7 @@ class IntervalHistory(NamedTuple):
         largest.
         """
         try:
-            scales = _scales(known, places, workloads, question)
+            scales, size = _scales(known, places, workloads, question)
         except (AmbiguousWork, _NoScale) as error:
             return cls(question.ranks, refusal=str(error))
         largest = max(scales)
@@ -71,7 +74,7 @@ class IntervalHistory(NamedTuple):
         classes = (
             IntervalClass(int(class_id), share, _samples(scales, class_id, question.ranks)) for class_id, share in some
         )
-        return cls(question.ranks, tuple(one for one in classes if one.samples))
+        return cls(question.ranks, tuple(one for one in classes if one.samples), size=size)
 
 
 class _NoScale(Exception):
@@ -80,8 +83,11 @@ class _NoScale(Exception):
 
 def _scales(
     known: Published, places: Iterable[WorkloadPlace], workloads: Mapping[str, Workload], question: Question
-) -> dict[int, Workload]:
-    """Workloads with intervals of the problem in question, by ranks ascending. Raises AmbiguousWork and _NoScale."""
+) -> tuple[dict[int, Workload], str]:
+    """Workloads with intervals of the problem in question, by ranks ascending, and the size along a series.
+
+    Raises AmbiguousWork and _NoScale.
+    """
     located = known.space.locate(question.params)
     if located.others:
         names = ", ".join(name for name, _ in located.others)
@@ -92,14 +98,18 @@ def _scales(
         raise _NoScale(f"no intervals of {known.application.app} are known, expected runs that were not imported")
     problems = ((place, *known.space.of_run(place)) for place in every)
     found = [(place, size) for place, name, size in problems if name == located.name]
-    if located.size is None and len(sizes := {size for _, size in found}) > 1:
-        raise _NoScale(f"the runs have {len(sizes)} sizes and none was asked for, expected a size")
+    series = ""
+    if located.size is None and len({size for _, size in found}) > 1:
+        size = known.predictor.default_size(located.name, question.ranks)
+        if isinstance(size, Refusal):
+            raise _NoScale(size.reason)
+        series = known.space.text(question.params, size)
     found = [(place, size) for place, size in found if located.size in (None, size)]
     if not found:
         raise _NoScale("no intervals with these parameters are known, expected parameters that have been run")
     # The last of each number of ranks is the newest.
     newest = {place.ranks: workloads[place.workload] for place, _ in found}
-    return {ranks: newest[ranks] for ranks in sorted(newest)}
+    return {ranks: newest[ranks] for ranks in sorted(newest)}, series
 
 
 def _samples(scales: Mapping[int, Workload], class_id: int, ranks: int) -> dict[int, IntervalSample]:

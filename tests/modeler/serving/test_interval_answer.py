@@ -7,7 +7,8 @@ import math
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -139,12 +140,22 @@ def test_too_few_values_at_the_largest_scale_are_no_forecast() -> None:
 # Over HTTP
 
 
-def learned(*scales: int, intervals: int = 2 * COUNT, imported: bool = False) -> ModelerProcessor:
-    """A modeler that has read one job per scale, with 3 of 4 parts of the time in the first class."""
+def learned(
+    *scales: int,
+    intervals: int = 2 * COUNT,
+    imported: bool = False,
+    sizes: Mapping[int, int] | None = None,
+) -> ModelerProcessor:
+    """A modeler that has read one job per scale, with 3 of 4 parts of the time in the first class.
+
+    sizes: the parameter n by ranks.
+    """
     modeler, simulation, rng = new_modeler(), Simulation(intervals=intervals), np.random.default_rng(3)
     for ranks in scales:
         simulation.workload, simulation.ranks = f"lab/app@{ranks}x1", ranks
         job = simulation.job()
+        if sizes is not None:
+            job["jobs"]["params"] = [json.dumps({"n": str(sizes[ranks])})]
         values = np.empty(intervals)
         values[::2] = lengths(ranks, rng, intervals // 2)
         values[1::2] = lengths(ranks, rng, intervals // 2) / 3
@@ -165,13 +176,20 @@ def learned(*scales: int, intervals: int = 2 * COUNT, imported: bool = False) ->
     return modeler
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[MetricsServer]:
-    modeler = learned(*SCALES, imported=True)
+@contextmanager
+def serving(modeler: ModelerProcessor) -> Iterator[MetricsServer]:
     page = PredictPage(modeler.forecaster, inline_features(), learner=modeler.learner)
     served = serve_metrics(CollectorRegistry(), "127.0.0.1", 0, {"/predict": page})
-    yield served
-    served.stop()
+    try:
+        yield served
+    finally:
+        served.stop()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[MetricsServer]:
+    with serving(learned(*SCALES, imported=True)) as served:
+        yield served
 
 
 def get(server: MetricsServer, query: str, **headers: str) -> tuple[int, dict]:
@@ -247,14 +265,29 @@ def test_what_has_no_intervals_has_one_sentence(server: MetricsServer) -> None:
     )
 
 
+def test_a_weak_series_goes_on_without_its_size() -> None:
+    with serving(learned(*SCALES, sizes={ranks: 100 * ranks for ranks in SCALES})) as served:
+        reply = get(served, "app=app&ranks=1024")[1]
+        named = get(served, "app=app&ranks=256&param.n=25600")[1]
+    assert [row["from_ranks"] for row in reply["intervals"]] == [[64, 128, 256]] * 2
+    assert reply["conditions"][-1] == "The size grows with the ranks as it did: n=102400."
+    assert (named["refusal"], named["conditions"], named["others"]) == (None, [], [])
+
+
+def test_of_several_sizes_there_is_a_list_to_choose_from() -> None:
+    with serving(learned(64, 128, 256, sizes={64: 100, 128: 900, 256: 200})) as served:
+        reply = get(served, "app=app&ranks=1024")[1]
+    assert reply["refusal"] == "the runs have 3 sizes and none was asked for, expected a size"
+    assert [one["params"] for one in reply["others"]] == ["n=100", "n=900", "n=200"]
+    first, *listed = interval_sentences(reply, {})
+    assert first.startswith("No intervals of app on 1,024 ranks of lab: the runs have 3 sizes")
+    assert listed[0] == "Parameters that have been run, for --param:"
+    assert [line.partition(":")[0].strip() for line in listed[1:]] == ["n=100", "n=900", "n=200"]
+
+
 def test_too_short_a_history_is_refused_with_what_a_band_needs() -> None:
-    modeler = learned(64, intervals=40)
-    page = PredictPage(modeler.forecaster, inline_features(), learner=modeler.learner)
-    served = serve_metrics(CollectorRegistry(), "127.0.0.1", 0, {"/predict": page})
-    try:
+    with serving(learned(64, intervals=40)) as served:
         reply = get(served, "app=app&ranks=128")[1]
-    finally:
-        served.stop()
     assert reply["refusal"] == "no class has 39 intervals on 64 ranks, which a band needs"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from barograph.views.advice import known_params
 from barograph.views.log import limits
 from barograph.views.words import enumerated, listed, percent, period, plural, seconds
 
@@ -28,6 +29,7 @@ def _sentences(answer: Answer, sites: Mapping[int, str]) -> Iterator[str]:
         params = listed(answer["params"])
         name = f"{answer['app']} ({params})" if params else answer["app"]
         yield f"No intervals of {name} on {where} of {answer['cluster']}: {period(answer['refusal'])}"
+        yield from known_params(answer)
         return
     for row in answer["intervals"]:
         lower, _, upper = map(seconds, limits(row))
