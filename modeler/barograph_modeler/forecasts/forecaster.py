@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, Final
+
+import numpy as np
 
 from barograph_agent.protocol.wire import Column
 from barograph_collector.daemon.runner import Output
@@ -14,8 +17,11 @@ from barograph_modeler.forecasts.parts.history import PartsHistory
 from barograph_modeler.forecasts.predictions import JOBS, Predictions
 from barograph_modeler.forecasts.works import WORK, WorkIndex, with_work
 from barograph_modeler.learning.pending import EndedJob
+from barograph_modeler.maxima.runtime import MINIMUM_RUNS
+from barograph_modeler.maxima.tails import RecentTails
 from barograph_modeler.recognition.recognizer import Assigned
-from barograph_modeler.scaling.predictor import Prediction
+from barograph_modeler.scaling.answer import Prediction, from_runs
+from barograph_modeler.scaling.mixture import Mixture
 from barograph_modeler.state import lru
 from barograph_modeler.state.stateful import Stateful
 
@@ -30,7 +36,10 @@ class Forecaster(Stateful):
     A job is predicted once the whole log has been read without its end. Rows that are in the log are not written again.
     """
 
-    STATE = ("history", "works", "parts", "predictions", "refused", "_waiting", "_places", "_jobs", "_over", "_open")
+    STATE = (
+        *("history", "works", "parts", "predictions", "tails", "refused"),
+        *("_waiting", "_places", "_jobs", "_over", "_open", "_expected"),
+    )
 
     def __init__(self, library: PredictorLibrary) -> None:
         self.history = WorkloadHistory()
@@ -39,6 +48,8 @@ class Forecaster(Stateful):
         self.library = library
         # In rows of earlier versions the method is empty.
         self.predictions = Predictions(METHOD, "")
+        self.tails = RecentTails()
+        """Probabilities that jobs had of a longer runtime, by the runs of their scale when they began."""
         self.refused = 0
         self._waiting: OrderedDict[str, WorkloadPlace] = OrderedDict()
         """Jobs without a group, their places with the parameters only."""
@@ -49,6 +60,8 @@ class Forecaster(Stateful):
         self._over: OrderedDict[str, None] = OrderedDict()
         """Jobs that have ended."""
         self._open: OrderedDict[str, str] = OrderedDict()
+        self._expected: OrderedDict[str, tuple[float, float, float]] = OrderedDict()
+        """By job: mean and spread of log seconds, and degrees of freedom, where a time limit would be proposed."""
         self._more = False
 
     def is_learning(self, cluster: str, app: str) -> bool:
@@ -85,6 +98,9 @@ class Forecaster(Stateful):
         place = self._places.get(ended.workload)
         healthy = ended.verdict == "healthy"
         self.parts.end(ended.job, place if healthy else None, ended.runtime_seconds)
+        expected = self._expected.pop(ended.job, None)
+        if expected is not None and ended.verdict != "failed" and 0 < ended.runtime_seconds < math.inf:
+            self.tails.add(Mixture.single(*expected).tail(math.log(ended.runtime_seconds)))
         if place is not None and healthy:
             self.history.learn(place, ended.runtime_seconds)
             self.library.mark_changed([place.application])
@@ -125,8 +141,17 @@ class Forecaster(Stateful):
             # A later run of the group may differ in numbers that do not matter.
             lru.store(self._places, group, place._replace(workload=group, params=params), WORKLOADS)
         lru.store(self._jobs, job, group, JOBS)
+        self._expect(job, self._places[group])
         if job not in self.predictions and job not in self._over:
             lru.store(self._open, job, group, JOBS)
+
+    def _expect(self, job: str, place: WorkloadPlace) -> None:
+        """Remember what is predicted of a job that begins, if its scale has run often enough."""
+        self._expected.pop(job, None)
+        seconds = self.history.seconds(place)
+        if len(seconds) >= MINIMUM_RUNS and (known := from_runs(np.array(seconds), place.ranks)).has_time_limit:
+            (mean,), (spread,), freedom = known.logarithms.means, known.logarithms.spreads, known.logarithms.freedom
+            lru.store(self._expected, job, (float(mean), float(spread), float(freedom)), JOBS)
 
     def merge(self, gone: str, into: str) -> None:
         """Take two groups for one."""

@@ -87,6 +87,11 @@ class WorkloadHistory:
         if math.isfinite(seconds) and seconds > 0 and 1 <= place.ranks <= MAX_RANKS:
             self._seconds(place).append(seconds)
 
+    def seconds(self, place: WorkloadPlace) -> list[float]:
+        """The newest runtimes of a workload, the oldest first; empty if it is unknown."""
+        workloads = self._problems.get((place.application, place.problem))
+        return [] if workloads is None else list(workloads.get(place, ()))
+
     def replace(self, place: WorkloadPlace, seconds: Sequence[float]) -> None:
         """Replace all runs of a workload."""
         if 1 <= place.ranks <= MAX_RANKS:

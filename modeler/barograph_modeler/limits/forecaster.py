@@ -16,10 +16,11 @@ from barograph_modeler.limits.columns import COLUMNS, Column
 from barograph_modeler.limits.density import RuntimeDensity, quantile, tail_at
 from barograph_modeler.limits.in_flight import JobsInFlight
 from barograph_modeler.limits.job import SubmittedJob
-from barograph_modeler.limits.kill_share import KillShare, RecentTails
+from barograph_modeler.limits.kill_share import KillShare
 from barograph_modeler.limits.recent_jobs import MAX_LOG_SECONDS, PROGRAM, USER, RecentJobs
 from barograph_modeler.limits.weights import CandidateWeights
 from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.maxima.tails import RecentTails
 
 RISKS: Final = (0.01, 0.05, 0.1)
 MAX_WAITING: Final = 5000

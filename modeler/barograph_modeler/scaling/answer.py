@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 
+from barograph_modeler.maxima.runtime import MINIMUM_RUNS, PRIOR_RUNS, posterior_spread, prior_spread
+from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.maxima.tails import MIN_TAIL
 from barograph_modeler.scaling.mixture import Mixture
 
 TAIL: Final = 0.025
 """Probability below the lower limit, and above the upper one."""
+MAX_LIMIT_RATIO: Final = 400.0
+"""Ratio of upper to lower limit up to which a time limit is proposed, and of that to the median."""
 MAX_REACH: Final = 1e6
 """Largest ratio of a limit to the median. Limits farther away, of runs that contradict each other, are cut there."""
+OWN_RUNS: Final = "runs at this scale"
+"""The model of a scale that was run often enough, or that is the only one."""
+LEAST_SPREAD: Final = 1e-4
+AS_THEY_WERE: Final = "The machine and the program are as they were."
 
 
 def central_limits(logarithms: Mixture) -> tuple[float, float, float]:
@@ -71,6 +81,16 @@ class Prediction:
         expected, lower, upper = central_limits(logarithms)
         return replace(self, expected_seconds=expected, lower_seconds=lower, upper_seconds=upper, logarithms=logarithms)
 
+    @property
+    def has_time_limit(self) -> bool:
+        """Whether the interval is narrow enough for a time limit that is of use."""
+        return self.upper_seconds <= MAX_LIMIT_RATIO * self.lower_seconds
+
+    def time_limit(self, tail: float) -> float:
+        """The seconds that a run exceeds with probability `tail`, at most MAX_LIMIT_RATIO times the median."""
+        limit = self.logarithms.quantile(1 - max(tail, MIN_TAIL))
+        return math.exp(min(limit, math.log(MAX_LIMIT_RATIO * self.expected_seconds)))
+
     def quantile(self, p: float) -> float:
         """The p-quantile of the runtime in seconds. p: between 0 and 1, both excluded."""
         if not 0 < p < 1:
@@ -83,3 +103,19 @@ class Refusal:
     """No prediction. reason: one sentence."""
 
     reason: str
+
+
+def from_runs(seconds: Floats, ranks: float) -> Prediction:
+    """The prediction for a scale from its own runs, (runs,), one or more, with the limits of `runtime_limits`."""
+    logs = np.log(seconds)
+    n = logs.size
+    few = n < MINIMUM_RUNS
+    spread = float(logs.std(ddof=1)) if n > 1 else np.nan
+    if few:
+        spread = posterior_spread(spread, n, prior_spread(float(np.exp(logs.mean()))))
+    freedom = (PRIOR_RUNS if few else 0) + n - 1
+    # Equal runtimes have no spread, and a distribution needs one.
+    mixture = Mixture.single(float(logs.mean()), max(spread, LEAST_SPREAD) * float(np.sqrt(1 + 1 / n)), freedom)
+    middle, lower, upper = central_limits(mixture)
+    warnings = (f"Only {n} run{'s' * (n > 1)} at this scale: how they differ is an assumption.",) if few else ()
+    return Prediction(middle, lower, upper, {OWN_RUNS: 1.0}, n, 1, int(ranks), 0, (AS_THEY_WERE,), warnings, mixture)

@@ -67,6 +67,10 @@ class Mixture:
         low, high = float(reach.min()), float(reach.max())
         return float(brentq(lambda x: self._below(x) - p, low - PRECISION, high + PRECISION, xtol=PRECISION))
 
+    def tail(self, x: float) -> float:
+        """The probability of more than x."""
+        return 1 - self._below(x)
+
     def log_density(self, x: float) -> float:
         """The logarithm of the density at x."""
         half = (np.asarray(self.freedom) + 1) / 2

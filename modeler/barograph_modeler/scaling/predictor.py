@@ -23,11 +23,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import softmax
 
-from barograph_modeler.maxima.runtime import MINIMUM_RUNS, PRIOR_RUNS, posterior_spread, prior_spread
+from barograph_modeler.maxima.runtime import MINIMUM_RUNS
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.amdahl.flat import FlatTime, is_unshown_growth
 from barograph_modeler.scaling.amdahl.overhead import OverheadLaws
-from barograph_modeler.scaling.answer import Prediction, Refusal, central_limits
+from barograph_modeler.scaling.answer import AS_THEY_WERE, Prediction, Refusal, central_limits, from_runs
 from barograph_modeler.scaling.calibration import (
     CURVES,
     LEVEL,
@@ -67,10 +67,6 @@ OTHERS: Final = 8
 FEWEST_OTHERS: Final = 3
 OWN_SCALES: Final = 3
 """Scales of one size of several from which it has a curve of its own."""
-OWN_RUNS: Final = "runs at this scale"
-"""The model of a scale that was run often enough, or that is the only one."""
-LEAST_SPREAD: Final = 1e-4
-AS_THEY_WERE: Final = "The machine and the program are as they were."
 ON_LINE: Final = 0.05
 """Largest deviation of sizes from a weak series, in logarithms."""
 
@@ -282,7 +278,7 @@ class Predictor:
         same = known.runs.of_size(place)
         seconds = same.seconds[same.ranks == ranks]
         enough = 1 if self._has_one_configuration(known) else MINIMUM_RUNS
-        return _from_runs(seconds, ranks) if seconds.size >= enough else None
+        return from_runs(seconds, ranks) if seconds.size >= enough else None
 
     @property
     def weights(self) -> ModelWeights:
@@ -407,22 +403,6 @@ class Predictor:
         posteriors = [one for key in keys for one in self._posterior(key)]
         chosen = np.concatenate([one.chosen for one in posteriors])
         return weights_by_kind(chosen, np.concatenate([one.share * one.weights for one in posteriors]) / len(keys))
-
-
-def _from_runs(seconds: Floats, ranks: float) -> Prediction:
-    """The prediction for a scale from its own runs, with the limits of `runtime_limits`."""
-    logs = np.log(seconds)
-    n = logs.size
-    few = n < MINIMUM_RUNS
-    spread = float(logs.std(ddof=1)) if n > 1 else np.nan
-    if few:
-        spread = posterior_spread(spread, n, prior_spread(float(np.exp(logs.mean()))))
-    freedom = (PRIOR_RUNS if few else 0) + n - 1
-    # Equal runtimes have no spread, and a distribution needs one.
-    mixture = Mixture.single(float(logs.mean()), max(spread, LEAST_SPREAD) * float(np.sqrt(1 + 1 / n)), freedom)
-    middle, lower, upper = central_limits(mixture)
-    warnings = (f"Only {n} run{'s' * (n > 1)} at this scale: how they differ is an assumption.",) if few else ()
-    return Prediction(middle, lower, upper, {OWN_RUNS: 1.0}, n, 1, int(ranks), 0, (AS_THEY_WERE,), warnings, mixture)
 
 
 def _conditions(known: _Problem, size: Size) -> tuple[str, ...]:

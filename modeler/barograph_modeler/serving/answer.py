@@ -14,14 +14,12 @@ from barograph_modeler.forecasts.library import Published, smallest_scale
 from barograph_modeler.forecasts.problems import AmbiguousWork, ProblemSize
 from barograph_modeler.parts.predictor import OTHER
 from barograph_modeler.scaling.amdahl.share import fit_amdahl
-from barograph_modeler.scaling.predictor import Prediction, Refusal
+from barograph_modeler.scaling.answer import OWN_RUNS, Prediction, Refusal
 from barograph_modeler.serving.question import BadQuestion, Question
 
 LEVEL: Final = 0.95
 MIN_GAIN: Final = 1.25
 """Doubling the ranks pays if it makes the run at least this many times as fast."""
-MAX_RATIO: Final = 400.0
-"""Ratio of upper to lower limit up to which a time limit is proposed."""
 NAMES: Final = {OTHER: "start-up, end and what was not measured"}
 POINTS: Final = 40
 OBSERVED: Final = 2_000
@@ -52,8 +50,11 @@ def find_application(published: Mapping[Application, T], question: Question) -> 
     return every[0]
 
 
-def answer(known: Published, question: Question) -> dict[str, Any]:
-    """The prediction, speedup, scale where it stops paying, and on request the curve. Raises BadQuestion."""
+def answer(known: Published, question: Question, tail: float | None = None) -> dict[str, Any]:
+    """The prediction, speedup, scale where it stops paying, and on request the curve. Raises BadQuestion.
+
+    tail: the tail probability of limits at scales that have run, which holds the risk; that itself if not given.
+    """
     query = _ProblemQuery(known, question)
     prediction = query.predict(question.ranks)
     reply: dict[str, Any] = {
@@ -71,7 +72,7 @@ def answer(known: Published, question: Question) -> dict[str, Any]:
             "lower_seconds": prediction.lower_seconds,
             "upper_seconds": prediction.upper_seconds,
             "level": LEVEL,
-            "limit": _time_limit(prediction, question.risk),
+            "limit": _time_limit(prediction, question.risk, tail),
             "speedup": query.speedup(prediction),
             "pays": query.pays(),
             "amdahl": query.amdahl(),
@@ -91,11 +92,14 @@ def answer(known: Published, question: Question) -> dict[str, Any]:
     return reply
 
 
-def _time_limit(prediction: Prediction, risk: float) -> dict[str, Any] | None:
-    """The limit to ask for; None where the interval is too wide for one that is of use."""
-    if prediction.upper_seconds > MAX_RATIO * prediction.lower_seconds:
+def _time_limit(prediction: Prediction, risk: float, tail: float | None) -> dict[str, Any] | None:
+    """The limit to ask for; None where the interval is too wide for one."""
+    if not prediction.has_time_limit:
         return None
-    seconds = prediction.quantile(1 - risk)
+    if tail is None or OWN_RUNS not in prediction.model:
+        tail = risk
+    # Not below the risk: the limit would be inside the interval of the same answer.
+    seconds = prediction.time_limit(min(tail, risk))
     return {"risk": risk, "seconds": seconds, "request_seconds": round_up_limit(seconds)}
 
 

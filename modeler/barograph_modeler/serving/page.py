@@ -115,6 +115,7 @@ class PredictPage:
                 if self._forecaster.is_learning(question.cluster, question.app):
                     raise _NotFitted(f"{question.app} is being learned at this moment") from None
                 raise
+            tail = self._forecaster.tails.quantile(question.risk)
             history = None
             if question.intervals:
                 if self._learner is None:
@@ -122,7 +123,7 @@ class PredictPage:
                 places = (place for place, _ in self._forecaster.history.scales(application))
                 history = IntervalHistory.of(known, places, self._learner.workloads, question)
         with self._forecaster.library.gate.passing():
-            return answer(known, question) if history is None else answer_of_intervals(known, history, question)
+            return answer(known, question, tail) if history is None else answer_of_intervals(known, history, question)
 
     def _like(self, question: Question) -> Question:
         """The question with what it leaves out taken from a job. Raises UnknownApplication and BadQuestion."""

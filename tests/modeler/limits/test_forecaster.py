@@ -11,8 +11,9 @@ from barograph_modeler.limits.bounds import SHARE, LimitBounds
 from barograph_modeler.limits.density import KNOTS, RuntimeDensity, quantile, tail_at
 from barograph_modeler.limits.forecaster import LimitForecaster
 from barograph_modeler.limits.job import SubmittedJob
-from barograph_modeler.limits.kill_share import KillShare, RecentTails
+from barograph_modeler.limits.kill_share import KillShare
 from barograph_modeler.limits.weights import WIDTHS
+from barograph_modeler.maxima.tails import RecentTails
 
 
 def mixture(seed):

@@ -1,13 +1,20 @@
-"""What time limits are compared with: the user's request, and means of last runtimes."""
+"""What time limits are compared with: the user's request, means of last runtimes, and `barograph predict`."""
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from typing import Final, NamedTuple, Protocol
 
+import numpy as np
+
+from barograph_modeler.forecasts.history import RUNS
 from barograph_modeler.limits.forecaster import LimitForecaster, RuntimeForecast
 from barograph_modeler.limits.job import UNKNOWN, SubmittedJob
+from barograph_modeler.maxima.runtime import MINIMUM_RUNS
+from barograph_modeler.maxima.tails import RecentTails
+from barograph_modeler.scaling.answer import Prediction, from_runs
 
 LAST: Final = 2
 """Runtimes in a mean."""
@@ -73,6 +80,44 @@ class MeanOfLast:
             self._last.setdefault(context, deque(maxlen=LAST)).append(seconds)
 
 
+class KnownScale:
+    """What `barograph predict` answers at a scale that has run MINIMUM_RUNS times: a distribution from these runs.
+
+    Those are the newest that agree in user, executable, processors and request; failed ones too, since they are scored.
+    Limits are set at recent tail probabilities, as in `forecasts/forecaster.py` and `serving/answer.py`.
+    """
+
+    def __init__(self, risks: Sequence[float]) -> None:
+        self._risks = tuple(risks)
+        self._runs: dict[Hashable, deque[float]] = {}
+        self._contexts: dict[int, Hashable] = {}
+        self._predicted: dict[int, Prediction] = {}
+        self._tails = RecentTails()
+
+    def submit(self, key: int, job: SubmittedJob) -> RuntimeForecast | None:
+        """None with fewer runs than MINIMUM_RUNS, and where runs differ too much for a limit."""
+        context = self._contexts[key] = (job.user, job.executable, job.processors, job.requested)
+        if len(runs := self._runs.get(context, ())) < MINIMUM_RUNS:
+            return None
+        found = from_runs(np.array(runs), 1)
+        if not found.has_time_limit:
+            return None
+        self._predicted[key] = found
+        limits = (found.time_limit(min(self._tails.quantile(risk), risk)) for risk in self._risks)
+        return RuntimeForecast(found.expected_seconds, tuple(limits))
+
+    def start(self, key: int, now: float) -> None:
+        """Nothing to learn."""
+
+    def end(self, key: int, now: float, seconds: float, failed: bool) -> None:
+        """Learn the runtime, and the tail probability that it had."""
+        context = self._contexts.pop(key)
+        runs = self._runs.setdefault(context, deque(maxlen=RUNS))
+        if (found := self._predicted.pop(key, None)) is not None:
+            self._tails.add(found.logarithms.tail(math.log(seconds)))
+        runs.append(seconds)
+
+
 class PredictorSpec(NamedTuple):
     """A predictor by name. missing: why it cannot be computed for a log of these jobs, or empty."""
 
@@ -113,6 +158,12 @@ PREDICTORS: Final = (
         "mean of the last two runtimes of user and executable",
         lambda risks: MeanOfLast([_program, _user]),
         _lacks(user="a user", executable="an executable"),
+    ),
+    PredictorSpec(
+        "predict",
+        "as `barograph predict` of jobs with three similar runs or more",
+        KnownScale,
+        _lacks(user="a user"),
     ),
     PredictorSpec(OURS, "similar ended jobs, weighted as learned", LimitForecaster, lambda jobs: ""),
 )
