@@ -103,6 +103,14 @@ def test_jobs_that_did_not_run_are_counted_and_left_out(tmp_path, capsys):
     assert "1 lines about parts of jobs of " in err
 
 
+def test_the_first_jobs_of_a_log_are_a_log(tmp_path, capsys):
+    rows = job_log.repetitive(300, 6)
+    found, _ = scores(capsys, job_log.write(tmp_path / "log.swf", rows), "--jobs", 120)
+    short, _ = scores(capsys, job_log.write(tmp_path / "short.swf", rows[:120]))
+    assert found == short
+    assert found[OURS]["jobs"] == 120
+
+
 def test_a_compressed_log_out_of_order_is_the_same_log(tmp_path):
     rows = job_log.repetitive(120, 6)
     plain = forecasts(job_log.write(tmp_path / "log.swf", rows))

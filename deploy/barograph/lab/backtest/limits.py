@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from barograph.lab.backtest.job_log import read_jobs
-from barograph.lab.columns import add_subject, checked, console, note, progress_bar, table
+from barograph.lab.columns import add_subject, checked, console, count, note, progress_bar, table
 from barograph_modeler.limits.forecaster import RISKS
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.studies.limits.rivals import PREDICTORS
@@ -38,6 +38,7 @@ def add_parser(subjects: Any) -> argparse.ArgumentParser:
         metavar="SHARE[,SHARE]",
         help=f"shares of jobs that may exceed their limit (default: {','.join(map(str, RISKS))})",
     )
+    add("--jobs", type=count, metavar="N", help="the first N jobs in order of submission (default: all)")
     add("--json", action="store_true", help="print one JSON object")
     add("--plot", type=Path, metavar="FILE.png", help="draw shares killed, and accuracy over the log")
     return parser
@@ -55,7 +56,7 @@ def _run(options: argparse.Namespace) -> None:
     with progress_bar() as progress:
         progress.add_task("reading", total=None)
         read, skipped = read_jobs(options.file, progress)
-        jobs = in_order(read)
+        jobs = in_order(read)[: options.jobs]
         truth = Truth(jobs)
         submitted = [one.submitted for one in jobs]
         for predictor in PREDICTORS:
@@ -66,8 +67,8 @@ def _run(options: argparse.Namespace) -> None:
             forecasts = walk(jobs, predictor.make(risks), len(risks), positions)
             predicted[predictor.name] = forecasts.seconds
             scores += score(predictor.name, forecasts, truth, risks)
-    for reason, count in skipped.items():
-        note(f"{count:,} {reason} of {options.file} are left out")
+    for reason, left_out in skipped.items():
+        note(f"{left_out:,} {reason} of {options.file} are left out")
     if options.plot is not None:
         from barograph_modeler.studies.limits.plot import plot_limits
 
